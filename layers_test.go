@@ -31,6 +31,7 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
+	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
 	"internal/tail":       {},
 
 	// The domain, and what stands beside it for other people too.
@@ -100,7 +101,7 @@ var layers = map[string][]string{
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
 	"internal/service/signin":       {"hub"},
-	"internal/service/team":         {"hub"}, // declares what it needs of the mailroom
+	"internal/service/team":         {"hub", "internal/diff3"}, // declares what it needs of the mailroom
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which

@@ -57,16 +57,18 @@ const (
 
 	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
 
-	ActionTeamCreated Action = "team.created"
-	ActionTeamMoved   Action = "team.moved" // a team has another lifecycle
-	ActionTeamJoined  Action = "team.joined"
-	ActionTeamLeft    Action = "team.left"
-	ActionTeamRole    Action = "team.role"   // a role was proposed or changed
-	ActionTeamPolicy  Action = "team.policy" // the operator changed a cell of the matrix
-	ActionTeamTask    Action = "team.task"   // a task was made, assigned or moved
-	ActionTeamDecided Action = "team.decided"
-	ActionTeamHeld    Action = "team.held" // an operation waits for the operator
-	ActionTeamGate    Action = "team.gate" // the operator approved or denied a held operation
+	ActionTeamCreated  Action = "team.created"
+	ActionTeamMoved    Action = "team.moved" // a team has another lifecycle
+	ActionTeamJoined   Action = "team.joined"
+	ActionTeamLeft     Action = "team.left"
+	ActionTeamRole     Action = "team.role"   // a role was proposed or changed
+	ActionTeamPolicy   Action = "team.policy" // the operator changed a cell of the matrix
+	ActionTeamTask     Action = "team.task"   // a task was made, assigned or moved
+	ActionTeamDecided  Action = "team.decided"
+	ActionTeamArtifact Action = "team.artifact" // an artifact of a team has another version
+	ActionTeamConflict Action = "team.conflict" // a conflict of two versions began or moved
+	ActionTeamHeld     Action = "team.held"     // an operation waits for the operator
+	ActionTeamGate     Action = "team.gate"     // the operator approved or denied a held operation
 
 	ActionRunStarting    Action = "run.starting"
 	ActionRunRunning     Action = "run.running"

@@ -280,7 +280,7 @@ type MessageReader interface {
 	Deliveries(id EnvelopeID) ([]Delivery, error)
 	// Processed reports whether the agent has processed the message.
 	Processed(id EnvelopeID, agent AgentID) (bool, error)
-	// NamesArtifact reports whether a message or a handoff names the content
+	// NamesArtifact reports whether a message, a handoff or a version names the content
 	// with this SHA-256.
 	NamesArtifact(sha256 string) (bool, error)
 	SessionMark(agent AgentID, session string) (SessionMark, error)
@@ -393,6 +393,15 @@ type TeamReader interface {
 	HeldAction(id string) (HeldAction, error)
 	// HeldActions returns those that wait, oldest first.
 	HeldActions(limit int) ([]HeldAction, error)
+	// TeamArtifact returns the artifact whose name differs from id at most in case.
+	TeamArtifact(team TeamID, id string) (TeamArtifact, error)
+	// TeamArtifacts returns those that match, by name.
+	TeamArtifacts(q ArtifactQuery) ([]TeamArtifact, error)
+	ArtifactVersion(team TeamID, id string, version int64) (ArtifactVersion, error)
+	// ArtifactVersions returns those that match, newest first.
+	ArtifactVersions(q VersionQuery) ([]ArtifactVersion, error)
+	// Conflicts returns those that match, oldest first.
+	Conflicts(q ConflictQuery) ([]Conflict, error)
 }
 
 // A TeamWriter writes teams, their members, tasks and held actions.
@@ -412,6 +421,17 @@ type TeamWriter interface {
 	// PutHeldAction stores a new action, or the verdict about one that waits; it
 	// reports CodeConflict when the id is taken, or the action does not wait.
 	PutHeldAction(HeldAction) error
+	// PutTeamArtifact stores a new artifact if a.Revision is 0, and reports
+	// CodeConflict when its name is taken, in upper or lower case. Else it stores a
+	// provided the stored one still has a.Revision; otherwise it reports CodeConflict.
+	PutTeamArtifact(a TeamArtifact) error
+	// AddArtifactVersion reports CodeConflict when the artifact has that version.
+	// A version never changes.
+	AddArtifactVersion(v ArtifactVersion) error
+	// PutConflict stores a new conflict if c.Revision is 0, and reports CodeConflict
+	// when its version has one. Else it stores c provided the stored one still has
+	// c.Revision; otherwise it reports CodeConflict. A resolved one does not change.
+	PutConflict(c Conflict) error
 }
 
 // A RunReader reads runs.

@@ -93,6 +93,7 @@ type Options struct {
 	NoInboxFiles bool          // do not render inboxes as files
 	Without      []hub.Feature // parts of the protocol that are off; by default all are on
 
+	MergeSLA      time.Duration // the time until a conflict of two versions is escalated; default and most four hours
 	ResponseTime  time.Duration // the time for an answer to an offer or a position; default and most a day
 	MaxCounters   int           // of one pair about an offer; default and most 3
 	MaxChallenges int           // of one pair about a position; default and most 2
@@ -293,7 +294,9 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
 	if slices.Contains(features, hub.FeatureTeamspaces) {
-		s.teams = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log})
+		if s.teams, err = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA}); err != nil {
+			return err
+		}
 		talks.Board, tasks.Board = s.teams, s.teams
 		s.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
 			posted, err := s.teams.Revoked(tx, actor, agent)
@@ -484,6 +487,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	for name, run := range map[string]func(context.Context){
 		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
+		"teams": func(ctx context.Context) {
+			if s.teams != nil {
+				s.teams.Run(ctx)
+			}
+		},
 		"gateway": func(ctx context.Context) {
 			if s.gateway != nil {
 				s.gateway.Run(ctx)

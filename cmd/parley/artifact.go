@@ -83,20 +83,25 @@ func (a *app) artifactGetCommand() *cobra.Command {
 		Short: "Write stored content to standard output",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			res, err := c.Do(cmd.Context(), http.MethodGet, "/artifacts/"+args[0], "", nil)
-			if err != nil {
-				return err
-			}
-			defer res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				return rpc.ReadError(res)
-			}
-			_, err = io.Copy(a.out, res.Body)
-			return err
+			return a.writeArtifact(cmd.Context(), args[0])
 		},
 	}
+}
+
+// writeArtifact writes stored content to standard output.
+func (a *app) writeArtifact(ctx context.Context, sha256 string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	res, err := c.Do(ctx, http.MethodGet, "/artifacts/"+sha256, "", nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return rpc.ReadError(res)
+	}
+	_, err = io.Copy(a.out, res.Body)
+	return err
 }

@@ -125,6 +125,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.StringVar(&flags.ResponseTime, "response-time", "", "how long an offer or a position waits for an answer (default 24h, which is the most)")
+	f.StringVar(&flags.MergeSLA, "merge-sla", "", "how long two versions of a team's artifact wait to be merged before the coordinators are told (default 4h, which is the most)")
 	f.IntVar(&flags.Limits.NegotiationRounds, "max-counters", 0, "counters of a pair before an offer is escalated (default 3, which is the most)")
 	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement, teamspaces")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
@@ -187,12 +188,18 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	for _, name := range c.Without {
 		o.Without = append(o.Without, hub.Feature(name))
 	}
-	if c.ResponseTime != "" {
-		d, err := time.ParseDuration(c.ResponseTime)
-		if err != nil || d <= 0 {
-			return o, hub.Errorf(hub.CodeInvalid, "parley", "response-time: %q is not a span of time", c.ResponseTime).WithHint("for example 2h or 90m")
+	for _, span := range []struct {
+		name, text string
+		into       *time.Duration
+	}{{"response-time", c.ResponseTime, &o.ResponseTime}, {"merge-sla", c.MergeSLA, &o.MergeSLA}, {"sla", c.SLA, &o.SLA}} {
+		if span.text == "" {
+			continue
 		}
-		o.ResponseTime = d
+		d, err := time.ParseDuration(span.text)
+		if err != nil || d <= 0 {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not a span of time", span.name, span.text).WithHint("for example 2h or 90m")
+		}
+		*span.into = d
 	}
 	switch c.Durability {
 	case "", "normal":
@@ -200,13 +207,6 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		o.FullSync = true
 	default:
 		return o, hub.Errorf(hub.CodeInvalid, "parley", "durability: %q is not normal or full", c.Durability)
-	}
-	if c.SLA != "" {
-		d, err := time.ParseDuration(c.SLA)
-		if err != nil || d <= 0 {
-			return o, hub.Errorf(hub.CodeInvalid, "parley", "sla: %q is not a span of time", c.SLA).WithHint("for example 24h or 90m")
-		}
-		o.SLA = d
 	}
 	for _, r := range c.Roots {
 		dir, err := filepath.Abs(r)

@@ -25,6 +25,7 @@ func (a *app) teamCommand() *cobra.Command {
 		a.teamRoleCommand(),
 		a.teamTaskCommand(),
 		a.teamDecideCommand(),
+		a.teamArtifactCommand(),
 		a.teamStatusCommand(),
 		a.teamMove("close", "Close a team whose tasks are all done or dropped"),
 		a.teamMove("archive", "Take a closed team out of the lists"),

@@ -572,3 +572,35 @@ func (s callTx) PutTask(a hub.Task) (hub.TaskID, error) {
 func (s callTx) PutHeldAction(a hub.HeldAction) error {
 	return do0(s.calls, "PutHeldAction", func() error { return s.tx.PutHeldAction(a) })
 }
+
+func (s callReader) TeamArtifact(a hub.TeamID, b string) (hub.TeamArtifact, error) {
+	return do1(s.calls, "TeamArtifact", func() (hub.TeamArtifact, error) { return s.r.TeamArtifact(a, b) })
+}
+
+func (s callReader) TeamArtifacts(a hub.ArtifactQuery) ([]hub.TeamArtifact, error) {
+	return do1(s.calls, "TeamArtifacts", func() ([]hub.TeamArtifact, error) { return s.r.TeamArtifacts(a) })
+}
+
+func (s callReader) ArtifactVersion(a hub.TeamID, b string, c int64) (hub.ArtifactVersion, error) {
+	return do1(s.calls, "ArtifactVersion", func() (hub.ArtifactVersion, error) { return s.r.ArtifactVersion(a, b, c) })
+}
+
+func (s callReader) ArtifactVersions(a hub.VersionQuery) ([]hub.ArtifactVersion, error) {
+	return do1(s.calls, "ArtifactVersions", func() ([]hub.ArtifactVersion, error) { return s.r.ArtifactVersions(a) })
+}
+
+func (s callReader) Conflicts(a hub.ConflictQuery) ([]hub.Conflict, error) {
+	return do1(s.calls, "Conflicts", func() ([]hub.Conflict, error) { return s.r.Conflicts(a) })
+}
+
+func (s callTx) PutTeamArtifact(a hub.TeamArtifact) error {
+	return do0(s.calls, "PutTeamArtifact", func() error { return s.tx.PutTeamArtifact(a) })
+}
+
+func (s callTx) AddArtifactVersion(a hub.ArtifactVersion) error {
+	return do0(s.calls, "AddArtifactVersion", func() error { return s.tx.AddArtifactVersion(a) })
+}
+
+func (s callTx) PutConflict(a hub.Conflict) error {
+	return do0(s.calls, "PutConflict", func() error { return s.tx.PutConflict(a) })
+}

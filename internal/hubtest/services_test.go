@@ -92,7 +92,8 @@ func newHouse(t *testing.T) *house {
 	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true},
 		Features: hub.Features})
 	h.must(err)
-	h.teams = team.New(h.store, h.mail, &team.Options{Clock: clock})
+	h.teams, err = team.New(h.store, h.mail, &team.Options{Clock: clock})
+	h.must(err)
 	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock, Board: h.teams})
 	h.must(err)
 	h.mail.Moderate(h.talks)

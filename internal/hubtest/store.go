@@ -39,6 +39,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"claims", claimTests},
 		{"deliberations", deliberationTests},
 		{"teams", teamTests},
+		{"artifacts of teams", artifactTests},
 		{"projects", projectTests},
 		{"peers", peerTests},
 		{"journal", journalTests},

@@ -2,6 +2,7 @@ package hubtest
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -252,5 +253,125 @@ var teamTests = []storeTest{
 			}
 			return err
 		})
+	}},
+}
+
+// addArtifact stores an artifact with its first version.
+func (w *world) addArtifact(team hub.TeamID, id string) (hub.TeamArtifact, hub.ArtifactVersion) {
+	w.Helper()
+	a := hub.TeamArtifact{Team: team, ID: id, Version: 1, Versions: 1, SHA256: "aa", Size: 2, Author: "ada", At: epoch, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
+	v := hub.ArtifactVersion{Team: team, Artifact: id, Version: 1, SHA256: "aa", Size: 2, Author: "ada", At: epoch, Note: "n"}
+	w.update(func(tx hub.Tx) error {
+		if err := tx.PutTeamArtifact(a); err != nil {
+			return err
+		}
+		return tx.AddArtifactVersion(v)
+	})
+	a.Revision = 1
+	return a, v
+}
+
+var artifactTests = []storeTest{
+	{"an artifact is found in every case of its name, and changes only as its writer knows it", func(w *world) {
+		w.addTeam("core")
+		w.addTeam("other")
+		a, _ := w.addArtifact("core", "docs/Plan.md")
+		w.addArtifact("other", "docs/plan.md")
+		twin := a
+		twin.ID, twin.Revision = "DOCS/plan.md", 0
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeamArtifact(twin) })
+		w.store = w.reopen()
+		w.view(func(r hub.Reader) error {
+			got, err := r.TeamArtifact("core", "docs/plan.MD")
+			w.equal("artifact", got, a)
+			return err
+		})
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.TeamArtifact("core", "docs"); return err })
+		a.Version, a.Beside = 2, []int64{3}
+		w.update(func(tx hub.Tx) error { return tx.PutTeamArtifact(a) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeamArtifact(a) })
+	}},
+	{"artifacts are listed by name, and those of a folder", func(w *world) {
+		w.addTeam("core")
+		for _, id := range []string{"docs/b", "docs.md", "docs/a/x", "Zed", "docs0"} {
+			w.addArtifact("core", id)
+		}
+		for _, test := range []struct {
+			name string
+			q    hub.ArtifactQuery
+			want []string
+		}{
+			{"all", hub.ArtifactQuery{Team: "core", Limit: 9}, []string{"docs.md", "docs/a/x", "docs/b", "docs0", "Zed"}},
+			{"a page", hub.ArtifactQuery{Team: "core", Cursor: "docs/b", Limit: 1}, []string{"docs0"}},
+			{"a folder", hub.ArtifactQuery{Team: "core", Under: "Docs", Limit: 9}, []string{"docs/a/x", "docs/b"}},
+			{"no folder", hub.ArtifactQuery{Team: "core", Under: "docs/b", Limit: 9}, nil},
+		} {
+			w.view(func(r hub.Reader) error {
+				all, err := r.TeamArtifacts(test.q)
+				var ids []string
+				for _, a := range all {
+					ids = append(ids, a.ID)
+				}
+				w.equal(test.name, ids, test.want)
+				return err
+			})
+		}
+	}},
+	{"R3-154 a version is stored once and never changes, and its content stays", func(w *world) {
+		w.addTeam("core")
+		_, first := w.addArtifact("core", "Plan")
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddArtifactVersion(first) })
+		second := first
+		second.Version, second.SHA256, second.Parent, second.Parents = 2, "bb", 1, []int64{1, 1}
+		w.update(func(tx hub.Tx) error { return tx.AddArtifactVersion(second) })
+		w.store = w.reopen()
+		w.view(func(r hub.Reader) error {
+			got, err := r.ArtifactVersion("core", "plan", 2)
+			w.equal("version", got, second)
+			return err
+		})
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.ArtifactVersion("core", "plan", 3); return err })
+		for before, want := range map[int64][]hub.ArtifactVersion{0: {second, first}, 2: {first}, 1: nil} {
+			w.view(func(r hub.Reader) error {
+				got, err := r.ArtifactVersions(hub.VersionQuery{Team: "core", Artifact: "plan", Before: before, Limit: 9})
+				w.equal("versions", got, want)
+				return err
+			})
+		}
+		w.view(func(r hub.Reader) error {
+			named, err := r.NamesArtifact("bb")
+			w.equal("named", named, true)
+			return err
+		})
+	}},
+	{"R3-161 a conflict is found while it is open and when it is due, and a resolved one does not change", func(w *world) {
+		w.addTeam("core")
+		w.addArtifact("core", "Plan")
+		later := epoch.Add(time.Hour)
+		c := hub.Conflict{Team: "core", Artifact: "Plan", Version: 1, Newest: 1, State: hub.MergeManual, Author: "ada", At: epoch, DueAt: later}
+		w.update(func(tx hub.Tx) error { return tx.PutConflict(c) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutConflict(c) })
+		w.store = w.reopen()
+		c.Revision = 1
+		find := func(name string, q hub.ConflictQuery, want ...hub.Conflict) {
+			w.Helper()
+			q.Limit = 9
+			w.view(func(r hub.Reader) error {
+				got, err := r.Conflicts(q)
+				w.equal(name, got, want)
+				return err
+			})
+		}
+		find("open", hub.ConflictQuery{Team: "core", Artifact: "plan", Open: true}, c)
+		find("of a version", hub.ConflictQuery{Team: "core", Artifact: "plan", Version: 1}, c)
+		find("of another version", hub.ConflictQuery{Team: "core", Artifact: "plan", Version: 2})
+		find("due", hub.ConflictQuery{Due: later}, c)
+		find("not due", hub.ConflictQuery{Due: epoch})
+		c.State, c.DueAt = hub.MergeResolved, hub.Time{}
+		w.update(func(tx hub.Tx) error { return tx.PutConflict(c) })
+		c.Revision = 2
+		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.PutConflict(c) })
+		find("open after the end", hub.ConflictQuery{Open: true})
+		find("all", hub.ConflictQuery{}, c)
 	}},
 }

@@ -12,7 +12,8 @@ var (
 const namesArtifact = `SELECT 1 WHERE
 	EXISTS (SELECT 1 FROM messages WHERE instr(payload_json, ?1) > 0 OR instr(coalesce(context_json, ''), ?1) > 0) OR
 	EXISTS (SELECT 1 FROM handoffs WHERE instr(package_json, ?1) > 0 OR instr(verification_json, ?1) > 0) OR
-	EXISTS (SELECT 1 FROM handoff_history WHERE instr(coalesce(checks_json, ''), ?1) > 0)`
+	EXISTS (SELECT 1 FROM handoff_history WHERE instr(coalesce(checks_json, ''), ?1) > 0) OR
+	EXISTS (SELECT 1 FROM team_versions WHERE sha256 = ?1)`
 
 // NamesArtifact reads every message and handoff: it is for removals, which are rare.
 func (r *reader) NamesArtifact(sha256 string) (bool, error) {

@@ -18,8 +18,8 @@ var (
 		WHERE a.value ->> 'sha256' IS NOT NULL AND n.id IN (` + prunedMessages + `)`)
 )
 
-// pruneReaders removes the readers of some artifacts, unless a message or handoff
-// in the store names the artifact, or the reader stored it after the archive. It
+// pruneReaders removes the readers of some artifacts, unless a message, handoff or
+// version in the store names the artifact, or the reader stored it after the archive. It
 // reads every message once, however many artifacts there are, and is prepared each
 // time for that reason.
 const pruneReaders = `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM json_each(?1))
@@ -27,7 +27,8 @@ const pruneReaders = `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value
 		SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
 		WHERE a.value ->> 'sha256' IS NOT NULL
 		UNION ALL SELECT a.value -> 'ref' ->> 'sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
-		WHERE a.value -> 'ref' ->> 'sha256' IS NOT NULL)
+		WHERE a.value -> 'ref' ->> 'sha256' IS NOT NULL
+		UNION ALL SELECT sha256 FROM team_versions)
 	AND NOT EXISTS (SELECT 1 FROM journal AS j
 		WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`
 

@@ -165,6 +165,13 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.PutHeldAction(hub.HeldAction{ID: "h", Team: "core", Request: []byte(`{}`), At: now})
 		},
+		func(tx hub.Tx) error { return tx.PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: "a", At: now}) },
+		func(tx hub.Tx) error {
+			return tx.AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: "a", Version: 1, At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.PutConflict(hub.Conflict{Team: "core", Artifact: "a", Version: 1, State: hub.MergeManual, At: now})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

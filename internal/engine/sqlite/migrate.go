@@ -62,6 +62,9 @@ var teamSchema string
 //go:embed schema/0015_claims.sql
 var claimSchema string
 
+//go:embed schema/0016_artifacts.sql
+var artifactSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -112,6 +115,7 @@ var migrations = []func(*conn) error{
 		return c.db.Exec(teamSchema)
 	},
 	func(c *conn) error { return c.db.Exec(claimSchema) },
+	func(c *conn) error { return c.db.Exec(artifactSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

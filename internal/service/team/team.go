@@ -1,4 +1,5 @@
-// Package team keeps teams: their members and roles, their tasks, their lifecycle.
+// Package team keeps teams: their members and roles, their tasks, their artifacts with
+// versions, their lifecycle.
 //
 // Inside a team the role that an agent has there decides what it may do, by a matrix of
 // eight actions and five roles that the operator can override for a team; the role of the
@@ -13,10 +14,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -35,8 +38,10 @@ type Mail interface {
 
 // Options changes how a Service works. The zero value works.
 type Options struct {
-	Clock hub.Clock    // default time.Now
-	Log   *slog.Logger // default silent
+	Clock     hub.Clock     // default time.Now
+	Log       *slog.Logger  // default silent
+	Artifacts Artifacts     // without it teams have no artifacts
+	MergeSLA  time.Duration // after which a conflict is escalated; default and most DefaultMergeSLA
 }
 
 // A Service keeps the teams of a hub. It is safe for concurrent use.
@@ -46,10 +51,16 @@ type Service struct {
 	clock hub.Clock
 	ids   *hub.IDs
 	log   *slog.Logger
+
+	artifacts Artifacts
+	mergeSLA  time.Duration
+	seed      maphash.Seed
+	putting   [64]sync.Mutex // each held during the puts of some artifacts
 }
 
-// New returns a service. opts may be nil.
-func New(store hub.Store, mail Mail, opts *Options) *Service {
+// New returns a service. opts may be nil. It reports CodeInvalid when an option is looser
+// than the default.
+func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	o := Options{}
 	if opts != nil {
 		o = *opts
@@ -60,7 +71,15 @@ func New(store hub.Store, mail Mail, opts *Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log}
+	if o.MergeSLA == 0 {
+		o.MergeSLA = DefaultMergeSLA
+	}
+	if o.MergeSLA < 0 || o.MergeSLA > DefaultMergeSLA {
+		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla: %s is not between 0 and %s", o.MergeSLA, DefaultMergeSLA).WithHint("limits can be tightened, not loosened")
+	}
+	return &Service{
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
+	}, nil
 }
 
 // A Seat is an agent with its role in a team.
@@ -110,6 +129,19 @@ type Request struct {
 	Decision  string `json:"decision,omitempty"`
 	Rationale string `json:"rationale,omitempty"`
 
+	// Artifacts. Content or SHA256 puts a version, or the merge of two.
+	Artifact      string          `json:"artifact,omitempty"`
+	ParentVersion *int64          `json:"parent_version,omitempty"`
+	Content       *string         `json:"content,omitempty"`
+	Encoding      string          `json:"encoding,omitempty"` // of Content: utf-8, which is the default, or base64
+	SHA256        string          `json:"sha256,omitempty"`
+	Note          string          `json:"note,omitempty"`
+	Sensitivity   hub.Sensitivity `json:"sensitivity,omitempty"`
+	Version       int64           `json:"version,omitempty"` // to read; 0 for the newest
+	Log           bool            `json:"log,omitempty"`     // list the versions
+	Parents       []int64         `json:"parents,omitempty"`
+	SignOff       bool            `json:"sign_off,omitempty"`
+
 	// To list and to show.
 	Member hub.AgentID `json:"member,omitempty"`
 	Cursor string      `json:"cursor,omitempty"`
@@ -128,8 +160,17 @@ type Answer struct {
 	Teams    []View        `json:"teams,omitzero"`
 	Task     *hub.Task     `json:"task,omitempty"`
 	Decision *hub.Decision `json:"decision,omitempty"`
-	Next     string        `json:"next,omitempty"` // cursor for the page after this one
-	Warnings []string      `json:"warnings,omitempty"`
+
+	Artifact  *hub.TeamArtifact     `json:"artifact,omitempty"` // after a put, with its newest version
+	Version   *hub.ArtifactVersion  `json:"version,omitempty"`  // that was put or read
+	Content   *string               `json:"content,omitempty"`
+	Encoding  string                `json:"encoding,omitempty"` // base64 for content that is no text
+	Artifacts []hub.TeamArtifact    `json:"artifacts,omitzero"`
+	Versions  []hub.ArtifactVersion `json:"versions,omitzero"` // newest first
+	Conflicts []hub.Conflict        `json:"conflicts,omitempty"`
+
+	Next     string   `json:"next,omitempty"` // cursor for the page after this one
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // A View is a team as a caller sees it.
@@ -146,17 +187,19 @@ var actions = map[string]struct {
 	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
 	changes func(Request) bool // nil for always
 }{
-	"create":  {do: (*Service).create},
-	"list":    {do: (*Service).list, changes: never},
-	"show":    {do: (*Service).show, changes: never},
-	"add":     {do: (*Service).add},
-	"remove":  {do: (*Service).remove},
-	"role":    {do: (*Service).role},
-	"task":    {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
-	"decide":  {do: (*Service).decide},
-	"status":  {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
-	"close":   {do: (*Service).close},
-	"archive": {do: (*Service).archive},
+	"create":   {do: (*Service).create},
+	"list":     {do: (*Service).list, changes: never},
+	"show":     {do: (*Service).show, changes: never},
+	"add":      {do: (*Service).add},
+	"remove":   {do: (*Service).remove},
+	"role":     {do: (*Service).role},
+	"task":     {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
+	"decide":   {do: (*Service).decide},
+	"artifact": {do: (*Service).artifact, changes: Request.puts},
+	"merge":    {do: (*Service).merge},
+	"status":   {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
+	"close":    {do: (*Service).close},
+	"archive":  {do: (*Service).archive},
 }
 
 func never(Request) bool { return false }
@@ -165,7 +208,7 @@ func never(Request) bool { return false }
 func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
 
 // Gateable lists the actions that the policy of a team can gate.
-var Gateable = []string{"add", "archive", "close", "decide", "remove", "role", "status", "task"}
+var Gateable = []string{"add", "archive", "artifact", "close", "decide", "merge", "remove", "role", "status", "task"}
 
 // Changes reports whether a request changes something.
 func (r Request) Changes() bool {

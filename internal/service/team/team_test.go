@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -45,7 +47,13 @@ func agent(id hub.AgentID) hub.Caller {
 func open(t *testing.T) *room {
 	t.Helper()
 	r := &room{T: t, now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
-	clock := func() time.Time { r.now = r.now.Add(time.Millisecond); return r.now }
+	var mu sync.Mutex
+	clock := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		r.now = r.now.Add(time.Millisecond)
+		return r.now
+	}
 	var err error
 	if r.store, err = sqlite.Open(t.TempDir(), nil); err != nil {
 		t.Fatal(err)
@@ -60,11 +68,17 @@ func open(t *testing.T) *room {
 			t.Fatal(err)
 		}
 	}
-	r.mail, err = mailroom.New(r.store, r.keys, &mailroom.Options{Clock: clock, Limits: mailroom.Limits{Unsafe: true}, Features: hub.Features})
+	content, err := blobs.Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.teams = team.New(r.store, r.mail, &team.Options{Clock: clock})
+	r.mail, err = mailroom.New(r.store, r.keys, &mailroom.Options{Clock: clock, Artifacts: content, Limits: mailroom.Limits{Unsafe: true}, Features: hub.Features})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.teams, err = team.New(r.store, r.mail, &team.Options{Clock: clock, Artifacts: content}); err != nil {
+		t.Fatal(err)
+	}
 	if r.talks, err = deliberation.New(r.store, r.mail, &deliberation.Options{Clock: clock, Board: r.teams}); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ const querySchema = `{"type":"object","properties":{
 "cursor":{"type":"string"}` + formatProp + `}}`
 
 const teamSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["create","list","show","add","remove","role","task","decide","status","close","archive"]},
+"action":{"enum":["create","list","show","add","remove","role","task","decide","artifact","merge","status","close","archive"]},
 "team":{"type":"string","description":"all but list"},
 "objective":{"type":"string","description":"create"},
 "members":{"type":"array","description":"create","items":{"type":"object","required":["agent","role"],"properties":{"agent":{"type":"string"},"role":{"type":"string"}}}},
@@ -97,6 +97,11 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "state":{"enum":["backlog","assigned","in_progress","in_review","rework","blocked","done","dropped"],"description":"task: move it"},
 "decision":{"type":"string"},
 "rationale":{"type":"string"},
+"artifact":{"type":"string","description":"no content: read"},
+"parent_version":{"type":"integer","description":"that you changed; 0: new"},
+"content":{"type":"string"},
+"sign_off":{"type":"boolean"},
+"version":{"type":"integer"},
 "cursor":{"type":"string"}` + formatProp + `}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{

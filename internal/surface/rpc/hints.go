@@ -51,6 +51,7 @@ var references = map[string][3]string{
 	"schema":          {"GET /schema/", "parley schema print ", "`parley schema print` in a shell: "},
 	"send":            {"acp/send", "parley send", "acp_send"},
 	"status.blocked":  {"acp/status with state blocked", "parley status blocked", "acp_status with state blocked"},
+	"team.artifact":   {"acp/team with action artifact and team", "parley team artifact list TEAM", "acp_team with action artifact and team"},
 	"team.list":       {"acp/team with action list", "parley team list", "acp_team with action list"},
 	"team.role":       {"acp/team with action role", "parley team role", "acp_team with action role"},
 	"team.show":       {"acp/team with action show and team", "parley team show", "acp_team with action show and team"},

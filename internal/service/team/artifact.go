@@ -1,0 +1,807 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/diff3"
+)
+
+// Artifacts keeps content by its SHA-256.
+type Artifacts interface {
+	Put(r io.Reader) (path, sha256 string, size int64, err error)
+	// Open returns stored content. It reports CodeNotFound when there is none.
+	Open(sha256 string) (*os.File, error)
+}
+
+const (
+	maxInline   = 256 << 10 // bytes of a content in a request or an answer
+	maxArtifact = 8 << 20   // bytes of an artifact
+	maxBeside   = 1000      // open conflicts of an artifact
+	maxNote     = 500       // bytes
+	putAttempts = 20        // of a put that another hub overtakes
+	encoding64  = "base64"
+)
+
+// DefaultMergeSLA is the time in which a conflict is to be merged.
+const DefaultMergeSLA = 4 * time.Hour
+
+// puts reports whether a request brings the content of a version.
+func (r Request) puts() bool { return r.Content != nil || r.SHA256 != "" }
+
+// artifact lists the artifacts of a team, reads one, lists its versions, or puts one.
+func (s *Service) artifact(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+	switch {
+	case r.Artifact == "" && !r.puts():
+		return s.listArtifacts(ctx, actor, r)
+	case r.puts():
+		return s.putArtifact(ctx, actor, r)
+	case r.ParentVersion != nil:
+		return Answer{}, hub.Errorf(hub.CodeInvalid, "team.artifact", "content: missing").WithHint("give content or sha256 to put a version, or leave parent_version out to read one")
+	case r.Log:
+		return s.logArtifact(ctx, actor, r)
+	}
+	return s.readArtifact(ctx, actor, r)
+}
+
+func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	limit, err := page("team.artifact", r.Limit)
+	if err != nil {
+		return out, err
+	}
+	return out, s.store.View(ctx, func(rd hub.Reader) error {
+		if _, _, err := visible(rd, "team.artifact", actor, r.Team); err != nil {
+			return err
+		}
+		all, err := rd.TeamArtifacts(hub.ArtifactQuery{Team: r.Team, Cursor: r.Cursor, Limit: limit})
+		out = Answer{Artifacts: append([]hub.TeamArtifact{}, all...)}
+		if len(all) == limit {
+			out.Next = all[limit-1].ID
+		}
+		return err
+	})
+}
+
+// artifactOf returns an artifact of a team that the actor may see.
+func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.TeamArtifact, err error) {
+	if _, _, err = visible(rd, op, actor, r.Team); err != nil {
+		return a, err
+	}
+	if a, err = rd.TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
+		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} lists them")
+	}
+	return a, err
+}
+
+// logArtifact lists the versions of an artifact, newest first, and its conflicts.
+func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.artifact"
+	limit, err := page(op, r.Limit)
+	if err != nil {
+		return out, err
+	}
+	q := hub.VersionQuery{Team: r.Team, Artifact: r.Artifact, Limit: limit}
+	if r.Cursor != "" {
+		if _, err := fmt.Sscan(r.Cursor, &q.Before); err != nil || q.Before < 1 {
+			return out, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+		}
+	}
+	return out, s.store.View(ctx, func(rd hub.Reader) error {
+		a, err := artifactOf(rd, op, actor, r)
+		if err != nil {
+			return err
+		}
+		all, err := rd.ArtifactVersions(q)
+		if err != nil {
+			return err
+		}
+		open, err := rd.Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
+		out = Answer{Artifact: &a, Versions: append([]hub.ArtifactVersion{}, all...), Conflicts: open}
+		if len(all) == limit {
+			out.Next = fmt.Sprint(all[limit-1].Version)
+		}
+		return err
+	})
+}
+
+// readArtifact returns a version of an artifact, the newest if the request names none.
+// Content that is too long for an answer is shared with the actor, who fetches it by its
+// hash.
+func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.artifact"
+	err = s.store.View(ctx, func(rd hub.Reader) error {
+		a, err := artifactOf(rd, op, actor, r)
+		if err != nil {
+			return err
+		}
+		if r.Version == 0 {
+			r.Version = a.Version
+		}
+		v, err := versionOf(rd, op, a, r.Version)
+		out = Answer{Artifact: &a, Version: &v}
+		return err
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	if out.Version.Size > maxInline {
+		out.Warnings = []string{fmt.Sprintf("the content has %d bytes; fetch it by its content_hash from the hub's artifacts", out.Version.Size)}
+		if actor.Audits() {
+			return out, nil
+		}
+		return out, s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddArtifactReader(out.Version.SHA256, actor.ID) })
+	}
+	content, err := s.content(out.Version.SHA256)
+	if err != nil {
+		return Answer{}, err
+	}
+	text := string(content)
+	if !utf8.Valid(content) {
+		text, out.Encoding = base64.StdEncoding.EncodeToString(content), encoding64
+	}
+	out.Content = &text
+	return out, nil
+}
+
+// versionOf returns a version of an artifact.
+func versionOf(rd hub.Reader, op string, a hub.TeamArtifact, n int64) (hub.ArtifactVersion, error) {
+	v, err := rd.ArtifactVersion(a.Team, a.ID, n)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d, and the newest is %d", a.Versions, a.Version)
+	}
+	return v, err
+}
+
+// content returns stored content.
+func (s *Service) content(sum string) ([]byte, error) {
+	f, err := s.artifacts.Open(sum)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxArtifact))
+}
+
+// An upload is content that a version is to have.
+type upload struct {
+	sum  string
+	size int64
+}
+
+// upload stores the content of a request. Content that a request names by its hash must
+// be stored, and the actor must be able to read it.
+func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Request) (u upload, err error) {
+	if s.artifacts == nil {
+		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no artifacts")
+	}
+	if r.Content != nil && r.SHA256 != "" {
+		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 are two ways to give a content").WithHint("leave one of them out")
+	}
+	if r.Content == nil {
+		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(r.SHA256, actor.ID) })
+		if err != nil {
+			return u, err
+		}
+		f, err := s.artifacts.Open(r.SHA256)
+		if err == nil {
+			defer f.Close()
+		}
+		if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !may && !actor.Audits() {
+			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", r.SHA256).WithHint("store it first: {artifact.put}")
+		}
+		if err != nil {
+			return u, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return u, err
+		}
+		if info.Size() > maxArtifact {
+			return u, hub.Errorf(hub.CodeTooLarge, op, "an artifact of a team has at most %d bytes, and this one has %d", maxArtifact, info.Size())
+		}
+		return upload{r.SHA256, info.Size()}, nil
+	}
+	content := []byte(*r.Content)
+	switch r.Encoding {
+	case "", "utf-8":
+	case encoding64:
+		if content, err = base64.StdEncoding.DecodeString(*r.Content); err != nil {
+			return u, hub.Errorf(hub.CodeInvalid, op, "content: not base64: %v", err)
+		}
+	default:
+		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", r.Encoding).WithHint("use utf-8, base64")
+	}
+	if len(content) > maxInline {
+		return u, hub.Errorf(hub.CodeTooLarge, op, "content: %d bytes are more than the %d of one call", len(content), maxInline).WithHint("store it first and name its sha256: {artifact.put}")
+	}
+	_, u.sum, u.size, err = s.artifacts.Put(bytes.NewReader(content))
+	return u, err
+}
+
+// errOvertaken ends the transaction of a put that another one has overtaken.
+var errOvertaken = errors.New("the artifact has changed meanwhile")
+
+// lockArtifact makes the puts of one artifact wait for each other, so that in one
+// process none is overtaken. It returns the function that ends it.
+func (s *Service) lockArtifact(r Request) func() {
+	mu := &s.putting[maphash.String(s.seed, string(r.Team)+"/"+strings.ToLower(r.Artifact))%uint64(len(s.putting))]
+	mu.Lock()
+	return mu.Unlock
+}
+
+// putArtifact stores a new version. One that was made from the newest version becomes the
+// newest. Another one diverges: the hub merges it if it can, else it is kept beside the
+// newest until an integrator merges it.
+func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.artifact"
+	switch {
+	case !hub.ValidArtifactID(r.Artifact):
+		return out, hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
+			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
+	case r.ParentVersion == nil || *r.ParentVersion < 0:
+		return out, hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
+	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
+		return out, hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
+	}
+	if r.Note != "" {
+		if err := checkText(op, "note", r.Note, maxNote); err != nil {
+			return out, err
+		}
+	}
+	err = s.store.View(ctx, func(rd hub.Reader) error { // before anything is stored
+		t, role, err := visible(rd, op, actor, r.Team)
+		if err == nil && (role == "" && !actor.IsOperator() || t.ReadOnly()) {
+			err = notWritable(op, t, actor)
+		}
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	u, err := s.upload(ctx, op, actor, r)
+	if err != nil {
+		return out, err
+	}
+	defer s.lockArtifact(r)()
+	for range putAttempts {
+		p, err := s.plan(ctx, op, r, u)
+		if err != nil {
+			return out, err
+		}
+		err = s.update(ctx, actor, r, func(c *change) (err error) {
+			out, err = c.putVersion(r, u, p)
+			return err
+		})
+		if !errors.Is(err, errOvertaken) {
+			return out, err
+		}
+	}
+	return out, hub.Errorf(hub.CodeConflict, op, "%s changes too often now", r.Artifact).WithHint("try again")
+}
+
+// notWritable says why the actor cannot put an artifact into a team.
+func notWritable(op string, t hub.Team, actor hub.Caller) error {
+	if t.ReadOnly() {
+		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", t.ID, t.Lifecycle)
+	}
+	return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not put artifacts", actor.ID, t.ID).WithHint("a coordinator of the team adds members")
+}
+
+// A plan says what a put leads to, as long as the artifact has a revision.
+type plan struct {
+	artifact hub.TeamArtifact // as it is before the put; its Revision is 0 if it is new
+	base     int64            // of the merge
+	merged   *upload          // nil if the newest version and the put cannot be merged
+}
+
+// plan reads the artifact and merges the put with its newest version, if it diverges.
+func (s *Service) plan(ctx context.Context, op string, r Request, u upload) (p plan, err error) {
+	var sums [2]string // of the base and of the newest version
+	diverges := false
+	err = s.store.View(ctx, func(rd hub.Reader) (err error) {
+		p.artifact, err = rd.TeamArtifact(r.Team, r.Artifact)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
+			if *r.ParentVersion != 0 {
+				return hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", r.Team, r.Artifact, *r.ParentVersion).WithHint("parent_version is 0 for a new artifact")
+			}
+			return freeName(rd, op, p.artifact)
+		}
+		if err != nil {
+			return err
+		}
+		if p.artifact.ID != r.Artifact {
+			return hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
+		}
+		p.base = *r.ParentVersion
+		if diverges = p.base != p.artifact.Version && u.sum != p.artifact.SHA256; !diverges {
+			return nil
+		}
+		if p.base > 0 {
+			if _, err := versionOf(rd, op, p.artifact, p.base); err != nil {
+				return err
+			}
+		}
+		// A version beside the newest is no ancestor of it: the base of its conflict is.
+		open, err := rd.Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Version: max(p.base, 1), Open: true, Limit: 1})
+		if err == nil && len(open) == 1 && p.base > 0 && open[0].Result == 0 {
+			p.base = open[0].Base
+		}
+		sums[1] = p.artifact.SHA256
+		if err == nil && p.base > 0 {
+			var v hub.ArtifactVersion
+			v, err = rd.ArtifactVersion(r.Team, r.Artifact, p.base)
+			sums[0] = v.SHA256
+		}
+		return err
+	})
+	if err != nil || !diverges || p.artifact.Sensitivity == hub.SensitivityHigh {
+		return p, err
+	}
+	var text [3][]byte
+	for i, sum := range []string{sums[0], sums[1], u.sum} {
+		if sum == "" {
+			continue
+		}
+		if text[i], err = s.content(sum); err != nil {
+			return p, err
+		}
+		if !diff3.IsText(text[i]) {
+			return p, nil
+		}
+	}
+	merged, ok := diff3.Merge(text[0], text[1], text[2])
+	if !ok || len(merged) > maxArtifact {
+		return p, nil
+	}
+	_, sum, size, err := s.artifacts.Put(bytes.NewReader(merged))
+	p.merged = &upload{sum, size}
+	return p, err
+}
+
+// freeName refuses the name of a new artifact that is the folder of another, or that has
+// another as its folder.
+func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
+	under, err := rd.TeamArtifacts(hub.ArtifactQuery{Team: a.Team, Under: a.ID, Limit: 1})
+	for i := 0; err == nil && len(under) == 0 && i < len(a.ID); i++ {
+		if a.ID[i] == '/' {
+			above, e := rd.TeamArtifact(a.Team, a.ID[:i])
+			if err = e; hub.CodeOf(err) == hub.CodeNotFound {
+				err = nil
+			} else if err == nil {
+				under = append(under, above)
+			}
+		}
+	}
+	if err == nil && len(under) > 0 {
+		return hub.Errorf(hub.CodeConflict, op, "artifact: %q and %q cannot be a file and its folder", a.ID, under[0].ID).WithHint("choose another name")
+	}
+	return err
+}
+
+// putVersion stores what a plan leads to.
+func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
+	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		if a, err = p.artifact, nil; a.Revision == 0 { // another name may be its folder by now
+			err = freeName(c.tx, c.op, a)
+		}
+	}
+	switch {
+	case err != nil:
+		return out, err
+	case a.Revision != p.artifact.Revision:
+		return out, errOvertaken
+	case c.role == "" && !c.actor.IsOperator():
+		return out, notWritable(c.op, c.team, c.actor)
+	}
+	marked := r.Sensitivity != "" && r.Sensitivity != a.Sensitivity
+	if marked && a.Sensitivity == hub.SensitivityHigh {
+		if err := c.leads("lower the sensitivity of an artifact"); err != nil {
+			return out, err
+		}
+	}
+	if marked {
+		a.Sensitivity = r.Sensitivity
+	}
+	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
+	switch {
+	case a.Versions > 0 && u.sum == a.SHA256: // equal content
+		if v, err = c.tx.ArtifactVersion(a.Team, a.ID, a.Version); err == nil && marked {
+			err = c.tx.PutTeamArtifact(a)
+		}
+		return Answer{Artifact: &a, Version: &v}, err
+	case v.Parent == a.Version:
+		if len(a.Beside) == 0 {
+			a.State = hub.MergeClean
+		}
+		if v, err = c.addVersion(&a, v, true); err == nil {
+			err = c.finishPut(a, v)
+		}
+		return Answer{Artifact: &a, Version: &v}, err
+	}
+	v, err = c.diverge(&a, v, p)
+	return Answer{Artifact: &a, Version: &v}, err
+}
+
+// addVersion stores a version with the next number, as the newest if it is.
+func (c *change) addVersion(a *hub.TeamArtifact, v hub.ArtifactVersion, newest bool) (hub.ArtifactVersion, error) {
+	a.Versions++
+	v.Team, v.Version, v.At = c.team.ID, a.Versions, c.now
+	if newest {
+		a.Version, a.SHA256, a.Size, a.Author, a.At = v.Version, v.SHA256, v.Size, v.Author, v.At
+	}
+	if a.Revision == 0 { // the row of a version refers to that of its artifact
+		if err := c.tx.PutTeamArtifact(*a); err != nil {
+			return v, err
+		}
+		a.Revision = 1
+	}
+	if err := c.tx.AddArtifactVersion(v); err != nil {
+		return v, err
+	}
+	facts := map[string]any{"artifact_id": v.Artifact, "version": v.Version, "sha256": v.SHA256, "parent_version": v.Parent, "newest": a.Version}
+	if len(v.Parents) > 0 {
+		facts["parents"] = v.Parents
+	}
+	return v, c.record(hub.ActionTeamArtifact, facts)
+}
+
+// finishPut stores the artifact and tells the members of a version.
+func (c *change) finishPut(a hub.TeamArtifact, v hub.ArtifactVersion) error {
+	if err := c.tx.PutTeamArtifact(a); err != nil {
+		return err
+	}
+	return c.tellArtifact(a, v, a.State, nil)
+}
+
+// tellArtifact tells the members of a version, with more members of the payload.
+func (c *change) tellArtifact(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeState, more map[string]any) error {
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return err
+	}
+	payload := map[string]any{"artifact_id": a.ID, "version": v.Version, "content_hash": v.SHA256, "state": state, "newest": a.Version}
+	if v.Author != hub.Self {
+		payload["author"] = v.Author
+	}
+	for name, value := range more {
+		payload[name] = value
+	}
+	return c.tell(with(all), hub.TypeTeamArtifactUpdate, payload)
+}
+
+// diverge stores a version that was made from an earlier one than the newest, with the
+// conflict, and the merge of both if there is one.
+func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hub.ArtifactVersion, error) {
+	if len(a.Beside) >= maxBeside {
+		return v, hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
+	}
+	newest := a.Version
+	v, err := c.addVersion(a, v, false)
+	if err != nil {
+		return v, err
+	}
+	k := hub.Conflict{Team: a.Team, Artifact: a.ID, Version: v.Version, Base: p.base, Newest: newest, State: hub.MergeDiverged, Author: v.Author, At: c.now}
+	next := hub.MergeManual
+	switch {
+	case a.Sensitivity == hub.SensitivityHigh:
+		next = hub.MergeEscalated
+	case p.merged != nil:
+		next = hub.MergeAuto
+	default:
+		k.DueAt = c.now.Add(c.s.mergeSLA)
+	}
+	due := k.DueAt
+	if k, err = k.Advance(next, c.now); err != nil {
+		return v, err
+	}
+	k.DueAt = due
+	if next != hub.MergeAuto {
+		a.Beside, a.State = append(slices.Clone(a.Beside), v.Version), next
+		if err := c.putConflict(k); err != nil {
+			return v, err
+		}
+		if err := c.tx.PutTeamArtifact(*a); err != nil {
+			return v, err
+		}
+		return v, c.tellConflict(*a, v, k)
+	}
+	m := hub.ArtifactVersion{Artifact: a.ID, SHA256: p.merged.sum, Size: p.merged.size, Parent: newest, Parents: []int64{newest, v.Version}, Author: hub.Self}
+	if m, err = c.addVersion(a, m, true); err != nil {
+		return v, err
+	}
+	if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
+		return v, err
+	}
+	k.Result, k.MergedBy = m.Version, hub.Self
+	if err := c.putConflict(k); err != nil {
+		return v, err
+	}
+	if len(a.Beside) == 0 {
+		a.State = hub.MergeResolved
+	}
+	if err := c.tx.PutTeamArtifact(*a); err != nil {
+		return v, err
+	}
+	return v, c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
+}
+
+// tellConflict tells the members, among them the integrators and both authors, of a
+// conflict that an integrator must merge.
+func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) error {
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return err
+	}
+	merging := with(all, hub.RoleIntegrator)
+	if len(merging) == 0 || k.State == hub.MergeEscalated {
+		merging = with(all, hub.RoleIntegrator, hub.RoleCoordinator)
+	}
+	return c.tellArtifact(a, v, k.State, map[string]any{
+		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)],
+		"summary": fmt.Sprintf("version %d of %s and the newest, %d, must be merged", v.Version, a.ID, a.Version),
+	})
+}
+
+// putConflict stores a conflict with its journal entry.
+func (c *change) putConflict(k hub.Conflict) error {
+	if err := c.tx.PutConflict(k); err != nil {
+		return err
+	}
+	facts := map[string]any{"artifact_id": k.Artifact, "version": k.Version, "newest": k.Newest, "state": k.State}
+	if k.Result > 0 {
+		facts["merged_version"], facts["merged_by"] = k.Result, k.MergedBy
+	}
+	if k.SignedBy != "" {
+		facts["signed_by"] = k.SignedBy
+	}
+	return c.record(hub.ActionTeamConflict, facts)
+}
+
+// merge stores the merge of the newest version and one beside it, or signs a merge of
+// high sensitivity. An integrator or a coordinator merges, and a reviewer signs.
+func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.merge"
+	if r.SignOff {
+		if r.puts() {
+			return out, hub.Errorf(hub.CodeInvalid, op, "sign_off: a merge is made or signed, not both")
+		}
+		return out, s.update(ctx, actor, r, func(c *change) (err error) {
+			out, err = c.sign(r)
+			return err
+		})
+	}
+	if !r.puts() {
+		return out, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give the merged content, or its sha256")
+	}
+	if r.Note != "" {
+		if err := checkText(op, "note", r.Note, maxNote); err != nil {
+			return out, err
+		}
+	}
+	if _, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.TeamArtifact, error) { return artifactOf(rd, op, actor, r) }); err != nil {
+		return out, err
+	}
+	u, err := s.upload(ctx, op, actor, r)
+	if err != nil {
+		return out, err
+	}
+	defer s.lockArtifact(r)()
+	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+		out, err = c.merge(r, u)
+		return err
+	})
+}
+
+func (c *change) merge(r Request, u upload) (out Answer, err error) {
+	if !c.actor.IsOperator() && c.role != hub.RoleIntegrator && c.role != hub.RoleCoordinator {
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not merge versions", c.actor.ID, word(c.role), c.team.ID).WithHint("an integrator or a coordinator of the team can")
+	}
+	a, open, err := c.conflictsOf(r)
+	if err != nil {
+		return out, err
+	}
+	unmerged := slices.DeleteFunc(slices.Clone(open), func(k hub.Conflict) bool { return k.Result > 0 })
+	if len(r.Parents) == 0 && len(unmerged) == 1 {
+		r.Parents = []int64{a.Version, unmerged[0].Version}
+	}
+	switch {
+	case len(unmerged) == 0:
+		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no version that is to be merged", a.ID)
+	case len(r.Parents) != 2:
+		return out, hub.Errorf(hub.CodeInvalid, c.op, "parents: name the newest version, %d, and one of %s", a.Version, numbers(unmerged))
+	case r.Parents[0] != a.Version:
+		return out, hub.Errorf(hub.CodeConflict, c.op, "parents: %d is not the newest version of %s any more: %d is", r.Parents[0], a.ID, a.Version).WithHint("read it and merge again")
+	case !slices.ContainsFunc(unmerged, func(k hub.Conflict) bool { return k.Version == r.Parents[1] }):
+		return out, hub.Errorf(hub.CodeConflict, c.op, "parents: version %d of %s is not to be merged", r.Parents[1], a.ID).WithHint("these are: %s", numbers(unmerged))
+	}
+	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: a.Version, Parents: r.Parents, Author: c.actor.ID, Note: r.Note}
+	if v, err = c.addVersion(&a, v, true); err != nil {
+		return out, err
+	}
+	// The version beside may come from others beside, which it has.
+	merged := []int64{r.Parents[1]}
+	for i := len(unmerged) - 1; i >= 0; i-- {
+		k := unmerged[i]
+		if !slices.Contains(merged, k.Version) {
+			continue
+		}
+		from, err := c.tx.ArtifactVersion(a.Team, a.ID, k.Version)
+		if err != nil {
+			return out, err
+		}
+		merged = append(merged, from.Parent)
+		k.Result, k.MergedBy = v.Version, c.actor.ID
+		next := hub.MergeResolved
+		if a.Sensitivity == hub.SensitivityHigh {
+			next = hub.MergeEscalated // until a reviewer signs
+		}
+		if k.State != next {
+			if k, err = k.Advance(next, c.now); err != nil {
+				return out, err
+			}
+		}
+		if err := c.putConflict(k); err != nil {
+			return out, err
+		}
+		if k.Over() {
+			a.Beside = slices.DeleteFunc(slices.Clone(a.Beside), func(n int64) bool { return n == k.Version })
+		}
+	}
+	if len(a.Beside) == 0 {
+		a.State = hub.MergeResolved
+	}
+	return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+}
+
+// sign ends the conflicts of an artifact of high sensitivity that are merged.
+func (c *change) sign(r Request) (out Answer, err error) {
+	if !c.actor.IsOperator() && c.role != hub.RoleReviewer {
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not sign a merge", c.actor.ID, word(c.role), c.team.ID).WithHint("a reviewer of the team can")
+	}
+	a, open, err := c.conflictsOf(r)
+	if err != nil {
+		return out, err
+	}
+	signed := 0
+	for _, k := range open {
+		switch {
+		case k.Result == 0:
+			continue
+		case k.MergedBy == c.actor.ID:
+			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("another reviewer of the team can")
+		}
+		if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
+			return out, err
+		}
+		k.SignedBy = c.actor.ID
+		if err := c.putConflict(k); err != nil {
+			return out, err
+		}
+		a.Beside = slices.DeleteFunc(slices.Clone(a.Beside), func(n int64) bool { return n == k.Version })
+		signed++
+	}
+	if signed == 0 {
+		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge that waits for a signature", a.ID)
+	}
+	if len(a.Beside) == 0 {
+		a.State = hub.MergeResolved
+	}
+	v, err := c.tx.ArtifactVersion(a.Team, a.ID, a.Version)
+	if err != nil {
+		return out, err
+	}
+	return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+}
+
+// conflictsOf returns an artifact with its open conflicts.
+func (c *change) conflictsOf(r Request) (a hub.TeamArtifact, open []hub.Conflict, err error) {
+	if a, err = artifactOf(c.tx, c.op, c.actor, r); err == nil {
+		open, err = c.tx.Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Open: true, Limit: maxBeside})
+	}
+	return a, open, err
+}
+
+// numbers lists the versions beside the newest.
+func numbers(open []hub.Conflict) string {
+	var words []string
+	for _, k := range open {
+		words = append(words, fmt.Sprint(k.Version))
+	}
+	return strings.Join(words, ", ")
+}
+
+const (
+	sweepEvery = 10 * time.Second // the time between two searches for conflicts whose time has passed
+	sweepBatch = 100
+	leaseTime  = time.Minute
+)
+
+// Run escalates conflicts whose time has passed, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("conflicts could not be escalated", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Sweep escalates every conflict whose time has passed.
+func (s *Service) Sweep(ctx context.Context) error {
+	return hub.Alone(ctx, s.store, "team.Sweep", leaseTime, func(store hub.Store) error {
+		due, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Conflict, error) {
+			return r.Conflicts(hub.ConflictQuery{Due: s.clock.Now(), Limit: sweepBatch})
+		})
+		if err != nil {
+			return fmt.Errorf("team: sweep: %w", err)
+		}
+		for _, k := range due {
+			if err := s.escalate(ctx, store, k); err != nil {
+				return fmt.Errorf("team: sweep %s: %w", k.Artifact, err)
+			}
+		}
+		return nil
+	})
+}
+
+// escalate escalates a conflict that is due. In a team that is closed it is due no more.
+func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict) error {
+	var c *change
+	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		c = &change{s: s, tx: tx, op: "team.Sweep", actor: hub.Caller{ID: hub.Self}, now: s.clock.Now()}
+		now, err := tx.Conflicts(hub.ConflictQuery{Team: k.Team, Artifact: k.Artifact, Version: k.Version, Due: c.now, Limit: 1})
+		if err != nil || len(now) == 0 {
+			return err
+		}
+		if c.team, err = tx.Team(k.Team); err != nil {
+			return err
+		}
+		if c.team.ReadOnly() {
+			now[0].DueAt = hub.Time{}
+			return tx.PutConflict(now[0])
+		}
+		k, err := now[0].Advance(hub.MergeEscalated, c.now)
+		if err != nil {
+			return err
+		}
+		if err := c.putConflict(k); err != nil {
+			return err
+		}
+		a, err := tx.TeamArtifact(k.Team, k.Artifact)
+		if err != nil {
+			return err
+		}
+		v, err := tx.ArtifactVersion(k.Team, k.Artifact, k.Version)
+		if err != nil {
+			return err
+		}
+		a.State = hub.MergeEscalated
+		if err := tx.PutTeamArtifact(a); err != nil {
+			return err
+		}
+		return c.tellConflict(a, v, k)
+	})
+	if err == nil {
+		s.mail.Announce(c.posted...)
+	}
+	return err
+}
