@@ -92,7 +92,7 @@ func newHouse(t *testing.T) *house {
 	h.mail, err = mailroom.New(h.store, h.keys, &mailroom.Options{Clock: clock, Bus: hints, Artifacts: content, Limits: mailroom.Limits{Unsafe: true},
 		Features: hub.Features})
 	h.must(err)
-	h.teams, err = team.New(h.store, h.mail, &team.Options{Clock: clock})
+	h.teams, err = team.New(h.store, h.mail, &team.Options{Clock: clock, Artifacts: content})
 	h.must(err)
 	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock, Board: h.teams})
 	h.must(err)
@@ -166,6 +166,11 @@ func (h *house) core(gates ...string) {
 	} {
 		h.must(h.team(planner, r))
 	}
+}
+
+// put puts a version of an artifact, made from another.
+func put(parent int64, text string) team.Request {
+	return team.Request{Action: "artifact", Artifact: "a", ParentVersion: &parent, Content: &text}
 }
 
 func (h *house) team(as hub.Caller, r team.Request) error {
@@ -368,6 +373,25 @@ var operations = []struct {
 	{"team decide", func(h *house) func() error {
 		h.core()
 		return func() error { return h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}) }
+	}},
+	{"team put a version", func(h *house) func() error {
+		h.core()
+		return func() error { return h.team(builder, put(0, "x\n")) }
+	}},
+	{"team put a version that is merged", func(h *house) func() error {
+		h.core()
+		h.must(h.team(builder, put(0, "a\nb\nc\n")))
+		h.must(h.team(builder, put(1, "A\nb\nc\n")))
+		return func() error { return h.team(builder, put(1, "a\nb\nC\n")) }
+	}},
+	{"team merge", func(h *house) func() error {
+		h.core()
+		for _, text := range []string{"a\n", "b\n", "c\n"} {
+			h.must(h.team(builder, put(min(1, int64(text[0]-'a')), text)))
+		}
+		q := put(0, "both\n")
+		q.Action, q.ParentVersion = "merge", nil
+		return func() error { return h.team(planner, q) }
 	}},
 	{"team policy", func(h *house) func() error {
 		h.core()
