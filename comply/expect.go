@@ -287,18 +287,21 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	return f
 }
 
-// capture gives variables the values that the frames of a step have.
+// capture gives variables the values that the frames of a step have. A path without a value
+// fails a step that names the rule it is about or the reason why a failure is moot; in any
+// other step the variable stays unknown.
 func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Finding {
+	fails := r.now.step.Rule != "" || r.now.step.Moot != ""
 	for _, x := range list {
 		for _, c := range x.Captures {
-			if !r.captureFrom(c, x.met) {
+			if !r.captureFrom(c, x.met) && fails {
 				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "there is none", x.met)
 			}
 		}
 	}
 	// A capture of the whole step takes the first frame that has the path.
 	for _, c := range step.Captures {
-		if !slices.ContainsFunc(list, func(x *openExpectation) bool { return r.captureFrom(c, x.met) }) {
+		if !slices.ContainsFunc(list, func(x *openExpectation) bool { return r.captureFrom(c, x.met) }) && fails {
 			return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "none of the messages has one")
 		}
 	}

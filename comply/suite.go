@@ -63,6 +63,20 @@ func Suite() ([]*jsont.Test, error) {
 	return jsont.Load(dir, func(name string) string { return name })
 }
 
+// WriteSuite writes the files of the built-in tests into a folder, which it makes. It changes no
+// file that is there.
+func WriteSuite(dir string) (files int, err error) {
+	tests, err := fs.Sub(suite, "suite")
+	if err != nil {
+		return 0, err
+	}
+	if err := os.CopyFS(dir, tests); err != nil {
+		return 0, fmt.Errorf("comply: write the suite: %w", err)
+	}
+	all, err := fs.ReadDir(tests, ".")
+	return len(all), err
+}
+
 // Load reads all tests in a folder and the folders in it. All broken files are
 // in the error, each as a *FileError.
 func Load(dir string) ([]*jsont.Test, error) {

@@ -25,6 +25,29 @@ type message struct {
 
 func (m message) isResponse() bool { return m.method == "" }
 
+// A Message is a request, a notification or a response, for programs that check recorded
+// frames and have no connection.
+type Message struct {
+	ID     json.RawMessage // nil if there is none
+	Method string          // empty for a response
+	Params json.RawMessage // nil if there are none
+	Result json.RawMessage // nil if there is none
+	Err    *Error          // of a response; nil if it has a result
+}
+
+// ParseMessage parses one message. The error is a *Problem.
+func ParseMessage(raw []byte) (Message, error) {
+	raw = bytes.TrimSpace(raw)
+	if !json.Valid(raw) {
+		return Message{}, problemf(ProblemNotMessage, raw, "a message is a JSON object")
+	}
+	m, problem := parseMessage(raw)
+	if problem != nil {
+		return Message{}, problem
+	}
+	return Message{m.id, m.method, m.params, m.result, m.err}, nil
+}
+
 // parseMessage parses a message from valid JSON. Beside a problem it returns the
 // members that could be read, so that the problem can be passed to the side that
 // waits for the message.

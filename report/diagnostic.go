@@ -55,6 +55,8 @@ const (
 	CodeOutsideScope    Code = "outside_scope"    // a path outside the scope
 	CodeMissingField    Code = "missing_field"    // a dispatch without an important field
 	CodeNotCanonical    Code = "not_canonical"    // there is a plainer form
+	CodeNoExample       Code = "no_example"       // a prompt without an example of a report
+	CodeReference       Code = "reference_reader" // an example that the protocol's public parser reads in another way
 )
 
 // A Severity is the weight of a diagnostic.
@@ -72,6 +74,7 @@ var severities = map[Code]Severity{
 	CodeNotReport: SeverityError, CodeIsDispatch: SeverityError, CodeNotDispatch: SeverityError,
 	CodeConflict: SeverityError, CodeUnknown: SeverityError, CodeContradiction: SeverityError,
 	CodeAbsolutePath: SeverityError, CodeParentPath: SeverityError, CodeOutsideScope: SeverityError,
+	CodeNoExample: SeverityError, CodeReference: SeverityError,
 
 	CodeNearMiss: SeverityWarning, CodeTruncated: SeverityWarning, CodeBlocks: SeverityWarning, CodeDuplicate: SeverityWarning,
 	CodeUnknownValue: SeverityWarning, CodeMissingReason: SeverityWarning, CodeUnexpectedError: SeverityWarning,

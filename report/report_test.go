@@ -348,6 +348,41 @@ func hostile(n int) map[string]string {
 	}
 }
 
+func TestLintPrompt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prompt string
+		want   []string // code and line of each finding that is more than a note
+	}{
+		"R0-023 two examples with one empty line between":     {"Answer like this:\n\nSTATUS:ok\nTESTS:pass:3\n\nSTATUS:fail\nERROR:no disk\n", nil},
+		"R0-023 the first of two examples contradicts itself": {"STATUS:ok\nTESTS:fail\n\nSTATUS:fail\nERROR:no disk\n\nThat is all.\n", []string{"contradiction 1"}},
+		"R0-023 examples without an empty line between":       {"STATUS:ok\nSTATUS:ok\nBUILD:fail\n", []string{"contradiction 2"}},
+		"R0-023 an example in JSON after one in fields":       {"STATUS:ok\n\nor\n\n{\n \"status\": \"ok\", \"tests\": \"fail\"\n}\n", []string{"contradiction 5"}},
+		"R0-023 an example that only a tolerant reader reads": {"Write\n\n**STATUS:** ok\n", []string{"reference_reader 3"}},
+		"R0-023 no example": {"STATUS is the first field. Write a report.\n", []string{"no_example 0"}},
+		"R0-023 an object without status is not an example":    {"{\"a\": 1}\n\nSTATUS:ok\n", nil},
+		"R0-023 odd line ends do not confuse the line numbers": {"a\rb\u2028\r\nSTATUS:no_changes\rFILES_CREATED:x\n", []string{"contradiction 4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := report.LintPrompt(tt.prompt, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range found {
+				if d.Code.Severity() != report.SeverityNote {
+					got = append(got, fmt.Sprintf("%s %d", d.Code, d.Line))
+				}
+			}
+			same(t, "findings", got, tt.want)
+		})
+	}
+	for _, p := range report.Prompts() {
+		if found, err := report.LintPrompt(p.Text, nil); err != nil || report.HasError(found) {
+			t.Errorf("the prompt %s: %v, %v", p.Name, found, err)
+		}
+	}
+}
+
 func TestPrompts(t *testing.T) {
 	for _, p := range report.Prompts() {
 		t.Run("R0-023 the example in the prompt "+p.Name+" can be read", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/parley-agents/parley/acp/acpv1"
@@ -81,6 +82,7 @@ const (
 	maxMessages  = 10_000 // per session
 	maxToolCalls = 1_000  // per session, in progress
 	maxContents  = 1_000  // per tool call
+	maxPlans     = 100    // per session
 )
 
 // A bridgeSession is the state of one session.
@@ -88,7 +90,13 @@ type bridgeSession struct {
 	turn     turn
 	messages map[MessageID]bool // the messages of which the client has content
 	calls    map[ToolCallID]*bridgeCall
-	plan     PlanID
+	plans    []bridgePlan // in the order in which they came; one, unless the conversion is lossy
+}
+
+// A bridgePlan is a plan that the client knows. The id of one of an unknown type is its JSON.
+type bridgePlan struct {
+	id      PlanID
+	entries []acpv1.PlanEntry
 }
 
 // A bridgeCall is a tool call in progress that the client knows.
@@ -217,8 +225,8 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 		return s.toolCall(c, m.ToolCallUpdate)
 	case m.ToolCallContentChunk != nil:
 		return s.toolContent(c, m.ToolCallContentChunk)
-	case m.PlanUpdate != nil && m.PlanUpdate.Plan.Items != nil:
-		remember = s.onePlan(c, m.PlanUpdate.Plan.Items.PlanID)
+	case m.PlanUpdate != nil:
+		return s.plan(c, m.PlanUpdate)
 	}
 	if v := c.update(m); v != nil {
 		updates = append(updates, *v)
@@ -239,8 +247,7 @@ func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (reme
 		c.idle(m)
 		return nil
 	case !stopped:
-		c.failAt("stopReason", "", "is missing, but a prompt is waiting for it")
-		return nil
+		c.loseAt("stopReason", "", "is missing, but a prompt is waiting for it")
 	}
 	c.background(m.Background)
 	step.Answer = answer(reason, m)
@@ -273,7 +280,8 @@ func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]Con
 	case !ok || len(blocks) == 0:
 		c.failAt("content", "", "is missing or empty, and version 1 cannot clear a message")
 	case s.messages[id]:
-		c.failAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
+		c.loseAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
+		return nil, nil
 	// Past the bound it is safer to refuse than to repeat a message.
 	case len(s.messages) >= maxMessages:
 		c.failAt("messageId", string(id), "may be a message that the client has: there were too many to remember")
@@ -339,12 +347,35 @@ func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (upda
 	return []acpv1.SessionUpdate{{ToolCallUpdate: &update}}, func() { call.content = list }
 }
 
-// onePlan fails if the session has another plan: version 1 would replace it.
-func (s *bridgeSession) onePlan(c *converter, id PlanID) (remember func()) {
-	if s.plan != "" && s.plan != id {
-		c.at("plan", func() {
-			c.failAt("planId", string(id), "is a second plan, and version 1 has one")
-		})
+// plan converts a plan. Version 1 has one: a second one fails. In lossy mode the client gets
+// the steps of all plans as one, in the order in which the plans came.
+func (s *bridgeSession) plan(c *converter, m *PlanUpdate) ([]acpv1.SessionUpdate, func()) {
+	out := c.plan(m)
+	now := bridgePlan{entries: out.Plan.Entries}
+	if m.Plan.Items != nil {
+		now.id = m.Plan.Items.PlanID
+	} else if m.Plan.Unknown != nil {
+		id, _ := m.Plan.Unknown.Member("planId")
+		now.id = PlanID(id)
 	}
-	return func() { s.plan = id }
+	plans := slices.Clone(s.plans)
+	at := slices.IndexFunc(plans, func(p bridgePlan) bool { return p.id == now.id })
+	switch {
+	case at >= 0:
+		plans[at] = now
+	case len(plans) >= maxPlans:
+		c.failAt("plan", "", "is one more plan than are remembered of a session")
+	default:
+		if len(plans) > 0 {
+			c.at("plan", func() {
+				c.loseAt("planId", string(now.id), "is a second plan, and version 1 has one")
+			})
+		}
+		plans = append(plans, now)
+	}
+	out.Plan.Entries = []acpv1.PlanEntry{}
+	for _, p := range plans {
+		out.Plan.Entries = append(out.Plan.Entries, p.entries...)
+	}
+	return []acpv1.SessionUpdate{*out}, func() { s.plans = plans }
 }

@@ -25,7 +25,9 @@ type V1Options struct {
 	Replayed bool
 
 	// Lossy replaces a value that version 1 does not have by the nearest one, with
-	// a note, where the conversion would fail otherwise.
+	// a note, where the conversion would fail otherwise. It does so for every unknown
+	// value whose row in [Fallbacks] says ignore or display, with a leading underscore or
+	// without. Rows that say fail are errors in either mode.
 	Lossy bool
 }
 
@@ -198,8 +200,9 @@ func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 }
 
 // same converts the value that x points to, of a definition that has the same
-// members in version 1.
-func same[T any](c *converter, x any) T {
+// members in version 1. In lossy mode mend replaces the values in it that version 1 does
+// not have.
+func same[T any](c *converter, x any, mend ...func(*T)) T {
 	var out T
 	// Through JSON, because the two types share nothing but their form on the wire.
 	raw, err := acpv1.Marshal(x)
@@ -207,6 +210,11 @@ func same[T any](c *converter, x any) T {
 		err = acpv1.Unmarshal(raw, &out)
 	}
 	if err == nil {
+		for _, f := range mend {
+			if c.Lossy {
+				f(&out)
+			}
+		}
 		err = acpv1.Check(&out, nil)
 	}
 	c.hold(err)

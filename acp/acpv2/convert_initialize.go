@@ -88,7 +88,7 @@ func (c *converter) sessionCapabilities(s SessionCapabilities, v1 *acpv1.AgentCa
 	mcp, _ := s.MCP.Get()
 	c.at("mcp", func() {
 		if !marker(c, "stdio", mcp.Stdio).Or(false) {
-			c.failAt("stdio", "", "is missing, but an agent of version 1 has it")
+			c.loseAt("stdio", "", "is missing, but an agent of version 1 has it")
 		}
 		v1.MCPCapabilities = Set(acpv1.MCPCapabilities{
 			HTTP: Set(marker(c, "http", mcp.HTTP).Or(false)), SSE: Set(false), Meta: mcp.Meta, Extra: mcp.Extra,

@@ -61,7 +61,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *SetSessionConfigOptionResponse:
 		return &acpv1.SetSessionConfigOptionResponse{ConfigOptions: c.configOptionsIn(m.ConfigOptions), Meta: m.Meta, Extra: m.Extra}
 	case *PromptRequest:
-		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.block), Meta: m.Meta, Extra: m.Extra}
+		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.promptBlock), Meta: m.Meta, Extra: m.Extra}
 	case *PromptResponse:
 		// The answer is an acknowledgement, of which version 1 has none.
 		c.failAt("messageId", string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
@@ -80,7 +80,7 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	case *RequestPermissionResponse:
 		return ref(same[acpv1.RequestPermissionResponse](c, m))
 	case *CreateElicitationRequest:
-		return ref(same[acpv1.CreateElicitationRequest](c, m))
+		return ref(same(c, m, c.mendForm))
 	case *CreateElicitationResponse:
 		return ref(same[acpv1.CreateElicitationResponse](c, m))
 	case *CompleteElicitationNotification:
@@ -115,4 +115,23 @@ func (c *converter) clientSession() (acpv1.ClientSessionCapabilities, bool) {
 		return acpv1.ClientSessionCapabilities{}, false
 	}
 	return c.Client.Session.Or(acpv1.ClientSessionCapabilities{}), true
+}
+
+// mendForm leaves out the formats of texts that version 1 does not have: they are hints.
+func (c *converter) mendForm(m *acpv1.CreateElicitationRequest) {
+	if m.Form == nil {
+		return
+	}
+	c.at("requestedSchema", func() {
+		c.at("properties", func() {
+			for _, p := range m.Form.RequestedSchema.Properties.Or(nil) {
+				if text := p.Value.String; text != nil && text.Format.IsSet() && !text.Format.Or("").Known() {
+					c.at(p.Name, func() {
+						c.dropAt("format", string(text.Format.Or("")), "is a format that version 1 does not have")
+					})
+					text.Format = Optional[acpv1.StringFormat]{}
+				}
+			}
+		})
+	})
 }

@@ -36,7 +36,8 @@ func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 // kept is optional for a member that version 1 cannot remove.
 func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Optional[B] {
 	if in.IsNull() {
-		c.failAt(name, "null", "cannot be removed in version 1")
+		c.loseAt(name, "null", "cannot be removed in version 1")
+		return Optional[B]{}
 	}
 	return optional(c, name, in, f)
 }
@@ -44,7 +45,8 @@ func kept[A, B any](c *converter, name string, in Optional[A], f func(A) B) Opti
 // keptRaw is kept for raw JSON.
 func (c *converter) keptRaw(name string, raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
-		c.failAt(name, "null", "cannot be removed in version 1")
+		c.loseAt(name, "null", "cannot be removed in version 1")
+		return nil
 	}
 	return raw
 }
@@ -72,7 +74,7 @@ var nearestStatus = map[ToolCallStatus]acpv1.ToolCallStatus{
 	ToolCallStatusCancelled: acpv1.ToolCallStatusFailed,
 }
 
-// toolStatus converts a status. An unknown one has no nearest: it may mean anything.
+// toolStatus converts a status. An unknown one becomes that of a call that has not ended.
 func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
 	out := acpv1.ToolCallStatus(s)
 	switch nearest, ok := nearestStatus[s]; {
@@ -80,7 +82,8 @@ func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
 		c.lose(string(s), "is a status that version 1 does not have")
 		return nearest
 	case !out.Known():
-		c.fail(string(s), "is a status that version 1 does not have")
+		c.lose(string(s), "is a status that version 1 does not have")
+		return acpv1.ToolCallStatusInProgress
 	}
 	return out
 }
@@ -95,20 +98,20 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 	case m.Diff != nil:
 		// Version 1 describes a change by the old and the new text, which a patch does not
 		// hold.
-		patch, ok := m.Diff.Patch.Get()
-		if !ok || !c.Lossy {
-			c.failAt("type", m.Tag(), "describes changes in a way that version 1 does not have")
-			return out, false
+		c.loseAt("type", m.Tag(), "describes changes in a way that version 1 does not have")
+		text := placeholder(m.Tag())
+		if patch, ok := m.Diff.Patch.Get(); ok {
+			text = acpv1.ContentBlock{Text: &acpv1.TextContent{Text: patch.Text}}
 		}
-		c.dropAt("type", m.Tag(), "is sent as text, since version 1 describes changes in another way")
-		out.Content = &acpv1.Content{Content: acpv1.ContentBlock{Text: &acpv1.TextContent{Text: patch.Text}}}
+		out.Content = &acpv1.Content{Content: text}
 		return out, true
 	case m.Terminal != nil:
-		c.failAt("type", m.Tag(), "is the agent's, but in version 1 terminals are the client's")
+		c.loseAt("type", m.Tag(), "is the agent's, but in version 1 terminals are the client's")
 	default:
-		c.failAt("type", m.Tag(), "is a type of content that version 1 does not have")
+		c.loseAt("type", m.Tag(), "is a type of content that version 1 does not have")
 	}
-	return out, false
+	out.Content = &acpv1.Content{Content: placeholder(m.Tag())}
+	return out, true
 }
 
 // The members of _meta that carry the title and description of a permission request
@@ -118,6 +121,9 @@ const (
 	metaDescription = "acp.v2/description"
 )
 
+// subjectID is the id of the tool call in a question about something else, in lossy mode.
+const subjectID = "acp.v2/subject"
+
 // requestPermission converts a question. Its title and description have no members in
 // version 1; if the tool call has a title of its own, they go into _meta.
 func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
@@ -125,7 +131,8 @@ func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message
 	subject, _ := m.Subject.Get()
 	c.at("subject", func() {
 		if subject.ToolCall == nil {
-			c.failAt("type", subject.Tag(), "is not a tool call, and version 1 asks for nothing else")
+			c.loseAt("type", subject.Tag(), "is not a tool call, and version 1 asks for nothing else")
+			out.ToolCall.ToolCallID = subjectID
 			return
 		}
 		c.at("toolCall", func() { out.ToolCall = c.toolCall(&subject.ToolCall.ToolCall) })

@@ -48,9 +48,9 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	case m.UserMessage != nil, m.AgentMessage != nil, m.AgentThought != nil, m.ToolCallContentChunk != nil:
 		c.failAt("sessionUpdate", m.Tag(), "depends on earlier updates: use a Bridge")
 	case m.TerminalUpdate != nil, m.TerminalOutputChunk != nil:
-		c.failAt("sessionUpdate", m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
+		c.loseAt("sessionUpdate", m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
 	default:
-		c.failAt("sessionUpdate", m.Tag(), "is an update that version 1 does not have")
+		c.loseAt("sessionUpdate", m.Tag(), "is an update that version 1 does not have")
 	}
 	return nil
 }
@@ -109,10 +109,59 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 		m = &ContentBlock{ResourceLink: &link}
 	}
 	if m.Unknown != nil {
+		c.loseAt("type", m.Tag(), "is a type of content that version 1 does not have")
+		return placeholder(m.Tag()), true
+	}
+	return same(c, m, c.mendBlock), true
+}
+
+// promptBlock converts one part of a prompt, which is not understood in part.
+func (c *converter) promptBlock(m *ContentBlock) (acpv1.ContentBlock, bool) {
+	if m.Unknown != nil {
 		c.failAt("type", m.Tag(), "is a type of content that version 1 does not have")
 		return acpv1.ContentBlock{}, true
 	}
-	return same[acpv1.ContentBlock](c, m), true
+	return c.block(m)
+}
+
+// placeholder returns the text that stands for content that version 1 does not have.
+func placeholder(kind string) acpv1.ContentBlock {
+	return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: "[" + kind + "]"}}
+}
+
+// mendBlock leaves out the readers of content that version 1 does not have.
+func (c *converter) mendBlock(m *acpv1.ContentBlock) {
+	var in *Optional[acpv1.Annotations]
+	switch {
+	case m.Text != nil:
+		in = &m.Text.Annotations
+	case m.Image != nil:
+		in = &m.Image.Annotations
+	case m.Audio != nil:
+		in = &m.Audio.Annotations
+	case m.ResourceLink != nil:
+		in = &m.ResourceLink.Annotations
+	case m.Resource != nil:
+		in = &m.Resource.Annotations
+	default:
+		return
+	}
+	notes, ok := in.Get()
+	if readers, named := notes.Audience.Get(); ok && named {
+		c.at("annotations", func() {
+			known := each(c, "audience", readers, func(r *acpv1.Role) (acpv1.Role, bool) {
+				if !r.Known() {
+					c.drop(string(*r), "is a reader that version 1 does not have")
+				}
+				return *r, r.Known()
+			})
+			notes.Audience = Set(known)
+			if len(known) == 0 && len(readers) > 0 {
+				notes.Audience = Optional[[]acpv1.Role]{} // without a particular reader
+			}
+		})
+		*in = Set(notes)
+	}
 }
 
 // state leaves out a state that a client of version 1 infers from its unanswered
@@ -132,7 +181,7 @@ func (c *converter) state(m *StateUpdate) {
 	case m.Idle != nil:
 		c.idle(m.Idle)
 	default:
-		c.failAt("state", m.Tag(), "is a state that version 1 does not have")
+		c.loseAt("state", m.Tag(), "is a state that version 1 does not have")
 	}
 }
 
@@ -156,14 +205,26 @@ func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
 	c.at("plan", func() {
 		plan := m.Plan.Items
 		if plan == nil {
-			c.failAt("type", m.Plan.Tag(), "is a type of plan that version 1 does not have")
+			c.loseAt("type", m.Plan.Tag(), "is a type of plan that version 1 does not have")
+			out.Entries = []acpv1.PlanEntry{{Content: "[plan: " + m.Plan.Tag() + "]", Priority: acpv1.PlanEntryPriorityMedium, Status: acpv1.PlanEntryStatusPending}}
 			return
 		}
 		c.dropAt("planId", string(plan.PlanID), "is not needed in version 1, which has one plan")
 		c.vanish(plan.Meta, plan.Extra)
-		out.Entries = each(c, "entries", plan.Entries, func(e *PlanEntry) (acpv1.PlanEntry, bool) {
-			return same[acpv1.PlanEntry](c, e), true
-		})
+		out.Entries = each(c, "entries", plan.Entries, func(e *PlanEntry) (acpv1.PlanEntry, bool) { return same(c, e, c.mendEntry), true })
 	})
 	return &acpv1.SessionUpdate{Plan: out}
+}
+
+// mendEntry gives a step of a plan the priority in the middle and the status of a step that
+// is not done for those that version 1 does not have.
+func (c *converter) mendEntry(e *acpv1.PlanEntry) {
+	if !e.Priority.Known() {
+		c.dropAt("priority", string(e.Priority), "is a priority that version 1 does not have")
+		e.Priority = acpv1.PlanEntryPriorityMedium
+	}
+	if !e.Status.Known() {
+		c.dropAt("status", string(e.Status), "is a status that version 1 does not have")
+		e.Status = acpv1.PlanEntryStatusPending
+	}
 }

@@ -29,7 +29,7 @@ import (
 )
 
 func (a *app) acpCommand() *cobra.Command {
-	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand())
+	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand(), a.acpProxyCommand(), a.acpValidateCommand())
 }
 
 func (a *app) acpExecCommand() *cobra.Command {

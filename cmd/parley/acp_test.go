@@ -303,6 +303,56 @@ func TestACPExecInterrupted(t *testing.T) {
 	})
 }
 
+func TestACPProxy(t *testing.T) {
+	frames := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}
+{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}
+`
+	cmd := acpCommandLine(t, "good", "proxy", "--", "AGENT")
+	cmd.Stdin = strings.NewReader(frames)
+	got := do(t, cmd)
+	if got.code != exitDone {
+		t.Fatalf("exit %d: %s", got.code, got.err)
+	}
+	contains(t, got.out, `"protocolVersion":1`, `"agentInfo":{"name":"tester","version":"1.2.3"}`, `"sessionId":`)
+	t.Run("the answers of the proxy are valid in version 1", func(t *testing.T) {
+		r := do(t, parley(t, nil, "acp", "validate", write(t, "frames.jsonl", frames+got.out)))
+		if r.code != exitDone || r.out != "4 frames, 0 invalid\n" {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("an agent that does not start is an error with its words", func(t *testing.T) {
+		cmd := acpCommandLine(t, "broken", "proxy", "--", "AGENT")
+		cmd.Stdin = strings.NewReader(frames)
+		r := do(t, cmd)
+		if r.code == exitDone || !strings.Contains(r.err, "no model") {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+	})
+}
+
+func TestACPValidate(t *testing.T) {
+	recorded := `{"direction":"out","frame":{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}}
+{"direction":"in","text":"hello"}
+{"direction":"in","frame":{"jsonrpc":"2.0","id":1,"result":{}}}
+`
+	cmd := parley(t, nil, "acp", "validate", "--json")
+	cmd.Stdin = strings.NewReader(recorded)
+	r := do(t, cmd)
+	var got struct {
+		Frames  int `json:"frames"`
+		Invalid []struct {
+			File, Error string
+			Frame       int
+		} `json:"invalid"`
+	}
+	if strict(t, r.out, &got); r.code != exitCheck || got.Frames != 3 || len(got.Invalid) != 2 || got.Invalid[0].Frame != 2 || !strings.Contains(got.Invalid[1].Error, "/result of session/new") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	if r := do(t, parley(t, nil, "acp", "validate", "/does/not/exist")); r.code != exitUsage {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+}
+
 func TestACPInspect(t *testing.T) {
 	t.Run("both versions stand side by side", func(t *testing.T) {
 		got := do(t, acpCommandLine(t, "good", "inspect", "--", "AGENT"))

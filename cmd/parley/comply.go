@@ -19,7 +19,7 @@ import (
 type complyFlags struct {
 	agents, baseline, format string
 	profile, requirements    string
-	dir                      string
+	dir, writeSuite          string
 	only, tests, rules, env  []string
 	listTests, listRules     bool
 	listAgents, withModel    bool
@@ -74,6 +74,7 @@ agent that cannot be started.`,
 	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in arguments, variables and files of an agent is its address")
 	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: obey directives in prompts)")
 	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
+	flags.StringVar(&f.writeSuite, "write-suite", "", "write the built-in tests into this folder, as a beginning for your own, and run none")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
 	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id, all for a rule that every frame is checked for; other rules do not fail the run")
 	flags.StringVar(&f.profile, "profile", "full", "the tests to run: "+strings.Join(comply.Profiles(), ", "))
@@ -103,6 +104,13 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	}
 	if !slices.Contains([]string{"md", "json", "junit", "html", "badge"}, f.format) {
 		return usagef("--format: no format %q", f.format).WithHint("use md, json, junit, html or badge")
+	}
+	if f.writeSuite != "" {
+		n, err := comply.WriteSuite(f.writeSuite)
+		if err != nil {
+			return invalid(err)
+		}
+		return a.print(map[string]any{"folder": f.writeSuite, "files": n}, func(w io.Writer) { fmt.Fprintf(w, "%d tests are in %s\n", n, visible(f.writeSuite)) })
 	}
 	if f.run.Protocol != 1 && f.run.Protocol != 2 {
 		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")

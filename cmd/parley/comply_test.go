@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parley-agents/parley/comply"
 )
 
 // complyAgent writes a small agent, as a script for the shell, and returns its
@@ -112,6 +115,50 @@ func TestComply(t *testing.T) {
 		}
 		if r := do(t, parley(t, nil, "comply", "--test", unknown, "--requirements", "v1", "--", "sh", bad)); r.code != exitCheck {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("R4-001 the built-in tests can be written to a folder and run from there", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "suite")
+		if r := do(t, parley(t, nil, "comply", "--write-suite", dir)); r.code != exitDone {
+			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		if r := do(t, parley(t, nil, "comply", "--write-suite", dir)); r.code != exitUsage {
+			t.Errorf("files that are there were written again: exit %d: %s", r.code, r.err)
+		}
+		if r := do(t, parley(t, nil, "comply", "--tests", dir, "--test", unknown, "--", "sh", bad)); r.code != exitCheck {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+	t.Run("R4-068 a report in JSON satisfies its schema, which names every member", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--format", "json", "--test", unknown, "--", "sh", bad))
+		check := parley(t, nil, "schema", "check", "--schema", "comply-report", "-")
+		check.Stdin = strings.NewReader(r.out)
+		if got := do(t, check); got.code != exitDone {
+			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
+		}
+		check = parley(t, nil, "schema", "check", "--schema", "comply-report", "-")
+		check.Stdin = strings.NewReader(strings.Replace(r.out, `"level": "MUST"`, `"level": "OUGHT"`, 1))
+		if got := do(t, check); got.code != exitCheck {
+			t.Errorf("a level that there is not: exit %d: %s%s", got.code, got.out, got.err)
+		}
+		type shape struct {
+			Properties map[string]any
+			Defs       map[string]shape `json:"$defs"`
+		}
+		var published shape
+		if err := json.Unmarshal([]byte(do(t, parley(t, nil, "schema", "print", "comply-report")).out), &published); err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range map[string]any{"": comply.Report{}, "agentReport": comply.AgentReport{}, "testResult": comply.Result{}, "finding": comply.Finding{}} {
+			has := published.Properties
+			if name != "" {
+				has = published.Defs[name].Properties
+			}
+			for i := range reflect.TypeOf(v).NumField() {
+				if member, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ","); has[member] == nil {
+					t.Errorf("the schema of %T has no %s", v, member)
+				}
+			}
 		}
 	})
 	t.Run("R4-068 a report is explained and compared, and is a page and a badge", func(t *testing.T) {

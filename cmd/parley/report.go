@@ -71,17 +71,21 @@ func reportReader(form string, mode report.Mode) (func(string) (report.Result, e
 
 func (a *app) reportLintCommand() *cobra.Command {
 	var scope []string
-	var dispatch bool
+	var dispatch, prompt bool
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
 		Short: "Check reports for errors and oddities; exit 1 if there is an error",
 		Example: `  parley report lint --scope internal/limit answer.txt
-  parley report lint --dispatch task.txt`,
+  parley report lint --dispatch task.txt
+  parley report lint --prompt instructions.md`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
 				lint := report.Lint
-				if dispatch {
+				switch {
+				case dispatch:
 					lint = report.LintDispatch
+				case prompt:
+					lint = report.LintPrompt
 				}
 				found, err := lint(text, &report.LintOptions{Scope: scope})
 				if err != nil {
@@ -94,6 +98,8 @@ func (a *app) reportLintCommand() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&scope, "scope", nil, "beginnings of the paths that the agent may touch")
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "check the message that gives the work, not the report on it")
+	cmd.Flags().BoolVar(&prompt, "prompt", false, "check each example of a report in a prompt by itself")
+	cmd.MarkFlagsMutuallyExclusive("dispatch", "prompt")
 	return cmd
 }
 

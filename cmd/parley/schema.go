@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +13,15 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
+// maxDocument is the size of the largest document that is checked: a report on many agents.
+const maxDocument = 64 << 20
+
+var errDocument = hub.Errorf(hub.CodeTooLarge, "parley", "the document has more than %d bytes", maxDocument)
+
 func (a *app) schemaCommand() *cobra.Command {
 	print := &cobra.Command{
 		Use:       "print NAME",
-		Short:     "Print a schema: envelope, handoff-package, teamspace, payload/TYPE",
+		Short:     "Print a schema: envelope, handoff-package, teamspace, comply-report, payload/TYPE",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: schema.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -39,16 +45,23 @@ func (a *app) schemaCommand() *cobra.Command {
 			})
 		},
 	}
+	var name string
 	check := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check whether a file (or - ) is a valid envelope; exit 1 if not",
-		Args:  cobra.ExactArgs(1),
+		Short: "Check whether a file (or - ) is a valid envelope, or a document of --schema; exit 1 if not",
+		Example: `  parley schema check envelope.json
+  parley schema check --schema handoff-package package.json
+  parley comply --format json -- my-agent | parley schema check --schema comply-report -`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := a.read(cmd.Context(), args[0], maxContent, errContent)
+			if !slices.Contains(schema.Names(), name) {
+				return usagef("--schema: no schema %q", name).WithHint("parley schema list shows them all")
+			}
+			raw, err := a.read(cmd.Context(), args[0], maxDocument, errDocument)
 			if err != nil {
 				return err
 			}
-			_, err = shape.DecodeEnvelope(raw)
+			err = shape.Check(name, raw)
 			result := map[string]any{"valid": err == nil}
 			if err != nil {
 				result["error"] = rpc.Describe(err, rpc.Commands)
@@ -62,5 +75,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			})
 		},
 	}
-	return group("schema", "Print the published JSON Schemas, or check an envelope", print, list, check)
+	check.Flags().StringVar(&name, "schema", "envelope", "the schema that the file must satisfy; parley schema list shows them all")
+	choices(check, "schema", schema.Names()...)
+	return group("schema", "Print the published JSON Schemas, or check a document", print, list, check)
 }

@@ -296,6 +296,20 @@ func TestShapes(t *testing.T) {
 		} else if strict(t, got.out, &valid); valid.Valid || valid.Error.Code != "schema_invalid" {
 			t.Errorf("schema check answered %s", got.out)
 		}
+		for _, tt := range []struct {
+			schema, text string
+			code         int
+			says         string
+		}{
+			{"handoff-package", `{"protocol":"acp"}`, exitCheck, "not valid: handoff-package"},
+			{"handoff-package", `{"protocol":"a","protocol":"b"}`, exitCheck, "not valid: handoff-package"},
+			{"payload/status.update", `{"progress":"half"}`, exitCheck, "not valid: payload/status.update"},
+			{"nothing", `{}`, exitUsage, ""},
+		} {
+			if got := h.stdin("", tt.text, "schema", "check", "-", "--schema", tt.schema); got.code != tt.code || !strings.HasPrefix(got.out, tt.says) {
+				t.Errorf("%s: exit %d: %s%s", tt.schema, got.code, got.out, got.err)
+			}
+		}
 		if got := h.stdin("", string(raw.Messages[0]), "schema", "check", "-", "--json"); got.code != 0 || got.out != "{\"valid\":true}\n" {
 			t.Errorf("an envelope of the hub itself: exit %d: %s%s", got.code, got.out, got.err)
 		}

@@ -1,6 +1,6 @@
-// Package schema holds the published JSON Schemas (2020-12) of the message
-// protocol: the envelope, the payload of each type, the
-// handoff package and the teamspace manifest.
+// Package schema holds the published JSON Schemas (2020-12): of the message
+// protocol the envelope, the payload of each type, the handoff package and the
+// teamspace manifest, and the report of parley comply.
 //
 // Each schema is complete in itself and refers to no other. They say all that
 // the schema language can: that names occur once, that text is valid UTF-8 and
@@ -23,7 +23,7 @@ var files embed.FS
 
 const suffix = ".schema.json"
 
-// Names returns the name of every schema, sorted: "envelope",
+// Names returns the name of every schema, sorted: "comply-report", "envelope",
 // "handoff-package", "payload/status.update", "teamspace" and so on.
 func Names() []string {
 	var names []string

@@ -50,7 +50,7 @@ func compile(t *testing.T, name string) *jsonschema.Schema {
 }
 
 func TestNames(t *testing.T) {
-	want := []string{"envelope", "handoff-package", "teamspace"}
+	want := []string{"comply-report", "envelope", "handoff-package", "teamspace"}
 	for _, kind := range hub.MessageTypes {
 		want = append(want, "payload/"+string(kind))
 	}

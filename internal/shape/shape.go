@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // compiled holds the published schemas by name, compiled at first use. That one
@@ -58,6 +59,20 @@ func CheckPayload(t hub.MessageType, payload json.RawMessage) error {
 // package. It takes for granted that it is strict JSON of bounded size.
 func CheckPackage(raw json.RawMessage) error {
 	return check("package", "handoff-package", raw)
+}
+
+// Check reports CodeInvalid unless the JSON is a document of the published schema with that
+// name. An envelope is checked as the hub checks those that it gets.
+func Check(name string, raw []byte) error {
+	if name == "envelope" {
+		_, err := DecodeEnvelope(raw)
+		return err
+	}
+	var open struct{}
+	if _, err := strictjson.DecodeOpen(raw, &open); err != nil {
+		return hub.Errorf(hub.CodeInvalid, "shape.Check", "%s: %v", name, err)
+	}
+	return check(name, name, bytes.TrimSpace(raw))
 }
 
 // check compares raw with a published schema. Errors call raw by the name what.

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/jsonrpc"
+)
+
+// acpProxyCommand serves an agent of version 2 to a client of version 1.
+func (a *app) acpProxyCommand() *cobra.Command {
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "proxy [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Serve an agent that speaks version 2 of the protocol to a client that speaks version 1",
+		Long: `Serve an agent that speaks version 2 of the protocol, a draft, to a client that speaks
+version 1: start the agent, and convert the frames between it and standard input
+and output. An editor is given this command in place of that of the agent.
+
+Values that version 1 does not have are replaced by the nearest ones, and updates
+that it cannot express are left out; standard error says which. With --verbose it
+also names the parts that version 1 does not need.`,
+		Example: `  parley acp proxy -- my-agent --acp
+  parley comply -- parley acp proxy -- my-agent --acp`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tell := func(err error) { fmt.Fprintln(a.err, visible(err.Error())) }
+			proxy := &acp.Proxy{OnLoss: tell}
+			if verbose {
+				proxy.OnNote = tell
+			}
+			err := proxy.Serve(cmd.Context(), exec.Command(args[0], args[1:]...), a.in, a.out)
+			if err != nil && cmd.Context().Err() == nil {
+				return explained(err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "name every part of a message that the client does not get")
+	return cmd
+}
+
+// acpValidateCommand checks recorded frames.
+func (a *app) acpValidateCommand() *cobra.Command {
+	var version int
+	cmd := &cobra.Command{
+		Use:   "validate [FILE...]",
+		Short: "Check frames from files or standard input against the protocol; exit 1 if one is invalid",
+		Long: `Check frames from files or standard input: each must be a message of JSON-RPC whose
+params or result have the form that the protocol gives them. A file is one
+conversation, with one frame per line. Lines of a recording, which have a
+"direction" and a "frame", are read as well: parley acp exec --json and parley comply
+--record write those. The order of a conversation is not checked: parley comply
+does that.`,
+		Example: `  parley acp validate frames.jsonl
+  parley acp exec --json -- my-agent "hello" | parley acp validate
+  parley acp validate --protocol 2 recorded/*.jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version != 1 && version != 2 {
+				return usagef("--protocol: no version %d", version).WithHint("use 1 or 2")
+			}
+			if len(args) == 0 {
+				args = []string{"-"}
+			}
+			type fault struct {
+				File  string `json:"file"`
+				Frame int    `json:"frame"` // from 1
+				Error string `json:"error"`
+			}
+			faults, frames := []fault{}, 0
+			for _, name := range args {
+				in := a.in
+				if name != "-" {
+					f, err := os.Open(name)
+					if err != nil {
+						return invalid(err)
+					}
+					defer f.Close()
+					in = f
+				}
+				n := 0
+				err := eachFrame(in, &acp.Validator{V2: version == 2}, func(err error) {
+					if n++; err != nil {
+						faults = append(faults, fault{name, n, err.Error()})
+					}
+				})
+				if err != nil {
+					return invalid(err)
+				}
+				frames += n
+			}
+			return a.check(len(faults) == 0, map[string]any{"frames": frames, "invalid": faults}, func(w io.Writer) {
+				for _, f := range faults {
+					fmt.Fprintf(w, "%s: frame %d: %s\n", visible(f.File), f.Frame, visible(f.Error))
+				}
+				fmt.Fprintf(w, "%d frames, %d invalid\n", frames, len(faults))
+			})
+		},
+	}
+	cmd.Flags().IntVar(&version, "protocol", 1, "version of the protocol: 1 or 2")
+	return cmd
+}
+
+// eachFrame checks all frames of a conversation and calls told with each verdict.
+func eachFrame(in io.Reader, check *acp.Validator, told func(error)) error {
+	frames := jsonrpc.NewReader(in, 0)
+	for {
+		frame, err := frames.Next()
+		var problem *jsonrpc.Problem
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &problem):
+			told(problem)
+			continue
+		case err != nil:
+			return err
+		}
+		var recorded struct {
+			Direction string          `json:"direction"`
+			Frame     json.RawMessage `json:"frame"`
+			Text      *string         `json:"text"`
+			Bytes     *string         `json:"bytes"`
+		}
+		switch json.Unmarshal(frame.Raw, &recorded); {
+		case recorded.Direction == "":
+			told(check.Check("", frame.Raw))
+		case recorded.Frame != nil:
+			told(check.Check(recorded.Direction, recorded.Frame))
+		case recorded.Text != nil || recorded.Bytes != nil:
+			told(errors.New("the line is not a message"))
+		default:
+			told(errors.New("the recording was cut off here"))
+		}
+	}
+}
