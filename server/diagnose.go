@@ -138,8 +138,8 @@ func checkDatabase(ctx context.Context, home string) Check {
 		c.Detail, c.Hint = "there is none yet", "start the hub once: parley serve"
 		return c
 	}
-	store, err := sqlite.Open(home, nil)
-	if hub.CodeOf(err) == hub.CodeConflict {
+	store, err := openSQLite(home, sqlite.Options{})
+	if hub.CodeOf(err) == hub.CodeConflict && Running(home) {
 		c.OK, c.Detail = true, "in use by the hub; it is read whole when the hub is stopped"
 		return c
 	}

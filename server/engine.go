@@ -39,7 +39,7 @@ type artifacts interface {
 func (s *Server) openStore(ctx context.Context) error {
 	o := s.opts
 	if o.Store == "" {
-		store, err := sqlite.Open(o.Home, &sqlite.Options{Full: o.FullSync, Log: o.Log, Busy: o.busy})
+		store, err := openSQLite(o.Home, sqlite.Options{Full: o.FullSync, Log: o.Log, Busy: o.busy})
 		if err != nil {
 			return fmt.Errorf("server: open %s: %w", o.Home, err)
 		}

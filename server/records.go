@@ -52,7 +52,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
 		return nil, hub.Errorf(hub.CodeNotFound, "server.OpenRecords", "there is no hub in %s", home).WithHint("name another --home")
 	}
-	store, err := sqlite.Open(home, &sqlite.Options{Log: log})
+	store, err := openSQLite(home, sqlite.Options{Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +112,20 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 	if r.file == nil {
 		return storedElsewhere(op, r.home)
 	}
+	err := copyHome(ctx, r.home, dir, func(path string) error { return r.file.Backup(ctx, path) }, completeTrail)
+	if err != nil && hub.CodeOf(err) == "" && ctx.Err() == nil {
+		return hub.Errorf(hub.CodeDegraded, op, "cannot copy %s: %v", r.home, err).WithHint("check the disk and the permissions of the folder")
+	}
+	return err
+}
+
+// copyHome copies a home into a folder that does not exist yet and appears whole or
+// not at all. backup copies the database; finish, which may be nil, gets the copy before
+// it appears.
+func copyHome(ctx context.Context, home, dir string, backup func(path string) error, finish func(ctx context.Context, home string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeConflict, op, "%s exists already", dir).WithHint("name a folder that does not exist yet")
+		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s exists already", dir).WithHint("name a folder that does not exist yet")
 	}
 	work := dir + ".partial"
 	err := os.RemoveAll(work) // left by a crash
@@ -123,26 +134,57 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 	}
 	defer os.RemoveAll(work) // which does not exist any more after a success
 	if err == nil {
-		err = copyTree(ctx, r.home, work, trailDir)
+		err = copyTree(ctx, home, work, trailDir)
 	}
 	if err == nil {
-		err = r.file.Backup(ctx, filepath.Join(work, "hub.db"))
+		err = backup(filepath.Join(work, "hub.db"))
 	}
 	for _, name := range []string{archiveDir, artifactDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
 		if err == nil {
-			err = copyTree(ctx, r.home, work, name)
+			err = copyTree(ctx, home, work, name)
 		}
 	}
-	if err == nil {
-		err = completeTrail(ctx, work)
+	if err == nil && finish != nil {
+		err = finish(ctx, work)
 	}
 	if err == nil {
 		err = durable.Rename(work, dir)
 	}
-	if err != nil && hub.CodeOf(err) == "" && ctx.Err() == nil {
-		return hub.Errorf(hub.CodeDegraded, op, "cannot copy %s: %v", r.home, err).WithHint("check the disk and the permissions of the folder")
-	}
 	return err
+}
+
+// openSQLite opens the database in a home. Before a newer version changes the tables of
+// an older one, the home is copied, so that the older version can go on there; the
+// copy from before an earlier upgrade is removed then. The trail of the copy may be behind
+// its database, as after a kill: the hub that is started there completes it.
+func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
+	opts.BeforeUpgrade = func(schema int, backup func(path string) error) error {
+		dir := sqlite.UpgradeDir(home, schema)
+		if _, err := os.Stat(dir); err == nil {
+			return nil // made by an upgrade that was interrupted
+		}
+		old, err := os.ReadDir(filepath.Dir(dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = os.Mkdir(filepath.Dir(dir), 0o700)
+		}
+		if err == nil {
+			err = copyHome(context.Background(), home, dir, backup, nil)
+		}
+		for _, o := range old {
+			if err == nil {
+				err = os.RemoveAll(filepath.Join(filepath.Dir(dir), o.Name()))
+			}
+		}
+		if err != nil {
+			return hub.Errorf(hub.CodeDegraded, "server.Upgrade", "cannot copy %s before the upgrade: %v", home, err).
+				WithHint("nothing was changed; make room on the disk, or start the former version of parley")
+		}
+		if opts.Log != nil {
+			opts.Log.Warn("upgraded the database; the home from before is kept", "schema", schema, "copy", dir)
+		}
+		return nil
+	}
+	return sqlite.Open(home, &opts)
 }
 
 // copyTree copies a file or a folder, if it exists, from one home to another. A

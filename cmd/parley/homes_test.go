@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -60,9 +61,50 @@ func TestStoredHomes(t *testing.T) {
 	h := &house{t: t, home: unpackHome(t, filepath.Join("testdata", "homes", "first.tar.gz")), keys: map[string]string{
 		"builder": "cacp_sk_live_jJx73cM0qs70q-B0Fp1OXUiePZyp9Heknr1PgLHXkzU",
 	}}
-	if r := do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "audit", "verify", "--as-operator")); r.code != 0 {
+	verify := func() result {
+		return do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "audit", "verify", "--as-operator"))
+	}
+	database := func(home string) (all []byte) {
+		for _, name := range []string{"hub.db", "hub.db-wal"} {
+			raw, err := os.ReadFile(filepath.Join(home, name))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			all = append(all, raw...)
+		}
+		return all
+	}
+	upgrades := filepath.Join(h.home, "upgrades")
+	t.Run("without a copy of the home the database is not changed", func(t *testing.T) {
+		before := database(h.home)
+		if err := os.WriteFile(upgrades, nil, 0o600); err != nil { // where the copy goes
+			t.Fatal(err)
+		}
+		if r := verify(); r.code != exitDegraded || !strings.Contains(r.err, "before the upgrade") || !strings.Contains(r.err, "nothing was changed") {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		if !bytes.Equal(before, database(h.home)) {
+			t.Error("the database was changed")
+		}
+		if err := os.Remove(upgrades); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := os.MkdirAll(filepath.Join(upgrades, "schema-1"), 0o700); err != nil { // of an earlier upgrade
+		t.Fatal(err)
+	}
+	if r := verify(); r.code != 0 {
 		t.Fatalf("audit verify before the first start: exit %d: %s%s", r.code, r.out, r.err)
 	}
+	t.Run("the home from before the upgrade is kept, and is a home", func(t *testing.T) {
+		copies, err := filepath.Glob(filepath.Join(upgrades, "*"))
+		if err != nil || len(copies) != 1 || copies[0] == filepath.Join(upgrades, "schema-1") {
+			t.Fatalf("copies %v (%v), want that of this upgrade alone", copies, err)
+		}
+		if r := do(t, parley(t, []string{"PARLEY_HOME=" + copies[0]}, "audit", "verify", "--as-operator")); r.code != 0 {
+			t.Errorf("audit verify of the copy: exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
 	h.start()
 
 	t.Run("every record fits the journal", func(t *testing.T) {

@@ -1,12 +1,14 @@
 package sqlite
 
 import (
+	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -127,26 +129,35 @@ func addColumn(c *conn, table, column string) error {
 	return c.db.Exec(`ALTER TABLE ` + table + ` ADD COLUMN ` + column + ` TEXT`)
 }
 
-// ready makes sure that there is a database at path that this version can
-// work with, and returns a connection to it.
+// ready makes sure that there is a database that this version can work with, and
+// returns a connection to it. beforeUpgrade is that of the options.
 //
 // A connection that opens a log which no other connection has open reads all of it
 // (recovery), and one that closes it as the last copies all of it into the database.
 // After a kill the log is large, so that both should happen once: a connection of
 // each step stays open until the next one has its own.
-func ready(path string, busy time.Duration) (*conn, error) {
-	examined, err := examine(path, busy)
+func (s *Store) ready(beforeUpgrade func(int, func(string) error) error) (*conn, error) {
+	examined, err := examine(s.path, s.busy)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := create(path, busy); err != nil {
+		if err := create(s.path, s.busy); err != nil {
 			return nil, err
 		}
-		return openConn(path, busy, readerCache)
+		return openConn(s.path, s.busy, readerCache)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer examined.Close()
-	c, err := openConn(path, busy, readerCache)
+	if beforeUpgrade != nil {
+		schema, err := (&conn{db: examined}).number(`PRAGMA user_version`)
+		if err == nil && schema < int64(len(migrations)) {
+			err = beforeUpgrade(int(schema), func(path string) error { return s.copyTo(context.Background(), path) })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	c, err := openConn(s.path, s.busy, readerCache)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +166,20 @@ func ready(path string, busy time.Duration) (*conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// UpgradesDir is the folder of a home with the copy of the home from before the last
+// upgrade, see UpgradeDir.
+const UpgradesDir = "upgrades"
+
+// UpgradeDir returns the folder for the copy of a home whose tables have a version.
+func UpgradeDir(home string, schema int) string {
+	return filepath.Join(home, UpgradesDir, fmt.Sprintf("schema-%d", schema))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // protect makes the database's files and keeps them from other users. The
@@ -232,7 +257,7 @@ func examine(path string, busy time.Duration) (*sqlite3.Conn, error) {
 		err = db.BusyTimeout(busy)
 	}
 	if err == nil {
-		err = examineTables(&conn{db: db})
+		err = examineTables(&conn{db: db}, filepath.Dir(path))
 	}
 	if err != nil {
 		if db != nil {
@@ -280,16 +305,21 @@ func examineFile(path string) error {
 	return nil
 }
 
-// examineTables looks at the tables and the versions of a database.
-func examineTables(c *conn) error {
+// examineTables looks at the tables and the versions of the database in a home.
+func examineTables(c *conn, home string) error {
 	const op = "sqlite.Open"
 	version, err := c.number(`PRAGMA user_version`)
 	if err != nil {
 		return err
 	}
 	newer := func(what string) error {
-		return hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what).
-			WithHint("upgrade parley; nothing was changed")
+		e := hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what)
+		for schema := len(migrations); schema >= 0; schema-- { // a copy that this version can open
+			if dir := UpgradeDir(home, schema); exists(filepath.Join(dir, databaseName)) {
+				return e.WithHint("nothing was changed; upgrade parley, or go back to the copy from before the upgrade, without all that came later: %s (docs/upgrade.md)", dir)
+			}
+		}
+		return e.WithHint("nothing was changed; upgrade parley")
 	}
 	if version > int64(len(migrations)) {
 		return newer(fmt.Sprintf("schema %d, this one knows %d", version, len(migrations)))

@@ -651,6 +651,67 @@ func TestMigration(t *testing.T) {
 			wantRefused(t, dir, hub.CodeConflict, "newer parley")
 		})
 	}
+	t.Run("a downgrade is refused with the copy from before the upgrade", func(t *testing.T) {
+		dir := t.TempDir()
+		makeDatabase(t, dir, protocolDDL+`PRAGMA user_version = 99`)
+		for _, schema := range []int{3, len(migrations) + 1} { // this version cannot open the second
+			if err := os.MkdirAll(UpgradeDir(dir, schema), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			makeDatabase(t, UpgradeDir(dir, schema), protocolDDL)
+		}
+		_, err := Open(dir, nil)
+		if e := wantCode(t, err, hub.CodeConflict); !strings.Contains(e.Hint, UpgradeDir(dir, 3)+" ") {
+			t.Errorf("the hint %q does not name the copy", e.Hint)
+		}
+	})
+	t.Run("an upgrade begins with a copy, or not at all", func(t *testing.T) {
+		dir := t.TempDir()
+		s := openAt(t, dir, nil)
+		put(t, s)
+		s.Close()
+		c := raw(t, dir)
+		if err := c.db.Exec(`PRAGMA user_version = 7`); err != nil {
+			t.Fatal(err)
+		}
+		c.close()
+		full := errors.New("full")
+		copied := t.TempDir()
+		for _, result := range []error{full, nil} {
+			calls := 0
+			s, err := Open(dir, &Options{BeforeUpgrade: func(schema int, backup func(string) error) error {
+				calls++
+				if schema != 7 {
+					t.Errorf("schema %d, want 7", schema)
+				}
+				if result != nil {
+					return result
+				}
+				return backup(filepath.Join(copied, databaseName))
+			}})
+			if calls != 1 || (err != nil) != (result != nil) {
+				t.Fatalf("%d calls, %v; want one call and %v", calls, err, result)
+			}
+			want := int64(7)
+			if err == nil {
+				want = int64(len(migrations))
+				s.Close()
+			}
+			c := raw(t, dir)
+			if got, err := c.number(`PRAGMA user_version`); err != nil || got != want {
+				t.Errorf("schema %d (%v), want %d", got, err, want)
+			}
+			c.close()
+		}
+		c = raw(t, copied)
+		if got := rowsOf(t, c, `SELECT count(*) FROM messages`); got[0] != "1" {
+			t.Errorf("the copy has %s messages, want 1", got[0])
+		}
+		if got, err := c.number(`PRAGMA user_version`); err != nil || got != 7 {
+			t.Errorf("the copy has schema %d (%v), want 7", got, err)
+		}
+		c.close()
+	})
 	t.Run("tables that are not a hub's are refused and left alone", func(t *testing.T) {
 		dir := t.TempDir()
 		makeDatabase(t, dir, `CREATE TABLE messages (words TEXT); INSERT INTO messages VALUES ('x')`)

@@ -51,6 +51,11 @@ type Options struct {
 
 	Busy time.Duration // how long to wait for another process; 5 s if zero
 
+	// BeforeUpgrade is called with the version of the tables before they are changed to
+	// those of this version. backup copies the database into a file that does not exist
+	// yet. An error ends Open, and the database stays as it was. It may be nil.
+	BeforeUpgrade func(schema int, backup func(path string) error) error
+
 	patience time.Duration // how long the writer waits for changes before it indexes words; 100 ms if zero
 }
 
@@ -136,7 +141,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
-	if err := s.start(o.Readers); err != nil {
+	if err := s.start(o.Readers, o.BeforeUpgrade); err != nil {
 		lock.Close()
 		return nil, engineError(op, err)
 	}
@@ -145,8 +150,8 @@ func Open(dir string, opts *Options) (*Store, error) {
 
 // start makes the database ready and opens the connections. It starts
 // goroutines only when nothing can fail any more.
-func (s *Store) start(readers int) (err error) {
-	first, err := ready(s.path, s.busy)
+func (s *Store) start(readers int, beforeUpgrade func(int, func(string) error) error) (err error) {
+	first, err := s.ready(beforeUpgrade)
 	if err != nil {
 		return err
 	}
