@@ -73,3 +73,47 @@ func TestCompletion(t *testing.T) {
 	contains(t, do(t, parley(t, nil, "__complete", "status", "")).out, "blocked")
 	contains(t, do(t, parley(t, nil, "__complete", "schema", "print", "")).out, "envelope")
 }
+
+// TestHubCompletion completes words that only a hub knows.
+func TestHubCompletion(t *testing.T) {
+	complete := func(h *house, who string, args ...string) string {
+		t.Helper()
+		got := h.as(who, append([]string{"__complete"}, args...)...)
+		if got.code != 0 || strings.Contains(got.err, "error") {
+			t.Errorf("%v: exit %d: %s", args, got.code, got.err)
+		}
+		return got.out
+	}
+	h := newHouse(t)
+	h.ok(h.as("planner", handoffFlags("T-1")...), nil)
+	h.ok(h.as("planner", "send", "builder", "held", "--human-gate", "required"), nil)
+	h.ok(h.as("planner", "team", "new", "auth", "--goal", "log in", "--members", "planner:coordinator"), nil)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"send", ""}, "tester\treviewer"},
+		{[]string{"send", "--type", ""}, "status.blocked"},
+		{[]string{"query", "--from", ""}, "builder"},
+		{[]string{"handoff", "show", ""}, "h1\tproposed: Nullable avatar"},
+		{[]string{"respond", ""}, "m1\t"},
+		{[]string{"team", "show", ""}, "auth\tlog in"},
+		{[]string{"team", "add", "auth", ""}, "mallory"},
+		{[]string{"agent", "role", "builder", ""}, "integrator"},
+	} {
+		contains(t, complete(h, "planner", c.args...), c.want)
+	}
+	contains(t, complete(h, "", "--as-operator", "approve", ""), "status.update from planner")
+	if got := complete(h, "mallory", "respond", ""); strings.Contains(got, "m1") {
+		t.Errorf("an agent completes messages of others: %s", got)
+	}
+	h.stop()
+	if got := complete(h, "planner", "send", ""); strings.Contains(got, "builder") {
+		t.Errorf("without a hub: %s", got)
+	}
+	for path := range argumentSources { // a command that was renamed
+		if cmd, _, err := new(app).root().Find(strings.Fields(path)); err != nil || cmd.CommandPath() != "parley "+path {
+			t.Errorf("there is no command %q", path)
+		}
+	}
+}

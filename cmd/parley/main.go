@@ -265,6 +265,7 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 	f.BoolVar(&a.json, "json", false, "answer in JSON; errors too, on stderr")
 	f.StringVar(&a.keyFile, "key-file", "", "file with the key to call with (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "call with the operator's key from the home")
+	a.complete(root)
 	return root
 }
 

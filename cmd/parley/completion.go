@@ -1,0 +1,197 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
+)
+
+const (
+	completionTime  = 500 * time.Millisecond // after which the shell gets nothing
+	completionLimit = 50                     // words
+)
+
+// A source returns words that the shell may complete an argument or a flag with, each
+// with a description.
+type source func(ctx context.Context, c *rpc.Client) ([]cobra.Completion, error)
+
+// described returns a word with a description, on one line and without characters that
+// the shell or the terminal would act on: parts of it may be from agents.
+func described[T ~string](word T, about ...string) cobra.Completion {
+	text := strings.Join(strings.Fields(visible(strings.Join(about, " "))), " ")
+	return cobra.CompletionWithDesc(string(word), text)
+}
+
+func agentWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListAgents, api.None{})
+	for _, p := range got.Agents {
+		out = append(out, described(p.ID, string(p.Role)))
+	}
+	return out, err
+}
+
+// shortest returns the shortest id of a message.
+func shortest(short mailroom.ShortIDs, m hub.Envelope) string {
+	return cmp.Or(string(short[string(m.ID)]), string(m.ID))
+}
+
+func messageWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.Query, api.QueryParams{Limit: completionLimit})
+	if err != nil || got.Listing == nil {
+		return nil, err
+	}
+	for _, m := range got.Messages {
+		out = append(out, described(shortest(got.ShortIDs, m), string(m.Type), "from", string(m.From)))
+	}
+	return out, nil
+}
+
+func handoffWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.Handoff, api.HandoffParams{Action: "list", Limit: completionLimit})
+	if err != nil || got.Listing == nil {
+		return nil, err
+	}
+	for _, h := range got.Listing.Handoffs {
+		out = append(out, described(cmp.Or(string(h.ShortID), string(h.ID)), string(h.Status)+":", h.Title))
+	}
+	return out, nil
+}
+
+func heldWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListHeld, api.None{})
+	for _, m := range got.Messages {
+		out = append(out, described(shortest(got.ShortIDs, m), string(m.Type), "from", string(m.From)))
+	}
+	for _, h := range got.Handoffs {
+		out = append(out, described(cmp.Or(string(h.ShortID), string(h.ID)), h.Title))
+	}
+	for _, t := range got.Teams {
+		out = append(out, described(t.ID, t.Action, "in", string(t.Team)))
+	}
+	return out, err
+}
+
+func teamWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "list"})
+	for _, t := range got.Teams {
+		out = append(out, described(t.ID, t.Objective))
+	}
+	return out, err
+}
+
+func contractWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, coordination.ListContracts, coordination.ListContractsParams{})
+	for _, k := range got.Contracts {
+		out = append(out, described(k.ID, string(k.Status)+":", k.Name))
+	}
+	return out, err
+}
+
+func peerWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, coordination.ListPeers, coordination.None{})
+	for _, p := range got.Peers {
+		out = append(out, described(p.AID, string(p.State)))
+	}
+	return out, err
+}
+
+func rootWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListRoots, api.None{})
+	for _, r := range got.Roots {
+		out = append(out, described(r.Path))
+	}
+	return out, err
+}
+
+func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error) {
+	for _, t := range hub.MessageTypes {
+		out = append(out, string(t))
+	}
+	return out, nil
+}
+
+// argumentSources has the sources of the arguments of each command, in order.
+var argumentSources = map[string][]source{
+	"send": {agentWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
+	"approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords},
+	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent reset": {agentWords},
+	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent answer": {agentWords},
+	"wake allow": {agentWords}, "wake test": {agentWords}, "wake sessions": {agentWords}, "probe": {agentWords},
+	"handoff approve": {handoffWords}, "handoff accept": {handoffWords}, "handoff reject": {handoffWords}, "handoff withdraw": {handoffWords}, "handoff complete": {handoffWords},
+	"handoff activate": {handoffWords}, "handoff close": {handoffWords}, "handoff release": {handoffWords}, "handoff show": {handoffWords}, "handoff workq": {handoffWords},
+	"team show": {teamWords}, "team add": {teamWords, agentWords}, "team remove": {teamWords, agentWords}, "team role": {teamWords, agentWords}, "team task": {teamWords},
+	"team decide": {teamWords}, "team status": {teamWords}, "team close": {teamWords}, "team archive": {teamWords}, "team log": {teamWords}, "team policy": {teamWords},
+	"contract show": {contractWords}, "contract diff": {contractWords}, "contract respond": {contractWords}, "contract update": {contractWords}, "contract history": {contractWords},
+	"impl start": {contractWords}, "impl complete": {contractWords}, "impl verify": {contractWords}, "impl status": {contractWords},
+	"peer approve": {peerWords}, "peer remove": {peerWords}, "peer sync": {peerWords}, "peer status": {peerWords},
+	"root remove": {rootWords},
+}
+
+// flagSources has the sources of flags.
+var flagSources = map[string]source{"to": agentWords, "from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
+
+// messageTyped has the commands whose flag --type is that of a message.
+var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}
+
+// complete gives all commands below root the words of the hub. Completions that a command
+// has of its own stay.
+func (a *app) complete(root *cobra.Command) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+		if sources := argumentSources[path]; sources != nil {
+			own := cmd.ValidArgs
+			cmd.ValidArgs = nil
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				if len(args) < len(sources) {
+					return a.hubWords(cmd.Context(), sources[len(args)])
+				}
+				return own, cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+		for flag, from := range flagSources {
+			if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil || strings.HasPrefix(path, "peer ") || flag == "type" && !messageTyped[path] {
+				continue // --from of a peer is an address
+			}
+			cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				return a.hubWords(cmd.Context(), from)
+			})
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+}
+
+// hubWords returns the words of a source. It is silent if no hub runs, or if the hub does not
+// answer soon: the shell has no place for an error.
+func (a *app) hubWords(ctx context.Context, from source) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	home, err := a.homeDir()
+	if err != nil || os.Getenv("PARLEY_URL") == "" && !server.Running(home) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := a.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	words, err := from(ctx, c)
+	if err != nil {
+		words = nil
+	}
+	return words[:min(len(words), completionLimit)], cobra.ShellCompDirectiveNoFileComp
+}
