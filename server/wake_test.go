@@ -616,6 +616,25 @@ func TestWake(t *testing.T) {
 		w.pass(10 * time.Minute)
 		b.none("it was told and went on")
 	})
+	t.Run("a CLI that goes on by a prompt with the notice is told once, and woken for the next message", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, obeys)
+		b.report(sessions.EventPrompt)
+		w.send("planner", api.SendParams{To: builder})
+		notice := b.report(sessions.EventTurnEnd)
+		_, id, _ := strings.Cut(notice, "[parley wake ")
+		id, _, _ = strings.Cut(id, "]")
+		if got := b.report(sessions.EventPrompt, id); id == "" || got != "" {
+			t.Errorf("after %q: got %q", notice, got)
+		}
+		rpc.Call(t.Context(), b.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+		if got := b.report(sessions.EventTurnEnd); got != "" {
+			t.Errorf("the end of the turn that was continued: got %q", got)
+		}
+		w.ended("builder")
+		w.pass(31 * time.Second)
+		w.send("planner", api.SendParams{To: builder})
+		b.next()
+	})
 	t.Run("mail that hooks told within a turn and that is unread at its end starts a turn", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		b.report(sessions.EventPrompt)

@@ -84,6 +84,10 @@ func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o ch
 			t.Until = now.Add(hookProof)
 			return nil
 		}
+	case channel.Failed:
+		if t.Hook {
+			a.Shown = append(a.Shown, t.Messages...)
+		}
 	}
 	return r.close(tx, agent, a, t, before)
 }

@@ -236,7 +236,6 @@ func (v *visitor) expire(t *attempt) error {
 		return nil
 	case t.State == channel.Offered:
 		o.State, o.Detail = channel.Failed, "the session did not go on"
-		v.account.Shown = append(v.account.Shown, t.Messages...)
 	case t.State == channel.Waiting:
 		o.State, o.Detail = channel.Refused, "the waiter of its session did not come for it"
 	case t.State == channel.Handed:

@@ -111,9 +111,15 @@ func (g *Register) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now
 
 // advance moves the state of a session and returns the notice to show, if any.
 func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
-	if s.Unproven && (p.Event == EventTool || p.Event == EventWaiting || p.Event == EventTurnEnd) { // it went on
-		s.Shown, s.Unproven = max(s.Shown, s.Told), false
-		if err := g.turns.Record(tx, agent, s.Turn, channel.Outcome{State: channel.TurnStarted, Detail: "the session went on"}); err != nil {
+	if s.Unproven && p.Event != EventStart {
+		s.Unproven = false
+		o := channel.Outcome{State: channel.TurnStarted, Detail: "the session went on"}
+		if p.Event == EventEnd || p.Event == EventPrompt && !slices.Contains(p.Wakes, s.Turn) { // of its user
+			o = channel.Outcome{State: channel.Failed, Detail: "the session did not go on"}
+		} else {
+			s.Shown = max(s.Shown, s.Told)
+		}
+		if err := g.turns.Record(tx, agent, s.Turn, o); err != nil {
 			return "", err
 		}
 	}
@@ -123,7 +129,7 @@ func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, n
 		s.Told = 0
 	case EventPrompt:
 		s.move(StateWorking, now)
-		s.Since, s.Told, s.Continued, s.Unproven = now, 0, false, false
+		s.Since, s.Told, s.Continued = now, 0, s.Continued && slices.Contains(p.Wakes, s.Turn)
 		if s.Turn != "" && !slices.Contains(p.Wakes, s.Turn) { // the end of the turn was not reported
 			if err := g.endTurn(tx, agent, s); err != nil {
 				return "", err
