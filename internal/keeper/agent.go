@@ -216,6 +216,9 @@ func (a *agent) rest(ctx context.Context, d time.Duration) {
 // came meanwhile, and one for a report that was contradicted.
 func (a *agent) work(ctx context.Context, t turn) {
 	if t.Wake != "" {
+		if a.process == nil {
+			a.report(ctx, sessions.EventStart, "") // the wake has the time of a start
+		}
 		a.handed(ctx, t.Wake, channel.Handed, "given to the agent")
 	}
 	repairs := 0
