@@ -25,6 +25,8 @@ type engine interface {
 	Fault(ctx context.Context) error                   // why it cannot be changed
 	EmptyLog(ctx context.Context) error                // leaves no text behind that was removed
 	SchemaDrift(ctx context.Context) ([]string, error) // differences from the tables that this version makes
+	// Dump emits everything, without the content of restricted handoffs unless asked.
+	Dump(ctx context.Context, begin func(schema int) error, emit func(table string, row []byte) error, restricted bool) error
 }
 
 // artifacts keeps content by its SHA-256.

@@ -90,11 +90,8 @@ func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (reco
 
 // Export writes everything as JSONL into a folder that does not exist yet.
 func (r *Records) Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error) {
-	if r.file == nil {
-		return records.Manifest{}, storedElsewhere("server.Export", r.home)
-	}
 	return r.Records.Export(ctx, dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
-		return r.file.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: restricted})
+		return r.store.Dump(ctx, begin, emit, restricted)
 	})
 }
 

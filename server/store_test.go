@@ -129,12 +129,9 @@ func TestHubsOnOneDatabase(t *testing.T) {
 		}
 	})
 	t.Run("what only files can do is refused with a hint", func(t *testing.T) {
-		_, backup := rpc.Call(t.Context(), a.as(a.operator), api.Backup, api.CopyParams{Path: filepath.Join(t.TempDir(), "x")})
-		_, export := rpc.Call(t.Context(), a.as(a.operator), api.Export, api.CopyParams{Path: filepath.Join(t.TempDir(), "y")})
-		for name, err := range map[string]error{"backup": backup, "export": export} {
-			if hub.CodeOf(err) != hub.CodeNotEnabled {
-				t.Errorf("%s: got %v, want %s", name, err, hub.CodeNotEnabled)
-			}
+		_, err := rpc.Call(t.Context(), a.as(a.operator), api.Backup, api.CopyParams{Path: filepath.Join(t.TempDir(), "x")})
+		if hub.CodeOf(err) != hub.CodeNotEnabled {
+			t.Errorf("a backup: got %v, want %s", err, hub.CodeNotEnabled)
 		}
 	})
 	t.Run("when one hub ends the others go on", func(t *testing.T) {

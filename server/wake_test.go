@@ -73,7 +73,7 @@ func (w *wakeHub) allow(p api.WakeAllowParams) {
 }
 
 // mustCall calls an operation that must succeed.
-func mustCall[P, R any](t *testing.T, c *rpc.Client, o rpc.Operation[*api.Services, P, R], p P) R {
+func mustCall[S, P, R any](t *testing.T, c *rpc.Client, o rpc.Operation[S, P, R], p P) R {
 	t.Helper()
 	got, err := rpc.Call(t.Context(), c, o, p)
 	if err != nil {

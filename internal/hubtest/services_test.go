@@ -127,7 +127,7 @@ func (h *house) picture() string {
 	h.must(h.inner.Dump(h.ctx, func(int) error { return nil }, func(table string, row []byte) error {
 		fmt.Fprintf(&rows, "%s %s\n", table, row)
 		return nil
-	}, sqlite.DumpOptions{Restricted: true}))
+	}, true))
 	return rows.String()
 }
 

@@ -76,6 +76,16 @@ func (s *Store) each(f func(path string, d fs.DirEntry) error) error {
 	})
 }
 
+// Each calls f with the hash of everything that is stored.
+func (s *Store) Each(f func(sha256 string) error) error {
+	return s.each(func(path string, _ fs.DirEntry) error {
+		if filepath.Ext(path) == partial {
+			return nil
+		}
+		return f(filepath.Base(filepath.Dir(path)) + filepath.Base(path))
+	})
+}
+
 // size returns how many bytes are stored.
 func (s *Store) size() (n int64, err error) {
 	err = s.each(func(path string, d fs.DirEntry) error {

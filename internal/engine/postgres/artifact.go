@@ -91,6 +91,27 @@ func (a *Artifacts) send(sum string, size int64, r io.Reader) error {
 	})
 }
 
+// Fetch copies everything that the database has into the files.
+func (a *Artifacts) Fetch(ctx context.Context) error {
+	var sums []string
+	err := a.s.borrow(ctx, "postgres.Fetch", func(c *reader) error {
+		got := c.c.pg.ExecParams(ctx, `SELECT sha256 FROM artifacts ORDER BY sha256`, nil, nil, nil, nil).Read()
+		for _, row := range got.Rows {
+			sums = append(sums, string(row[0]))
+		}
+		return c.c.Refine(got.Err)
+	})
+	for _, sum := range sums {
+		if err == nil {
+			var f *os.File
+			if f, err = a.Open(sum); err == nil {
+				err = f.Close()
+			}
+		}
+	}
+	return err
+}
+
 // Open returns stored content. It reports CodeNotFound when there is none.
 func (a *Artifacts) Open(sum string) (*os.File, error) {
 	const op = "postgres.Open"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/shape"
 )
 
@@ -21,7 +22,7 @@ import (
 type dumped struct{ table, row string }
 
 // dumpOf returns everything that a store dumps.
-func dumpOf(t testing.TB, s *Store, opts DumpOptions) []dumped {
+func dumpOf(t testing.TB, s *Store, restricted bool) []dumped {
 	t.Helper()
 	var all []dumped
 	begin := func(schema int) error {
@@ -33,7 +34,7 @@ func dumpOf(t testing.TB, s *Store, opts DumpOptions) []dumped {
 	if err := s.Dump(t.Context(), begin, func(table string, row []byte) error {
 		all = append(all, dumped{table, string(row)})
 		return nil
-	}, opts); err != nil {
+	}, restricted); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -209,7 +210,7 @@ func TestDump(t *testing.T) {
 	s := openAt(t, home, nil)
 	fillEveryTable(t, s)
 	copyHome := filepath.Join(t.TempDir(), "copy")
-	all := dumpOf(t, s, DumpOptions{Restricted: true})
+	all := dumpOf(t, s, true)
 	if err := Load(t.Context(), copyHome, len(migrations), replay(all)); err != nil {
 		t.Fatal(err)
 	}
@@ -226,8 +227,8 @@ func TestDump(t *testing.T) {
 	})
 	t.Run("every table is in a dump", func(t *testing.T) {
 		var in []string
-		for _, d := range dumpTables {
-			in = append(in, d.name)
+		for _, d := range rows.DumpTables {
+			in = append(in, d.Name)
 		}
 		for table := range contentOf(t, raw(t, home)) {
 			if !slices.Contains(in, table) {
@@ -238,7 +239,7 @@ func TestDump(t *testing.T) {
 	loaded := openAt(t, copyHome, nil)
 	t.Run("R3-130 the same database gives the same bytes", func(t *testing.T) {
 		for _, other := range []*Store{s, loaded} {
-			if got := dumpOf(t, other, DumpOptions{Restricted: true}); !slices.Equal(got, all) {
+			if got := dumpOf(t, other, true); !slices.Equal(got, all) {
 				t.Errorf("second dump:\ngot  %q\nwant %q", got, all)
 			}
 		}
@@ -258,7 +259,7 @@ func TestDump(t *testing.T) {
 			want       int
 		}{{false, 1}, {true, 2}} {
 			got, marked := 0, 0
-			for _, d := range dumpOf(t, s, DumpOptions{Restricted: tt.restricted}) {
+			for _, d := range dumpOf(t, s, tt.restricted) {
 				got += strings.Count(d.row, "the plan")
 				marked += strings.Count(d.row, `"package_json":"{\"restricted\":true,\"package_hash\":\"`)
 			}
@@ -268,7 +269,7 @@ func TestDump(t *testing.T) {
 		}
 	})
 	t.Run("a dump is a snapshot", func(t *testing.T) {
-		before := dumpOf(t, s, DumpOptions{})
+		before := dumpOf(t, s, false)
 		var got []dumped
 		err := s.Dump(t.Context(), anySchema, func(table string, row []byte) error {
 			if len(got) == 0 {
@@ -276,14 +277,14 @@ func TestDump(t *testing.T) {
 			}
 			got = append(got, dumped{table, string(row)})
 			return nil
-		}, DumpOptions{})
+		}, false)
 		if err != nil || !slices.Equal(got, before) {
 			t.Errorf("a dump during a write: got %d rows (%v), want the %d from before it", len(got), err, len(before))
 		}
 	})
 	t.Run("what the receiver reports ends a dump", func(t *testing.T) {
 		full := errors.New("no room")
-		err := s.Dump(t.Context(), anySchema, func(string, []byte) error { return full }, DumpOptions{})
+		err := s.Dump(t.Context(), anySchema, func(string, []byte) error { return full }, false)
 		if !errors.Is(err, full) {
 			t.Errorf("got %v, want %v", err, full)
 		}
@@ -298,7 +299,7 @@ func TestDump(t *testing.T) {
 			}
 			c.close()
 			s := openAt(t, dir, nil)
-			err := s.Dump(t.Context(), anySchema, func(string, []byte) error { return nil }, DumpOptions{})
+			err := s.Dump(t.Context(), anySchema, func(string, []byte) error { return nil }, false)
 			if e := wantCode(t, err, hub.CodeDegraded); !strings.Contains(e.Error(), "row 1 of agents has a value in auditor") {
 				t.Errorf("%s: got %v", value, e)
 			}
@@ -310,7 +311,7 @@ func TestDump(t *testing.T) {
 func TestLoad(t *testing.T) {
 	s := openTest(t, nil)
 	fillEveryTable(t, s)
-	all := dumpOf(t, s, DumpOptions{})
+	all := dumpOf(t, s, false)
 	find := func(table string) int { return slices.IndexFunc(all, func(d dumped) bool { return d.table == table }) }
 	with := func(table, was, is string) []dumped {
 		rows := slices.Clone(all)
@@ -398,7 +399,7 @@ func TestLoad(t *testing.T) {
 		if err := Load(t.Context(), home, len(migrations), replay(all)); err != nil {
 			t.Fatal(err)
 		}
-		if got := dumpOf(t, openAt(t, home, nil), DumpOptions{}); !slices.Equal(got, dumpOf(t, s, DumpOptions{})) {
+		if got := dumpOf(t, openAt(t, home, nil), false); !slices.Equal(got, dumpOf(t, s, false)) {
 			t.Error("the loaded database differs")
 		}
 	})
@@ -418,7 +419,7 @@ func TestLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := t.TempDir()
-		if err := Load(t.Context(), home, len(migrations), replay(dumpOf(t, big, DumpOptions{}))); err != nil {
+		if err := Load(t.Context(), home, len(migrations), replay(dumpOf(t, big, false))); err != nil {
 			t.Fatal(err)
 		}
 		if got := countFound(t, openAt(t, home, nil), "bob", "printer"); got != n {
@@ -449,7 +450,7 @@ func FuzzDecodeRow(f *testing.F) {
 	}
 	columns := []string{"id", "n"}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		values, err := decodeRow(columns, row)
+		values, err := rows.DecodeRow(columns, row)
 		if err != nil {
 			return
 		}
@@ -461,7 +462,7 @@ func FuzzDecodeRow(f *testing.F) {
 		b.WriteString(`,"n":`)
 		enc.Encode(values[1])
 		b.WriteString(`}`)
-		again, err := decodeRow(columns, b.Bytes())
+		again, err := rows.DecodeRow(columns, b.Bytes())
 		if err != nil || !slices.Equal(again, values) {
 			t.Errorf("%q: got %v, then %v (%v)", row, values, again, err)
 		}

@@ -1,24 +1,21 @@
 package sqlite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
 // Load makes a hub's database in home out of the rows of a dump, which next
@@ -162,14 +159,14 @@ func (c *conn) loadTable(name string) (*loadTable, error) {
 	const op = "sqlite.Load"
 	var columns []string
 	var err error
-	i := slices.IndexFunc(dumpTables, func(t dumpTable) bool { return t.name == name })
+	i := slices.IndexFunc(rows.DumpTables, func(t rows.DumpTable) bool { return t.Name == name })
 	if i >= 0 {
 		columns, err = c.columns(name)
 	}
 	if err == nil && len(columns) == 0 {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "there is no table %q", name)
 	}
-	if err == nil && dumpTables[i].fresh {
+	if err == nil && rows.DumpTables[i].Fresh {
 		err = c.db.Exec(`DELETE FROM ` + name)
 	}
 	if err != nil {
@@ -183,7 +180,7 @@ func (c *conn) loadTable(name string) (*loadTable, error) {
 func (t *loadTable) add(row []byte) error {
 	const op = "sqlite.Load"
 	t.rows++
-	values, err := decodeRow(t.columns, row)
+	values, err := rows.DecodeRow(t.columns, row)
 	if err != nil {
 		return hub.Errorf(hub.CodeInvalid, op, "row %d of %s: %v", t.rows, t.name, err)
 	}
@@ -205,47 +202,4 @@ func (t *loadTable) add(row []byte) error {
 		return hub.Errorf(hub.CodeInvalid, op, "row %d of %s does not fit: %v", t.rows, t.name, err)
 	}
 	return err
-}
-
-// decodeRow reads a row of a dump: exactly these columns in this order, each
-// nil, an int64 or a string.
-func decodeRow(columns []string, row []byte) ([]any, error) {
-	if !utf8.Valid(row) {
-		return nil, errors.New("it is not valid UTF-8")
-	}
-	dec := json.NewDecoder(bytes.NewReader(row))
-	dec.UseNumber()
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is not a JSON object")
-	}
-	values := make([]any, len(columns))
-	for i, column := range columns {
-		if t, err := dec.Token(); err != nil || t != column {
-			return nil, fmt.Errorf("its member %d is not %s", i+1, column)
-		}
-		t, err := dec.Token()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", column, err)
-		}
-		switch t := t.(type) {
-		case nil:
-		case string:
-			values[i] = t
-		case json.Number:
-			n, err := t.Int64()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %s is not a whole number of 64 bits", column, t)
-			}
-			values[i] = n
-		default:
-			return nil, fmt.Errorf("%s: it is neither text nor a number nor null", column)
-		}
-	}
-	if t, err := dec.Token(); err != nil || t != json.Delim('}') {
-		return nil, fmt.Errorf("it has more than %d members", len(columns))
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the object")
-	}
-	return values, nil
 }

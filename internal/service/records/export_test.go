@@ -73,7 +73,7 @@ func TestExport(t *testing.T) {
 	w.copy()
 	dir := filepath.Join(t.TempDir(), "a", "export")
 	dump := func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
-		return w.store.Dump(ctx, begin, emit, sqlite.DumpOptions{Restricted: true})
+		return w.store.Dump(ctx, begin, emit, true)
 	}
 	m, err := w.records.Export(t.Context(), dir, dump)
 	if err != nil {

@@ -78,7 +78,7 @@ func child() error {
 			return store.Dump(ctx, begin, func(table string, row []byte) error {
 				deadly.step()
 				return emit(table, row)
-			}, sqlite.DumpOptions{})
+			}, false)
 		})
 	}
 	return err

@@ -343,7 +343,7 @@ func (w *world) raw(sql string) {
 func (w *world) export(dir string) records.Manifest {
 	w.t.Helper()
 	m, err := w.records.Export(w.t.Context(), dir, func(ctx context.Context, begin func(int) error, emit func(string, []byte) error) error {
-		return w.store.Dump(ctx, begin, emit, sqlite.DumpOptions{})
+		return w.store.Dump(ctx, begin, emit, false)
 	})
 	w.must(nil, err)
 	return m
