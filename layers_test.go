@@ -81,7 +81,8 @@ var layers = map[string][]string{
 	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/terminal": {"hub", "internal/nearest"},
-	"internal/reach/gateway":  {"hub", "channel"}, // the channels and the queue of an OpenClaw gateway
+	"internal/reach/notify":   {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway":  {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.
@@ -111,7 +112,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
-		"internal/reach/gateway",                                              // the report of a probe
+		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
@@ -139,7 +140,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
@@ -152,7 +153,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
-		"internal/reach/gateway",                                        // the report of a probe, and the words of its configuration
+		"internal/reach/gateway", "internal/reach/notify",               // the report of a probe, and the words of its configuration; the report of a test
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
 	},
 

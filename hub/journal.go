@@ -24,6 +24,12 @@ const (
 
 	ActionDeliveryMoved Action = "delivery.moved" // a row of another channel than the inbox: the notice of a message got further
 
+	ActionWaitBegan      Action = "wait.began"      // something waits for a person
+	ActionWaitEnded      Action = "wait.ended"      // and was answered, or is over
+	ActionPeopleNotified Action = "notify.sent"     // a target took a notice
+	ActionNoticeDead     Action = "notify.dead"     // a target did not take a notice, and it was given up
+	ActionNoticeReplayed Action = "notify.replayed" // the operator has dead letters sent again
+
 	ActionWakeAllowed  Action = "wake.allowed" // or forbidden again: mail may start turns of an agent
 	ActionWakePaused   Action = "wake.paused"
 	ActionWakeResumed  Action = "wake.resumed"

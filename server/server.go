@@ -32,6 +32,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/gateway"
+	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
@@ -62,6 +63,9 @@ type Limits = mailroom.Limits
 
 // WakeLimits bounds the turns that mail may start of one agent.
 type WakeLimits = router.Limits
+
+// A NotifyTarget is a way to tell people what waits for them.
+type NotifyTarget = notify.Target
 
 // GatewayOptions says how a hub uses an OpenClaw gateway.
 type GatewayOptions = gateway.Options
@@ -103,6 +107,8 @@ type Options struct {
 	// tried after them.
 	Channels []channel.Channel
 	Wakes    WakeLimits // bounds the turns that mail may start; zero members mean the default
+
+	Notify []NotifyTarget // ways to tell people what waits for them
 
 	Gateway *GatewayOptions // an OpenClaw gateway that the hub uses; may be nil
 
@@ -161,6 +167,8 @@ type Server struct {
 	sessions  *sessions.Register
 	router    *router.Router
 	gateway   *gateway.Client // nil without one
+	notifier  *notify.Notifier
+	services  *api.Services // of the table of the hub's own operations
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
 	teams     *team.Service // nil if teamspaces are off
@@ -253,6 +261,9 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openGateway(); err != nil {
 		return err
 	}
+	if err := s.openNotifier(); err != nil {
+		return err
+	}
 	if err := s.openRouter(ctx); err != nil {
 		return err
 	}
@@ -311,7 +322,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: append(s.mail.Consumers(), router.Cursor), Artifacts: content})
+	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: slices.Concat(s.mail.Consumers(), []string{router.Cursor}, s.notifier.Cursors()), Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -346,6 +357,9 @@ var Features = slices.Clone(hub.Features)
 func (s *Server) openRouter(ctx context.Context) (err error) {
 	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping})
 	others := slices.Clone(s.opts.Channels)
+	if people := s.notifier.Channel(); people != nil {
+		others = append(others, people)
+	}
 	if s.gateway != nil {
 		others = append(others, s.gateway.Channels()...)
 	}
@@ -360,6 +374,23 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 	}
 	s.sessions.Connect(s.router)
 	return s.router.Check(ctx)
+}
+
+// openNotifier builds the targets that tell people. The router and the operations, which
+// it asks when it works, are built after it.
+func (s *Server) openNotifier() (err error) {
+	kinds := make([]string, len(api.WaitKinds))
+	for i, k := range api.WaitKinds {
+		kinds[i] = string(k)
+	}
+	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: kinds, HTTP: s.client,
+		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
+		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
+			return s.router.Record(tx, agent, id, o)
+		},
+	})
+	return err
 }
 
 // openGateway prepares the connection to the gateway of the options. The router, which
@@ -423,12 +454,13 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	meters := newMeters(s.store)
+	s.services = &api.Services{
+		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
+		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Around: around{s},
+	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
-		api.Operations.Bind(&api.Services{
-			Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-			Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Clock: s.clock, Around: around{s},
-		}),
+		api.Operations.Bind(s.services),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
 			Self: hub.AID(s.self.AID), Repo: s.self.Repo, Done: s.stopping,
@@ -485,7 +517,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
 		"teams": func(ctx context.Context) {
 			if s.teams != nil {

@@ -56,6 +56,7 @@ type config struct {
 	Wakes             wakes    `yaml:"wakes"`
 	Kept              int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
 
+	Notify  []notifyTarget `yaml:"notify"`  // ways to tell people
 	Gateway *gatewayConfig `yaml:"gateway"` // nil if the hub uses none
 }
 
@@ -129,7 +130,7 @@ func configError(path string, whole any, err error) error {
 		text = strings.Join(several.Errors, "; ")
 	}
 	known := members(whole)
-	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}, gatewayConfig{}} {
+	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}, gatewayConfig{}, notifyTarget{}} {
 		if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], "."+reflect.TypeOf(part).Name()) {
 			known = members(part)
 		}

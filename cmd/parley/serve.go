@@ -184,6 +184,13 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		return o, err
 	}
 	o.Gateway = gateway
+	for _, n := range c.Notify {
+		t, err := n.target()
+		if err != nil {
+			return o, err
+		}
+		o.Notify = append(o.Notify, t)
+	}
 	o.MaxCounters, o.MaxChallenges = c.Limits.NegotiationRounds, c.Limits.DisagreementRounds
 	for _, name := range c.Without {
 		o.Without = append(o.Without, hub.Feature(name))

@@ -158,6 +158,16 @@ type Answer struct {
 	Body   []byte
 }
 
+// Post sends a document to an address that is no peer's, as the guard allows, and returns
+// the status of the answer.
+func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) (int, error) {
+	got, err := c.do(ctx, call{method: http.MethodPost, url: url, header: header, body: body})
+	return got.Status, err
+}
+
+// CheckEndpoint reports why the guard never lets an address be called; nil if it may be.
+func (c *Client) CheckEndpoint(endpoint string) error { return c.guard.CheckEndpoint(endpoint) }
+
 // do makes a call. Answers with a redirect, over the limit or from an address
 // that is not allowed are errors; other statuses are returned.
 func (c *Client) do(ctx context.Context, in call) (Answer, error) {

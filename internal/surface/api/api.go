@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/gateway"
+	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	runner "github.com/parley-agents/parley/internal/run"
@@ -43,6 +44,7 @@ type Services struct {
 	RunFiles *runner.Files
 	Repeater *runner.Repeater
 	Gateway  *gateway.Client // nil without one
+	Notify   *notify.Notifier
 	Clock    hub.Clock
 	Around   Around // what waits outside of these services; may be nil
 	Stop     func() // stops the hub after the answer
@@ -134,6 +136,10 @@ var (
 	Forget  = patient(administers("parley/forget", "Remove the text of a message from everything that the hub keeps.", forget))
 	StopHub = administers("parley/stop", "Stop the hub after the calls under way are answered.", stopHub)
 
+	ListTargets = reads("parley/notify/list", "List the targets that tell people what waits for them, for the operator.", targetList)
+	TestTarget  = patient(administers("parley/notify/test", "Send a test notice to a target, or to all.", targetTest))
+	ReplayDead  = administers("parley/notify/replay", "Send notices again that a target did not take.", targetReplay)
+
 	Now      = reads("parley/now", "Return what happens now: agents and how they stand, tasks that are worked on, everything that waits for a person.", overview)
 	ListHeld = reads("parley/held", "List messages and handoffs that wait for a human.", held)
 	Approve  = administers("parley/approve", "Let a held message pass.", approve)
@@ -146,7 +152,7 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, Now, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

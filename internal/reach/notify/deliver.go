@@ -1,0 +1,401 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// state is the stored state of one target, beside its cursor.
+type state struct {
+	Tries   int      `json:"tries,omitempty"`   // failures in a row
+	Problem string   `json:"problem,omitempty"` // of the last one
+	Since   hub.Time `json:"since,omitzero"`    // of the first one
+	Next    hub.Time `json:"next,omitzero"`     // when it is tried again
+	SentAt  hub.Time `json:"sent_at,omitzero"`  // the last notice that was taken
+	Sent    int      `json:"sent,omitempty"`    // notices that were taken
+	Dead    []letter `json:"dead,omitempty"`    // oldest first
+	Replays []letter `json:"replays,omitempty"` // dead letters that go out again, oldest first
+}
+
+// A letter is a range of journal entries that a target did not take.
+type letter struct {
+	First  int64    `json:"first"`
+	Last   int64    `json:"last"`
+	Count  int      `json:"count"` // of things
+	At     hub.Time `json:"at"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// maxLetters bounds the dead letters of a target; beyond it the two oldest become one.
+const maxLetters = 100
+
+func (t Target) key() string { return "notify/" + t.Name }
+
+// bury adds a dead letter.
+func (s *state) bury(l letter) {
+	if s.Dead = append(s.Dead, l); len(s.Dead) > maxLetters {
+		s.Dead[1].First, s.Dead[1].Count = s.Dead[0].First, s.Dead[0].Count+s.Dead[1].Count
+		s.Dead = slices.Delete(s.Dead, 0, 1)
+	}
+}
+
+// A job is the next notice of a target.
+type job struct {
+	letter
+	notice  notice
+	replay  bool
+	through int64 // the last entry that it covers, also those that the target is not told of
+}
+
+// Deliver sends the next notice of a target if one is due, and returns when to call it
+// again.
+func (n *Notifier) Deliver(ctx context.Context, store hub.Store, name string) (hub.Time, error) {
+	i := slices.IndexFunc(n.targets, func(t Target) bool { return t.Name == name })
+	if i < 0 {
+		return hub.Time{}, hub.Errorf(hub.CodeNotFound, "notify.Deliver", "no target named %.40q", name)
+	}
+	t := n.targets[i]
+	j, next, err := n.next(ctx, store, t)
+	if err != nil || j == nil {
+		return next, err
+	}
+	if err := n.fill(ctx, &j.notice); err != nil {
+		return next, err
+	}
+	failure := n.send(ctx, t, j.notice)
+	if ctx.Err() != nil {
+		return next, ctx.Err() // the next start sends it under the same id
+	}
+	return n.record(ctx, store, t, j, failure)
+}
+
+// later is the time of the next call without an event.
+func (n *Notifier) later() hub.Time { return n.o.Clock.Now().Add(watchEvery) }
+
+// next returns the notice of a target that is due now; nil if none is.
+func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, hub.Time, error) {
+	var st state
+	var cursor int64
+	var head hub.Head
+	var entries []hub.Entry
+	var open common
+	err := store.View(ctx, func(r hub.Reader) (err error) {
+		if st, err = hub.ReadMeta[state](r, t.key()); err != nil {
+			return err
+		}
+		if cursor, err = r.Cursor(t.cursor()); err != nil {
+			return err
+		}
+		if head, err = hub.HeadOf(r); err != nil {
+			return err
+		}
+		if open, err = hub.ReadMeta[common](r, waitsKey); err != nil {
+			return err
+		}
+		after, until := cursor, int64(math.MaxInt64)
+		if len(st.Replays) > 0 {
+			after, until = st.Replays[0].First-1, st.Replays[0].Last
+		}
+		entries, err = r.Journal(hub.JournalQuery{After: after, Subject: Subject, Limit: 4 * maxBatch})
+		entries = slices.DeleteFunc(entries, func(e hub.Entry) bool { return e.Seq > until })
+		return err
+	})
+	if err != nil {
+		return nil, n.later(), err
+	}
+	if cursor == 0 && head.Seq > 0 { // a new target is told of what waits already
+		return nil, n.o.Clock.Now(), n.advance(ctx, store, t, open.begin(head.Seq))
+	}
+	now := n.o.Clock.Now()
+	if st.Next.After(now.Time) {
+		return nil, st.Next, nil
+	}
+	if quiet := t.quietUntil(now.In(n.o.Location)); quiet.After(now.Time) {
+		return nil, hub.At(quiet), nil
+	}
+	j := &job{replay: len(st.Replays) > 0}
+	for _, e := range entries {
+		var w Wait
+		if err := json.Unmarshal(e.Facts, &w); err != nil {
+			return nil, n.later(), fmt.Errorf("notify: entry %d: %w", e.Seq, err)
+		}
+		if len(j.notice.Waits)+len(j.notice.Ended) == maxBatch {
+			break
+		}
+		j.through = e.Seq
+		if !t.wants(w.Kind) || e.Action == hub.ActionWaitEnded && !t.wants(EventEnded) && !j.notice.has(w) {
+			continue
+		}
+		if j.First == 0 {
+			j.First, j.At = e.Seq, e.At
+		}
+		j.Last, j.Count = e.Seq, j.Count+1
+		j.notice.add(e.Action, w)
+	}
+	switch {
+	case j.First == 0 && j.replay: // nothing of it is left
+		return nil, now, n.update(ctx, store, t, func(_ hub.Tx, st *state) error {
+			st.Replays = st.Replays[1:]
+			return nil
+		})
+	case j.First == 0 && j.through > 0:
+		return nil, now, n.advance(ctx, store, t, j.through)
+	case j.First == 0 && head.Seq-cursor > 256: // archives wait for this cursor
+		return nil, n.later(), n.advance(ctx, store, t, head.Seq)
+	case j.First == 0:
+		return nil, n.later(), nil
+	case !j.replay && j.Count < maxBatch && now.Sub(j.At.Time) < t.Batch:
+		return nil, j.At.Add(t.Batch), nil
+	}
+	j.notice.ID = channel.NewID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
+	j.notice.At = now
+	return j, now, nil
+}
+
+func (n *Notifier) advance(ctx context.Context, store hub.Store, t Target, seq int64) error {
+	return store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(t.cursor(), seq) })
+}
+
+// fill adds the words of agents to the things that still wait. Words of high
+// sensitivity stay here.
+func (n *Notifier) fill(ctx context.Context, notice *notice) error {
+	now, err := n.o.Waiting(ctx)
+	if err != nil {
+		return fmt.Errorf("notify: what waits: %w", err)
+	}
+	for i, w := range notice.Waits {
+		at := slices.IndexFunc(now.Items, func(o Wait) bool { return o.key() == w.key() })
+		if at >= 0 && !w.Private && !now.Items[at].Private {
+			notice.Waits[i].Text = now.Items[at].Text
+		}
+	}
+	return nil
+}
+
+// update changes the state of a target.
+func (n *Notifier) update(ctx context.Context, store hub.Store, t Target, change func(hub.Tx, *state) error) error {
+	return store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		st, err := hub.ReadMeta[state](tx, t.key())
+		if err != nil {
+			return err
+		}
+		if err := change(tx, &st); err != nil {
+			return err
+		}
+		return hub.WriteMeta(tx, t.key(), st)
+	})
+}
+
+// record stores the outcome of a notice: the cursor goes on after one that was taken or
+// given up.
+func (n *Notifier) record(ctx context.Context, store hub.Store, t Target, j *job, failure error) (next hub.Time, err error) {
+	var refusal refusalError
+	now := n.o.Clock.Now()
+	err = n.update(ctx, store, t, func(tx hub.Tx, st *state) error {
+		next = now
+		facts := map[string]any{"target": t.Name, "notice": j.notice.ID, "count": j.Count}
+		action, outcome := hub.ActionPeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
+		if failure == nil {
+			st.Tries, st.Problem, st.Since, st.Next, st.SentAt, st.Sent = 0, "", hub.Time{}, hub.Time{}, now, st.Sent+1
+		} else {
+			st.Tries++
+			st.Problem = failure.Error()
+			if st.Since.IsZero() {
+				st.Since = now
+			}
+			age := now.Sub(j.At.Time)
+			if j.replay {
+				age = now.Sub(st.Replays[0].At.Time)
+			}
+			if !errors.As(failure, &refusal) && age < t.GiveUp {
+				st.Next = now.Add(min(maxRetry, firstRetry<<min(st.Tries-1, 20)))
+				next = st.Next
+				return nil
+			}
+			action, outcome = hub.ActionNoticeDead, channel.Outcome{State: channel.Failed, Mechanism: mechanism, Detail: fmt.Sprintf("%s: %v", t.Name, failure)}
+			facts["reason"] = failure.Error()
+			st.bury(letter{First: j.First, Last: j.Last, Count: j.Count, At: now, Reason: failure.Error()})
+		}
+		e := hub.Caller{ID: hub.Self}.Entry(now, action, t.Name, facts)
+		if failure != nil {
+			e.Outcome = hub.OutcomeFailed
+		}
+		if _, err := tx.Append(e); err != nil {
+			return err
+		}
+		for _, w := range j.notice.Waits {
+			if w.Kind == EventMessage && (failure == nil || len(n.takers()) == 1) {
+				if err := n.o.Record(tx, w.Agent, w.ID, outcome); err != nil {
+					return err
+				}
+			}
+		}
+		if !j.replay {
+			return tx.PutCursor(t.cursor(), j.through)
+		}
+		if st.Replays[0].First = j.through + 1; st.Replays[0].First > st.Replays[0].Last {
+			st.Replays = st.Replays[1:]
+		}
+		return nil
+	})
+	if err != nil {
+		return n.later(), fmt.Errorf("notify: record the outcome for %s: %w", t.Name, err)
+	}
+	if failure != nil {
+		n.o.Log.Warn("a target was not told", "op", t.cursor(), "err", failure)
+	}
+	n.o.Bus.Publish(hub.TopicJournal)
+	return next, nil
+}
+
+// A TargetState says how a target stands.
+type TargetState struct {
+	Name    string   `json:"name"`
+	Way     string   `json:"way"` // command, or the template of the webhook
+	Events  []string `json:"events,omitempty"`
+	Quiet   string   `json:"quiet,omitempty"`
+	Waiting int      `json:"waiting"` // things that it has not been told of, counted up to 1,000
+	Sent    int      `json:"sent"`    // notices that it took
+	SentAt  hub.Time `json:"sent_at,omitzero"`
+	Tries   int      `json:"tries,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+	Since   hub.Time `json:"since,omitzero"`
+	Next    hub.Time `json:"next,omitzero"`
+	Dead    int      `json:"dead"` // things in dead letters
+}
+
+// States returns how the targets stand. Only the operator may know.
+func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState, error) {
+	if err := actor.OperatorOnly("notify.States"); err != nil {
+		return nil, err
+	}
+	out := []TargetState{}
+	err := n.store.View(ctx, func(r hub.Reader) error {
+		for _, t := range n.targets {
+			st, err := hub.ReadMeta[state](r, t.key())
+			if err != nil {
+				return err
+			}
+			s := TargetState{
+				Name: t.Name, Way: cmp.Or(t.Template, "command"), Events: t.Events, Quiet: t.Quiet, Sent: st.Sent, SentAt: st.SentAt,
+				Tries: st.Tries, Problem: st.Problem, Since: st.Since, Next: st.Next,
+			}
+			for _, l := range st.Dead {
+				s.Dead += l.Count
+			}
+			for _, l := range st.Replays {
+				s.Waiting += l.Count
+			}
+			cursor, err := r.Cursor(t.cursor())
+			if err != nil {
+				return err
+			}
+			entries, err := r.Journal(hub.JournalQuery{After: cursor, Subject: Subject, Limit: 1000})
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				var w Wait
+				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && (e.Action == hub.ActionWaitBegan || t.wants(EventEnded)) {
+					s.Waiting++
+				}
+			}
+			out = append(out, s)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// choose returns the targets with a name, or all.
+func (n *Notifier) choose(op, name string) ([]Target, error) {
+	var out []Target
+	for _, t := range n.targets {
+		if name == "" || t.Name == name {
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 {
+		return nil, hub.Errorf(hub.CodeNotFound, op, "no such target").WithHint("parley notify list shows those of the configuration; docs/notify.md says how to add one")
+	}
+	return out, nil
+}
+
+// A TestReport is the result of a test of one target.
+type TestReport struct {
+	Name    string `json:"name"`
+	Taken   bool   `json:"taken"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// Test sends a notice about nothing to a target, or to all, at once. Only the operator
+// may.
+func (n *Notifier) Test(ctx context.Context, actor hub.Caller, name string) ([]TestReport, error) {
+	const op = "notify.Test"
+	if err := actor.OperatorOnly(op); err != nil {
+		return nil, err
+	}
+	targets, err := n.choose(op, name)
+	var out []TestReport
+	for _, t := range targets {
+		now := n.o.Clock.Now()
+		r := TestReport{Name: t.Name, Taken: true}
+		if err := n.send(ctx, t, notice{ID: channel.NewID(t.Name, "test", now.String()), At: now, Test: true}); err != nil {
+			r.Taken, r.Problem = false, err.Error()
+		}
+		out = append(out, r)
+	}
+	return out, err
+}
+
+// Replay sends the dead letters of a target, or of all, again, and returns how many
+// things they are about. Only the operator may.
+func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (int, error) {
+	const op = "notify.Replay"
+	if err := actor.OperatorOnly(op); err != nil {
+		return 0, err
+	}
+	targets, err := n.choose(op, name)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	err = n.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		total = 0
+		now := n.o.Clock.Now()
+		for _, t := range targets {
+			st, err := hub.ReadMeta[state](tx, t.key())
+			if err != nil {
+				return err
+			}
+			count := 0
+			for _, l := range st.Dead {
+				l.At, l.Reason = now, ""
+				count += l.Count
+				st.Replays = append(st.Replays, l)
+			}
+			if count == 0 {
+				continue
+			}
+			total += count
+			st.Dead, st.Next = nil, hub.Time{}
+			if err := hub.WriteMeta(tx, t.key(), st); err != nil {
+				return err
+			}
+			if _, err := tx.Append(actor.Entry(now, hub.ActionNoticeReplayed, t.Name, map[string]any{"count": count})); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	n.o.Bus.Publish(hub.TopicJournal)
+	return total, err
+}
