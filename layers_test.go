@@ -153,7 +153,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
-		"internal/reach/gateway", "internal/reach/notify",               // the report of a probe, and the words of its configuration; the report of a test
+		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
 	},
 

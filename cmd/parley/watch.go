@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +36,7 @@ func (a *app) watch(ctx context.Context, plain bool) error {
 		return err
 	}
 	o := watch.Options{Connect: a.client, URL: url, In: a.in, Out: a.out}
-	if plain || !isTerminal(a.in) || !isTerminal(a.out) {
+	if plain || !isTerminal(a.in) || !isTerminal(a.out) || os.Getenv("TERM") == "dumb" {
 		return watch.Plain(ctx, o)
 	}
 	return watch.Run(ctx, o)

@@ -111,9 +111,10 @@ type Notifier struct {
 const (
 	maxBatch   = 20 // things in one notice
 	maxTargets = 50
-	watchGap   = time.Second      // between two looks at what waits
-	watchEvery = 15 * time.Second // without an event: some waits follow from time alone
-	flapTime   = 10 * time.Minute // in which a thing that waits again is the same wait
+	watchGap   = time.Second            // between two looks at what waits
+	sendGap    = 200 * time.Millisecond // between two looks of a target at the journal
+	watchEvery = 15 * time.Second       // without an event: some waits follow from time alone
+	flapTime   = 10 * time.Minute       // in which a thing that waits again is the same wait
 	leaseTime  = time.Minute
 	sendTime   = 15 * time.Second
 	firstRetry = time.Second // doubled after each failure
@@ -238,7 +239,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	for i := range n.targets {
 		t := &n.targets[i]
 		all.Go(func() {
-			n.repeat(ctx, t.cursor(), 0, func(s hub.Store) (hub.Time, error) { return n.Deliver(ctx, s, t.Name) })
+			n.repeat(ctx, t.cursor(), sendGap, func(s hub.Store) (hub.Time, error) { return n.Deliver(ctx, s, t.Name) })
 		})
 	}
 	all.Wait()

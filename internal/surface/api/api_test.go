@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/callers"
@@ -84,8 +85,12 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	people, err := notify.New(store, nil, notify.Options{Clock: clock, Bus: d.hints})
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Services = &api.Services{
-		Talks: talks,
+		Talks: talks, Notify: people, Clock: clock,
 		Store: store, Router: routes, Sessions: register, SignIn: signIn,
 		Keeper: keeper.New(store, register, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
