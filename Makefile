@@ -10,7 +10,7 @@ PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach bench chaos attack screenshots conformance lint fuzz acp-schema peers agents mutants compliance examples release-dry clean
+.PHONY: run build test test-real reach bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance examples release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -49,6 +49,9 @@ attack: ## attempts against a hub, many of those that come in numbers, and a tab
 
 screenshots: ## write the pictures of the hub's page in docs/pages
 	GO=$(GO) ./scripts/screenshots
+
+recording: ## record the commands of docs/first-hour.md into docs/first-hour.cast and docs/first-hour.svg
+	GO=$(GO) $(GO) run ./scripts/recording
 
 conformance: build ## write docs/conformance.md from the test results
 	$(GO) test -json ./... | $(GO) run ./scripts/conformance -write

@@ -184,6 +184,7 @@ var layers = map[string][]string{
 	"scripts/examples":    {"comply", "internal/goodagent", "internal/proof"},
 	"scripts/goodagent":   {"internal/goodagent", "internal/plainagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
+	"scripts/recording":   {},
 	"scripts/release":     {},
 }
 

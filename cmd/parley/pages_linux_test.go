@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,8 +150,10 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		}
 	}()
 	keys := map[string]string{}
+	film := &recording{home: home}
 	for _, typed := range typedCommands(t, page) {
 		command := typed
+		film.types(typed)
 		for name, key := range keys {
 			command = strings.ReplaceAll(command, "<"+name+"'s key>", key)
 		}
@@ -164,7 +167,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		}
 		if strings.HasPrefix(command, "parley serve") {
 			hub = spawn(t, shell("exec "+command))
-			hub.stderr.await(t, "listening on ")
+			film.prints(hub.stderr.await(t, "listening on ") + "\n")
 			continue
 		}
 		person := sit(t, shell(command))
@@ -173,6 +176,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		}
 		code, screen := person.leaves(t)
 		screen = strings.ReplaceAll(screen, "\r\n", "\n")
+		film.prints(screen)
 		want := "0"
 		if m := typedExit.FindStringSubmatch(typed); m != nil {
 			want = m[1]
@@ -189,5 +193,54 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			hub = nil
 		}
 	}
+	if file := os.Getenv("PARLEY_RECORDING"); file != "" && page == "docs/first-hour.md" {
+		if err := os.WriteFile(file, film.bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return len(keys), proven
+}
+
+// A recording is one of a terminal, in the format asciicast 2. Its times are those of
+// a reader, not of the machine: each character that is typed and each line that is printed
+// takes the same time.
+type recording struct {
+	home   string // shown as /home/you
+	at     float64
+	events []byte
+}
+
+// The parts of the output that differ each time.
+var (
+	castKey  = regexp.MustCompile(`(cacp_sk_live_[\w-]{6})[\w-]+`)
+	castPort = regexp.MustCompile(`(127\.0\.0\.1|localhost):[0-9]+`)
+)
+
+func (c *recording) add(pause float64, text string) {
+	c.at += pause
+	text = strings.ReplaceAll(text, c.home, "/home/you")
+	text = castPort.ReplaceAllString(castKey.ReplaceAllString(text, "$1..."), "$1:7420")
+	event, err := json.Marshal([]any{math.Round(c.at*1000) / 1000, "o", strings.ReplaceAll(text, "\n", "\r\n")})
+	if err != nil {
+		panic(err) // a number and two strings
+	}
+	c.events = append(append(c.events, event...), '\n')
+}
+
+func (c *recording) types(command string) {
+	c.add(1, "$ ")
+	for _, r := range command {
+		c.add(0.03, string(r))
+	}
+	c.add(0.3, "\n")
+}
+
+func (c *recording) prints(screen string) {
+	for line := range strings.Lines(screen) {
+		c.add(0.15, line)
+	}
+}
+
+func (c *recording) bytes() []byte {
+	return append([]byte(`{"version":2,"width":132,"height":32,"title":"Parley: the first hour"}`+"\n"), c.events...)
 }
