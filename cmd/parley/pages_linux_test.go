@@ -137,7 +137,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			t.Fatal(err)
 		}
 	}
-	env := []string{"HOME=" + home, "PATH=" + installed + ":" + os.Getenv("PATH"), "TERM=dumb", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0"}
+	env := []string{"HOME=" + home, "PATH=" + installed + ":" + os.Getenv("PATH"), "TERM=dumb", "NO_COLOR=1", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0"}
 	shell := func(command string) *exec.Cmd {
 		cmd := exec.Command("bash", "-c", command)
 		cmd.Dir, cmd.Env = folder, env
