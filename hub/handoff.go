@@ -85,6 +85,7 @@ type Ownership string
 // The values. The stored value of a task that names no item is empty.
 const (
 	OwnershipHub         Ownership = ""
+	OwnershipPending     Ownership = "pending"         // the queue is about to be told; of tasks alone
 	OwnershipTransferred Ownership = "transferred"     // the queue says that the receiver owns the item
 	OwnershipDegraded    Ownership = "degraded"        // the queue was changed or may have been, and the receiver does not own the item
 	OwnershipManual      Ownership = "manual_required" // the queue cannot be used: the operator must move the item in it

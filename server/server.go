@@ -305,7 +305,11 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
 	if slices.Contains(features, hub.FeatureTeamspaces) {
-		if s.teams, err = team.New(s.store, s.mail, &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA}); err != nil {
+		board := &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
+		if tasks.Queue != nil {
+			board.Queue = s.gateway
+		}
+		if s.teams, err = team.New(s.store, s.mail, board); err != nil {
 			return err
 		}
 		talks.Board, tasks.Board = s.teams, s.teams

@@ -729,16 +729,27 @@ const (
 	leaseTime  = time.Minute
 )
 
-// Run escalates conflicts whose time has passed, until ctx ends.
+// Run escalates conflicts whose time has passed, and tells the queue outside the hub the
+// owners of tasks, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	var changed <-chan struct{}
+	if s.queue != nil {
+		hints, cancel := s.bus.Subscribe(hub.TopicJournal)
+		defer cancel()
+		changed = hints
+	}
 	for {
+		if err := s.mirror(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the queue was not told the owner of a task", "op", "team.mirror", "code", hub.CodeOf(err), "err", err)
+		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("conflicts could not be escalated", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
 		}
 		select {
 		case <-tick.C:
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}

@@ -2,7 +2,6 @@ package team
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -70,7 +69,9 @@ func (s *Service) Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.T
 	if first.Context != nil {
 		t.ExternalRefs = first.Context.ExternalRefs
 	}
-	t.Queue = queueOf(t)
+	if err := c.enqueue(&t); err != nil {
+		return t, nil, err
+	}
 	if err := c.putTask(&t); err != nil {
 		return t, nil, err
 	}
@@ -78,15 +79,6 @@ func (s *Service) Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.T
 		"summary": cut(fmt.Sprintf("%s belongs to %s: %s", t.ID, t.Owner, t.Title), 270), "task_id": t.ID, "state": t.State, "offer_id": d.ID,
 	})
 	return t, c.posted, err
-}
-
-// queueOf says whether a person must move the item of a task in its queue, which the hub
-// cannot reach.
-func queueOf(t hub.Task) hub.Ownership {
-	if slices.ContainsFunc(t.ExternalRefs, func(r hub.ExternalRef) bool { return r.Type == "workq_item" }) {
-		return hub.OwnershipManual
-	}
-	return hub.QueueNone
 }
 
 // Handable refuses a handoff into a team unless both sides are members, its task is on
@@ -171,7 +163,10 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	if t.Class.Guarded() && t.Reviewer == t.Owner {
 		t.Reviewer = ""
 	}
-	t.Handoff, t.Queue = h.ID, queueOf(t)
+	t.Handoff = h.ID
+	if err := c.enqueue(&t); err != nil {
+		return nil, err
+	}
 	if err := c.putTask(&t); err != nil {
 		return nil, err
 	}

@@ -122,6 +122,9 @@ func (c *change) putTask(t *hub.Task) (err error) {
 		return err
 	}
 	t.Revision++
+	if err := c.noteQueue(*t); err != nil {
+		return err
+	}
 	facts := map[string]any{"task_id": t.ID, "state": t.State, "class": t.Class}
 	if t.Owner != "" {
 		facts["owner"] = t.Owner
@@ -224,8 +227,7 @@ func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
 		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot be assigned", t.ID, was)
 	}
 	t.Owner, t.Handoff = owner, ""
-	t.Queue = queueOf(t)
-	return t, nil
+	return t, c.enqueue(&t)
 }
 
 // finishers returns the roles that finish a task of a class or send it to rework.

@@ -41,6 +41,8 @@ type Options struct {
 	Clock     hub.Clock     // default time.Now
 	Log       *slog.Logger  // default silent
 	Artifacts Artifacts     // without it teams have no artifacts
+	Queue     Queue         // without one the board is the queue
+	Bus       hub.Bus       // whose hints tell of changes; with a queue it must be there
 	MergeSLA  time.Duration // after which a conflict is escalated; default and most DefaultMergeSLA
 }
 
@@ -53,6 +55,8 @@ type Service struct {
 	log   *slog.Logger
 
 	artifacts Artifacts
+	queue     Queue
+	bus       hub.Bus
 	mergeSLA  time.Duration
 	seed      maphash.Seed
 	putting   [64]sync.Mutex // each held during the puts of some artifacts
@@ -78,7 +82,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla: %s is not between 0 and %s", o.MergeSLA, DefaultMergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	return &Service{
-		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
 	}, nil
 }
 
