@@ -23,17 +23,18 @@ import (
 
 // Options changes how tests are run. The zero value works.
 type Options struct {
-	Protocol     int           // version of the protocol; default 1
-	Jobs         int           // tests run at the same time; default the number of processors
-	TimeoutScale float64       // factor of all timeouts, for slow machines; default 1
-	Startup      time.Duration // how long the first start of an agent may take, before scaling, which may download; default 3 min
-	Once         bool          // findings that rest on time alone are reported without a second run of their tests
-	Auth         string        // id of the way to log in that is used before sessions are opened; "" for none
-	Record       string        // folder that gets all conversations as JSON lines; "" for none
-	Temp         string        // folder for workspaces; "" for the system's
-	Home         string        // home folder of the agents; "" for an empty one per test
-	ModelURL     string        // address of a model for agents that ask for one; "" for none
-	MCPServer    string        // program that serves MCP when called with "comply mcp-server"; "" for this one
+	Protocol     int            // version of the protocol; default 1
+	Jobs         int            // tests run at the same time; default the number of processors
+	TimeoutScale float64        // factor of all timeouts, for slow machines; default 1
+	Startup      time.Duration  // how long the first start of an agent may take, before scaling, which may download; default 3 min
+	Resume       *render.Report // an earlier report of the same agents and tests: results that it has are not made again
+	Once         bool           // findings that rest on time alone are reported without a second run of their tests
+	Auth         string         // id of the way to log in that is used before sessions are opened; "" for none
+	Record       string         // folder that gets all conversations as JSON lines; "" for none
+	Temp         string         // folder for workspaces; "" for the system's
+	Home         string         // home folder of the agents; "" for an empty one per test
+	ModelURL     string         // address of a model for agents that ask for one; "" for none
+	MCPServer    string         // program that serves MCP when called with "comply mcp-server"; "" for this one
 
 	// Progress gets the events of the run, one at a time.
 	Progress func(Event)
@@ -105,6 +106,9 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		Schema: render.ReportSchema, Protocol: r.opts.Protocol, Started: began.UTC().Format(time.RFC3339), Suite: suiteVersion(tests),
 		Agents: make([]render.AgentReport, len(agents)),
 	}
+	if err := r.resumable(report, agents); err != nil {
+		return nil, err
+	}
 	probes := make([]*probe, len(agents))
 	failed := r.parallel(len(agents), func(i int) error {
 		probes[i] = r.probe(ctx, agents[i])
@@ -122,6 +126,10 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
 		agent, test := i/len(tests), i%len(tests)
+		if earlier, found, ok := r.earlier(agents[agent].Name, tests[test].ID); ok {
+			report.Agents[agent].Tests[test], ledgers[i] = earlier, found
+			return nil
+		}
 		result, found, err := r.test(ctx, agents[agent], tests[test], probes[agent])
 		report.Agents[agent].Tests[test], ledgers[i] = result, found
 		return err
@@ -141,6 +149,56 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		return report, ctx.Err()
 	}
 	return report, failed
+}
+
+// resumable returns an error if the earlier report is about other tests or another version.
+func (r *runner) resumable(now *render.Report, agents []Agent) error {
+	old := r.opts.Resume
+	if old == nil {
+		return nil
+	}
+	if old.Suite != now.Suite || old.Protocol != now.Protocol {
+		return fmt.Errorf("comply: resume: the earlier report is about version %d and %s; this run is about version %d and %s", old.Protocol, old.Suite, now.Protocol, now.Suite)
+	}
+	for _, a := range agents {
+		if !slices.ContainsFunc(old.Agents, func(o render.AgentReport) bool { return o.Name == a.Name }) {
+			return fmt.Errorf("comply: resume: the earlier report has no agent %s", a.Name)
+		}
+	}
+	return nil
+}
+
+// earlier returns the result of a test in the earlier report, with its findings in the ledger.
+// A test that did not run has none.
+func (r *runner) earlier(agent, test string) (res render.Result, ledger []rules.Finding, ok bool) {
+	if r.opts.Resume == nil {
+		return res, nil, false
+	}
+	// The baseline and the requirements of this run are applied anew.
+	fresh := func(f rules.Finding) rules.Finding {
+		f.Known, f.Reason, f.Unasked = false, "", false
+		return f
+	}
+	for _, a := range r.opts.Resume.Agents {
+		at := slices.IndexFunc(a.Tests, func(t render.Result) bool { return t.ID == test })
+		if a.Name != agent || at < 0 || a.Tests[at].Status == render.Errored {
+			continue
+		}
+		res = a.Tests[at]
+		res.Known, res.Findings = false, slices.Clone(res.Findings)
+		for i := range res.Findings {
+			res.Findings[i] = fresh(res.Findings[i])
+		}
+		for _, f := range a.Ledger {
+			if slices.Contains(f.Tests, test) {
+				f = fresh(f)
+				f.Test, f.Tests = test, nil
+				ledger = append(ledger, f)
+			}
+		}
+		return res, ledger, true
+	}
+	return res, nil, false
 }
 
 // A StartError says that an agent could not be started, so that no test ran.

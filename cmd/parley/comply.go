@@ -18,6 +18,7 @@ import (
 // complyFlags are the flags of parley comply.
 type complyFlags struct {
 	agents, baseline, format string
+	resume                   string
 	profile, requirements    string
 	dir, writeSuite          string
 	only, tests, rules, env  []string
@@ -86,7 +87,8 @@ agent that cannot be started.`,
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
 	flags.IntVar(&f.run.Jobs, "jobs", 0, "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
-	flags.StringVar(&f.format, "format", "md", "md, json, junit, html (one page) or badge (SVG)")
+	flags.StringVar(&f.format, "format", "md", "md, pr (a summary for a pull request), json, junit, sarif, html (one page) or badge (SVG)")
+	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")
 	flags.BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
 	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
 	flags.StringVar(&f.baseline, "baseline", "", "file with accepted deviations, one per line: ID [AGENT] [until=YYYY-MM-DD] # REASON")
@@ -102,8 +104,8 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if a.json {
 		f.format = "json"
 	}
-	if !slices.Contains([]string{"md", "json", "junit", "html", "badge"}, f.format) {
-		return usagef("--format: no format %q", f.format).WithHint("use md, json, junit, html or badge")
+	if !slices.Contains([]string{"md", "pr", "json", "junit", "sarif", "html", "badge"}, f.format) {
+		return usagef("--format: no format %q", f.format).WithHint("use md, pr, json, junit, sarif, html or badge")
 	}
 	if f.writeSuite != "" {
 		n, err := comply.WriteSuite(f.writeSuite)
@@ -147,6 +149,11 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		}
 		if known, err = comply.ParseBaseline(f.baseline, text); err != nil {
 			return invalid(err)
+		}
+	}
+	if f.resume != "" {
+		if f.run.Resume, err = readReport(f.resume); err != nil {
+			return err
 		}
 	}
 	if f.asMe {
@@ -247,6 +254,10 @@ func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
 		return report.JSON(w)
 	case "junit":
 		return report.JUnit(w)
+	case "pr":
+		return report.PullRequest(w)
+	case "sarif":
+		return report.SARIF(w)
 	case "html":
 		return report.HTML(w)
 	case "badge":

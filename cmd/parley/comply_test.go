@@ -161,6 +161,38 @@ func TestComply(t *testing.T) {
 			}
 		}
 	})
+	t.Run("R4-068 a report is a summary for a pull request, and SARIF", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--format", "pr", "--test", unknown, "--", "sh", bad))
+		if r.code != exitCheck {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+		contains(t, r.out, "### ACP compliance: **failed**", "- **RPC-07** (MUST) sh: ")
+		r = do(t, parley(t, nil, "comply", "--format", "sarif", "--test", unknown, "--", "sh", bad))
+		var got struct {
+			Version string
+			Runs    []struct {
+				Tool    struct{ Driver struct{ Rules []struct{ ID string } } }
+				Results []struct{ RuleID, Level string }
+			}
+		}
+		if err := json.Unmarshal([]byte(r.out), &got); err != nil || got.Version != "2.1.0" || len(got.Runs) != 1 || len(got.Runs[0].Results) == 0 ||
+			got.Runs[0].Results[0].RuleID != "RPC-07" || got.Runs[0].Results[0].Level != "error" || got.Runs[0].Tool.Driver.Rules[0].ID != "RPC-07" {
+			t.Errorf("%v: %s", err, r.out)
+		}
+	})
+	t.Run("R4-068 a run is resumed: results of the earlier report are not made again", func(t *testing.T) {
+		first := do(t, parley(t, nil, "comply", "--format", "json", "--test", "required.session.new", "--test", unknown, "--", "sh", bad))
+		// As if the run had been interrupted before the second test; the agent is good by now.
+		half := strings.Replace(first.out, `"status": "PASS"`, `"status": "ERROR"`, 1)
+		r := do(t, parley(t, nil, "comply", "--resume", write(t, "half.json", half), "--test", "required.session.new", "--test", unknown, "--", "sh", good))
+		if r.code != exitCheck || strings.Contains(r.err, unknown) || !strings.Contains(r.err, "PASS    sh: required.session.new ") {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+		contains(t, r.out, "RPC-07")
+		if r := do(t, parley(t, nil, "comply", "--resume", write(t, "half.json", half), "--test", unknown, "--", "sh", good)); r.code == exitDone {
+			t.Errorf("a report about other tests was taken: %s", r.err)
+		}
+	})
 	t.Run("R4-068 a report is explained and compared, and is a page and a badge", func(t *testing.T) {
 		file := func(agent string, args ...string) string {
 			r := do(t, parley(t, nil, append(append([]string{"comply", "--test", unknown}, args...), "--", "sh", agent)...))

@@ -1,5 +1,5 @@
 // Package render has the verdicts of a run of compliance tests, and writes them:
-// Markdown for people, JUnit XML for build servers, JSON for programs.
+// Markdown and HTML for people, JUnit XML and SARIF for build servers, JSON for programs.
 //
 // A [Report] has an [AgentReport] for each agent, and that a [Result] for each
 // test. A [Baseline] marks the failures that are expected. Text of agents is never

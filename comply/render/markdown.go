@@ -40,6 +40,48 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	return err
 }
 
+// PullRequest writes a short summary in Markdown, for a comment on a pull request: the verdict,
+// the totals, each MUST that fails the run with its fix, and the rest folded away.
+func (r *Report) PullRequest(w io.Writer) error {
+	m := &markdown{}
+	verdict := "passed"
+	if r.Failed() {
+		verdict = "**failed**"
+	}
+	m.line("### ACP compliance: %s\n", verdict)
+	m.line("| agent | %s |", "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
+	m.line("|---|---:|---:|---:|---:|---:|---:|")
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		row := "| " + plain(a.Name)
+		for _, s := range Statuses() {
+			row += fmt.Sprintf(" | %d", a.Totals[s])
+		}
+		m.line("%s |", row)
+	}
+	m.line("")
+	var rest []string
+	for _, f := range r.Index() {
+		item := fmt.Sprintf("- **%s** (%s) %s: %s. To do: %s", plain(f.Rule), f.Level, plain(f.Agent), plain(jsont.Shorten(f.Actual, 300)), plain(f.Fix))
+		if f.Fails() {
+			m.line("%s", item)
+		} else {
+			rest = append(rest, item)
+		}
+	}
+	for _, a := range r.Agents {
+		for _, id := range a.Stale {
+			m.line("- the baseline is stale: %s of %s does not fail any more", plain(id), plain(a.Name))
+		}
+	}
+	if len(rest) > 0 {
+		m.line("\n<details><summary>%d findings that do not fail the run</summary>\n\n%s\n</details>", len(rest), strings.Join(rest, "\n"))
+	}
+	m.line("\n%s, protocol version %d, suite %s", plain(r.Tool), r.Protocol, plain(r.Suite))
+	_, err := io.WriteString(w, m.text.String())
+	return err
+}
+
 // A markdown collects the text of a report.
 type markdown struct{ text strings.Builder }
 

@@ -41,12 +41,25 @@ var permissionChecks = []check{
 		}
 		return ""
 	}},
+	// PERM-12: a tool call is pending until it was decided on
+	{rule: "PERM-12", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
+		call, _ := s.known(e)
+		return when(call != nil && (call.status == "in_progress" || call.status == "completed"), "the question is about a tool call that is %s already", statusOf(call))
+	}},
 	// PERM-14: one of the options allows
 	{rule: "PERM-14", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		options := permissionOptions(e)
 		allowed := slices.ContainsFunc(options, func(o object) bool { return !strings.HasPrefix(text(o, "kind"), "reject") })
 		return when(len(options) > 0 && !allowed, "all options refuse")
 	}},
+}
+
+// statusOf returns the status of a tool call, "" if there is none.
+func statusOf(c *toolState) string {
+	if c == nil {
+		return ""
+	}
+	return c.status
 }
 
 // needsCapability returns the flaw that the client does not have a capability.

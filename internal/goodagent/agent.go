@@ -47,6 +47,7 @@ type Traits struct {
 	NoMCP         bool // MCP servers are not started
 	QuietTools    bool // tool calls are not reported
 	KeepTerminals bool // terminals are not released
+	KeepCommands  bool // commands that the agent runs itself go on when the turn is cancelled
 	KeepKilled    bool // terminals that were killed are not released
 	FixedReads    bool // files are read from the disk, whatever the client says
 }

@@ -28,6 +28,13 @@ func onResult(method string, change func(result map[string]any)) filter {
 	}
 }
 
+// onResultWith is onResult for a change that needs the notes of the wire.
+func onResultWith(method string, change func(w *Wire, result map[string]any)) filter {
+	return func(w *Wire, m Message) []Message {
+		return onResult(method, func(r map[string]any) { change(w, r) })(w, m)
+	}
+}
+
 // onCall changes the params of the agent's requests and notifications with the
 // method.
 func onCall(method string, change func(params map[string]any)) filter {

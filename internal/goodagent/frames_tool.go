@@ -64,6 +64,12 @@ func toolFrameMutants() []*Mutant {
 		{Rule: "PERM-12", Does: "begins before it was allowed to", Out: followed(calling("session/request_permission"), func(_ *Wire, m Message) Message {
 			return update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": child(m.Params(), "toolCall")["toolCallId"], "status": "in_progress"})
 		})},
+		{Rule: "PERM-12", Name: "early", Does: "begins, and then asks whether it may", Out: func(_ *Wire, m Message) []Message {
+			if !calling("session/request_permission")(m) {
+				return keep(m)
+			}
+			return []Message{update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": child(m.Params(), "toolCall")["toolCallId"], "status": "in_progress"}), m}
+		}},
 		{Rule: "PERM-14", Does: "offers only to refuse", Breaks: []string{"PERM-06"}, Out: asked(each("options", set("kind", "reject_once")))},
 	}
 }

@@ -126,6 +126,16 @@ func initializeMutants() []*Mutant {
 			})(m.Result())
 			return keep(m)
 		}},
+		{Rule: "SNEW-04", Name: "modes", Does: "changes the mode of all sessions", In: func(w *Wire, m Message) []Message {
+			if m.Method() == "session/set_mode" {
+				w.Note["mode"] = m.Params()["modeId"]
+			}
+			return keep(m)
+		}, Breaks: []string{"MODE-07", "MODE-10", "CFG-11"}, Out: onResultWith("session/load", func(w *Wire, r map[string]any) {
+			if w.Note["mode"] != nil {
+				within("modes", set("currentModeId", w.Note["mode"]))(r)
+			}
+		})},
 		{Rule: "SNEW-04", Name: "history", Does: "knows what was said in other sessions", Out: misspeaks("not recalled: zanzibar", "recalled: zanzibar")},
 		{Rule: "SNEW-05", Does: "accepts a relative folder", Out: accept("session/new", is("cwd", "some/folder"), object{"sessionId": "relative"})},
 		{Rule: "SNEW-06", Does: "makes a session without a folder", Breaks: []string{"RPC-08", "ERR-05"}, Out: accept("session/new", lacks("cwd"), object{"sessionId": "nowhere"})},

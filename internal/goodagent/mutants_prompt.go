@@ -50,6 +50,7 @@ func promptMutants() []*Mutant {
 		{Rule: "PRM-10", Does: "takes prompts for a session that never was", Out: accept(prompt, unknownSession, object{"stopReason": "end_turn"})},
 		{Rule: "PRM-11", Does: "takes text without text", Out: accept(prompt, says(`[{"type":"text"}]`), object{"stopReason": "end_turn"})},
 		{Rule: "PRM-12", Does: "does not answer an empty prompt", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says(`"prompt":[]`))},
+		{Rule: "PRM-23", Does: "is dead after an empty prompt", In: notes(prompt, says(`"prompt":[]`)), Out: noted(refuse(prompt, says(`"text"`), -32603)), Breaks: []string{"ERR-06"}},
 		{Rule: "PRM-13", Does: "keeps what the model says to itself", Out: without("agent_message_chunk")},
 		{Rule: "PRM-16", Does: "forgets the turn before", Change: func(a *Agent) { a.Traits.Forgetful = true }},
 		{Rule: "PRM-17", Does: "runs one turn at a time", In: func(w *Wire, m Message) []Message {
@@ -159,6 +160,7 @@ func promptMutants() []*Mutant {
 			}
 			return noted(stops("cancelled", "end_turn"))(w, m)
 		}},
+		{Rule: "CAN-13", Name: "own", Does: "leaves a command of its own running when the turn is cancelled", Change: func(a *Agent) { a.Traits.KeepCommands = true }},
 		{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
 			if strings.HasPrefix(m.Method(), "terminal/") {
 				m.Object["method"] = "terminal/output"

@@ -1,5 +1,7 @@
 package goodagent
 
+import "strings"
+
 // serversMutants is the part of the table of mutants that is about MCP servers.
 func serversMutants() []*Mutant {
 	const (
@@ -23,6 +25,13 @@ func serversMutants() []*Mutant {
 		{Rule: "MCP-02", Does: "starts MCP servers without their variables", In: server(func(s map[string]any) {
 			if list, _ := s["env"].([]any); len(list) > 1 {
 				s["env"] = list[:1]
+			}
+		})},
+		{Rule: "MCP-02", Name: "args", Does: "tidies the arguments of MCP servers", In: server(func(s map[string]any) {
+			list, _ := s["args"].([]any)
+			for i := range list {
+				text, _ := list[i].(string)
+				list[i] = strings.Join(strings.Fields(text), " ")
 			}
 		})},
 		{Rule: "MCP-03", Does: "does not reach MCP servers over HTTP", Breaks: []string{"MCP-05"}, In: asks(newSession, has("mcpServers"), remove("mcpServers", is("type", "http")))},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // oneFramePerRead takes the bytes of one read for one frame.
@@ -140,6 +141,8 @@ func streamMutants() []*Mutant {
 			}
 			return line, true
 		})},
+		{Rule: "RPC-11", Name: "text", Does: "is deaf after a line that is a text in quotes", Bytes: deafAfter(func(line []byte) bool { return line[0] == '"' })},
+		{Rule: "RPC-11", Name: "utf-8", Does: "is deaf after a line that is not UTF-8", Breaks: []string{"RPC-09"}, Bytes: deafAfter(func(line []byte) bool { return !utf8.Valid(line) })},
 		{Rule: "RPC-13", Does: "makes no sessions while a turn runs", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/new" && w.Open("session/prompt") != nil {
 				w.Note["late"] = m.Object["id"]
@@ -224,4 +227,17 @@ func streamMutants() []*Mutant {
 // outcome is the answer of a client that has chosen an option.
 func outcome(option string) object {
 	return object{"outcome": object{"outcome": "selected", "optionId": option}}
+}
+
+// deafAfter reads nothing of the client after a line that is chosen, and goes on living.
+func deafAfter(chosen func(line []byte) bool) func(io.Reader) io.Reader {
+	return func(in io.Reader) io.Reader {
+		deaf := false
+		return lines(func(line []byte) ([]byte, bool) {
+			if deaf = deaf || len(line) > 0 && chosen(line); deaf {
+				return nil, true
+			}
+			return line, true
+		})(in)
+	}
 }

@@ -98,6 +98,7 @@ func toolsMutants() []*Mutant {
 			}
 		})},
 		{Rule: "FS-09", Does: "fails when a write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: thenFails},
+		{Rule: "FS-09", Name: "call", Does: "reports a call as failed when its write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: noted(onUpdate("tool_call_update", when("status", "completed", set("status", "failed"))))},
 		{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
 		{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
 		{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},

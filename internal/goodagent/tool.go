@@ -275,6 +275,16 @@ func (c *toolCall) shell(ctx context.Context, command string) (string, error) {
 	if terminals := c.t.Terminals(); terminals != nil {
 		return c.terminal(ctx, terminals, command)
 	}
+	if c.t.agent.Traits.KeepCommands {
+		left := exec.Command("sh", "-c", command)
+		left.Dir, left.Env = c.t.Dir, c.t.agent.env
+		if err := left.Start(); err != nil {
+			return "", err
+		}
+		go left.Wait()
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env = c.t.Dir, c.t.agent.env
 	out, err := cmd.CombinedOutput()
