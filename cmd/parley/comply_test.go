@@ -171,7 +171,9 @@ func TestComply(t *testing.T) {
 		var got struct {
 			Version string
 			Runs    []struct {
-				Tool    struct{ Driver struct{ Rules []struct{ ID string } } }
+				Tool struct {
+					Driver struct{ Rules []struct{ ID string } }
+				}
 				Results []struct{ RuleID, Level string }
 			}
 		}
