@@ -87,16 +87,29 @@ agent that cannot be started.`,
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
 	flags.IntVar(&f.run.Jobs, "jobs", 0, "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
-	flags.StringVar(&f.format, "format", "md", "md, pr (a summary for a pull request), json, junit, sarif, html (one page) or badge (SVG)")
+	f.formatFlags(cmd)
 	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")
-	flags.BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
 	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
 	flags.StringVar(&f.baseline, "baseline", "", "file with accepted deviations, one per line: ID [AGENT] [until=YYYY-MM-DD] # REASON")
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
-	cmd.AddCommand(a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand())
+	cmd.AddCommand(a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
 	return cmd
+}
+
+// formatFlags adds the flags that choose the form of a report.
+func (f *complyFlags) formatFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "format", "md", "md, pr (a summary for a pull request), json, junit, sarif, html (one page) or badge (SVG)")
+	cmd.Flags().BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
+}
+
+// checkFormat refuses a form that there is not.
+func (f *complyFlags) checkFormat() error {
+	if !slices.Contains([]string{"md", "pr", "json", "junit", "sarif", "html", "badge"}, f.format) {
+		return usagef("--format: no format %q", f.format).WithHint("use md, pr, json, junit, sarif, html or badge")
+	}
+	return nil
 }
 
 // comply runs the command.
@@ -104,8 +117,8 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if a.json {
 		f.format = "json"
 	}
-	if !slices.Contains([]string{"md", "pr", "json", "junit", "sarif", "html", "badge"}, f.format) {
-		return usagef("--format: no format %q", f.format).WithHint("use md, pr, json, junit, sarif, html or badge")
+	if err := f.checkFormat(); err != nil {
+		return err
 	}
 	if f.writeSuite != "" {
 		n, err := comply.WriteSuite(f.writeSuite)

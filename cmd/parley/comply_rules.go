@@ -118,6 +118,30 @@ func (a *app) complyCompareCommand() *cobra.Command {
 	}
 }
 
+// complyRenderCommand writes a report in another form.
+func (a *app) complyRenderCommand() *cobra.Command {
+	var f complyFlags
+	cmd := &cobra.Command{
+		Use:   "render REPORT",
+		Short: "Write a JSON report in another form, without a run",
+		Example: `  parley comply render --format pr report.json >> "$GITHUB_STEP_SUMMARY"
+  parley comply render --format html report.json > report.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			report, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			return f.write(a.out, report)
+		},
+	}
+	f.formatFlags(cmd)
+	return cmd
+}
+
 // readReport reads a report that parley comply --format json wrote.
 func readReport(path string) (*comply.Report, error) {
 	text, err := os.ReadFile(path)

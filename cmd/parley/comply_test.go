@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -167,7 +168,8 @@ func TestComply(t *testing.T) {
 			t.Errorf("exit %d: %s", r.code, r.err)
 		}
 		contains(t, r.out, "### ACP compliance: **failed**", "- **RPC-07** (MUST) sh: ")
-		r = do(t, parley(t, nil, "comply", "--format", "sarif", "--test", unknown, "--", "sh", bad))
+		report := do(t, parley(t, nil, "comply", "--format", "json", "--test", unknown, "--", "sh", bad))
+		r = do(t, parley(t, nil, "comply", "render", "--format", "sarif", write(t, "report.json", report.out)))
 		var got struct {
 			Version string
 			Runs    []struct {
@@ -355,5 +357,40 @@ func TestComply(t *testing.T) {
 				t.Errorf("got %s, want that the rule is named", r.err)
 			}
 		})
+	}
+}
+
+// TestNPM starts the program that the npm package carries as npx does.
+func TestNPM(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("MISSING: node")
+	}
+	script, err := os.ReadFile("../../contrib/npm/parley.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	starter := write(t, "parley.js", string(script))
+	run := func(args ...string) result {
+		cmd := parley(t, nil, args...)
+		cmd.Args = append([]string{node, starter}, args...)
+		program := cmd.Path
+		cmd.Path = node
+		dir := filepath.Join(filepath.Dir(starter), "bin")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"} {
+			if err := os.Symlink(program, filepath.Join(dir, "parley-"+name)); err != nil && !os.IsExist(err) {
+				t.Fatal(err)
+			}
+		}
+		return do(t, cmd)
+	}
+	if r := run("comply", "--test", "required.session.new", "--", "sh", complyAgent(t, "-32601")); r.code != exitDone || !strings.Contains(r.out, "# ACP Compliance Report") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	if r := run("comply", "--format", "nothing", "--", "sh"); r.code != exitUsage {
+		t.Errorf("the exit code is lost: %d", r.code)
 	}
 }
