@@ -97,6 +97,7 @@ var layers = map[string][]string{
 	"internal/service/records":      {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
 	"internal/service/contract":     {"hub", "internal/federation"},
 	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
+	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom":     {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/roots":        {"hub"},
@@ -138,7 +139,7 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
+		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
 		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",

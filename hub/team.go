@@ -135,6 +135,7 @@ type Team struct {
 	CreatedBy AgentID        `json:"created_by"`
 	CreatedAt Time           `json:"created_at"`
 	UpdatedAt Time           `json:"updated_at"`
+	ClosedAt  Time           `json:"closed_at,omitzero"`
 	Revision  int64          `json:"-"` // of the row; 0 for one that is not stored
 }
 
@@ -146,6 +147,9 @@ func (t Team) Advance(next Lifecycle, now Time) (Team, error) {
 			WithHint("it can become %v", teamNext[t.Lifecycle])
 	}
 	t.Lifecycle, t.UpdatedAt = next, now
+	if next == TeamClosed {
+		t.ClosedAt = now
+	}
 	return t, nil
 }
 

@@ -40,6 +40,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -97,6 +98,7 @@ type Options struct {
 	NoInboxFiles bool          // do not render inboxes as files
 	Without      []hub.Feature // parts of the protocol that are off; by default all are on
 
+	Teamspaces    string        // folder with the folders of teams; default _shared/teamspaces in Home
 	MergeSLA      time.Duration // the time until a conflict of two versions is escalated; default and most four hours
 	ResponseTime  time.Duration // the time for an answer to an offer or a position; default and most a day
 	MaxCounters   int           // of one pair about an offer; default and most 3
@@ -132,6 +134,7 @@ const (
 	URLFile         = "url"          // where the hub listens, while it runs
 	inboxDir        = "inbox"
 	artifactDir     = "artifacts"
+	teamspaceDir    = "_shared/teamspaces"
 )
 
 // A Server is a hub that listens. Serve makes it answer.
@@ -171,7 +174,8 @@ type Server struct {
 	services  *api.Services // of the table of the hub's own operations
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
-	teams     *team.Service // nil if teamspaces are off
+	teams     *team.Service   // nil if teamspaces are off
+	folders   *folder.Folders // nil with teams
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	runFiles  *runner.Files
@@ -304,6 +308,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
+	consumers := slices.Concat(s.mail.Consumers(), []string{router.Cursor}, s.notifier.Cursors())
 	if slices.Contains(features, hub.FeatureTeamspaces) {
 		board := &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
 		if tasks.Queue != nil {
@@ -313,6 +318,12 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 			return err
 		}
 		talks.Board, tasks.Board = s.teams, s.teams
+		root := s.opts.Teamspaces
+		if root == "" {
+			root = filepath.Join(home, teamspaceDir)
+		}
+		s.folders = folder.New(s.store, content, root, &folder.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
+		consumers = append(consumers, folder.Cursor)
 		s.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
 			posted, err := s.teams.Revoked(tx, actor, agent)
 			return func() { s.mail.Announce(posted...) }, err
@@ -326,7 +337,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
-	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: slices.Concat(s.mail.Consumers(), []string{router.Cursor}, s.notifier.Cursors()), Artifacts: content})
+	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: content})
 	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -526,6 +537,11 @@ func (s *Server) Serve(ctx context.Context) error {
 		"teams": func(ctx context.Context) {
 			if s.teams != nil {
 				s.teams.Run(ctx)
+			}
+		},
+		"folders of teams": func(ctx context.Context) {
+			if s.folders != nil {
+				s.folders.Run(ctx)
 			}
 		},
 		"gateway": func(ctx context.Context) {

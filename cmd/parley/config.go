@@ -42,6 +42,7 @@ type config struct {
 	SLA               string   `yaml:"sla"`
 	ResponseTime      string   `yaml:"response_time"`
 	MergeSLA          string   `yaml:"merge_sla"`
+	Teamspaces        string   `yaml:"teamspaces"`
 	Without           []string `yaml:"without"`
 	Runs              runs     `yaml:"runs"`
 	Repo              string   `yaml:"repo"`
@@ -156,7 +157,7 @@ func environment() (config, error) {
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
 		Durability: os.Getenv("PARLEY_DURABILITY"), Store: os.Getenv("PARLEY_STORE"), StorePasswordFile: os.Getenv("PARLEY_STORE_PASSWORD_FILE"), Machine: os.Getenv("PARLEY_MACHINE"),
-		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), MergeSLA: os.Getenv("PARLEY_MERGE_SLA"), Without: list(os.Getenv("PARLEY_WITHOUT")),
+		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), MergeSLA: os.Getenv("PARLEY_MERGE_SLA"), Teamspaces: os.Getenv("PARLEY_TEAMSPACES"), Without: list(os.Getenv("PARLEY_WITHOUT")),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
 		Exchange: os.Getenv("PARLEY_EXCHANGE"),
@@ -184,7 +185,7 @@ func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
 		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.Store, &top.Store},
-		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime}, {&c.MergeSLA, &top.MergeSLA},
+		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime}, {&c.MergeSLA, &top.MergeSLA}, {&c.Teamspaces, &top.Teamspaces},
 		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
 		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {

@@ -125,6 +125,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
 	f.StringVar(&flags.ResponseTime, "response-time", "", "how long an offer or a position waits for an answer (default 24h, which is the most)")
+	f.StringVar(&flags.Teamspaces, "teamspaces", "", "folder with the folders of teams (default _shared/teamspaces in the home, or in the workspace of $OPENCLAW_STATE_DIR)")
 	f.StringVar(&flags.MergeSLA, "merge-sla", "", "how long two versions of a team's artifact wait to be merged before the coordinators are told (default 4h, which is the most)")
 	f.IntVar(&flags.Limits.NegotiationRounds, "max-counters", 0, "counters of a pair before an offer is escalated (default 3, which is the most)")
 	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement, teamspaces")
@@ -194,6 +195,14 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o.MaxCounters, o.MaxChallenges = c.Limits.NegotiationRounds, c.Limits.DisagreementRounds
 	for _, name := range c.Without {
 		o.Without = append(o.Without, hub.Feature(name))
+	}
+	if o.Teamspaces = c.Teamspaces; o.Teamspaces == "" && os.Getenv("OPENCLAW_STATE_DIR") != "" {
+		o.Teamspaces = filepath.Join(os.Getenv("OPENCLAW_STATE_DIR"), "workspace", "_shared", "teamspaces")
+	}
+	if o.Teamspaces != "" {
+		if o.Teamspaces, err = filepath.Abs(o.Teamspaces); err != nil {
+			return o, hub.Errorf(hub.CodeInvalid, "parley", "teamspaces: %v", err)
+		}
 	}
 	for _, span := range []struct {
 		name, text string
