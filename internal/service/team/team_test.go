@@ -209,7 +209,7 @@ func TestLifecycle(t *testing.T) {
 		r.must(ana, team.Request{Action: "remove", Agent: "ana"})
 		r.must(operator, team.Request{Action: "add", Agent: "ana", Role: hub.RoleReviewer})
 	})
-	t.Run("the hub tells the members who joins, leaves and changes role", func(t *testing.T) {
+	t.Run("R3-150 the hub tells the members who joins, leaves and changes role", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
 		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
@@ -226,7 +226,7 @@ func TestLifecycle(t *testing.T) {
 			t.Errorf("an agent announces a member: got %v", err)
 		}
 	})
-	t.Run("a team goes from forming to archived, and a closed one is read-only", func(t *testing.T) {
+	t.Run("R3-152 a team goes from forming to archived, and a closed one is read-only", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
 		id := r.newTask("", true)
@@ -253,7 +253,7 @@ func TestLifecycle(t *testing.T) {
 			t.Errorf("list archived: got %v, want one", got)
 		}
 	})
-	t.Run("the lifecycle table has every move and no other", func(t *testing.T) {
+	t.Run("R3-152 the lifecycle table has every move and no other", func(t *testing.T) {
 		want := map[hub.Lifecycle][]hub.Lifecycle{
 			hub.TeamForming: {hub.TeamActive}, hub.TeamActive: {hub.TeamIncident, hub.TeamStabilizing, hub.TeamClosed}, hub.TeamIncident: {hub.TeamActive},
 			hub.TeamStabilizing: {hub.TeamClosed}, hub.TeamClosed: {hub.TeamArchived},
