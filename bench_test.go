@@ -46,12 +46,12 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers, pages or kept.
+// coordination, peers, pages, kept or teams.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers, "pages": t.pages, "kept": t.kept} {
+		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers, "pages": t.pages, "kept": t.kept, "teams": t.teamwork} {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
 				measure()
 			}

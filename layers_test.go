@@ -147,7 +147,7 @@ var layers = map[string][]string{
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {

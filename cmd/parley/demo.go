@@ -27,35 +27,49 @@ With --keep the folder stays, and a hub goes on in it to try commands on.`,
 		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo
 runs on two hubs of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Coordination, new(bool)))
-	worker := []string{"demo", "agents", "--as-builder"}
-	agents := a.demo(&cobra.Command{
+	agents := a.processDemo(&cobra.Command{
 		Use: "agents", Short: "Watch a hub start an agent for a task, refuse its false report, and have it repaired",
 		Long: `Watch a hub keep an agent: a handoff starts it, its first report is false and is
 refused, and it repairs that. The agent is this program, which follows a script: no
 model is asked. The demo runs on a hub of its own in a temporary folder and leaves
 nothing behind.`,
-	}, func(ctx context.Context, dir, version string, tell func(actor, text string)) error {
+	}, demo.Agents, func(ctx context.Context) error { return demo.Builder(ctx, a.in, a.out) })
+	teams := a.processDemo(&cobra.Command{
+		Use: "team", Short: "Watch a team work in three ways: with a review, on hypotheses at once, in packets with a conflict",
+		Long: `Watch a team work in three ways: research, a draft and its review; three hypotheses
+at once; packets of work on one file with a merge that conflicts. Each member is a
+process of this program, which follows a script: no model is asked. The demo runs on
+a hub of its own in a temporary folder and leaves nothing behind.`,
+	}, demo.Team, func(ctx context.Context) error { return demo.Member(ctx, a.in) })
+	cmd.AddCommand(agents, teams)
+	return cmd
+}
+
+// processDemo completes the command of a demo whose agents are processes of this
+// program: the same command with a hidden flag.
+func (a *app) processDemo(cmd *cobra.Command, run func(command ...string) demo.Demo, be func(context.Context) error) *cobra.Command {
+	const flag = "as-agent"
+	a.demo(cmd, func(ctx context.Context, dir, version string, tell func(actor, text string)) error {
 		self, err := os.Executable()
 		if err != nil {
 			return err
 		}
-		return demo.Agents(append([]string{self}, worker...)...)(ctx, dir, version, tell)
+		return run(self, "demo", cmd.Name(), "--"+flag)(ctx, dir, version, tell)
 	}, new(bool))
-	show := agents.RunE
-	agents.RunE = func(cmd *cobra.Command, args []string) error {
-		if builder, _ := cmd.Flags().GetBool("as-builder"); builder {
-			return demo.Builder(cmd.Context(), a.in, a.out)
+	show := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if agent, _ := cmd.Flags().GetBool(flag); agent {
+			return be(cmd.Context())
 		}
 		return show(cmd, args)
 	}
-	agents.Flags().Bool("as-builder", false, "be the agent of the demo, over ACP")
-	agents.Flags().MarkHidden("as-builder")
-	cmd.AddCommand(agents)
+	cmd.Flags().Bool(flag, false, "be an agent of the demo")
+	cmd.Flags().MarkHidden(flag)
 	return cmd
 }
 
 // demoColours are the colours of the actors in demos.
-var demoColours = map[string]string{"planner": "36", "builder": "35", "backend": "36", "frontend": "35"}
+var demoColours = map[string]string{"planner": "36", "builder": "35", "backend": "36", "frontend": "35", "ana": "36", "rita": "35", "dan": "33", "ben": "32", "cleo": "34", "eva": "31", "ivo": "95"}
 
 // demo completes a command that runs a demo in a temporary folder.
 func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command {

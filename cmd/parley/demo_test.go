@@ -74,3 +74,23 @@ func TestDemoAgents(t *testing.T) {
 		t.Errorf("got %v (%v), want an empty folder", left, err)
 	}
 }
+
+func TestDemoTeam(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "team"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	page, err := os.ReadFile("../../docs/teams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := res.out[:strings.Index(res.out, "Everything is in a journal")] // the number of entries differs
+	if !strings.Contains(string(page), "$ parley demo team\n"+shown) {
+		t.Errorf("docs/teams.md shows something else than\n%s", res.out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v (%v), want an empty folder", left, err)
+	}
+}
