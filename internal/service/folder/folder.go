@@ -275,7 +275,7 @@ func note(rd hub.Reader, e hub.Entry, todo map[hub.TeamID]*work) error {
 		}
 		return present(err)
 	case "deliberation":
-		d, err := rd.Deliberation(e.Subject)
+		d, err := rd.Deliberation(strings.TrimPrefix(e.Subject, "deliberation/"))
 		if err == nil && d.Team != "" {
 			workOf(todo, hub.TeamID(d.Team)).decided = true
 		}

@@ -346,6 +346,29 @@ func TestFolder(t *testing.T) {
 			t.Errorf("got %q and %q", got, d.edited())
 		}
 	})
+	t.Run("R3-066 the decision of a disagreement is in the folder", func(t *testing.T) {
+		d := open(t)
+		d.render()
+		now := hub.At(d.now)
+		err := d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			talk := hub.Deliberation{ID: "d1", Kind: hub.KindDisagreement, State: hub.TalkDecided, From: "ana", Asked: []hub.AgentID{"bo"}, Team: "auth", CreatedAt: now, UpdatedAt: now}
+			if err := tx.PutDeliberation(talk); err != nil {
+				return err
+			}
+			if err := tx.AddDecision(hub.Decision{ID: "x1", Team: "auth", Title: "which key", Decision: "ed25519", Deciders: []hub.AgentID{"ana"}, Status: "decided", At: now}); err != nil {
+				return err
+			}
+			_, err := tx.Append(operator.Entry(now, hub.ActionDeliberationMoved, "deliberation/d1", map[string]any{"state": talk.State}))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.render()
+		if got := d.lines("decisions/decisions.jsonl"); len(got) != 1 || got[0]["title"] != "which key" || !strings.Contains(d.read("DECISIONS.md"), "ed25519") {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("R3-155 no link is followed", func(t *testing.T) {
 		d := open(t)
 		outside := t.TempDir()

@@ -132,6 +132,9 @@ func (r *Records) newVerifier() *verifier {
 		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{},
 		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
 	}}
+	for _, kind := range teamKinds {
+		v.Items[kind] = register[string]{}
+	}
 	v.Out.Unchecked, v.Out.Findings = []string{}, []Finding{}
 	return v
 }
@@ -409,7 +412,10 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.checkAgents(r); err != nil {
 			return false, err
 		}
-		return false, v.checkItems(r)
+		if err := v.checkItems(r); err != nil {
+			return false, err
+		}
+		return false, v.checkTeams(r)
 	})
 	if err == nil {
 		v.restOfTrail()
@@ -437,6 +443,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		}
 		v.recordAgent(e)
 		v.recordItem(e)
+		v.recordTeam(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {
 			return err
 		}
