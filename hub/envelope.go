@@ -83,6 +83,22 @@ func (e Envelope) Size() int {
 	return len(b)
 }
 
+// CopyOf returns the message that e is a copy of, or nil.
+func (e Envelope) CopyOf() *CopyMark {
+	if e.From != Self || e.Context == nil {
+		return nil
+	}
+	return e.Context.CopyOf
+}
+
+// Author returns the agent that wrote the text of e.
+func (e Envelope) Author() AgentID {
+	if c := e.CopyOf(); c != nil {
+		return c.From
+	}
+	return e.From
+}
+
 // Broadcast reports whether the message went to everyone.
 func (e Envelope) Broadcast() bool { return len(e.To) == 1 && e.To[0] == Everyone }
 
@@ -162,6 +178,7 @@ type Context struct {
 	SessionID    string        `json:"session_id,omitempty"` // set by the runtime; never taken from input
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Artifacts    []ArtifactRef `json:"artifacts,omitempty"`
+	CopyOf       *CopyMark     `json:"copy_of,omitempty"` // set by the hub; never taken from input
 }
 
 // An ExternalRef points at something outside the hub.

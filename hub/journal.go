@@ -61,6 +61,9 @@ const (
 	ActionClaimMoved    Action = "claim.moved"
 	ActionClaimReleased Action = "claim.released"
 
+	ActionSubscribed   Action = "subscription.added"
+	ActionUnsubscribed Action = "subscription.removed"
+
 	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
 
 	ActionTeamCreated  Action = "team.created"

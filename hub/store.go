@@ -115,6 +115,7 @@ type Reader interface {
 	RunReader
 	RootReader
 	ItemClaimReader
+	SubscriptionReader
 	ProjectReader
 	ChangeReader
 	PeerReader
@@ -137,6 +138,7 @@ type Tx interface {
 	RunWriter
 	RootWriter
 	ItemClaimWriter
+	SubscriptionWriter
 	ProjectWriter
 	ChangeWriter
 	PeerWriter
@@ -271,7 +273,7 @@ type MessageReader interface {
 	// CountMessages counts matching messages up to the filter's limit.
 	CountMessages(f CountFilter) (int, error)
 	// Sent returns an agent's own messages of late, newest first, as rate limits
-	// need them.
+	// need them. Copies are not among them.
 	Sent(f SentFilter) ([]Sent, error)
 	// Expired returns messages that are pending or delivered though their
 	// time has passed.
@@ -356,6 +358,28 @@ type ItemClaimWriter interface {
 	PutItemClaim(ItemClaim) error
 	// RemoveItemClaim reports CodeNotFound when no agent owns the item.
 	RemoveItemClaim(item string) error
+}
+
+// A SubscriptionReader reads subscriptions and copies.
+type SubscriptionReader interface {
+	// Subscriptions returns those of an agent, or of all if it is "", in the order of
+	// their agents and times.
+	Subscriptions(agent AgentID) ([]Subscription, error)
+	Copies(q CopyQuery) ([]Copy, error)
+}
+
+// A SubscriptionWriter writes subscriptions and copies.
+type SubscriptionWriter interface {
+	// AddSubscription reports CodeConflict when the id is taken.
+	AddSubscription(Subscription) error
+	// RemoveSubscription reports CodeNotFound when the agent has none with the id.
+	RemoveSubscription(agent AgentID, id string) error
+	// AddCopy notes that an agent is to get a copy. It reports CodeConflict when it
+	// does so already.
+	AddCopy(Copy) error
+	// PutCopy stores that a copy which waits was made, or with "" that it is not to be
+	// made: then it is removed. It reports CodeConflict when it does not wait.
+	PutCopy(agent AgentID, message, copied EnvelopeID) error
 }
 
 // A DeliberationReader reads negotiations, disagreements and decisions.

@@ -207,11 +207,15 @@ func TestBadInput(t *testing.T) {
 		r.wantSame(t, before)
 		must(rpc.Call(t.Context(), r.as(alice), api.Whoami, api.None{}))(t)
 	})
-	t.Run("R3-108 deferred methods are known and say that they are off", func(t *testing.T) {
-		for _, m := range []string{"acp/subscribe", "acp/broadcast"} {
+	t.Run("R3-108 R3-170 R3-173 bad subscriptions and broadcasts are refused and change nothing", func(t *testing.T) {
+		for _, c := range []struct{ method, params string }{
+			{"acp/subscribe", `{}`}, {"acp/subscribe", `{"action":"watch"}`}, {"acp/subscribe", `{"action":"add"}`}, {"acp/subscribe", `{"action":"add","filter":{}}`},
+			{"acp/subscribe", `{"action":"add","filter":{"topic":["x"]}}`}, {"acp/subscribe", `{"action":"add","filter":{"topics":"x"}}`},
+			{"acp/subscribe", `{"action":"add","filter":{"types":["handoff.initiate"]}}`}, {"acp/subscribe", `{"action":"remove"}`},
+			{"acp/broadcast", `{}`}, {"acp/broadcast", `{"dry_run":true}`}, {"acp/broadcast", `{"text":"x","to":["alice"]}`}, {"acp/broadcast", `{"text":"x","dry_run":"yes"}`},
+		} {
 			before := r.tables(t)
-			a := r.call(t, alice, m, `{}`)
-			a.wantError(t, params, hub.CodeNotEnabled)
+			r.call(t, alice, c.method, c.params).wantError(t, params, hub.CodeInvalid)
 			r.wantSame(t, before)
 		}
 	})

@@ -329,6 +329,14 @@ func (s callReader) ItemClaims(a hub.AgentID, b int) ([]hub.ItemClaim, error) {
 	return do1(s.calls, "ItemClaims", func() ([]hub.ItemClaim, error) { return s.r.ItemClaims(a, b) })
 }
 
+func (s callReader) Subscriptions(a hub.AgentID) ([]hub.Subscription, error) {
+	return do1(s.calls, "Subscriptions", func() ([]hub.Subscription, error) { return s.r.Subscriptions(a) })
+}
+
+func (s callReader) Copies(q hub.CopyQuery) ([]hub.Copy, error) {
+	return do1(s.calls, "Copies", func() ([]hub.Copy, error) { return s.r.Copies(q) })
+}
+
 func (s callReader) Roots() ([]hub.Root, error) {
 	return do1(s.calls, "Roots", func() ([]hub.Root, error) { return s.r.Roots() })
 }
@@ -399,6 +407,22 @@ func (s callTx) PutItemClaim(a hub.ItemClaim) error {
 
 func (s callTx) RemoveItemClaim(a string) error {
 	return do0(s.calls, "RemoveItemClaim", func() error { return s.tx.RemoveItemClaim(a) })
+}
+
+func (s callTx) AddSubscription(a hub.Subscription) error {
+	return do0(s.calls, "AddSubscription", func() error { return s.tx.AddSubscription(a) })
+}
+
+func (s callTx) RemoveSubscription(a hub.AgentID, id string) error {
+	return do0(s.calls, "RemoveSubscription", func() error { return s.tx.RemoveSubscription(a, id) })
+}
+
+func (s callTx) AddCopy(c hub.Copy) error {
+	return do0(s.calls, "AddCopy", func() error { return s.tx.AddCopy(c) })
+}
+
+func (s callTx) PutCopy(a hub.AgentID, message, copied hub.EnvelopeID) error {
+	return do0(s.calls, "PutCopy", func() error { return s.tx.PutCopy(a, message, copied) })
 }
 
 func (s callTx) AddRoot(a hub.Root) error {

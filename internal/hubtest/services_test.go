@@ -328,6 +328,25 @@ var operations = []struct {
 		h.now = h.now.Add(time.Hour)
 		return func() error { return h.mail.Sweep(h.ctx) }
 	}},
+	{"mailroom subscribe", func(h *house) func() error {
+		return func() error {
+			return last(h.mail.Subscribe(h.ctx, operator, hub.Filter{PriorityMin: hub.PriorityLow}))
+		}
+	}},
+	{"mailroom unsubscribe", func(h *house) func() error {
+		h.subscribed()
+		return func() error { return last(h.mail.Unsubscribe(h.ctx, operator, "s1")) }
+	}},
+	{"mailroom catch up", func(h *house) func() error {
+		h.subscribed()
+		return func() error { return h.mail.CatchUp(h.ctx) }
+	}},
+	{"mailroom sweep of copies", func(h *house) func() error {
+		h.subscribed()
+		h.must(h.mail.CatchUp(h.ctx))
+		h.now = h.now.Add(time.Hour)
+		return func() error { return h.mail.Sweep(h.ctx) }
+	}},
 	{"mailroom offer", func(h *house) func() error { return func() error { return last(h.send("builder", offered)) } }},
 	{"deliberation sweep", func(h *house) func() error {
 		h.sent(offered)
@@ -703,7 +722,7 @@ var operations = []struct {
 
 // inSteps are operations of several updates, each complete in itself: they go on after
 // a failure, so that what was stored before stays.
-var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep"}
+var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies"}
 
 // peerOnly are the methods that the delivery to peers calls, and no service.
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}
@@ -769,6 +788,12 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// subscribed sends a message that the operator subscribed to.
+func (h *house) subscribed() {
+	h.must(last(h.mail.Subscribe(h.ctx, operator, hub.Filter{PriorityMin: hub.PriorityLow})))
+	h.sent(func(d *mailroom.Draft) { d.Policy = &hub.Policy{Visibility: hub.VisibilityAudit} })
 }
 
 func TestOneTransaction(t *testing.T) {

@@ -52,6 +52,8 @@ var DumpTables = []DumpTable{
 	{Name: "tokens", Order: "id"},
 	{Name: "roots", Order: "path"},
 	{Name: "claims", Order: "item"},
+	{Name: "subscriptions", Order: "agent, created_at, id"},
+	{Name: "copies", Order: "agent, message_id"},
 	{Name: "deliberations", Order: "id"},
 	{Name: "decisions", Order: "id"},
 	{Name: "teams", Order: "id"},

@@ -76,7 +76,7 @@ var (
 	stmtThreadRounds   = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread
 		WHERE thread_id = ?1 AND type = ?3 LIMIT ?2) AS n`)
 	stmtSentSince = statement(`SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY idx_messages_from
-		WHERE from_agent = ?1 AND created_at >= ?2 ORDER BY created_at DESC, id DESC LIMIT ?3`)
+		WHERE from_agent = ?1 AND created_at >= ?2 AND instr(coalesce(context_json, ''), '"copy_of":') = 0 ORDER BY created_at DESC, id DESC LIMIT ?3`)
 	stmtExpired = statement(`SELECT id FROM messages INDEXED BY message_expires
 		WHERE expires_at IS NOT NULL AND status IN ('pending','delivered') AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2`)
 	stmtDeliveries = statement(`SELECT id, message_id, recipient, channel, status, delivered_at, read_at, error

@@ -109,6 +109,12 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
 		func(tx hub.Tx) error { return tx.PutItemClaim(hub.ItemClaim{Item: "app#1", Owner: "ada", At: now}) },
 		func(tx hub.Tx) error {
+			return tx.AddSubscription(hub.Subscription{ID: "s1", Agent: "ada", Filter: hub.Filter{PriorityMin: hub.PriorityHigh}, CreatedAt: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.AddCopy(hub.Copy{Agent: "ada", Message: "m1", By: "s1", At: now, DueAt: now})
+		},
+		func(tx hub.Tx) error {
 			return tx.PutHandoff(open, "", &hub.HandoffStep{State: hub.HandoffProposed, At: now, Actor: "ada", Note: "take it"})
 		},
 		func(tx hub.Tx) error {

@@ -67,6 +67,9 @@ var claimSchema string
 //go:embed schema/0016_artifacts.sql
 var artifactSchema string
 
+//go:embed schema/0017_subscriptions.sql
+var subscriptionSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -118,6 +121,7 @@ var migrations = []func(*conn) error{
 	},
 	func(c *conn) error { return c.db.Exec(claimSchema) },
 	func(c *conn) error { return c.db.Exec(artifactSchema) },
+	func(c *conn) error { return c.db.Exec(subscriptionSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

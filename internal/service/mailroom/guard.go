@@ -120,15 +120,11 @@ const handoffs = "handoff"
 // restart does not reset the count.
 func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope) error {
 	now := e.CreatedAt
-	wide := func(to []hub.AgentID) bool {
-		return len(to) > DefaultLimits.Recipients || slices.Contains(to, hub.Everyone)
-	}
 	if wide(e.To) {
-		sent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Limit: 1000}) // more than the other rates allow
+		sent, err := sentWide(tx, actor, now)
 		if err != nil {
 			return err
 		}
-		sent = slices.DeleteFunc(sent, func(s hub.Sent) bool { return !wide(s.To) })
 		if n := m.limits.BroadcastPerHour; len(sent) >= n {
 			return tooFast(op, actor, "to everyone or to a large team", n, "hour", sent[n-1].At.Add(time.Hour).Sub(now.Time))
 		}
@@ -162,6 +158,19 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 		return tooFast(op, actor, "to named recipients", n, "minute", direct[n-1].Add(time.Minute).Sub(now.Time))
 	}
 	return nil
+}
+
+// wide reports whether recipients are everyone, or a team with more members than a
+// message may name.
+func wide(to []hub.AgentID) bool {
+	return len(to) > DefaultLimits.Recipients || slices.Contains(to, hub.Everyone)
+}
+
+// sentWide returns the messages of the last hour to everyone or to a large team, newest
+// first.
+func sentWide(r hub.Reader, actor hub.Caller, now hub.Time) ([]hub.Sent, error) {
+	sent, err := r.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-time.Hour + time.Millisecond), Limit: 1000}) // more than the other rates allow
+	return slices.DeleteFunc(sent, func(s hub.Sent) bool { return !wide(s.To) }), err
 }
 
 func tooFast(op string, actor hub.Caller, what string, n int, unit string, wait time.Duration) error {

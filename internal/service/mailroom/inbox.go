@@ -212,7 +212,8 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 // seen tells the moderator that messages are returned to an agent. A failure is logged:
 // the agent has to give the sequence of its next message then.
 func (m *Mailroom) seen(ctx context.Context, actor hub.Caller, messages []hub.Envelope) {
-	if m.moderator == nil || !slices.ContainsFunc(messages, func(e hub.Envelope) bool { return e.Type.Negotiates() }) {
+	messages = slices.DeleteFunc(slices.Clone(messages), func(e hub.Envelope) bool { return !e.Type.Negotiates() || e.CopyOf() != nil })
+	if m.moderator == nil || len(messages) == 0 {
 		return
 	}
 	if err := m.moderator.Seen(ctx, actor, messages); err != nil {

@@ -196,31 +196,49 @@ func (m *Mailroom) capability(c hub.Channel) hub.Capability {
 // deliveryCursor is the name of the cursor with which work follows the journal.
 const deliveryCursor = "delivery"
 
-// work handles the next journal entries: it tells coordinators about suspensions. It
-// reports whether there were entries.
+// CatchUp handles the journal entries that Run has not handled yet.
+func (m *Mailroom) CatchUp(ctx context.Context) error {
+	return hub.Alone(ctx, m.store, "mailroom."+deliveryCursor, leaseTime, func(store hub.Store) error {
+		for {
+			if more, err := m.work(ctx, store); err != nil || !more {
+				return err
+			}
+		}
+	})
+}
+
+// work handles the next journal entries: it tells coordinators about suspensions, and
+// notes which agents get copies. It reports whether there were entries.
 func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	var entries []hub.Entry
+	var copies []hub.Copy
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		from, err := r.Cursor(deliveryCursor)
 		if err != nil {
 			return err
 		}
 		entries, err = r.Journal(hub.JournalQuery{After: from, Limit: 256})
+		if i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionBreakerOpen }); i >= 0 {
+			entries = entries[:max(i, 1)] // a suspension is handled alone
+		}
+		if err == nil {
+			copies, err = matches(r, entries)
+		}
 		return err
 	})
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	for _, e := range entries {
-		if e.Action == hub.ActionBreakerOpen {
-			if err := m.tellCoordinators(ctx, store, e); err != nil {
-				return false, err
-			}
-		}
+	last := entries[len(entries)-1]
+	if last.Action == hub.ActionBreakerOpen {
+		return true, m.tellCoordinators(ctx, store, last)
 	}
-	last := entries[len(entries)-1].Seq
-	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(deliveryCursor, last) })
-	return true, err
+	return true, store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		if err := expect(tx, copies); err != nil {
+			return err
+		}
+		return tx.PutCursor(deliveryCursor, last.Seq)
+	})
 }
 
 // tellCoordinators sends the coordinators a message about a suspension. The cursor

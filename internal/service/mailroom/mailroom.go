@@ -259,18 +259,8 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 				return err
 			}
 		}
-		if err := m.resolveThread(tx, op, actor, msg); err != nil {
-			return err
-		}
-		if err := checkTeam(tx, op, actor, msg); err != nil {
-			return err
-		}
-		if msg.Type.Negotiates() {
-			if out.admission, err = m.moderator.Admit(tx, actor, msg, agentIDs(to)); err != nil || out.admission.Claimed {
-				return err
-			}
-		}
-		return m.guard(tx, op, actor, msg)
+		out.admission, err = m.admit(tx, op, actor, msg, to)
+		return err
 	}
 	var text hub.ArtifactRef // of a long text
 	if long != "" {
@@ -361,6 +351,23 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		}
 	}
 	return m.receipt(ctx, actor, out, warnings), nil
+}
+
+// admit runs the checks of a message that need the store, and sets its thread, sequence,
+// cause and hop.
+func (m *Mailroom) admit(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message, to []recipient) (out hub.Admission, err error) {
+	if err := m.resolveThread(tx, op, actor, msg); err != nil {
+		return out, err
+	}
+	if err := checkTeam(tx, op, actor, msg); err != nil {
+		return out, err
+	}
+	if msg.Type.Negotiates() {
+		if out, err = m.moderator.Admit(tx, actor, msg, agentIDs(to)); err != nil || out.Claimed {
+			return out, err
+		}
+	}
+	return out, m.guard(tx, op, actor, msg)
 }
 
 // errNoEffect ends a transaction that only checks.

@@ -204,7 +204,10 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 	if out.SessionID != "" && out.SessionID != actor.Session {
 		warnings = append(warnings, "context.session_id was ignored: the hub sets it")
 	}
-	out.SessionID = actor.Session
+	if out.CopyOf != nil {
+		warnings = append(warnings, "context.copy_of was ignored: the hub sets it")
+	}
+	out.SessionID, out.CopyOf = actor.Session, nil
 	return &out, warnings
 }
 
@@ -272,11 +275,11 @@ func (m *Mailroom) anchor(ctx context.Context, op string, actor hub.Caller, d *D
 }
 
 // unique returns the names without repetitions, in their order.
-func unique(ids []hub.AgentID) []hub.AgentID {
+func unique[T comparable](ids []T) []T {
 	if len(ids) < 2 {
 		return ids
 	}
-	out := make([]hub.AgentID, 0, len(ids))
+	out := make([]T, 0, len(ids))
 	for _, id := range ids {
 		if !slices.Contains(out, id) {
 			out = append(out, id)

@@ -44,7 +44,7 @@ func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID)
 	var b strings.Builder
 	frame := ""
 	for _, e := range messages {
-		if next := Frame(e.From); next != frame {
+		if next := Frame(e.Author()); next != frame {
 			frame = next
 			b.WriteString(frame + "\n")
 		}
@@ -57,7 +57,10 @@ func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID)
 // priority normal, the viewer as the only recipient, a thread of one message, and in
 // an inbox the status.
 func writeMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub.AgentID) {
-	fmt.Fprintf(b, "%s %s from %s", short.of(string(e.ID)), e.Type, e.From)
+	fmt.Fprintf(b, "%s %s from %s", short.of(string(e.ID)), e.Type, e.Author())
+	if c := e.CopyOf(); c != nil {
+		fmt.Fprintf(b, " (copy of %s by %s)", short.of(string(c.Message)), Plain(c.By))
+	}
 	if e.Type.Family() == handoffs {
 		var p struct {
 			ID string `json:"handoff_id"`
@@ -166,7 +169,7 @@ func RenderPart(in Inbox) string {
 	var b strings.Builder
 	from := hub.AgentID("")
 	if len(in.Messages) > 0 {
-		from = in.Messages[0].From
+		from = in.Messages[0].Author()
 	}
 	fmt.Fprintf(&b, "Part %d of %d. %s\n", in.Part.N, in.Part.Of, Frame(from))
 	for line := range strings.SplitSeq(in.Part.Text, "\n") {

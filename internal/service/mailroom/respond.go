@@ -33,7 +33,9 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	}
 	var parent hub.Message
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
-		parent, err = m.visible(r, op, actor, d.ReplyTo)
+		if parent, err = m.visible(r, op, actor, d.ReplyTo); err == nil {
+			err = answerable(op, parent)
+		}
 		return err
 	})
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	leaseTime   = time.Minute // the time until another process takes over from one that died
 )
 
-// Run works until ctx ends: it tells coordinators about suspensions, renders inbox
-// files, and ends expired messages. It returns when all of its goroutines have. A failure is
+// Run works until ctx ends: it tells coordinators about suspensions, copies messages to
+// subscribers, renders inbox files, and ends expired messages. It returns when all of its goroutines have. A failure is
 // logged and tried again.
 func (m *Mailroom) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -78,8 +78,8 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 // sweepBatch is the most messages that one sweep ends.
 const sweepBatch = 200
 
-// Sweep lets messages expire whose time has passed, tells their senders, and
-// forgets idempotency keys and session marks that are too old to matter.
+// Sweep lets messages expire whose time has passed, tells their senders, makes the
+// copies that are due, and forgets idempotency keys and session marks that are too old to matter.
 func (m *Mailroom) Sweep(ctx context.Context) error {
 	return hub.Alone(ctx, m.store, "mailroom.Sweep", leaseTime, func(store hub.Store) error {
 		now := m.clock.Now()
@@ -87,6 +87,9 @@ func (m *Mailroom) Sweep(ctx context.Context) error {
 			return err
 		}
 		if err := m.listLate(ctx, store, now); err != nil {
+			return err
+		}
+		if err := m.makeCopies(ctx, store, now); err != nil {
 			return err
 		}
 		return m.forget(ctx, store, now)

@@ -40,6 +40,9 @@ func shortIDs(r hub.Reader, messages []hub.Envelope) (ShortIDs, error) {
 	}
 	for _, e := range messages {
 		names := []string{string(e.ID), string(e.ReplyTo), e.ThreadID}
+		if c := e.CopyOf(); c != nil {
+			names = append(names, string(c.Message))
+		}
 		if e.Type.Family() == handoffs {
 			var p struct {
 				ID string `json:"handoff_id"`

@@ -20,8 +20,8 @@ func (m *Mailroom) resolveThread(tx hub.Tx, op string, actor hub.Caller, msg *hu
 		if err != nil {
 			return err
 		}
-		if parent.Type.Family() == "system" {
-			return hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
+		if err := answerable(op, parent); err != nil {
+			return err
 		}
 		if msg.ThreadID != "" && msg.ThreadID != parent.ThreadID {
 			return hub.Errorf(hub.CodeInvalid, op, "thread_id: %s is in thread %s", parent.ID, parent.ThreadID).
@@ -37,6 +37,17 @@ func (m *Mailroom) resolveThread(tx hub.Tx, op string, actor hub.Caller, msg *hu
 	}
 	if msg.Type == hub.TypeKnowledgeResponse {
 		return m.checkQuestion(tx, op, actor, msg.Payload)
+	}
+	return nil
+}
+
+// answerable refuses an answer to a message of the hub about a call, and to a copy.
+func answerable(op string, parent hub.Message) error {
+	if c := parent.CopyOf(); c != nil {
+		return hub.Errorf(hub.CodePolicy, op, "%s is a copy and cannot be answered", parent.ID).WithHint("write to %s", c.From)
+	}
+	if parent.Type.Family() == "system" {
+		return hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
 	}
 	return nil
 }

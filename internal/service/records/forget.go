@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,8 @@ const removalKey = "records.removal"
 // transaction; then from the segments of the trail and from archives, which are
 // written again without the text and sealed anew; then the artifacts that nothing
 // else names. A segment stays verifiable, because the entry about the sending holds
-// the hash of the text, and the new sum of an archive is a journal entry. Only the
+// the hash of the text, and the new sum of an archive is a journal entry. The copies
+// that subscribers got lose their text, too. Only the
 // operator may. A second call finishes one that failed.
 func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.EnvelopeID) (ForgetReport, error) {
 	const op = "records.Forget"
@@ -52,9 +54,24 @@ func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.Envelope
 	}
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
-	report, rem, err := r.forgetStored(ctx, op, caller, id)
-	if err == nil {
-		err = r.finishRemoval(ctx, caller, rem, &report)
+	copies, err := hub.Read(ctx, r.store, func(rd hub.Reader) ([]hub.Copy, error) {
+		return rd.Copies(hub.CopyQuery{Message: id, Limit: math.MaxInt32})
+	})
+	var report ForgetReport
+	for _, c := range append(copies, hub.Copy{Copy: id}) { // a call that fails is repeated, so the message is the last
+		if err != nil || c.Copy == "" {
+			continue
+		}
+		files := report.Files
+		var rem removal
+		if report, rem, err = r.forgetStored(ctx, op, caller, c.Copy); err == nil {
+			err = r.finishRemoval(ctx, caller, rem, &report)
+		}
+		for _, name := range files {
+			if !slices.Contains(report.Files, name) {
+				report.Files = append(report.Files, name)
+			}
+		}
 	}
 	if err != nil {
 		return report, fmt.Errorf("records: forget: %w", diskError(op, err))

@@ -62,8 +62,8 @@ var (
 	Team       = readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)).AsTool("acp_team", "Teams, roles and tasks", teamSchema)
 	TeamPolicy = readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy))
 	TeamLog    = reads("parley/team/log", "Read the journal entries about a team.", teamLog)
-	Subscribe  = deferred("acp/subscribe")
-	Broadcast  = deferred("acp/broadcast")
+	Subscribe  = readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)).AsTool("acp_subscribe", "Subscribe to messages", subscribeSchema)
+	Broadcast  = changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast).AsTool("acp_broadcast", "Write to everyone", broadcastSchema)
 
 	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList)
 	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk)

@@ -320,17 +320,6 @@ func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mai
 // None are the parameters of an operation that has none.
 type None struct{}
 
-// deferred defines an operation that the protocol names for later: it is known,
-// answers that it is off, and is no tool.
-func deferred(method string) op[json.RawMessage, None] {
-	o := reads(method, "Not available yet.", func(context.Context, *Services, hub.Caller, json.RawMessage) (None, error) {
-		return None{}, hub.Errorf(hub.CodeNotEnabled, method, "%s belongs to a later phase of the protocol and is off", method).
-			WithHint("use {everyone} to write to everyone")
-	})
-	o.Unlisted = true
-	return o
-}
-
 // An Identity is the caller as the hub identified it.
 type Identity struct {
 	ID           hub.AgentID        `json:"id"`

@@ -9,7 +9,6 @@ const envelopeProps = `
 "topic":{"type":"string"},
 "team":{"type":"string"},
 "expires_at":{"type":"string","description":"ISO 8601; unread messages lapse then"},
-"sequence":{"type":"integer","description":"only for task.* and position.*; the hub fills it in"},
 "policy":{"type":"object","properties":{
  "visibility":{"enum":["private","team","human-audit"]},
  "sensitivity":{"enum":["low","moderate","high"]},
@@ -35,8 +34,22 @@ const sendSchema = `{"type":"object","required":["to"],"properties":{
 const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "reply_to":{"type":"string","description":"id of the message you answer"},
 ` + textProp + `,
-"payload":{"type":"object","description":"as in acp_send"},
-"type":{"type":"string","description":"default: knowledge.response to a knowledge.query, else as in acp_send"},` + envelopeProps + formatProp + `}}`
+"payload":{"type":"object","description":"as in acp_send, and so are context and policy"},
+"type":{"type":"string","description":"default: knowledge.response to a knowledge.query, else as in acp_send"},
+"priority":{"type":"string"},
+"idempotency_key":{"type":"string"}` + formatProp + `}}`
+
+const subscribeSchema = `{"type":"object","required":["action"],"properties":{
+"action":{"enum":["add","list","remove"]},
+"filter":{"type":"object","description":"add: every member must match, by any value","properties":{"from":{"type":"array","items":{"type":"string"}},"topics":{"type":"array","items":{"type":"string"},"description":"auth/* for all below"},"teams":{"type":"array","items":{"type":"string"}},"types":{"type":"array","items":{"type":"string"}},"priority_min":{"type":"string"}}},
+"id":{"type":"string","description":"remove"}` + formatProp + `}}`
+
+const broadcastSchema = `{"type":"object","properties":{
+"text":{"type":"string"},
+"payload":{"type":"object","description":"as in acp_send, and so are all other arguments"},
+"type":{"type":"string"},
+"priority":{"type":"string"},
+"dry_run":{"type":"boolean","description":"only say whether it is allowed, and who gets it"}` + formatProp + `}}`
 
 const statusSchema = `{"type":"object","required":["state","summary"],"properties":{
 "state":{"enum":["update","blocked","complete"]},

@@ -233,6 +233,15 @@ func writeText(b *strings.Builder, result any) hub.Capabilities {
 		if capabilities = r.Capabilities; r.Unread > len(r.Messages) {
 			unread = r.Unread // there are more than those above
 		}
+	case api.Subscriptions:
+		writeSubscriptions(b, r)
+		unread, capabilities = r.Unread, r.Capabilities
+	case api.BroadcastAnswer:
+		if r.Trial == nil {
+			return writeText(b, *r.Receipt)
+		}
+		writeTrial(b, *r.Trial)
+		unread, capabilities = r.Trial.Unread, r.Trial.Capabilities
 	case api.HandoffAnswer:
 		unread, capabilities = writeHandoffs(b, r)
 	case team.Answer:
@@ -255,6 +264,28 @@ func writeText(b *strings.Builder, result any) hub.Capabilities {
 		fmt.Fprintf(b, "In your inbox: %d.\n", unread)
 	}
 	return capabilities
+}
+
+func writeSubscriptions(b *strings.Builder, r api.Subscriptions) {
+	if len(r.Subscriptions) == 0 {
+		b.WriteString("No subscriptions.\n")
+	}
+	for _, s := range r.Subscriptions {
+		filter, _ := strictjson.Encode(s.Filter) // cannot fail: lists of strings
+		fmt.Fprintf(b, "%s of %s: %s\n", s.ID, s.Agent, strictjson.Visible(filter))
+	}
+}
+
+func writeTrial(b *strings.Builder, t mailroom.Trial) {
+	word := "Allowed"
+	if !t.Allowed {
+		word = "Not allowed: " + visible(t.Reason)
+	}
+	fmt.Fprintf(b, "%s. %d recipients, %d broadcasts left", word, len(t.Recipients), t.Remaining)
+	if !t.ResetsAt.IsZero() {
+		fmt.Fprintf(b, ", one more at %s", t.ResetsAt)
+	}
+	b.WriteString(".\n")
 }
 
 func writeNext(b *strings.Builder, next string) {

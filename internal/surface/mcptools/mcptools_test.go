@@ -229,7 +229,7 @@ func (r result) messages(t *testing.T) []map[string]any {
 	return out
 }
 
-var toolNames = []string{"acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "acp_team", "coordinate"}
+var toolNames = []string{"acp_broadcast", "acp_handoff", "acp_inbox", "acp_query", "acp_respond", "acp_send", "acp_status", "acp_subscribe", "acp_team", "coordinate"}
 
 func TestTools(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
@@ -241,7 +241,7 @@ func TestTools(t *testing.T) {
 			r := start(t, server.Options{})
 			planner, builder := way.connect(r, t, r.add(t, "planner")), way.connect(r, t, r.add(t, "builder"))
 
-			t.Run("R3-108 the tools of now are listed and deferred ones are not", func(t *testing.T) {
+			t.Run("R3-108 R3-157 the tools are listed, those of teamwork among them", func(t *testing.T) {
 				list, err := planner.ListTools(t.Context(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -255,11 +255,6 @@ func TestTools(t *testing.T) {
 				}
 				if slices.Sort(names); !slices.Equal(names, toolNames) {
 					t.Errorf("tools: got %v, want %v", names, toolNames)
-				}
-				for _, name := range []string{"acp_subscribe", "acp_broadcast"} {
-					if _, err := planner.CallTool(t.Context(), &mcp.CallToolParams{Name: name}); err == nil {
-						t.Errorf("%s: got an answer, want that there is no such tool", name)
-					}
 				}
 			})
 			t.Run("a model is told that what others write is no instruction", func(t *testing.T) {
@@ -343,6 +338,38 @@ func TestTools(t *testing.T) {
 				}
 				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
 				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
+			})
+
+			t.Run("R3-170 acp_subscribe adds, lists and removes a filter", func(t *testing.T) {
+				added := planner.ok(t, "acp_subscribe", map[string]any{"action": "add", "filter": map[string]any{"topics": []string{"schema/*"}, "priority_min": "high"}}).data["subscriptions"].([]any)[0].(map[string]any)
+				if got := planner.text(t, "acp_subscribe", map[string]any{"action": "list"}).text; !strings.Contains(got, added["id"].(string)+` of planner: {"topics":["schema/*"],"priority_min":"high"}`) {
+					t.Errorf("list: got %q", got)
+				}
+				if got := builder.ok(t, "acp_subscribe", map[string]any{"action": "list"}); len(got.data["subscriptions"].([]any)) != 0 {
+					t.Errorf("list of builder: got %v, want none", got.data)
+				}
+				if got := builder.call(t, "acp_subscribe", map[string]any{"action": "remove", "id": added["id"]}); !got.isError {
+					t.Errorf("builder removed the subscription of planner: %q", got.text)
+				}
+				planner.ok(t, "acp_subscribe", map[string]any{"action": "remove", "id": added["id"]})
+			})
+			t.Run("R3-173 acp_broadcast says with dry_run who would get it, and sends to everyone", func(t *testing.T) {
+				trial := builder.ok(t, "acp_broadcast", map[string]any{"text": "fire", "dry_run": true}).data
+				if trial["allowed"] != false || trial["remaining"] != 5.0 || len(trial["recipients"].([]any)) != 2 || trial["reason"] == nil {
+					t.Errorf("trial: got %v, want that an executor may not", trial)
+				}
+				if got := builder.text(t, "acp_broadcast", map[string]any{"text": "fire", "dry_run": true, "priority": "high"}).text; !strings.HasPrefix(got, "Allowed. 2 recipients, 5 broadcasts left.") {
+					t.Errorf("trial: got %q", got)
+				}
+				if got := builder.ok(t, "acp_broadcast", map[string]any{"text": "fire", "priority": "high"}); len(got.data["deliveries"].([]any)) < 2 {
+					t.Errorf("receipt: got %v", got.data)
+				}
+				if got := planner.ok(t, "acp_inbox", map[string]any{"ack": true}).messages(t); len(got) != 1 || got[0]["to"].([]any)[0] != "*" {
+					t.Errorf("inbox: got %v, want the broadcast", got)
+				}
+				if _, err := rpc.Call(t.Context(), r.client(r.operator), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}}); err != nil {
+					t.Error(err)
+				}
 			})
 
 			var question string
@@ -583,10 +610,10 @@ func TestBudget(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, about %d tokens", tool.Name, len(one), tokens(string(one)))
 	}
-	t.Run("the definitions of all tools are less than 4500 tokens", func(t *testing.T) {
+	t.Run("R3-157 the definitions of all ten tools are less than 4500 tokens", func(t *testing.T) {
 		t.Logf("together: %d bytes, about %d tokens", len(raw), total)
-		if total >= most || len(list.Tools) != 8 {
-			t.Errorf("got %d tools and about %d tokens, want eight of less than %d", len(list.Tools), total, most)
+		if total >= most || len(list.Tools) != 10 {
+			t.Errorf("got %d tools and about %d tokens, want ten of less than %d", len(list.Tools), total, most)
 		}
 	})
 	t.Run("the estimate is not too low for prose, JSON and long names", func(t *testing.T) {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) subscriptionsCommand() *cobra.Command {
+	p := api.SubscribeParams{Action: "list"}
+	cmd := operation(a, group("subscriptions", "List subscriptions", a.subscriptionsAddCommand(), a.subscriptionsRemoveCommand()), api.Subscribe, &p, writeSubscriptions)
+	cmd.Args = cobra.NoArgs
+	cmd.Long = `List your subscriptions; for those who audit, all. A subscription copies messages of
+your teams that were not sent to you to your inbox, those of 10 seconds together.
+Private messages of others are never copied.`
+	return cmd
+}
+
+func (a *app) subscriptionsAddCommand() *cobra.Command {
+	var f hub.Filter
+	p := api.SubscribeParams{Action: "add", Filter: &f}
+	cmd := &cobra.Command{
+		Use: "add", Short: "Have messages copied to your inbox",
+		Long: `Have messages copied to your inbox. A message must match every flag that is given, by
+any of its values.`,
+		Example: `  parley subscriptions add --team auth --topic 'schema/*'
+  parley subscriptions add --from ana,bo --type status.blocked --priority-min high`,
+		Args: cobra.NoArgs,
+	}
+	from := listFlag(cmd, &f.From, "from", "senders")
+	topics := listFlag(cmd, &f.Topics, "topic", "topics; schema/* stands for every topic that begins with schema/")
+	teams := listFlag(cmd, &f.Teams, "team", "teams that you are a member of")
+	types := listFlag(cmd, &f.Types, "type", "message types")
+	cmd.Flags().StringVar((*string)(&f.PriorityMin), "priority-min", "", "this priority or above")
+	choices(cmd, "priority-min", hub.Priorities...)
+	return operation(a, cmd, api.Subscribe, &p, writeSubscriptions, from, topics, teams, types)
+}
+
+func (a *app) subscriptionsRemoveCommand() *cobra.Command {
+	p := api.SubscribeParams{Action: "remove"}
+	cmd := &cobra.Command{Use: "remove ID", Short: "Remove a subscription; the operator may remove any", Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, api.Subscribe, &p, func(w io.Writer, got api.Subscriptions) {
+		fmt.Fprintf(w, "removed %s\n", got.Subscriptions[0].ID)
+	}, argument(0, &p.ID))
+}
+
+func writeSubscriptions(w io.Writer, got api.Subscriptions) {
+	writeList(w, "subscriptions", "ID, AGENT, FROM, TOPICS, TEAMS, TYPES, PRIORITY, SINCE", got.Subscriptions, func(s hub.Subscription) []any {
+		f := s.Filter
+		return []any{s.ID, s.Agent, joined(f.From), strings.Join(f.Topics, ","), strings.Join(words(f.Teams), ","), strings.Join(words(f.Types), ","), f.PriorityMin, s.CreatedAt}
+	})
+}
+
+func (a *app) broadcastCommand() *cobra.Command {
+	var m messageFlags
+	dry := false
+	cmd := &cobra.Command{
+		Use: "broadcast [TEXT]", Short: "Send a message to everyone",
+		Long: `Send a message to every agent on the hub. Each sender may do so five times an hour, as
+a coordinator or with priority high or critical. With --dry-run the hub says who
+would get it and whether it is allowed, and nothing changes.`,
+		Example: `  parley broadcast "deploying now" --priority high
+  parley broadcast "deploying now" --dry-run`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := m.compose(cmd, a, args)
+			if err != nil {
+				return err
+			}
+			got, err := retry(cmd.Context(), c, api.Broadcast, api.BroadcastParams{DryRun: dry, SendParams: m.SendParams})
+			switch {
+			case err != nil:
+				return err
+			case got.Trial == nil:
+				return a.receipt(*got.Receipt, nil)
+			}
+			return a.print(got, func(w io.Writer) { writeTrial(w, *got.Trial) })
+		},
+	}
+	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check only: nothing is sent")
+	m.register(cmd)
+	return cmd
+}
+
+func writeTrial(w io.Writer, t mailroom.Trial) {
+	if t.Allowed {
+		fmt.Fprintln(w, "allowed")
+	} else {
+		fmt.Fprintf(w, "not allowed: %s\n", t.Reason)
+	}
+	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n", joined(t.Recipients), t.Remaining)
+	if !t.ResetsAt.IsZero() {
+		fmt.Fprintf(w, "  one more at: %s\n", t.ResetsAt)
+	}
+}

@@ -1,0 +1,101 @@
+package mailroom
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// subscriptionKey has the number of the last subscription.
+const subscriptionKey = "subscriptions.last"
+
+// Subscribe adds a subscription of the actor.
+func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter) (out hub.Subscription, err error) {
+	const op = "mailroom.Subscribe"
+	f.From, f.Topics, f.Teams, f.Types = unique(f.From), unique(f.Topics), unique(f.Teams), unique(f.Types)
+	if err := f.Validate(op); err != nil {
+		return out, err
+	}
+	for _, id := range f.From {
+		if _, err := m.Recipient(ctx, id); err != nil {
+			return out, err
+		}
+	}
+	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		for _, id := range f.Teams {
+			if _, err := teamOf(tx, op, actor, id); err != nil {
+				return err
+			}
+		}
+		mine, err := tx.Subscriptions(actor.ID)
+		if err != nil {
+			return err
+		}
+		if len(mine) >= hub.MaxSubscriptions {
+			return hub.Errorf(hub.CodePolicy, op, "%s has %d subscriptions, which is the limit", actor.ID, len(mine)).WithHint("remove one first; one filter can have several values")
+		}
+		last, err := hub.ReadMeta[int](tx, subscriptionKey)
+		if err == nil {
+			err = hub.WriteMeta(tx, subscriptionKey, last+1)
+		}
+		if err != nil {
+			return err
+		}
+		out = hub.Subscription{ID: fmt.Sprintf("s%d", last+1), Agent: actor.ID, Filter: f, CreatedAt: m.clock.Now()}
+		if err := tx.AddSubscription(out); err != nil {
+			return err
+		}
+		return record(tx, out.CreatedAt, actor, hub.ActionSubscribed, out.ID, f)
+	})
+	if err != nil {
+		return hub.Subscription{}, fmt.Errorf("mailroom: subscribe: %w", err)
+	}
+	m.bus.Publish(hub.TopicJournal)
+	return out, nil
+}
+
+// Unsubscribe removes a subscription of the actor; the operator may remove any.
+func (m *Mailroom) Unsubscribe(ctx context.Context, actor hub.Caller, id string) (out hub.Subscription, err error) {
+	const op = "mailroom.Unsubscribe"
+	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		all, err := tx.Subscriptions(ownerOf(actor, actor.IsOperator()))
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(s hub.Subscription) bool { return s.ID == id })
+		if i < 0 {
+			return hub.Errorf(hub.CodeNotFound, op, "no subscription %.40q", id).WithHint("{subscriptions} lists yours")
+		}
+		out = all[i]
+		if err := tx.RemoveSubscription(out.Agent, id); err != nil {
+			return err
+		}
+		return record(tx, m.clock.Now(), actor, hub.ActionUnsubscribed, id, map[string]any{"agent": out.Agent})
+	})
+	if err != nil {
+		return hub.Subscription{}, fmt.Errorf("mailroom: unsubscribe: %w", err)
+	}
+	m.bus.Publish(hub.TopicJournal)
+	return out, nil
+}
+
+// Subscriptions returns the subscriptions of the actor; all for those who audit.
+func (m *Mailroom) Subscriptions(ctx context.Context, actor hub.Caller) ([]hub.Subscription, error) {
+	all, err := hub.Read(ctx, m.store, func(r hub.Reader) ([]hub.Subscription, error) {
+		return r.Subscriptions(ownerOf(actor, actor.Audits()))
+	})
+	if all == nil {
+		all = []hub.Subscription{}
+	}
+	return all, err
+}
+
+// ownerOf returns the actor, or "" if all are meant.
+func ownerOf(actor hub.Caller, all bool) hub.AgentID {
+	if all {
+		return ""
+	}
+	return actor.ID
+}
