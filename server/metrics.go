@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/surface/web"
 )
 
@@ -23,7 +25,7 @@ type meters struct {
 	took     *prometheus.HistogramVec
 }
 
-func newMeters(store hub.Store) *meters {
+func newMeters(store hub.Store, journal *metrics.Service) *meters {
 	reg := prometheus.NewRegistry()
 	m := &meters{
 		registry: reg,
@@ -48,7 +50,42 @@ func newMeters(store hub.Store) *meters {
 		}
 		return float64(head.Seq)
 	}))
+	reg.MustRegister(collector{journal})
 	return m
+}
+
+// A collector gives Prometheus the figures that are computed from the journal.
+type collector struct{ *metrics.Service }
+
+// Describe names none: the names depend on what has happened.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the totals. While they cannot be computed they are missing.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	all, err := c.Totals(ctx)
+	if err != nil {
+		return
+	}
+	for name, list := range all {
+		d := metrics.Describe(name)
+		for _, f := range list {
+			values := make([]string, len(d.Labels))
+			for i, l := range d.Labels {
+				values[i] = f.Labels[l]
+			}
+			desc := prometheus.NewDesc("parley_"+name, d.Help, d.Labels, nil)
+			switch {
+			case d.Timed:
+				out <- prometheus.MustNewConstHistogram(desc, uint64(f.Count), f.Sum, f.Buckets(), values...)
+			case strings.HasSuffix(name, "_total"):
+				out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, values...)
+			default:
+				out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, values...)
+			}
+		}
+	}
 }
 
 // figures returns what was counted, for the hub's page.

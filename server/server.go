@@ -45,6 +45,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
@@ -174,6 +175,7 @@ type Server struct {
 	services  *api.Services // of the table of the hub's own operations
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
+	metrics   *metrics.Service
 	teams     *team.Service   // nil if teamspaces are off
 	folders   *folder.Folders // nil with teams
 	runs      *run.Service
@@ -308,7 +310,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
-	consumers := slices.Concat(s.mail.Consumers(), []string{router.Cursor}, s.notifier.Cursors())
+	consumers := slices.Concat(s.mail.Consumers(), []string{router.Cursor, metrics.Cursor}, s.notifier.Cursors())
 	if slices.Contains(features, hub.FeatureTeamspaces) {
 		board := &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
 		if tasks.Queue != nil {
@@ -344,6 +346,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	}
 	tasks.Inspector = inspector
 	s.handoffs = handoff.New(s.store, s.mail, tasks)
+	s.metrics = metrics.New(s.store, &metrics.Options{Clock: s.clock, Log: s.log})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
 	if err := s.openRepeater(); err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -468,10 +471,10 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	meters := newMeters(s.store)
+	meters := newMeters(s.store, s.metrics)
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Around: around{s},
+		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Around: around{s},
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
@@ -532,7 +535,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
 		"teams": func(ctx context.Context) {
 			if s.teams != nil {

@@ -226,7 +226,7 @@ func (a *app) root() *cobra.Command {
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
 		}},
-		{"Records:", []*cobra.Command{a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
+		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
 		{"For the authors of agents:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
 		{"About parley:", []*cobra.Command{a.versionCommand()}},
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
@@ -43,6 +44,7 @@ type Services struct {
 	SignIn   *signin.Service
 	RunFiles *runner.Files
 	Repeater *runner.Repeater
+	Metrics  *metrics.Service
 	Gateway  *gateway.Client // nil without one
 	Notify   *notify.Notifier
 	Clock    hub.Clock
@@ -127,6 +129,7 @@ var (
 	WebSessions = reads("parley/web/sessions", "List the sessions of browsers.", webSessions)
 	RevokeWeb   = administers("parley/web/revoke", "End a session of a browser, or all.", webRevoke)
 
+	Metrics = reads("parley/metrics", "Return figures about handoffs, tasks, gates, refusals, deliveries, wakes and runs.", showMetrics)
 	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
 	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
 	Archive = patient(administers("parley/archive", "Move old entries into a file.", archive))
@@ -152,7 +155,7 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

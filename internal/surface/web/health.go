@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -105,7 +106,11 @@ type healthData struct {
 	Facts    []field
 	Features []feature
 	Limits   []field
+	Metrics  []metricRow
 }
+
+// A metricRow is a figure of the last day.
+type metricRow struct{ Name, Of, Value string }
 
 // A feature is one channel or limit as the hub tells of it.
 type feature struct {
@@ -182,7 +187,29 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d.count(entries.Entries)
+	report, err := perform(ctx, v, api.Metrics, api.MetricsParams{})
+	if err != nil {
+		return "", nil, err
+	}
+	d.Metrics = metricRows(report)
 	return "Health", d, nil
+}
+
+// metricRows returns figures in words.
+func metricRows(r metrics.Report) (rows []metricRow) {
+	for _, name := range slices.Sorted(maps.Keys(r.Metrics)) {
+		for _, f := range r.Metrics[name] {
+			row := metricRow{Name: strings.ReplaceAll(strings.TrimSuffix(name, "_total"), "_", " "), Value: number(f.Value)}
+			for _, label := range slices.Sorted(maps.Keys(f.Labels)) {
+				row.Of = strings.TrimSpace(row.Of + " " + f.Labels[label])
+			}
+			if metrics.Describe(name).Timed {
+				row.Value = fmt.Sprintf("median %.3g s, 95 of 100 below %.3g s, %s in all", f.Value, f.P95, number(f.Count))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // limitFields returns the limits of senders and conversations in words.
