@@ -229,31 +229,37 @@ func (s *Service) CatchUp(ctx context.Context) error {
 	})
 }
 
-// step handles the next entries, in one transaction with the cursor.
-func (s *Service) step(ctx context.Context, store hub.Store) (bool, error) {
-	entries, err := hub.Read(hub.InBackground(ctx), store, func(r hub.Reader) ([]hub.Entry, error) {
-		from, err := r.Cursor(Cursor)
-		if err != nil {
-			return nil, err
+// step handles the next entries. Only the result is written inside the transaction, so that
+// callers do not wait for the work.
+func (s *Service) step(ctx context.Context, store hub.Store) (more bool, err error) {
+	var st *state
+	var from, last int64
+	err = store.View(hub.InBackground(ctx), func(r hub.Reader) (err error) {
+		if from, err = r.Cursor(Cursor); err != nil {
+			return err
 		}
-		return r.Journal(hub.JournalQuery{After: from, Limit: batch})
-	})
-	if err != nil || len(entries) == 0 {
-		return false, err
-	}
-	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		from, err := tx.Cursor(Cursor)
-		if err != nil || from >= entries[0].Seq {
-			return err // another process was first
+		entries, err := r.Journal(hub.JournalQuery{After: from, Limit: batch})
+		if err != nil || len(entries) == 0 {
+			return err
 		}
-		st, err := load(tx)
-		if err != nil {
+		last = entries[len(entries)-1].Seq
+		if st, err = load(r); err != nil {
 			return err
 		}
 		for _, e := range entries {
-			if err := st.handle(tx, e); err != nil {
+			if err := st.handle(r, e); err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+	if err != nil || last == 0 {
+		return false, err
+	}
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		now, err := tx.Cursor(Cursor)
+		if err != nil || now != from {
+			return err // another process was first
 		}
 		if err := hub.WriteMeta(tx, stateKey, st); err != nil {
 			return err
@@ -263,7 +269,7 @@ func (s *Service) step(ctx context.Context, store hub.Store) (bool, error) {
 				return err
 			}
 		}
-		return tx.PutCursor(Cursor, entries[len(entries)-1].Seq)
+		return tx.PutCursor(Cursor, last)
 	})
 	return true, err
 }
