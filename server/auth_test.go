@@ -274,6 +274,9 @@ func TestEveryWrite(t *testing.T) {
 		"wake/resume": {r.operator, func() string { return `"all":true` }},
 		"wake/test":   {r.operator, func() string { return `"agent":"worker","seconds":1` }},
 
+		"acp/subscribe": {alice, func() string { return `"action":"add","filter":{"topics":["` + string(ids.Next()) + `"]}` }},
+		"acp/broadcast": {r.operator, func() string { return `"text":"hello to all"` }},
+
 		"workq/claim": {alice, func() string { return `"item":"` + string(ids.Next()) + `"` }},
 		"workq/release": {alice, func() string {
 			return `"item":"` + must(rpc.Call(t.Context(), r.as(alice), api.ClaimItem, api.ClaimParams{Item: string(ids.Next())}))(t).Item + `"`
@@ -289,7 +292,7 @@ func TestEveryWrite(t *testing.T) {
 			continue
 		case "parley/agent/keep", "parley/agent/stop", "parley/agent/restart", "parley/agent/prompt", "parley/agent/answer": // a kept agent writes beside its calls; see TestKeptAgents
 			continue
-		case "parley/run/again", "parley/gateway/probe": // they work outside the store, and begin a run or store a report when they are done
+		case "parley/run/again", "parley/gateway/probe", "parley/notify/test", "parley/notify/replay": // they work outside the store, and begin a run or store a report when they are done
 			continue
 		case "wake/wait", "wake/handed", "wake/report": // they write the caller's own sessions, and no journal
 			continue

@@ -280,7 +280,7 @@ func (r *running) tables(t *testing.T) map[string][]string {
 		case "delivery_log": // about the other channels the router decides by itself, after the call
 			out[name] = r.rows(t, `SELECT * FROM delivery_log WHERE channel = 'inbox'`)
 		case "acp_meta":
-			out[name] = r.rows(t, `SELECT * FROM acp_meta WHERE key <> 'journal.files' AND value <> '{}'`) // a mark, and that the router has visited an agent
+			out[name] = r.rows(t, `SELECT * FROM acp_meta WHERE key <> 'journal.files' AND key NOT LIKE 'metrics%' AND key NOT LIKE 'team folder %' AND value <> '{}'`) // marks of consumers, and that the router has visited an agent
 		}
 		slices.Sort(out[name])
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -90,7 +91,8 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Talks: talks, Notify: people, Clock: clock,
+		Metrics: metrics.New(store, nil),
+		Talks:   talks, Notify: people, Clock: clock,
 		Store: store, Router: routes, Sessions: register, SignIn: signIn,
 		Keeper: keeper.New(store, register, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
