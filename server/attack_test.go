@@ -110,7 +110,7 @@ func TestAttack(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the hub is well afterwards", func(t *testing.T) {
+	t.Run("R3-163 the hub is well after every attack", func(t *testing.T) {
 		if a := r.do(t, "GET", "/health", "", nil); a.status != http.StatusOK {
 			t.Errorf("health: got %d %s", a.status, a.body)
 		}

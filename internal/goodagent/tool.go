@@ -275,21 +275,28 @@ func (c *toolCall) shell(ctx context.Context, command string) (string, error) {
 	if terminals := c.t.Terminals(); terminals != nil {
 		return c.terminal(ctx, terminals, command)
 	}
+	life, left := ctx, (<-chan struct{})(nil)
 	if c.t.agent.Traits.KeepCommands {
-		left := exec.Command("sh", "-c", command)
-		left.Dir, left.Env = c.t.Dir, c.t.agent.env
-		if err := left.Start(); err != nil {
-			return "", err
-		}
-		go left.Wait()
-		<-ctx.Done()
+		life, left = context.WithoutCancel(ctx), ctx.Done()
+	}
+	cmd := exec.CommandContext(life, "sh", "-c", command)
+	cmd.Dir, cmd.Env = c.t.Dir, c.t.agent.env
+	type ending struct {
+		out []byte
+		err error
+	}
+	ended := make(chan ending, 1)
+	go func() {
+		out, err := cmd.CombinedOutput()
+		ended <- ending{out, err}
+	}()
+	select {
+	case e := <-ended:
+		c.say(string(e.out))
+		return string(e.out), e.err
+	case <-left:
 		return "", ctx.Err()
 	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir, cmd.Env = c.t.Dir, c.t.agent.env
-	out, err := cmd.CombinedOutput()
-	c.say(string(out))
-	return string(out), err
 }
 
 // outputLimit is how many bytes of a command's output are wanted.

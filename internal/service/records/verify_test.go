@@ -484,7 +484,7 @@ func TestTampering(t *testing.T) {
 		})
 	}
 
-	t.Run("a tail that was cut off and written anew, after the hub has gone on", func(t *testing.T) {
+	t.Run("R3-163 a tail that was cut off and written anew, after the hub has gone on", func(t *testing.T) {
 		c := s.duplicated(t)
 		c.raw(fmt.Sprintf(`DELETE FROM journal WHERE seq > %d`, last-2))
 		c.world.open()
