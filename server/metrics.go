@@ -57,7 +57,7 @@ func newMeters(store hub.Store, journal *metrics.Service) *meters {
 // A collector gives Prometheus the figures that are computed from the journal.
 type collector struct{ *metrics.Service }
 
-// Describe names none: the names depend on what has happened.
+// Describe names none: the names depend on the labels that occurred.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the totals. While they cannot be computed they are missing.

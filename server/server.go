@@ -66,7 +66,7 @@ type Limits = mailroom.Limits
 // WakeLimits bounds the turns that mail may start of one agent.
 type WakeLimits = router.Limits
 
-// A NotifyTarget is a way to tell people what waits for them.
+// A NotifyTarget is a way to tell people of things that wait for them.
 type NotifyTarget = notify.Target
 
 // GatewayOptions says how a hub uses an OpenClaw gateway.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/internal/acptest"
 )
 
 // complyAgent writes a small agent, as a script for the shell, and returns its
@@ -364,7 +365,7 @@ func TestComply(t *testing.T) {
 func TestNPM(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("MISSING: node")
+		acptest.Missing(t, "MISSING: node")
 	}
 	script, err := os.ReadFile("../../contrib/npm/parley.js")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// A notifyTarget is a way to tell people what waits for them.
+// A notifyTarget is a way to tell people of things that wait for them.
 type notifyTarget struct {
 	Name       string        `yaml:"name"`
 	Command    []string      `yaml:"command"`

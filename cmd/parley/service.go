@@ -116,7 +116,7 @@ var managers = map[string]manager{
 	},
 }
 
-// domain is that of the services of a user who is logged in, for launchd.
+// domain is that of the services of the present user, for launchd.
 func domain() string { return fmt.Sprintf("gui/%d", os.Getuid()) }
 
 func escapeXML(s string) string {
@@ -313,9 +313,18 @@ func (s *service) add(ctx context.Context, text string) error {
 	})
 }
 
-// errNoService says that the user has no service.
-func errNoService(s *service) error {
-	return hub.Errorf(hub.CodeNotFound, "parley", "no service is installed: there is no %s", s.file).WithHint("parley service install makes it")
+// installedService returns the service of the user. It reports CodeNotFound if none is
+// installed.
+func (a *app) installedService() (*service, error) {
+	s, err := a.service()
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.installed()
+	if err == nil && text == "" {
+		err = hub.Errorf(hub.CodeNotFound, "parley", "no service is installed: there is no %s", s.file).WithHint("parley service install makes it")
+	}
+	return s, err
 }
 
 func (a *app) serviceUninstallCommand() *cobra.Command {
@@ -323,16 +332,9 @@ func (a *app) serviceUninstallCommand() *cobra.Command {
 		Use: "uninstall", Short: "Stop the service and remove it; the hub's home stays",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.service()
+			s, err := a.installedService()
 			if err != nil {
 				return err
-			}
-			text, err := s.installed()
-			switch {
-			case err != nil:
-				return err
-			case text == "":
-				return errNoService(s)
 			}
 			if err := s.remove(cmd.Context()); err != nil {
 				return err
@@ -351,16 +353,9 @@ func (a *app) serviceStatusCommand() *cobra.Command {
 		Use: "status", Short: "Print whether the service is installed and its hub runs; exit 1 if it does not run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.service()
+			s, err := a.installedService()
 			if err != nil {
 				return err
-			}
-			text, err := s.installed()
-			switch {
-			case err != nil:
-				return err
-			case text == "":
-				return errNoService(s)
 			}
 			report := s.report()
 			detail, err := s.command(cmd.Context(), s.status)

@@ -18,7 +18,7 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// A removal is what uninstall found, and its answer with --json.
+// A removal has the things that uninstall found, and is its answer with --json.
 type removal struct {
 	Home        string             `json:"home"`
 	Connections []connectionRecord `json:"connections"`       // entries in files of CLIs

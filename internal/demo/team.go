@@ -86,7 +86,7 @@ func (d *teamDemo) team(ctx context.Context, r team.Request) team.Answer {
 	return call(ctx, &d.script, d.planner, api.Team, r)
 }
 
-// ask has members take steps, all at once, and tells what they answer, in the order of
+// ask has members take steps, all at once, and tells their answers, in the order of
 // the names.
 func (d *teamDemo) ask(ctx context.Context, step string, names ...hub.AgentID) {
 	waiting, answers := map[hub.EnvelopeID]hub.AgentID{}, map[hub.AgentID]string{}
@@ -279,7 +279,7 @@ func (m *member) change(ctx context.Context, parent int64, from, to string) stri
 	return fmt.Sprintf("%s: version %d.", text, got.Version.Version)
 }
 
-// steps are what members do, by the topic of the message that asks for it.
+// steps are the actions of members, by the topic of the message that asks for one.
 var steps = map[string]func(context.Context, *member) string{
 	"research": func(ctx context.Context, m *member) string {
 		m.put(ctx, "notes.md", 0, "A passkey is bound to one site.\nSource: the standard.\n")

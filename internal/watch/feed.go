@@ -1,5 +1,5 @@
 // Package watch is the view of a hub in a terminal: agents, the conversation, handoffs
-// with their proof, and what waits for a person, who answers with a key.
+// with their proof, and the things that wait for a person; a key answers one.
 //
 // It reads and answers by the operations of the tables, over the client that every
 // command has, and learns of changes from the stream of events. What it keeps is

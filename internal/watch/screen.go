@@ -35,7 +35,7 @@ type reading struct {
 	problem  string // why the hub cannot be read; "" if it can
 }
 
-// An outcome tells what an answer led to.
+// An outcome is the result of an answer.
 type outcome struct {
 	text   string
 	failed bool
@@ -62,7 +62,7 @@ type screen struct {
 	answer func(w api.Waiting, i api.Wait, yes bool) tea.Cmd
 }
 
-// Init begins nothing: the reader sends what it finds.
+// Init begins nothing: the reader sends readings by itself.
 func (s screen) Init() tea.Cmd { return nil }
 
 // Update takes a key, a size or a reading.
@@ -80,7 +80,7 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// take adds what the reader found. Rows beyond the bound are dropped, the oldest first.
+// take adds a reading. Rows beyond the bound are dropped, the oldest first.
 func (s *screen) take(n reading) {
 	s.problem = n.problem
 	if n.now != nil {
@@ -244,7 +244,7 @@ func (s screen) text() []string {
 	return append(out, "", paint("2", mailroom.Plain(i.Command)))
 }
 
-// body shows what waits above everything else; the feed gets the room that is left.
+// body shows the waiting things above all others; the feed gets the room that is left.
 func (s screen) body(room int) []string {
 	out := clip(s.waits(), max(2, room/2))
 	room -= len(out)

@@ -108,7 +108,7 @@ func TestScreen(t *testing.T) {
 			return nil
 		}}
 		s = update(s, size, reading{now: held(1, 2)}, press("y"), reading{now: held(0, 1, 2)}, press("n"))
-		// Somebody else answers it: the next y must not go to its neighbour.
+		// Another person answers it: the next y must not go to its neighbour.
 		s = update(s, reading{now: held(0, 2)}, press("y"))
 		if !s.note.failed {
 			t.Error("a person who answers nothing is not told")

@@ -28,7 +28,7 @@ const (
 // away is the problem of a hub that cannot be reached.
 const away = "the hub is away, trying again"
 
-// Options says what a watch works with.
+// Options are the parts that a watch works with.
 type Options struct {
 	Connect Connection
 	URL     string // of the hub, for people
@@ -84,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// A reader reads the hub after its events and sends what it found. A burst of events is
+// A reader reads the hub after its events and sends readings. A burst of events is
 // one read.
 type reader struct {
 	connect Connection

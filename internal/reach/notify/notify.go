@@ -6,7 +6,7 @@
 // entries, in the store: it goes on where it stands, so that a target that is down loses
 // nothing, and each target has a goroutine of its own, so that it delays nothing else.
 // Entries have no text of agents; a notice takes it from what waits when it is sent, and
-// leaves out what is of high sensitivity.
+// leaves out text of high sensitivity.
 //
 // A notice may arrive twice, after a crash between its answer and the cursor; its id is
 // then the same.
@@ -27,7 +27,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Subject is the subject of the journal entries about what waits for people.
+// Subject is the subject of the journal entries about things that wait for people.
 const Subject = "people"
 
 // Words of Target.Events besides the kinds of waits.
@@ -88,7 +88,7 @@ type Poster interface {
 	CheckEndpoint(url string) error
 }
 
-// Options says what a Notifier works with. All but Log and Location are required.
+// Options are the parts that a Notifier works with. All but Log and Location are required.
 type Options struct {
 	Clock    hub.Clock
 	Bus      hub.Bus

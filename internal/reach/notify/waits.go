@@ -56,7 +56,7 @@ func entry(at hub.Time, action hub.Action, w Wait) hub.Entry {
 	return hub.Caller{ID: hub.Self}.Entry(at, action, Subject, facts)
 }
 
-// Watch compares what waits with what waited, and writes an entry for each thing that
+// Watch compares the waiting things with those of before, and writes an entry for each that
 // began or ended to wait.
 func (n *Notifier) Watch(ctx context.Context, store hub.Store) error {
 	now, err := n.o.Waiting(ctx)

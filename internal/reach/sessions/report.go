@@ -180,7 +180,7 @@ func (g *Register) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
 // notice returns the notice about messages that were not announced in a session, ""
 // if there are none or the router refuses. It takes the place of a wake that its
 // waiter has not taken. A CLI may end a hook before its notice is shown, and a model may
-// go on with its task: what is still unread when the turn ends is announced again.
+// go on with its task: mail that is still unread when the turn ends is announced again.
 func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
 	mail, err := readMail(tx, agent, max(s.Shown, s.Told), now)
 	if err != nil || len(mail.fresh) == 0 {

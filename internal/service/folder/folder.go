@@ -360,7 +360,7 @@ func line(v any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// A state is what the folder of a team holds, as the store keeps it beside the cursor.
+// A state is the content of a team's folder, as the store keeps it beside the cursor.
 type state struct {
 	Files map[string]mark `json:"files"` // the JSONL files
 }
@@ -490,7 +490,7 @@ func (f *Folders) renderDecisions(ctx context.Context, store hub.Store, t *teamF
 }
 
 // appendLines appends the new lines to a JSONL file. A file that is not as it was left is
-// moved aside and written anew, from what the store has of it.
+// moved aside and written anew from the store.
 func (f *Folders) appendLines(ctx context.Context, store hub.Store, t *teamFile, name string, w *work, last int64) error {
 	known, text := t.state.Files[name], w.lines[name]
 	if name == messageFile && len(w.forgotten) > 0 {

@@ -81,7 +81,7 @@ func (m *Mailroom) Unsubscribe(ctx context.Context, actor hub.Caller, id string)
 	return out, nil
 }
 
-// Subscriptions returns the subscriptions of the actor; all for those who audit.
+// Subscriptions returns the subscriptions of the actor; all for auditors.
 func (m *Mailroom) Subscriptions(ctx context.Context, actor hub.Caller) ([]hub.Subscription, error) {
 	all, err := hub.Read(ctx, m.store, func(r hub.Reader) ([]hub.Subscription, error) {
 		return r.Subscriptions(ownerOf(actor, actor.Audits()))

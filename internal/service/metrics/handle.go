@@ -104,7 +104,7 @@ func timed(key string, seconds *float64, scopes []string) []observation {
 	return []observation{{key: key, seconds: seconds, scopes: scopes}}
 }
 
-// observe returns what an entry counts, and moves the open things.
+// observe returns the observations of an entry, and moves the open things.
 func (st *state) observe(e hub.Entry, f facts) []observation {
 	to := []string{f.to()}
 	one := func(key string, scopes ...string) []observation { return []observation{{key: key, scopes: scopes}} }

@@ -391,7 +391,7 @@ type Query struct {
 }
 
 // Show returns the figures of a period. Those of other agents, and of teams that the
-// actor is no member of, are for those who audit.
+// actor is no member of, are for auditors.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, q Query) (Report, error) {
 	const op = "metrics.Show"
 	if q.Period == 0 {

@@ -13,7 +13,7 @@ import (
 // state.
 var teamKinds = []string{"team", "task", "version", "conflict", "deliberation"}
 
-// recordTeam remembers what an entry records about a thing of a team.
+// recordTeam remembers the record that an entry has of a thing of a team.
 func (v *verifier) recordTeam(e hub.Entry) {
 	family, id, _ := strings.Cut(e.Subject, "/")
 	var f struct {

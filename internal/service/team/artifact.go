@@ -298,7 +298,7 @@ func notWritable(op string, t hub.Team, actor hub.Caller) error {
 	return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not put artifacts", actor.ID, t.ID).WithHint("a coordinator of the team adds members")
 }
 
-// A plan says what a put leads to, as long as the artifact has a revision.
+// A plan is the result of a put, as long as the artifact has a revision.
 type plan struct {
 	artifact hub.TeamArtifact // as it is before the put; its Revision is 0 if it is new
 	base     int64            // of the merge
@@ -390,7 +390,7 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 	return err
 }
 
-// putVersion stores what a plan leads to.
+// putVersion stores the result of a plan.
 func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
 	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {

@@ -85,7 +85,7 @@ func (s *Service) unmirrored(ctx context.Context) ([]hub.TaskID, error) {
 }
 
 // mirrorTask moves the items of one task to its owner. Repeated after a crash it
-// completes what was begun.
+// completes the transfers that were begun.
 func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID) error {
 	task, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Task, error) { return r.Task(id) })
 	if err != nil {

@@ -28,7 +28,7 @@ func (v *visit) now(ctx context.Context) (api.Overview, error) {
 	return *v.overview, nil
 }
 
-// waiting returns what waits for a person.
+// waiting returns the things that wait for a person.
 func (v *visit) waiting(ctx context.Context) (*waits, error) {
 	now, err := v.now(ctx)
 	if err != nil {
