@@ -103,7 +103,8 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	}
 	unlock, err := lockFolder(a.record.Dir)
 	if err != nil {
-		return a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
+		a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
+		return nil
 	}
 	defer unlock()
 	defer a.end()
@@ -238,16 +239,17 @@ func (a *agent) work(ctx context.Context, t turn) {
 			a.rest(ctx, restTime(a.failures, t.Tries))
 			continue
 		default:
-			a.keepTurn(ctx, nil)
 			if !given && t.Wake != "" {
 				a.handed(ctx, t.Wake, channel.Failed, result.problem)
 			}
-			a.report(ctx, sessions.EventTurnEnd, "")
 			if !given {
-				a.problem(ctx, a.giveUp(ctx, result.problem))
+				a.giveUp(ctx, result.problem)
 			} else {
-				a.tell(ctx, fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
+				a.record.Turn = nil
+				a.saveAndTell(ctx, func(r *record) { r.Turn = nil },
+					fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
 			}
+			a.report(ctx, sessions.EventTurnEnd, "")
 			return
 		}
 		a.move(Idle)
@@ -286,40 +288,44 @@ func (a *agent) setTell(ctx context.Context, text string) {
 	}
 }
 
-// save changes the stored state. It goes on when ctx ends: the end of a turn must be
-// stored.
-func (a *agent) save(ctx context.Context, change func(*record)) {
+// save changes the stored state.
+func (a *agent) save(ctx context.Context, change func(*record)) { a.saveAndTell(ctx, change, "") }
+
+// tell tells the operator.
+func (a *agent) tell(ctx context.Context, text string) { a.saveAndTell(ctx, func(*record) {}, text) }
+
+// saveAndTell changes the stored state and writes the text, if there is one, to the
+// operator in the same transaction: a crash loses both or neither. It goes on when
+// ctx ends, because the end of a turn must be stored.
+func (a *agent) saveAndTell(ctx context.Context, change func(*record), text string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	a.problem(ctx, a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	var msg hub.Message
+	err := a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		msg = hub.Message{}
 		r, err := hub.ReadMeta[record](tx, recordKey(a.name))
 		if err != nil || r.Agent == "" { // not kept any more
 			return err
 		}
+		if text != "" {
+			if msg, err = a.o.Tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": a.name}); err != nil {
+				return err
+			}
+		}
 		change(&r)
 		return hub.WriteMeta(tx, recordKey(a.name), r)
-	}))
-}
-
-// giveUp stops the agent after too many failures and tells the operator.
-func (a *agent) giveUp(ctx context.Context, problem string) error {
-	a.record.Stopped = true
-	a.save(ctx, func(r *record) { r.Stopped, r.Problem, r.Turn, r.Since = true, problem, nil, a.o.Clock.Now() })
-	a.log.add("stop", problem)
-	a.tell(ctx, fmt.Sprintf("%s is stopped, its mail waits: %s; parley agent restart %s", a.name, problem, a.name))
-	return nil
-}
-
-// tell tells the operator.
-func (a *agent) tell(ctx context.Context, text string) {
-	var msg hub.Message
-	err := a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
-		msg, err = a.o.Tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": a.name})
-		return err
 	})
 	if a.problem(ctx, err); err == nil && msg.ID != "" {
 		a.o.Announce(msg)
 	}
+}
+
+// giveUp stops the agent after too many failures and tells the operator.
+func (a *agent) giveUp(ctx context.Context, problem string) {
+	a.record.Stopped, a.record.Turn = true, nil
+	a.log.add("stop", problem)
+	a.saveAndTell(ctx, func(r *record) { r.Stopped, r.Problem, r.Turn, r.Since = true, problem, nil, a.o.Clock.Now() },
+		fmt.Sprintf("%s is stopped, its mail waits: %s; parley agent restart %s", a.name, problem, a.name))
 }
 
 // problem logs an error after which the agent is served on; nil is none.
