@@ -3,6 +3,8 @@ package parley_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,8 @@ func (t *table) team(tasks, messages, versions int) *benchTeam {
 	}
 	x.do(t, team.Request{Action: "create", Objective: "o", Members: seats})
 	now := hub.At(time.Now())
+	_, sum, size, err := x.content.Put(strings.NewReader("a line of text\n"))
+	must(b, err)
 	must(b, x.store.Update(b.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		for i := range tasks {
 			if _, err := tx.PutTask(hub.Task{Team: "core", Title: fmt.Sprint("task ", i), Class: hub.ClassNormal, State: hub.TaskStates[i%len(hub.TaskStates)], CreatedAt: now, UpdatedAt: now}); err != nil {
@@ -58,11 +62,11 @@ func (t *table) team(tasks, messages, versions int) *benchTeam {
 		for i := range versions {
 			id := fmt.Sprint("file", i%10)
 			if i < 10 {
-				if err := tx.PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: id, Version: int64(versions / 10), Versions: int64(versions / 10), At: now}); err != nil {
+				if err := tx.PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: id, Version: int64(versions / 10), Versions: int64(versions / 10), SHA256: sum, Size: size, At: now}); err != nil {
 					return err
 				}
 			}
-			if err := tx.AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: id, Version: int64(i/10 + 1), At: now}); err != nil {
+			if err := tx.AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: id, Version: int64(i/10 + 1), SHA256: sum, Size: size, At: now}); err != nil {
 				return err
 			}
 		}
@@ -108,7 +112,7 @@ func (t *table) teamwork() {
 
 	root := b.TempDir()
 	ctx, stop := context.WithCancel(b.Context())
-	folders := folder.New(small.store, small.content, root, &folder.Options{Bus: small.hints})
+	folders := folder.New(small.store, small.content, root, &folder.Options{Bus: small.hints, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	var running sync.WaitGroup
 	running.Go(func() { folders.Run(ctx) })
 	var n atomic.Int64

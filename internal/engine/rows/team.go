@@ -51,11 +51,21 @@ var (
 	taskByNumber = tasks.query(`WHERE n = ?1`)
 	lastTask     = statement(`SELECT n FROM team_tasks WHERE n > 0 ORDER BY n DESC LIMIT 1`)
 	putTask      = tasks.update(1, "team", ` AND revision = ?7`)
-	countTasks   = statement(`SELECT state, count(*) FROM team_tasks WHERE team = ?1 GROUP BY state`)
+	countTasks   = statement(`WITH s(state) AS (VALUES ` + taskStates() + `) SELECT state, (SELECT count(*) FROM team_tasks t WHERE t.team = ?1 AND t.state = s.state) FROM s`)
 	heldByID     = heldActions.query(`WHERE id = ?1`)
 	waitingHeld  = heldActions.query(`WHERE id > '' AND verdict IS NULL ORDER BY id LIMIT ?1`)
 	endHeld      = heldActions.update(1, "verdict", ` AND verdict IS NULL`)
 )
+
+// taskStates returns the states as rows of VALUES: to count each of them in the index
+// is faster than to group the tasks.
+func taskStates() string {
+	var rows []string
+	for _, s := range hub.TaskStates {
+		rows = append(rows, `('`+string(s)+`')`)
+	}
+	return strings.Join(rows, `, `)
+}
 
 // taskNumber returns the number in the name of a task, or 0.
 func taskNumber(id hub.TaskID) int64 {
@@ -115,7 +125,9 @@ func (r *reader) CountTasks(team hub.TeamID) (map[hub.TaskState]int, error) {
 	q.text(string(team))
 	out := map[hub.TaskState]int{}
 	for q.next() {
-		out[hub.TaskState(q.s.ColumnText(0))] = int(q.s.ColumnInt64(1))
+		if n := q.s.ColumnInt64(1); n > 0 {
+			out[hub.TaskState(q.s.ColumnText(0))] = int(n)
+		}
 	}
 	return out, engineError("store.CountTasks", q.done())
 }
