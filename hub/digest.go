@@ -141,3 +141,18 @@ func (p Packet) Digest() string {
 	}
 	return d.hex()
 }
+
+// Digest returns the SHA-256, in hexadecimal, of everything in t but its revision.
+func (t Task) Digest() string { return wholeDigest("task", t) }
+
+// Digest returns the SHA-256, in hexadecimal, of everything in d.
+func (d Decision) Digest() string { return wholeDigest("decision", d) }
+
+// Digest returns the SHA-256, in hexadecimal, of everything in p.
+func (p TeamPolicy) Digest() string { return wholeDigest("policy", p) }
+
+func wholeDigest(kind string, v any) string {
+	d := newDigest(kind)
+	d.json(v)
+	return d.hex()
+}

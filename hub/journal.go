@@ -64,7 +64,8 @@ const (
 	ActionSubscribed   Action = "subscription.added"
 	ActionUnsubscribed Action = "subscription.removed"
 
-	ActionDeliberationMoved Action = "deliberation.moved" // a negotiation or disagreement has a new state
+	ActionDeliberationMoved   Action = "deliberation.moved"   // a negotiation or disagreement has a new state
+	ActionDeliberationDecided Action = "deliberation.decided" // it ended in a decision
 
 	ActionTeamCreated  Action = "team.created"
 	ActionTeamMoved    Action = "team.moved" // a team has another lifecycle

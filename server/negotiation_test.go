@@ -5,19 +5,23 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Fifty agents accept one offer over the wire. The hub is killed in the middle and
-// started again, and all of them ask again: one has the task.
-func TestRacingAccepts(t *testing.T) {
+// started again, and all of them ask again: one has the task. In the same way they put
+// versions of one artifact, and every edit is in the newest.
+func TestRaces(t *testing.T) {
 	binary := program(t) // before the clock starts
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
 	defer cancel()
@@ -91,6 +95,66 @@ func TestRacingAccepts(t *testing.T) {
 		for who := range won {
 			if who != r.ClaimedBy {
 				t.Errorf("%s was told that it won, and %s has the task", who, r.ClaimedBy)
+			}
+		}
+	})
+	t.Run("R3-161 fifty racing puts of lines apart end in one text, and no version that was acknowledged is lost when the hub is killed meanwhile", func(t *testing.T) {
+		do := func(who int, r team.Request) (team.Answer, error) {
+			r.Team = "core"
+			return rpc.Call(ctx, client(keys[hub.AgentID(fmt.Sprintf("w%02d", who))]), api.Team, r)
+		}
+		seats := []team.Seat{{Agent: "w50", Role: hub.RoleCoordinator}}
+		var base, edited []string
+		for i := range 50 {
+			seats = append(seats, team.Seat{Agent: hub.AgentID(fmt.Sprintf("w%02d", i)), Role: hub.RoleExecutor})
+			base = append(base, fmt.Sprintf("line %d\n", i), "\n")
+			edited = append(edited, fmt.Sprintf("edit %d\n", i), "\n")
+		}
+		put := func(who int, parent int64, lines []string) (team.Answer, error) {
+			return do(who, team.Request{Action: "artifact", Artifact: "a", ParentVersion: &parent, Content: new(strings.Join(lines, ""))})
+		}
+		edit := func(i int) []string { return slices.Concat(base[:2*i], edited[2*i:2*i+1], base[2*i+1:]) }
+		text := func(version int64) string {
+			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: version}))(t).Content
+		}
+		must(rpc.Call(ctx, c.operator(), api.Team, team.Request{Action: "create", Team: "core", Objective: "o", Members: seats}))(t)
+		must(put(0, 0, base))(t)
+		acked := map[int]int64{}
+		for round := range 2 {
+			type result struct {
+				who int
+				a   team.Answer
+				err error
+			}
+			results := make(chan result, 50)
+			for i := range 50 {
+				go func() {
+					a, err := put(i, 1, edit(i))
+					results <- result{i, a, err}
+				}()
+			}
+			for n := range 50 {
+				got := <-results
+				if round == 0 && n == 10 { // in the middle
+					c.kill()
+				}
+				switch {
+				case got.err == nil && acked[got.who] == 0:
+					acked[got.who] = got.a.Version.Version
+				case got.err != nil && round == 1:
+					t.Errorf("put %d: %v", got.who, got.err)
+				}
+			}
+			if round == 0 {
+				c.start(ctx)
+			}
+		}
+		if got := text(0); got != strings.Join(edited, "") {
+			t.Errorf("the newest is %q", got)
+		}
+		for i, version := range acked {
+			if text(version) != strings.Join(edit(i), "") {
+				t.Errorf("put %d, which is version %d, has other bytes", i, version)
 			}
 		}
 	})

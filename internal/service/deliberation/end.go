@@ -213,9 +213,18 @@ func (s *Service) record(tx hub.Tx, d hub.Deliberation, now hub.Time) error {
 	if d.DecidedBy != "" {
 		deciders = []hub.AgentID{d.DecidedBy}
 	}
-	return tx.AddDecision(hub.Decision{
+	decision := hub.Decision{
 		ID: string(s.ids.Next()), Team: d.Team, Title: d.Title, Decision: d.Outcome, Rationale: d.Reason, Deciders: deciders, Status: "decided", Refs: []string{d.ID}, At: now,
-	})
+	}
+	if err := tx.AddDecision(decision); err != nil {
+		return err
+	}
+	facts, err := json.Marshal(map[string]any{"decision_id": decision.ID, "status": decision.Status, "sha256": decision.Digest()})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionDeliberationDecided, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: facts})
+	return err
 }
 
 // Decide ends an escalated deliberation. Only the operator and those to whom it was

@@ -2,54 +2,83 @@ package records
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// teamKinds are the kinds of things of teams, and of deliberations, that entries record:
+// teamKinds are the kinds of things of teams, deliberations and queues that entries record:
 // each with the fact by which the store is compared. For a team it is the lifecycle, for a
-// task its state and owner, for a version its hash, for a conflict and a deliberation the
-// state.
-var teamKinds = []string{"team", "task", "version", "conflict", "deliberation"}
+// member its role, for a permit the value of a changed cell of the matrix, for a conflict
+// and a deliberation the state, for a claim the owner, for the others a hash of the whole.
+var teamKinds = []string{"team", "policy", "permit", "member", "task", "version", "conflict", "deliberation", "decision", "claim"}
 
 // recordTeam remembers the record that an entry has of a thing of a team.
 func (v *verifier) recordTeam(e hub.Entry) {
-	family, id, _ := strings.Cut(e.Subject, "/")
+	family, _, _ := strings.Cut(string(e.Action), ".")
+	_, id, _ := strings.Cut(e.Subject, "/")
 	var f struct {
-		To       hub.Lifecycle `json:"to"`
-		Task     string        `json:"task_id"`
-		State    string        `json:"state"`
-		Owner    hub.AgentID   `json:"owner"`
-		Artifact string        `json:"artifact_id"`
-		Version  int64         `json:"version"`
-		Digest   string        `json:"sha256"`
+		Agent    string `json:"agent"`
+		Owner    string `json:"owner"`
+		Role     string `json:"role"`
+		Action   string `json:"action"`
+		To       string `json:"to"`
+		Task     string `json:"task_id"`
+		State    string `json:"state"`
+		Status   string `json:"status"`
+		Decision string `json:"decision_id"`
+		Artifact string `json:"artifact_id"`
+		Version  int64  `json:"version"`
+		Digest   string `json:"sha256"`
 	}
-	if family != "team" && family != "deliberation" || !v.decodeFacts(e, &f) {
+	if family != "team" && family != "deliberation" && family != "claim" || !v.decodeFacts(e, &f) {
 		return
 	}
 	switch e.Action {
 	case hub.ActionTeamCreated:
 		v.Items["team"].put(id, string(hub.TeamForming), e)
+		v.Items["policy"].put(ofTeam("", id), f.Digest, e)
 	case hub.ActionTeamMoved:
-		v.Items["team"].put(id, string(f.To), e)
+		v.Items["team"].put(id, f.To, e)
+	case hub.ActionTeamJoined:
+		v.Items["member"].put(ofTeam(f.Agent, id), f.Role, e)
+	case hub.ActionTeamLeft:
+		delete(v.Items["member"], ofTeam(f.Agent, id))
+	case hub.ActionTeamRole:
+		if f.Status == "changed" {
+			v.Items["member"].put(ofTeam(f.Agent, id), f.To, e)
+		}
+	case hub.ActionTeamPolicy:
+		v.Items["permit"].put(ofTeam(f.Role+":"+f.Action, id), f.To, e)
 	case hub.ActionTeamTask:
-		v.Items["task"].put(f.Task, f.State+" "+string(f.Owner), e)
+		v.Items["task"].put(f.Task, f.Digest, e)
+	case hub.ActionTeamDecided, hub.ActionDeliberationDecided:
+		v.Items["decision"].put(f.Decision, f.Digest, e)
 	case hub.ActionTeamArtifact:
 		v.Items["version"].put(versionName(id, f.Artifact, f.Version), f.Digest, e)
 	case hub.ActionTeamConflict:
 		v.Items["conflict"].put(versionName(id, f.Artifact, f.Version), f.State, e)
 	case hub.ActionDeliberationMoved:
 		v.Items["deliberation"].put(id, f.State, e)
+	case hub.ActionClaimed, hub.ActionClaimMoved:
+		v.Items["claim"].put(e.Subject, f.Owner, e)
+	case hub.ActionClaimReleased:
+		delete(v.Items["claim"], e.Subject)
 	}
+}
+
+// ofTeam names a thing of a team.
+func ofTeam(thing, team string) string {
+	return strings.TrimPrefix(thing+" of team "+team, " ")
 }
 
 func versionName(team, artifact string, version int64) string {
 	return fmt.Sprintf("%d of %s in team %s", version, artifact, team)
 }
 
-// checkTeams compares teams, their tasks, versions and conflicts, and deliberations with
-// the journal.
+// checkTeams compares teams with all that belongs to them, deliberations, decisions and
+// claims with the journal.
 func (v *verifier) checkTeams(r hub.Reader) error {
 	teams := hub.TeamQuery{All: true, Limit: archivePage}
 	for more := true; more; {
@@ -60,6 +89,15 @@ func (v *verifier) checkTeams(r hub.Reader) error {
 		for _, t := range page {
 			teams.Cursor = t.ID
 			v.checkItem("team", string(t.ID), string(t.Lifecycle))
+			v.checkItem("policy", ofTeam("", string(t.ID)), t.Policy.Digest())
+			for action, row := range t.Overrides {
+				for role, permit := range row {
+					v.checkItem("permit", ofTeam(string(role)+":"+string(action), string(t.ID)), string(permit))
+				}
+			}
+			if err := v.checkMembers(r, t.ID); err != nil {
+				return err
+			}
 			if err := v.checkVersions(r, t.ID); err != nil {
 				return err
 			}
@@ -74,7 +112,7 @@ func (v *verifier) checkTeams(r hub.Reader) error {
 		}
 		for _, t := range page {
 			tasks.Cursor = t.ID
-			v.checkItem("task", string(t.ID), string(t.State)+" "+string(t.Owner))
+			v.checkItem("task", string(t.ID), t.Digest())
 		}
 		more = len(page) == archivePage
 	}
@@ -90,8 +128,44 @@ func (v *verifier) checkTeams(r hub.Reader) error {
 		}
 		more = len(page) == archivePage
 	}
+	decisions := hub.DecisionQuery{Limit: archivePage}
+	for more := true; more; {
+		page, err := r.Decisions(decisions)
+		if err != nil {
+			return v.unreadable("decisions", err)
+		}
+		for _, d := range page {
+			decisions.Cursor = d.ID
+			v.checkItem("decision", d.ID, d.Digest())
+		}
+		more = len(page) == archivePage
+	}
+	claims, err := r.ItemClaims("", math.MaxInt32)
+	if err != nil {
+		return v.unreadable("claims", err)
+	}
+	for _, c := range claims {
+		v.checkItem("claim", c.Item, string(c.Owner))
+	}
 	for _, kind := range teamKinds {
 		v.Items[kind].missing(v, kind)
+	}
+	return nil
+}
+
+// checkMembers compares the members of a team that have not left.
+func (v *verifier) checkMembers(r hub.Reader, team hub.TeamID) error {
+	q := hub.MemberQuery{Team: team, Limit: archivePage}
+	for more := true; more; {
+		page, err := r.Members(q)
+		if err != nil {
+			return v.unreadable("members", err)
+		}
+		for _, m := range page {
+			q.After = m.N
+			v.checkItem("member", ofTeam(string(m.Agent), string(team)), string(m.Role))
+		}
+		more = len(page) == archivePage
 	}
 	return nil
 }

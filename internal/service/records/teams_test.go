@@ -16,18 +16,32 @@ func TestTeams(t *testing.T) {
 	told.must(nil, err)
 	teams, err := team.New(told.store, told.mail, &team.Options{Clock: told.clock, Artifacts: content})
 	told.must(nil, err)
-	do := func(r team.Request) {
+	do := func(r team.Request) team.Answer {
 		t.Helper()
 		r.Team = "core"
-		_, err := teams.Perform(t.Context(), operator, r)
+		a, err := teams.Perform(t.Context(), operator, r)
 		told.must(nil, err)
+		return a
 	}
 	do(team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
 	do(team.Request{Action: "status", Lifecycle: hub.TeamActive})
 	do(team.Request{Action: "task", Title: "t", Owner: "bob"})
+	do(team.Request{Action: "role", Agent: "bob", Role: hub.RoleReviewer, Reason: "coverage"})
+	do(team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
+	do(team.Request{Action: "remove", Agent: "eve"})
+	decided := do(team.Request{Action: "decide", Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
+	_, err = teams.Authority(t.Context(), operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}})
+	told.must(nil, err)
 	for _, text := range []string{"1\n", "2\n", "3\n"} {
 		do(team.Request{Action: "artifact", Artifact: "a", ParentVersion: new(min(1, int64(text[0]-'1'))), Content: &text})
 	}
+	told.must(nil, told.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		if err := tx.PutItemClaim(hub.ItemClaim{Item: "queue:1", Owner: "ada", At: hub.At(told.clock())}); err != nil {
+			return err
+		}
+		_, err := tx.Append(operator.Entry(hub.At(told.clock()), hub.ActionClaimed, "queue:1", map[string]any{"owner": "ada"}))
+		return err
+	}))
 	told.copy()
 	told.wantClean()
 	for _, test := range []struct {
@@ -37,6 +51,13 @@ func TestTeams(t *testing.T) {
 	}{
 		{`UPDATE teams SET lifecycle = 'closed', body_json = replace(body_json, '"active"', '"closed"')`, "team core", told.rowOf(hub.ActionTeamMoved, 0), false},
 		{`UPDATE team_tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), false},
+		{`UPDATE team_tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(hub.ActionTeamCreated, 0), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"deny"', '"allow"')`, "permit reviewer:block of team core", told.rowOf(hub.ActionTeamPolicy, 0), false},
+		{`UPDATE team_members SET role = 'coordinator' WHERE agent = 'bob' AND until IS NULL`, "member bob of team core", told.rowOf(hub.ActionTeamRole, 0), false},
+		{`DELETE FROM team_members WHERE agent = 'bob'`, "member bob of team core", told.rowOf(hub.ActionTeamRole, 0), true},
+		{`UPDATE decisions SET body_json = replace(body_json, 'tabs', 'dots')`, "decision " + decided, told.rowOf(hub.ActionTeamDecided, 0), false},
+		{`UPDATE claims SET owner = 'bob'`, "claim queue:1", told.rowOf(hub.ActionClaimed, 0), false},
 		{`DELETE FROM team_tasks`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), true},
 		{`UPDATE team_versions SET body_json = replace(body_json, substr(sha256, 1, 4), 'beef') WHERE n = 3`, "version 3 of a in team core", told.rowOf(hub.ActionTeamArtifact, 2), false},
 		{`UPDATE team_conflicts SET state = 'resolved', body_json = replace(body_json, 'manual_merge', 'resolved')`, "conflict 3 of a in team core", told.rowOf(hub.ActionTeamConflict, 0), false},

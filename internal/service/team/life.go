@@ -48,7 +48,7 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 		} else if err != nil {
 			return err
 		}
-		if err := c.record(hub.ActionTeamCreated, map[string]any{"members": len(seats)}); err != nil {
+		if err := c.record(hub.ActionTeamCreated, map[string]any{"members": len(seats), "sha256": c.team.Policy.Digest()}); err != nil {
 			return err
 		}
 		for _, seat := range seats {
@@ -334,6 +334,6 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		if err != nil {
 			return err
 		}
-		return c.record(hub.ActionTeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status})
+		return c.record(hub.ActionTeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status, "sha256": d.Digest()})
 	})
 }

@@ -125,7 +125,7 @@ func (c *change) putTask(t *hub.Task) (err error) {
 	if err := c.noteQueue(*t); err != nil {
 		return err
 	}
-	facts := map[string]any{"task_id": t.ID, "state": t.State, "class": t.Class}
+	facts := map[string]any{"task_id": t.ID, "state": t.State, "class": t.Class, "sha256": t.Digest()}
 	if t.Owner != "" {
 		facts["owner"] = t.Owner
 	}
