@@ -15,6 +15,10 @@ type Report struct {
 	hub.Deliberation
 	Turns    []hub.Envelope    `json:"turns"`
 	Possible []hub.MessageType `json:"possible"`
+
+	// In the answers of tools.
+	Unread       int              `json:"unread"`
+	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 }
 
 // A Listing is a page of deliberations.

@@ -175,6 +175,10 @@ type Answer struct {
 
 	Next     string   `json:"next,omitempty"` // cursor for the page after this one
 	Warnings []string `json:"warnings,omitempty"`
+
+	// In the answers of tools.
+	Unread       int              `json:"unread"`
+	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 }
 
 // A View is a team as a caller sees it.

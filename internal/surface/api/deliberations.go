@@ -46,9 +46,13 @@ func (s *Services) talk(ctx context.Context, a hub.Caller, kind hub.Deliberation
 		return QueryAnswer{}, err
 	}
 	r, err := s.Talks.Show(ctx, a, id)
-	if err == nil && r.Kind != kind {
+	if err != nil {
+		return QueryAnswer{}, err
+	}
+	if r.Kind != kind {
 		return QueryAnswer{}, hub.Errorf(hub.CodeNotFound, "acp/query", "%s is a %s, not a %s", id, r.Kind, kind)
 	}
+	r.Unread, r.Capabilities, err = s.standing(ctx, a)
 	return QueryAnswer{Talk: &r}, err
 }
 

@@ -42,11 +42,20 @@ func subscribe(ctx context.Context, s *Services, a hub.Caller, p SubscribeParams
 	default:
 		*one, err = s.Mail.Subscribe(ctx, a, *p.Filter)
 	}
-	if err == nil && a.Kind != hub.CallerViewer {
-		out.Unread, err = s.Mail.Unread(ctx, a.ID)
+	if err != nil {
+		return out, err
 	}
-	out.Capabilities = s.Mail.Capabilities()
+	out.Unread, out.Capabilities, err = s.standing(ctx, a)
 	return out, err
+}
+
+// standing returns how much mail a caller has not read and the channels that work: every
+// answer of a tool says both.
+func (s *Services) standing(ctx context.Context, a hub.Caller) (unread int, c hub.Capabilities, err error) {
+	if a.Kind != hub.CallerViewer {
+		unread, err = s.Mail.Unread(ctx, a.ID)
+	}
+	return unread, s.Mail.Capabilities(), err
 }
 
 // BroadcastParams are the members of an envelope, without recipients.

@@ -24,7 +24,12 @@ func teamwork(ctx context.Context, s *Services, a hub.Caller, r team.Request) (t
 	if a.Kind == hub.CallerViewer && r.Changes() {
 		return team.Answer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads teams and changes none")
 	}
-	return teams.Perform(ctx, a, r)
+	out, err := teams.Perform(ctx, a, r)
+	if err != nil {
+		return out, err
+	}
+	out.Unread, out.Capabilities, err = s.standing(ctx, a)
+	return out, err
 }
 
 // TeamPolicyParams name a team, and the cells of its matrix that the operator changes.

@@ -340,6 +340,13 @@ func TestTools(t *testing.T) {
 				planner.ok(t, "acp_inbox", map[string]any{"ack": true})
 			})
 
+			t.Run("R3-098 answers about teams and negotiations say what works, too", func(t *testing.T) {
+				planner.ok(t, "acp_team", map[string]any{"action": "list"})
+				offer := planner.ok(t, "acp_send", map[string]any{"to": "builder", "type": "task.offer", "payload": map[string]any{"title": "t", "description": "d"}})
+				planner.ok(t, "acp_query", map[string]any{"negotiation": offer.data["id"]})
+				builder.ok(t, "acp_inbox", map[string]any{"ack": true})
+			})
+
 			t.Run("R3-170 acp_subscribe adds, lists and removes a filter", func(t *testing.T) {
 				added := planner.ok(t, "acp_subscribe", map[string]any{"action": "add", "filter": map[string]any{"topics": []string{"schema/*"}, "priority_min": "high"}}).data["subscriptions"].([]any)[0].(map[string]any)
 				if got := planner.text(t, "acp_subscribe", map[string]any{"action": "list"}).text; !strings.Contains(got, added["id"].(string)+` of planner: {"topics":["schema/*"],"priority_min":"high"}`) {
