@@ -67,6 +67,10 @@ var layers = map[string][]string{
 	// The two sides of a handshake: the service that identifies callers, and the client.
 	"internal/handshake": {"hub"},
 
+	// The one owner of OpenTelemetry: calls, deliveries and turns are recorded where each
+	// is written once.
+	"internal/spans": {"hub"},
+
 	// What a hub stands on.
 	"internal/engine/rows":     {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
 	"internal/engine/sqlite":   {"hub", "internal/durable", "internal/engine/rows"},
@@ -86,7 +90,7 @@ var layers = map[string][]string{
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.
-	"internal/reach/router":   {"hub", "channel"},
+	"internal/reach/router":   {"hub", "channel", "internal/spans"},
 	"internal/reach/sessions": {"hub", "channel"},
 
 	// What a hub decides. Siblings never import each other.
@@ -109,7 +113,7 @@ var layers = map[string][]string{
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
-	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/strictjson", "internal/service/callers"},
+	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
 		"hub", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
@@ -120,7 +124,7 @@ var layers = map[string][]string{
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
+		"hub", "jsonrpc", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -135,7 +139,7 @@ var layers = map[string][]string{
 	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/reach/fleet", "internal/reach/sessions", "internal/run"},
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run"},
 
 	// What puts it together, and the command.
 	"server": {
@@ -143,7 +147,7 @@ var layers = map[string][]string{
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
 		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
@@ -201,6 +205,9 @@ var owners = map[string][]string{
 	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
+	"go.opentelemetry.io/otel":                 {"internal/spans"},
+	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
+	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
 	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
 	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/gatewaytest"},
 	"charm.land/bubbletea/v2":                  {"internal/watch"},

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/spans"
 )
 
 // StoreFile names the database of a hub that is not in its home. It holds no secret.
@@ -45,7 +46,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("server: open %s: %w", o.Home, err)
 		}
-		s.store, s.sqlite, s.hints = store, store, new(bus.Local)
+		s.store, s.sqlite, s.hints = s.traced(store), store, new(bus.Local)
 		return nil
 	}
 	lock, err := sqlite.LockHome(o.Home)
@@ -62,8 +63,27 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("server: open the store: %w", err), lock.Close())
 	}
-	s.store, s.postgres, s.home, s.hints = store, store, lock, store.Bus()
+	s.store, s.postgres, s.home, s.hints = s.traced(store), store, lock, store.Bus()
 	return nil
+}
+
+// traced returns the store as it is, or one whose changes within calls are spans.
+func (s *Server) traced(store engine) engine {
+	if s.tracer == nil {
+		return store
+	}
+	return tracedStore{store}
+}
+
+// A tracedStore records changes as spans, with the time in the queue of changes.
+type tracedStore struct{ engine }
+
+// Update implements hub.Store.
+func (s tracedStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
+	ctx, span := spans.Step(ctx, "store.update")
+	err := s.engine.Update(ctx, d, fn)
+	span.End(err)
+	return err
 }
 
 // trailName tells the trail of this home apart from those of other hubs on the same

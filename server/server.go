@@ -52,6 +52,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
@@ -120,6 +121,10 @@ type Options struct {
 
 	Clock hub.Clock // default the clock of the machine; the hub never lets it go back
 
+	// Traces says that the OTEL_* variables of the environment are obeyed: spans of
+	// the hub's work go to a collector if they name one.
+	Traces bool
+
 	Coordination Coordination // with other hubs
 
 	busy time.Duration // how long to wait for a lock on the database; as long as the store does if zero
@@ -146,6 +151,7 @@ type Server struct {
 	began    time.Time
 	stop     chan struct{} // receives when the operator stops the hub
 	stopping chan struct{} // closed when the server begins to stop
+	tracer   *spans.Tracer // nil without one
 
 	store    engine
 	sqlite   *sqlite.Store   // nil on PostgreSQL
@@ -216,7 +222,13 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{})}
+	if opts.Traces {
+		if s.tracer, err = spans.FromEnv(opts.Version, os.Stderr, s.log); err != nil {
+			s.log.Warn("no spans are recorded", "err", err) // these variables are often meant for other programs
+		}
+	}
 	if err := s.openStore(ctx); err != nil {
+		s.tracer.Close()
 		return nil, err
 	}
 	defer func() {
@@ -498,7 +510,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.http = &http.Server{
-		Handler:           s.guard(cleanPaths(s.routes(door, meters)), s.site),
+		Handler:           s.tracer.Handler(s.guard(cleanPaths(s.routes(door, meters)), s.site)),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -532,7 +544,7 @@ func Running(home string) bool { return sqlite.Locked(home) }
 // calls are answered, work under way is finished, the store is closed.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	work, stopWork := context.WithCancel(s.tracer.Context(context.WithoutCancel(ctx)))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
 		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
@@ -631,6 +643,7 @@ func (s *Server) Close() error {
 		s.shared.Close()
 	}
 	err := s.store.Close()
+	s.tracer.Close()
 	if s.home != nil {
 		err = errors.Join(err, s.home.Close())
 	}

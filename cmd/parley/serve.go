@@ -171,7 +171,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
-		Bridge: ownProgram(), Kept: c.Kept,
+		Bridge: ownProgram(), Kept: c.Kept, Traces: true,
 		Store: c.Store, StorePasswordFile: c.StorePasswordFile, Machine: c.Machine,
 		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{

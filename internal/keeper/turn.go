@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/report"
 )
@@ -56,10 +57,11 @@ var (
 
 // attempt gives the agent a prompt as a run and returns how that ended, and whether the
 // prompt was given.
-func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
+func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	given, began := false, false
+	ctx, span := spans.Work(ctx, "turn")
+	began := false
 	begin := func() { // the first sign of the turn proves the wake
 		if !began {
 			began = true
@@ -99,7 +101,11 @@ func (a *agent) attempt(ctx context.Context, t turn) (result, bool) {
 	if err == nil && got.State == hub.RunDone && !began {
 		begin() // it answered without an update
 	}
-	out := result{Result: got}
+	out.Result = got
+	span.Count("parley.tries", t.Tries)
+	span.Set("parley.state", string(got.State))
+	span.Set("parley.verdict", string(got.Verdict))
+	span.End(err)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
 		out.problem = cause.Error()

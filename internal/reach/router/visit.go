@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/spans"
 )
 
 // background is the context of forecasts, which have no caller that could leave.
@@ -149,16 +150,22 @@ func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID,
 // reports an error has failed.
 func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
 	var o channel.Outcome
+	kind := f.over.Name()
+	ctx, span := spans.Work(ctx, "deliver "+string(kind))
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := safely(f.over, func() (err error) {
 		o, err = f.over.Deliver(bounded, f.batch)
 		return err
 	})
+	defer func() {
+		span.Count("parley.messages", len(f.batch.Messages))
+		span.Set("parley.outcome", string(words[o.State]))
+		span.End(err)
+	}()
 	if ctx.Err() != nil {
 		return ctx.Err() // the next start makes it again
 	}
-	kind := f.over.Name()
 	if err == nil && words[o.State] == "" {
 		err = fmt.Errorf("channel %s returned the unknown state %q", kind, o.State)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -166,7 +167,8 @@ func NewHandler(version string, d *rpc.Dispatcher, log *slog.Logger, done <-chan
 			if id := req.Session.ID(); id != "" {
 				caller.Session = id
 			}
-			return d.Call(ctx, caller, m, args)
+			// The context is that of the request with which the session began.
+			return d.Call(spans.Below(ctx, req.GetExtra().Header), caller, m, args)
 		},
 		whoami: func(ctx context.Context, req mcp.Request) (api.Identity, error) {
 			result, err := d.Call(ctx, callerOf(req), whoami, nil)

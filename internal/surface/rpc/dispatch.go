@@ -13,6 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -86,7 +87,7 @@ func (d *Dispatcher) Methods() []*Method { return d.methods }
 
 // Call performs a method that is a tool and returns its result as its own type.
 func (d *Dispatcher) Call(ctx context.Context, caller hub.Caller, m *Method, params []byte) (result any, err error) {
-	err = d.perform(ctx, caller, m, func() (err error) {
+	err = d.perform(ctx, caller, m, func(ctx context.Context) (err error) {
 		result, err = m.do(ctx, caller, params)
 		return err
 	})
@@ -117,7 +118,7 @@ func Perform[S, P, R any](ctx context.Context, d *Dispatcher, caller hub.Caller,
 
 // marshal performs a method and returns its result as JSON.
 func (d *Dispatcher) marshal(ctx context.Context, caller hub.Caller, m *Method, params []byte) (raw json.RawMessage, err error) {
-	err = d.perform(ctx, caller, m, func() (err error) {
+	err = d.perform(ctx, caller, m, func(ctx context.Context) (err error) {
 		raw, err = m.JSON(ctx, caller, params, maxAnswer)
 		return err
 	})
@@ -153,13 +154,23 @@ func allowed(kinds []hub.CallerKind, op string, caller hub.Caller) error {
 
 // perform runs do as a call of m: it checks the caller's kind, ends a panic,
 // records the outcome, and returns the error as m's dialect carries it.
-func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, do func() error) (err error) {
+func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, do func(context.Context) error) (err error) {
 	began := time.Now()
+	ctx, span := startSpan(ctx, caller, m)
 	err = allowed(m.Callers, m.Method, caller)
 	if err == nil {
-		err = hub.Contain(m.Method, do)
+		err = hub.Contain(m.Method, func() error { return do(ctx) })
 	}
+	span.End(err)
 	return d.finish(ctx, caller, m, began, err)
+}
+
+// startSpan begins the span of a call of m.
+func startSpan(ctx context.Context, caller hub.Caller, m *Method) (context.Context, spans.Span) {
+	ctx, span := spans.Call(ctx, m.Method)
+	span.Set("rpc.system", "jsonrpc")
+	span.Set("parley.caller", string(caller.Kind))
+	return ctx, span
 }
 
 // finish records the outcome of a call, and returns its error as the method's
@@ -178,6 +189,8 @@ func (d *Dispatcher) finish(ctx context.Context, caller hub.Caller, m *Method, b
 // performGroup performs requests of one group together.
 func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Method, calls []call) {
 	began := time.Now()
+	ctx, span := startSpan(ctx, caller, m)
+	span.Count("parley.requests", len(calls))
 	err := allowed(m.Callers, m.Method, caller)
 	if err == nil {
 		err = hub.Contain(m.Method, func() error {
@@ -185,6 +198,7 @@ func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Met
 			return nil
 		})
 	}
+	span.End(err)
 	for i := range calls {
 		if err != nil {
 			calls[i].err = err

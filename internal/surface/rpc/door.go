@@ -328,7 +328,7 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, caller hub.Caller,
 		return false
 	}
 	out := &resultWriter{w: w, id: req.ID}
-	err := d.perform(r.Context(), caller, m, func() error { return m.stream(r.Context(), caller, req.Params, out) })
+	err := d.perform(r.Context(), caller, m, func(ctx context.Context) error { return m.stream(ctx, caller, req.Params, out) })
 	switch {
 	case err != nil && out.begun:
 		panic(http.ErrAbortHandler) // the caller must not take a part for the whole
