@@ -121,9 +121,9 @@ type Options struct {
 
 	Clock hub.Clock // default the clock of the machine; the hub never lets it go back
 
-	// Traces says that the OTEL_* variables of the environment are obeyed: spans of
-	// the hub's work go to a collector if they name one.
-	Traces bool
+	// Traces makes the hub obey the OTEL_* variables of the environment: spans of its
+	// work go to a collector if they name one, or as lines to this writer if they say so.
+	Traces io.Writer
 
 	Coordination Coordination // with other hubs
 
@@ -222,8 +222,8 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{opts: opts, log: opts.Log, began: time.Now(), stop: make(chan struct{}, 1), stopping: make(chan struct{})}
-	if opts.Traces {
-		if s.tracer, err = spans.FromEnv(opts.Version, os.Stderr, s.log); err != nil {
+	if opts.Traces != nil {
+		if s.tracer, err = spans.FromEnv(opts.Version, opts.Traces, s.log); err != nil {
 			s.log.Warn("no spans are recorded", "err", err) // these variables are often meant for other programs
 		}
 	}

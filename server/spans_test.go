@@ -23,7 +23,7 @@ func TestSpansOfTurns(t *testing.T) {
 	}))
 	defer collector.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
-	w := startWakes(t, server.Options{Traces: true, Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")
+	w := startWakes(t, server.Options{Traces: io.Discard, Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")
 	dir := w.keepSelf("builder", nil)
 	w.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: "the schema is frozen"})
 	w.turns("builder", dir, 1)

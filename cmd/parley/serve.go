@@ -77,7 +77,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 			if err != nil {
 				return err
 			}
-			opts.Limits.Unsafe = unsafe
+			opts.Limits.Unsafe, opts.Traces = unsafe, a.err
 			tuneMemory()
 			s, err := server.New(cmd.Context(), opts)
 			if err != nil {
@@ -171,7 +171,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
-		Bridge: ownProgram(), Kept: c.Kept, Traces: true,
+		Bridge: ownProgram(), Kept: c.Kept,
 		Store: c.Store, StorePasswordFile: c.StorePasswordFile, Machine: c.Machine,
 		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{
