@@ -233,7 +233,7 @@ func (a *app) teamLogCommand() *cobra.Command {
 	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
 	return operation(a, cmd, api.TeamLog, &p, func(w io.Writer, got team.Log) {
 		writeList(w, "entries", "N, AT, BY, ACTION, FACTS", got.Entries, func(e hub.Entry) []any {
-			return []any{e.Seq, e.At, e.Actor, e.Action, string(e.Facts)}
+			return []any{e.Seq, e.At, e.Actor, e.Action, factsText(e)}
 		})
 	}, argument(0, &p.Team))
 }

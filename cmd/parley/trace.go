@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,5 +89,25 @@ func writeRunTrace(w io.Writer, r api.RunTrace) {
 	for _, c := range r.Contradictions {
 		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, visible(c.Claim), visible(c.Found))
 	}
-	writeTable(w, "", r.Journal, func(e hub.Entry) []any { return []any{e.At, "journal", e.Actor, e.Action, string(e.Facts)} })
+	writeTable(w, "", r.Journal, func(e hub.Entry) []any { return []any{e.At, "journal", e.Actor, e.Action, factsText(e)} })
+}
+
+// factsText returns the facts of a journal entry for a person: name and value of each,
+// without hashes.
+func factsText(e hub.Entry) string {
+	var facts map[string]json.RawMessage
+	if json.Unmarshal(e.Facts, &facts) != nil {
+		return string(e.Facts)
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(facts)) {
+		text := string(facts[name])
+		if s := ""; json.Unmarshal(facts[name], &s) == nil {
+			text = s
+		}
+		if text != "" && text != "null" && name != "sha256" {
+			parts = append(parts, name+" "+text)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
