@@ -42,7 +42,7 @@ type Agent struct {
 	Extensions *acpv2.Extensions
 
 	// Prompt works on a prompt until it is done or ctx ends. ctx ends when the turn
-	// is cancelled; the turn then ends as cancelled, whatever Prompt returns.
+	// is cancelled; the turn then ends as cancelled, even if Prompt returns otherwise.
 	Prompt func(ctx context.Context, t *AgentTurn) (StopReason, error)
 
 	// NewSession begins a session. It may change its ID, Options and Commands.

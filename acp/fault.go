@@ -27,7 +27,7 @@ const (
 // code is a contract, the text is for people.
 type Fault struct {
 	Code FaultCode
-	Text string // what the agent did and what to check
+	Text string // the behaviour of the agent, and a check for its author
 	Err  error  // the cause; may be nil
 }
 

@@ -67,7 +67,7 @@ func (s *Settings) modeOption() *ConfigOption {
 // setOptions sets the options, and the modes if one of the options holds them.
 func (s *Settings) setOptions(options []ConfigOption) {
 	s.Options = options
-	// An agent of version 1 may have both; its modes are what session/set_mode changes.
+	// An agent of version 1 may have both; session/set_mode changes its modes.
 	if o := s.modeOption(); o != nil && !s.ownModes {
 		s.Mode = o.Value
 		s.Modes = nil

@@ -256,7 +256,7 @@ func (t *Turn) finish(r Result, err error) {
 		abandon()
 	}
 	close(t.done)
-	t.queue.close() // last: it wakes the reader of the updates, who then finds the turn done
+	t.queue.close() // last: it wakes the reader of the updates, which then finds the turn done
 }
 
 // Updates yields the updates of the turn, as they come, until it is over. Each

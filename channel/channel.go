@@ -6,7 +6,7 @@
 // bursts to end, keeps one attempt under way for each recipient, counts attempts
 // against the budgets of the recipient and of its senders, and looks again just
 // before it calls Deliver whether the messages still wait. A channel brings one
-// Batch to one recipient and tells what it knows about the result.
+// Batch to one recipient and reports the result as far as it is known.
 //
 // A batch never has the text of a message. It has counts, ids and the members of the
 // envelopes that say what kind of message waits; the recipient reads the text with
@@ -36,14 +36,14 @@ type Channel interface {
 
 	// Check reports why the channel cannot work, nil if it can. It shows nothing to
 	// a recipient and starts no turn. The hub calls it when it starts, and again
-	// every few minutes after a failure; a hub starts whatever its channels report.
+	// every few minutes after a failure; a hub starts with any report of its channels.
 	Check(ctx context.Context) error
 
 	// Reach forecasts whether a batch for the recipient would arrive now. It must
 	// return quickly: senders wait for it.
 	Reach(ctx context.Context, to hub.AgentID) Reach
 
-	// Deliver makes one attempt and returns what is known about it within 30
+	// Deliver makes one attempt and returns its result within 30
 	// seconds. After a crash of the hub it may be called again with a batch of the
 	// same ID, which must not be shown a second time.
 	Deliver(ctx context.Context, b Batch) (Outcome, error)
@@ -143,7 +143,7 @@ const (
 type Outcome struct {
 	State     State
 	Mechanism string
-	Detail    string // for the operator and the sender: what to do, or why
+	Detail    string // for the operator and the sender: an advice, or the reason
 
 	// Proof is the time that a recipient has to prove an attempt that is Waiting or
 	// Handed; after it the attempt is Refused or Failed. Zero means 30 seconds.

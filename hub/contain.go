@@ -10,7 +10,7 @@ import (
 // Contain calls fn and returns its error. A panic of fn becomes an error of
 // CodeInternal that names the value and the line that panicked, so that one request,
 // or one step of work beside requests, cannot end the process. fn must leave nothing
-// locked and nothing half done in memory: what it stores is undone by its transaction.
+// locked and nothing half done in memory: its transaction undoes its writes.
 func Contain(op string, fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A DeliberationKind says what a deliberation is about.
+// A DeliberationKind is the subject of a deliberation: a task or an opinion.
 type DeliberationKind string
 
 // The kinds.
@@ -161,7 +161,7 @@ type Turn struct {
 }
 
 // turns are the messages that are possible in a state of a pair, and the state after
-// them. It is the whole rule of who may speak; limits of rounds come on top.
+// them. It is the whole rule of turns; limits of rounds come on top.
 var turns = map[DeliberationState]map[Turn]DeliberationState{
 	TalkOffered: {
 		{TypeTaskAccept, true, false}: TalkAccepted, {TypeTaskCounter, true, false}: TalkCountered,

@@ -133,7 +133,7 @@ type Capability struct {
 }
 
 // Capabilities names each capability; every answer carries them, so that a
-// caller can do without what is missing.
+// caller can do without the missing part.
 type Capabilities map[string]Capability
 
 // A Reach is a forecast: whether a recipient will see a message, and when.

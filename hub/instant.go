@@ -33,8 +33,8 @@ func InstantAt(t time.Time) Instant { return Instant{us: t.UnixMicro()} }
 func InstantMicro(us int64) Instant { return Instant{us: us} }
 
 // After returns the later of the clock's time and the microsecond after i: the
-// time of a write to something that was last written at i, whoever wrote it and
-// whatever his clock said.
+// time of a write to a thing that was last written at i, by any writer and
+// by any clock.
 func (i Instant) After(clock Clock) Instant {
 	return Instant{us: max(clock().UnixMicro(), i.us+1)}
 }

@@ -501,7 +501,7 @@ type JournalQuery struct {
 type JournalReader interface {
 	// Journal returns the entries that match.
 	Journal(q JournalQuery) ([]Entry, error)
-	// Archives returns what was moved out of the store, oldest first.
+	// Archives returns the archives, oldest first.
 	Archives() ([]Archive, error)
 	// MessagesBefore returns messages whose ids were made before a time, in
 	// the order of their ids, beginning after an id. Messages about handoffs
@@ -509,7 +509,7 @@ type JournalReader interface {
 	MessagesBefore(t Time, after EnvelopeID, limit int) ([]Message, error)
 }
 
-// An Archive is a file that holds what the store no longer does: the journal
+// An Archive is a file with rows that the store no longer holds: the journal
 // up to Seq, since the archive before it, and the messages whose ids were
 // made before Cutoff.
 type Archive struct {

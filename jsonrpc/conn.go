@@ -20,7 +20,7 @@ var ErrClosed = errors.New("the connection is closed")
 const closeGrace = 5 * time.Second
 
 // A Conn is one side of a conversation in which both sides make requests. It is
-// safe for concurrent use. The package comment says what it promises.
+// safe for concurrent use. The package comment has its promises.
 type Conn struct {
 	opts Options
 	src  io.Reader
@@ -181,7 +181,7 @@ func (c *Conn) Wait() error {
 }
 
 // Close ends the connection. It ends the contexts of all handlers, fails all
-// calls, writes what was sent, closes the writer and then the reader, and waits
+// calls, writes the queued frames, closes the writer and then the reader, and waits
 // for its goroutines and the handlers, at most 5 seconds for each step. If a step
 // takes longer, Close leaves the goroutine behind and returns an error that says
 // so. A handler must not call Close, but may start a goroutine that does. It is safe

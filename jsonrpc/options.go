@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // An OrderedHandler is entered in the order of arrival, before the next frame is
-// dispatched. It records what the handlers of later frames must find and returns
+// dispatched. It records the state that the handlers of later frames must find and returns
 // the function that answers the request. That function runs like Options.Request,
 // with the context of the request. Nothing is read while the OrderedHandler itself
 // runs; ctx is that of a notification handler.

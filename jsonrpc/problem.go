@@ -55,7 +55,7 @@ const maxExcerpt = 200
 // the text is for people.
 type Problem struct {
 	Code    ProblemCode
-	Text    string // what is wrong and what would be right
+	Text    string // the mistake and its correction
 	Excerpt []byte // the first bytes of the input, at most 200
 }
 

@@ -45,7 +45,7 @@ type Frame struct {
 // is a problem. A byte order mark at the start of a line is skipped.
 //
 // A Reader holds little more than the limit in memory and scans each byte at most a
-// few times, whatever the input is.
+// few times, for any input.
 type Reader struct {
 	src   io.Reader
 	limit int

@@ -113,7 +113,7 @@ func (c *Conn) handler(ctx context.Context, r Request) func(context.Context) (an
 	}
 }
 
-// run runs a handler and returns its response, and what it wants to run after it.
+// run runs a handler and returns its response, and the function to run after it.
 func (c *Conn) run(ctx context.Context, id json.RawMessage, handler func(context.Context) (any, error)) (r Response, after func(error)) {
 	r.ID = id
 	result, err := handler(ctx)

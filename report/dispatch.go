@@ -274,7 +274,7 @@ func numbered(items []string) string {
 		}
 		b.WriteString(strconv.Itoa(i+1) + ". " + oneLine(item))
 	}
-	// The form is chosen by trial: what is not read back as it was is written otherwise.
+	// The form is chosen by trial: text that is not read back as it was is written otherwise.
 	if back := splitNumbered(b.String()); len(items) > 1 && slices.Equal(back, items) {
 		return b.String()
 	}
@@ -310,7 +310,7 @@ type dispatchForm struct {
 	Done       *string  `json:"done"`
 }
 
-// jsonForm returns the dispatch with null and empty lists in place of what is absent.
+// jsonForm returns the dispatch with null and empty lists in place of absent members.
 func (d Dispatch) jsonForm() dispatchForm {
 	return dispatchForm{
 		orNull(d.Task), orNull(d.Context), orEmpty(d.Acceptance), orEmpty(d.Scope),

@@ -18,7 +18,7 @@ type jsonForm struct {
 	Learned       *string  `json:"learned"`
 }
 
-// jsonForm returns the report with null in place of what is absent, as the schema has it.
+// jsonForm returns the report with null in place of absent members, as the schema has it.
 func (r Report) jsonForm() jsonForm {
 	return jsonForm{
 		Status: orNull(r.Status), FilesCreated: orEmpty(r.FilesCreated), FilesModified: orEmpty(r.FilesModified),

@@ -17,7 +17,7 @@ type line struct {
 
 // linesOf yields the lines of a text with skipped lines before it. LF and CRLF end a
 // line, and so do the odd line ends. It finds the next LF first and then the odd line
-// ends before that, so that each byte is scanned twice whatever the line ends are.
+// ends before that, so that each byte is scanned twice with any line ends.
 func linesOf(text string, skipped int) iter.Seq[line] {
 	return func(yield func(line) bool) {
 		number := skipped

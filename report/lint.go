@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// LintOptions changes what a lint function checks. The zero value works.
+// LintOptions changes the checks of a lint function. The zero value works.
 type LintOptions struct {
 	Parse Options
 

@@ -29,7 +29,7 @@ const (
 // An Error is a failure with a code.
 type Error struct {
 	Code Code
-	Err  error // says what was attempted, why it failed and what to do
+	Err  error // the attempt, the reason and an advice
 }
 
 // Error returns the text of the cause, or the code without one.

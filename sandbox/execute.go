@@ -8,7 +8,7 @@ import (
 )
 
 // runFolders are folders whose files hold commands that git, an editor or an
-// agent runs when it is used in the folder above: whoever writes there runs a
+// agent runs when it is used in the folder above: a writer there runs a
 // command later, without a question.
 var runFolders = []string{
 	".git", ".githooks", ".husky", ".vscode", ".idea", ".devcontainer", ".zed",

@@ -44,7 +44,7 @@ type Request struct {
 }
 
 // effect returns the kind by which a request is decided. A change of a file that a
-// program runs is an execution, whatever the agent calls it.
+// program runs is an execution, also under another name.
 func (r Request) effect() Kind {
 	switch r.Kind {
 	case KindEdit, KindMove, KindDelete:

@@ -2,7 +2,7 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// newSessionRequest converts a request whose form differs only in what may be absent:
+// newSessionRequest converts a request whose form differs only in the members that may be absent:
 // version 1 wants a list of servers, be it an empty one.
 func (c *converter) newSessionRequest(m *NewSessionRequest) acpv1.Message {
 	return &acpv1.NewSessionRequest{

@@ -20,7 +20,7 @@ questions, decisions. A packet never changes; answers refer to it.`
 	return cmd
 }
 
-// relations adds the flags that say what a packet is about.
+// relations adds the flags that relate a packet to contracts and other packets.
 func relations(cmd *cobra.Command, r *contract.Relations) preparation {
 	cmd.Flags().StringVar((*string)(&r.ReplyTo), "reply-to", "", "packet that it answers")
 	return listFlag(cmd, &r.Related, "contract", "contracts that it is about")

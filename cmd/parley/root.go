@@ -58,7 +58,7 @@ func (a *app) askRoot(ctx context.Context, dir string) (bool, error) {
 }
 
 // offerRoot offers the operator at the terminal to make a folder a root, unless it lies
-// under one. Without a yes the command goes on, after a line that says what is missing.
+// under one. Without a yes the command goes on, after a line about the missing part.
 func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 	dir, err := realPath(dir)
 	if err != nil {

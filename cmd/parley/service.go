@@ -32,7 +32,7 @@ type manager struct {
 	uninstall func(path string) [][]string // the commands before the file is removed
 	removed   [][]string                   // the commands after it was removed
 	status    []string                     // ends with exit code 0 if the service runs
-	note      string                       // what the user should know after install
+	note      string                       // for the user, after install
 }
 
 const (

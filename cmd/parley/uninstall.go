@@ -29,7 +29,7 @@ type removal struct {
 	Purged      bool               `json:"purged"`            // the home was removed
 	Program     string             `json:"program"`           // this program; it stays
 	Removed     bool               `json:"removed"`           // false: nothing was changed
-	Left        []string           `json:"left,omitempty"`    // what stays, as sentences
+	Left        []string           `json:"left,omitempty"`    // sentences about the things that stay
 	hub         bool               // the home is that of a hub
 }
 
@@ -83,7 +83,7 @@ home are named at the end, with how to remove them.`,
 	return cmd
 }
 
-// findRemoval finds what Parley has made for this user and this home. It reports
+// findRemoval finds the files and entries that Parley has made for this user and this home. It reports
 // CodeNotFound if there is nothing.
 func (a *app) findRemoval() (*removal, error) {
 	s, err := a.service()

@@ -396,7 +396,7 @@ func keptByName(ctx context.Context, c *rpc.Client) (map[hub.AgentID]api.KeptAge
 	return out, err
 }
 
-// plan compares a file with what the hub keeps. Without a hub everything is new.
+// plan compares a file with the agents and teams of the hub. Without a hub everything is new.
 func (file upFile) plan(ctx context.Context, c *rpc.Client) (upPlan, error) {
 	plan := upPlan{Steps: []upStep{}}
 	kept, roles := map[hub.AgentID]api.KeptAgent{}, map[hub.AgentID]hub.Role{}

@@ -1,5 +1,5 @@
-// Command echo-agent is an agent that repeats what it is told, one word at a time.
-// It shows what an agent needs: a function for prompts. Before it repeats
+// Command echo-agent is an agent that repeats each prompt, one word at a time.
+// An agent needs little more than a function for prompts. Before it repeats
 // something that begins with "shout" it asks for permission.
 //
 // Try it with
@@ -22,7 +22,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	agent := &acp.Agent{Name: "echo-agent", Title: "Echo", Version: "1.0.0", V2: true, Prompt: echo}
-	// Standard output belongs to the protocol; what people should read goes to
+	// Standard output belongs to the protocol; text for people goes to
 	// standard error.
 	if err := acp.Serve(ctx, agent, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "echo-agent:", err)

@@ -1,4 +1,4 @@
-// Command minimal-client starts an agent, gives it one prompt and prints what it
+// Command minimal-client starts an agent, gives it one prompt and prints the text that it
 // says:
 //
 //	go run ./examples/minimal-client "say hello" go run ./examples/echo-agent
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// run gives the agent one prompt and writes what it says to w.
+// run gives the agent one prompt and writes the answer to w.
 func run(ctx context.Context, prompt string, agent *exec.Cmd, w io.Writer) error {
 	dir, err := os.Getwd()
 	if err != nil {

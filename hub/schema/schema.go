@@ -27,7 +27,7 @@ const suffix = ".schema.json"
 // "handoff-package", "payload/status.update", "teamspace" and so on.
 func Names() []string {
 	var names []string
-	// Walking what is embedded cannot fail.
+	// Walking embedded files cannot fail.
 	_ = fs.WalkDir(files, ".", func(path string, _ fs.DirEntry, err error) error {
 		if name, ok := strings.CutSuffix(path, suffix); ok {
 			names = append(names, name)

@@ -45,7 +45,7 @@ func (d *agentsDemo) keep(ctx context.Context) {
 	d.tell("", "A hub keeps the agent builder in a folder. It is %s: no process, no tokens.", got.State)
 }
 
-// watch tells what the log of builder says until the task is closed.
+// watch narrates the log of builder until the task is closed.
 func (d *agentsDemo) watch(ctx context.Context) {
 	p, refused := api.KeptLogParams{Agent: "builder", WaitS: 5}, false
 	for d.err == nil {
@@ -75,7 +75,7 @@ func (d *agentsDemo) watch(ctx context.Context) {
 	}
 }
 
-// prove compares what was told with the records of the hub.
+// prove compares the story with the records of the hub.
 func (d *agentsDemo) prove(ctx context.Context) {
 	var verdicts []hub.RunVerdict
 	for _, r := range call(ctx, &d.script, d.operator, api.ListRuns, api.RunListParams{}).Runs {

@@ -41,7 +41,7 @@ func Fold(history []hub.ContractVersion) []hub.ContractVersion {
 	return append([]hub.ContractVersion{last}, history[len(old):]...)
 }
 
-// Parts returns copies that together hold what c holds, each with about limit bytes
+// Parts returns copies that together hold the content of c, each with about limit bytes
 // of earlier contents at most: the head of a contract with its newest versions, then
 // the head with older ones. A receiver that merges ends with the whole.
 func (c Copy) Parts(limit int) []Copy {

@@ -335,7 +335,7 @@ func (a *agent) problem(ctx context.Context, err error) {
 	}
 }
 
-// handed tells the register what became of a wake.
+// handed tells the register the outcome of a wake.
 func (a *agent) handed(ctx context.Context, wake string, state channel.State, detail string) {
 	err := a.sessions.Handed(ctx, a.actor, sessions.Handing{Wake: wake, Outcome: state, Detail: detail})
 	if hub.CodeOf(err) != hub.CodeNotFound { // proven already, or of a time before a crash
@@ -343,7 +343,7 @@ func (a *agent) handed(ctx context.Context, wake string, state channel.State, de
 	}
 }
 
-// report tells the register what the session does, and returns the notice that it
+// report tells the register the activity of the session, and returns the notice that it
 // answers at the end of a turn.
 func (a *agent) report(ctx context.Context, e sessions.Event, wake string) string {
 	no := false

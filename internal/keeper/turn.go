@@ -272,7 +272,7 @@ const cancelGrace = 5 * time.Second
 // watchEvery is the time between two looks at a turn that runs.
 const watchEvery = time.Second
 
-// A watched turn is what a look at it shows.
+// A watched turn holds the visible state of a turn.
 type watched struct {
 	state  State
 	asks   bool      // a person

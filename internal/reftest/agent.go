@@ -117,7 +117,7 @@ func (a *Agent) Gate(gate func(http.ResponseWriter, *http.Request) bool) {
 	a.gate = gate
 }
 
-// Calls returns what the agent was asked since the last time, oldest first.
+// Calls returns the requests to the agent since the last time, oldest first.
 func (a *Agent) Calls() []Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 
 // Explain says for people why an agent failed: the error, the data that the agent sent
 // with it, and the last lines of the agent's standard error, without secrets and
-// without characters that move a cursor. hint says what to try; it may be empty.
+// without characters that move a cursor. hint is an advice; it may be empty.
 func Explain(err error) (text, hint string) {
 	text = err.Error()
 	var answer *jsonrpc.Error

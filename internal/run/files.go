@@ -31,7 +31,7 @@ type Record struct {
 	Worktree string   `json:"worktree,omitempty"` // that was made for the run
 	Branch   string   `json:"branch,omitempty"`   // likewise
 	Problem  string   `json:"error,omitempty"`    // why the agent failed, for people, redacted
-	Hint     string   `json:"hint,omitempty"`     // what to try then
+	Hint     string   `json:"hint,omitempty"`     // an advice for that case
 	Tokens   *Tokens  `json:"tokens,omitempty"`   // nil if the agent reported none
 	Hub      bool     `json:"hub"`                // a hub may have a record of the run
 	Told     bool     `json:"told"`               // the hub knows the end of the run

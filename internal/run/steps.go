@@ -117,7 +117,7 @@ func (s *stepReader) update(at time.Time, u *acp.Update) {
 	}
 }
 
-// frame adds what a request or an answer is about.
+// frame adds the subject of a request or an answer.
 func (s *stepReader) frame(f RecordedFrame) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`

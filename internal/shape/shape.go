@@ -1,5 +1,5 @@
-// Package shape says whether JSON is what a published schema asks for, and in
-// a sentence why not. The schemas are those of hub/schema; the verdict is that
+// Package shape checks JSON against the published schemas, and says in
+// a sentence why it does not fit. The schemas are those of hub/schema; the verdict is that
 // of any validator on the same files.
 package shape
 
@@ -165,8 +165,7 @@ func pathOf(location []string) string {
 	return b.String()
 }
 
-// patternRules says in words what the patterns of the schemas' definitions ask
-// for.
+// patternRules has the patterns of the schemas' definitions in words.
 var patternRules = map[string]string{
 	"uuid7":       "must be a lower-case UUIDv7",
 	"text":        "must not be blank",

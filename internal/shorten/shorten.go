@@ -58,5 +58,5 @@ func Quote(s string) string {
 }
 
 // Line returns s as one line: each run of blanks and line ends becomes one
-// blank, and what is longer than n bytes is cut as Text cuts it.
+// blank, and a text longer than n bytes is cut as Text cuts it.
 func Line(s string, n int) string { return Text(strings.Join(strings.Fields(s), " "), n) }

@@ -112,7 +112,7 @@ func (v *Value) UnmarshalJSON(raw []byte) error {
 }
 
 // UnmarshalJSONFrom copies the next value. The decoders of this package check
-// what they read, so that it is not checked again.
+// the bytes they read, so that they are not checked again.
 func (v *Value) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	raw, err := dec.ReadValue()
 	if err != nil {

@@ -118,7 +118,7 @@ func (f *field) goType() string {
 	return "Optional[" + f.typ.goType() + "]"
 }
 
-// tag returns the tags of a member's field. Package wire says what they mean.
+// tag returns the tags of a member's field. Package wire explains them.
 func (f *field) tag() string {
 	name := f.name
 	if !f.required {

@@ -1,10 +1,10 @@
 // Package rows stores the nouns of a hub in the tables of a relational database,
-// whatever its engine. It has the statements, the fields of each noun, the queries
+// for every engine. It has the statements, the fields of each noun, the queries
 // and the writer that lets Updates share transactions. An engine has the
-// connections, the schema, the index of words, and what else only it can do.
+// connections, the schema, the index of words, and the other parts that only it can do.
 //
 // Statements are written for SQLite; Conn.Prepare of another engine translates
-// them. They avoid what the engines do differently: a row that is taken is seen by
+// them. They avoid SQL that the engines run differently: a row that is taken is seen by
 // the number of rows changed, never by an error, because an error ends a
 // transaction on PostgreSQL.
 //

@@ -22,7 +22,7 @@ type tx struct {
 	foreign error // once the journal has a row of another program, the answer to every change
 }
 
-// A Tx is a tx for the engines, which override what they do in another way.
+// A Tx is a tx for the engines, which override some of its methods.
 type Tx = tx
 
 // An Index is the index of the words of messages, in one transaction. It may lag

@@ -15,7 +15,7 @@ import (
 // of the database as it is now. A row is a JSON object with the columns in the
 // order of the table; it is good until emit returns. Unless restricted is given, the content
 // of restricted handoffs is left out. The same database gives the
-// same rows in the same order, whatever is written meanwhile.
+// same rows in the same order, also when rows are written meanwhile.
 func (s *Store) Dump(ctx context.Context, begin func(schema int) error, emit func(table string, row []byte) error, restricted bool) error {
 	const op = "sqlite.Dump"
 	return s.read(ctx, op, func(r *reader) error {

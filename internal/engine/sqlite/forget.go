@@ -53,7 +53,7 @@ func (t *tx) Replaced(seq int64, m *hub.Message, parties []hub.Party) error {
 	return t.indexWords(seq, m, parties)
 }
 
-// Prune overwrites what it removes: an archive holds the text now, and may have to
+// Prune overwrites the rows that it removes: an archive holds the text now, and may have to
 // lose it.
 func (t *tx) Prune(limit int) (n int, err error) {
 	err = t.overwriting(func() (err error) {

@@ -45,7 +45,7 @@ const (
 
 // Options are the choices that Open leaves to its caller. The zero value works.
 type Options struct {
-	Full    bool         // every change survives power loss, whatever Update is asked for
+	Full    bool         // every change survives power loss, even if Update is asked for less
 	Readers int          // connections for View; 4 if zero. Work in the background uses half of them at most
 	Log     *slog.Logger // silent if nil
 

@@ -24,7 +24,7 @@ func (t *tx) indexWords(seq int64, m *hub.Message, parties []hub.Party) error {
 
 // The word index lags behind the messages. Its cursor, stored in the table of
 // cursors, is the rowid of messages up to which every message is indexed;
-// rowids grow with each insert, whatever time a message claims. The writer
+// rowids grow with each insert, independent of the time of a message. The writer
 // advances the cursor in batches (see writer.go), each in one transaction with
 // the words it adds, so that a process killed at any instant leaves the index
 // exactly as far as its cursor says.

@@ -24,7 +24,7 @@ type Addition struct {
 	Mark  string // a part of every entry and text, by which it is known again
 }
 
-// Extend adds to a change what puts additions into the CLI's files, or, if on is false,
+// Extend adds to a change the edits that put additions into the CLI's files, or, if on is false,
 // takes them out again. A file that the change edits already is edited once. It writes
 // nothing.
 func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change, error) {
@@ -63,7 +63,7 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 	return p.change, nil
 }
 
-// read returns what a file will hold after the edits that are planned.
+// read returns the content of a file after the edits that are planned.
 func (p *planner) read(path string) ([]byte, error) {
 	for _, e := range p.change.Edits {
 		if e.Path == path {

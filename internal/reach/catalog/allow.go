@@ -12,7 +12,7 @@ import (
 // allowPath leads to the list of tools that Claude Code uses without asking.
 var allowPath = []string{"permissions", "allow"}
 
-// Refuses reports whether a CLI that nobody watches refuses tools that are not in a
+// Refuses reports whether a CLI without a user in front of it refuses tools that are not in a
 // list of its own: claude -p does.
 func (c CLI) Refuses() bool { return c.Name == "claude" }
 

@@ -20,7 +20,7 @@ type SavedFile struct {
 }
 
 // Apply writes the change. Each file is replaced as a whole or not at all,
-// keeps its mode and stays where a link to it points; what it held before is
+// keeps its mode and stays where a link to it points; its earlier content is
 // kept in the folder of backups, beside it if that is empty, under a name with the time. If one file cannot be written, the
 // others are put back. It reports CodeConflict, and writes nothing, when a file
 // is not any more what the change was planned for.
@@ -85,7 +85,7 @@ func (e Edit) apply(now time.Time, backups string) (SavedFile, error) {
 	return w, nil
 }
 
-// backup keeps what the file holds. Names are never used twice.
+// backup keeps the content of the file. Names are never used twice.
 func (e Edit) backup(now time.Time, folder string) (string, error) {
 	const most = 100 // backups within one second
 	info, err := os.Stat(e.Path)

@@ -35,7 +35,7 @@ type CLI struct {
 	project  layout   // the files of one project
 }
 
-// The entries were compared with what these versions write or list themselves:
+// The entries were compared with the entries that these versions write or list themselves:
 // claude 2.1.197, codex 0.166.0, copilot 1.0.102, gemini 0.61.0,
 // opencode 1.18.33, qwen 0.15.10.
 var clis = []CLI{

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownGroup makes cmd, when it is cancelled, take along what it started: many
+// ownGroup makes cmd, when it is cancelled, end the processes that it started: many
 // CLIs are a script around the real program.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

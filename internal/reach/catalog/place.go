@@ -38,7 +38,7 @@ type layout struct {
 	note        string // a further step for the user
 }
 
-// A base says what {root} and {base} are: the folder in the variable env, if that
+// A base gives {root} and {base} their values: the folder in the variable env, if that
 // is set, else the home or the project and the folder below it.
 type base struct{ env, below string }
 

@@ -170,7 +170,7 @@ func (b *Base) prepare(ctx context.Context) (err error) {
 	return b.scratch.lend(repo)
 }
 
-// userExcludes returns the user's own list of what git ignores everywhere:
+// userExcludes returns the user's own list of files that git ignores everywhere:
 // agents put their private files there.
 func userExcludes(ctx context.Context, git string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, git, "config", "--global", "--type=path", "--get", "core.excludesFile")

@@ -27,7 +27,7 @@
 //   - Everything is bounded: bytes read, entries listed, git's output, time.
 //   - It changes nothing under the roots.
 //
-// It does not prove who made a change, and it does not fetch: a web address or a
+// It does not prove the author of a change, and it does not fetch: a web address or a
 // reference to another service is unverifiable. Claimed commits and files are hashed
 // here; for the folders of a commit and the history between commits git is trusted.
 // A process that replaces files inside an object store while git reads them can make

@@ -14,7 +14,7 @@ import (
 // A repository is an open repository: the folders git would use, found and read
 // without git.
 type repository struct {
-	dir    *os.Root // HEAD and what else belongs to one working tree
+	dir    *os.Root // HEAD and the other files of one working tree
 	common *os.Root // objects and refs, shared by all working trees
 	tree   *os.Root // the files; nil in a bare repository
 

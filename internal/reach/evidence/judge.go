@@ -119,7 +119,7 @@ const maxFindings = 50
 // and a file that was moved as it is is named by its new name.
 //
 // scope holds paths relative to the folder of the work. Each covers itself and
-// what is below it; "*", "?" and "[a-z]" match within a name, and "**" matches
+// everything below it; "*", "?" and "[a-z]" match within a name, and "**" matches
 // any number of folders. If scope is empty, it covers everything.
 func Judge(rep report.Report, changes *Changes, verify, build *Outcome, scope []string) Judgment {
 	j := &judge{

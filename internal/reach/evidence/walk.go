@@ -287,7 +287,7 @@ func (w *walker) stream(ctx context.Context, name string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// copyRules copies a rule file, which says what is ignored or converted, to the
+// copyRules copies a rule file, of ignored or converted paths, to the
 // place where git looks for it.
 func (w *walker) copyRules(name string, e fs.DirEntry) error {
 	if base := e.Name(); w.plain || base != ".gitignore" && base != ".gitattributes" || !e.Type().IsRegular() {

@@ -14,7 +14,7 @@ import (
 )
 
 // This file is about agents of the reference implementation. They replace whole
-// objects, stamp what they accept with their own clock, forget everything when they
+// objects, stamp accepted changes with their own clock, forget everything when they
 // restart, and compare times only with their like. So the worker reads the agent's
 // contract before it sends one: changes that only the agent has are merged here first,
 // and the copy that is sent has a later time than the agent's. One fingerprint for

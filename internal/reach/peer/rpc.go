@@ -167,7 +167,7 @@ func pack(c federation.Copy, self hub.AID) (syncCall, error) {
 	return syncCall{c, "cacp/" + string(c.Change().Kind) + "/sync", raw}, err
 }
 
-// batch sends calls in one request and returns what became of each, in
+// batch sends calls in one request and returns the outcome of each, in
 // order. A refusal of one syncCall is its own status; a refusal of the request as
 // a whole is an error.
 func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncResult, error) {
@@ -208,7 +208,7 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncR
 	return out, nil
 }
 
-// synced reads what became of one syncCall.
+// synced reads the outcome of one syncCall.
 func synced(endpoint string, r reply) (federation.SyncResult, error) {
 	var s federation.SyncResult
 	if refusal := r.refusal(); refusal != nil {

@@ -23,7 +23,7 @@ import (
 // up to Sent was confirmed, was not meant for the peer, or is covered by a comparison
 // that is still due (CatchUp). A kill before the cursor moves sends things twice,
 // which a receiver that merges takes as once. A change costs one row in the log,
-// whatever the number of peers; a peer that was away for n changes of m things gets
+// for any number of peers; a peer that was away for n changes of m things gets
 // m copies.
 type worker struct {
 	*Syncer
@@ -390,7 +390,7 @@ func (w *worker) check(said string) error {
 		WithHint("if the agent there was replaced, remove the peer and add the new one")
 }
 
-// markUp records that the peer confirms what it gets.
+// markUp records that the peer confirms its deliveries.
 func (w *worker) markUp(ctx context.Context) error {
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		if p.Health != hub.HealthUp {
@@ -621,7 +621,7 @@ func (w *worker) note(tx hub.Tx, a hub.Action, facts map[string]any) error {
 }
 
 // catchUp compares everything. Dead letters that are older than its begin are void:
-// it has delivered what they are about, or there are newer ones.
+// it has delivered their subject, or there are newer ones.
 func (w *worker) catchUp(ctx context.Context) error {
 	begin := hub.InstantAt(w.clock())
 	if err := w.compareAll(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// An account is the stored state of one agent: what its user allows, and its attempts
+// An account is the stored state of one agent: the permissions of its user, and its attempts
 // of late.
 type account struct {
 	Allowed   bool       `json:"allowed,omitempty"`   // mail may start turns
@@ -19,7 +19,7 @@ type account struct {
 	Paused    bool       `json:"paused,omitempty"`
 	Disarmed  string     `json:"disarmed,omitempty"` // why the agent is woken no more
 	Barren    int        `json:"barren,omitempty"`   // wakes in a row that led to nothing
-	Released  hub.Time   `json:"released,omitzero"`  // messages up to then start turns, whatever caused them
+	Released  hub.Time   `json:"released,omitzero"`  // messages up to then start turns, of any cause
 	Attempts  []*attempt `json:"attempts,omitempty"` // oldest first
 
 	// Shown lists unread messages that a hook has shown and that may start a turn

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Report is what a hook or plugin of a CLI tells about a session.
+// A Report is the news of a hook or plugin of a CLI about a session.
 type Report struct {
 	Key
 	Cwd        string   `json:"cwd,omitempty"`
@@ -31,7 +31,7 @@ type Advice struct {
 	Notice string `json:"notice,omitempty"`
 }
 
-// Report records what a session does, and proves the wakes that were seen in it.
+// Report records the activity of a session, and proves the wakes that were seen in it.
 func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advice, error) {
 	const op = "sessions.Report"
 	if err := p.check(op); err != nil {

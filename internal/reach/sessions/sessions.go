@@ -30,7 +30,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A State says what a session does.
+// A State is the activity of a session.
 type State string
 
 // The states. StateEnded is "gone" on the wire.

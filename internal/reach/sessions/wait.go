@@ -224,7 +224,7 @@ type Handing struct {
 	Detail  string        `json:"detail,omitempty"`
 }
 
-// Handed records what became of a wake that Wait returned. That it was written is no
+// Handed records the outcome of a wake that Wait returned. That it was written is no
 // proof that a turn began.
 func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
 	const op = "sessions.Handed"

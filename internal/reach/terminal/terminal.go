@@ -62,7 +62,7 @@ type CLI struct {
 	plan  func(CLI, *planner)
 	stay  func(CLI, []string) []File // the files that connect every session; nil if there are none
 
-	// Stays says what a user has to know of sessions that these files connect.
+	// Stays is a sentence for the user about sessions that these files connect.
 	Stays string
 
 	answer func(h Hook, text string) any               // output of a hook that shows a text

@@ -74,7 +74,7 @@ func (s *Service) roomForContract(op string, p hub.Project, bytes int64) error {
 	return s.roomForContent(op, p, bytes)
 }
 
-// roomForContent refuses content beyond what a project may have.
+// roomForContent refuses content beyond the limit of a project.
 func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
 	if p.Tally.Bytes+bytes > s.o.Limits.Bytes {
 		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d bytes of content, and this hub keeps %d", p.Tally.Bytes, s.o.Limits.Bytes)

@@ -342,7 +342,7 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 // stampProject gives a copy without stamps those of the local copy. A member that
 // differs is a write of the peer if the copy is later than the last known write of
 // the member. It stands beside that one, because the peer may not have known it; an
-// older one is what the member was before.
+// older one is the member as it was before.
 func (m *merger) stampProject(was, in hub.Project) hub.Project {
 	in.Stamps = was.Stamps
 	for _, member := range hub.ProjectMembers {

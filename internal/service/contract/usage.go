@@ -14,7 +14,7 @@ type Rate struct {
 	Bytes    int64 // of content and files
 }
 
-// A usage counts what one peer brought: in the minute of its last call, and ever. It is
+// A usage counts the changes that one peer brought: in the minute of its last call, and ever. It is
 // stored with the changes themselves, so that a restart forgets neither.
 type usage struct {
 	Minute int64 `json:"minute"` // since 1970
@@ -25,11 +25,11 @@ type usage struct {
 
 func usageKey(aid hub.AID) string { return "peer.usage/" + string(aid) }
 
-// charge counts what the change at hand adds to the store, if another hub made it. It
+// charge counts the bytes that the change at hand adds to the store, if another hub made it. It
 // reports CodeRateLimited, with the time until the next minute, when that is more than
 // a peer may bring in a minute. Copies that this hub fetched itself have no rate.
 //
-// A guest has a share, too: half of what each project that it was invited to may hold.
+// A guest has a share, too: half of the limit of each project that it was invited to.
 // It reports CodeTooLarge beyond that.
 func (se *session) charge(op string, add Rate) error {
 	who := se.source

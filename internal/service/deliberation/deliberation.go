@@ -3,9 +3,9 @@
 //
 // Messages move a deliberation, inside the transaction that stores the message; there
 // is no other way to move it but a decision about one that is escalated, and time. The
-// tables in hub say who may send what. A pair has a bounded number of rounds, and every
+// tables in hub have the turns. A pair has a bounded number of rounds, and every
 // state that is not final has a time at which it ends or goes to a person, so that no
-// deliberation stays open because somebody wants it to.
+// agent can keep a deliberation open by itself.
 package deliberation
 
 import (
@@ -434,7 +434,7 @@ func names(ids []hub.AgentID) string {
 	return strings.Join(out, ", ")
 }
 
-// refusal says the state and what is possible.
+// refusal says the state and the possible moves.
 func refusal(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, t hub.MessageType, possible []hub.MessageType) error {
 	state := p.State
 	if d.Over() || d.State == hub.TalkEscalated {

@@ -39,7 +39,7 @@ func sides(d hub.Deliberation) []hub.AgentID {
 	return out
 }
 
-// escalated moves a deliberation to those who decide it: the given ones, else the
+// escalated moves a deliberation to its deciders: the given ones, else the
 // coordinators. The message to them is written after the commit, by Tell.
 func (s *Service) escalated(tx hub.Tx, actor hub.Caller, d hub.Deliberation, p hub.Pair, to []hub.AgentID, now, due hub.Time, why string, out hub.Admission) (_ hub.Admission, err error) {
 	if d, err = d.Advance(hub.TalkEscalated, now); err != nil {
@@ -70,7 +70,7 @@ func members(r hub.Reader, d hub.Deliberation) ([]hub.Member, error) {
 	return r.Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Limit: maxTurns})
 }
 
-// coordinators returns who decides a deliberation that nobody else was named for: the
+// coordinators returns the deciders of a deliberation for which no other was named: the
 // coordinators of its team, else of the hub, that take no part in it, else the operator.
 func coordinators(r hub.Reader, d hub.Deliberation) ([]hub.AgentID, error) {
 	team, err := members(r, d)
@@ -372,7 +372,7 @@ func (s *Service) Committed(ctx context.Context, d hub.Deliberation) {
 	}
 }
 
-// tell sends those who decide the whole history, rendered for a reader.
+// tell sends the deciders the whole history, rendered for a reader.
 func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 	var d hub.Deliberation
 	var history []hub.Envelope

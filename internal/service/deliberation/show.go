@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Report is a deliberation with its messages and what the caller may do now.
+// A Report is a deliberation with its messages and the possible moves of the caller.
 type Report struct {
 	hub.Deliberation
 	Turns    []hub.Envelope    `json:"turns"`

@@ -149,7 +149,7 @@ func (f *Folders) render(ctx context.Context, store hub.Store) (more bool, err e
 			return false, fmt.Errorf("folder: %s: %w", id, err)
 		}
 		if err := f.renderTeam(ctx, store, t, w, last); err != nil {
-			delete(f.teams, id) // what is on disk is looked at again
+			delete(f.teams, id) // its files are looked at again
 			return false, fmt.Errorf("folder: %s: %w", id, err)
 		}
 		states[id] = t.state
@@ -183,7 +183,7 @@ func everyTeam(rd hub.Reader, todo map[hub.TeamID]*work) error {
 	}
 }
 
-// A work is what the new entries of the journal change in the folder of a team.
+// A work is the changes that the new entries of the journal make in the folder of a team.
 type work struct {
 	lines     map[string][]byte  // to append, by file
 	versions  map[string][]int64 // new ones, by artifact

@@ -7,7 +7,7 @@
 // claims of the package; it never runs anything.
 //
 // A task has at most one active handoff. The hub keeps the list of the owners of a
-// task itself, whatever a package says, and no earlier owner gets the task again.
+// task itself, against the word of a package, and no earlier owner gets the task again.
 package handoff
 
 import (
@@ -281,7 +281,7 @@ type Diff struct {
 }
 
 // Diff returns the difference of the worktree that the package of a handoff names, as it
-// is now. It is for the operator: files may hold what no message says.
+// is now. It is for the operator: files may hold text that no message has.
 func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Diff, error) {
 	const op = "handoff.Diff"
 	if err := actor.OperatorOnly(op); err != nil {

@@ -71,7 +71,7 @@ func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any)
 	return nil
 }
 
-// A kind is what calls have in common that are counted together: refused calls of one
+// A kind groups the calls that are counted together: refused calls of one
 // actor with one code, and calls of one actor with one project token.
 type kind struct {
 	action hub.Action

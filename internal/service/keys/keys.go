@@ -241,8 +241,8 @@ func (s *Service) keyed(known cachedAgent) bool {
 	return slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) })
 }
 
-// update runs a transaction that changes agents or keys. what says in an error
-// what was attempted.
+// update runs a transaction that changes agents or keys. what names the attempt in
+// an error.
 func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
 	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
 		return fmt.Errorf("keys: %s: %w", what, err)

@@ -22,7 +22,7 @@ func revokeHomeKeys(tx hub.Tx, now hub.Time) error {
 }
 
 // AddOperator makes a key for a person who operates the hub besides its owner. The
-// journal names the person in the entries of what that key is used for. Only an
+// journal names the person in the entries of that key. Only an
 // operator may.
 func (s *Service) AddOperator(ctx context.Context, actor hub.Caller, name string) (hub.Key, string, error) {
 	const op = "keys.AddOperator"

@@ -26,7 +26,7 @@ type Limits struct {
 	SuspendFor   time.Duration
 	TripsPerDay  int
 
-	// SameType is like Repeats, whatever the content; 0 means no such limit.
+	// SameType is like Repeats, for any content; 0 means no such limit.
 	SameType int
 
 	// CauseWindow is the time in which the last message that a session read counts

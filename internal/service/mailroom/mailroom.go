@@ -223,7 +223,7 @@ type sendResult struct {
 	admission hub.Admission
 }
 
-// Send accepts a message. The package comment tells what is stored when it returns
+// Send accepts a message. The package comment lists the rows that are stored when it returns
 // nil.
 func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Send"

@@ -67,7 +67,7 @@ func (m *Mailroom) TellOperator(tx hub.Tx, payload any) (hub.Message, error) {
 func (m *Mailroom) Announce(messages ...hub.Message) {
 	for _, msg := range messages {
 		if msg.ID == "" {
-			continue // nobody gets it now
+			continue // it has no recipient now
 		}
 		m.recount(msg.From)
 		for _, id := range msg.To {

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Presence says how an agent stands: whether it may send, what waits for it, and
+// A Presence is the state of an agent: whether it may send, its waiting mail, and
 // when a message would reach it.
 type Presence struct {
 	Suspended bool      `json:"suspended,omitempty"` // because it repeated itself

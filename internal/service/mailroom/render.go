@@ -53,7 +53,7 @@ func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID)
 	return b.String()
 }
 
-// writeMessage writes one message. The line of the hub leaves out what is usual:
+// writeMessage writes one message. The line of the hub leaves out the usual values:
 // priority normal, the viewer as the only recipient, a thread of one message, and in
 // an inbox the status.
 func writeMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub.AgentID) {

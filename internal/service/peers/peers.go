@@ -370,7 +370,7 @@ func (s *Service) Note(ctx context.Context, actor hub.Caller, action hub.Action,
 	})
 }
 
-// update runs a transaction that changes peers, and publishes hints. what says in an error what was attempted.
+// update runs a transaction that changes peers, and publishes hints. what names the attempt in an error.
 func (s *Service) update(ctx context.Context, what string, change func(hub.Tx) error) error {
 	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, change); err != nil {
 		return fmt.Errorf("peers: %s: %w", what, err)

@@ -496,7 +496,7 @@ func (r *Records) namedInArchives(ctx context.Context, sum string) (named bool, 
 
 // recordedLater returns the newest entry about a subject with an action, in the store
 // or in an archive; its number is 0 if there is none. Entries in archives are searched
-// only for the few subjects whose text or file differs from what was recorded first.
+// only for the few subjects whose text or file differs from the first record.
 func (v *verifier) recordedLater(r hub.Reader, subject string, action hub.Action) (hub.Entry, error) {
 	found, err := entryAbout(r, subject, action)
 	if err != nil || found.Seq > 0 {

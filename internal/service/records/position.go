@@ -57,7 +57,7 @@ type Progress struct {
 	Of   int64  `json:"of"`   // 0 if that is not known
 }
 
-// LastVerification resumes the verification that paused last, whatever its id.
+// LastVerification resumes the verification that paused last.
 const LastVerification = "last"
 
 // A pause is the error of a verification whose time is over. It names the part that

@@ -9,7 +9,7 @@ import (
 
 // A register holds the things of one kind as they follow from the journal, by name:
 // agents, keys, roots, archives, and items, of which it holds the digest. Entries fill
-// it; the things in the store are then checked one by one, and what is left is missing.
+// it; the things in the store are then checked one by one, and the rest is missing.
 type register[T any] map[string]*recorded[T]
 
 // A recorded is one thing, and the number of the entry that recorded it.

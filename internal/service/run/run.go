@@ -1,4 +1,4 @@
-// Package run decides about the runs of agents on the hub: it records who works on
+// Package run decides about the runs of agents on the hub: it records which agent works on
 // which task, lends the agent a key, and records the report, the evidence and the
 // verdict at the end.
 //

@@ -213,7 +213,7 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 	})
 }
 
-// own gives a task to a member that may accept it. It is assigned then, whatever it was.
+// own gives a task to a member that may accept it. It is assigned then.
 func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
 	m, err := c.member(owner)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package team keeps teams: their members and roles, their tasks, their artifacts with
 // versions, their lifecycle.
 //
-// Inside a team the role that an agent has there decides what it may do, by a matrix of
+// Inside a team the role that an agent has there decides its permissions, by a matrix of
 // eight actions and five roles that the operator can override for a team; the role of the
 // agent on the hub counts for the creation of a team alone. Every change is one
 // transaction with its journal entry and the messages to those who must know. An

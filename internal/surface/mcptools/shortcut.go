@@ -143,8 +143,8 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Flush sends the buffered bytes.
 func (w *statusWriter) Flush() { http.NewResponseController(w.ResponseWriter).Flush() }
 
-// plainHeaders reports whether the headers are those of an ordinary call. What
-// is wrong with others is for the library to say.
+// plainHeaders reports whether the headers are those of an ordinary call. The
+// library answers the others.
 func plainHeaders(h http.Header) bool {
 	accept := strings.Join(h.Values("Accept"), ",")
 	return h.Get("Content-Type") == "application/json" && strings.Contains(accept, "application/json") && strings.Contains(accept, "text/event-stream")
