@@ -40,9 +40,9 @@ bench: ## speed, as ratios measured side by side
 	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
 	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
 
-chaos: ## kill a hub under load KILLS times and count what is lost or duplicated; the last line is the summary
+chaos: ## kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries
 	@mkdir -p bin
-	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
+	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos(Postgres)?$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
 
 attack: ## attempts against a hub, many of those that come in numbers, and a table of them
 	PARLEY_ATTACK_FLOOD=75000 $(GO) test -count 1 -run '^TestAttack$$' -timeout 30m -v ./server | grep -v '^=== RUN'

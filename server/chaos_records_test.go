@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,9 +35,7 @@ func TestChaosRecords(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute+time.Duration(kills)*10*time.Second))
 	defer cancel()
-	c := &chaos{
-		t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{}, gate: make(chan struct{}),
-	}
+	c := newChaos(&chaosHub{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home")})
 	old := agedHome(t, c.home)
 	exports := t.TempDir()
 	for n := range kills {

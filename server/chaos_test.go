@@ -48,30 +48,10 @@ func TestChaos(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute+time.Duration(kills)*10*time.Second))
 	defer cancel()
 
-	c := &chaos{
-		t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{},
-		transport: &http.Transport{MaxIdleConnsPerHost: chaosSenders + chaosReaders},
-		gate:      make(chan struct{}),
-		asked:     map[string]bool{}, acked: map[string]hub.EnvelopeID{}, keyed: map[string]bool{},
-		read: map[hub.AgentID]map[hub.EnvelopeID]int{}, tasks: map[string]promise{},
-	}
+	c := newChaos(&chaosHub{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home")})
 	c.start(ctx)
 	c.enroll(ctx)
-
-	load, stopLoad := context.WithCancel(ctx)
-	defer stopLoad()
-	var senders, readers sync.WaitGroup
-	for i := range chaosSenders {
-		rnd := rand.New(rand.NewPCG(uint64(seed), uint64(1+i)))
-		senders.Go(func() { c.send(load, hub.AgentID(fmt.Sprint("sender", i)), rnd) })
-	}
-	for i := range chaosPairs {
-		rnd := rand.New(rand.NewPCG(uint64(seed), uint64(1000+i)))
-		senders.Go(func() { c.hand(load, i, rnd) })
-	}
-	for i := range chaosReaders {
-		readers.Go(func() { c.fetch(load, hub.AgentID(fmt.Sprint("reader", i))) })
-	}
+	senders, readers := c.load(ctx, seed)
 
 	for n := range kills {
 		reached := c.after(20 + rnd.IntN(300))
@@ -112,7 +92,15 @@ func TestChaos(t *testing.T) {
 	messages := c.verify(ctx, "at the end")
 	c.settled(messages)
 	c.stop()
-	c.journal(ctx, messages)
+	store, err := sqlite.Open(c.home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	c.journal(ctx, store, messages)
+	store.Close()
 	t.Logf("%d messages: %d acknowledged, %d asked for; %d tasks handed over", len(messages), len(c.acked), len(c.asked), len(c.tasks))
 	audit := c.audit(ctx)
 	t.Logf("chaos: %d kills, %d messages acknowledged, lost %d, duplicated %d, %d tasks handed over, audit verify: %s", kills, len(c.acked), c.lostSends, c.doubleSends, len(c.tasks), audit)
@@ -150,25 +138,33 @@ func fromEnv(t *testing.T, name string, value int) int {
 	return value
 }
 
-// chaos is a hub, those who use it, and what they were told.
-type chaos struct {
-	t         *testing.T
-	binary    string
-	home      string
-	keys      map[hub.AgentID]string
-	transport *http.Transport
-
-	lostSends, doubleSends int // messages that verify missed or found twice
+// A chaosHub is the process of a hub.
+type chaosHub struct {
+	t      *testing.T
+	binary string
+	home   string
+	store  string // address of its database; "" for SQLite
 
 	cmd   *exec.Cmd
 	url   string
 	log   *tail
 	ready chan string   // the hub's address, once
 	ended chan struct{} // closed when the process is gone
+}
+
+// chaos is a hub, those who use it, and what they were told.
+type chaos struct {
+	*chaosHub
+	keys      map[hub.AgentID]string
+	transport *http.Transport
+	answer    time.Duration // senders wait no longer for an answer; no limit if zero
+	wait      int           // seconds that readers wait for a message
+
+	lostSends, doubleSends int // messages that verify missed or found twice
 
 	mu        sync.Mutex    // guards what follows
 	gate      chan struct{} // closed while the load may run
-	address   string        // of the hub, for the load
+	addresses []string      // of the hubs, for the load
 	lastSends bool          // no new messages
 	lastReads bool          // readers end at an empty inbox
 	count     int           // sends acknowledged
@@ -179,6 +175,33 @@ type chaos struct {
 	acked     map[string]hub.EnvelopeID // of those acknowledged
 	read      map[hub.AgentID]map[hub.EnvelopeID]int
 	tasks     map[string]promise // that were handed over, as far as their parties know
+}
+
+func newChaos(first *chaosHub) *chaos {
+	return &chaos{
+		chaosHub: first, keys: map[hub.AgentID]string{}, wait: 1,
+		transport: &http.Transport{MaxIdleConnsPerHost: 64},
+		gate:      make(chan struct{}),
+		asked:     map[string]bool{}, acked: map[string]hub.EnvelopeID{}, keyed: map[string]bool{},
+		read: map[hub.AgentID]map[hub.EnvelopeID]int{}, tasks: map[string]promise{},
+	}
+}
+
+// load starts senders and readers, which end with ctx or when they may, see finish.
+func (c *chaos) load(ctx context.Context, seed int) (senders, readers *sync.WaitGroup) {
+	senders, readers = new(sync.WaitGroup), new(sync.WaitGroup)
+	for i := range chaosSenders {
+		rnd := rand.New(rand.NewPCG(uint64(seed), uint64(1+i)))
+		senders.Go(func() { c.send(ctx, hub.AgentID(fmt.Sprint("sender", i)), rnd) })
+	}
+	for i := range chaosPairs {
+		rnd := rand.New(rand.NewPCG(uint64(seed), uint64(1000+i)))
+		senders.Go(func() { c.hand(ctx, i, rnd) })
+	}
+	for i := range chaosReaders {
+		readers.Go(func() { c.fetch(ctx, hub.AgentID(fmt.Sprint("reader", i))) })
+	}
+	return senders, readers
 }
 
 // TestMain removes what program made, and ends the database server of the tests.
@@ -223,9 +246,9 @@ func program(t *testing.T) string {
 }
 
 // spawn starts the hub; it is up when ready has its address.
-func (c *chaos) spawn(ctx context.Context) {
+func (c *chaosHub) spawn(ctx context.Context) {
 	c.t.Helper()
-	cmd := exec.CommandContext(ctx, c.binary, "serve", "--home", c.home, "--addr", "127.0.0.1:0", "--unsafe-limits")
+	cmd := exec.CommandContext(ctx, c.binary, "serve", "--home", c.home, "--addr", "127.0.0.1:0", "--unsafe-limits", "--store", c.store)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -252,7 +275,7 @@ func (c *chaos) spawn(ctx context.Context) {
 }
 
 // start starts the hub and waits until it is ready.
-func (c *chaos) start(ctx context.Context) {
+func (c *chaosHub) start(ctx context.Context) {
 	c.t.Helper()
 	c.spawn(ctx)
 	select {
@@ -268,18 +291,24 @@ func (c *chaos) start(ctx context.Context) {
 func (c *chaos) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.address = c.url
+	c.addresses = []string{c.url}
 	close(c.gate)
+}
+
+// kill ends the hub without warning.
+func (c *chaosHub) kill() {
+	c.t.Helper()
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.t.Fatal(err)
+	}
+	<-c.ended
 }
 
 // kill ends the hub without warning, and holds the load back until the next
 // open.
 func (c *chaos) kill() {
 	c.t.Helper()
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		c.t.Fatal(err)
-	}
-	<-c.ended
+	c.chaosHub.kill()
 	c.transport.CloseIdleConnections()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,9 +320,8 @@ func (c *chaos) kill() {
 }
 
 // stop ends the hub in order.
-func (c *chaos) stop() {
+func (c *chaosHub) stop() {
 	c.t.Helper()
-	c.transport.CloseIdleConnections()
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		c.t.Fatal(err)
 	}
@@ -334,7 +362,7 @@ func (c *chaos) operator() *rpc.Client {
 	return rpc.NewOperator("", c.url, strings.TrimSpace(string(raw)), "")
 }
 
-// up waits until the load may run and returns a client for the hub there is.
+// up waits until the load may run and returns a client for a hub there is.
 // It returns nil when the test is over.
 func (c *chaos) up(ctx context.Context, id hub.AgentID) *rpc.Client {
 	c.mu.Lock()
@@ -347,7 +375,7 @@ func (c *chaos) up(ctx context.Context, id hub.AgentID) *rpc.Client {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.client(c.address, id)
+	return c.client(c.addresses[rand.IntN(len(c.addresses))], id)
 }
 
 // enroll adds the agents.
@@ -375,7 +403,8 @@ func (c *chaos) lost(ctx context.Context, what string, err error) bool {
 	if err == nil {
 		return false
 	}
-	if ctx.Err() == nil && hub.CodeOf(err) != hub.CodeDegraded {
+	late := c.answer > 0 && errors.Is(err, context.DeadlineExceeded)
+	if ctx.Err() == nil && !late && hub.CodeOf(err) != hub.CodeDegraded {
 		c.t.Errorf("%s: %v", what, err)
 	}
 	return true
@@ -402,7 +431,12 @@ func (c *chaos) send(ctx context.Context, id hub.AgentID, rnd *rand.Rand) {
 			}
 			c.asked[marker], c.keyed[marker] = true, p.IdempotencyKey != ""
 			c.mu.Unlock()
-			got, err := rpc.Call(ctx, client, api.Send, p)
+			call, cancel := ctx, func() {}
+			if c.answer > 0 {
+				call, cancel = context.WithTimeout(ctx, c.answer)
+			}
+			got, err := rpc.Call(call, client, api.Send, p)
+			cancel()
 			if !c.lost(ctx, "send", err) {
 				if got.Duplicate && first {
 					c.t.Errorf("%s was answered as a repetition at the first try", marker)
@@ -438,7 +472,11 @@ func (c *chaos) fetch(ctx context.Context, id hub.AgentID) {
 		c.mu.Lock()
 		last := c.lastReads
 		c.mu.Unlock()
-		got, err := rpc.Call(ctx, client, api.Inbox, api.InboxParams{Limit: 20, WaitS: 1, Ack: api.AckSet{IDs: dealt}})
+		wait := c.wait
+		if last {
+			wait = 1
+		}
+		got, err := rpc.Call(ctx, client, api.Inbox, api.InboxParams{Limit: 20, WaitS: wait, Ack: api.AckSet{IDs: dealt}})
 		if c.lost(ctx, "inbox", err) {
 			continue // the acks may have been taken or not; they are given again
 		}
@@ -590,19 +628,11 @@ func (c *chaos) settled(messages []hub.Envelope) {
 	}
 }
 
-// journal opens the database of the stopped hub and checks the chain from its
+// journal reads the database of the stopped hub and checks the chain from its
 // first entry to its head, and that every message was sent, delivered and read
 // once.
-func (c *chaos) journal(ctx context.Context, messages []hub.Envelope) {
+func (c *chaos) journal(ctx context.Context, store hub.Store, messages []hub.Envelope) {
 	c.t.Helper()
-	store, err := sqlite.Open(c.home, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Check(ctx); err != nil {
-		c.t.Error(err)
-	}
 	type step struct {
 		action  hub.Action
 		subject string
@@ -610,7 +640,7 @@ func (c *chaos) journal(ctx context.Context, messages []hub.Envelope) {
 	steps := map[step]int{}
 	var seq int64
 	var hash string
-	err = store.View(ctx, func(r hub.Reader) error {
+	err := store.View(ctx, func(r hub.Reader) error {
 		for {
 			page, err := r.Journal(hub.JournalQuery{After: seq, Limit: 1000})
 			if err != nil {

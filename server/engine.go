@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
@@ -106,26 +105,6 @@ func (s *Server) artifacts(dir string) (artifacts, error) {
 		return files, err
 	}
 	return s.postgres.Artifacts(files), nil
-}
-
-// checkShared refuses a home without the operator's key of the hubs that use a database
-// already: a new key would end theirs.
-func (s *Server) checkShared(ctx context.Context) error {
-	if s.postgres == nil {
-		return nil
-	}
-	live, err := s.keys.OperatorHashes(ctx)
-	if err != nil || len(live) == 0 {
-		return err
-	}
-	secret, err := os.ReadFile(filepath.Join(s.opts.Home, OperatorKeyFile))
-	if err == nil {
-		if caller, err := s.keys.Authenticate(ctx, strings.TrimSpace(string(secret))); err == nil && caller.IsOperator() {
-			return nil
-		}
-	}
-	return hub.Errorf(hub.CodeConflict, "server.New", "another hub has made this database, and %s has not its operator's key", s.opts.Home).
-		WithHint("copy %s and %s of that hub's home into this one", OperatorKeyFile, secretsFile)
 }
 
 // storedElsewhere reports an error if the database of the hub in a home is not there.

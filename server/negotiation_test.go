@@ -25,7 +25,7 @@ func TestRaces(t *testing.T) {
 	binary := program(t) // before the clock starts
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
 	defer cancel()
-	c := &chaos{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home"), keys: map[hub.AgentID]string{}, transport: &http.Transport{MaxIdleConnsPerHost: 64}, gate: make(chan struct{})}
+	c := newChaos(&chaosHub{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home")})
 	c.start(ctx)
 	client := func(key string) *rpc.Client {
 		return rpc.NewClient(c.url, key, "", &http.Client{Transport: c.transport})

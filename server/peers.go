@@ -49,7 +49,7 @@ const (
 
 // openIdentity reads the hub's own names and secrets, and builds the service
 // that identifies callers.
-func (s *Server) openIdentity(context.Context) error {
+func (s *Server) openIdentity(ctx context.Context) error {
 	c := s.opts.Coordination
 	home, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
 	if err != nil {
@@ -60,7 +60,9 @@ func (s *Server) openIdentity(context.Context) error {
 		ContractTypes: words(hub.ContractTypes), ContextTypes: words(hub.PacketTypes),
 	}
 	if c.AID == "" {
-		s.self.AID = defaultAID(c.Repo)
+		if s.self.AID, err = s.defaultAID(ctx); err != nil {
+			return fmt.Errorf("server: the hub's agent id: %w", err)
+		}
 	} else if aid, err := peer.ParseAID(s.self.AID); err != nil {
 		return hub.Errorf(hub.CodeInvalid, "server.New", "%w", err)
 	} else if err := aid.Validate(); err != nil {
@@ -72,7 +74,7 @@ func (s *Server) openIdentity(context.Context) error {
 	guard := peer.Guard{Allow: c.Allow}
 	s.client = peer.NewClient(&peer.ClientOptions{Guard: guard})
 	self := hub.AID(s.self.AID)
-	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self})
+	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self, Shared: s.postgres != nil})
 	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint}
 	if c.Exchange != "" {
 		if options.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
@@ -153,8 +155,25 @@ func (n network) Enlist(ctx context.Context, exchange string) (federation.Regist
 	return x.Register(ctx, m)
 }
 
-// defaultAID is good enough for a hub that meets no others.
-func defaultAID(repo string) string {
+// defaultAID returns the agent id of a hub that was given none. Hubs on one database are
+// one to others: they have that of the first.
+func (s *Server) defaultAID(ctx context.Context) (aid string, err error) {
+	own := machineAID(s.opts.Coordination.Repo)
+	if s.postgres == nil {
+		return own, nil
+	}
+	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		if aid, err = hub.ReadMeta[string](tx, "hub.aid"); err == nil && aid == "" {
+			aid = own
+			err = hub.WriteMeta(tx, "hub.aid", aid)
+		}
+		return err
+	})
+	return aid, err
+}
+
+// machineAID is good enough for a hub that meets no others.
+func machineAID(repo string) string {
 	clean := func(s, or string) string {
 		s = strings.Join(strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
 		if s == "" {

@@ -182,8 +182,9 @@ type Server struct {
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
 	metrics   *metrics.Service
-	teams     *team.Service   // nil if teamspaces are off
-	folders   *folder.Folders // nil with teams
+	teams     *team.Service     // nil if teamspaces are off
+	folders   *folder.Folders   // nil with teams
+	distant   *distantInspector // nil on SQLite
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	runFiles  *runner.Files
@@ -316,8 +317,14 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if !s.opts.NoInboxFiles {
 		mail.InboxDir = filepath.Join(home, inboxDir)
 	}
+	if s.postgres != nil {
+		mail.WaitsElsewhere = s.postgres.WaitsElsewhere
+	}
 	if s.mail, err = mailroom.New(s.store, s.keys, mail); err != nil {
 		return err
+	}
+	if s.postgres != nil {
+		s.postgres.AnnounceWaiting(s.mail.Waiting)
 	}
 	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
@@ -357,6 +364,10 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	tasks.Inspector = inspector
+	if s.postgres != nil {
+		s.distant = &distantInspector{inspector, s.postgres}
+		tasks.Inspector = s.distant
+	}
 	s.handoffs = handoff.New(s.store, s.mail, tasks)
 	s.metrics = metrics.New(s.store, &metrics.Options{Clock: s.clock, Log: s.log})
 	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
@@ -456,9 +467,6 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 // begin makes the operator's key if there is none, and records that the hub
 // began and where it listens.
 func (s *Server) begin(ctx context.Context) (err error) {
-	if err := s.checkShared(ctx); err != nil {
-		return err
-	}
 	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
 	}
@@ -562,6 +570,11 @@ func (s *Server) Serve(ctx context.Context) error {
 		"gateway": func(ctx context.Context) {
 			if s.gateway != nil {
 				s.gateway.Run(ctx)
+			}
+		},
+		"questions of other machines": func(ctx context.Context) {
+			if s.distant != nil {
+				s.distant.Answer(ctx)
 			}
 		},
 		"check of the database": func(ctx context.Context) {

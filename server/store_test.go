@@ -4,11 +4,18 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,20 +30,16 @@ import (
 )
 
 // furtherHub starts a further hub on the database of one that is there.
-func furtherHub(t *testing.T, first *running, address string) *running {
+func furtherHub(t *testing.T, first *running, o server.Options) *running {
 	t.Helper()
-	o := quiet()
-	o.Home, o.Store = t.TempDir(), address
-	for _, name := range []string{server.OperatorKeyFile, "secrets.key"} {
-		b, err := os.ReadFile(filepath.Join(first.home, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(o.Home, name), b, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.Home = t.TempDir()
+	copyKeys(t, first.home, o.Home)
 	return start(t, o)
+}
+
+func withStore(o server.Options, address string) server.Options {
+	o.Store = address
+	return o
 }
 
 // TestHubsOnOneDatabase has hubs that share a PostgreSQL database: whichever a client
@@ -47,7 +50,7 @@ func TestHubsOnOneDatabase(t *testing.T) {
 	o := quiet()
 	o.Store = address
 	a := start(t, o)
-	b := furtherHub(t, a, address)
+	b := furtherHub(t, a, o)
 	keys := a.add(t, "ada", "bob")
 	ada, bob := keys[0], keys[1]
 	send := func(r *running, text string) hub.EnvelopeID {
@@ -76,6 +79,88 @@ func TestHubsOnOneDatabase(t *testing.T) {
 		mustCall(t, a.as(bob), api.Inbox, api.InboxParams{Ack: api.AckSet{IDs: []hub.EnvelopeID{id}}})
 		if in := mustCall(t, b.as(bob), api.Inbox, api.InboxParams{}); len(in.Messages) != 0 {
 			t.Errorf("what was processed on one hub is still in the inbox on another: %v", in.Messages)
+		}
+	})
+	t.Run("an agent that one hub added is known to all, and a key that one revoked is refused by all", func(t *testing.T) {
+		toEve := func() error {
+			_, err := rpc.Call(t.Context(), b.as(ada), api.Send, api.SendParams{To: api.Recipients{"eve"}, Text: "hello"})
+			return err
+		}
+		if err := toEve(); err == nil {
+			t.Error("a message to an agent that is not there was taken")
+		}
+		eve := a.add(t, "eve")[0]
+		if err := toEve(); err != nil {
+			t.Errorf("after: %v", err)
+		}
+		mustCall(t, b.as(eve), api.Whoami, api.None{})
+		mustCall(t, a.as(a.operator), api.RevokeKeys, api.AgentParams{ID: "eve"})
+		if _, err := rpc.Call(t.Context(), b.as(eve), api.Whoami, api.None{}); hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("revoked: got %v, want %s", err, hub.CodeUnauthenticated)
+		}
+	})
+	t.Run("an agent that waits on one hub is seen to wait on another", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			rpc.Call(ctx, b.as(bob), api.Inbox, api.InboxParams{WaitS: 200}) // ended by cancel
+			close(over)
+		}()
+		reach := func(want hub.Reach) {
+			t.Helper()
+			for deadline := time.Now().Add(patience.For(time.Minute)); ; {
+				for _, p := range mustCall(t, a.as(a.operator), api.ListAgents, api.None{}).Agents {
+					if p.ID == "bob" && p.Reach == want {
+						return
+					}
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("bob never became %s on the other hub", want)
+				}
+				<-time.After(50 * time.Millisecond)
+			}
+		}
+		reach(hub.ReachNow)
+		cancel()
+		<-over
+		reach(hub.ReachOnPoll)
+	})
+	t.Run("the stream of events on one hub has what happens on another", func(t *testing.T) {
+		s := b.listen(t, ada, "")
+		id := send(a, "to be seen elsewhere")
+		for {
+			e, ok := s.next(t)
+			if !ok {
+				t.Fatal("the stream ended")
+			}
+			if e.Subject == string(id) && e.Action == hub.ActionMessageSent {
+				break
+			}
+		}
+		s.close()
+	})
+	t.Run("a browser that signed in on one hub sees the page of another", func(t *testing.T) {
+		send(a, "a page of two hubs")
+		link := mustCall(t, a.as(a.operator), api.OpenWeb, api.None{})
+		page, err := url.Parse(link.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on := func(r *running, cookie string) func(*http.Request) {
+			return func(req *http.Request) {
+				req.Host = page.Hostname() + ":" + req.URL.Port()
+				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				req.Header.Set("Origin", "null")
+				req.Header.Set("Accept", "text/html")
+				req.Header.Set("Cookie", cookie)
+			}
+		}
+		in := a.do(t, "POST", "/sign-in", "", strings.NewReader(url.Values{"code": {link.Code}}.Encode()), on(a, ""))
+		cookie, _, _ := strings.Cut(in.header.Get("Set-Cookie"), ";")
+		for _, r := range []*running{a, b} {
+			if got := r.do(t, "GET", "/conversations", "", nil, on(r, cookie)); got.status != 200 || !bytes.Contains(got.body, []byte("a page of two hubs")) {
+				t.Errorf("got %d %.300s", got.status, got.body)
+			}
 		}
 	})
 	t.Run("content that one hub stored can be read on another", func(t *testing.T) {
@@ -112,11 +197,11 @@ func TestHubsOnOneDatabase(t *testing.T) {
 		o := quiet()
 		o.Home = home
 		start(t, o).stop()
-		o.Store, o.Addr = address, "127.0.0.1:0"
-		if _, err := server.New(t.Context(), o); hub.CodeOf(err) != hub.CodeConflict {
+		o.Addr = "127.0.0.1:0"
+		if _, err := server.New(t.Context(), withStore(o, address)); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a home with hub.db: got %v, want %s", err, hub.CodeConflict)
 		}
-		c := furtherHub(t, a, address)
+		c := furtherHub(t, a, withStore(quiet(), address))
 		c.stop()
 		if _, err := server.New(t.Context(), server.Options{Home: c.home, Addr: "127.0.0.1:0"}); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a home whose database is elsewhere: got %v, want %s", err, hub.CodeConflict)
@@ -156,4 +241,177 @@ func TestHubsOnOneDatabase(t *testing.T) {
 			t.Errorf("got %v (%v), want one", drift, err)
 		}
 	})
+}
+
+// Two hubs that are the first on a database start at the same time.
+func TestFirstHubsTogether(t *testing.T) {
+	t.Parallel()
+	together := func(t *testing.T, homes ...string) (address string, started []*server.Server, errs []error) {
+		address = pgtest.Address(t)
+		started, errs = make([]*server.Server, len(homes)), make([]error, len(homes))
+		var wg sync.WaitGroup
+		for i, home := range homes {
+			wg.Go(func() {
+				started[i], errs[i] = server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0", Store: address, NoInboxFiles: true})
+			})
+		}
+		wg.Wait()
+		for _, s := range started {
+			if s != nil {
+				t.Cleanup(func() { s.Close() })
+			}
+		}
+		return address, started, errs
+	}
+	t.Run("of two without a key one makes it, and the other is refused until it has it", func(t *testing.T) {
+		homes := []string{t.TempDir(), t.TempDir()}
+		address, _, errs := together(t, homes...)
+		first, second := 0, 1
+		if errs[0] != nil {
+			first, second = 1, 0
+		}
+		if errs[first] != nil || hub.CodeOf(errs[second]) != hub.CodeConflict {
+			t.Fatalf("got %v, want one that starts and one with %s", errs, hub.CodeConflict)
+		}
+		copyKeys(t, homes[first], homes[second])
+		o := withStore(quiet(), address)
+		o.Home = homes[second]
+		r := start(t, o)
+		if got := mustCall(t, r.as(r.operator), api.ListOperators, api.None{}); len(got.Operators) != 1 {
+			t.Errorf("got %+v, want one key", got)
+		}
+	})
+	t.Run("two with one key both start, and it is the operator's", func(t *testing.T) {
+		made := start(t, quiet()) // for its keys
+		made.stop()
+		homes := []string{t.TempDir(), t.TempDir()}
+		for _, home := range homes {
+			copyKeys(t, made.home, home)
+		}
+		_, started, errs := together(t, homes...)
+		for i, s := range started {
+			if errs[i] != nil {
+				t.Fatalf("hub %d: %v", i, errs[i])
+			}
+			s.TokenFor(t, made.secret)
+		}
+	})
+}
+
+// A worktree on another machine is inspected by the hub there.
+func TestWorktreeOnAnotherMachine(t *testing.T) {
+	t.Parallel()
+	o := withStore(quiet(), pgtest.Address(t))
+	o.Machine = "alpha"
+	a := start(t, o)
+	o.Machine = "beta"
+	b := furtherHub(t, a, o)
+	keys := a.add(t, "ada", "bob")
+	repo, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	initiate := func(task string) (api.HandoffAnswer, error) {
+		return rpc.Call(t.Context(), a.as(keys[0]), api.Handoff, api.HandoffParams{
+			Action: "initiate", To: "bob", TaskID: task, Title: task, Summary: "s", NextStep: "n", Criteria: []string{"c"}, Worktree: repo, Branch: "main",
+		})
+	}
+	if _, err := initiate("none"); hub.CodeOf(err) != hub.CodeOutsideRoots {
+		t.Fatalf("under a root of no machine: got %v, want %s", err, hub.CodeOutsideRoots)
+	}
+	mustCall(t, b.as(b.operator), api.AddRoot, api.RootParams{Path: repo})
+	move := func(p api.HandoffParams) api.HandoffAnswer {
+		t.Helper()
+		return mustCall(t, a.as(keys[1]), api.Handoff, p)
+	}
+	var ids []hub.HandoffID
+	for _, task := range []string{"one", "two"} {
+		made, err := initiate(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, made.Report.ID)
+		accepted := move(api.HandoffParams{Action: "accept", ID: made.Report.ID})
+		for _, c := range accepted.Report.Checks {
+			if c.Result != hub.CheckVerified {
+				t.Errorf("accept: got %+v, want it verified by the other hub", c)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(repo, "new.txt"), []byte("new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := move(api.HandoffParams{Action: "complete", ID: ids[0], Summary: "done", Artifacts: []hub.ArtifactRef{{Type: "file", Path: filepath.Join(repo, "new.txt")}}})
+	if done.Report.Proof != hub.ProofVerified {
+		t.Errorf("got %s (%s, %+v), want %s", done.Report.Proof, done.Report.ProofReason, done.Report.Checks, hub.ProofVerified)
+	}
+	if d := mustCall(t, a.as(a.operator), api.DiffHandoff, api.HandoffIDParams{ID: ids[0]}); !strings.Contains(d.Text, "new.txt") {
+		t.Errorf("the difference: got %+v", d)
+	}
+	b.stop()
+	away := move(api.HandoffParams{Action: "complete", ID: ids[1], Summary: "done"})
+	if away.Report.Proof != hub.ProofUnproven || !regexp.MustCompile(`machine away: .* on beta`).MatchString(fmt.Sprint(away.Report.Checks)) {
+		t.Errorf("without its hub: got %s, %+v, want it unproven and the machine named", away.Report.Proof, away.Report.Checks)
+	}
+}
+
+// While the database is away, calls wait for a bounded time and report that; the hubs go
+// on by themselves when it is back.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Own(t, "fsync=off")
+	a := start(t, withStore(quiet(), database.URL))
+	keys := a.add(t, "ada", "bob")
+	woken := make(chan error, 1)
+	go func() {
+		for {
+			in, err := rpc.Call(t.Context(), a.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 200})
+			if hub.CodeOf(err) == hub.CodeDegraded {
+				continue
+			}
+			if err == nil && len(in.Messages) != 1 {
+				err = fmt.Errorf("got %d messages, want 1", len(in.Messages))
+			}
+			woken <- err
+			return
+		}
+	}()
+	if err := database.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range map[string]func() error{
+		"a change": func() error {
+			_, err := rpc.Call(t.Context(), a.as(keys[0]), api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: "lost"})
+			return err
+		},
+		"a read": func() error {
+			_, err := rpc.Call(t.Context(), a.as(keys[0]), api.Inbox, api.InboxParams{})
+			return err
+		},
+	} {
+		err := call()
+		if e, ok := errors.AsType[*hub.Error](err); !ok || e.Code != hub.CodeDegraded || e.Hint == "" {
+			t.Errorf("%s: got %v, want %s with a hint", what, err, hub.CodeDegraded)
+		}
+	}
+	if got := a.do(t, "GET", "/health", "", nil); got.status != http.StatusServiceUnavailable {
+		t.Errorf("/health: got %d %s", got.status, got.body)
+	}
+	if err := database.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	a.send(t, keys[0], "bob", "back")
+	select {
+	case err := <-woken:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience.For(time.Minute)):
+		t.Error("the reader that waited was not woken")
+	}
 }

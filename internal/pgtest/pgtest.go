@@ -66,13 +66,29 @@ func Address(t testing.TB) string {
 	t.Helper()
 	started.Store(true)
 	s, err := shared()
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no PostgreSQL: %v", err)
-		}
+	had(t, err)
+	return s.Schema(t)
+}
+
+// Own returns a server for one test, which may kill it, with settings such as fsync=off.
+// It ends with the test.
+func Own(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := Start(settings...)
+	had(t, err)
+	t.Cleanup(s.End)
+	return s
+}
+
+// had skips the test if there is no server; with CI=true it fails.
+func had(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err != nil && os.Getenv("CI") == "true":
+		t.Fatalf("no PostgreSQL: %v", err)
+	case err != nil:
 		t.Skipf("no PostgreSQL: %v", err)
 	}
-	return s.Schema(t)
 }
 
 // A Server is a PostgreSQL server.

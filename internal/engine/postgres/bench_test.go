@@ -46,11 +46,7 @@ func benchSend(s hub.Store, ids *hub.IDs, from, to hub.AgentID) error {
 // BenchmarkSend has many callers that each wait for an answer, on one hub and on
 // three, beside the same rows in bare batches of 64 messages.
 func BenchmarkSend(b *testing.B) {
-	server, err := pgtest.Start()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(server.End)
+	server := pgtest.Own(b)
 	for _, hubs := range []int{1, 3} {
 		b.Run(fmt.Sprintf("%d hubs", hubs), func(b *testing.B) {
 			address := server.Schema(b)

@@ -60,6 +60,9 @@ func (s *Store) keepLeases(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		if err := s.announce(ctx); err != nil && ctx.Err() == nil && hub.CodeOf(err) != hub.CodeDegraded {
+			s.log.Warn("announcing this hub to the others", "err", err)
+		}
 		s.leaseMu.Lock()
 		var due []string
 		for name, until := range s.leases {
@@ -96,7 +99,7 @@ func (s *Store) release() {
 	defer c.close()
 	c.ctx = ctx
 	r := rows.NewReader(c)
-	for _, id := range []rows.StmtID{releaseLeases, forgetWriter} {
+	for _, id := range []rows.StmtID{releaseLeases, forgetWriter, leaveHubs} {
 		q := r.Ask(id, s.id)
 		if err := q.Exec(); err != nil {
 			s.log.Warn("giving leases back", "err", err)

@@ -73,6 +73,9 @@ type Store struct {
 
 	leaseMu sync.Mutex // guards leases
 	leases  map[string]time.Time
+	hubsMu  sync.Mutex // guards the two below
+	waiting func() []hub.AgentID
+	others  others
 	stop    context.CancelFunc // ends the work beside calls
 	working sync.WaitGroup
 }
@@ -123,6 +126,10 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.stop = stop
 	s.startBus(work, schema)
 	go s.writer.Run()
+	if err := s.announce(ctx); err != nil {
+		s.Close()
+		return nil, named(op, err)
+	}
 	s.working.Go(func() { s.keepLeases(work) })
 	return s, nil
 }
@@ -222,10 +229,11 @@ func (s *Store) View(ctx context.Context, fn func(hub.Reader) error) error {
 
 // read calls fn with a reader that stands on a snapshot.
 func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) error {
-	return s.borrow(ctx, op, func(r *reader) error {
-		if _, err := r.c.ask(beginRead, snapshot); err != nil {
-			return err
-		}
+	begin := func(c *conn) error {
+		_, err := c.ask(beginRead, snapshot)
+		return err
+	}
+	return s.lend(ctx, op, begin, func(r *reader) error {
 		err := fn(r)
 		r.c.ask(endRead) // a failure of it costs the connection
 		return err
@@ -234,6 +242,12 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 
 // borrow calls fn with a connection for reading.
 func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) error {
+	return s.lend(ctx, op, func(c *conn) error { return c.pg.Ping(ctx) }, fn)
+}
+
+// lend calls fn with a connection for reading on which begin succeeded. A connection that
+// was lost while it was not in use fails there, and another one takes its place.
+func (s *Store) lend(ctx context.Context, op string, begin func(*conn) error, fn func(*reader) error) error {
 	if err := s.gate.Enter(op); err != nil {
 		return err
 	}
@@ -255,7 +269,7 @@ func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) e
 		return ctx.Err()
 	}
 	defer func() { <-s.readers }()
-	r, err := s.reader(ctx)
+	r, err := s.reader(ctx, begin)
 	if err != nil {
 		return named(op, err)
 	}
@@ -269,7 +283,6 @@ func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) e
 		defer s.idleMu.Unlock()
 		s.idle = append(s.idle, r)
 	}()
-	r.c.ctx = ctx
 	err = fn(r)
 	clean = true
 	if errors.Is(err, rows.ErrInterrupted) && ctx.Err() != nil {
@@ -278,27 +291,37 @@ func (s *Store) borrow(ctx context.Context, op string, fn func(*reader) error) e
 	return named(op, err)
 }
 
-// reader returns a reader that is not in use, or makes one. Connections that were
-// lost while they were not in use are closed.
-func (s *Store) reader(ctx context.Context) (*reader, error) {
+// reader returns a reader that is not in use, or makes one, after begin succeeded on its
+// connection. Connections that were lost while they were not in use are closed.
+func (s *Store) reader(ctx context.Context, begin func(*conn) error) (*reader, error) {
 	for {
+		var r *reader
 		s.idleMu.Lock()
 		n := len(s.idle)
+		if n > 0 {
+			r = s.idle[n-1]
+			s.idle = s.idle[:n-1]
+		}
+		s.idleMu.Unlock()
 		if n == 0 {
-			s.idleMu.Unlock()
 			c, err := s.connect(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return &reader{rows.NewReader(c), c, s.machine}, nil
+			r = &reader{rows.NewReader(c), c, s.machine}
 		}
-		r := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		s.idleMu.Unlock()
-		if r.c.pg.Ping(ctx) == nil {
+		r.c.ctx = ctx
+		err := begin(r.c)
+		if err == nil {
 			return r, nil
 		}
 		r.c.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if n == 0 {
+			return nil, engineError(err)
+		}
 	}
 }
 

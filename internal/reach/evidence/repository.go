@@ -183,27 +183,26 @@ func (r *repositoryCheck) difference(ctx context.Context, commit string) (*diffe
 
 // State returns a digest of a working tree: of the commit that is checked out, and
 // of the content of every file that differs from it and is not ignored. Two digests
-// are the same if none of that changed. ok is false if the working tree cannot be
-// read.
-func (in *Inspector) State(ctx context.Context, worktree string) (digest string, ok bool) {
+// are the same if none of that changed.
+func (in *Inspector) State(ctx context.Context, worktree string) (digest string, err error) {
 	ctx, end, err := in.begin(ctx)
 	defer end()
 	if err == nil {
 		in, err = in.current(ctx)
 	}
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	r := &repositoryCheck{in: in, claim: RepositoryClaim{Path: worktree}}
 	defer r.close()
 	if _, err := r.open(ctx); err != nil {
-		return "", false
+		return "", err
 	}
 	d, err := r.difference(ctx, "")
 	if err != nil {
-		return "", false
+		return "", err
 	}
-	return d.digest(), true
+	return d.digest(), nil
 }
 
 // Diff returns the difference of a working tree from a commit, or from the one that is

@@ -21,9 +21,9 @@ func TestState(t *testing.T) {
 	in := inspector(t, nil, root)
 	state := func(t *testing.T) string {
 		t.Helper()
-		s, ok := in.State(t.Context(), repo)
-		if !ok {
-			t.Fatal("the worktree cannot be looked at")
+		s, err := in.State(t.Context(), repo)
+		if err != nil {
+			t.Fatalf("the worktree cannot be read: %v", err)
 		}
 		return s
 	}
@@ -68,19 +68,19 @@ func TestState(t *testing.T) {
 				t.Errorf("got %+v, want failed", c)
 			}
 		}
-		if s, ok := in.State(t.Context(), liar); ok {
+		if s, err := in.State(t.Context(), liar); err == nil {
 			t.Errorf("its state: got %s", s)
 		}
 	})
 	t.Run("what cannot be looked at has no state", func(t *testing.T) {
 		for name, path := range map[string]string{"outside": folder(t), "no repository": root, "missing": filepath.Join(root, "none"), "empty": ""} {
-			if s, ok := in.State(t.Context(), path); ok {
+			if s, err := in.State(t.Context(), path); err == nil {
 				t.Errorf("%s: got %s", name, s)
 			}
 		}
 		bare := filepath.Join(root, "fresh")
 		git(t, root, "init", "-q", bare)
-		if s, ok := in.State(t.Context(), bare); ok {
+		if s, err := in.State(t.Context(), bare); err == nil {
 			t.Errorf("no commit yet: got %s", s)
 		}
 	})

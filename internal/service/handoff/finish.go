@@ -173,12 +173,14 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.Hand
 	case before == "" || s.inspector == nil:
 		return append(checks, withoutState(h, pkg, c, made))
 	}
-	now, ok := s.inspector.State(ctx, path)
+	now, err := s.inspector.State(ctx, path)
 	work := hub.Check{What: checkWork, Result: hub.CheckVerified}
 	switch {
-	case ok && now != before:
+	case hub.CodeOf(err) == hub.CodeUnreachable:
+		work.Result, work.Detail = hub.CheckUnverifiable, "the worktree "+path+" cannot be compared: "+err.Error()
+	case err == nil && now != before:
 		work.Detail = "the worktree " + path + " has changed since the task was accepted"
-	case ok:
+	case err == nil:
 		work.Result, work.Detail = hub.CheckFailed, "nothing has changed in "+path+" since the task was accepted"
 	default:
 		work.Result, work.Detail = hub.CheckFailed, "the worktree "+path+" could be read when the task was accepted, and cannot be read now"

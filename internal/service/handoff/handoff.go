@@ -60,8 +60,9 @@ type Inspector interface {
 	// can be checked.
 	Rooted(ctx context.Context, path string) (bool, error)
 	// State returns a digest of the current files of a worktree, to compare two
-	// points in time; ok is false if the worktree cannot be read.
-	State(ctx context.Context, path string) (digest string, ok bool)
+	// points in time. It reports CodeUnreachable if the worktree is on a machine whose
+	// hub is away.
+	State(ctx context.Context, path string) (digest string, err error)
 	// Diff returns the difference of a worktree from a commit, or from the one that is
 	// checked out if from is empty, as a unified diff, and that commit.
 	Diff(ctx context.Context, path, from string) (text, commit string, err error)

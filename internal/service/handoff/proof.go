@@ -74,7 +74,7 @@ func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.
 		return []hub.Check{unverifiable("worktree "+path, noInspector)}
 	}
 	checks := s.inspector.Worktree(ctx, path, branch)
-	if digest, ok := s.inspector.State(ctx, path); ok {
+	if digest, err := s.inspector.State(ctx, path); err == nil {
 		return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
 	}
 	return append(checks, unverifiable(checkState, "the current files could not be read, so that later changes cannot be proven"))

@@ -63,7 +63,7 @@ func (s *Service) dotted() map[hub.AID]hub.AgentID {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.epoch == epoch {
+	if !s.shared && s.epoch == epoch {
 		s.byAID = known
 	}
 	return known

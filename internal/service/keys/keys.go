@@ -28,6 +28,8 @@ type Options struct {
 	Clock hub.Clock // default time.Now
 	Bus   hub.Bus   // gets a hint after every change; may be nil
 	Self  hub.AID   // of this hub, from which the AIDs of its agents are made
+
+	Shared bool // other processes change the store, too: nothing is cached, and the operator's key is theirs
 }
 
 // A Service keeps agents and keys in a store.
@@ -35,12 +37,14 @@ type Options struct {
 // It caches the keys and agents that it read. A change clears the caches before
 // the method that made it returns, so that a revoked key is refused from then on,
 // and increments epoch: a value that was read under an older epoch is not cached.
-// One process owns a store, so that no other writer makes a cache stale.
+// Where other processes change the store, nothing is cached: a key that one of them
+// revoked is refused by all.
 type Service struct {
-	store hub.Store
-	clock hub.Clock
-	bus   hub.Bus
-	self  hub.AID
+	store  hub.Store
+	clock  hub.Clock
+	bus    hub.Bus
+	self   hub.AID
+	shared bool
 
 	mu     sync.RWMutex // guards the rest
 	keys   map[string]cachedKey
@@ -83,7 +87,7 @@ func New(store hub.Store, opts *Options) *Service {
 		if opts.Clock != nil {
 			s.clock = opts.Clock
 		}
-		s.bus, s.self = opts.Bus, opts.Self
+		s.bus, s.self, s.shared = opts.Bus, opts.Self, opts.Shared
 	}
 	return s
 }
@@ -92,7 +96,7 @@ func New(store hub.Store, opts *Options) *Service {
 func remember[K comparable, V any](s *Service, cache map[K]V, key K, value V, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.epoch != epoch {
+	if s.shared || s.epoch != epoch {
 		return
 	}
 	if len(cache) >= maxCached {
@@ -585,7 +589,11 @@ func (s *Service) Agents(ctx context.Context, actor hub.Caller) ([]Profile, erro
 // EnsureOperator returns the secret if it is that of the operator's key. Otherwise
 // it makes the operator a new key, revokes the older ones, and returns the new
 // secret. It adds the operator to a hub that has none.
+//
+// On a store that other hubs use it revokes nothing: it reports CodeConflict if they
+// have another key. Hubs that start together with one secret make it the key.
 func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, error) {
+	const op = "keys.EnsureOperator"
 	if secret != "" {
 		caller, err := s.Authenticate(ctx, secret)
 		if err == nil && caller.IsOperator() {
@@ -596,14 +604,28 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 		}
 	}
 	self := hub.Caller{ID: hub.Self}
-	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: hub.HomeKeyLabel + s.clock.Now().String()})
+	key, made, err := s.makeKey(NewKey{Agent: hub.Operator, Label: hub.HomeKeyLabel + s.clock.Now().String()})
 	if err != nil {
 		return "", err
+	}
+	if s.shared && vault.IsOperatorSecret(secret) {
+		made, key.Hash, key.Hint = secret, hub.HashSecret(secret), secret[len(secret)-4:]
 	}
 	err = s.update(ctx, "new key for the operator", func(tx hub.Tx) error {
 		_, err := tx.Agent(hub.Operator)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			err = putAgent(tx, self, hub.Agent{ID: hub.Operator, Role: hub.RoleCoordinator, Auditor: true, State: hub.AgentActive, CreatedAt: key.CreatedAt})
+		} else if err == nil && s.shared {
+			live, err := liveOperators(tx, key.CreatedAt)
+			switch {
+			case err != nil:
+				return err
+			case slices.ContainsFunc(live, func(k hub.Key) bool { return k.Hash == key.Hash }):
+				return nil
+			case len(live) > 0:
+				return hub.Errorf(hub.CodeConflict, op, "another hub has made this database, and this hub's home has not its operator's key").
+					WithHint("copy operator.key and secrets.key of that hub's home into this one")
+			}
 		} else if err == nil {
 			err = revokeHomeKeys(tx, key.CreatedAt)
 		}
@@ -615,5 +637,5 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 	if err != nil {
 		return "", err
 	}
-	return secret, nil
+	return made, nil
 }

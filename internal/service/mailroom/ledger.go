@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
@@ -163,8 +164,16 @@ func (m *Mailroom) addWaiter(agent hub.AgentID) (remove func()) {
 
 func (m *Mailroom) hasWaiter(agent hub.AgentID) bool {
 	m.mu.Lock()
+	waits := m.waiters[agent] > 0
+	m.mu.Unlock()
+	return waits || m.elsewhere != nil && m.elsewhere(agent)
+}
+
+// Waiting returns the agents with a long poll on their inbox.
+func (m *Mailroom) Waiting() []hub.AgentID {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.waiters[agent] > 0
+	return slices.Collect(maps.Keys(m.waiters))
 }
 
 // workq is the capability for queues of tasks outside the hub.

@@ -44,6 +44,10 @@ type Options struct {
 	// carries. They are called inside transactions and must not block; may be nil.
 	Capabilities map[string]func() hub.Capability
 
+	// WaitsElsewhere reports whether an agent waits for messages at another hub of the
+	// store; may be nil.
+	WaitsElsewhere func(hub.AgentID) bool
+
 	// Stopping ends every long poll when it is closed; may be nil.
 	Stopping <-chan struct{}
 
@@ -70,6 +74,7 @@ type Mailroom struct {
 	inboxDir  string
 	artifacts Artifacts
 	stopping  <-chan struct{}
+	elsewhere func(hub.AgentID) bool           // may be nil
 	further   map[string]func() hub.Capability // capabilities besides the channels
 	moderator Moderator                        // nil if no feature needs one
 
@@ -128,7 +133,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, router: o.Router,
-		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping, further: o.Capabilities,
+		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping, elsewhere: o.WaitsElsewhere, further: o.Capabilities,
 		waiters: map[hub.AgentID]int{}, counts: map[hub.AgentID]unreadCount{},
 	}
 	for _, f := range o.Features {

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/postgres"
+	"github.com/parley-agents/parley/internal/reach/evidence"
+)
+
+// A distantInspector checks claims about folders of several machines. A path under a root
+// of this machine is checked here; one under a root of another machine by a hub there.
+// While no hub runs there, the claim is unverifiable, and the check names the machine.
+type distantInspector struct {
+	*evidence.Inspector
+	store *postgres.Store
+}
+
+// An inspection is a question to the hub of another machine: a method of the inspector
+// with its arguments.
+type inspection struct {
+	Method string          `json:"method"`
+	Path   string          `json:"path"` // or the worktree
+	Other  string          `json:"other,omitempty"`
+	Ref    hub.ArtifactRef `json:"ref,omitzero"`
+}
+
+// findings are the answer to an inspection.
+type findings struct {
+	Checks []hub.Check `json:"checks,omitempty"`
+	Text   string      `json:"text,omitempty"`
+	Commit string      `json:"commit,omitempty"`
+	Code   hub.Code    `json:"code,omitempty"` // of an error
+	Error  string      `json:"error,omitempty"`
+}
+
+func (f *findings) fail(err error) {
+	if err != nil {
+		f.Code, f.Error = hub.CodeOf(err), err.Error()
+	}
+}
+
+// err returns the error of the other hub.
+func (f findings) err() error {
+	if f.Error == "" {
+		return nil
+	}
+	return &hub.Error{Code: f.Code, Err: errors.New(f.Error)}
+}
+
+// here performs an inspection on this machine.
+func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) {
+	var err error
+	switch q.Method {
+	case "artifact":
+		f.Checks = []hub.Check{d.Inspector.Artifact(ctx, q.Ref, q.Path)}
+	case "commit":
+		f.Checks = []hub.Check{d.Inspector.Commit(ctx, q.Path, q.Other)}
+	case "worktree":
+		f.Checks = d.Inspector.Worktree(ctx, q.Path, q.Other)
+	case "state":
+		f.Text, err = d.Inspector.State(ctx, q.Path)
+	case "diff":
+		f.Text, f.Commit, err = d.Inspector.Diff(ctx, q.Path, q.Other)
+	default:
+		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
+	}
+	f.fail(err)
+	return f
+}
+
+// Answer answers the inspections of hubs on other machines until ctx ends.
+func (d *distantInspector) Answer(ctx context.Context) {
+	d.store.Answer(ctx, func(ctx context.Context, question string) string {
+		var q inspection
+		var f findings
+		err := json.Unmarshal([]byte(question), &q)
+		if err == nil {
+			f = d.here(ctx, q)
+		}
+		f.fail(err)
+		raw, _ := json.Marshal(f) // of strings: cannot fail
+		return string(raw)
+	})
+}
+
+// machine returns the machine whose root holds a path; "" for this one, and for a path
+// under no root. Of several machines it is one with a hub that runs.
+func (d *distantInspector) machine(ctx context.Context, path string) (found string, err error) {
+	if rooted, err := d.Inspector.Rooted(ctx, path); err != nil || rooted {
+		return "", err
+	}
+	all, err := d.store.MachineRoots(ctx)
+	for _, r := range all {
+		inside, err := filepath.Rel(r.Path, path)
+		if err != nil || !filepath.IsLocal(inside) {
+			continue
+		}
+		if found == "" || d.store.Away(found) {
+			found = r.Machine
+		}
+	}
+	return found, err
+}
+
+// inspect performs an inspection on the machine of a path. If that cannot be asked, the
+// answer is an error and an unverifiable check.
+func (d *distantInspector) inspect(ctx context.Context, path, what string, q inspection) findings {
+	machine, err := d.machine(ctx, path)
+	if err == nil && machine == "" {
+		return d.here(ctx, q)
+	}
+	var f findings
+	if err == nil {
+		var raw []byte
+		var answer string
+		if raw, err = json.Marshal(q); err == nil {
+			answer, err = d.store.Ask(ctx, machine, string(raw))
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(answer), &f)
+		}
+	}
+	if err == nil && f.Checks == nil {
+		err = f.err()
+	}
+	if err != nil {
+		f = findings{Checks: []hub.Check{{What: what, Result: hub.CheckUnverifiable, Detail: err.Error()}}}
+		f.fail(err)
+	}
+	return f
+}
+
+// Artifact implements handoff.Inspector.
+func (d *distantInspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree string) hub.Check {
+	path := ref.Path
+	if ref.Type == "branch" {
+		path = worktree
+	}
+	return d.inspect(ctx, path, ref.Type+" "+ref.Path, inspection{Method: "artifact", Path: worktree, Ref: ref}).Checks[0]
+}
+
+// Commit implements handoff.Inspector.
+func (d *distantInspector) Commit(ctx context.Context, worktree, commit string) hub.Check {
+	return d.inspect(ctx, worktree, "commit "+commit, inspection{Method: "commit", Path: worktree, Other: commit}).Checks[0]
+}
+
+// Worktree implements handoff.Inspector.
+func (d *distantInspector) Worktree(ctx context.Context, path, branch string) []hub.Check {
+	return d.inspect(ctx, path, "worktree "+path, inspection{Method: "worktree", Path: path, Other: branch}).Checks
+}
+
+// Rooted implements handoff.Inspector.
+func (d *distantInspector) Rooted(ctx context.Context, path string) (bool, error) {
+	machine, err := d.machine(ctx, path)
+	if err != nil || machine != "" {
+		return err == nil, err
+	}
+	return d.Inspector.Rooted(ctx, path)
+}
+
+// State implements handoff.Inspector.
+func (d *distantInspector) State(ctx context.Context, path string) (string, error) {
+	f := d.inspect(ctx, path, "", inspection{Method: "state", Path: path})
+	return f.Text, f.err()
+}
+
+// Diff implements handoff.Inspector.
+func (d *distantInspector) Diff(ctx context.Context, path, from string) (text, commit string, err error) {
+	f := d.inspect(ctx, path, "", inspection{Method: "diff", Path: path, Other: from})
+	return f.Text, f.Commit, f.err()
+}
