@@ -136,6 +136,7 @@ type ConflictQuery struct {
 	Artifact string
 	Version  int64
 	Open     bool
+	State    MergeState
 	Due      Time // open ones that are to be escalated by then
 	Limit    int  // how many at most; positive
 }

@@ -507,7 +507,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	s.tools = mcptools.NewHandler(s.opts.Version, dispatcher, s.log, s.stopping)
 	door := rpc.NewDoor(dispatcher, s.callers, s.opts.Coordination.Open)
 	s.site, err = web.NewHandler(web.Options{
-		Operations: dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping, Version: s.opts.Version, Limits: s.mail.Limits(),
+		Operations: dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping, Version: s.opts.Version, Limits: s.mail.Limits(), Teams: s.teams != nil,
 		Figures: func() web.Figures {
 			f := meters.figures()
 			f.Disk, f.Free = diskUse(s.opts.Home)

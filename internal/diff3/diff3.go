@@ -4,6 +4,7 @@ package diff3
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"unicode/utf8"
 )
@@ -19,34 +20,95 @@ func IsText(content []byte) bool {
 // Merge(base, a, a) and Merge(base, base, a) are a, and Merge(base, b, a) is
 // Merge(base, a, b). The cost is that of sorting the lines.
 func Merge(base, a, b []byte) ([]byte, bool) {
+	merged := true
+	out := merge(base, a, b, func(_, _, _ [][]byte) []byte {
+		merged = false
+		return nil
+	})
+	if !merged {
+		return nil, false
+	}
+	return out, true
+}
+
+// A Label names one of the texts of a merge in its marks.
+type Label struct{ Base, A, B string }
+
+// The beginnings of the lines that mark a conflict.
+const (
+	markA, markBase, markB, markEnd = "<<<<<<< ", "||||||| ", "======= ", ">>>>>>> "
+)
+
+// Mark returns what Merge returns, and in the place of changes that touch the lines of a,
+// of base and of b, each below a mark.
+func Mark(base, a, b []byte, label Label) []byte {
+	return merge(base, a, b, func(base, a, b [][]byte) []byte {
+		var out []byte
+		for _, part := range []struct {
+			mark  string
+			lines [][]byte
+		}{{markA + label.A, a}, {markBase + label.Base, base}, {markB + label.B, b}, {markEnd + "end", nil}} {
+			out = append(out, part.mark+"\n"...)
+			if out = append(out, bytes.Join(part.lines, nil)...); out[len(out)-1] != '\n' {
+				out = append(out, '\n')
+			}
+		}
+		return out
+	})
+}
+
+// Marked returns the number of the first line that is a mark, 0 if there is none.
+func Marked(text []byte) int {
+	for i, line := range lines(text) {
+		for _, mark := range []string{markA, markBase, markB, markEnd} {
+			if bytes.HasPrefix(line, []byte(mark)) {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// merge returns base with the changes of a and of b. Where they touch it has the result of
+// conflict, which is given the lines of each text there.
+func merge(base, a, b []byte, conflict func(base, a, b [][]byte) []byte) []byte {
 	switch {
 	case bytes.Equal(a, b), bytes.Equal(b, base):
-		return a, true
+		return a
 	case bytes.Equal(a, base):
-		return b, true
+		return b
 	}
 	old := lines(base)
-	all := append(changes(old, lines(a)), changes(old, lines(b))...)
-	slices.SortStableFunc(all, func(x, y change) int {
-		if x.from != y.from {
-			return x.from - y.from
-		}
-		return x.to - y.to
-	})
+	mine, others := changes(old, lines(a)), changes(old, lines(b))
+	all := append(slices.Clone(mine), others...)
+	slices.SortStableFunc(all, func(x, y change) int { return cmp.Or(x.from-y.from, x.to-y.to) })
 	var out []byte
 	done := 0 // lines of base that are in out, or replaced
-	for i, c := range all {
-		if i > 0 && c.from <= all[i-1].to { // changes of one side never touch
-			if !c.equal(all[i-1]) {
-				return nil, false
-			}
-			continue
+	for len(all) > 0 {
+		from, to, n := all[0].from, all[0].to, 1
+		for ; n < len(all) && all[n].from <= to; n++ { // changes of one side never touch
+			to = max(to, all[n].to)
 		}
-		out = append(out, bytes.Join(old[done:c.from], nil)...)
-		out = append(out, bytes.Join(c.lines, nil)...)
-		done = c.to
+		out = append(out, bytes.Join(old[done:from], nil)...)
+		if n == 1 || n == 2 && all[0].equal(all[1]) {
+			out = append(out, bytes.Join(all[0].lines, nil)...)
+		} else {
+			out = append(out, conflict(old[from:to], apply(mine, old, from, to), apply(others, old, from, to))...)
+		}
+		all, done = all[n:], to
 	}
-	return append(out, bytes.Join(old[done:], nil)...), true
+	return append(out, bytes.Join(old[done:], nil)...)
+}
+
+// apply returns the lines of old from one up to another with the changes inside.
+func apply(all []change, old [][]byte, from, to int) (out [][]byte) {
+	for _, c := range all {
+		if c.from >= from && c.to <= to {
+			out = append(append(out, old[from:c.from]...), c.lines...)
+			from = c.to
+		}
+	}
+	return append(out, old[from:to]...)
 }
 
 // A change replaces the lines of the base from one up to another by others.

@@ -73,6 +73,31 @@ func TestMerge(t *testing.T) {
 	})
 }
 
+func TestMark(t *testing.T) {
+	label := diff3.Label{Base: "version 1", A: "version 2", B: "version 3"}
+	for _, test := range []struct{ name, base, a, b, want string }{
+		{"no conflict, no mark", "a\nb\nc\n", "A\nb\nc\n", "a\nb\nC\n", "A\nb\nC\n"},
+		{
+			"the conflict alone is marked, and other changes are merged", "a\nb\nc\nd\ne\n", "A\nb\nX\nd\ne\n", "a\nb\nY\nd\nE\n",
+			"A\nb\n<<<<<<< version 2\nX\n||||||| version 1\nc\n======= version 3\nY\n>>>>>>> end\nd\nE\n",
+		},
+		{"a last line without a newline", "a", "b", "c", "<<<<<<< version 2\nb\n||||||| version 1\na\n======= version 3\nc\n>>>>>>> end\n"},
+		{"a removal and a change", "a\nb\nc\n", "a\nc\n", "a\nB\nc\n", "a\n<<<<<<< version 2\n||||||| version 1\nb\n======= version 3\nB\n>>>>>>> end\nc\n"},
+		{"no base", "", "a\n", "b\n", "<<<<<<< version 2\na\n||||||| version 1\n======= version 3\nb\n>>>>>>> end\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := string(diff3.Mark([]byte(test.base), []byte(test.a), []byte(test.b), label)); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+	for text, want := range map[string]int{"": 0, "a\n>>>>>>> end\n": 2, "Title\n=======\n": 0, "<<<<<<< version 2": 1, "a <<<<<<< version 2": 0} {
+		if got := diff3.Marked([]byte(text)); got != want {
+			t.Errorf("the first mark of %q: got line %d, want %d", text, got, want)
+		}
+	}
+}
+
 func TestIsText(t *testing.T) {
 	for content, want := range map[string]bool{"": true, "a\r\nü": true, "a\x00": false, "\xff": false} {
 		if got := diff3.IsText([]byte(content)); got != want {
@@ -101,8 +126,15 @@ func FuzzMerge(f *testing.F) {
 		if ok != ok2 || !bytes.Equal(one, two) {
 			t.Errorf("got %q, %v and with the sides swapped %q, %v", one, ok, two, ok2)
 		}
+		marked := diff3.Mark(base, a, b, diff3.Label{})
 		if !ok {
+			if diff3.Marked(marked) == 0 {
+				t.Errorf("a conflict without a mark: %q", marked)
+			}
 			return
+		}
+		if !bytes.Equal(marked, one) {
+			t.Errorf("got the merge %q, and with marks %q", one, marked)
 		}
 		// Each line of the merge is a line of one side, and a line that both sides have
 		// added is not lost.

@@ -365,6 +365,8 @@ var artifactTests = []storeTest{
 		find("open", hub.ConflictQuery{Team: "core", Artifact: "plan", Open: true}, c)
 		find("of a version", hub.ConflictQuery{Team: "core", Artifact: "plan", Version: 1}, c)
 		find("of another version", hub.ConflictQuery{Team: "core", Artifact: "plan", Version: 2})
+		find("in a state", hub.ConflictQuery{Open: true, State: hub.MergeManual}, c)
+		find("in another state", hub.ConflictQuery{Open: true, State: hub.MergeEscalated})
 		find("due", hub.ConflictQuery{Due: later}, c)
 		find("not due", hub.ConflictQuery{Due: epoch})
 		c.State, c.DueAt = hub.MergeResolved, hub.Time{}

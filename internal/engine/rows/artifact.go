@@ -78,6 +78,7 @@ func (r *reader) Conflicts(q hub.ConflictQuery) ([]hub.Conflict, error) {
 	var w filter
 	w.equal("team", string(q.Team))
 	w.equal("name", strings.ToLower(q.Artifact))
+	w.equal("state", string(q.State))
 	if q.Version > 0 {
 		w.add(`n = ?`, q.Version)
 	}

@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/parley-agents/parley/hub"
@@ -105,7 +106,7 @@ func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (_ hub.Message, err error) 
 func (m *Mailroom) notify(tx hub.Tx, e hub.Envelope) (hub.Message, error) {
 	e.ID = m.ids.Next()
 	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, hub.Self, hub.StatusPending, e.ID.Time()
-	e.Priority = hub.PriorityNormal
+	e.Priority, e.ThreadID = hub.PriorityNormal, cmp.Or(e.ThreadID, string(e.ID))
 	if e.Policy == (hub.Policy{}) {
 		e.Policy = hub.DefaultPolicy
 	}

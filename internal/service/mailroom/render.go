@@ -78,7 +78,7 @@ func writeMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	switch {
 	case e.ReplyTo != "":
 		fmt.Fprintf(b, ", answers %s", short.of(string(e.ReplyTo)))
-	case e.ThreadID != string(e.ID) && e.Type.Family() != handoffs:
+	case e.ThreadID != "" && e.ThreadID != string(e.ID) && e.Type.Family() != handoffs:
 		fmt.Fprintf(b, ", thread %s", Plain(short.of(e.ThreadID)))
 	}
 	if viewer == "" && e.Status != hub.StatusPending {
@@ -148,9 +148,78 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 // headlines are the members of a payload that say most, the first before the others.
 var headlines = []string{"summary", "message", "title", "question", "answer", "decision", "position", "counter_position", "detail", "text", "content", "objective", "reason"}
 
-// Headline returns the text of a message on one line, whole: the member that says
-// most, else all members.
+// Sentence returns the payload of a notice of the hub that has no text of its own as a
+// sentence; "" for every other message.
+func Sentence(e hub.Envelope) string {
+	var p struct {
+		Summary   string        `json:"summary"`
+		Status    string        `json:"status"`
+		Reason    string        `json:"reason"`
+		Kind      string        `json:"kind"` // of a deliberation
+		Title     string        `json:"title"`
+		Outcome   string        `json:"outcome"`
+		DecidedBy hub.AgentID   `json:"decided_by"`
+		Deciders  []hub.AgentID `json:"deciders"`
+		Team      hub.TeamID    `json:"team"`
+		Agent     hub.AgentID   `json:"agent"`
+		Role      hub.Role      `json:"role"`
+		By        hub.AgentID   `json:"by"`
+		Freed     []string      `json:"tasks_in_backlog"`
+		Artifact  string        `json:"artifact_id"`
+		Version   int64         `json:"version"`
+		Parents   []int64       `json:"parents"`
+		Author    hub.AgentID   `json:"author"`
+	}
+	if e.From != hub.Self || json.Unmarshal(e.Payload, &p) != nil || p.Summary != "" {
+		return ""
+	}
+	text, because := "", p.Reason
+	switch {
+	case e.Type == hub.TypeSystemAck && p.Kind != "":
+		text = fmt.Sprintf("the %s %q is %s", p.Kind, p.Title, p.Status)
+		if p.Outcome != "" {
+			text += ": " + p.Outcome
+		}
+		if p.DecidedBy != "" {
+			text += ", decided by " + string(p.DecidedBy)
+		} else if len(p.Deciders) > 0 {
+			text += ", to be decided by " + joinTo(p.Deciders)
+		}
+	case e.Type == hub.TypeSystemAck && p.Status != "":
+		text = "the held message was " + p.Status
+	case e.Type == hub.TypeTeamJoin:
+		text = fmt.Sprintf("%s joined the team %s as %s", p.Agent, p.Team, p.Role)
+	case e.Type == hub.TypeTeamLeave:
+		text = fmt.Sprintf("%s left the team %s", p.Agent, p.Team)
+		if len(p.Freed) > 0 {
+			text += ", in the backlog again: " + strings.Join(p.Freed, ", ")
+		}
+	case e.Type == hub.TypeTeamRoleChange && p.Status == "proposed":
+		text = fmt.Sprintf("%s proposes %s as %s of the team %s", p.By, p.Agent, p.Role, p.Team)
+	case e.Type == hub.TypeTeamRoleChange:
+		text = fmt.Sprintf("%s is %s of the team %s now", p.Agent, p.Role, p.Team)
+	case e.Type == hub.TypeTeamArtifactUpdate && len(p.Parents) == 2:
+		text = fmt.Sprintf("the hub merged versions %d and %d of %s into version %d", p.Parents[0], p.Parents[1], p.Artifact, p.Version)
+	case e.Type == hub.TypeTeamArtifactUpdate:
+		text = fmt.Sprintf("version %d of %s in the team %s", p.Version, p.Artifact, p.Team)
+		if p.Author != "" {
+			text += ", by " + string(p.Author)
+		}
+	default:
+		return ""
+	}
+	if because != "" {
+		text += " (" + because + ")"
+	}
+	return Plain(strings.Join(strings.Fields(text), " "))
+}
+
+// Headline returns the text of a message on one line, whole: its sentence, the member
+// that says most, else all members.
 func Headline(e hub.Envelope) string {
+	if text := Sentence(e); text != "" {
+		return text
+	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(e.Payload, &all) == nil {
 		for _, name := range headlines {

@@ -58,6 +58,9 @@ func renderTeam(v View) string {
 			s += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
+	if n := len(v.Conflicts); n > 0 {
+		s += fmt.Sprintf(", %d to merge", n)
+	}
 	if v.You != "" {
 		s += fmt.Sprintf("; you are %s", v.You)
 	}

@@ -187,7 +187,8 @@ type View struct {
 	You        hub.Role              `json:"your_role,omitempty"`
 	Members    []Seat                `json:"members"`
 	TaskCounts map[hub.TaskState]int `json:"task_counts"`
-	Tasks      []hub.Task            `json:"tasks,omitzero"` // a page, in show alone
+	Tasks      []hub.Task            `json:"tasks,omitzero"`      // a page, in show alone
+	Conflicts  []hub.Conflict        `json:"conflicts,omitempty"` // open ones, by artifact and version, at most MaxConflicts
 }
 
 // actions is everything that can be done with a team.
@@ -324,6 +325,9 @@ func roleOf(r hub.TeamReader, id hub.TeamID, agent hub.AgentID) (hub.Role, error
 	return m[0].Role, nil
 }
 
+// MaxConflicts is the most open conflicts in an answer.
+const MaxConflicts = 100
+
 // maxMembers is the most members of a team.
 const maxMembers = 200
 
@@ -439,6 +443,9 @@ func view(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
 	}
 	if err == nil {
 		v.TaskCounts, err = r.CountTasks(t.ID)
+	}
+	if err == nil {
+		v.Conflicts, err = r.Conflicts(hub.ConflictQuery{Team: t.ID, Open: true, Limit: MaxConflicts})
 	}
 	return v, err
 }

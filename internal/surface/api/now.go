@@ -140,6 +140,7 @@ type Waiting struct {
 	Troubled  []AgentNow              `json:"troubled,omitempty"` // agents that are stuck or suspended
 	Late      []handoff.Report        `json:"late,omitempty"`
 	Conflicts []hub.Contract          `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
+	Merges    []hub.Conflict          `json:"merges,omitempty"`     // versions of teams' artifacts whose conflict is escalated
 	Free      int64                   `json:"free_bytes,omitempty"` // on the disk of the home, if that is low
 	Inbox     []hub.Envelope          `json:"inbox,omitempty"`      // of the operator
 	More      int                     `json:"more,omitempty"`       // messages in the inbox that are not among these
@@ -200,6 +201,12 @@ func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept
 			w.Free = max(free, 1)
 		}
 	}
+	if s.Teams != nil {
+		if w.Merges, err = s.Teams.Escalated(ctx); err != nil {
+			return w, err
+		}
+		w.Merges = slices.DeleteFunc(w.Merges, func(k hub.Conflict) bool { return k.Result > 0 && k.MergedBy == a.ID }) // another one signs
+	}
 	mail, err := inbox(ctx, s, a, InboxParams{Peek: true, Limit: 20})
 	if err != nil {
 		return w, err
@@ -231,7 +238,7 @@ const (
 	WaitApproval   WaitKind = "approval"   // a task, or an operation of a team, needs a yes
 	WaitEscalation WaitKind = "escalation" // a negotiation or disagreement needs a decision
 	WaitPeer       WaitKind = "peer"       // a hub wants to be a peer
-	WaitConflict   WaitKind = "conflict"   // a content of a contract lost against another
+	WaitConflict   WaitKind = "conflict"   // a content of a contract lost against another, or two versions of an artifact must be merged
 	WaitStuck      WaitKind = "stuck"      // nothing is heard of a turn
 	WaitSuspended  WaitKind = "suspended"  // an agent repeated itself
 	WaitLate       WaitKind = "late"       // a task was not done in time
@@ -343,6 +350,16 @@ func (w Waiting) Items() []Wait {
 			Kind: WaitConflict, ID: string(c.Project) + "/" + string(c.ID), Fact: fmt.Sprintf("two contents of version %d of a contract were written at a time, one lost", c.Version), Text: c.Name,
 			Command: fmt.Sprintf("parley contract show %s --project %s", c.ID, c.Project),
 		})
+	}
+	for _, k := range w.Merges {
+		i := Wait{
+			Kind: WaitConflict, ID: fmt.Sprintf("%s/%s %d", k.Team, k.Artifact, k.Version), Agent: k.Author, Since: k.At, Fact: fmt.Sprintf("two versions of an artifact of the team %s must be merged", k.Team),
+			Text: fmt.Sprintf("version %d of %s", k.Version, k.Artifact), Command: fmt.Sprintf("parley team artifact log %s %s", k.Team, k.Artifact),
+		}
+		if k.Result > 0 {
+			i.Fact, i.Command = fmt.Sprintf("a merge in the team %s needs a signature", k.Team), fmt.Sprintf("parley team artifact merge %s %s --sign-off", k.Team, k.Artifact)
+		}
+		out = append(out, i)
 	}
 	for _, h := range w.Late {
 		out = append(out, Wait{

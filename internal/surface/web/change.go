@@ -135,6 +135,8 @@ var changes = map[string]func(context.Context, form) (string, error){
 		err = f.acknowledge(ctx, api.WaitEscalation, got.ID)
 		return fmt.Sprintf("Decided: the %s is %s. Those who took part are told.", got.Kind, got.State), err
 	},
+	"merge":      merge,
+	"sign-merge": signMerge,
 	"run-again": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.RepeatRun, api.RunAgainParams{ID: hub.RunID(f.Get("id")), Policy: sandbox.Policy(f.Get("policy"))})
 		return fmt.Sprintf("Run %s has begun; the page Runs shows it.", got.ID), err
@@ -226,6 +228,7 @@ func (h *Handler) checkChange(w http.ResponseWriter, r *http.Request, s session)
 func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 	var done note
 	err := h.checkChange(w, r, s)
+	own := err == nil // it is a form of a page
 	do, ok := changes[r.PathValue("action")]
 	switch {
 	case err != nil:
@@ -251,13 +254,21 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 		rpc.WriteJSON(w, status, map[string]any{"text": done.Text, "hint": done.Hint, "failed": done.Failed})
 		return
 	}
+	back := r.PostForm.Get("back")
+	if next := r.PostForm.Get("next"); next != "" && !done.Failed {
+		back = next
+	}
+	at, err := h.pageAt(r.Context(), back)
+	switch {
+	case err != nil:
+		back = "/"
+	case own && done.Failed && at.keeps:
+		h.showPage(w, status, &visit{Handler: h, caller: s.caller, r: at.r, typed: r.PostForm}, s, at.page, &done)
+		return
+	}
 	h.mu.Lock()
 	h.notes[s.ID] = &done
 	h.mu.Unlock()
-	back := r.PostForm.Get("back")
-	if _, err := h.pageAt(r.Context(), back); err != nil {
-		back = "/"
-	}
 	http.Redirect(w, r, back, http.StatusSeeOther)
 }
 

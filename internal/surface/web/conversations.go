@@ -43,7 +43,7 @@ func (v *visit) agentNames(ctx context.Context) ([]hub.AgentID, error) {
 
 func conversations(ctx context.Context, v *visit) (string, any, error) {
 	q := v.r.URL.Query()
-	d := conversationsData{Query: api.QueryParams{Text: q.Get("q"), Agent: hub.AgentID(q.Get("agent")), Type: hub.MessageType(q.Get("type")), Cursor: q.Get("cursor"), Limit: 2 * threadPage}}
+	d := conversationsData{Query: api.QueryParams{Text: q.Get("q"), Agent: hub.AgentID(q.Get("agent")), Team: q.Get("team"), Type: hub.MessageType(q.Get("type")), Cursor: q.Get("cursor"), Limit: 2 * threadPage}}
 	d.Search = d.Query.Text != "" || d.Query.Type != ""
 	if d.Search {
 		d.Query.Limit = threadPage

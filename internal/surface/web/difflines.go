@@ -1,6 +1,9 @@
 package web
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // A diffLine is a line of a text compared with an earlier one.
 type diffLine struct {
@@ -54,6 +57,35 @@ func diffLines(was, is string) []diffLine {
 			out = append(out, diffLine{"add", b[j]})
 			j++
 		}
+	}
+	return out
+}
+
+// around is the number of unchanged lines beside a change that hunks keeps.
+const around = 3
+
+// hunks returns the changes of a comparison with the lines around them. A line of its own
+// stands for unchanged lines that are left out.
+func hunks(all []diffLine) (out []diffLine) {
+	keep := make([]bool, len(all))
+	for i, line := range all {
+		if line.Kind != "same" {
+			for j := max(0, i-around); j < min(len(all), i+around+1); j++ {
+				keep[j] = true
+			}
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		if keep[i] {
+			out = append(out, all[i])
+			continue
+		}
+		n := 0
+		for ; i < len(all) && !keep[i]; i++ {
+			n++
+		}
+		i--
+		out = append(out, diffLine{"hunk", fmt.Sprintf("… %d equal lines", n)})
 	}
 	return out
 }

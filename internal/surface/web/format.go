@@ -51,6 +51,13 @@ var functions = template.FuncMap{
 			Question    any
 		}{token, back, agent, q}
 	},
+	"dataOf": func(top any, here string, data any) any {
+		return struct {
+			Frame any
+			Here  string
+			Data  any
+		}{top, here, data}
+	},
 	"initial": func(name hub.AgentID) string { return strings.ToUpper(string(name[:min(1, len(name))])) },
 	"slug":    func(s any) string { return strings.ReplaceAll(toString(s), " ", "-") },
 	"words":   func(s any) string { return strings.ReplaceAll(toString(s), "_", " ") },
@@ -58,6 +65,9 @@ var functions = template.FuncMap{
 
 // subjectPath returns the address of the thing that an entry of the journal is about.
 func subjectPath(e hub.Entry) string {
+	if id, ok := strings.CutPrefix(e.Subject, "team/"); ok && hub.TeamID(id).Valid() {
+		return "/teams/" + id
+	}
 	if !hub.EnvelopeID(e.Subject).Valid() {
 		return ""
 	}
@@ -153,15 +163,20 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		return m
 	}
 	var cut struct {
-		Summary string `json:"summary"`
-		Detail  string `json:"detail"`
-		Run     string `json:"run_id"`
-		Handoff string `json:"handoff_id"`
+		Summary  string `json:"summary"`
+		Detail   string `json:"detail"`
+		Run      string `json:"run_id"`
+		Handoff  string `json:"handoff_id"`
+		Artifact string `json:"artifact_id"`
 	}
 	json.Unmarshal(e.Payload, &cut) // members of another type are no summary
 	head, shortened := strings.CutSuffix(cut.Summary, "…")
+	sentence := mailroom.Sentence(e)
+	if sentence != "" {
+		m.Fields = []field{{Text: sentence}}
+	}
 	for name, value := range strictjson.Members(e.Payload) {
-		if name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
+		if sentence != "" || name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
 			continue
 		}
 		f := field{Name: visible(strings.ReplaceAll(name, "_", " "))}
@@ -187,6 +202,11 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		m.Link = "/runs/" + cut.Run
 	case hub.EnvelopeID(cut.Handoff).Valid():
 		m.Link = "/handoffs/" + cut.Handoff
+	case e.From != hub.Self || !hub.TeamID(e.Team).Valid():
+	case hub.ValidArtifactID(cut.Artifact):
+		m.Link = fmt.Sprintf("/teams/%s/artifacts/%s", e.Team, cut.Artifact)
+	default:
+		m.Link = "/teams/" + e.Team
 	}
 	return m
 }

@@ -62,6 +62,7 @@ func demoSite(t testing.TB) *site {
 		NextStep: "update docs/schema.md", Criteria: []string{"the page names the change"}, NeedsHuman: true, Reason: "the docs are read by customers",
 	})
 	runDemo(s)
+	teamDemo(s)
 	return s
 }
 
@@ -79,7 +80,7 @@ func pairSite(t testing.TB) *site {
 // the other leads to.
 var shots = []struct{ name, path, below string }{
 	{"now", "/", ""}, {"agent", "/", "/agents/migrator"}, {"conversations", "/conversations", ""}, {"conversation", "/conversations", "/conversations/"},
-	{"handoffs", "/handoffs", ""}, {"handoff", "/handoffs", "/handoffs/"}, {"runs", "/runs", ""}, {"run", "/runs", "/runs/"},
+	{"handoffs", "/handoffs", ""}, {"handoff", "/handoffs", "/handoffs/"}, {"teams", "/teams", ""}, {"team", "/teams", "/teams/"}, {"merge", "/teams/avatars", "/teams/avatars/merge/"}, {"runs", "/runs", ""}, {"run", "/runs", "/runs/"},
 	{"contracts", "/contracts", ""}, {"contract", "/contracts", "/contracts/"}, {"journal", "/journal", ""}, {"health", "/health", ""},
 }
 

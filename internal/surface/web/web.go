@@ -18,12 +18,15 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +52,7 @@ type Options struct {
 	Version    string
 	Figures    func() Figures // what the hub has counted
 	Limits     mailroom.Limits
+	Teams      bool // this hub has teams
 }
 
 // A Handler serves the page.
@@ -85,6 +89,7 @@ type page struct {
 	under   string // the page whose entry of the navigation is marked
 	load    func(ctx context.Context, v *visit) (title string, data any, err error)
 	every   time.Duration // after which it is rendered without an event; default refresh
+	keeps   bool          // it shows the words of a form of it that was refused
 }
 
 // A visit is one request for a page by a person who is signed in.
@@ -92,6 +97,7 @@ type visit struct {
 	*Handler
 	caller   hub.Caller
 	r        *http.Request // path values and query
+	typed    url.Values    // a form of the page that was refused; nil without one
 	overview *api.Overview // of one rendering; nil before it is asked for
 }
 
@@ -119,12 +125,19 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "message", pattern: "/messages/{id}", under: "conversations", load: oneMessage},
 		{name: "handoffs", pattern: "/handoffs", nav: "Handoffs", load: handoffs},
 		{name: "handoff", pattern: "/handoffs/{id}", under: "handoffs", load: oneHandoff},
+		{name: "teams", pattern: "/teams", nav: "Teams", load: teams},
+		{name: "team", pattern: "/teams/{team}", under: "teams", load: oneTeam},
+		{name: "artifact", pattern: "/teams/{team}/artifacts/{artifact...}", under: "teams", load: artifact},
+		{name: "merge", pattern: "/teams/{team}/merge/{artifact...}", under: "teams", load: mergePage, keeps: true},
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
 		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
 		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},
 		{name: "contract", pattern: "/contracts/{project}/{id}", under: "contracts", load: oneContract},
 		{name: "journal", pattern: "/journal", nav: "Journal", load: journal},
 		{name: "health", pattern: "/health", nav: "Health", load: health},
+	}
+	if !o.Teams {
+		h.pages = slices.DeleteFunc(h.pages, func(p page) bool { return p.name == "teams" || p.under == "teams" })
 	}
 	if err := h.parse(); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
@@ -374,7 +387,7 @@ func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, erro
 		return out, err
 	}
 	out.seq = head.Seq
-	v = &visit{Handler: h, caller: v.caller, r: v.r}
+	v = &visit{Handler: h, caller: v.caller, r: v.r, typed: v.typed}
 	title, data, err := p.load(ctx, v)
 	if err != nil {
 		return out, err
@@ -402,22 +415,27 @@ func (h *Handler) personal(main []byte, s session) []byte {
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, s session, p page) {
-	got, err := h.render(r.Context(), &visit{Handler: h, caller: s.caller, r: r}, p)
+	h.showPage(w, http.StatusOK, &visit{Handler: h, caller: s.caller, r: r}, s, p, h.takeNote(s))
+}
+
+// showPage renders a page for a visit. n may be nil.
+func (h *Handler) showPage(w http.ResponseWriter, status int, v *visit, s session, p page, n *note) {
+	r := v.r
+	got, err := h.render(r.Context(), v, p)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	data := h.frame(s, p)
-	data.Title, data.Waiting, data.Seq, data.Path = got.title, got.waiting, got.seq, r.URL.RequestURI()
+	data.Title, data.Waiting, data.Seq, data.Path, data.Note = got.title, got.waiting, got.seq, r.URL.RequestURI(), n
 	data.Main = template.HTML(h.personal(got.main, s)) // made by a template
-	data.Note = h.takeNote(s)
 	var b bytes.Buffer
 	if err := h.themes[p.name].ExecuteTemplate(&b, "layout", data); err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	writeCompressed(w, r, http.StatusOK, b.Bytes(), nil)
+	writeCompressed(w, r, status, b.Bytes(), nil)
 }
 
 // writeStill serves a page that does not follow events.
@@ -491,6 +509,9 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 	err := r.ParseForm()
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
 		err = r.ParseMultipartForm(maxForm)
+	}
+	if large := new(http.MaxBytesError); errors.As(err, &large) {
+		return hub.Errorf(hub.CodeTooLarge, "web", "the form has more than %s", byteCount(large.Limit)).WithHint("long texts are sent by a command")
 	}
 	if err != nil {
 		return hub.Errorf(hub.CodeInvalid, "web", "the form could not be read")

@@ -29,15 +29,17 @@
     }
   }
 
-  // A node that the reader has changed stays as it is.
+  const changed = (e) => (e.tagName === "TEXTAREA" || e.tagName === "INPUT" && e.type !== "hidden") && e.value !== e.defaultValue;
+
+  // A node that the reader has changed stays as it is, and a form with data-keep as a whole.
   const callbacks = {
     beforeNodeMorphed(old, next) {
       if (old.nodeType !== Node.ELEMENT_NODE) return true;
       if (old.tagName === "TIME" && next.tagName === "TIME" && old.dateTime === next.dateTime) return false;
       if (old.dataset.replay && old.dataset.replay === next.dataset.replay) return false;
       if (old.tagName === "DETAILS") next.open = old.open;
-      if ((old.tagName === "TEXTAREA" || old.tagName === "INPUT" && old.type !== "hidden") && old.value !== old.defaultValue) return false;
-      return true;
+      if ("keep" in old.dataset && (old.dataset.keep || [...old.elements].some(changed))) return false;
+      return !changed(old);
     },
   };
 
@@ -179,7 +181,7 @@
 
   document.addEventListener("submit", async (e) => {
     const form = e.target, button = e.submitter;
-    if (form.method !== "post" || !form.action.includes("/do/")) return;
+    if (form.method !== "post" || !form.action.includes("/do/") || "keep" in form.dataset) return; // the page of a kept form is loaded anew
     e.preventDefault();
     if (button && button.dataset.confirm && !confirm(button.dataset.confirm)) return;
     const fields = new FormData(form, button); // with the value of the button
