@@ -62,11 +62,11 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
 
-agents: build ## install the agents of other projects that can be had, test them all RUNS times and write docs/agents.md
+agents: build ## install the agents of other projects that can be had, test those without RUNS reports in docs/agents and write docs/agents.md
 	PARLEY_HOME=$(CURDIR)/.cache GO="$(GO)" ./scripts/agents || true
 	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
-	for run in $$(seq $(RUNS)); do ./$(BIN) comply --home .cache $$(ls .cache/agents | sed 's/^/--agent /') --timeout-scale 3 --format json || test $$? = 1 || exit 1; done > bin/agents.json
-	$(GO) run ./scripts/agentsdoc bin/known.json < bin/agents.json > docs/agents.md
+	RUNS=$(RUNS) ./scripts/agents-run
+	$(GO) run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 
 mutants: build ## run the whole suite against every mutant of the good agent and print the kill matrix
 	$(GO) build -o bin/goodagent ./scripts/goodagent

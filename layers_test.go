@@ -185,7 +185,7 @@ var layers = map[string][]string{
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
-	"scripts/agentsdoc":   {},
+	"scripts/agentsdoc":   {"comply", "comply/rules"},
 	"scripts/conformance": {},
 	"scripts/compliance":  {"comply", "comply/rules", "internal/goodagent"},
 	"scripts/examples":    {"comply", "internal/goodagent", "internal/proof"},

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // The rules that an agent breaks before it gets to the point of a test.
@@ -274,11 +275,35 @@ func (r *testRun) abort(err error) *rules.Finding {
 	return nil
 }
 
-// add keeps a finding, if there is one.
+// add keeps a finding, if there is one, with the messages that led to it.
 func (r *testRun) add(f *rules.Finding) {
-	if f != nil {
-		r.findings = append(r.findings, *f)
+	if f == nil {
+		return
 	}
+	if f.Level == jsont.Must || f.Level == jsont.Should {
+		f.Context = r.context(f.Frames)
+	}
+	r.findings = append(r.findings, *f)
+}
+
+// contextLength is how many messages before its proof a finding shows.
+const contextLength = 8
+
+// context returns the last messages before the end of a proof that are no part of it: all of
+// the client, requests and answers of the agent.
+func (r *testRun) context(proof []rules.Frame) (out []rules.Frame) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, e := range r.c.log {
+		if len(proof) > 0 && e.Seq >= proof[len(proof)-1].Seq {
+			break
+		}
+		shown := e.Direction == jsonrpc.Out || e.Class != jsont.Notification
+		if shown && !slices.ContainsFunc(proof, func(f rules.Frame) bool { return f.Seq == e.Seq }) {
+			out = append(out, e.Frame())
+		}
+	}
+	return out[max(0, len(out)-contextLength):]
 }
 
 // endingText describes for people why no more frames come.

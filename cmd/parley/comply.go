@@ -94,7 +94,7 @@ agent that cannot be started.`,
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
-	cmd.AddCommand(a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
+	cmd.AddCommand(a.complyAgentsCommand(), a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
 	return cmd
 }
 

@@ -2,15 +2,23 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/hub"
 )
 
 // selectAgents returns the agents to test: the command line, the agents of the file, or
@@ -53,18 +61,23 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 		agents = slices.DeleteFunc(agents, func(a comply.Agent) bool { return !slices.Contains(f.only, a.Name) })
 	}
 	for i := range agents {
-		if agents[i].Env == nil {
-			agents[i].Env = map[string]string{}
-		}
-		for _, v := range f.env {
-			name, value, given := strings.Cut(v, "=")
-			if !given {
-				value = os.Getenv(name)
-			}
-			agents[i].Env[name] = value
-		}
+		addEnv(&agents[i], f.env)
 	}
 	return agents, nil
+}
+
+// addEnv gives an agent the variables of --env: NAME, or NAME=VALUE.
+func addEnv(a *comply.Agent, env []string) {
+	if a.Env == nil {
+		a.Env = map[string]string{}
+	}
+	for _, v := range env {
+		name, value, given := strings.Cut(v, "=")
+		if !given {
+			value = os.Getenv(name)
+		}
+		a.Env[name] = value
+	}
 }
 
 // knownAgents returns the known agents, for an installation in the home.
@@ -74,6 +87,162 @@ func (a *app) knownAgents() ([]comply.KnownAgent, error) {
 		return nil, err
 	}
 	return comply.KnownAgents(filepath.Join(home, "agents"))
+}
+
+// complyAgentsCommand holds the commands about agents that Parley knows how to start.
+func (a *app) complyAgentsCommand() *cobra.Command {
+	return group("agents", "Add an agent to those that Parley knows how to start", a.complyAddCommand())
+}
+
+// addedName matches the names that an agent can be added under: they are names of folders.
+var addedName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// features are the features that an agent is tried for when it is added, each with the test that
+// needs it: NA means that the scripted model could not make the agent use it.
+var features = []struct{ name, test string }{
+	{"open a session", "required.session.new"},
+	{"say text", "prompt.text"},
+	{"call tools", "tool.calls"},
+	{"ask for permission", "permission.allow"},
+	{"read through the client", "fs.read"},
+	{"write through the client", "fs.write"},
+	{"use a terminal of the client", "terminal.use"},
+	{"show a plan", "plan"},
+	{"show a diff", "tool.diff"},
+	{"use a tool of an MCP server", "mcp.tool"},
+	{"load a session", "session.load"},
+	{"change its mode", "mode.set"},
+	{"ask for values", "elicitation"},
+}
+
+// A triedFeature is a feature of an agent and the result of its test.
+type triedFeature struct {
+	Feature string        `json:"feature"`
+	Test    string        `json:"test"`
+	Driven  bool          `json:"driven"`
+	Status  comply.Status `json:"status"`
+	Reason  string        `json:"reason"`
+}
+
+// complyAddCommand adds an agent.
+func (a *app) complyAddCommand() *cobra.Command {
+	var f complyFlags
+	cmd := &cobra.Command{
+		Use:   "add NAME [flags] -- COMMAND [ARG...]",
+		Short: "Write the file of an agent, after a try that shows the features the scripted model can drive",
+		Long: `Start an agent with the scripted model, try its features, and write the file
+agents/NAME/agent.json in the hub's home. From then on parley comply --agent NAME
+tests it. An agent that cannot be started, or that opens no session, is not added.
+
+An agent that is to use the scripted model needs its address: ${modelURL} in an
+argument or in a variable of --env.`,
+		Example: `  parley comply agents add mine --env 'OPENAI_BASE_URL=${modelURL}/v1' --env OPENAI_API_KEY=any -- my-agent --acp`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 {
+				return usagef("the command of the agent must stand after --")
+			}
+			return a.addAgent(cmd.Context(), f, args[0], args[1:])
+		},
+	}
+	cmd.Flags().StringArrayVar(&f.env, "env", nil, "variable of the agent: NAME, or NAME=VALUE")
+	cmd.Flags().Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
+	return cmd
+}
+
+// addAgent tries an agent and writes its file.
+func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command []string) error {
+	if !addedName.MatchString(name) {
+		return usagef("no name for an agent: %q", name).WithHint("use small letters, digits, dots, dashes and underscores, at most 64, and begin with a letter or digit")
+	}
+	known, err := a.knownAgents()
+	if err != nil {
+		return invalid(err)
+	}
+	home, err := a.homeDir()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(home, "agents")
+	taken := hub.Errorf(hub.CodeConflict, "parley", "there is an agent %s", name).WithHint("choose another name, or remove %s", filepath.Join(dir, name))
+	if slices.ContainsFunc(known, func(k comply.KnownAgent) bool { return k.Name == name }) {
+		return taken
+	}
+	agent := comply.KnownAgent{Agent: comply.Agent{Name: name, Command: command[0], Args: command[1:]}}
+	addEnv(&agent.Agent, f.env)
+	// The file must mean the same in another folder.
+	if agent.Dir, err = os.Getwd(); err != nil {
+		return err
+	}
+	if strings.ContainsRune(agent.Command, filepath.Separator) {
+		if agent.Command, err = filepath.Abs(agent.Command); err != nil {
+			return err
+		}
+	}
+	report, err := a.tryAgent(ctx, f, agent.Agent)
+	if err != nil {
+		return err
+	}
+	tried := []triedFeature{}
+	for i, t := range report.Tests {
+		tried = append(tried, triedFeature{features[i].name, t.ID, t.Status != comply.NA && t.Status != comply.Errored, t.Status, t.Reason})
+	}
+	if !tried[0].Driven || report.Tests[0].Failed() {
+		return invalid(fmt.Errorf("%s opens no session: %s", command[0], tried[0].Reason))
+	}
+	var info struct{ Name, Title, Version string }
+	json.Unmarshal(report.AgentInfo, &info) // an agent need not say
+	agent.Title, agent.Version = info.Title, strings.TrimSpace(info.Name+" "+info.Version)
+	file, err := comply.AddAgent(dir, agent)
+	if errors.Is(err, fs.ErrExist) {
+		return taken
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(map[string]any{"file": file, "model": agent.UsesModel(), "features": tried}, func(w io.Writer) {
+		for _, t := range tried {
+			word, why := "yes", ""
+			if !t.Driven {
+				word, why = "no", visible(t.Reason)
+			}
+			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-30s %-4s %s", t.Feature, word, why), " "))
+		}
+		if !agent.UsesModel() {
+			fmt.Fprintln(w, "nothing names ${modelURL}: the agent did not use the scripted model")
+		}
+		fmt.Fprintf(w, "%s is written; parley comply --agent %s tests the agent\n", visible(file), name)
+	})
+}
+
+// tryAgent runs the tests of the features.
+func (a *app) tryAgent(ctx context.Context, f complyFlags, agent comply.Agent) (*comply.AgentReport, error) {
+	if f.run.TimeoutScale <= 0 {
+		return nil, usagef("--timeout-scale must be more than 0")
+	}
+	suite, err := comply.Suite()
+	if err != nil {
+		return nil, err
+	}
+	var tests []*comply.Test
+	for _, feature := range features {
+		tests = append(tests, suite[slices.IndexFunc(suite, func(t *comply.Test) bool { return t.ID == feature.test })])
+	}
+	endModel, err := f.startModel(ctx, []comply.Agent{agent})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	f.run.Once = true // a try is no judgement
+	report, err := comply.Run(ctx, []comply.Agent{agent}, tests, &f.run)
+	if unstarted := (*comply.StartError)(nil); errors.As(err, &unstarted) {
+		err = invalid(err)
+	}
+	if err := errors.Join(err, endModel()); err != nil {
+		return nil, err
+	}
+	return &report.Agents[0], nil
 }
 
 // startModel starts the scripted model if an agent needs it. The returned function ends it.

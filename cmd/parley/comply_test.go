@@ -72,6 +72,7 @@ type complyNotice struct {
 	Expected string            `json:"expected"`
 	Actual   string            `json:"actual"`
 	Frames   []json.RawMessage `json:"frames"`
+	Context  []json.RawMessage `json:"context"`
 	Docs     []string          `json:"docs"`
 	Fix      string            `json:"fix"`
 	Test     string            `json:"test"`
@@ -394,4 +395,56 @@ func TestNPM(t *testing.T) {
 	if r := run("comply", "--format", "nothing", "--", "sh"); r.code != exitUsage {
 		t.Errorf("the exit code is lost: %d", r.code)
 	}
+}
+
+func TestComplyAgentsAdd(t *testing.T) {
+	home, agent := t.TempDir(), complyAgent(t, "-32601")
+	file := filepath.Join(home, "agents", "mine", "agent.json")
+	add := func(args ...string) result {
+		t.Helper()
+		return do(t, parley(t, nil, append([]string{"comply", "agents", "add", "--home", home, "--json"}, args...)...))
+	}
+	t.Run("the file is written, and the features are named that the model could drive", func(t *testing.T) {
+		r := add("mine", "--env", "MODEL=${modelURL}/v1", "--", "sh", agent)
+		var got struct {
+			File     string         `json:"file"`
+			Model    bool           `json:"model"`
+			Features []triedFeature `json:"features"`
+		}
+		if strict(t, r.out, &got); r.code != exitDone || got.File != file || !got.Model || len(got.Features) != len(features) {
+			t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		for _, f := range got.Features {
+			if driven := f.Test == "required.session.new" || f.Test == "prompt.text"; f.Driven != driven || !driven && f.Reason == "" {
+				t.Errorf("got %+v", f)
+			}
+		}
+		r = do(t, parley(t, nil, "comply", "--home", home, "--agent", "mine", "--test", "required.session.new"))
+		if r.code != exitDone {
+			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		contains(t, do(t, parley(t, nil, "comply", "--home", home, "--list-agents")).out, "mine               installed", "opencode           not installed")
+	})
+	t.Run("bad names, names that are taken and commands that do not start add nothing", func(t *testing.T) {
+		for _, c := range []struct {
+			args []string
+			code string
+			exit int
+		}{
+			{[]string{"../mine", "--", "sh", agent}, "usage", exitUsage},
+			{[]string{"mine", "sh", agent}, "usage", exitUsage},
+			{[]string{"mine", "--", "sh", agent}, "conflict", exitMissing},
+			{[]string{"opencode", "--", "sh", agent}, "conflict", exitMissing},
+			{[]string{"other", "--", filepath.Join(home, "none")}, "schema_invalid", exitUsage},
+			{[]string{"other", "--", "sh", "-c", "echo no model >&2; exit 3"}, "schema_invalid", exitUsage},
+		} {
+			r := add(c.args...)
+			if r.code != c.exit || !strings.Contains(r.err, `"code":"`+c.code+`"`) {
+				t.Errorf("%v: exit %d: %s%s", c.args, r.code, r.out, r.err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(home, "agents", "other")); !os.IsNotExist(err) {
+			t.Errorf("a folder is left: %v", err)
+		}
+	})
 }

@@ -75,14 +75,20 @@ func (f *IndexedFinding) Explain() string {
 	if f.Timed {
 		b.WriteString("It rests on time: nothing else came while the runner waited.\n")
 	}
-	b.WriteString("\nThe frames, in the order of the conversation; the last one decides:\n")
-	for _, frame := range f.Frames {
-		who := "agent  -> client"
-		if frame.Direction == "out" {
-			who = "client -> agent "
+	frames := func(title string, list []rules.Frame) {
+		fmt.Fprintf(&b, "\n%s:\n", title)
+		for _, frame := range list {
+			who := "agent  -> client"
+			if frame.Direction == "out" {
+				who = "client -> agent "
+			}
+			fmt.Fprintf(&b, "  %4d %s %s\n", frame.Seq, who, frame.Text)
 		}
-		fmt.Fprintf(&b, "  %4d %s %s\n", frame.Seq, who, frame.Text)
 	}
+	if len(f.Context) > 0 {
+		frames("The messages that led to it", f.Context)
+	}
+	frames("The frames, in the order of the conversation; the last one decides", f.Frames)
 	if len(f.Frames) == 0 {
 		b.WriteString("  none: no frame came, or the finding is about the process or a file\n")
 	}

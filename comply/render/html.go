@@ -43,12 +43,12 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{end}}</table>
 {{end}}
 <h2>Findings</h2>
-{{range .Findings}}<details class="row" id="{{.ID}}"><summary><b>{{.ID}}</b> {{plain .Agent}}: {{.Rule}} <span class="{{.Level}}">{{.Level}}</span> {{plain .Actual}}</summary>
+{{define "frames"}}{{range .}}<pre>{{.Seq}} {{if eq (printf "%s" .Direction) "out"}}client to agent{{else}}agent to client{{end}}
+{{plain .Text}}</pre>{{end}}{{end}}{{range .Findings}}<details class="row" id="{{.ID}}"><summary><b>{{.ID}}</b> {{plain .Agent}}: {{.Rule}} <span class="{{.Level}}">{{.Level}}</span> {{plain .Actual}}</summary>
 {{$r := rule .Rule}}{{with $r.Text}}<p><b>The rule:</b> {{.}}.</p>{{end}}
 <p><b>Expected:</b> {{plain .Expected}}<br><b>Came:</b> {{plain .Actual}}</p>
 {{if .Known}}<p>The baseline accepts this: {{plain .Reason}}</p>{{end}}{{if .Unasked}}<p>The requirements of this run do not ask for it.</p>{{end}}
-{{range .Frames}}<pre>{{.Seq}} {{if eq (printf "%s" .Direction) "out"}}client to agent{{else}}agent to client{{end}}
-{{plain .Text}}</pre>{{end}}
+{{with .Context}}<details><summary>The messages that led to it</summary>{{template "frames" .}}</details>{{end}}{{template "frames" .Frames}}
 {{with $r.Harm}}<p><b>What breaks:</b> {{.}}</p>{{end}}<p><b>To do:</b> {{plain .Fix}}</p>
 {{with (example .Rule).Good}}<p>An agent that keeps the rule sends:</p><pre>{{plain .}}</pre>{{end}}
 <p>Seen in {{range .Tests}}<code>{{.}}</code> {{end}}</p>{{range .Docs}}<p>{{plain .}}</p>{{end}}</details>

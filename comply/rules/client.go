@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/comply/jsont"
 )
 
 func permissionOptions(e *event) []object { return objects(e.params, "options") }
@@ -42,10 +43,9 @@ var permissionChecks = []check{
 		return ""
 	}},
 	// PERM-12: a tool call is pending until it was decided on
-	{rule: "PERM-12", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
-		call, _ := s.known(e)
-		return when(call != nil && (call.status == "in_progress" || call.status == "completed"), "the question is about a tool call that is %s already", statusOf(call))
-	}},
+	{rule: "PERM-12", on: asks(MethodPermission), flaw: func(s *state, e *event) string { return s.begun(e, false) }},
+	// PERM-12: a tool call is pending until it was decided on
+	{rule: "PERM-12", level: jsont.Should, on: asks(MethodPermission), flaw: func(s *state, e *event) string { return s.begun(e, true) }},
 	// PERM-14: one of the options allows
 	{rule: "PERM-14", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		options := permissionOptions(e)
@@ -54,12 +54,17 @@ var permissionChecks = []check{
 	}},
 }
 
-// statusOf returns the status of a tool call, "" if there is none.
-func statusOf(c *toolState) string {
-	if c == nil {
+// begun returns the flaw that a question is about a tool call that has begun. A question may
+// say that the call is pending, which takes the status back, but not the end of the call.
+func (s *state) begun(e *event, takenBack bool) string {
+	call, _ := s.known(e)
+	if call == nil || call.status != "in_progress" && call.status != "completed" {
 		return ""
 	}
-	return c.status
+	if pending := call.status == "in_progress" && text(permissionSubject(e), "status") == "pending"; pending != takenBack {
+		return ""
+	}
+	return e.with(call.changed, "the question is about a tool call that is "+call.status+" already")
 }
 
 // needsCapability returns the flaw that the client does not have a capability.

@@ -18,7 +18,8 @@ type Finding struct {
 	Level    jsont.Level `json:"level"`
 	Expected string      `json:"expected"`
 	Actual   string      `json:"actual"`
-	Frames   []Frame     `json:"frames"`
+	Frames   []Frame     `json:"frames"`            // the proof; the last one decides
+	Context  []Frame     `json:"context,omitempty"` // requests, answers and notifications of the client that came before it
 	Docs     []string    `json:"docs"`
 	Fix      string      `json:"fix"`             // advice for the author of the agent
 	Test     string      `json:"test,omitempty"`  // the id of the test, where findings of several stand together

@@ -144,6 +144,11 @@ func (l *ledger) note(rule string, level jsont.Level, actual string, proof ...*E
 	l.seen[key] = true
 	f := NewFinding(r, l.test, r.Text, jsont.Shorten(actual, 500), proof...)
 	f.Test = l.test.ID
+	for _, q := range l.calls {
+		if len(proof) > 0 && q.Answer == proof[len(proof)-1] && !slices.Contains(proof, q.Request) {
+			f.Context = []Frame{q.Request.Frame()}
+		}
+	}
 	l.found = append(l.found, *f)
 }
 

@@ -208,12 +208,14 @@ var unstableMembers = map[string][]string{
 	MethodInitialize: {
 		"agentCapabilities.providers", "agentCapabilities.mcpCapabilities.acp", "agentCapabilities.promptCapabilities.systemPrompt", "agentCapabilities.subagents",
 		"agentCapabilities.sessionCapabilities.systemPrompt", "agentCapabilities.sessionCapabilities.subagents", "agentCapabilities.sessionCapabilities.cancel",
-		"agentCapabilities.sessionCapabilities.models",
+		"agentCapabilities.sessionCapabilities.models", "agentCapabilities.sessionCapabilities.title", "agentCapabilities.sessionCapabilities.status",
+		"agentCapabilities.sessionCapabilities.archive", "agentCapabilities.auth.status",
 	},
 	MethodNewSession:      {"models"},
 	"session/load":        {"models"},
 	"session/resume":      {"models"},
 	"session/fork":        {"models"},
+	"session/list":        {"sessions.*.archived"},
 	MethodPrompt:          {"userMessageId"},
 	"session_info_update": {"update.models"},
 }

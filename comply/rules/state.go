@@ -70,6 +70,8 @@ type session struct {
 // A toolState is the last known state of a tool call.
 type toolState struct {
 	status    string
+	announced *Entry
+	changed   *Entry // the entry that gave it its status
 	turn      *turn
 	terminals []string // ids that were shown
 }
@@ -388,7 +390,7 @@ func (s *state) agentUpdated(e *event) {
 	case "user_message_chunk", "agent_message_chunk", "agent_thought_chunk":
 		x.speak(e.tag, text(u, "messageId"))
 	case "tool_call", "tool_call_update":
-		x.track(u)
+		x.track(e.Entry, u)
 	case "plan":
 		x.plan = objects(u, "entries")
 	case "config_option_update":
@@ -421,15 +423,15 @@ func (x *session) speak(tag, id string) {
 }
 
 // track records an update of a tool call.
-func (x *session) track(u object) {
+func (x *session) track(e *Entry, u object) {
 	id := text(u, "toolCallId")
 	c := x.calls[id]
 	if c == nil {
-		c = &toolState{status: "pending", turn: x.running()}
+		c = &toolState{status: "pending", announced: e, changed: e, turn: x.running()}
 		x.calls[id] = c
 	}
 	if status := text(u, "status"); status != "" {
-		c.status = status
+		c.status, c.changed = status, e
 	}
 	for _, item := range objects(u, "content") {
 		if text(item, "type") == "terminal" {

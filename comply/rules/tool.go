@@ -69,7 +69,10 @@ var toolChecks = []check{
 	// TOOL-02: every tool call has an id of its own
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
-		return when(c != nil && !x.loading, "the id %s was that of an earlier tool call", show(e.update["toolCallId"]))
+		if c == nil || x.loading {
+			return ""
+		}
+		return e.with(c.announced, when(true, "the id %s was that of an earlier tool call", show(e.update["toolCallId"])))
 	}},
 	// TOOL-03: a tool call is announced before it is updated
 	{rule: "TOOL-03", on: updates("tool_call_update"), in: schema.V1, flaw: func(s *state, e *event) string {

@@ -68,7 +68,17 @@ func toolFrameMutants() []*Mutant {
 			if !calling("session/request_permission")(m) {
 				return keep(m)
 			}
-			return []Message{update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": child(m.Params(), "toolCall")["toolCallId"], "status": "in_progress"}), m}
+			call := child(m.Params(), "toolCall")
+			delete(call, "status")
+			return []Message{update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "in_progress"}), m}
+		}},
+		{Rule: "PERM-12", Name: "back", Does: "begins, and then asks about a call that it says is pending", Suspected: true, Out: func(_ *Wire, m Message) []Message {
+			if !calling("session/request_permission")(m) {
+				return keep(m)
+			}
+			call := child(m.Params(), "toolCall")
+			call["status"] = "pending"
+			return []Message{update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "in_progress"}), m}
 		}},
 		{Rule: "PERM-14", Does: "offers only to refuse", Breaks: []string{"PERM-06"}, Out: asked(each("options", set("kind", "reject_once")))},
 	}

@@ -1,52 +1,54 @@
-// Command agentsdoc writes docs/agents.md: the results of the known agents. Standard input
-// has the reports of one or several runs of "parley comply --format json"; the file in the
-// argument has the output of "parley comply --list-agents --json". A status that differs
-// between runs is shown as such.
+// Command agentsdoc writes docs/agents.md: the results of the known agents. The first
+// argument is a file with the output of "parley comply --list-agents --json", the second the
+// folder with the reports of "parley comply --format json", of one agent and run each, in
+// files NAME-VERSION.RUN.json. A finding has the number of runs that saw it.
+//
+//	go run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 package main
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // A known is an agent of the list, tested or not.
 type known struct{ Name, Title, Version, Licence, API string }
 
-// An agent is an agent with its results.
+// reports returns the pattern of the names of its reports.
+func (k known) reports() string {
+	return k.Name + "-" + k.Version[strings.LastIndexByte(k.Version, ' ')+1:] + ".*.json"
+}
+
+// An agent is an agent with its reports, one of each run.
 type agent struct {
-	Name            string
-	ProtocolVersion json.RawMessage
-	Tests           []test
-}
-
-type test struct {
-	ID, Severity, Status string
-	Findings             []finding
-	runs                 int
-}
-
-type finding struct {
-	Rule, Level string
-	Docs        []string
+	known
+	files []string
+	runs  []*comply.Report
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "agentsdoc: one argument, the list of agents")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "agentsdoc: two arguments, the list of agents and the folder of reports")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "agentsdoc:", err)
 		os.Exit(1)
 	}
 }
 
-func run(list string, in io.Reader, out io.Writer) error {
+func run(list, dir string, out io.Writer) error {
 	raw, err := os.ReadFile(list)
 	if err != nil {
 		return err
@@ -55,103 +57,112 @@ func run(list string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
-	tested, err := merge(json.NewDecoder(in))
-	if err != nil {
-		return fmt.Errorf("the report: %w", err)
+	var agents, tested []agent
+	for _, k := range all.Agents {
+		a, err := read(k, dir)
+		if err != nil {
+			return err
+		}
+		if agents = append(agents, a); len(a.runs) > 0 {
+			tested = append(tested, a)
+		}
+	}
+	if len(tested) == 0 {
+		return fmt.Errorf("there are no reports in %s", dir)
 	}
 	var b strings.Builder
 	b.WriteString("# Agents\n\n" +
-		"What the built-in tests that are listed below find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
+		"What the built-in tests, and the checks of every frame, find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
 		"[scripted one](model.md), which does what the prompts of the tests say. Where runs came to different verdicts all are shown, and the\n" +
-		"test counts as one that varies: it depends on the moment, and on how busy the machine is. Written by `make agents`; do not edit.\n\n")
-	writeAgents(&b, all.Agents, tested)
+		"test counts as one that varies: it depends on the moment, and on how busy the machine is. Written by `make agents`; do not edit.\n\n" +
+		"The reports are kept in [agents](agents), for each version of an agent. `parley comply explain agents/FILE` lists the findings of one, and\n" +
+		"`parley comply explain agents/FILE#F1` shows the rule, the frames in their order, what was expected and why.\n\n")
+	writeAgents(&b, agents)
 	writeTests(&b, tested)
 	writeFindings(&b, tested)
+	writeKept(&b, tested)
 	_, err = io.WriteString(out, b.String())
 	return err
 }
 
-// merge reads reports, one after the other, and makes one of them. The first has
-// all agents and tests.
-func merge(in *json.Decoder) ([]agent, error) {
-	var merged []agent
-	for {
-		var report struct{ Agents []agent }
-		if err := in.Decode(&report); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, err
-		}
-		if merged == nil {
-			merged = report.Agents
-			for _, a := range merged {
-				for i := range a.Tests {
-					a.Tests[i].runs = 1
-				}
-			}
-			continue
-		}
-		for _, again := range report.Agents {
-			at := slices.IndexFunc(merged, func(a agent) bool { return a.Name == again.Name })
-			if at < 0 {
-				return nil, fmt.Errorf("the first run has no agent %s", again.Name)
-			}
-			merged[at].add(again.Tests)
-		}
+// read reads the reports of an agent.
+func read(k known, dir string) (agent, error) {
+	a := agent{known: k}
+	files, err := filepath.Glob(filepath.Join(dir, k.reports()))
+	if err != nil {
+		return a, err
 	}
-	if len(merged) == 0 {
-		return nil, fmt.Errorf("there are no agents")
-	}
-	return merged, nil
-}
-
-// add adds the results of another run.
-func (a *agent) add(tests []test) {
-	for _, t := range tests {
-		at := slices.IndexFunc(a.Tests, func(x test) bool { return x.ID == t.ID })
-		if at < 0 {
-			continue
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return a, err
 		}
-		x := &a.Tests[at]
-		x.runs++
-		x.Findings = append(x.Findings, t.Findings...)
-		seen := strings.Split(x.Status, separator)
-		if !slices.Contains(seen, t.Status) {
-			seen = append(seen, t.Status)
-			slices.Sort(seen)
-			x.Status = strings.Join(seen, separator)
+		report, err := comply.ParseReport(f, text)
+		if err != nil {
+			return a, err
 		}
+		if len(report.Agents) != 1 || report.Agents[0].Name != k.Name || report.Interrupted || report.Selected {
+			return a, fmt.Errorf("%s: it is no report of a whole run with %s alone", f, k.Name)
+		}
+		a.files, a.runs = append(a.files, filepath.Base(f)), append(a.runs, report)
 	}
+	return a, nil
 }
 
 // separator stands between the statuses of different runs.
 const separator = "/"
+
+// status returns the verdicts of all runs on a test, "-" if none has it.
+func (a *agent) status(id string) string {
+	var seen []string
+	for _, r := range a.runs {
+		for _, t := range r.Agents[0].Tests {
+			if t.ID == id && !slices.Contains(seen, string(t.Status)) {
+				seen = append(seen, string(t.Status))
+			}
+		}
+	}
+	slices.Sort(seen)
+	return cmp.Or(strings.Join(seen, separator), "-")
+}
+
+// tests returns the tests of all runs, in their order.
+func tests(agents []agent) (all []comply.Result) {
+	for _, a := range agents {
+		for _, r := range a.runs {
+			for _, t := range r.Agents[0].Tests {
+				if !slices.ContainsFunc(all, func(o comply.Result) bool { return o.ID == t.ID }) {
+					all = append(all, t)
+				}
+			}
+		}
+	}
+	return all
+}
 
 const varies = "varies"
 
 var statuses = []string{"PASS", "WARN", "PARTIAL", "FAIL", "NA", "ERROR", varies}
 
 // writeAgents writes a row per agent.
-func writeAgents(b *strings.Builder, all []known, tested []agent) {
-	fmt.Fprintf(b, "| agent | version | licence | API of its model | protocol | %s |\n|---|---|---|---|---%s|\n", strings.Join(statuses, " | "), strings.Repeat("|---:", len(statuses)))
-	for _, k := range all {
-		api := k.API
-		if api == "" {
-			api = "none"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |", k.Name, k.Version, k.Licence, api)
-		at := slices.IndexFunc(tested, func(a agent) bool { return a.Name == k.Name })
-		if at < 0 {
-			fmt.Fprintf(b, " not installed |%s\n", strings.Repeat(" |", len(statuses)))
+func writeAgents(b *strings.Builder, agents []agent) {
+	fmt.Fprintf(b, "| agent | version | licence | API of its model | protocol | runs | last | %s |\n|---|---|---|---|---|---:|---%s|\n", strings.Join(statuses, " | "), strings.Repeat("|---:", len(statuses)))
+	for _, a := range agents {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |", a.Name, a.Version, a.Licence, cmp.Or(a.API, "none"))
+		if len(a.runs) == 0 {
+			fmt.Fprintf(b, " not tested | 0 | |%s\n", strings.Repeat(" |", len(statuses)))
 			continue
 		}
-		fmt.Fprintf(b, " %s |", tested[at].ProtocolVersion)
+		last := a.runs[len(a.runs)-1]
+		day, _, _ := strings.Cut(last.Started, "T")
+		fmt.Fprintf(b, " %s | %d | %s |", last.Agents[0].ProtocolVersion, len(a.runs), day)
 		totals := map[string]int{}
-		for _, t := range tested[at].Tests {
-			if strings.Contains(t.Status, separator) {
-				t.Status = varies
+		for _, t := range tests([]agent{a}) {
+			status := a.status(t.ID)
+			if strings.Contains(status, separator) {
+				status = varies
 			}
-			totals[t.Status]++
+			totals[status]++
 		}
 		for _, s := range statuses {
 			fmt.Fprintf(b, " %d |", totals[s])
@@ -162,56 +173,125 @@ func writeAgents(b *strings.Builder, all []known, tested []agent) {
 
 // writeTests writes a row per test, with a status for each agent.
 func writeTests(b *strings.Builder, tested []agent) {
-	b.WriteString("\n## Tests\n\nRequired tests come first, in bold.\n\n| test | runs |")
+	b.WriteString("\n## Tests\n\nRequired tests come first, in bold.\n\n| test |")
 	for _, a := range tested {
 		fmt.Fprintf(b, " %s |", a.Name)
 	}
-	fmt.Fprintf(b, "\n|---|---:%s|\n", strings.Repeat("|---", len(tested)))
-	for i, t := range tested[0].Tests {
+	fmt.Fprintf(b, "\n|---%s|\n", strings.Repeat("|---", len(tested)))
+	for _, t := range tests(tested) {
 		id := t.ID
-		if t.Severity == "required" {
+		if t.Severity == comply.Required {
 			id = "**" + id + "**"
 		}
-		fmt.Fprintf(b, "| %s | %d |", id, t.runs)
+		fmt.Fprintf(b, "| %s |", id)
 		for _, a := range tested {
-			fmt.Fprintf(b, " %s |", a.Tests[i].Status)
+			fmt.Fprintf(b, " %s |", a.status(t.ID))
 		}
 		b.WriteString("\n")
 	}
 }
 
-// writeFindings writes the rules that each agent breaks.
-func writeFindings(b *strings.Builder, tested []agent) {
-	b.WriteString("\n## Findings\n\nThe rules that were broken, and in which tests. `parley comply --agent NAME` shows the frames that prove it.\n")
-	for _, a := range tested {
-		fmt.Fprintf(b, "\n### %s\n\n", a.Name)
-		tests := map[string][]string{} // by rule
-		links := map[string]string{}
-		for _, t := range a.Tests {
-			for _, f := range t.Findings {
-				rule := fmt.Sprintf("%s (%s)", f.Rule, f.Level)
-				if !slices.Contains(tests[rule], t.ID) {
-					tests[rule] = append(tests[rule], t.ID)
-				}
-				if len(f.Docs) > 0 {
-					links[rule] = f.Docs[0]
+// A broken is a rule that an agent broke, with the first finding that proves it.
+type broken struct {
+	comply.Finding
+	runs, tests []string
+}
+
+// broken returns the rules that an agent broke, a MUST first.
+func (a *agent) broken() []*broken {
+	found := map[string]*broken{}
+	for i, r := range a.runs {
+		for _, f := range r.Index() {
+			key := string(f.Level) + f.Rule
+			x := found[key]
+			if x == nil {
+				x = &broken{Finding: f.Finding}
+				found[key] = x
+			}
+			for _, test := range f.Tests {
+				if !slices.Contains(x.tests, test) {
+					x.tests = append(x.tests, test)
 				}
 			}
-		}
-		if len(tests) == 0 {
-			b.WriteString("None.\n")
-		}
-		var rules []string
-		for rule := range tests {
-			rules = append(rules, rule)
-		}
-		slices.Sort(rules)
-		for _, rule := range rules {
-			name := rule
-			if links[rule] != "" {
-				name = "[" + rule + "](" + links[rule] + ")"
+			if run := a.files[i]; !slices.Contains(x.runs, run) {
+				x.runs = append(x.runs, run)
 			}
-			fmt.Fprintf(b, "- %s: %s\n", name, strings.Join(tests[rule], ", "))
 		}
 	}
+	rank := []comply.Level{comply.Must, comply.Should}
+	order := func(f comply.Finding) int { return (slices.Index(rank, f.Level) + len(rank) + 1) % (len(rank) + 1) }
+	return slices.SortedFunc(maps.Values(found), func(x, y *broken) int {
+		return cmp.Or(cmp.Compare(order(x.Finding), order(y.Finding)), strings.Compare(x.Rule, y.Rule))
+	})
+}
+
+// writeFindings writes the rules that each agent breaks, and the frames that prove each MUST.
+func writeFindings(b *strings.Builder, tested []agent) {
+	b.WriteString("\n## Findings\n\nThe rules that were broken, by the tests that saw it and by the number of runs. A rule that not every run saw broken is unstable.\n" +
+		"Every MUST has the messages that led to it and the frames that prove it, shortened; the last one decides.\n")
+	for _, a := range tested {
+		fmt.Fprintf(b, "\n### %s\n\n", a.Name)
+		for i, f := range a.files {
+			fmt.Fprintf(b, "Run %d: [%s](agents/%s), %s, %s.\n", i+1, f, f, a.runs[i].Started, a.runs[i].Suite)
+		}
+		all := a.broken()
+		if len(all) == 0 {
+			b.WriteString("\nNo rule was broken.\n")
+			continue
+		}
+		b.WriteString("\n| rule | level | demand | seen in | tests |\n|---|---|---|---|---|\n")
+		for _, f := range all {
+			seen := fmt.Sprintf("%d of %d runs", len(f.runs), len(a.runs))
+			if len(f.runs) < len(a.runs) {
+				seen += ", unstable"
+			}
+			r := rules.Find(f.Rule)
+			fmt.Fprintf(b, "| [%s](%s) | %s | %s | %s | %s |\n", f.Rule, r.Page(), f.Level, r.Text, seen, some(f.tests))
+		}
+		for _, f := range all {
+			if f.Level != comply.Must {
+				continue
+			}
+			fmt.Fprintf(b, "\n%s. Expected: %s. Came: %s.\n\n```\n", f.Rule, inline(f.Expected), inline(f.Actual))
+			for _, frame := range slices.Concat(f.Context, f.Frames) {
+				arrow := "agent ->"
+				if frame.Direction == "out" {
+					arrow = "      <-"
+				}
+				fmt.Fprintf(b, "%s %s\n", arrow, strings.ReplaceAll(shorten.Text(frame.Text, frameLimit), "```", "` ` `"))
+			}
+			b.WriteString("```\n")
+		}
+	}
+}
+
+// frameLimit is the number of characters that the page shows of a frame.
+const frameLimit = 240
+
+// some returns the first of several tests.
+func some(tests []string) string {
+	const most = 6
+	if len(tests) <= most {
+		return strings.Join(tests, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(tests[:most], ", "), len(tests)-most)
+}
+
+// inline returns text for a line of the page.
+func inline(s string) string {
+	return "`" + strings.ReplaceAll(shorten.Line(s, frameLimit), "`", "'") + "`"
+}
+
+// writeKept lists the rules that every frame was checked for and that no agent broke.
+func writeKept(b *strings.Builder, tested []agent) {
+	var ids []string
+	for _, r := range comply.Rules() {
+		if comply.CheckedInFrames(r.ID) && !slices.ContainsFunc(tested, func(a agent) bool {
+			return slices.ContainsFunc(a.broken(), func(f *broken) bool { return f.Rule == r.ID })
+		}) {
+			ids = append(ids, fmt.Sprintf("[%s](%s)", r.ID, r.Page()))
+		}
+	}
+	slices.Sort(ids)
+	fmt.Fprintf(b, "\n## Checked in every frame and broken by none\n\n%s.\n", strings.Join(ids, ", "))
 }

@@ -8,37 +8,54 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	list := filepath.Join(t.TempDir(), "known.json")
-	if err := os.WriteFile(list, []byte(`{"agents": [{"name": "a", "version": "1", "licence": "MIT", "api": "chat"}, {"name": "b", "version": "2", "licence": "MIT", "api": ""}]}`), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	report := `{"agents": [{"name": "a", "protocolVersion": 1, "tests": [
-		{"id": "x", "severity": "required", "status": "FAIL", "findings": [{"rule": "R-1", "level": "MUST", "docs": ["https://example.org"], "actual": "/tmp/123"}, {"rule": "R-1", "level": "MUST"}]},
+	list := put("known.json", `{"agents": [{"name": "a", "version": "agent 1.0", "licence": "MIT", "api": "chat"}, {"name": "b", "version": "2", "licence": "MIT", "api": ""}]}`)
+	var out strings.Builder
+	if err := run(list, dir, &out); err == nil {
+		t.Error("a folder without reports is no error")
+	}
+	const head = `{"schema": "parley-comply-report/1", "started": "2026-01-02T03:04:05Z", "suite": "3 tests", `
+	put("a-1.0.1.json", head+`"agents": [{"name": "a", "protocolVersion": 1, "tests": [
+		{"id": "x", "severity": "required", "status": "FAIL", "findings": [
+			{"rule": "PERM-12", "level": "MUST", "expected": "it waits", "actual": "it began", "context": [{"seq": 4, "direction": "out", "text": "{\"ask\":1}"}], "frames": [{"seq": 5, "direction": "in", "text": "{\"begin\":1}"}]},
+			{"rule": "PERM-12", "level": "MUST"}]},
 		{"id": "y", "severity": "optional", "status": "PASS", "findings": []},
 		{"id": "z", "severity": "optional", "status": "PASS", "findings": []}
-	]}]}
-	{"agents": [{"name": "a", "tests": [
-		{"id": "x", "severity": "required", "status": "FAIL", "findings": []},
-		{"id": "z", "severity": "optional", "status": "FAIL", "findings": [{"rule": "R-2", "level": "MUST"}]}
-	]}]}`
-	var out strings.Builder
-	if err := run(list, strings.NewReader(report), &out); err != nil {
+	], "ledger": [{"rule": "TOOL-02", "level": "SHOULD", "actual": "twice", "tests": ["y", "z"]}]}]}`)
+	put("a-1.0.2.json", head+`"agents": [{"name": "a", "protocolVersion": 1, "tests": [
+		{"id": "x", "severity": "required", "status": "FAIL", "findings": [{"rule": "PERM-12", "level": "MUST"}]},
+		{"id": "y", "severity": "optional", "status": "PASS", "findings": []},
+		{"id": "z", "severity": "optional", "status": "FAIL", "findings": [{"rule": "CAN-12", "level": "MUST"}]}
+	], "ledger": []}]}`)
+	put("a-0.9.1.json", "a report of another version")
+	if err := run(list, dir, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| a | 1 | MIT | chat | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 1 |\n",
-		"| b | 2 | MIT | none | not installed | | | | | | | |\n",
-		"| **x** | 2 | FAIL |\n| y | 1 | PASS |\n| z | 2 | FAIL/PASS |\n",
-		"### a\n\n- [R-1 (MUST)](https://example.org): x\n- R-2 (MUST): z\n",
+		"| a | agent 1.0 | MIT | chat | 1 | 2 | 2026-01-02 | 1 | 0 | 0 | 1 | 0 | 0 | 1 |\n",
+		"| b | 2 | MIT | none | not tested | 0 | | | | | | | | |\n",
+		"| **x** | FAIL |\n| y | PASS |\n| z | FAIL/PASS |\n",
+		"Run 1: [a-1.0.1.json](agents/a-1.0.1.json), 2026-01-02T03:04:05Z, 3 tests.\n",
+		"| [CAN-12](rules/can.md#can-12) | MUST |", "| 1 of 2 runs, unstable | z |\n",
+		"| [PERM-12](rules/perm.md#perm-12) | MUST |", "| 2 of 2 runs | x |\n",
+		"| 1 of 2 runs, unstable | y, z |\n",
+		"PERM-12. Expected: `it waits`. Came: `it began`.\n\n```\n      <- {\"ask\":1}\nagent -> {\"begin\":1}\n```\n",
+		"## Checked in every frame and broken by none\n\n[ADIR-09]",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "/tmp/") {
-		t.Errorf("there is what differs from run to run in\n%s", out.String())
-	}
-	if err := run(list, strings.NewReader(`{"agents": []}`), &out); err == nil {
-		t.Error("a report without agents is no error")
+	put("b-2.1.json", head+`"interrupted": true, "agents": [{"name": "b", "tests": [], "ledger": []}]}`)
+	if err := run(list, dir, &out); err == nil {
+		t.Error("a report of an interrupted run is no error")
 	}
 }
