@@ -46,18 +46,24 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers, pages, kept or teams.
+// coordination, peers, pages, kept, teams or postgres.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
 		t := &table{b: b}
-		for name, measure := range map[string]func(){"send": t.send, "http": t.http, "memory": t.memory, "lookups": t.lookups, "recovery": t.recovery, "coordination": t.coordination, "peers": t.manyPeers, "pages": t.pages, "kept": t.kept, "teams": t.teamwork} {
+		for name, measure := range parts {
 			if only := os.Getenv("PARLEY_BENCH_ONLY"); only == "" || only == name {
-				measure()
+				measure(t)
 			}
 		}
 		t.print()
 	}
+}
+
+// parts are the parts of the table.
+var parts = map[string]func(*table){
+	"send": (*table).send, "http": (*table).http, "memory": (*table).memory, "lookups": (*table).lookups, "recovery": (*table).recovery,
+	"coordination": (*table).coordination, "peers": (*table).manyPeers, "pages": (*table).pages, "kept": (*table).kept, "teams": (*table).teamwork,
 }
 
 // A table gathers lines while it measures.

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
+	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/pgtest"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -78,8 +80,26 @@ func TestCopyStore(t *testing.T) {
 	if put := first.do(t, "POST", "/artifacts", keys[0], bytes.NewReader(content)); put.status != 200 && put.status != 201 {
 		t.Fatalf("got %d %s", put.status, put.body)
 	}
+	columns := first.rows(t, `SELECT t.name || '.' || c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table' AND t.sql LIKE 'CREATE TABLE%' ORDER BY t.name, c.cid`)
 	first.stop()
 	address := pgtest.Address(t)
+	t.Run("both engines have the same columns", func(t *testing.T) {
+		store, err := postgres.Open(t.Context(), address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		got := pgtest.Column(t, address, `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = current_schema() AND
+			table_name || '.' || column_name NOT IN ('agent_keys.rowid', 'roots.machine') ORDER BY table_name COLLATE "C", ordinal_position`)
+		for _, d := range rows.DumpTables {
+			of := func(all []string) []string {
+				return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return !strings.HasPrefix(c, d.Name+".") })
+			}
+			if d.Name != "sqlite_sequence" && !slices.Equal(of(got), of(columns)) {
+				t.Errorf("PostgreSQL has %v, SQLite %v", of(got), of(columns))
+			}
+		}
+	})
 	copyTo := func(from, to string) error {
 		audit, err := server.CopyStore(t.Context(), server.StoreCopy{From: from, To: to, Home: o.Home, Machine: "here"})
 		if err == nil && (len(audit.Findings) > 0 || audit.Entries == 0) {

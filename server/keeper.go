@@ -22,9 +22,12 @@ func (s *Server) openKeeper() error {
 		return fmt.Errorf("server: %w", err)
 	}
 	o := keeper.Options{
-		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept, Shared: s.postgres != nil,
+		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
 		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Announce: s.mail.Announce,
+	}
+	if s.postgres != nil {
+		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
 	}
 	if s.opts.Bridge != "" {
 		o.Bridge = []string{s.opts.Bridge, "mcp"}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/pgtest"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -414,4 +415,26 @@ func TestDatabaseAway(t *testing.T) {
 	case <-time.After(patience.For(time.Minute)):
 		t.Error("the reader that waited was not woken")
 	}
+}
+
+// A kept agent stays on its machine: mail through any hub starts it there.
+func TestKeptOnOneMachine(t *testing.T) {
+	t.Parallel()
+	w := startWakes(t, server.Options{Wakes: server.WakeLimits{Gap: time.Nanosecond}, Store: pgtest.Address(t), Machine: "alpha"}, "planner")
+	o := w.opts
+	o.Machine = "beta"
+	other := furtherHub(t, w.running, o)
+	dir := w.keepSelf("builder", nil)
+	elsewhere := &wakeHub{running: other, t: t}
+	elsewhere.until("the other hub shows it", func() bool { return elsewhere.kept("builder").State == keeper.Elsewhere }, func() any { return elsewhere.kept("builder") })
+	_, err := rpc.Call(t.Context(), other.as(other.operator), api.StopAgent, api.StopParams{Agent: "builder"})
+	if hub.CodeOf(err) != hub.CodeConflict {
+		t.Errorf("stopping it on another machine: got %v, want %s", err, hub.CodeConflict)
+	}
+	mustCall(t, other.as(w.keys["planner"]), api.Send, api.SendParams{To: api.Recipients{"builder"}, Text: "through the other hub"})
+	if got := w.turns("builder", dir, 1); !strings.Contains(got[0].Texts, "through the other hub") {
+		t.Errorf("got %+v", got)
+	}
+	w.running.stop()
+	elsewhere.until("its machine is away", func() bool { return elsewhere.kept("builder").State == keeper.Away }, func() any { return elsewhere.kept("builder") })
 }

@@ -38,11 +38,12 @@ import (
 // A Definition describes a kept agent. It is stored.
 type Definition struct {
 	Agent   hub.AgentID `json:"agent"`
-	CLI     string      `json:"cli,omitempty"`    // its name in the catalog; empty for another command
-	Command []string    `json:"command"`          // program, by its path, and arguments; it speaks ACP
-	Path    string      `json:"path,omitempty"`   // the PATH under which the command was found
-	Dir     string      `json:"dir"`              // the folder in which it works
-	Branch  string      `json:"branch,omitempty"` // of the worktree that was made for it
+	CLI     string      `json:"cli,omitempty"`     // its name in the catalog; empty for another command
+	Command []string    `json:"command"`           // program, by its path, and arguments; it speaks ACP
+	Path    string      `json:"path,omitempty"`    // the PATH under which the command was found
+	Dir     string      `json:"dir"`               // the folder in which it works
+	Branch  string      `json:"branch,omitempty"`  // of the worktree that was made for it
+	Machine string      `json:"machine,omitempty"` // that it runs on, where hubs of several share a store; set by the hub
 
 	Policy   sandbox.Policy `json:"policy"`             // read, write or ask
 	Idle     Seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
@@ -137,6 +138,10 @@ const (
 	Asking   State = "asking"  // the turn waits for a person
 	Idle     State = "idle"    // its process waits for mail
 	Failing  State = "failing" // it is started again after a pause
+
+	// Of agents on other machines, where hubs of several share a store.
+	Elsewhere State = "elsewhere"    // the hub of its machine knows more
+	Away      State = "machine away" // no hub runs on its machine; its mail waits
 )
 
 // stateNext is the state machine of an agent that is served. Its process can end at any
@@ -193,7 +198,12 @@ type Options struct {
 
 	Tools   map[string]string // the titles of the hub's tools, by their names
 	Running int               // processes at a time; default 8
-	Shared  bool              // hubs of other machines have the same store: no agent can be kept
+
+	// Machine is the name of this machine where hubs of others have the same store, else
+	// "". Only agents of this machine are served. Away reports whether no hub runs on a
+	// machine.
+	Machine string
+	Away    func(machine string) bool
 
 	// Record makes a turn with a report a run on the hub.
 	Record func(ctx context.Context, r hub.Run) (hub.Run, error)
@@ -230,14 +240,19 @@ func New(store hub.Store, s Sessions, keys Keys, o Options) *Keeper {
 // Run keeps the agents that are defined until ctx ends, and returns when their
 // processes have ended.
 func (k *Keeper) Run(ctx context.Context) {
-	names, err := hub.Read(ctx, k.store, func(r hub.Reader) ([]hub.AgentID, error) { return hub.ReadMeta[[]hub.AgentID](r, listKey) })
+	if !k.awaitTurn(ctx) {
+		return
+	}
+	records, err := hub.Read(ctx, k.store, readAll)
 	if err != nil && ctx.Err() == nil {
 		k.o.Log.Error("the kept agents cannot be read", "op", "keeper.Run", "err", err)
 	}
 	k.mu.Lock()
 	k.ctx = ctx
-	for _, name := range names {
-		k.start(name)
+	for _, r := range records {
+		if k.here(r) {
+			k.start(r.Agent)
+		}
 	}
 	k.mu.Unlock()
 	<-ctx.Done()
@@ -246,6 +261,45 @@ func (k *Keeper) Run(ctx context.Context) {
 	k.mu.Unlock()
 	k.wg.Wait()
 }
+
+// awaitTurn returns when this process keeps the agents of its machine: at once where the
+// store is of one hub, else when it has the lease of the machine, which it then renews
+// until ctx ends. It reports false if ctx ended first.
+func (k *Keeper) awaitTurn(ctx context.Context) bool {
+	if k.o.Machine == "" {
+		return true
+	}
+	take := func() error {
+		_, err := k.store.Lease(ctx, "keeper/"+k.o.Machine, 3*leaseEvery)
+		return err
+	}
+	tick := time.NewTicker(leaseEvery)
+	for take() != nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return false
+		}
+	}
+	k.wg.Go(func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := take(); err != nil && ctx.Err() == nil {
+					k.o.Log.Warn("renewing the lease of kept agents", "op", "keeper.Run", "err", err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return true
+}
+
+// leaseEvery is how often a keeper asks for the lease of its machine.
+const leaseEvery = 10 * time.Second
 
 // start begins to serve an agent, unless Run does not work. The caller holds mu.
 func (k *Keeper) start(name hub.AgentID) {
@@ -283,10 +337,10 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	if err := actor.OperatorOnly(op); err != nil {
 		return Status{}, err
 	}
-	if k.o.Shared {
-		return Status{}, hub.Errorf(hub.CodeNotEnabled, op, "a kept agent belongs to one machine, and the hubs of this store are on several").
-			WithHint("keep it at a hub that has its database in its home, or let it wait for mail in a terminal: parley connect --wake")
+	if _, err := k.own(ctx, op, d.Agent); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return Status{}, err
 	}
+	d.Machine = k.o.Machine
 	if real, err := filepath.EvalSymlinks(d.Dir); err == nil {
 		d.Dir = real
 	}
@@ -377,7 +431,7 @@ func apart(r hub.Reader, op string, names []hub.AgentID, d Definition) error {
 		if err != nil {
 			return err
 		}
-		if within(d.Dir, other.Dir) || within(other.Dir, d.Dir) {
+		if other.Machine == d.Machine && (within(d.Dir, other.Dir) || within(other.Dir, d.Dir)) {
 			return hub.Errorf(hub.CodeConflict, op, "%s works in %s already", name, other.Dir).WithHint("give each agent a worktree of its own: --worktree")
 		}
 	}
@@ -392,10 +446,10 @@ func within(dir, of string) bool {
 
 // restart serves an agent again that was halted, if it is kept.
 func (k *Keeper) restart(name hub.AgentID) {
-	kept, err := hub.Read(context.Background(), k.store, func(r hub.Reader) ([]hub.AgentID, error) { return hub.ReadMeta[[]hub.AgentID](r, listKey) })
+	r, err := k.find(context.Background(), "keeper.restart", name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil && slices.Contains(kept, name) && k.agents[name] == nil {
+	if err == nil && k.here(r) && k.agents[name] == nil {
 		k.start(name)
 	}
 }
@@ -407,7 +461,7 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	if _, err := k.find(ctx, op, name); err != nil {
+	if r, err := k.own(ctx, op, name); err != nil && (r.Agent == "" || !k.o.Away(r.Machine)) { // one whose machine is gone can be forgotten
 		return err
 	}
 	k.halt(name)
@@ -438,7 +492,7 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 	if err := actor.OperatorOnly(op); err != nil {
 		return Status{}, err
 	}
-	if _, err := k.find(ctx, op, name); err != nil {
+	if _, err := k.own(ctx, op, name); err != nil {
 		return Status{}, err
 	}
 	k.halt(name)
@@ -465,6 +519,19 @@ func (k *Keeper) find(ctx context.Context, op string, name hub.AgentID) (record,
 	return r, err
 }
 
+// here reports whether an agent runs on this machine.
+func (k *Keeper) here(r record) bool { return k.o.Machine == "" || r.Machine == k.o.Machine }
+
+// own returns the stored state of an agent that is kept on this machine. It reports
+// CodeConflict, with the state, for one that is kept on another.
+func (k *Keeper) own(ctx context.Context, op string, name hub.AgentID) (record, error) {
+	r, err := k.find(ctx, op, name)
+	if err == nil && !k.here(r) && r.Machine != "" {
+		err = hub.Errorf(hub.CodeConflict, op, "%s is kept on the machine %s", name, r.Machine).WithHint("call the hub on that machine")
+	}
+	return r, err
+}
+
 // change changes the stored state of an agent with a journal entry.
 func (k *Keeper) change(ctx context.Context, actor hub.Caller, name hub.AgentID, action hub.Action, do func(hub.Tx, *record) error) error {
 	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
@@ -487,18 +554,20 @@ func (k *Keeper) change(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	return nil
 }
 
+func readAll(r hub.Reader) (all []record, err error) {
+	names, err := hub.ReadMeta[[]hub.AgentID](r, listKey)
+	for _, name := range names {
+		one, readErr := hub.ReadMeta[record](r, recordKey(name))
+		err = errors.Join(err, readErr)
+		all = append(all, one)
+	}
+	return all, err
+}
+
 // List returns the kept agents.
 func (k *Keeper) List(ctx context.Context) ([]Status, error) {
 	out := []Status{}
-	records, err := hub.Read(ctx, k.store, func(r hub.Reader) (all []record, err error) {
-		names, err := hub.ReadMeta[[]hub.AgentID](r, listKey)
-		for _, name := range names {
-			one, readErr := hub.ReadMeta[record](r, recordKey(name))
-			err = errors.Join(err, readErr)
-			all = append(all, one)
-		}
-		return all, err
-	})
+	records, err := hub.Read(ctx, k.store, readAll)
 	if err != nil {
 		return nil, fmt.Errorf("keeper: list: %w", err)
 	}
@@ -518,8 +587,13 @@ func (k *Keeper) status(r record) Status {
 	k.mu.Lock()
 	a := k.agents[r.Agent]
 	k.mu.Unlock()
-	if a != nil {
+	switch {
+	case a != nil:
 		a.show(&s)
+	case !k.here(r) && k.o.Away(r.Machine):
+		s.State, s.Problem = Away, "no hub runs on "+r.Machine
+	case !k.here(r):
+		s.State = Elsewhere
 	}
 	if r.Stopped {
 		s.State = Stopped
@@ -529,7 +603,7 @@ func (k *Keeper) status(r record) Status {
 
 // serving returns the service of an agent that is kept and not stopped.
 func (k *Keeper) serving(ctx context.Context, op string, name hub.AgentID) (*agent, error) {
-	r, err := k.find(ctx, op, name)
+	r, err := k.own(ctx, op, name)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (k *Keeper) Log(ctx context.Context, actor hub.Caller, name hub.AgentID, af
 	if err := actor.OperatorOnly(op); err != nil {
 		return nil, err
 	}
-	if _, err := k.find(ctx, op, name); err != nil {
+	if _, err := k.own(ctx, op, name); err != nil {
 		return nil, err
 	}
 	k.mu.Lock()

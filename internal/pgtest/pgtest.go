@@ -133,16 +133,33 @@ func Exec(t testing.TB, address, sql string) {
 	(&Server{URL: address}).Exec(t, sql)
 }
 
+// Column returns the first column of the rows that a statement returns at an address.
+func Column(t testing.TB, address, sql string) (all []string) {
+	t.Helper()
+	got, err := (&Server{URL: address}).run(sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	for _, row := range got[0].Rows {
+		all = append(all, string(row[0]))
+	}
+	return all
+}
+
 func (s *Server) exec(sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience.For(time.Minute))
+	_, err := s.run(sql)
+	return err
+}
+
+func (s *Server) run(sql string) ([]*pgconn.Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience.For(10*time.Minute))
 	defer cancel()
 	c, err := pgconn.Connect(ctx, s.URL)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.Close(ctx)
-	_, err = c.Exec(ctx, sql).ReadAll()
-	return err
+	return c.Exec(ctx, sql).ReadAll()
 }
 
 // Start makes a server of its own with settings such as fsync=off. It listens on a

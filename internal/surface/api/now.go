@@ -54,6 +54,7 @@ var keptWords = map[keeper.State]struct{ word, why string }{
 	keeper.Asking:   {"waiting", "it asks you"},
 	keeper.Idle:     {"idle", "it waits for mail"},
 	keeper.Failing:  {"stuck", "it failed and is started again after a pause"},
+	keeper.Away:     {"away", "machine away: no hub runs where it is kept; its mail waits"},
 }
 
 // word returns the word for how an agent stands, and its reason.
