@@ -62,13 +62,17 @@ func (t *table) postgres() {
 			})
 		}
 	}
-	one, three := pgHubs(b, server.Schema(b), 1), pgHubs(b, server.Schema(b), 3)
+	first := server.Schema(b)
+	one, three := pgHubs(b, first, 1), pgHubs(b, server.Schema(b), 3)
 	address := server.Schema(b)
 	_, err := pgHubs(b, address, 1)[0].mail.Send(b.Context(), hub.Caller{ID: benchAgent(0), Role: hub.RoleExecutor}, pgDraft(benchAgent(1)))
 	must(b, err)
 	t.sustained("PostgreSQL: durable Send, 64 senders / bare batches of 64 with the same rows", sends(one), pgBare(b, address), func() {}, 0.4)
 	got, base := turns(sends(three), sends(one))
 	t.ratio("PostgreSQL: durable Send through three hubs / through one", got, base, "/s", 0.7, true)
+
+	t.fact("PostgreSQL: bytes of a message with its parties, words, delivery and journal entry", pgtest.Column(b, first, `SELECT sum(pg_total_relation_size(oid)) / (SELECT count(*) FROM messages)
+		FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace`)[0])
 
 	pair := pgHubs(b, server.Schema(b), 2)
 	here, there := pgWake(b, pair[0], pair[0], benchAgent(2)), pgWake(b, pair[0], pair[1], benchAgent(3))
