@@ -724,10 +724,10 @@ func numbers(open []hub.Conflict) string {
 }
 
 // Escalated returns the conflicts that are escalated in teams that can be changed, for the
-// operator: at most MaxConflicts.
+// operator: at most 100.
 func (s *Service) Escalated(ctx context.Context) (out []hub.Conflict, err error) {
 	err = s.store.View(ctx, func(rd hub.Reader) error {
-		all, err := rd.Conflicts(hub.ConflictQuery{Open: true, State: hub.MergeEscalated, Limit: MaxConflicts})
+		all, err := rd.Conflicts(hub.ConflictQuery{Open: true, State: hub.MergeEscalated, Limit: 100})
 		for _, k := range all {
 			t, err := rd.Team(k.Team)
 			if err != nil {

@@ -159,7 +159,7 @@ func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer
 			if err != nil {
 				return err
 			}
-			v, err := view(rd, t, role)
+			v, err := read(rd, t, role)
 			if err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 		if err != nil {
 			return err
 		}
-		v, err := view(rd, t, role)
+		v, err := read(rd, t, role)
 		if err != nil {
 			return err
 		}

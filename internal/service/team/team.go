@@ -188,7 +188,7 @@ type View struct {
 	Members    []Seat                `json:"members"`
 	TaskCounts map[hub.TaskState]int `json:"task_counts"`
 	Tasks      []hub.Task            `json:"tasks,omitzero"`      // a page, in show alone
-	Conflicts  []hub.Conflict        `json:"conflicts,omitempty"` // open ones, by artifact and version, at most MaxConflicts
+	Conflicts  []hub.Conflict        `json:"conflicts,omitempty"` // open ones, by artifact and version, at most MaxConflicts; in list and show alone
 }
 
 // actions is everything that can be done with a team.
@@ -326,7 +326,7 @@ func roleOf(r hub.TeamReader, id hub.TeamID, agent hub.AgentID) (hub.Role, error
 }
 
 // MaxConflicts is the most open conflicts in an answer.
-const MaxConflicts = 100
+const MaxConflicts = 20
 
 // maxMembers is the most members of a team.
 const maxMembers = 200
@@ -444,6 +444,12 @@ func view(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
 	if err == nil {
 		v.TaskCounts, err = r.CountTasks(t.ID)
 	}
+	return v, err
+}
+
+// read is view with the open conflicts of the team.
+func read(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
+	v, err := view(r, t, role)
 	if err == nil {
 		v.Conflicts, err = r.Conflicts(hub.ConflictQuery{Team: t.ID, Open: true, Limit: MaxConflicts})
 	}

@@ -18,6 +18,15 @@ type thread struct {
 	Newest message
 	Count  int
 	People []hub.AgentID
+	Team   string // whose notices these are; "" for a thread
+}
+
+// Title returns the beginning of the thread.
+func (t thread) Title() string {
+	if t.Team != "" {
+		return "Notices of the hub about the team " + t.Team
+	}
+	return t.First.Words()
 }
 
 type conversationsData struct {
@@ -57,7 +66,7 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d.Next = got.Next
-	at := map[string]int{}
+	at := map[[2]string]int{}        // by team and thread
 	for _, e := range got.Messages { // the newest first
 		m := v.message(e, got.ShortIDs)
 		if d.Search {
@@ -66,11 +75,19 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 			}
 			continue
 		}
-		i, known := at[e.ThreadID]
+		of := thread{ID: e.ThreadID, Newest: m}
+		if d.Query.Team == "" && e.From == hub.Self && e.ThreadID == string(e.ID) {
+			of.Team = e.Team // a row for each notice would hide the conversations
+		}
+		key := [2]string{of.Team, e.ThreadID}
+		if of.Team != "" {
+			key[1] = ""
+		}
+		i, known := at[key]
 		if !known {
 			i = len(d.Threads)
-			at[e.ThreadID] = i
-			d.Threads = append(d.Threads, thread{ID: e.ThreadID, Newest: m})
+			at[key] = i
+			d.Threads = append(d.Threads, of)
 		}
 		t := &d.Threads[i]
 		t.First, t.Count = m, t.Count+1

@@ -135,17 +135,18 @@ type field struct {
 	Name string // "" for the main text
 	Text string
 	Code bool // an object or a list of objects, as JSON
+	main int  // the place of the main text in mainFields
 }
 
 // rank puts the main text first and objects last.
 func (f field) rank() int {
 	switch {
 	case f.Name == "":
-		return 0
+		return f.main
 	case f.Code:
-		return 2
+		return len(mainFields) + 1
 	}
-	return 1
+	return len(mainFields)
 }
 
 // mainFields are the members that need no name on a page.
@@ -191,7 +192,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		if f.Text = strings.TrimSpace(visible(f.Text)); f.Text == "" || f.Text == "null" || f.Text == "{}" {
 			continue
 		}
-		if slices.Contains(mainFields, name) {
+		if f.main = slices.Index(mainFields, name); f.main >= 0 {
 			f.Name = ""
 		}
 		m.Fields = append(m.Fields, f)

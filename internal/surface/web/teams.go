@@ -231,6 +231,7 @@ type versionsData struct {
 	Next     string
 	Shown    contentView
 	From     contentView // with which the shown one is compared
+	With     int64       // the version that the form offers for a comparison
 	Lines    []diffLine  // the differences; nil without a comparison
 	TooLong  bool        // the texts have too many lines for a comparison
 }
@@ -258,10 +259,12 @@ func artifact(ctx context.Context, v *visit) (string, any, error) {
 			return "", nil, err
 		}
 		if d.From.IsText && d.Shown.IsText {
-			d.TooLong = max(strings.Count(d.From.Text, "\n"), strings.Count(d.Shown.Text, "\n")) >= maxDiff
-			d.Lines = hunks(diffLines(d.From.Text, d.Shown.Text))
+			if d.TooLong = max(strings.Count(d.From.Text, "\n"), strings.Count(d.Shown.Text, "\n")) >= maxDiff; !d.TooLong {
+				d.Lines = hunks(diffLines(d.From.Text, d.Shown.Text))
+			}
 		}
 	}
+	d.With = cmp.Or(from, d.Shown.Parent)
 	if d.Hidden {
 		d.Shown.Text, d.From.Text, d.Shown.Note, d.Lines = "", "", "", nil
 		for i := range d.Versions {
@@ -276,6 +279,7 @@ type pane struct {
 	Name string
 	contentView
 	Lines []diffLine
+	Cut   bool // lines were left out
 }
 
 type mergeData struct {
@@ -334,6 +338,9 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 				was = d.Panes[0].Text
 			}
 			shown.Lines = diffLines(strings.TrimSuffix(was, "\n"), strings.TrimSuffix(got.Text, "\n"))
+			if shown.Cut = len(shown.Lines) > 2*maxDiff; shown.Cut {
+				shown.Lines = shown.Lines[:2*maxDiff]
+			}
 		}
 		d.Panes = append(d.Panes, shown)
 	}

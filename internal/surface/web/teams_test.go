@@ -172,6 +172,12 @@ func TestTeams(t *testing.T) {
 		if strings.Contains(body, ">line 5<") || strings.Contains(body, "<script>alert") {
 			t.Error("the comparison shows equal lines far from a change, or a line is HTML")
 		}
+		s.put("bo", "auth", "long.txt", 0, strings.Repeat("x\n", 4000))
+		s.put("bo", "auth", "long.txt", 1, strings.Repeat("y\n", 4000))
+		s.put("cy", "auth", "long.txt", 1, strings.Repeat("z\n", 4000))
+		has(t, open("/teams/auth/artifacts/long.txt?version=2&from=1"), "too many lines for a comparison")
+		has(t, open("/teams/auth/merge/long.txt"), "More lines are left out")
+		v.do("merge", form("long.txt", 2, 3, url.Values{"take": {"newest"}}))
 		binary := base64.StdEncoding.EncodeToString([]byte{0, 1, 2, 255})
 		zero := int64(0)
 		got := s.team("bo", team.Request{Action: "artifact", Team: "auth", Artifact: "logo.png", ParentVersion: &zero, Content: &binary, Encoding: "base64"}).Version
@@ -312,8 +318,9 @@ func TestTeams(t *testing.T) {
 		}
 	})
 	t.Run("messages of the hub are sentences, and lead to the team", func(t *testing.T) {
+		has(t, open("/conversations"), "Notices of the hub about the team auth", `href="/conversations?team=auth"`)
 		body := open("/conversations?team=auth")
-		has(t, body, "bo joined the team auth as executor", "by cy")
+		has(t, body, "the team auth, by cy", "keys.toml and the newest, 2, must be merged")
 		if strings.Contains(body, `href="/conversations/"`) {
 			t.Error("a notice of the hub is in no thread")
 		}
