@@ -131,7 +131,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/metrics", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/sessions", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/sessions", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 

@@ -118,7 +118,28 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", n)})
 	}
 	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
-	return append(out, checkWakes(ctx, c)...)
+	return append(append(out, checkTargets(ctx, c)...), checkWakes(ctx, c)...)
+}
+
+// checkTargets looks at the targets that tell people.
+func checkTargets(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.ListTargets, api.None{})
+	if err != nil {
+		return []server.Check{{What: "notify", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, t := range got.Targets {
+		if trouble := t.Trouble(); trouble != "" {
+			hint := fmt.Sprintf("parley notify test %s tells whether it works; notices wait until then", t.Name)
+			if t.Dead > 0 {
+				hint = fmt.Sprintf("when parley notify test %[1]s succeeds, parley notify replay %[1]s sends them again", t.Name)
+			}
+			out = append(out, server.Check{What: "notify target " + t.Name, Detail: trouble, Hint: hint})
+		}
+	}
+	if len(out) == 0 && len(got.Targets) > 0 {
+		out = append(out, server.Check{What: "notify", OK: true, Detail: fmt.Sprintf("%d targets, none with a problem", len(got.Targets))})
+	}
+	return out
 }
 
 // checkAgent returns the problems of an agent.

@@ -71,6 +71,11 @@ func TestNotify(t *testing.T) {
 		if strings.Contains(r.out, receiver.URL) {
 			t.Errorf("the address of a webhook is a secret: %s", r.out)
 		}
+		d := h.operator("doctor")
+		contains(t, d.out, "FAIL notify target local: failed 1 times since ", "169.254.169.254 is never called", "; 1 in dead letters since ", "parley notify replay local sends them again")
+		if d.code != exitCheck || strings.Contains(d.out, "notify target ops") {
+			t.Errorf("exit %d:\n%s", d.code, d.out)
+		}
 		contains(t, h.operator("notify", "replay", "local").out, "sent again: 1")
 	})
 

@@ -270,6 +270,22 @@ type TargetState struct {
 	Since   hub.Time `json:"since,omitzero"`
 	Next    hub.Time `json:"next,omitzero"`
 	Dead    int      `json:"dead"` // things in dead letters
+
+	DeadSince  hub.Time `json:"dead_since,omitzero"` // the time of the oldest dead letter
+	DeadReason string   `json:"dead_reason,omitempty"`
+}
+
+// Trouble says since when a target fails or has dead letters, and why; "" if all is well.
+func (s TargetState) Trouble() string {
+	switch dead := fmt.Sprintf("%d in dead letters since %s", s.Dead, s.DeadSince); {
+	case s.Problem != "" && s.Dead > 0:
+		return fmt.Sprintf("failed %d times since %s: %s; %s", s.Tries, s.Since, plain(s.Problem), dead)
+	case s.Problem != "":
+		return fmt.Sprintf("failed %d times since %s: %s", s.Tries, s.Since, plain(s.Problem))
+	case s.Dead > 0:
+		return dead + ": " + plain(s.DeadReason)
+	}
+	return ""
 }
 
 // States returns how the targets stand. Only the operator may know.
@@ -288,8 +304,11 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 				Name: t.Name, Way: cmp.Or(t.Template, "command"), Events: t.Events, Quiet: t.Quiet, Sent: st.Sent, SentAt: st.SentAt,
 				Tries: st.Tries, Problem: st.Problem, Since: st.Since, Next: st.Next,
 			}
-			for _, l := range st.Dead {
-				s.Dead += l.Count
+			for i, l := range st.Dead {
+				if i == 0 {
+					s.DeadSince = l.At
+				}
+				s.Dead, s.DeadReason = s.Dead+l.Count, l.Reason
 			}
 			for _, l := range st.Replays {
 				s.Waiting += l.Count

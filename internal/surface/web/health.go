@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -100,6 +101,7 @@ type healthData struct {
 	Spans    []string
 	Charts   []chart
 	Channels []channelRow
+	Targets  []notify.TargetState // for operators
 	Sessions api.WakeList
 	Newest   hub.Time // time of the newest and oldest entry behind the deliveries
 	Oldest   hub.Time
@@ -181,6 +183,13 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 	}
 	if d.Sessions, err = perform(ctx, v, api.ListSessions, api.AgentNameParams{}); err != nil {
 		return "", nil, err
+	}
+	if v.operator() {
+		targets, err := perform(ctx, v, api.ListTargets, api.None{})
+		if err != nil {
+			return "", nil, err
+		}
+		d.Targets = targets.Targets
 	}
 	entries, err := perform(ctx, v, api.Audit, api.AuditParams{Last: true, Limit: 1000})
 	if err != nil {

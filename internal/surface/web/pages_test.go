@@ -9,8 +9,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -62,6 +64,35 @@ func TestLinks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The Health page shows operators which targets fail, and since when.
+func TestTargets(t *testing.T) {
+	s := newSite(t, server.Options{Notify: []server.NotifyTarget{
+		{Name: "desk", Command: []string{"/bin/sh", "-c", "echo no display >&2; exit 3"}, Batch: time.Millisecond, GiveUp: time.Nanosecond},
+		{Name: "idle", Command: []string{"true"}, Events: []string{"disk"}},
+	}}, "planner", "builder")
+	s.hold("planner", "builder", "may I?")
+	operator, viewer := s.visitor(), s.visitor()
+	operator.signIn(s.link().Code)
+	viewer.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
+	target := regexp.MustCompile(`<tr><td>desk<td><span class="tag warm">failing</span><td>0<td>0<td>\d+<td>failed \d+ times since 20[^<]* no display[^<]* in dead letters since 20[^<]*<code>parley notify replay desk</code>`)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience.For(30 * time.Second))
+	for body := operator.get("/health").body; !target.MatchString(body); body = operator.get("/health").body {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("the page does not show the target:\n%s", body)
+		}
+	}
+	if body := operator.get("/health").body; !strings.Contains(body, `<tr><td>idle<td><span class="tag good">works</span>`) {
+		t.Errorf("the page does not show a target that works:\n%s", body)
+	}
+	if body := viewer.get("/health").body; strings.Contains(body, "desk") || !strings.Contains(body, "Deliveries by channel") {
+		t.Errorf("a viewer sees the targets:\n%s", body)
 	}
 }
 
