@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/server"
 )
 
 // A guest is a hub that was invited, as far as the host knows it: a name, a key, and
@@ -117,9 +118,13 @@ type hosted struct {
 	repos             map[string]string // ids, by name
 }
 
-func newHosted(t *testing.T, policy string) hosted {
+func newHosted(t *testing.T, policy string, change ...func(*server.Options)) hosted {
 	t.Helper()
-	h := hosted{running: start(t, onLoopback("back", "backend-api", "backend")), repos: map[string]string{}}
+	o := onLoopback("back", "backend-api", "backend")
+	for _, f := range change {
+		f(&o)
+	}
+	h := hosted{running: start(t, o), repos: map[string]string{}}
 	h.add(t, "alice")
 	h.project = ask[struct{ ProjectID string }](t, h.running, "cacp/project/create", m{"name": "n", "objective": "o", "agreementPolicy": policy, "repos": []m{
 		{"name": "backend-api", "role": "backend", "language": "go"}, {"name": "frontend-app", "role": "frontend", "language": "ts"}, {"name": "mobile", "role": "mobile", "language": "kotlin"},

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -208,8 +209,8 @@ func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
 
 // Conflicts returns contracts that are not agreed and have a content of their version
 // that lost.
-func (a around) Conflicts(ctx context.Context) ([]hub.Contract, error) {
-	return hub.Read(ctx, a.s.store, func(r hub.Reader) (out []hub.Contract, err error) {
+func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error) {
+	return hub.Read(ctx, a.s.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
 		const most = 100
 		projects, err := r.Projects("", most)
 		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
@@ -221,7 +222,7 @@ func (a around) Conflicts(ctx context.Context) ([]hub.Contract, error) {
 					return nil, err
 				}
 				if !c.Status.Reaches(hub.ContractAgreed) && slices.ContainsFunc(lost, func(v hub.ContractVersion) bool { return v.Version == c.Version }) {
-					out = append(out, c)
+					out = append(out, api.ConflictedContract{Project: c.Project, ID: c.ID, Name: c.Name, Version: c.Version})
 				}
 			}
 		}

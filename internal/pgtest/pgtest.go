@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package pgtest is a real PostgreSQL for tests: the one that PARLEY_TEST_POSTGRES
 // names, or else one that is made for the test process and ends with it. Only tests
 // import it.
@@ -183,7 +181,7 @@ func Start(settings ...string) (*Server, error) {
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
-		s.cred.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		runAs(s.cred, uid, gid)
 	}
 	cmd := exec.Command(filepath.Join(bin, "initdb"), "--pgdata", filepath.Join(dir, "data"), "--username", "parley", "--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync")
 	cmd.Dir, cmd.SysProcAttr = dir, s.cred

@@ -858,7 +858,10 @@ func TestDetect(t *testing.T) {
 	})
 	t.Run("one that fails or hangs does not keep the others", func(t *testing.T) {
 		ready := filepath.Join(t.TempDir(), "ready")
-		if err := mkfifo(ready); err != nil {
+		switch err := mkfifo(ready); {
+		case errors.Is(err, errors.ErrUnsupported):
+			t.Skip("the system has no named pipes in folders")
+		case err != nil:
 			t.Fatal(err)
 		}
 		t.Setenv(asCLI, "codex=fail\ngemini=no idea\nqwen=hang "+ready+"\nclaude=Claude 2.1.197")

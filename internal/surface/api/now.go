@@ -140,12 +140,20 @@ type Waiting struct {
 	Peers     []federation.PeerStatus `json:"peers,omitempty"`
 	Troubled  []AgentNow              `json:"troubled,omitempty"` // agents that are stuck or suspended
 	Late      []handoff.Report        `json:"late,omitempty"`
-	Conflicts []hub.Contract          `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
+	Conflicts []ConflictedContract    `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
 	Merges    []hub.Conflict          `json:"merges,omitempty"`     // versions of teams' artifacts whose conflict is escalated
 	Free      int64                   `json:"free_bytes,omitempty"` // on the disk of the home, if that is low
 	Inbox     []hub.Envelope          `json:"inbox,omitempty"`      // of the operator
 	More      int                     `json:"more,omitempty"`       // messages in the inbox that are not among these
 	Notices   []hub.Envelope          `json:"notices,omitempty"`    // of the hub in the inbox, about the other members
+}
+
+// A ConflictedContract names a contract of a project, one content of which lost.
+type ConflictedContract struct {
+	Project hub.ProjectID  `json:"project_id"`
+	ID      hub.ContractID `json:"contract_id"`
+	Name    string         `json:"name"`
+	Version int            `json:"version"`
 }
 
 // Around adds the part of Waiting that belongs to other rooms.
@@ -154,7 +162,7 @@ type Around interface {
 	Pending(ctx context.Context) ([]federation.PeerStatus, error)
 	// Conflicts returns the contracts that are not agreed and have a content of their
 	// version that lost, at most 100.
-	Conflicts(ctx context.Context) ([]hub.Contract, error)
+	Conflicts(ctx context.Context) ([]ConflictedContract, error)
 	// Free returns the free bytes on the disk of the home; negative if unknown.
 	Free() int64
 }

@@ -33,7 +33,7 @@ func everything() api.Waiting {
 		Peers:     []federation.PeerStatus{{Peer: hub.Peer{AID: "aid://shop.example/hub@1.0.0"}}},
 		Troubled:  []api.AgentNow{trouble("builder", "stuck"), trouble("tester", "suspended")},
 		Late:      []handoff.Report{{ID: "h2", To: "builder", Title: "secret", Restricted: true}},
-		Conflicts: []hub.Contract{{Project: "p", ID: "c", Name: "plain", Version: 2}},
+		Conflicts: []api.ConflictedContract{{Project: "p", ID: "c", Name: "plain", Version: 2}},
 		Merges:    []hub.Conflict{{Team: "alpha", Artifact: "plain", Version: 2}, {Team: "alpha", Artifact: "plain", Version: 4, Result: 5}},
 		Free:      1 << 20,
 		Inbox:     []hub.Envelope{message("m3", hub.SensitivityLow, "plain")},
