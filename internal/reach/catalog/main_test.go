@@ -48,7 +48,7 @@ func answer(name, arg string) {
 				os.Exit(4)
 			}
 			fmt.Fprintln(pipe, "started") // the pipe is closed when this process ends
-			<-time.After(time.Hour) // it is killed before
+			<-time.After(time.Hour)       // it is killed before
 		default:
 			fmt.Println(what)
 		}
