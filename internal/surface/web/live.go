@@ -188,7 +188,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 			return
 		}
 		now, changed := v.state()
-		isNew := now.n != sent && (sent > 0 || now.seq > seen)
+		isNew := now.n != sent && (sent > 0 || now.upTo > seen)
 		if sent = now.n; isNew {
 			if _, err := w.Write(h.personal(now.text, s)); err != nil {
 				return

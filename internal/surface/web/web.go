@@ -373,7 +373,8 @@ type rendering struct {
 	title   string
 	waiting int
 	main    []byte
-	seq     int64  // the newest journal entry that it includes
+	seq     int64  // a journal entry up to which it includes all
+	upTo    int64  // a journal entry after which it includes none
 	n       int    // counts the renderings of a view, from 1
 	text    []byte // of its event, the same for all streams but for the placeholders
 }
@@ -396,6 +397,10 @@ func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, erro
 	if err != nil {
 		return out, err
 	}
+	if head, err = h.Head(ctx); err != nil {
+		return out, err
+	}
+	out.upTo = head.Seq
 	out.title, out.waiting = title, waiting.Count
 	var b bytes.Buffer
 	frame := struct {
