@@ -174,6 +174,7 @@ var layers = map[string][]string{
 	"internal/patience":    {},
 	"internal/gatewaytest": {"internal/acptest", "internal/patience"},
 	"internal/pgtest":      {"internal/patience"},
+	"internal/storetest":   {"hub", "internal/engine/postgres", "internal/engine/sqlite", "internal/pgtest"},
 	"internal/lobbytest":   {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
 	"internal/reftest":     {},
 

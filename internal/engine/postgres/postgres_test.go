@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -321,4 +322,18 @@ func TestSeveralHubs(t *testing.T) {
 			wantCode(t, err, hub.CodeNotFound)
 		}
 	})
+}
+
+// The tests of services run on PostgreSQL, too.
+func TestServices(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("PARLEY_REAL is not set: make test-real sets it")
+	}
+	server := pgtest.Own(t, "fsync=off")
+	cmd := exec.Command("go", "test", "-count", "1", "-timeout", "30m", "./keys", "./run")
+	cmd.Dir = "../../service"
+	cmd.Env = append(os.Environ(), "PARLEY_TEST_STORE=postgres", pgtest.Variable+"="+server.URL)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A desk is a Service over a real store, with a clock that stands still.
 type desk struct {
 	*keys.Service
-	store *sqlite.Store
+	store hub.Store
 	hints *bus.Local
 	now   time.Time
 	boss  hub.Caller
@@ -26,15 +27,7 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	store, err := sqlite.Open(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store := storetest.Open(t, t.TempDir())
 	d := &desk{store: store, hints: new(bus.Local), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), boss: hub.Caller{ID: hub.Operator}}
 	d.Service = keys.New(store, &keys.Options{Bus: d.hints, Clock: func() time.Time { return d.now }})
 	if _, err := d.EnsureOperator(t.Context(), ""); err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 // A yard is where agents are run: a real store, real keys, a real mailroom, and
@@ -23,7 +23,7 @@ import (
 type yard struct {
 	*run.Service
 	t     *testing.T
-	store *sqlite.Store
+	store hub.Store
 	who   *keys.Service
 	mail  *mailroom.Mailroom
 	ids   *hub.IDs
@@ -42,15 +42,7 @@ func open(t *testing.T) *yard {
 	t.Helper()
 	y := &yard{t: t, now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	y.ids = hub.NewIDs(y.clock)
-	var err error
-	if y.store, err = sqlite.Open(t.TempDir(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := y.store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	y.store = storetest.Open(t, t.TempDir())
 	hints := new(bus.Local)
 	y.who = keys.New(y.store, &keys.Options{Clock: y.clock, Bus: hints})
 	if _, err := y.who.EnsureOperator(t.Context(), ""); err != nil {
@@ -61,6 +53,7 @@ func open(t *testing.T) *yard {
 			t.Fatal(err)
 		}
 	}
+	var err error
 	if y.mail, err = mailroom.New(y.store, y.who, &mailroom.Options{Clock: y.clock, Bus: hints}); err != nil {
 		t.Fatal(err)
 	}
