@@ -439,6 +439,13 @@ func (c *conversation) state() error {
 	return c.over
 }
 
+// spoke reports whether the agent has sent something.
+func (c *conversation) spoke() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.log, func(e *rules.Entry) bool { return e.Direction == jsonrpc.In })
+}
+
 // ending describes the end of the agent for people.
 func ending(err error) string {
 	var exit *jsonrpc.ExitError

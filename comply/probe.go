@@ -3,6 +3,7 @@ package comply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -66,6 +68,10 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	began := time.Now()
 	answer, err := agent.call(ctx, rules.MethodInitialize, initializeParams(r.version, vars), longest)
 	if err != nil {
+		// A program that fails without a word was no agent: a missing file, a wrong flag.
+		if exit := (*jsonrpc.ExitError)(nil); errors.As(err, &exit) && exit.State.ExitCode() > 0 && !agent.spoke() {
+			p.unstarted = errors.New(ending(err))
+		}
 		return fail("initialize: %s", ending(err))
 	}
 	if failed := answer.Failure(); failed != nil {

@@ -20,6 +20,7 @@ const (
 	ruleNewSession = "SNEW-01"
 	ruleAnswer     = "RPC-03"
 	ruleID         = "RPC-02"
+	ruleGoesOn     = "RPC-11"
 )
 
 // A stepRun is a step at its place in one run of a test.
@@ -121,7 +122,7 @@ func (r *testRun) run(ctx context.Context) {
 	}
 	r.judgeAnswers(ctx)
 	if over := r.c.state(); over != nil && !r.leaving && r.err == nil {
-		r.add(rules.NewFinding(rules.Rule{ID: r.test.ID, Level: jsont.Must, Fix: "read its standard error for the reason"}, r.test, "an agent that runs until its input ends", r.endingText(over)))
+		r.add(r.setup(ruleGoesOn, "an agent that runs until its input ends", r.endingText(over)))
 	}
 }
 

@@ -82,6 +82,11 @@ func (l *ledger) strayResponse(e *Entry) {
 var frameChecks = []check{
 	// RPC-01: every message has "jsonrpc": "2.0"
 	{rule: "RPC-01", on: anything, flaw: member(messageOf, "jsonrpc", func(v any) bool { return v == "2.0" })},
+	// RPC-02: a response has the id of its request, in the same type
+	{rule: "RPC-02", on: anything, flaw: func(_ *state, e *event) string {
+		_, has := e.object["id"]
+		return when(e.Class == jsont.Response && !has, "the response has no id")
+	}},
 	// RPC-04: a response has a result or an error, never both
 	{rule: "RPC-04", on: anything, flaw: func(_ *state, e *event) string {
 		_, failed := e.object["error"]

@@ -38,7 +38,8 @@ var initializeChecks = []check{
 	}},
 	// INIT-19: the agent sends nothing before it has answered initialize
 	{rule: "INIT-19", on: calls, flaw: func(s *state, e *event) string {
-		return when(!s.initialized, "%s came before the answer to initialize", e.Method)
+		// A client that opens a session before must bear what the session says.
+		return when(!s.initialized && s.session(e) == nil, "%s came before the answer to initialize", e.Method)
 	}},
 	// AUTH-02: a login in a terminal has an id, a name, args and env, and no command
 	{rule: "AUTH-02", on: resultOf(MethodInitialize), flaw: eachFlaw(authMethods, func(s *state, m object) string {

@@ -210,6 +210,7 @@ var unstableMembers = map[string][]string{
 		"agentCapabilities.sessionCapabilities.systemPrompt", "agentCapabilities.sessionCapabilities.subagents", "agentCapabilities.sessionCapabilities.cancel",
 		"agentCapabilities.sessionCapabilities.models", "agentCapabilities.sessionCapabilities.title", "agentCapabilities.sessionCapabilities.status",
 		"agentCapabilities.sessionCapabilities.archive", "agentCapabilities.auth.status",
+		"capabilities.session.systemPrompt", "capabilities.session.title", "capabilities.session.status", "capabilities.session.archive", "capabilities.auth.status",
 	},
 	MethodNewSession:      {"models"},
 	"session/load":        {"models"},

@@ -20,6 +20,9 @@ func turnFrameMutants() []*Mutant {
 		}},
 		{Rule: "PRM-19", Does: "answers prompts with null", Out: results("session/prompt", nil)},
 		{Rule: "STOP-05", Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(stops("end_turn", "cancelled"))},
+		{Rule: "STOP-05", Name: "reject", Does: "says that a turn was cancelled whose question was answered with no", In: replied("session/request_permission", func(r map[string]any) bool {
+			return child(child(r, "result"), "outcome")["optionId"] == "no"
+		}), Out: noted(stops("end_turn", "cancelled"))},
 		{Rule: "STOP-05", Name: "v2", V2: true, Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(onUpdate("state_update", when("stopReason", "end_turn", set("stopReason", "cancelled"))))},
 		{Rule: "CAN-04", Does: "tells about tool calls after the cancelled turn", Out: func(w *Wire, m Message) []Message {
 			if id, ok := m.Update()["toolCallId"]; ok {

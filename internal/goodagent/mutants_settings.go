@@ -28,9 +28,10 @@ func settingsMutants() []*Mutant {
 		{Rule: "MODE-03", Does: "accepts a mode that it does not have", Out: accept(setMode, is("modeId", "no-such-mode"), object{})},
 		{Rule: "MODE-04", Does: "does not change its mode while a turn runs", Out: busy(setMode)},
 		{Rule: "MODE-07", Does: "does not keep mode and setting together", Breaks: []string{"CFG-11"}, Out: onResult(load, mode(set("currentValue", modePlan)))},
+		{Rule: "MODE-07", Name: "update", Does: "changes the mode and not the setting of the client", In: notes(setMode, every), Out: noted(without("config_option_update"))},
 		{Rule: "MODE-08", Does: "changes the mode of a session that never was", Out: accept(setMode, unknownSession, object{})},
 		{Rule: "MODE-09", Does: "changes modes that it does not have", Breaks: []string{"CFG-11"}, Out: both(onResult("session/new", unset("modes")), accept(setMode, is("modeId", "code"), object{}))},
-		{Rule: "MODE-10", Does: "forgets the mode", Breaks: []string{"MODE-07"}, Out: onResult(load, within("modes", set("currentModeId", modePlan)))},
+		{Rule: "MODE-10", Does: "forgets the mode", Breaks: []string{"MODE-07", "SNEW-04"}, Out: onResult(load, within("modes", set("currentModeId", modePlan)))},
 
 		{Rule: "CFG-04", Does: "answers with some of the settings", Breaks: []string{"CFG-09"}, Out: onResult(setOption, func(r map[string]any) {
 			if list, _ := r["configOptions"].([]any); len(list) > 1 {

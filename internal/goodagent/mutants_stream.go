@@ -117,6 +117,12 @@ func streamMutants() []*Mutant {
 			}
 			return keep(m)
 		}},
+		{Rule: "RPC-02", Name: "missing", Does: "reports what it cannot read without an id", Out: func(_ *Wire, m Message) []Message {
+			if id, has := m.Object["id"]; has && id == nil {
+				delete(m.Object, "id")
+			}
+			return keep(m)
+		}},
 		{Rule: "RPC-06", Does: "answers notifications that it does not know", In: answersNotification(func(m Message) bool { return m.Method() == "no/such_notification" })},
 		{Rule: "RPC-07", Does: "has a result for every method", Out: accept("parley/no_such_method", every, object{})},
 		{Rule: "RPC-08", Does: "has another code for a session id that is a number", Out: refuse("session/prompt", func(p map[string]any) bool {
