@@ -21,6 +21,11 @@ import (
 //go:embed schema/*.sql
 var schemas embed.FS
 
+// The tables of the hubs that run.
+//
+//go:embed hubs.sql
+var hubTables string
+
 // versionTable makes the table with the version of the schema.
 const versionTable = `CREATE TABLE IF NOT EXISTS parley_schema (version BIGINT NOT NULL)`
 
@@ -42,10 +47,12 @@ func migrations() (all []migration) {
 		if err != nil || err2 != nil {
 			panic(fmt.Sprint(err, err2))
 		}
-		all = append(all, migration{version, strings.ReplaceAll(string(text), " TEXT", ` TEXT COLLATE "C"`)})
+		all = append(all, migration{version, collated(string(text))})
 	}
 	return all
 }
+
+func collated(sql string) string { return strings.ReplaceAll(sql, " TEXT", ` TEXT COLLATE "C"`) }
 
 // Schema is the version of the schema that this version makes.
 func Schema() int {
@@ -99,7 +106,7 @@ func migrateOn(ctx context.Context, pg *pgconn.PgConn) (version int, err error) 
 		}
 		version = m.version
 	}
-	_, err = pg.Exec(ctx, `COMMIT`).ReadAll()
+	_, err = pg.Exec(ctx, collated(hubTables)+`; COMMIT`).ReadAll()
 	return version, err
 }
 

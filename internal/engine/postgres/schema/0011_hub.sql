@@ -495,25 +495,6 @@ CREATE TABLE writers (
   at    TIMESTAMPTZ NOT NULL
 );
 
--- The hubs that run. Each renews its row every few seconds. waiting is a list of the
--- agents that wait for messages there, as JSON.
-CREATE TABLE hubs (
-  id      TEXT PRIMARY KEY,
-  machine TEXT NOT NULL,
-  waiting TEXT NOT NULL,
-  at      TIMESTAMPTZ NOT NULL
-);
-
--- Questions to the hubs of a machine, and their answers. holder is the hub that answers.
-CREATE TABLE questions (
-  id       TEXT PRIMARY KEY,
-  machine  TEXT NOT NULL,
-  question TEXT NOT NULL,
-  holder   TEXT,
-  answer   TEXT,
-  at       TIMESTAMPTZ NOT NULL
-);
-
 -- Artifacts, in chunks.
 CREATE TABLE artifacts (
   sha256 TEXT PRIMARY KEY,
