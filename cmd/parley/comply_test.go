@@ -321,7 +321,7 @@ func TestComply(t *testing.T) {
 		contains(t, r.err, `the test has no "description"`)
 	})
 	t.Run("R4-069 a variable is passed on only when asked for", func(t *testing.T) {
-		secretive := write(t, "agent.sh", `[ -z "$COMPLY_SECRET" ] && exec sh `+good+"\nexit 9\n")
+		secretive := write(t, "agent.sh", `[ -z "$COMPLY_SECRET" ] && exec sh `+good+"\necho it is set >&2\nexit 9\n")
 		run := func(args ...string) result {
 			args = append([]string{"comply", "--test", unknown}, append(args, "--", "sh", secretive)...)
 			return do(t, parley(t, []string{"COMPLY_SECRET=x"}, args...))
@@ -329,7 +329,8 @@ func TestComply(t *testing.T) {
 		if r := run(); r.code != exitDone {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
-		if r := run("--env", "COMPLY_SECRET"); r.code != exitCheck {
+		// A program that fails without a word to the client is no agent that can be tested.
+		if r := run("--env", "COMPLY_SECRET"); r.code != exitUsage || !strings.Contains(r.err, "exit status 9") || !strings.Contains(r.err, "it is set") {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 	})
