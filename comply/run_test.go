@@ -3,6 +3,7 @@ package comply_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -448,8 +449,7 @@ func TestRobust(t *testing.T) {
 		name, flaw, text, rule, part string
 	}{
 		{"R4-067 a crash", "none", steps(prompt(1, "exit 3"), expect(chunk("x"))), "case", "exit status 3"},
-		{"R4-067 a crash after everything was met", "none", steps(prompt(1, "exit 3")), "case", "exit status 3"},
-		{"R4-067 a crash at the start", "crash", good, "INIT-01", "out of cheese"},
+		{"R4-067 a crash after everything was met", "none", steps(prompt(1, "exit 3")), "RPC-11", "exit status 3"},
 		{"R4-067 a line that is no message", "none", steps(prompt(1, "raw hello"), expect(`{"response": {"id": 1}}`)), "TRN-01", "not JSON"},
 		{"R4-067 a banner", "banner", good, "TRN-01", "not JSON"},
 		{"R4-067 a flood", "flood", good, "INIT-01", "more than"},
@@ -465,6 +465,12 @@ func TestRobust(t *testing.T) {
 			wantFinding(t, got, c.rule, c.part)
 		})
 	}
+	t.Run("a program that fails without a word was not started, and the error has its last line", func(t *testing.T) {
+		_, err := comply.Run(t.Context(), []comply.Agent{agent(t, "crash")}, suite(t, map[string]string{"case": good}), nil)
+		if unstarted := (*comply.StartError)(nil); !errors.As(err, &unstarted) || !strings.Contains(err.Error(), "out of cheese") {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("R4-067 one test that crashes leaves the others alone", func(t *testing.T) {
 		got := run(t, agent(t, "none"), suite(t, map[string]string{"bad": steps(prompt(1, "exit 3")), "good": good}), nil)
 		wantStatus(t, got.Tests[0], comply.Fail)

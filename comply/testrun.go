@@ -168,6 +168,13 @@ func (r *testRun) judgeAnswers(ctx context.Context) {
 	if !r.awaitAnswers(ctx) {
 		return
 	}
+	for _, f := range r.unexpected() {
+		r.add(f)
+	}
+}
+
+// unexpected returns findings about answers that no expectation was about.
+func (r *testRun) unexpected() (found []*rules.Finding) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	for _, q := range r.c.requests {
@@ -178,11 +185,12 @@ func (r *testRun) judgeAnswers(ctx context.Context) {
 		case failed != nil && !q.wantError && r.wantsLogin(q.Request.Method, q.Answer):
 			r.moot = needsLogin
 		case failed != nil && !q.wantError:
-			r.add(r.refused(q, jsont.Brief(failed)))
+			found = append(found, r.refused(q, jsont.Brief(failed)))
 		case failed == nil && q.wantError:
-			r.add(r.finding(q.step, q.Request.Method+" fails", "it succeeded", q.Request, q.Answer))
+			found = append(found, r.finding(q.step, q.Request.Method+" fails", "it succeeded", q.Request, q.Answer))
 		}
 	}
+	return found
 }
 
 // awaitAnswers waits for the answers to all requests. It reports false if ctx ends.

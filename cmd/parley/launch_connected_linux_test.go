@@ -50,7 +50,11 @@ func TestLaunchByAnotherUser(t *testing.T) {
 		}
 		return cmd
 	}
-	t.Cleanup(func() { do(t, command("stop")) })
+	t.Cleanup(func() {
+		if r := do(t, command("stop", "--as-operator")); r.code != 0 {
+			t.Errorf("the hub was not stopped: exit %d: %s", r.code, r.err)
+		}
+	})
 	settings := filepath.Join(dir, ".gemini", "settings.json")
 
 	t.Run("without a person the file is named and nothing is written", func(t *testing.T) {
