@@ -1,3 +1,5 @@
+//go:build unix
+
 package parley_test
 
 import (
@@ -9,6 +11,8 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/proof"
 )
+
+func init() { parts["comply"] = (*table).suite }
 
 // suite measures the whole suite of version 1 with the good agent, and the processor time of the
 // runner, which is this process. The agents are processes of their own.

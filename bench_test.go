@@ -64,7 +64,6 @@ func BenchmarkTable(b *testing.B) {
 var parts = map[string]func(*table){
 	"send": (*table).send, "http": (*table).http, "memory": (*table).memory, "lookups": (*table).lookups, "recovery": (*table).recovery,
 	"coordination": (*table).coordination, "peers": (*table).manyPeers, "pages": (*table).pages, "kept": (*table).kept, "teams": (*table).teamwork,
-	"comply": (*table).suite,
 }
 
 // A table gathers lines while it measures.
