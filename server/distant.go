@@ -19,7 +19,7 @@ type distantInspector struct {
 	store *postgres.Store
 }
 
-// An inspection is a question to the hub of another machine: a method of the inspector
+// An inspection is an inquiry to the hub of another machine: a method of the inspector
 // with its arguments.
 type inspection struct {
 	Method string          `json:"method"`
@@ -74,10 +74,10 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 
 // Answer answers the inspections of hubs on other machines until ctx ends.
 func (d *distantInspector) Answer(ctx context.Context) {
-	d.store.Answer(ctx, func(ctx context.Context, question string) string {
+	d.store.Answer(ctx, func(ctx context.Context, inquiry string) string {
 		var q inspection
 		var f findings
-		err := json.Unmarshal([]byte(question), &q)
+		err := json.Unmarshal([]byte(inquiry), &q)
 		if err == nil {
 			f = d.here(ctx, q)
 		}

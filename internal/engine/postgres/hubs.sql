@@ -10,11 +10,11 @@ CREATE TABLE IF NOT EXISTS hubs (
   at      TIMESTAMPTZ NOT NULL
 );
 
--- Questions to the hubs of a machine, and their answers. holder is the hub that answers.
-CREATE TABLE IF NOT EXISTS questions (
+-- Inquiries to the hubs of a machine, and their answers. holder is the hub that answers.
+CREATE TABLE IF NOT EXISTS inquiries (
   id       TEXT PRIMARY KEY,
   machine  TEXT NOT NULL,
-  question TEXT NOT NULL,
+  inquiry  TEXT NOT NULL,
   holder   TEXT,
   answer   TEXT,
   at       TIMESTAMPTZ NOT NULL

@@ -18,12 +18,12 @@ var (
 
 	allRoots = rows.Statement(`SELECT path, machine FROM roots ORDER BY path, machine`)
 
-	putQuestion  = rows.Statement(`INSERT INTO questions (id, machine, question, at) VALUES (?1, ?2, ?3, now())`)
-	takeQuestion = rows.Statement(`UPDATE questions SET holder = ?2 WHERE id = (
-		SELECT id FROM questions WHERE machine = ?1 AND holder IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, question`)
-	putAnswer    = rows.Statement(`UPDATE questions SET answer = ?2 WHERE id = ?1`)
-	answerTo     = rows.Statement(`SELECT answer FROM questions WHERE id = ?1 AND answer IS NOT NULL`)
-	dropQuestion = rows.Statement(`DELETE FROM questions WHERE id = ?1 OR at < now() - interval '1 hour'`)
+	putInquiry  = rows.Statement(`INSERT INTO inquiries (id, machine, inquiry, at) VALUES (?1, ?2, ?3, now())`)
+	takeInquiry = rows.Statement(`UPDATE inquiries SET holder = ?2 WHERE id = (
+		SELECT id FROM inquiries WHERE machine = ?1 AND holder IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, inquiry`)
+	putAnswer   = rows.Statement(`UPDATE inquiries SET answer = ?2 WHERE id = ?1`)
+	answerTo    = rows.Statement(`SELECT answer FROM inquiries WHERE id = ?1 AND answer IS NOT NULL`)
+	dropInquiry = rows.Statement(`DELETE FROM inquiries WHERE id = ?1 OR at < now() - interval '1 hour'`)
 )
 
 // others is what the other hubs announced.
@@ -112,9 +112,9 @@ func (s *Store) MachineRoots(ctx context.Context) (all []MachineRoot, err error)
 func machineTopic(machine string) string { return "machine/" + machine }
 func answerTopic(id string) string       { return "answer/" + id }
 
-// Ask puts a question to the hubs of another machine and returns the answer. It reports
+// Ask puts an inquiry to the hubs of another machine and returns the answer. It reports
 // CodeUnreachable when no hub runs there.
-func (s *Store) Ask(ctx context.Context, machine, question string) (answer string, err error) {
+func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string, err error) {
 	const op = "postgres.Ask"
 	id := string(hub.NewIDs(time.Now).Next())
 	hints, unsubscribe := s.bus.Subscribe(answerTopic(id))
@@ -133,13 +133,13 @@ func (s *Store) Ask(ctx context.Context, machine, question string) (answer strin
 	if s.Away(machine) {
 		return "", hub.Errorf(hub.CodeUnreachable, op, "machine away: no hub runs on %s", machine)
 	}
-	if err := change(ctx, putQuestion, id, machine, question); err != nil {
+	if err := change(ctx, putInquiry, id, machine, inquiry); err != nil {
 		return "", err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 		defer cancel()
-		change(ctx, dropQuestion, id) // else it is dropped after an hour
+		change(ctx, dropInquiry, id) // else it is dropped after an hour
 	}()
 	s.bus.Publish(machineTopic(machine))
 	for answered := false; !answered; {
@@ -166,31 +166,31 @@ func (s *Store) Ask(ctx context.Context, machine, question string) (answer strin
 	return answer, nil
 }
 
-// Answer answers the questions of other hubs to this machine until ctx ends. A question
+// Answer answers the inquiries of other hubs to this machine until ctx ends. An inquiry
 // is given to one hub of the machine.
-func (s *Store) Answer(ctx context.Context, answer func(ctx context.Context, question string) string) {
+func (s *Store) Answer(ctx context.Context, answer func(ctx context.Context, inquiry string) string) {
 	hints, unsubscribe := s.bus.Subscribe(machineTopic(s.machine))
 	defer unsubscribe()
 	var working sync.WaitGroup
 	defer working.Wait()
 	for {
-		var id, question string
+		var id, inquiry string
 		err := s.borrow(ctx, "postgres.Answer", func(r *reader) error {
-			q := r.Ask(takeQuestion, s.machine, s.id)
+			q := r.Ask(takeInquiry, s.machine, s.id)
 			if q.Next() {
-				id, question = q.Row().ColumnText(0), q.Row().ColumnText(1)
+				id, inquiry = q.Row().ColumnText(0), q.Row().ColumnText(1)
 			}
 			return q.Done()
 		})
 		if err == nil && id != "" {
 			working.Go(func() {
-				text := answer(ctx, question)
+				text := answer(ctx, inquiry)
 				err := s.borrow(ctx, "postgres.Answer", func(r *reader) error {
 					q := r.Ask(putAnswer, id, text)
 					return q.Exec()
 				})
 				if err != nil {
-					s.log.Info("a question of another hub stays without an answer", "err", err)
+					s.log.Info("an inquiry of another hub stays without an answer", "err", err)
 					return
 				}
 				s.bus.Publish(answerTopic(id))

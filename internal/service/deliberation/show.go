@@ -19,6 +19,7 @@ type Report struct {
 	// In the answers of tools.
 	Unread       int              `json:"unread"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
+	Warnings     []string         `json:"warnings,omitempty"`
 }
 
 // A Listing is a page of deliberations.

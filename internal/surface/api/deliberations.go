@@ -52,8 +52,8 @@ func (s *Services) talk(ctx context.Context, a hub.Caller, kind hub.Deliberation
 	if r.Kind != kind {
 		return QueryAnswer{}, hub.Errorf(hub.CodeNotFound, "acp/query", "%s is a %s, not a %s", id, r.Kind, kind)
 	}
-	r.Unread, r.Capabilities, err = s.standing(ctx, a)
-	return QueryAnswer{Talk: &r}, err
+	r.Unread, r.Capabilities, r.Warnings = s.standing(ctx, a)
+	return QueryAnswer{Talk: &r}, nil
 }
 
 // TalkListParams choose negotiations or disagreements.

@@ -20,6 +20,7 @@ type Subscriptions struct {
 	Subscriptions []hub.Subscription `json:"subscriptions"`
 	Unread        int                `json:"unread"`
 	Capabilities  hub.Capabilities   `json:"capabilities"`
+	Warnings      []string           `json:"warnings,omitempty"`
 }
 
 func subscribe(ctx context.Context, s *Services, a hub.Caller, p SubscribeParams) (out Subscriptions, err error) {
@@ -45,17 +46,21 @@ func subscribe(ctx context.Context, s *Services, a hub.Caller, p SubscribeParams
 	if err != nil {
 		return out, err
 	}
-	out.Unread, out.Capabilities, err = s.standing(ctx, a)
-	return out, err
+	out.Unread, out.Capabilities, out.Warnings = s.standing(ctx, a)
+	return out, nil
 }
 
 // standing returns how much mail a caller has not read and the channels that work: every
-// answer of a tool says both.
-func (s *Services) standing(ctx context.Context, a hub.Caller) (unread int, c hub.Capabilities, err error) {
+// answer of a tool says both. A change that was stored is a success, so that mail that
+// cannot be counted is a warning.
+func (s *Services) standing(ctx context.Context, a hub.Caller) (unread int, c hub.Capabilities, warnings []string) {
 	if a.Kind != hub.CallerViewer {
-		unread, err = s.Mail.Unread(ctx, a.ID)
+		var err error
+		if unread, err = s.Mail.Unread(ctx, a.ID); err != nil {
+			warnings = []string{"your unread messages could not be counted"}
+		}
 	}
-	return unread, s.Mail.Capabilities(), err
+	return unread, s.Mail.Capabilities(), warnings
 }
 
 // BroadcastParams are the members of an envelope, without recipients.

@@ -28,8 +28,10 @@ func teamwork(ctx context.Context, s *Services, a hub.Caller, r team.Request) (t
 	if err != nil {
 		return out, err
 	}
-	out.Unread, out.Capabilities, err = s.standing(ctx, a)
-	return out, err
+	var warnings []string
+	out.Unread, out.Capabilities, warnings = s.standing(ctx, a)
+	out.Warnings = append(out.Warnings, warnings...)
+	return out, nil
 }
 
 // TeamPolicyParams name a team, and the cells of its matrix that the operator changes.
