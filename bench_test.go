@@ -744,7 +744,7 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 				if err := tx.AddMessage(m, []hub.Party{{Agent: to, State: hub.PartyUnread}, {Agent: from, State: hub.PartySender}}); err != nil {
 					return err
 				}
-				if _, err := tx.PutDelivery(hub.Delivery{MessageID: id, Recipient: to, Channel: hub.ChannelInbox, Status: hub.DeliveryStored}); err != nil {
+				if err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: to, Channel: hub.ChannelInbox, Status: hub.DeliveryStored}); err != nil {
 					return err
 				}
 				if _, err := tx.Append(hub.Entry{At: id.Time(), Actor: from, Action: hub.ActionMessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {

@@ -306,10 +306,12 @@ type MessageWriter interface {
 	// held them as far as it can. If there is no such message, remains of its
 	// words are removed.
 	ForgetText(id EnvelopeID) error
-	// PutDelivery appends to the ledger if d.ID is 0, else it stores status,
-	// times and error of the row with that number. It returns the number, and
-	// reports CodeNotFound when there is no such message or row.
-	PutDelivery(d Delivery) (int64, error)
+	// AddDelivery appends a row to the ledger; the store gives it its number. It, or
+	// the Update, reports CodeNotFound when there is no such message.
+	AddDelivery(d Delivery) error
+	// PutDelivery stores status, times and error of the row with the number d.ID,
+	// and reports CodeNotFound when there is none.
+	PutDelivery(d Delivery) error
 	// MarkProcessed remembers that the agent processed the message and
 	// reports whether this was the first time.
 	MarkProcessed(id EnvelopeID, agent AgentID, at Time) (bool, error)

@@ -126,6 +126,10 @@ type callTx struct {
 
 var _ hub.Tx = callTx{}
 
+func (s callTx) AddDelivery(a hub.Delivery) error {
+	return do0(s.calls, "AddDelivery", func() error { return s.tx.AddDelivery(a) })
+}
+
 func (s callTx) AddDecision(a hub.Decision) error {
 	return do0(s.calls, "AddDecision", func() error { return s.tx.AddDecision(a) })
 }
@@ -477,8 +481,8 @@ func (s callTx) PutDeliberation(a hub.Deliberation) error {
 	return do0(s.calls, "PutDeliberation", func() error { return s.tx.PutDeliberation(a) })
 }
 
-func (s callTx) PutDelivery(a hub.Delivery) (int64, error) {
-	return do1(s.calls, "PutDelivery", func() (int64, error) { return s.tx.PutDelivery(a) })
+func (s callTx) PutDelivery(a hub.Delivery) error {
+	return do0(s.calls, "PutDelivery", func() error { return s.tx.PutDelivery(a) })
 }
 
 func (s callTx) PutFileRequest(a hub.FileRequest) error {

@@ -17,16 +17,19 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 	if err := tx.AddMessage(m, parties(m, hub.PartyUnread)); err != nil {
 		return err
 	}
-	row, err := tx.PutDelivery(hub.Delivery{MessageID: id, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored})
-	if err != nil {
+	if err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored}); err != nil {
 		return err
+	}
+	rows, err := tx.Deliveries(id)
+	if err != nil || len(rows) != 1 {
+		return fmt.Errorf("%d rows in the ledger (%w), want 1", len(rows), err)
 	}
 	_, err = tx.MarkProcessed(id, m.To[0], epoch)
 	_, err2 := tx.Append(entry(m.From, hub.ActionMessageSent, string(id), epoch))
 	delivered := m.Envelope
 	delivered.Status = hub.StatusDelivered
 	return errors.Join(err, err2,
-		offer(tx, row),
+		offer(tx, rows[0].ID),
 		tx.PutStatus(delivered, m.Status),
 		tx.PutParty(id, m.To[0], hub.PartyDelivered, hub.PartyUnread),
 		tx.PutAgent(hub.Agent{ID: agent, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: epoch}, ""),
@@ -38,8 +41,7 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 
 // offer marks a row of the ledger as offered.
 func offer(tx hub.Tx, row int64) error {
-	_, err := tx.PutDelivery(hub.Delivery{ID: row, Status: hub.DeliveryOffered, DeliveredAt: epoch})
-	return err
+	return tx.PutDelivery(hub.Delivery{ID: row, Status: hub.DeliveryOffered, DeliveredAt: epoch})
 }
 
 // traces returns which of the changes of writeAll can be seen.

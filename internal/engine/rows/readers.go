@@ -1,11 +1,15 @@
 package rows
 
-import "github.com/parley-agents/parley/hub"
+import (
+	"strconv"
+
+	"github.com/parley-agents/parley/hub"
+)
 
 var (
 	// The greatest number of a kind is at the end of the primary key: one step.
-	addShortID = statement(`INSERT INTO short_ids (kind, n, id)
-		VALUES (?1, 1 + coalesce((SELECT n FROM short_ids WHERE kind = ?1 ORDER BY n DESC LIMIT 1), 0), ?2)`)
+	lastShortID    = statement(`SELECT n FROM short_ids WHERE kind = ?1 ORDER BY n DESC LIMIT 1`)
+	addShortID     = statement(`INSERT INTO short_ids (kind, n, id) VALUES (?1, ?2, ?3)`)
 	shortID        = statement(`SELECT kind || n FROM short_ids WHERE id = ?1`)
 	longID         = statement(`SELECT id FROM short_ids WHERE kind = ?1 AND n = ?2`)
 	artifactReader = statement(`SELECT agent FROM artifact_readers WHERE sha256 = ?1 AND agent = ?2`)
@@ -70,11 +74,31 @@ func (r *reader) ReadsArtifact(sha256 string, agent hub.AgentID) (bool, error) {
 	return found, err
 }
 
+// ShortID implements hub.Tx.
+func (t *tx) ShortID(id string) (hub.ShortID, error) {
+	if s, ok := t.batch.shorts[id]; ok {
+		return s, nil
+	}
+	return t.reader.ShortID(id)
+}
+
+// addShortID gives an id the next number of its kind.
 func (t *tx) addShortID(kind, id string) error {
-	q := t.query(addShortID)
-	q.text(kind)
-	q.text(id)
-	return t.later("store.addShortID", &q)
+	const op = "store.addShortID"
+	last, known := t.batch.counts[kind]
+	if !known {
+		q := t.query(lastShortID)
+		q.text(kind)
+		if q.next() {
+			last = q.s.ColumnInt64(0)
+		}
+		if err := q.done(); err != nil {
+			return engineError(op, err)
+		}
+	}
+	t.batch.counts[kind] = last + 1
+	t.batch.shorts[id] = hub.ShortID(kind + strconv.FormatInt(last+1, 10))
+	return t.Later(op, addShortID, kind, last+1, id)
 }
 
 func (t *tx) AddArtifactReader(sha256 string, agent hub.AgentID) error {

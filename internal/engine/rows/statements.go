@@ -95,7 +95,7 @@ var (
 	stmtPutParty  = statement(`UPDATE message_party SET state = ?3, hidden = CASE ?3 WHEN 'unread' THEN 0 WHEN 'held' THEN 1 ELSE hidden END
 		WHERE agent = ?2 AND seq = (SELECT seq FROM message_meta WHERE message_id = ?1) AND state = ?4`)
 	stmtAddDelivery = statement(`INSERT INTO delivery_log (message_id, recipient, channel, status, delivered_at, read_at, error)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING id`)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`)
 	stmtPutDelivery   = statement(`UPDATE delivery_log SET status = ?2, delivered_at = ?3, read_at = ?4, error = ?5 WHERE id = ?1`)
 	stmtMarkProcessed = statement(`INSERT INTO processed (message_id, recipient, at) VALUES (?1, ?2, ?3)
 		ON CONFLICT DO NOTHING`)

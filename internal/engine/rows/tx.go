@@ -14,12 +14,27 @@ type tx struct {
 
 	head   head  // the newest journal entry of this transaction
 	topSeq int64 // the greatest seq of message_meta, or greater after a rollback
+	batch  batch
 	wrote  bool  // the function at hand has changed something
 	fault  error // spoils the function at hand, even if it returns nil
 
 	unsummed map[contractKey]*hub.Contract // whose sums follow at the end of the function at hand; nil if the head is to be read
 
 	foreign error // once the journal has a row of another program, the answer to every change
+}
+
+// A batch is what a transaction knows of the rows that it added. Nobody else adds rows
+// meanwhile, so that it needs no look into the database for those.
+type batch struct {
+	before int64                  // topSeq when the transaction began
+	seqs   map[int64]bool         // of messages, above before
+	shorts map[string]hub.ShortID // by the ids of messages and handoffs
+	counts map[string]int64       // the greatest number of a short id, by kind, once it was read
+}
+
+// begin forgets the rows of the transaction before.
+func (t *tx) begin() {
+	t.batch = batch{t.topSeq, map[int64]bool{}, map[string]hub.ShortID{}, map[string]int64{}}
 }
 
 // A Tx is a tx for the engines, which override some of its methods.
@@ -43,7 +58,10 @@ type head struct {
 }
 
 // Use lets the tx go on with another connection and index.
-func (t *tx) Use(c Conn, index Index) { t.reader, t.index = *NewReader(c), index }
+func (t *tx) Use(c Conn, index Index) {
+	t.reader, t.index = *NewReader(c), index
+	t.begin()
+}
 
 // Reading returns the reader of the transaction.
 func (t *tx) Reading() *Reader { return &t.reader }
@@ -51,6 +69,7 @@ func (t *tx) Reading() *Reader { return &t.reader }
 // Start tells the tx the newest journal entry and the greatest seq of a message.
 func (t *tx) Start(newest hub.Head, topSeq int64) {
 	t.head, t.topSeq = head{newest.Seq, newest.Hash}, topSeq
+	t.begin()
 }
 
 // Newest returns number and hash of the newest journal entry.
@@ -259,11 +278,11 @@ func (t *tx) AddParties(op string, seq int64, m *hub.Message, parties []hub.Part
 }
 
 // freeSeq returns the seq of a new message: that of seqOf or, if it is taken,
-// the next free one. A seq above topSeq needs no lookup, and nearly every new
-// message has one.
+// the next free one. Nearly every new message has a seq above those of the messages
+// before the transaction, which needs no look into the database.
 func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 	seq := seqOf(m.ID, m.CreatedAt)
-	for seq <= t.topSeq {
+	for seq <= t.batch.before {
 		q := t.query(stmtLastSeq)
 		q.int(seq)
 		q.int((seq>>seqBits + 1) << seqBits)
@@ -279,7 +298,11 @@ func (t *tx) freeSeq(op string, m *hub.Message) (int64, error) {
 		}
 		seq = max(seq, last) + 1
 	}
-	t.topSeq = seq
+	for t.batch.seqs[seq] {
+		seq++
+	}
+	t.batch.seqs[seq] = true
+	t.topSeq = max(t.topSeq, seq)
 	return seq, nil
 }
 
@@ -311,48 +334,42 @@ func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyS
 	return err
 }
 
-func (t *tx) PutDelivery(d hub.Delivery) (int64, error) {
-	const op = "store.PutDelivery"
+func (t *tx) AddDelivery(d hub.Delivery) error {
+	const op = "store.AddDelivery"
 	if !slices.Contains(hub.DeliveryStatuses, d.Status) {
-		return 0, hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
 	}
-	id := stmtAddDelivery
-	if d.ID != 0 {
-		id = stmtPutDelivery
-	}
-	q := t.query(id)
-	if d.ID != 0 {
-		q.int(d.ID)
-	} else {
-		q.text(string(d.MessageID))
-		q.text(string(d.Recipient))
-		q.text(string(d.Channel))
-	}
+	q := t.query(stmtAddDelivery)
+	q.text(string(d.MessageID))
+	q.text(string(d.Recipient))
+	q.text(string(d.Channel))
 	q.text(string(d.Status))
 	q.time(d.DeliveredAt)
 	q.time(d.ReadAt)
 	q.some(d.Error)
-	var err error
-	found := false
-	if d.ID == 0 {
-		if found = q.next(); found {
-			t.wrote, d.ID = true, q.s.ColumnInt64(0)
-		}
-		err = t.refused(engineError(op, q.done()))
-	} else {
-		var n int64
-		n, err = t.change(op, &q)
-		found = n > 0
+	err := t.later(op, &q)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return notFound(op, "message", string(d.MessageID))
 	}
-	switch {
-	case hub.CodeOf(err) == hub.CodeNotFound:
-		return 0, notFound(op, "message", string(d.MessageID))
-	case err != nil:
-		return 0, err
-	case !found:
-		return 0, hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
+	return err
+}
+
+func (t *tx) PutDelivery(d hub.Delivery) error {
+	const op = "store.PutDelivery"
+	if !slices.Contains(hub.DeliveryStatuses, d.Status) {
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a delivery status", d.Status)
 	}
-	return d.ID, nil
+	q := t.query(stmtPutDelivery)
+	q.int(d.ID)
+	q.text(string(d.Status))
+	q.time(d.DeliveredAt)
+	q.time(d.ReadAt)
+	q.some(d.Error)
+	n, err := t.change(op, &q)
+	if err == nil && n == 0 {
+		return hub.Errorf(hub.CodeNotFound, op, "no delivery %d", d.ID)
+	}
+	return err
 }
 
 func (t *tx) MarkProcessed(id hub.EnvelopeID, agent hub.AgentID, at hub.Time) (bool, error) {

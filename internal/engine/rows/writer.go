@@ -365,13 +365,14 @@ func (w *Writer) attempt(jobs []*job, level hub.Durability) error {
 		jobs[0].err = err
 		return nil
 	}
+	_, t := w.engine.Tx()
+	t.begin()
 	wrote := false
 	for _, j := range jobs {
 		j.err = w.call(j)
 		if err := w.verdict(j.err); err != nil {
 			return fail(err)
 		}
-		_, t := w.engine.Tx()
 		wrote = wrote || t.wrote
 	}
 	if !wrote {

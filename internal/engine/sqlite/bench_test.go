@@ -30,7 +30,7 @@ func benchSend(tx hub.Tx, m hub.Message, parties []hub.Party) error {
 	if err := tx.AddMessage(m, parties); err != nil {
 		return err
 	}
-	if _, err := tx.PutDelivery(hub.Delivery{
+	if err := tx.AddDelivery(hub.Delivery{
 		MessageID: m.ID, Recipient: m.To[0], Channel: hub.ChannelInbox, Status: hub.DeliveryStored,
 	}); err != nil {
 		return err

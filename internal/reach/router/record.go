@@ -149,7 +149,7 @@ func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcom
 	if status == hub.DeliveryRead {
 		d.ReadAt = now
 	}
-	if _, err := tx.PutDelivery(d); err != nil {
+	if err := tx.PutDelivery(d); err != nil {
 		return err
 	}
 	facts := map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status, "state": o.State}
@@ -237,7 +237,7 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 	for _, m := range unread {
 		row := m.newest(hub.ChannelSession)
 		if slices.Contains(t.Messages, m.ID) && (row == nil || row.Status != hub.DeliveryPending) {
-			if _, err := tx.PutDelivery(hub.Delivery{MessageID: m.ID, Recipient: b.Recipient, Channel: hub.ChannelSession, Status: hub.DeliveryPending}); err != nil {
+			if err := tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: b.Recipient, Channel: hub.ChannelSession, Status: hub.DeliveryPending}); err != nil {
 				return false, err
 			}
 		}

@@ -408,7 +408,7 @@ func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMes
 			t.Senders = append(t.Senders, m.From)
 		}
 		if row := m.newest(kind); row == nil || row.Status != hub.DeliveryPending {
-			if _, err := v.tx.PutDelivery(hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind, Status: hub.DeliveryPending}); err != nil {
+			if err := v.tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind, Status: hub.DeliveryPending}); err != nil {
 				return err
 			}
 		}

@@ -29,7 +29,7 @@ type Options struct {
 	Bus   hub.Bus   // gets a hint after every change; may be nil
 	Self  hub.AID   // of this hub, from which the AIDs of its agents are made
 
-	Shared bool // other processes change the store, too: nothing is cached, and the operator's key is theirs
+	Shared bool // other processes change the store, too: no right is cached, and the operator's key is theirs
 }
 
 // A Service keeps agents and keys in a store.
@@ -37,8 +37,8 @@ type Options struct {
 // It caches the keys and agents that it read. A change clears the caches before
 // the method that made it returns, so that a revoked key is refused from then on,
 // and increments epoch: a value that was read under an older epoch is not cached.
-// Where other processes change the store, nothing is cached: a key that one of them
-// revoked is refused by all.
+// Where other processes change the store, no key is cached: one that another process
+// revoked is refused by all. Agents are cached for sharedAge then, for Keyed alone.
 type Service struct {
 	store  hub.Store
 	clock  hub.Clock
@@ -75,7 +75,11 @@ type cachedAgent struct {
 	agent   hub.Agent
 	keys    []hub.Key
 	missing error
+	until   hub.Time // of the cached value, on a shared store
 }
+
+// sharedAge is how long Keyed believes what it read from a shared store.
+const sharedAge = time.Second
 
 // maxCached bounds each cache; a full cache is cleared.
 const maxCached = 10_000
@@ -96,7 +100,7 @@ func New(store hub.Store, opts *Options) *Service {
 func remember[K comparable, V any](s *Service, cache map[K]V, key K, value V, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shared || s.epoch != epoch {
+	if s.epoch != epoch {
 		return
 	}
 	if len(cache) >= maxCached {
@@ -157,7 +161,9 @@ func (s *Service) ByHash(ctx context.Context, hash string) (hub.Caller, error) {
 	}
 	caller := s.caller(agent, key)
 	seen := s.noteCall(agent.ID, now)
-	remember(s, s.keys, hash, cachedKey{caller, key.ExpiresAt, seen}, epoch)
+	if !s.shared {
+		remember(s, s.keys, hash, cachedKey{caller, key.ExpiresAt, seen}, epoch)
+	}
 	return caller, nil
 }
 
@@ -195,21 +201,40 @@ func (s *Service) caller(agent hub.Agent, key hub.Key) hub.Caller {
 // Lookup returns an agent and whether it has a key that is valid now. It reports
 // CodeNotFound for an unknown name.
 func (s *Service) Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error) {
+	known, err := s.lookup(ctx, id, false)
+	return known.agent, s.keyed(known), err
+}
+
+// Keyed reports whether an agent has a key that is valid now. On a shared store the
+// answer may be sharedAge old: it tells of a delivery, and gives no right. It reports
+// CodeNotFound for an unknown name.
+func (s *Service) Keyed(ctx context.Context, id hub.AgentID) (bool, error) {
+	known, err := s.lookup(ctx, id, true)
+	return s.keyed(known), err
+}
+
+// lookup reads an agent, or takes it from the cache. aged allows a cached value of a
+// shared store; that an agent is missing there is never cached.
+func (s *Service) lookup(ctx context.Context, id hub.AgentID, aged bool) (cachedAgent, error) {
 	s.mu.RLock()
 	known, ok := s.agents[id]
 	epoch := s.epoch
 	s.mu.RUnlock()
-	if !ok {
-		err := s.store.View(ctx, func(r hub.Reader) (err error) {
-			known, err = read(r, id)
-			return err
-		})
-		if err != nil {
-			return hub.Agent{}, false, fmt.Errorf("keys: look up %s: %w", id, err)
-		}
+	now := s.clock.Now()
+	if ok && (!s.shared || aged && now.Before(known.until.Time)) {
+		return known, known.missing
+	}
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		known, err = read(r, id)
+		return err
+	})
+	if err != nil {
+		return cachedAgent{}, fmt.Errorf("keys: look up %s: %w", id, err)
+	}
+	if known.until = now.Add(sharedAge); !s.shared || known.missing == nil {
 		remember(s, s.agents, id, known, epoch)
 	}
-	return known.agent, s.keyed(known), known.missing
+	return known, known.missing
 }
 
 // HasKey reports whether an agent has a key that is valid now. It reads with r, for
@@ -220,7 +245,7 @@ func (s *Service) HasKey(r hub.Reader, id hub.AgentID) (bool, error) {
 	s.mu.RLock()
 	known, ok := s.agents[id]
 	s.mu.RUnlock()
-	if !ok {
+	if !ok || s.shared {
 		var err error
 		if known, err = read(r, id); err != nil {
 			return false, fmt.Errorf("keys: look up %s: %w", id, err)

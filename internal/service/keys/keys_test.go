@@ -390,6 +390,44 @@ func TestRevocationBetween(t *testing.T) {
 	})
 }
 
+func TestSharedStore(t *testing.T) {
+	d := newDesk(t) // another process of the same store
+	a := keys.New(d.store, &keys.Options{Shared: true, Clock: func() time.Time { return d.now }})
+	keyed := func(want bool) {
+		t.Helper()
+		if got, err := a.Keyed(t.Context(), "alice"); err != nil || got != want {
+			t.Errorf("alice has a key: got %v (%v), want %v", got, err, want)
+		}
+	}
+	t.Run("an agent that was missing is found as soon as another process adds it", func(t *testing.T) {
+		_, err := a.Keyed(t.Context(), "alice")
+		wantCode(t, err, hub.CodeNotFound)
+		secret := d.add(t, "alice")
+		keyed(true)
+		if _, err := a.Authenticate(t.Context(), secret); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a key that another process revokes gives no right from then on", func(t *testing.T) {
+		keyed(true)
+		_, secret, err := d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "alice", Label: "second"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Authenticate(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.RevokeKeys(t.Context(), d.boss, "alice", ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Authenticate(t.Context(), secret)
+		wantCode(t, err, hub.CodeUnauthenticated)
+		keyed(true) // a forecast may be a moment old
+		d.now = d.now.Add(time.Second)
+		keyed(false)
+	})
+}
+
 // A slowStore is a real store that lets something happen after a look.
 type slowStore struct {
 	hub.Store

@@ -155,7 +155,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 		default:
 			d.Status = hub.DeliveryPending
 		}
-		if _, err := tx.PutDelivery(d); err != nil {
+		if err := tx.PutDelivery(d); err != nil {
 			return nil, err
 		}
 	}

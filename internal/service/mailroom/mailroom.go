@@ -104,6 +104,9 @@ type Directory interface {
 	// Lookup returns an agent and whether it can log in. It reports
 	// CodeNotFound when there is no such agent.
 	Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error)
+	// Keyed reports whether an agent has a key that is valid now, or was a moment ago.
+	// It reports CodeNotFound for an unknown name.
+	Keyed(ctx context.Context, id hub.AgentID) (bool, error)
 	// HasKey reports whether an agent can log in. It is for callers inside a
 	// transaction and reads with r.
 	HasKey(r hub.Reader, id hub.AgentID) (bool, error)

@@ -159,7 +159,7 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 	}
 	out := make([]recipient, len(to))
 	for i, id := range to {
-		_, keyed, err := m.directory.Lookup(ctx, id)
+		keyed, err := m.directory.Keyed(ctx, id)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return nil, m.unknownRecipient(ctx, op, id)
 		}
@@ -273,7 +273,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 			return nil, err
 		}
 		for _, d := range rows {
-			if _, err := tx.PutDelivery(d); err != nil {
+			if err := tx.AddDelivery(d); err != nil {
 				return nil, err
 			}
 		}
@@ -370,8 +370,7 @@ func updateLedger(tx hub.Tx, id hub.EnvelopeID, agent hub.AgentID, c hub.Channel
 	for _, d := range slices.Backward(ledger) {
 		if d.Recipient == agent && d.Channel == c {
 			change(&d)
-			_, err := tx.PutDelivery(d)
-			return err
+			return tx.PutDelivery(d)
 		}
 	}
 	return nil
