@@ -175,7 +175,7 @@ var layers = map[string][]string{
 	"internal/gatewaytest": {"internal/acptest", "internal/patience"},
 	"internal/pgtest":      {"internal/patience"},
 	"internal/storetest":   {"hub", "internal/engine/postgres", "internal/engine/sqlite", "internal/pgtest"},
-	"internal/lobbytest":   {"hub", "internal/engine/sqlite", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/vault"},
+	"internal/lobbytest":   {"hub", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/storetest", "internal/vault"},
 	"internal/reftest":     {},
 
 	// The agent that the compliance tests are tested with: our own agent side, told

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -20,7 +20,7 @@ type Lobby struct {
 	*callers.Service
 	Keys  *keys.Service
 	Peers *peers.Service
-	Store *sqlite.Store
+	Store hub.Store
 	Now   time.Time
 	Boss  hub.Caller
 	Vault *vault.Vault
@@ -36,12 +36,9 @@ const (
 func New(t *testing.T, change func(*peers.Options)) *Lobby {
 	t.Helper()
 	home := t.TempDir()
-	store, err := sqlite.Open(home, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := storetest.Open(t, home)
 	l := &Lobby{Store: store, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Boss: hub.Caller{ID: hub.Operator}}
+	var err error
 	if l.Vault, err = vault.Open(filepath.Join(home, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -350,16 +350,11 @@ func TestWithoutVault(t *testing.T) {
 }
 
 func FuzzIdentify(f *testing.F) {
-	store, err := sqlite.Open(f.TempDir(), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { store.Close() })
 	v, err := vault.Open(filepath.Join(f.TempDir(), "k"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	l := &lobby{&lobbytest.Lobby{Store: store}}
+	l := &lobby{&lobbytest.Lobby{Store: storetest.Open(f, f.TempDir())}}
 	l.Connect(&peers.Options{Vault: v, Self: "aid://hub.example/backend@1.0.0"})
 	f.Add("cacp_sk_live_x", "aid://a/b@1.0.0", "eyJ.eyJ.x", "INV-f0ebc-x-00")
 	f.Fuzz(func(t *testing.T, bearer, agent, token, invite string) {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // A desk is a hub with a project, and what agents do at it.
 type desk struct {
 	*testing.T
-	store *sqlite.Store
+	store hub.Store
 	*contract.Service
 	clock *clock
 
@@ -56,11 +56,7 @@ func (c *clock) read() time.Time {
 // newDesk returns a hub of the repository backend-api.
 func newDesk(t *testing.T, change func(*contract.Options)) *desk {
 	t.Helper()
-	store, err := sqlite.Open(t.TempDir(), &sqlite.Options{Readers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := storetest.Open(t, t.TempDir())
 	d := &desk{T: t, store: store, clock: &clock{now: start}}
 	opts := &contract.Options{Clock: d.clock.read, Self: backAID, Repo: "backend-api", Endpoint: "https://back"}
 	if change != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,17 +13,17 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A table is a hub with agents around it, and a clock that stands still.
 type table struct {
 	t     *testing.T
-	store *sqlite.Store
+	store hub.Store
 	mail  *mailroom.Mailroom
 	talks *deliberation.Service
 
@@ -46,12 +45,7 @@ func agent(id hub.AgentID) hub.Caller {
 func seat(t *testing.T, agents ...hub.Agent) *table {
 	t.Helper()
 	b := &table{t: t, now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
-	home := t.TempDir()
-	var err error
-	if b.store, err = sqlite.Open(home, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.store.Close() })
+	b.store = storetest.Open(t, t.TempDir())
 	dir := keys.New(b.store, &keys.Options{Clock: b.clock, Bus: new(bus.Local)})
 	if _, err := dir.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -64,7 +58,7 @@ func seat(t *testing.T, agents ...hub.Agent) *table {
 			t.Fatal(err)
 		}
 	}
-	content, err := blobs.Open(filepath.Join(home, "artifacts"), nil)
+	content, err := blobs.Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -48,12 +48,7 @@ func open(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{T: t, now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC), root: filepath.Join(t.TempDir(), "_shared", "teamspaces")}
 	clock := func() time.Time { d.now = d.now.Add(time.Millisecond); return d.now }
-	inner, err := sqlite.Open(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { inner.Close() })
-	d.store = &hubtest.Store{Store: inner}
+	d.store = &hubtest.Store{Store: storetest.Open(t, t.TempDir())}
 	k := keys.New(d.store, &keys.Options{Clock: clock, Bus: new(bus.Local)})
 	if _, err := k.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -63,6 +58,7 @@ func open(t *testing.T) *desk {
 			t.Fatal(err)
 		}
 	}
+	var err error
 	if d.content, err = blobs.Open(t.TempDir(), nil); err != nil {
 		t.Fatal(err)
 	}

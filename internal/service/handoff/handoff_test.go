@@ -19,12 +19,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 // A desk is where tasks change hands: a real store, a real mailroom, a real
@@ -32,7 +32,7 @@ import (
 type desk struct {
 	*handoff.Service
 	t     *testing.T
-	store *sqlite.Store
+	store hub.Store
 	who   *keys.Service
 	mail  *mailroom.Mailroom
 	home  string
@@ -53,15 +53,7 @@ var (
 func open(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, home: t.TempDir(), dir: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
-	var err error
-	if d.store, err = sqlite.Open(d.home, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d.store = storetest.Open(t, d.home)
 	hints := new(bus.Local)
 	d.who = keys.New(d.store, &keys.Options{Clock: d.clock, Bus: hints})
 	if _, err := d.who.EnsureOperator(t.Context(), ""); err != nil {
@@ -73,6 +65,7 @@ func open(t *testing.T) *desk {
 		}
 	}
 	// Limits are the mailroom's business and have tests there.
+	var err error
 	if d.mail, err = mailroom.New(d.store, d.who, &mailroom.Options{Clock: d.clock, Bus: hints, Limits: mailroom.Limits{Unsafe: true}}); err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +230,9 @@ func (d *desk) journal(id hub.HandoffID) (actions []string) {
 // tamper changes the database as another program could.
 func (d *desk) tamper(sql string) {
 	d.t.Helper()
+	if storetest.Postgres() {
+		d.t.Skip("the test changes the file of SQLite")
+	}
 	db, err := sqlite3.Open(filepath.Join(d.home, "hub.db"))
 	if err != nil {
 		d.t.Fatal(err)

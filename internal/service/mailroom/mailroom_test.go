@@ -12,9 +12,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -23,10 +23,9 @@ import (
 type office struct {
 	*mailroom.Mailroom
 	t     *testing.T
-	store *sqlite.Store
+	store hub.Store
 	bus   *bus.Local
 	keys  *keys.Service
-	home  string
 
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -43,12 +42,8 @@ var (
 // open returns an office; change may be nil.
 func open(t *testing.T, change func(*mailroom.Options)) *office {
 	t.Helper()
-	o := &office{t: t, home: t.TempDir(), bus: new(bus.Local), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
-	var err error
-	if o.store, err = sqlite.Open(o.home, &sqlite.Options{Readers: 1}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { o.store.Close() })
+	o := &office{t: t, bus: new(bus.Local), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
+	o.store = storetest.Open(t, t.TempDir())
 	o.keys = keys.New(o.store, &keys.Options{Clock: o.clock, Bus: o.bus})
 	if _, err := o.keys.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)

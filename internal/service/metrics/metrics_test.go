@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/metrics"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 var operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator, Auditor: true}
@@ -18,18 +18,14 @@ var operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator, Auditor: t
 type book struct {
 	*testing.T
 	*metrics.Service
-	store *sqlite.Store
+	store hub.Store
 	now   time.Time
 	ids   *hub.IDs
 }
 
 func open(t *testing.T) *book {
 	b := &book{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	var err error
-	if b.store, err = sqlite.Open(t.TempDir(), &sqlite.Options{Readers: 1}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.store.Close() })
+	b.store = storetest.Open(t, t.TempDir())
 	clock := func() time.Time { return b.now }
 	b.ids = hub.NewIDs(clock)
 	b.Service = metrics.New(b.store, &metrics.Options{Clock: clock})

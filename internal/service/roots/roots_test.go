@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/roots"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 var operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}
@@ -28,12 +28,7 @@ func TestAdd(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(base, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store, err := sqlite.Open(home, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	s, err := roots.New(store, home, nil)
+	s, err := roots.New(storetest.Open(t, home), home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 // A room is a hub with agents and teams.
 type room struct {
 	*testing.T
-	store *sqlite.Store
+	store hub.Store
 	keys  *keys.Service
 	mail  *mailroom.Mailroom
 	teams *team.Service
@@ -54,11 +54,7 @@ func open(t *testing.T) *room {
 		r.now = r.now.Add(time.Millisecond)
 		return r.now
 	}
-	var err error
-	if r.store, err = sqlite.Open(t.TempDir(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.store.Close() })
+	r.store = storetest.Open(t, t.TempDir())
 	r.keys = keys.New(r.store, &keys.Options{Clock: clock, Bus: new(bus.Local)})
 	if _, err := r.keys.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
