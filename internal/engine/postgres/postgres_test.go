@@ -324,13 +324,18 @@ func TestSeveralHubs(t *testing.T) {
 	})
 }
 
-// The tests of services run on PostgreSQL, too.
+// The tests of services run on PostgreSQL, too. Two packages run at a time: each opens
+// many stores, and a store has several connections.
 func TestServices(t *testing.T) {
 	if os.Getenv("PARLEY_REAL") == "" {
 		t.Skip("PARLEY_REAL is not set: make test-real sets it")
 	}
 	server := pgtest.Own(t, "fsync=off")
-	cmd := exec.Command("go", "test", "-count", "1", "-timeout", "30m", "./keys", "./run")
+	services := strings.Fields("callers contract deliberation folder handoff journal keys mailroom metrics peers roots run team")
+	for i := range services {
+		services[i] = "./" + services[i]
+	}
+	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-p", "2", "-timeout", "30m"}, services...)...)
 	cmd.Dir = "../../service"
 	cmd.Env = append(os.Environ(), "PARLEY_TEST_STORE=postgres", pgtest.Variable+"="+server.URL)
 	if out, err := cmd.CombinedOutput(); err != nil {
