@@ -259,8 +259,14 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	for _, q := range r.c.requests {
 		own[q.Answer] = q.step == nil
 	}
+	answers := map[*rules.Entry]bool{} // to the requests that x is about: no other frame is near
+	for _, q := range a.about(x) {
+		if q.Answer != nil && !q.Answer.Taken {
+			answers[q.Answer] = true
+		}
+	}
 	for _, e := range r.c.log {
-		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] {
+		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || len(answers) > 0 && !answers[e] {
 			continue
 		}
 		// The later of two equally near frames is the likelier one.

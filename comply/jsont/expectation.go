@@ -79,5 +79,8 @@ func (m *Matcher) String() string {
 	if len(m.absent) > 0 {
 		s += " without " + strings.Join(m.absent, ", ")
 	}
+	if m.never != nil {
+		s += " and unlike " + m.never.String()
+	}
 	return Shorten(s, 500)
 }

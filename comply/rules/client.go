@@ -70,7 +70,7 @@ func (s *state) begun(e *event, takenBack bool) string {
 // needsCapability returns the flaw that the client does not have a capability.
 func needsCapability(path string) flaw {
 	return func(s *state, e *event) string {
-		return when(!s.can(path), "the agent called %s, and the client has no capability %s", e.Method, path)
+		return s.lacks(e, when(!s.can(path), "the agent called %s, and the client has no capability %s", e.Method, path))
 	}
 }
 
@@ -85,7 +85,7 @@ var fileChecks = []check{
 	{rule: "FS-03", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
 		read, write := s.can("fs.readTextFile"), s.can("fs.writeTextFile")
 		wrong := e.Method == MethodReadFile && !read || e.Method == MethodWriteFile && !write
-		return when(read != write && wrong, "the client can only do one of the two, and the agent called %s", e.Method)
+		return s.lacks(e, when(read != write && wrong, "the client can only do one of the two, and the agent called %s", e.Method))
 	}},
 	// FS-04: paths of files are absolute
 	{rule: "FS-04", on: asks(MethodReadFile, MethodWriteFile), flaw: member(paramsOf, "path", isPath)},

@@ -57,13 +57,13 @@ func words(name string, field object) string {
 var elicitationChecks = []check{
 	// ELI-01: only clients that said so are asked to question their user
 	{rule: "ELI-01", on: asksUser(""), flaw: func(s *state, e *event) string {
-		return when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation")
+		return s.lacks(e, when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation"))
 	}},
 	// ELI-02: a form or a page is asked for only if the client said so
 	{rule: "ELI-02", on: asksUser(""), flaw: func(s *state, e *event) string {
 		mode := text(e.params, "mode")
 		asked := inner(s.clientCaps, "elicitation") != nil && (mode == "form" || mode == "url")
-		return when(asked && !s.can("elicitation."+mode), "the client has no capability elicitation.%s", mode)
+		return s.lacks(e, when(asked && !s.can("elicitation."+mode), "the client has no capability elicitation.%s", mode))
 	}},
 	// ELI-03: a question to the user has a mode, a message and one scope
 	{rule: "ELI-03", on: asksUser(""), flaw: firstOf(member(paramsOf, "mode", isWord), member(paramsOf, "message", isText), func(_ *state, e *event) string {

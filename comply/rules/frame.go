@@ -129,6 +129,15 @@ func (e *event) with(proof *Entry, flaw string) string {
 	return flaw
 }
 
+// lacks returns a flaw together with the initialize request, which proves that the client
+// lacks a capability.
+func (s *state) lacks(e *event, flaw string) string {
+	if flaw != "" && s.hello != nil {
+		e.proof = []*Entry{s.hello}
+	}
+	return flaw
+}
+
 // Codes from lowestCode to highestCode are reserved by JSON-RPC, and have room for
 // codes of an implementation.
 const (

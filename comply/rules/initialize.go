@@ -38,7 +38,12 @@ var initializeChecks = []check{
 	}},
 	// INIT-19: the agent sends nothing before it has answered initialize
 	{rule: "INIT-19", on: calls, flaw: func(s *state, e *event) string {
-		// A client that opens a session before must bear what the session says.
+		// A client that asks for a session before must bear what the session says.
+		for q := range s.waiting {
+			if q.Method != MethodInitialize {
+				return ""
+			}
+		}
 		return when(!s.initialized && s.session(e) == nil, "%s came before the answer to initialize", e.Method)
 	}},
 	// AUTH-02: a login in a terminal has an id, a name, args and env, and no command

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/acp/schema"
@@ -73,4 +75,38 @@ func judged(version schema.Version, text []byte) []Finding {
 		}
 	}
 	return Audit(&jsont.Test{ID: "fuzz"}, version, log, requests)
+}
+
+// TestLedgerIsFair lets conversations of real agents pass the ledger, shortened. Each has a
+// twin in which the agent breaks the rule.
+func TestLedgerIsFair(t *testing.T) {
+	const (
+		hello   = `>{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`
+		welcome = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}}`
+		open    = `>{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/a","mcpServers":[]}}`
+		opened  = `{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}`
+		update  = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"available_commands_update","availableCommands":[]}}}`
+		first   = `>{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"a"}]}}`
+		second  = `>{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"b"}]}}`
+		stopped = `{"jsonrpc":"2.0","id":2,"result":{"stopReason":"cancelled"}}`
+		ended   = `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`
+	)
+	for _, c := range []struct {
+		name, rule string
+		broken     bool
+		lines      []string
+	}{
+		{"an update before initialize", "INIT-19", true, []string{hello, update, welcome}},
+		{"an update of a session that the client asked for before initialize", "INIT-19", false, []string{open, update, opened, hello, welcome}},
+		{"a turn that stops as cancelled by itself", "STOP-05", true, []string{hello, welcome, open, opened, first, stopped}},
+		{"a turn that stops as cancelled, then the next", "STOP-05", true, []string{hello, welcome, open, opened, first, stopped, second, ended}},
+		{"a turn that a second prompt ends", "STOP-05", false, []string{hello, welcome, open, opened, first, second, stopped, ended}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found := slices.ContainsFunc(judged(schema.V1, []byte(strings.Join(c.lines, "\n"))), func(f Finding) bool { return f.Rule == c.rule })
+			if found != c.broken {
+				t.Errorf("%s is broken: got %v, want %v", c.rule, found, c.broken)
+			}
+		})
+	}
 }

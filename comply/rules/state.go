@@ -31,6 +31,7 @@ func (e *event) sessionID() string { return text(e.params, "sessionId") }
 // are by id; an entry is the key where it is the request itself that is meant.
 type state struct {
 	version     schema.Version // as initialize agreed
+	hello       *Entry         // the last initialize
 	clientCaps  object
 	agentCaps   object // nil until initialize was answered
 	initialized bool   // initialize was answered
@@ -86,6 +87,7 @@ type turn struct {
 	session   *session
 	request   *Entry
 	cancelled bool
+	joined    bool   // another prompt of the session came while it ran
 	stop      string // the stop reason; "" while it runs
 }
 
@@ -195,6 +197,7 @@ func (s *state) clientSent(e *event) {
 	id := e.sessionID()
 	switch e.Method {
 	case MethodInitialize:
+		s.hello = e.Entry
 		s.clientCaps = inner(e.params, "clientCapabilities")
 		if c := inner(e.params, "capabilities"); s.version == schema.V2 && c != nil {
 			s.clientCaps = c
@@ -204,7 +207,10 @@ func (s *state) clientSent(e *event) {
 		x.loading, x.streams = true, map[string][]string{} // the messages come again
 	case MethodPrompt:
 		if x := s.sessions[id]; x != nil && e.Class == jsont.ClientRequest {
-			t := &turn{session: x, request: e.Entry}
+			t := &turn{session: x, request: e.Entry, joined: len(x.turns) > 0}
+			for _, running := range x.turns {
+				running.joined = true
+			}
 			x.turns, s.turns[e.Entry] = append(x.turns, t), t
 		}
 	case MethodCancel, "session/close":

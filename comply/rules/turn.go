@@ -94,7 +94,8 @@ var turnChecks = []check{
 	}},
 	// STOP-05: only a turn that was cancelled stops with cancelled
 	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
-		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled {
+		// A second prompt may end the turn before it.
+		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled && !t.joined {
 			return e.with(t.request, "the turn stopped with cancelled, and the client had not cancelled it")
 		}
 		return ""

@@ -36,7 +36,7 @@ func needs(name, what string, fits func(any) bool) flaw {
 // unwanted returns the flaw that the client has not asked for an update.
 func unwanted(s *state, e *event) string {
 	path, ok := wantedBy[e.tag]
-	return when(ok && !s.can(path), "%s came, and the client has no capability %s", e.tag, path)
+	return s.lacks(e, when(ok && !s.can(path), "%s came, and the client has no capability %s", e.tag, path))
 }
 
 var commands = listOf("availableCommands")
