@@ -404,12 +404,16 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 	if s.gateway != nil {
 		others = append(others, s.gateway.Channels()...)
 	}
-	s.router, err = router.New(s.store, s.sessions.Channels(), others, router.Options{
+	o := router.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
 		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
 		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
 		MarkRead: func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error { return s.mail.MarkRead(tx, actor, id) },
-	})
+	}
+	if s.postgres != nil {
+		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
+	}
+	s.router, err = router.New(s.store, s.sessions.Channels(), others, o)
 	if err != nil {
 		return err
 	}

@@ -435,6 +435,15 @@ func TestKeptOnOneMachine(t *testing.T) {
 	if got := w.turns("builder", dir, 1); !strings.Contains(got[0].Texts, "through the other hub") {
 		t.Errorf("got %+v", got)
 	}
+	if p := elsewhere.standing("builder").Probe; p == nil || p.Machine != "alpha" || !p.Proven || p.Away() {
+		t.Errorf("the delivery that counts as a probe: got %+v, want it proven on alpha", p)
+	}
+	if got := mustCall(t, other.as(other.operator), api.TestWake, api.WakeTestParams{Agent: "builder"}); !got.Proven || got.Machine != "alpha" {
+		t.Errorf("a probe through the other hub: got %+v, want it proven on alpha", got)
+	}
 	w.running.stop()
 	elsewhere.until("its machine is away", func() bool { return elsewhere.kept("builder").State == keeper.Away }, func() any { return elsewhere.kept("builder") })
+	if p := elsewhere.standing("builder").Probe; !p.Away() || p.Detail != "no hub runs on alpha" || !p.Proven {
+		t.Errorf("the probe while its machine is away: got %+v", p)
+	}
 }

@@ -61,6 +61,19 @@ code is 1 if no turn began.`,
 	}, argument(0, &p.Agent))
 }
 
+// lastProbe says how the last probe of an agent ended; p may be nil.
+func lastProbe(p *api.ProbeReport) string {
+	switch {
+	case p == nil:
+		return "-"
+	case p.Away():
+		return p.State
+	case p.Proven:
+		return "proven " + ago(p.At)
+	}
+	return "failed " + ago(p.At)
+}
+
 // checkWakes looks at the agents that mail may wake.
 func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	got, err := rpc.Call(ctx, c, api.ListSessions, api.AgentNameParams{})
@@ -89,18 +102,21 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 // wakeProblem returns why mail does not wake an agent though its user allowed it, with
 // a remedy; "" if it does or could.
 func wakeProblem(w api.AgentWakes) (detail, hint string) {
+	armed, live := false, false
+	for _, s := range w.Sessions {
+		live = live || s.State != sessions.StateEnded
+		armed = armed || !s.Armed.IsZero()
+	}
+	away := w.Probe != nil && w.Probe.Away()
 	switch {
 	case !w.Allowed:
 		return "", ""
 	case w.Disarmed != "":
 		return "they are disarmed, because " + w.Disarmed, fmt.Sprintf("parley wake resume %[1]s arms them; parley probe %[1]s tries one", w.Agent)
-	case w.Probe != nil && !w.Probe.Proven:
+	case away && !armed:
+		return fmt.Sprintf("%s: %s, where it was probed last (%s)", w.Probe.State, w.Probe.Detail, ago(w.Probe.At)), "start the hub on " + w.Probe.Machine
+	case w.Probe != nil && !w.Probe.Proven && !away:
 		return fmt.Sprintf("the last probe (%s) started no turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf("parley probe %s tries again", w.Agent)
-	}
-	armed, live := false, false
-	for _, s := range w.Sessions {
-		live = live || s.State != sessions.StateEnded
-		armed = armed || !s.Armed.IsZero()
 	}
 	for _, s := range w.Sessions {
 		if s.State != sessions.StateEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {

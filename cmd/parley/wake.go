@@ -401,12 +401,12 @@ func (a *app) wakeSessionsCommand() *cobra.Command {
 				rows = append(rows, row{agent: agent})
 			}
 		}
-		writeList(w, "sessions", "AGENT, CLI, STATE, SINCE, MECHANISM, WAKES, FOLDER", rows, func(r row) []any {
+		writeList(w, "sessions", "AGENT, CLI, STATE, SINCE, MECHANISM, WAKES, PROBE, FOLDER", rows, func(r row) []any {
 			wakes := "off"
 			if r.agent.Allowed {
 				wakes = "on"
 			}
-			return []any{r.agent.Agent, cmp.Or(r.CLI, "-"), cmp.Or(string(r.State), "-"), ago(r.Since), cmp.Or(r.Mechanism, "-"), wakes, cmp.Or(r.Cwd, "-")}
+			return []any{r.agent.Agent, cmp.Or(r.CLI, "-"), cmp.Or(string(r.State), "-"), ago(r.Since), cmp.Or(r.Mechanism, "-"), wakes, lastProbe(r.agent.Probe), cmp.Or(r.Cwd, "-")}
 		})
 	}, argument(0, &p.Agent))
 }

@@ -5,10 +5,8 @@ package storetest
 import (
 	"errors"
 	"testing"
-
-	"github.com/parley-agents/parley/hub"
 )
 
-func openPostgres(testing.TB) (hub.Store, error) {
-	return nil, errors.New("no PostgreSQL is started on this system")
+func inPostgres(testing.TB) func() (Store, error) {
+	return func() (Store, error) { return nil, errors.New("no PostgreSQL is started on this system") }
 }

@@ -3,13 +3,15 @@
 package storetest
 
 import (
+	"context"
 	"testing"
 
-	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/pgtest"
 )
 
-func openPostgres(t testing.TB) (hub.Store, error) {
-	return postgres.Open(t.Context(), pgtest.Address(t), nil)
+// inPostgres returns a function that opens the store in a schema of its own.
+func inPostgres(t testing.TB) func() (Store, error) {
+	address := pgtest.Address(t)
+	return func() (Store, error) { return postgres.Open(context.Background(), address, nil) }
 }

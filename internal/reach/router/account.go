@@ -47,6 +47,7 @@ type attempt struct {
 	Probe     bool             `json:"probe,omitempty"`
 	Hook      bool             `json:"hook,omitempty"` // shown by a hook, not by a wake
 	Detail    string           `json:"detail,omitempty"`
+	Machine   string           `json:"machine,omitempty"` // of the hub that learned its state
 	Closed    bool             `json:"closed,omitempty"`
 }
 

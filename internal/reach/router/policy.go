@@ -77,10 +77,13 @@ func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 		if !t.Proven.IsZero() && (out.Probe == nil || t.Proven.After(out.Probe.At.Time)) && !t.Probe {
 			out.Probe = &ProbeReport{
 				Agent: agent, At: t.At, Wake: t.ID, Channel: t.Channel, Mechanism: t.Mechanism, State: string(t.State),
-				Seconds: t.Proven.Sub(t.At.Time).Seconds(), Proven: true, Detail: "a delivery",
+				Seconds: t.Proven.Sub(t.At.Time).Seconds(), Proven: true, Detail: "a delivery", Machine: t.Machine,
 			}
 			break
 		}
+	}
+	if p := out.Probe; p != nil && p.Machine != "" && r.o.Away != nil && r.o.Away(p.Machine) {
+		p.State, p.Detail = machineAway, "no hub runs on "+p.Machine
 	}
 	return out, err
 }

@@ -23,7 +23,14 @@ type ProbeReport struct {
 	Seconds   float64     `json:"seconds"` // until the proof; 0 without one
 	Proven    bool        `json:"proven"`
 	Detail    string      `json:"detail,omitempty"`
+	Machine   string      `json:"machine,omitempty"` // of the hub that the CLI answered, where hubs of several share a store
 }
+
+// machineAway is the state in which a report is shown while no hub runs on its machine.
+const machineAway = "machine away"
+
+// Away reports whether no hub runs on the machine of the probe.
+func (p *ProbeReport) Away() bool { return p.State == machineAway }
 
 const (
 	maxProbes  = 20 // reports kept for one agent
@@ -55,7 +62,7 @@ func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID,
 		return ProbeReport{}, err
 	}
 	now := r.o.Clock.Now()
-	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused)}
+	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: r.o.Machine}
 	f, reason := r.probeFlight(agent, report.Wake)
 	report.Detail = reason
 	if f.over != nil {
@@ -116,6 +123,7 @@ func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duratio
 			return nil
 		}
 		report.Channel, report.Mechanism, report.State, report.Detail = t.Channel, t.Mechanism, string(t.State), t.Detail
+		report.Machine = cmp.Or(t.Machine, report.Machine)
 		if !t.Proven.IsZero() || t.State == channel.Accepted {
 			report.Proven, report.Seconds = true, max(t.Proven.Sub(t.At.Time).Seconds(), 0)
 			return nil

@@ -48,7 +48,7 @@ func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o ch
 		return nil
 	}
 	now, before := r.o.Clock.Now(), t.State
-	t.State, t.Mechanism, t.Detail = o.State, cmp.Or(o.Mechanism, t.Mechanism), o.Detail
+	t.State, t.Mechanism, t.Detail, t.Machine = o.State, cmp.Or(o.Mechanism, t.Mechanism), o.Detail, r.o.Machine
 	for _, id := range t.Messages {
 		rows, err := tx.Deliveries(id)
 		if err != nil {

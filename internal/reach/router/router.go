@@ -95,6 +95,11 @@ type Options struct {
 	Announce func(...hub.Message)
 	// MarkRead marks a message as read by the actor, for channels that know it.
 	MarkRead func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
+
+	// Machine is the name of this machine where hubs of others have the same store, else
+	// "". Away reports whether no hub runs on a machine; nil without a Machine.
+	Machine string
+	Away    func(machine string) bool
 }
 
 // A Router brings notices of messages to their recipients. It is safe for concurrent

@@ -14,7 +14,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -562,16 +561,10 @@ func TestPersistence(t *testing.T) {
 		equal(d, "entries", len(d.journal()), entries+1)
 	})
 	t.Run("R1-089 what was acknowledged is there after a restart, with its journal and log of changes", func(t *testing.T) {
-		if storetest.Postgres() {
-			t.Skip("the test opens the file of SQLite again; the store's tests restart the server")
-		}
-		dir := t.TempDir()
+		open := storetest.Home(t, t.TempDir())
 		var before []byte
 		for round := range 2 {
-			store, err := sqlite.Open(dir, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := open()
 			d := newDesk(t, nil)
 			d.store, d.Service = store, contract.New(store, &contract.Options{Clock: d.clock.read, Self: backAID, Repo: "backend-api"})
 			if round == 0 {
