@@ -199,7 +199,7 @@ var layers = map[string][]string{
 // owners says which packages may import a module of somebody else. Tests may
 // import what they compare with.
 var owners = map[string][]string{
-	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite"},
+	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/pgtest"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub

@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
-func inPostgres(testing.TB) func() (Store, error) {
-	return func() (Store, error) { return nil, errors.New("no PostgreSQL is started on this system") }
-}
+var errNoServer = errors.New("no PostgreSQL is started on this system")
+
+func newAddress(testing.TB) string { return "" }
+
+func openPostgres(string) (Store, error) { return nil, errNoServer }
+
+func loadPostgres(string, int, func() (string, []byte, error)) error { return errNoServer }
+
+func execPostgres(t testing.TB, _, _ string) { t.Fatal(errNoServer) }

@@ -5,8 +5,12 @@ package storetest
 
 import (
 	"context"
+	"io"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
@@ -24,7 +28,7 @@ type Store interface {
 // Open returns an empty store, which is closed when the test ends. On SQLite it is in dir.
 func Open(t testing.TB, dir string) Store {
 	t.Helper()
-	store := Home(t, dir)()
+	store := NewHome(t, dir).Open()
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -33,20 +37,115 @@ func Open(t testing.TB, dir string) Store {
 	return store
 }
 
-// Home returns a function that opens a store, empty at first, as a start of a hub does.
-// The caller closes it. On SQLite it is in dir.
-func Home(t testing.TB, dir string) func() Store {
+// A Home is a place for one store, which can be opened again after it was closed. On
+// SQLite the store is in Dir.
+type Home struct {
+	Dir string
+
+	t       testing.TB
+	address string // of the schema in PostgreSQL
+}
+
+// NewHome returns an empty home.
+func NewHome(t testing.TB, dir string) *Home {
 	t.Helper()
-	open := func() (Store, error) { return sqlite.Open(dir, nil) }
+	h := &Home{Dir: dir, t: t}
 	if Postgres() {
-		open = inPostgres(t)
-	}
-	return func() Store {
-		t.Helper()
-		store, err := open()
-		if err != nil {
+		h.address = newAddress(t)
+		if err := os.MkdirAll(dir, 0o700); err != nil { // SQLite makes it, too
 			t.Fatal(err)
 		}
-		return store
+	}
+	return h
+}
+
+// Open opens the store as a start of a hub does. The caller closes it.
+func (h *Home) Open() (store Store) {
+	h.t.Helper()
+	var err error
+	if Postgres() {
+		store, err = openPostgres(h.address)
+	} else {
+		store, err = sqlite.Open(h.Dir, nil)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return store
+}
+
+// Copy returns a home of its own with the same files and rows.
+func (h *Home) Copy(t testing.TB, dir string) *Home {
+	t.Helper()
+	c := NewHome(t, dir)
+	err := os.CopyFS(dir, os.DirFS(h.Dir))
+	if Postgres() && err == nil {
+		err = h.copyRows(c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// copyRows copies the rows of a database into an empty one.
+func (h *Home) copyRows(to *Home) error {
+	type row struct {
+		table string
+		text  []byte
+	}
+	from := h.Open()
+	defer from.Close()
+	var version int
+	var all []row
+	err := from.Dump(context.Background(), func(schema int) error { version = schema; return nil }, func(table string, text []byte) error {
+		all = append(all, row{table, append([]byte{}, text...)})
+		return nil
+	}, true)
+	if err != nil {
+		return err
+	}
+	return loadPostgres(to.address, version, func() (string, []byte, error) {
+		if len(all) == 0 {
+			return "", nil, io.EOF
+		}
+		r := all[0]
+		all = all[1:]
+		return r.table, r.text, nil
+	})
+}
+
+// Exec runs statements as another program could, with nothing that stands against it.
+func (h *Home) Exec(sql string) {
+	h.t.Helper()
+	if Postgres() {
+		execPostgres(h.t, h.address, sql)
+		return
+	}
+	must := func(err error) {
+		h.t.Helper()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	db, err := sqlite3.Open(filepath.Join(h.Dir, "hub.db"))
+	must(err)
+	defer db.Close()
+	for {
+		st, _, err := db.Prepare(`SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1`)
+		must(err)
+		name := ""
+		if st.Step() {
+			name = st.ColumnText(0)
+		}
+		must(st.Close())
+		if name == "" {
+			break
+		}
+		must(db.Exec(`DROP TRIGGER ` + name))
+	}
+	must(db.Exec(sql))
+	if db.TotalChanges() == 0 {
+		h.t.Fatalf("nothing was changed by %s", sql)
 	}
 }

@@ -331,7 +331,7 @@ func TestServices(t *testing.T) {
 		t.Skip("PARLEY_REAL is not set: make test-real sets it")
 	}
 	server := pgtest.Own(t, "fsync=off")
-	services := strings.Fields("callers contract deliberation folder handoff journal keys mailroom metrics peers roots run team")
+	services := strings.Fields("callers contract deliberation folder handoff journal keys mailroom metrics peers records roots run team")
 	for i := range services {
 		services[i] = "./" + services[i]
 	}

@@ -699,14 +699,14 @@ func number(t *testing.T, name string, n uint64) uint64 {
 // onDisk returns a store on disk, and how to close it and open it again.
 func onDisk(t *testing.T) (hub.Store, func() hub.Store) {
 	t.Helper()
-	open := storetest.Home(t, t.TempDir())
-	s := open()
+	home := storetest.NewHome(t, t.TempDir())
+	s := home.Open()
 	t.Cleanup(func() { s.Close() })
 	return s, func() hub.Store {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s = open()
+		s = home.Open()
 		return s
 	}
 }

@@ -561,10 +561,10 @@ func TestPersistence(t *testing.T) {
 		equal(d, "entries", len(d.journal()), entries+1)
 	})
 	t.Run("R1-089 what was acknowledged is there after a restart, with its journal and log of changes", func(t *testing.T) {
-		open := storetest.Home(t, t.TempDir())
+		home := storetest.NewHome(t, t.TempDir())
 		var before []byte
 		for round := range 2 {
-			store := open()
+			store := home.Open()
 			d := newDesk(t, nil)
 			d.store, d.Service = store, contract.New(store, &contract.Options{Clock: d.clock.read, Self: backAID, Repo: "backend-api"})
 			if round == 0 {

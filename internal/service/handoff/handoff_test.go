@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/reach/evidence"
@@ -35,7 +33,7 @@ type desk struct {
 	store hub.Store
 	who   *keys.Service
 	mail  *mailroom.Mailroom
-	home  string
+	home  *storetest.Home
 	dir   string // the folder that is looked at
 
 	mu  sync.Mutex // guards now
@@ -52,8 +50,13 @@ var (
 
 func open(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{t: t, home: t.TempDir(), dir: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
-	d.store = storetest.Open(t, d.home)
+	d := &desk{t: t, home: storetest.NewHome(t, t.TempDir()), dir: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
+	d.store = d.home.Open()
+	t.Cleanup(func() {
+		if err := d.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	hints := new(bus.Local)
 	d.who = keys.New(d.store, &keys.Options{Clock: d.clock, Bus: hints})
 	if _, err := d.who.EnsureOperator(t.Context(), ""); err != nil {
@@ -225,22 +228,6 @@ func (d *desk) journal(id hub.HandoffID) (actions []string) {
 		return err
 	})
 	return actions
-}
-
-// tamper changes the database as another program could.
-func (d *desk) tamper(sql string) {
-	d.t.Helper()
-	if storetest.Postgres() {
-		d.t.Skip("the test changes the file of SQLite")
-	}
-	db, err := sqlite3.Open(filepath.Join(d.home, "hub.db"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.Exec(sql); err != nil {
-		d.t.Fatal(err)
-	}
 }
 
 func (d *desk) file(name, content string) (path, sum string) {
@@ -921,7 +908,7 @@ func TestProof(t *testing.T) {
 	t.Run("R3-052 a package that was changed in the store is rejected", func(t *testing.T) {
 		d := open(t)
 		h := d.propose(planner, "builder", pkg("T", nil))
-		d.tamper(`DROP TRIGGER handoffs_fixed; UPDATE handoffs SET package_json = replace(package_json, 'frozen', 'thawed');`)
+		d.home.Exec(`UPDATE handoffs SET package_json = replace(package_json, 'frozen', 'thawed');`)
 		got, err := d.Accept(t.Context(), builder, h.ID, "")
 		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectHashMismatch {
 			t.Errorf("got %+v (%v), want rejected for hash_mismatch", got, err)

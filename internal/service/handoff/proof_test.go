@@ -131,8 +131,7 @@ func TestProofOfHandoff(t *testing.T) {
 			"nothing has changed in /x since the task was accepted, as the owner declared": hub.ProofUnproven,
 			"the worktree /x has changed since the task was accepted":                      hub.ProofVerified,
 		} {
-			d.tamper(`DROP TRIGGER IF EXISTS handoff_history_no_update;
-				UPDATE handoff_history SET checks_json = '[{"what":"package","result":"verified","detail":"x"},{"what":"work","result":"verified","detail":"` + detail + `"}]' WHERE state = 'completed'`)
+			d.home.Exec(`UPDATE handoff_history SET checks_json = '[{"what":"package","result":"verified","detail":"x"},{"what":"work","result":"verified","detail":"` + detail + `"}]' WHERE state = 'completed'`)
 			if got, err := d.Show(t.Context(), planner, h.ID); err != nil || got.Proof != want {
 				t.Errorf("%s: got %s (%v), want %s", detail, got.Proof, err, want)
 			}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/storetest"
 	"github.com/parley-agents/parley/internal/vault"
@@ -443,11 +442,7 @@ func (s *slowStore) View(ctx context.Context, fn func(hub.Reader) error) error {
 }
 
 func TestOperator(t *testing.T) {
-	store, err := sqlite.Open(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := storetest.Open(t, t.TempDir())
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := keys.New(store, &keys.Options{Clock: func() time.Time { now = now.Add(time.Second); return now }})
 	ensure := func(t *testing.T, secret string) string {

@@ -515,6 +515,8 @@ func TestArchiveRetiresTheTrail(t *testing.T) {
 
 func TestArchiveRefuses(t *testing.T) {
 	w := newWorld(t)
+	file := filepath.Join(w.home, "file")
+	w.must(nil, os.WriteFile(file, nil, 0o600))
 	for _, tt := range []struct {
 		name  string
 		actor hub.Caller
@@ -525,7 +527,7 @@ func TestArchiveRefuses(t *testing.T) {
 		{"an agent", ada, w.archives(), 0, hub.CodeDenied},
 		{"less than a day", operator, w.archives(), time.Hour, hub.CodeInvalid},
 		{"no folder", operator, "", 0, hub.CodeInvalid},
-		{"a folder that cannot be made", operator, filepath.Join(w.home, "hub.db", "x"), 0, hub.CodeDegraded},
+		{"a folder that cannot be made", operator, filepath.Join(file, "x"), 0, hub.CodeDegraded},
 	} {
 		r := records.New(w.store, records.Folders{Archives: tt.dir}, nil)
 		if _, err := r.Archive(t.Context(), tt.actor, records.ArchiveOptions{Keep: tt.keep}); hub.CodeOf(err) != tt.want {

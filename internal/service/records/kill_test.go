@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 // The test binary, started again with these in its environment, is a hub that
@@ -151,7 +152,16 @@ func (w *world) eachKill(work string, stride int, check func(c *world)) {
 	}
 }
 
+// onSQLite skips a test of a process that is killed, which opens a hub on SQLite.
+func onSQLite(t *testing.T) {
+	t.Helper()
+	if storetest.Postgres() {
+		t.Skip("the process that is killed opens a hub on SQLite")
+	}
+}
+
 func TestKilledArchive(t *testing.T) {
+	onSQLite(t)
 	patience.NotUnderRace(t)
 	w, old := oldWorld(t, 8)
 	t.Run("R3-117 a hub that is killed while it archives loses and doubles nothing", func(t *testing.T) {
@@ -180,6 +190,7 @@ func TestKilledArchive(t *testing.T) {
 }
 
 func TestKilledCopy(t *testing.T) {
+	onSQLite(t)
 	w := newWorld(t)
 	for i := range 5 {
 		h := w.propose(fmt.Sprintf("task %d", i), i%2 == 0)
@@ -199,6 +210,7 @@ func TestKilledCopy(t *testing.T) {
 }
 
 func TestKilledExport(t *testing.T) {
+	onSQLite(t)
 	patience.NotUnderRace(t)
 	w, _ := oldWorld(t, 8)
 	t.Run("an export that was killed is none, and does not stand in the way of the next", func(t *testing.T) {
@@ -219,6 +231,7 @@ func TestKilledExport(t *testing.T) {
 }
 
 func TestKilledForget(t *testing.T) {
+	onSQLite(t)
 	patience.NotUnderRace(t)
 	w := newWorld(t)
 	archived := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Text: strings.Repeat("word ", 1000) + secretText})

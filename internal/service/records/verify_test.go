@@ -361,7 +361,7 @@ func TestTampering(t *testing.T) {
 		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from what journal row %d recorded", adaRow)}},
 		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
 		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z', NULL)`, []string{"agent mallory: no journal row records it"}},
-		{"a root added", `INSERT INTO roots VALUES ('/etc', 'operator', '2026-02-21T09:00:00.000Z')`, []string{"root /etc: no journal row records it"}},
+		{"a root added", `CREATE TEMP TABLE n AS SELECT * FROM roots; UPDATE n SET path = '/etc'; INSERT INTO roots SELECT * FROM n`, []string{"root /etc: no journal row records it"}},
 		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
 		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
@@ -500,8 +500,8 @@ func TestTampering(t *testing.T) {
 	})
 	t.Run("more findings than are named are counted", func(t *testing.T) {
 		c := s.duplicated(t)
-		c.raw(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n LIMIT %d)
-			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, records.MaxFindings+7))
+		c.raw(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+			INSERT INTO journal SELECT i, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x' FROM n`, last+1, last+records.MaxFindings+7))
 		c.world.open()
 		if got := c.verify(); len(got.Findings) != records.MaxFindings || got.More != 7 {
 			t.Errorf("findings: got %d and %d more, want %d and 7", len(got.Findings), got.More, records.MaxFindings)

@@ -15,17 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/storetest"
 )
 
 var (
@@ -40,7 +38,8 @@ var (
 type world struct {
 	t     *testing.T
 	home  string
-	store *sqlite.Store
+	place *storetest.Home
+	store storetest.Store
 	facts factStore
 	bus   *bus.Local
 	now   time.Time
@@ -58,6 +57,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, home: filepath.Join(t.TempDir(), "home"), bus: new(bus.Local), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	w.ids = hub.NewIDs(w.clock)
+	w.place = storetest.NewHome(t, w.home)
 	w.open()
 	t.Cleanup(w.close)
 	w.must(w.keys.EnsureOperator(t.Context(), ""))
@@ -83,11 +83,10 @@ func (w *world) clock() time.Time { return w.now }
 // open opens the store and makes services on it, as a start of the hub does.
 func (w *world) open() {
 	w.t.Helper()
-	var err error
-	w.store, err = sqlite.Open(w.home, &sqlite.Options{Readers: 2})
-	w.must(nil, err)
+	w.store = w.place.Open()
 	w.facts = factStore{w.store}
 	w.keys = keys.New(w.facts, &keys.Options{Clock: w.clock, Bus: w.bus})
+	var err error
 	w.content, err = blobs.Open(filepath.Join(w.home, "artifacts"), nil)
 	w.must(nil, err)
 	opts := &mailroom.Options{
@@ -317,26 +316,7 @@ func (w *world) move(h hub.Handoff, next hub.HandoffState) hub.Handoff {
 // nothing that stands against it.
 func (w *world) raw(sql string) {
 	w.t.Helper()
-	db, err := sqlite3.Open(filepath.Join(w.home, "hub.db"))
-	w.must(nil, err)
-	for {
-		st, _, err := db.Prepare(`SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1`)
-		w.must(nil, err)
-		name := ""
-		if st.Step() {
-			name = st.ColumnText(0)
-		}
-		w.must(nil, st.Close())
-		if name == "" {
-			break
-		}
-		w.must(nil, db.Exec(`DROP TRIGGER `+name))
-	}
-	w.must(nil, db.Exec(sql))
-	if db.TotalChanges() == 0 {
-		w.t.Fatalf("nothing was changed by %s", sql)
-	}
-	w.must(nil, db.Close())
+	w.place.Exec(sql)
 }
 
 // export writes an export.
@@ -362,9 +342,7 @@ func (w *world) duplicate(t *testing.T) *world {
 	t.Helper()
 	c := *w
 	c.t, c.home, c.store = t, filepath.Join(t.TempDir(), "home"), nil
-	if err := os.CopyFS(c.home, os.DirFS(w.home)); err != nil {
-		t.Fatal(err)
-	}
+	c.place = w.place.Copy(t, c.home)
 	c.ids = hub.NewIDs(c.clock)
 	t.Cleanup(c.close)
 	return &c
