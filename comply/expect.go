@@ -240,8 +240,13 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	for _, q := range a.about(x) {
+	asked := a.about(x)
+	answered := false
+	answers := map[*rules.Entry]bool{} // of theirs; no other frame is near then
+	for _, q := range asked {
 		if q.Answer != nil {
+			answered = true
+			answers[q.Answer] = !q.Answer.Taken
 			if r.wantsLogin(q.Request.Method, q.Answer) {
 				r.moot = needsLogin
 				return nil
@@ -259,14 +264,8 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	for _, q := range r.c.requests {
 		own[q.Answer] = q.step == nil
 	}
-	answers := map[*rules.Entry]bool{} // to the requests that x is about: no other frame is near
-	for _, q := range a.about(x) {
-		if q.Answer != nil && !q.Answer.Taken {
-			answers[q.Answer] = true
-		}
-	}
 	for _, e := range r.c.log {
-		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || len(answers) > 0 && !answers[e] {
+		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || answered && !answers[e] {
 			continue
 		}
 		// The later of two equally near frames is the likelier one.
@@ -276,6 +275,10 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	}
 	actual := "no such message came"
 	var frames []*rules.Entry
+	if len(asked) > 0 && !answered {
+		near, actual = nil, "the request has no answer"
+		frames = append(frames, asked[0].Request)
+	}
 	if near != nil {
 		actual = fmt.Sprintf("in the nearest message %s", nearest)
 		for _, q := range r.c.requests {
@@ -285,7 +288,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 		}
 		frames = append(frames, near)
 	}
-	if step.Ordered && near == nil {
+	if step.Ordered && near == nil && len(frames) == 0 {
 		actual = "no such message came after the ones before it"
 	}
 	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)

@@ -90,6 +90,9 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	return nil
 }
 
+// restartGrace is how long an agent may take to end by itself before it is started again.
+const restartGrace = time.Second
+
 // restart ends the agent and starts it again. Its answers are judged before. Each
 // process has a conversation of its own; variables and expectations go on.
 func (r *testRun) restart(ctx context.Context) *rules.Finding {
@@ -98,6 +101,12 @@ func (r *testRun) restart(ctx context.Context) *rules.Finding {
 		return nil
 	}
 	old := r.c
+	// An agent may keep its sessions only now.
+	r.c.agent.CloseInput()
+	select {
+	case <-r.c.agent.Done():
+	case <-time.After(r.scaled(restartGrace)):
+	}
 	r.stop()
 	next, err := r.start(ctx)
 	if err != nil {

@@ -30,6 +30,8 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 		return nil, usagef("no agent to test").WithHint("give its command after --, a file with --agents, or a name from --list-agents with --agent")
 	case f.agents != "" && len(args) > 0:
 		return nil, usagef("both --agents and a command after --").WithHint("give one of the two")
+	case len(f.only) > 0 && len(args) > 0:
+		return nil, usagef("both --agent and the command %s", args[0]).WithHint("give one of the two; --test NAME chooses a test")
 	case len(args) > 0:
 		agents = []comply.Agent{{Name: filepath.Base(args[0]), Command: args[0], Args: args[1:]}}
 	case f.agents == "":

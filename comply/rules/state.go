@@ -89,6 +89,7 @@ type turn struct {
 	cancelled bool
 	joined    bool   // another prompt of the session came while it ran
 	stop      string // the stop reason; "" while it runs
+	ended     *Entry // the entry that ended it
 }
 
 // A terminal is a terminal that the client has made.
@@ -344,7 +345,7 @@ func (s *state) agentAnswered(e *event) {
 		}
 	case MethodPrompt:
 		if t := s.turns[e.request]; t != nil && (s.version == schema.V1 || !e.succeeded) {
-			t.end(text(e.result, "stopReason"))
+			t.end(e, text(e.result, "stopReason"))
 		}
 	}
 }
@@ -375,8 +376,8 @@ func optionID(option object) string {
 }
 
 // end ends a turn.
-func (t *turn) end(stop string) {
-	t.stop = stop
+func (t *turn) end(by *event, stop string) {
+	t.stop, t.ended = stop, by.Entry
 	t.session.last = t
 	t.session.turns = slices.DeleteFunc(t.session.turns, func(other *turn) bool { return other == t })
 }
@@ -409,7 +410,7 @@ func (s *state) agentUpdated(e *event) {
 		x.compacting[text(u, "compactionId")] = text(u, "status") == "in_progress"
 	case "state_update":
 		if t := x.running(); t != nil && text(u, "state") == "idle" && u["stopReason"] != nil {
-			t.end(text(u, "stopReason"))
+			t.end(e, text(u, "stopReason"))
 		}
 	}
 }

@@ -125,7 +125,8 @@ var turnChecks = []check{
 // afterCancelled returns the flaw that an update came after a turn ended as cancelled.
 func afterCancelled(s *state, e *event) string {
 	if x := idleSession(s, e); x != nil && x.last != nil && x.last.stop == "cancelled" {
-		return e.with(x.last.request, e.tag+" came after the turn was told to be cancelled")
+		e.proof = []*Entry{x.last.request, x.last.ended}
+		return e.tag + " came after the turn was told to be cancelled"
 	}
 	return ""
 }
