@@ -10,7 +10,7 @@ PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance examples release-dry clean
+.PHONY: run build test test-real reach bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -75,9 +75,6 @@ mutants: build ## run the whole suite against every mutant of the good agent and
 compliance: ## write docs/compliance.md and docs/rules from the rules, tests and mutants
 	$(GO) run ./scripts/compliance > docs/compliance.md
 	$(GO) run ./scripts/compliance -rules docs/rules
-
-examples: ## write the frames that explain rules, from what the mutants do
-	$(GO) run ./scripts/examples > bin/examples.json && mv bin/examples.json comply/rules/examples.json
 
 release-dry: build ## write archives, packages, lists of modules and checksums of a release into bin/release, for TARGETS, signed with the gpg key SIGN_KEY if it is given
 	GO="$(GO)" $(GO) run ./scripts/release -version "$(VERSION)" -targets "$(TARGETS)" -sign "$(SIGN_KEY)"

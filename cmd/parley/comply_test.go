@@ -206,7 +206,7 @@ func TestComply(t *testing.T) {
 		}
 		before, after := file(good, "--format", "json"), file(bad, "--format", "json")
 		contains(t, do(t, parley(t, nil, "comply", "explain", after)).out, "F1    sh RPC-07   MUST")
-		contains(t, do(t, parley(t, nil, "comply", "explain", after+"#F1")).out, "The rule:   a request for a method that does not exist", "client -> agent", "-32050", "What breaks: ", "To do: ")
+		contains(t, do(t, parley(t, nil, "comply", "explain", after+"#F1")).out, "The rule:   a request for a method that does not exist", "client -> agent", "-32050", "What breaks: ", "To do: ", "An agent that keeps the rule", "\n  > {\"jsonrpc\"", "\n  {\"jsonrpc\"")
 		if r := do(t, parley(t, nil, "comply", "explain", after+"#F99")); r.code != exitUsage {
 			t.Errorf("exit %d: %s", r.code, r.err)
 		}
@@ -221,7 +221,7 @@ func TestComply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		contains(t, string(page), "<!DOCTYPE html>", "RPC-07", "What breaks:", `class="FAIL">failed`)
+		contains(t, string(page), "<!DOCTYPE html>", "RPC-07", "What breaks:", "An agent that keeps the rule", "<pre>&gt; {", `class="FAIL">failed`)
 		badge, err := os.ReadFile(file(good, "--format", "badge"))
 		if err != nil {
 			t.Fatal(err)

@@ -63,6 +63,9 @@ func (r *Report) Index() []IndexedFinding {
 	return out
 }
 
+// kept is the title of an example in which an agent keeps a rule.
+const kept = "An agent that keeps the rule, with > before the messages of the client:"
+
 // Explain returns how the finding came about, for people.
 func (f *IndexedFinding) Explain() string {
 	var b strings.Builder
@@ -97,11 +100,11 @@ func (f *IndexedFinding) Explain() string {
 		fmt.Fprintf(&b, "What breaks: %s\n", r.Harm)
 	}
 	fmt.Fprintf(&b, "To do:      %s\n", f.Fix)
-	if x := rules.ExampleOf(f.Rule); x.Good != "" {
-		fmt.Fprintf(&b, "An agent that keeps the rule sends: %s\n", x.Good)
-	}
 	for _, link := range f.Docs {
 		fmt.Fprintf(&b, "            %s\n", link)
+	}
+	if x := rules.ExampleOf(f.Rule); x.Good != "" {
+		fmt.Fprintf(&b, "\n%s\n  %s\n", kept, strings.ReplaceAll(x.Good, "\n", "\n  "))
 	}
 	return b.String()
 }

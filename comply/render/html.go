@@ -15,6 +15,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"total":    func(a *AgentReport, s Status) int { return a.Totals[s] },
 	"rule":     rules.Find,
 	"example":  rules.ExampleOf,
+	"kept":     func() string { return kept },
 	"plain":    printable,
 	"seconds":  func(ms int64) string { return fmt.Sprintf("%.1f s", float64(ms)/1000) },
 }).Parse(`<!DOCTYPE html>
@@ -50,7 +51,7 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{if .Known}}<p>The baseline accepts this: {{plain .Reason}}</p>{{end}}{{if .Unasked}}<p>The requirements of this run do not ask for it.</p>{{end}}
 {{with .Context}}<details><summary>The messages that led to it</summary>{{template "frames" .}}</details>{{end}}{{template "frames" .Frames}}
 {{with $r.Harm}}<p><b>What breaks:</b> {{.}}</p>{{end}}<p><b>To do:</b> {{plain .Fix}}</p>
-{{with (example .Rule).Good}}<p>An agent that keeps the rule sends:</p><pre>{{plain .}}</pre>{{end}}
+{{with (example .Rule).Good}}<p>{{kept}}</p><pre>{{plain .}}</pre>{{end}}
 <p>Seen in {{range .Tests}}<code>{{.}}</code> {{end}}</p>{{range .Docs}}<p>{{plain .}}</p>{{end}}</details>
 {{else}}<p>None.</p>{{end}}
 <script>

@@ -8,25 +8,35 @@ import (
 	"sync"
 )
 
-//go:embed examples.json
-var exampleFile []byte
+//go:embed examples.txt
+var exampleFile string
 
-// An Example has a frame that breaks a rule and the frame of an agent that keeps it, in the
-// same place of a conversation. Either may be empty.
+// An Example has a conversation in which an agent breaks a rule, and one in which it keeps
+// it: a line for each message, those of the client behind "> ", and facts that no message
+// shows in parentheses. Both are as short as the rule allows, often one message.
 type Example struct {
-	Bad  string `json:"bad,omitempty"`
+	Bad  string `json:"bad,omitempty"` // empty if no agent can break the rule; see [Unbreakable]
 	Good string `json:"good,omitempty"`
 }
 
+// examples reads the file of examples. A line "-- ID bad --" or "-- ID good --" begins each.
 var examples = sync.OnceValue(func() map[string]Example {
-	var all map[string]Example
-	if err := json.Unmarshal(exampleFile, &all); err != nil {
-		panic(fmt.Sprintf("comply: the built-in examples are broken: %v", err)) // a test would have shown
+	all := map[string]Example{}
+	for part := range strings.SplitSeq(strings.TrimPrefix(exampleFile, "-- "), "\n-- ") {
+		head, text, _ := strings.Cut(part, " --\n")
+		id, kind, _ := strings.Cut(head, " ")
+		x, text := all[id], strings.TrimSuffix(text, "\n")
+		if kind == "bad" {
+			x.Bad = text
+		} else {
+			x.Good = text
+		}
+		all[id] = x
 	}
 	return all
 })
 
-// ExampleOf returns the example of a rule, empty if no single frame shows it.
+// ExampleOf returns the example of a rule, empty for a rule that is not in the table.
 func ExampleOf(id string) Example { return examples()[id] }
 
 // Since returns the version of the protocol that has the rule.
@@ -58,11 +68,22 @@ func (r Rule) Markdown() string {
 	if r.Fix != "" {
 		fmt.Fprintf(&b, "To do: %s.\n\n", r.Fix)
 	}
-	x := ExampleOf(r.ID)
-	for _, part := range []struct{ title, frame string }{{"Breaks the rule", x.Bad}, {"Keeps it", x.Good}} {
-		if part.frame != "" {
-			fmt.Fprintf(&b, "%s:\n\n```json\n%s\n```\n\n", part.title, strings.ReplaceAll(part.frame, "```", "` ` `"))
+	x, legend := ExampleOf(r.ID), " (`>` marks the messages of the client)"
+	for _, part := range []struct{ title, text string }{{"Breaks the rule", x.Bad}, {"Keeps it", x.Good}} {
+		if part.text == "" {
+			continue
 		}
+		language := "json"
+		if !json.Valid([]byte(part.text)) {
+			language = "text"
+		}
+		if strings.Contains("\n"+part.text, "\n> ") {
+			part.title, legend = part.title+legend, ""
+		}
+		fmt.Fprintf(&b, "%s:\n\n```%s\n%s\n```\n\n", part.title, language, part.text)
+	}
+	if reason := Unbreakable(r.ID); x.Bad == "" && reason != "" {
+		fmt.Fprintf(&b, "No message breaks the rule: %s.\n\n", reason)
 	}
 	source := ""
 	if r.Implied {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,24 +49,18 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
-// judged returns what the ledger finds in a conversation that is given as text.
+// judged returns what the ledger finds in a conversation that is given as text. Lines in
+// parentheses are no messages.
 func judged(version schema.Version, text []byte) []Finding {
 	var log []*Entry
 	var requests []*Call
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimSpace(line)
-		raw, out := bytes.CutPrefix(line, []byte(">"))
-		dir := jsonrpc.In
-		if out {
-			dir = jsonrpc.Out
-		}
-		e := NewEntry(dir, raw)
+	add := func(e *Entry) {
 		e.Seq = len(log) + 1
 		log = append(log, e)
 		switch {
-		case out && e.Class == jsont.ClientRequest:
+		case e.Direction == jsonrpc.Out && e.Class == jsont.ClientRequest:
 			requests = append(requests, &Call{Request: e})
-		case !out && e.Class == jsont.Response:
+		case e.Direction == jsonrpc.In && e.Class == jsont.Response:
 			for _, q := range requests {
 				if q.Answer == nil && IDKey(q.Request.ID) == IDKey(e.ID) {
 					q.Answer = e
@@ -74,6 +69,30 @@ func judged(version schema.Version, text []byte) []Finding {
 			}
 		}
 	}
+	var output bytes.Buffer // of the agent, since the last message of the client
+	read := func() {
+		for r := jsonrpc.NewReader(&output, 0); ; {
+			f, err := r.Next()
+			var problem *jsonrpc.Problem
+			if err != nil && !errors.As(err, &problem) {
+				return
+			}
+			for _, e := range Entries(f, problem) {
+				add(e)
+			}
+		}
+	}
+	for line := range bytes.Lines(text) {
+		raw, out := bytes.CutPrefix(line, []byte(">"))
+		switch {
+		case out:
+			read()
+			add(NewEntry(jsonrpc.Out, bytes.TrimSpace(raw)))
+		case !bytes.HasPrefix(line, []byte("(")):
+			output.Write(line)
+		}
+	}
+	read()
 	return Audit(&jsont.Test{ID: "fuzz"}, version, log, requests)
 }
 

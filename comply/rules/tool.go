@@ -77,7 +77,8 @@ var toolChecks = []check{
 	// TOOL-03: a tool call is announced before it is updated
 	{rule: "TOOL-03", on: updates("tool_call_update"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
-		return when(x != nil && c == nil, "no tool call with the id %s was announced", show(e.update["toolCallId"]))
+		id := e.update["toolCallId"]
+		return when(x != nil && c == nil && isWord(id), "no tool call with the id %s was announced", show(id)) // UPD-06 is about a missing one
 	}},
 	// TOOL-04: a tool call has a title
 	{rule: "TOOL-04", on: updates(toolTags...), flaw: func(_ *state, e *event) string {
