@@ -21,12 +21,11 @@ var (
 	stranger = hub.Caller{ID: "stranger", Role: hub.RoleCoordinator}
 )
 
-// openTeam returns an office whose clock is that of the bubble, with the team auth:
-// planner coordinates, builder, tester and dba work.
+// openTeam returns an office with the team auth: planner coordinates, builder, tester and
+// dba work.
 func openTeam(t *testing.T) *office {
 	t.Helper()
 	o := open(t, nil)
-	o.now = time.Now()
 	for _, a := range []hub.Caller{dba, stranger} {
 		if _, _, _, err := o.keys.AddAgent(t.Context(), operator, hub.Agent{ID: a.ID, Role: a.Role, Can: []string{"db"}}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
@@ -34,7 +33,7 @@ func openTeam(t *testing.T) *office {
 	}
 	o.reopen()
 	err := o.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		now := hub.Time{Time: time.Now()}
+		now := hub.At(o.clock())
 		if err := tx.PutTeam(hub.Team{ID: "auth", Lifecycle: hub.TeamActive, Policy: hub.DefaultTeamPolicy, CreatedBy: "planner", CreatedAt: now, UpdatedAt: now}); err != nil {
 			return err
 		}
@@ -51,10 +50,10 @@ func openTeam(t *testing.T) *office {
 	return o
 }
 
-// reopen restarts the mailroom with teams and the clock of the bubble.
+// reopen restarts the mailroom with teams.
 func (o *office) reopen() {
 	o.restart(func(opts *mailroom.Options) {
-		opts.Clock, opts.Features, opts.Limits.Unsafe = time.Now, hub.Features, true
+		opts.Features, opts.Limits.Unsafe = hub.Features, true
 	})
 }
 
@@ -96,9 +95,8 @@ func (o *office) wantCopies(who hub.Caller, want ...string) {
 }
 
 func TestCopies(t *testing.T) {
-	bubble(t, "R3-170 a subscriber gets one copy of what it may see, and never a private message", func(t *testing.T) {
+	t.Run("R3-170 a subscriber gets one copy of what it may see, and never a private message", func(t *testing.T) {
 		o := openTeam(t)
-		defer o.run()()
 		o.subscribe(dba, hub.Filter{Topics: []string{"schema/*"}})
 		o.subscribe(dba, hub.Filter{From: []hub.AgentID{"builder"}, Types: []hub.MessageType{hub.TypeKnowledgePush}})
 		o.subscribe(auditor, hub.Filter{PriorityMin: hub.PriorityLow})
@@ -112,7 +110,7 @@ func TestCopies(t *testing.T) {
 		held.Policy = &hub.Policy{HumanGate: hub.GateRequired}
 		waits := o.send(builder, held)
 		denied := o.send(builder, held)
-		elapse(20 * time.Second)
+		o.elapse(20 * time.Second)
 		o.wantCopies(dba, "s1 open")
 		o.wantCopies(auditor, "s3 open")
 		o.wantCopies(stranger)
@@ -123,7 +121,7 @@ func TestCopies(t *testing.T) {
 		if _, err := o.Deny(t.Context(), operator, denied.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		elapse(20 * time.Second)
+		o.elapse(20 * time.Second)
 		o.wantCopies(dba, "s1 held", "s1 open")
 
 		got := o.inbox(dba, mailroom.InboxRequest{Peek: true}).Messages
@@ -147,9 +145,8 @@ func TestCopies(t *testing.T) {
 			t.Errorf("a sender marked its message as a copy: %+v", o.message(r.ID).Context)
 		}
 	})
-	bubble(t, "R3-171 coordinators get what is blocked, agents get knowledge about what they can do", func(t *testing.T) {
+	t.Run("R3-171 coordinators get what is blocked, agents get knowledge about what they can do", func(t *testing.T) {
 		o := openTeam(t)
-		defer o.run()()
 		o.send(builder, toTeam(hub.TypeStatusBlocked, "", "stuck"))
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "going on"))
 		o.send(builder, toTeam(hub.TypeKnowledgePush, "db", "index it"))
@@ -157,76 +154,69 @@ func TestCopies(t *testing.T) {
 		private := toTeam(hub.TypeStatusBlocked, "", "stuck in private")
 		private.Policy = &hub.Policy{Visibility: hub.VisibilityPrivate}
 		o.send(builder, private)
-		elapse(20 * time.Second)
+		o.elapse(20 * time.Second)
 		o.wantCopies(planner, "role stuck")
 		o.wantCopies(dba, "capability index it")
 		o.wantCopies(stranger)
 		o.wantCopies(hub.Caller{ID: hub.Operator, Auditor: true})
 	})
-	bubble(t, "R3-172 copies of a window come together, and a status that is repeated comes once in five minutes", func(t *testing.T) {
+	t.Run("R3-172 copies of a window come together, and a status that is repeated comes once in five minutes", func(t *testing.T) {
 		o := openTeam(t)
-		defer o.run()()
 		o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}})
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "same"))
-		elapse(6 * time.Second)
+		o.elapse(6 * time.Second)
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "same"))
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "other"))
-		elapse(3 * time.Second)
+		o.elapse(3 * time.Second)
 		o.wantCopies(dba)
-		elapse(3 * time.Second)
+		o.elapse(3 * time.Second)
 		o.wantCopies(dba, "s1 other", "s1 same")
-		elapse(5 * time.Minute)
+		o.elapse(5 * time.Minute)
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "same"))
-		elapse(15 * time.Second)
+		o.elapse(15 * time.Second)
 		o.wantCopies(dba, "s1 other", "s1 same", "s1 same")
 	})
-	bubble(t, "R3-172 a restart inside a window loses no copy and makes none twice", func(t *testing.T) {
+	t.Run("R3-172 a restart inside a window loses no copy and makes none twice", func(t *testing.T) {
 		o := openTeam(t)
-		stop := o.run()
 		o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}})
 		for i := range 5 {
 			o.send(builder, toTeam(hub.TypeStatusUpdate, "", fmt.Sprint("number ", i)))
-			elapse(time.Second)
+			o.elapse(time.Second)
 		}
-		stop()
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "while it was down"))
 		o.reopen()
 		for range 3 { // the second and the third time there is nothing left to do
-			stop = o.run()
-			elapse(20 * time.Second)
-			stop()
+			o.elapse(20 * time.Second)
 			o.reopen()
 		}
 		o.wantCopies(dba, "s1 number 0", "s1 number 1", "s1 number 2", "s1 number 3", "s1 number 4", "s1 while it was down")
 	})
-	bubble(t, "an agent that leaves the team inside a window gets no copy", func(t *testing.T) {
+	t.Run("an agent that leaves the team inside a window gets no copy", func(t *testing.T) {
 		o := openTeam(t)
-		defer o.run()()
 		o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}})
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "for members"))
-		elapse(5 * time.Second)
+		o.elapse(5 * time.Second)
 		err := o.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			m, err := tx.Members(hub.MemberQuery{Team: "auth", Agent: "dba", Limit: 1})
 			if err != nil {
 				return err
 			}
-			m[0].Until, m[0].Ending = hub.Time{Time: time.Now()}, "left"
+			m[0].Until, m[0].Ending = hub.At(o.clock()), "left"
 			return tx.PutMember(m[0])
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		elapse(20 * time.Second)
+		o.elapse(20 * time.Second)
 		o.wantCopies(dba)
 	})
-	bubble(t, "copies do not count among the messages of the hub", func(t *testing.T) {
+	t.Run("copies do not count among the messages of the hub", func(t *testing.T) {
 		o := openTeam(t)
-		defer o.run()()
 		o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}})
 		for i := range 70 {
 			o.send(builder, toTeam(hub.TypeStatusUpdate, "", fmt.Sprint("number ", i)))
 		}
-		elapse(15 * time.Second)
+		o.elapse(15 * time.Second)
 		if n := len(o.copies(dba)); n != 50 { // a page
 			t.Errorf("got %d copies, want a page of 50", n)
 		}
@@ -238,6 +228,17 @@ func TestCopies(t *testing.T) {
 		if err != nil || told.ID == "" {
 			t.Errorf("a notice after seventy copies: got %v (%v), want a message at once", told, err)
 		}
+	})
+	bubble(t, "the mailroom makes them while it runs", func(t *testing.T) {
+		o := openTeam(t)
+		defer o.run()()
+		o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}})
+		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "for members"))
+		for range 15 {
+			o.pass(time.Second)
+			<-time.After(time.Second) // in the time of the bubble
+		}
+		o.wantCopies(dba, "s1 for members")
 	})
 }
 
@@ -369,5 +370,13 @@ func TestTryBroadcast(t *testing.T) {
 	})
 }
 
-// elapse lets time pass in a bubble.
-func elapse(d time.Duration) { <-time.After(d) }
+// elapse lets time pass, with the work that the mailroom does in every second.
+func (o *office) elapse(d time.Duration) {
+	o.t.Helper()
+	for range d / time.Second {
+		o.pass(time.Second)
+		if err := o.Second(o.t.Context()); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
