@@ -21,7 +21,7 @@ build: ## build bin/parley, without cgo
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test
 
-test-real: ## agent CLIs in terminals, agents kept by a hub, the page in real browsers, a real OpenClaw gateway, agents of other projects, KILLS kills of a hub under load; fails if a part is missing
+test-real: ## agent CLIs in terminals, agents kept by a hub, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing
 	GO="$(GO)" KILLS="$(KILLS)" ./scripts/test-real
 
 reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/keeper"
@@ -435,9 +436,10 @@ func TestKeptOnOneMachine(t *testing.T) {
 	if got := w.turns("builder", dir, 1); !strings.Contains(got[0].Texts, "through the other hub") {
 		t.Errorf("got %+v", got)
 	}
-	if p := elsewhere.standing("builder").Probe; p == nil || p.Machine != "alpha" || !p.Proven || p.Away() {
-		t.Errorf("the delivery that counts as a probe: got %+v, want it proven on alpha", p)
-	}
+	elsewhere.until("the delivery counts as a probe on its machine", func() bool {
+		p := elsewhere.standing("builder").Probe
+		return p != nil && p.Machine == "alpha" && p.Proven && p.State == string(channel.TurnEnded)
+	}, func() any { return elsewhere.standing("builder").Probe })
 	if got := mustCall(t, other.as(other.operator), api.TestWake, api.WakeTestParams{Agent: "builder"}); !got.Proven || got.Machine != "alpha" {
 		t.Errorf("a probe through the other hub: got %+v, want it proven on alpha", got)
 	}
