@@ -16,7 +16,7 @@ import (
 func (a *app) complyRulesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rules [ID...]",
-		Short: "Explain rules: what breaks, what to do, a good and a bad frame; without an ID list all",
+		Short: "Explain rules: what breaks, what to do, a good and a bad example; without an ID list all",
 		RunE: func(_ *cobra.Command, ids []string) error {
 			if len(ids) == 0 {
 				tests, err := comply.Suite()

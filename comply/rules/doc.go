@@ -10,6 +10,10 @@
 // check found a flaw is validated, and a departure is a finding under the rule that
 // schemaRules names.
 //
+// The files rules.json and examples.txt hold the rules and their examples. A new rule
+// needs an example in which an agent keeps it, and one in which an agent breaks it unless
+// none can. Tests let the ledger judge the examples, behind an opening that they leave out.
+//
 // The same log always gives the same findings, in the same order. The package does
 // not use our own types of the protocol, so that a mistake in them cannot hide a
 // mistake of an agent.
