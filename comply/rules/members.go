@@ -243,9 +243,9 @@ func (l *ledger) checkWords(e *event, v object) {
 }
 
 // folded returns a name without the difference of camelCase and snake_case.
-func folded(s string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
-}
+func folded(s string) string { return strings.ToLower(joined.Replace(s)) }
+
+var joined = strings.NewReplacer("_", "", "-", "")
 
 // protocolWords are the discriminators and values of the protocol that have an
 // underscore, by their folded form.
@@ -275,6 +275,9 @@ var protocolWords = sync.OnceValue(func() map[string]string {
 
 // caseVariant reports whether a word is one of the protocol in other letters.
 func caseVariant(word string) bool {
+	if strings.IndexFunc(word, unicode.IsUpper) < 0 {
+		return false
+	}
 	known, ok := protocolWords()[folded(word)]
-	return ok && known != word && strings.IndexFunc(word, unicode.IsUpper) >= 0
+	return ok && known != word
 }
