@@ -101,6 +101,7 @@ func toolsMutants() []*Mutant {
 		{Rule: "FS-09", Name: "call", Does: "reports a call as failed when its write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: noted(onUpdate("tool_call_update", when("status", "completed", set("status", "failed"))))},
 		{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
 		{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
+		{Rule: "TERM-07", Name: "completed", Does: "reports a command as completed that was killed", Breaks: []string{"TOOL-15"}, In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: noted(hidesFailure)},
 		{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},
 		{Rule: "TERM-09", Does: "reports a command as completed that did not start", Breaks: []string{"TOOL-15"}, In: replied("terminal/create", failed), Out: noted(hidesFailure)},
 
