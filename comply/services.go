@@ -17,6 +17,10 @@ import (
 // codeNotFound is the protocol's code for a resource that does not exist.
 const codeNotFound = -32002
 
+// notFound begins the message of that error, as in the protocol's libraries. Agents look
+// for these words to tell a new file from a broken one.
+const notFound = "Resource not found"
+
 // services answer the requests of an agent with real files, terminals and permissions,
 // confined to the workspace, as far as the client announced the capabilities.
 type services struct {
@@ -159,7 +163,11 @@ func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	}
 	result, err := service.answer(s, ctx, r)
 	if err != nil {
-		return errorReply(replyCode(sandbox.CodeOf(err)), err.Error())
+		code, text := replyCode(sandbox.CodeOf(err)), err.Error()
+		if code == codeNotFound {
+			text = notFound + ": " + text
+		}
+		return errorReply(code, text)
 	}
 	return jsont.Encode(result)
 }
