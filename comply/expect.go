@@ -261,11 +261,15 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	var nearest *jsont.Mismatch
 	// They are no candidates: no test is about them.
 	own := map[*rules.Entry]bool{} // the answers to the runner's own requests
+	var last *request              // of the test; an update before it is not near
 	for _, q := range r.c.requests {
-		own[q.Answer] = q.step == nil
+		if own[q.Answer] = q.step == nil; q.step != nil {
+			last = q
+		}
 	}
 	for _, e := range r.c.log {
-		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || answered && !answers[e] {
+		early := x.Class == jsont.Notification && last != nil && e.Seq < last.Request.Seq
+		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || early || answered && !answers[e] {
 			continue
 		}
 		// The later of two equally near frames is the likelier one.
@@ -288,8 +292,16 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 		}
 		frames = append(frames, near)
 	}
-	if step.Ordered && near == nil && len(frames) == 0 {
-		actual = "no such message came after the ones before it"
+	if near == nil && len(frames) == 0 {
+		if step.Ordered {
+			actual = "no such message came after the ones before it"
+		}
+		if last != nil {
+			frames = append(frames, last.Request)
+			if last.Answer != nil {
+				frames = append(frames, last.Answer)
+			}
+		}
 	}
 	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)
 	f.Timed = errors.Is(why, errTimeout)
