@@ -180,6 +180,9 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	case jsont.Response:
 		if q := c.waiting(e.ID); q != nil {
 			q.Answer = e
+		} else {
+			// The answer to raw text has no request; it may come after the wait for it.
+			e.Taken = slices.ContainsFunc(c.expectations, func(x *openExpectation) bool { return x.closed && x.met == nil && x.fits(e, c.vars) })
 		}
 	case jsont.ClientRequest:
 		reply, held = c.cannedReply(e)

@@ -55,6 +55,7 @@ func TestExtensions(t *testing.T) {
 		{"an agent that leaves nothing is alone", "none", steps(`{"process": {"closeInput": true, "exitsWithinMs": 5000, "alone": true, "readableStderr": true}}`), pass},
 		{"a step is for agents with a capability", "none", steps(`{"when": [{"agentCap": "loadSession"}], "check": {"value": 1, "like": 2}}`), pass},
 		{"a step is for agents without a capability", "none", steps(`{"when": [{"agentCap": "loadSession", "mustBe": false}], "check": {"value": 1, "like": 2}}`), fail},
+		{"an answer to raw text may come after the wait for it", "none", strings.Replace(steps(`{"sendRaw": {"text": "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"test/fail\"}\n"}}`, `{"level": "ADV", "expect": {"timeoutMs": 1, "messages": [{"response": {"id": 9, "error": {}}}]}}`, prompt(2, "notify 1"), expect(ended)), `"ledger": false`, `"ledger": true`, 1), pass},
 		{"an answer that a weak expectation was about is judged", "none", steps(`{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/fail"}}`, `{"level": "ADV", "expect": {"messages": [{"response": {"id": 1, "error": {"code": 7}}}]}}`), pass},
 	} {
 		t.Run(c.name, func(t *testing.T) {
