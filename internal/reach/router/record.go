@@ -124,7 +124,7 @@ func (r *Router) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, bef
 	return err
 }
 
-// moveRow changes one row of the ledger, with a journal entry. t is nil for a row that
+// moveRow changes one row of the ledger, or adds it, with a journal entry. t is nil for a row that
 // no attempt concerns.
 func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcome) error {
 	now := r.o.Clock.Now()
@@ -149,7 +149,11 @@ func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcom
 	if status == hub.DeliveryRead {
 		d.ReadAt = now
 	}
-	if err := tx.PutDelivery(d); err != nil {
+	put := tx.PutDelivery
+	if d.ID == 0 {
+		put = tx.AddDelivery
+	}
+	if err := put(d); err != nil {
 		return err
 	}
 	facts := map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status, "state": o.State}
