@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -80,21 +81,27 @@ func (d *ExtDisk) Remount(t *testing.T) {
 	}
 }
 
-// Lock makes every file and folder on the disk immutable, and returns how to end that.
+// Lock makes every file and folder on the disk immutable, and returns how to end that. The
+// -shm files of SQLite are memory that processes share: the kernel ends a process that writes
+// into an immutable one.
 func (d *ExtDisk) Lock(t *testing.T) (unlock func()) {
 	t.Helper()
 	flag := func(f string) {
 		t.Helper()
-		args := []string{f}
-		err := filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
-			if err == nil && (e.IsDir() || e.Type().IsRegular()) {
-				args = append(args, path)
+		var err error
+		for range 5 { // a hub may remove a file meanwhile
+			args := []string{f}
+			err = filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && (e.IsDir() || e.Type().IsRegular()) && !strings.HasSuffix(path, "-shm") {
+					args = append(args, path)
+				}
+				return err
+			})
+			if err = errors.Join(err, command("chattr", args...)); err == nil {
+				return
 			}
-			return err
-		})
-		if err := errors.Join(err, command("chattr", args...)); err != nil {
-			t.Fatal(err)
 		}
+		t.Fatal(err)
 	}
 	flag("+i")
 	return func() { flag("-i") }
