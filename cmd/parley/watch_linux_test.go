@@ -54,7 +54,7 @@ func TestWatchScreen(t *testing.T) {
 		h.ok(h.as("planner", "send", "builder", "drop the table", "--human-gate", "required"), nil)
 		s := sit(t, parley(t, append(h.env(""), "TERM=xterm-256color"), "watch"))
 		s.resize(t, 120, 30)
-		// What is on the screen already is not written again: only new words are whole.
+		// Letters that are on the screen already are not written again: only new words are whole.
 		for _, text := range []string{"approve", "planner → builder", "schema is frozen", "(1)", "drop the table", "Agents (", "Handoffs (0)", "q quit"} {
 			s.shows(t, text)
 		}

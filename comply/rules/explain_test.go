@@ -107,7 +107,7 @@ const (
 	examplePrompt = `> {"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"Go"}]}}`
 )
 
-// judgedExample returns what the ledger finds in an example, behind the parts of an opening
+// judgedExample returns the findings of the ledger in an example, behind the parts of an opening
 // that the example does not have.
 func judgedExample(text string) []Finding {
 	asks := func(method string) bool { return strings.Contains(text, `"method":"`+method+`"`) }

@@ -38,7 +38,7 @@ var initializeChecks = []check{
 	}},
 	// INIT-19: the agent sends nothing before it has answered initialize
 	{rule: "INIT-19", on: calls, flaw: func(s *state, e *event) string {
-		// A client that asks for a session before must bear what the session says.
+		// A client that asks for a session before gets its updates.
 		for q := range s.waiting {
 			if q.Method != MethodInitialize {
 				return ""

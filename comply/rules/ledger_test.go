@@ -49,7 +49,7 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
-// judged returns what the ledger finds in a conversation that is given as text. Lines in
+// judged returns the findings of the ledger in a conversation that is given as text. Lines in
 // parentheses are no messages.
 func judged(version schema.Version, text []byte) []Finding {
 	var log []*Entry

@@ -23,8 +23,8 @@ type tx struct {
 	foreign error // once the journal has a row of another program, the answer to every change
 }
 
-// A batch is what a transaction knows of the rows that it added. Nobody else adds rows
-// meanwhile, so that it needs no look into the database for those.
+// A batch has the numbers that a transaction gave to its rows. The transaction is the only
+// one that adds rows meanwhile, and does not read these numbers again.
 type batch struct {
 	before int64                  // topSeq when the transaction began
 	seqs   map[int64]bool         // of messages, above before

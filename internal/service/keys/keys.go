@@ -78,7 +78,7 @@ type cachedAgent struct {
 	until   hub.Time // of the cached value, on a shared store
 }
 
-// sharedAge is how long Keyed believes what it read from a shared store.
+// sharedAge is how long Keyed remembers an agent of a shared store.
 const sharedAge = time.Second
 
 // maxCached bounds each cache; a full cache is cleared.
