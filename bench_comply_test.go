@@ -34,7 +34,11 @@ func (t *table) suite() {
 		t.b.Errorf("the good agent failed: %v", report.Agents[0].Totals)
 	}
 	t.ratio("comply: the suite of version 1, 4 jobs; the baseline is 15 s", wall.Seconds()*1000, 15000, "ms", 1, false)
-	t.ratio("processor time of its runner; the baseline is the time of the run", own.Seconds()*1000, wall.Seconds()*1000, "ms", 0.05, false)
+	var tests int64
+	for _, r := range report.Agents[0].Tests {
+		tests += r.DurationMs
+	}
+	t.ratio("processor time of its runner; the baseline is the time of its tests, added up", own.Seconds()*1000, float64(tests), "ms", 0.05, false)
 }
 
 // processorTime returns the processor time of this process, without its children.

@@ -319,6 +319,9 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 // compareFile returns the difference between a file and the step, "" for none.
 func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expected, actual string) {
 	name := filepath.Base(path)
+	if a.Is != "" {
+		name += ", " + a.Is
+	}
 	text, err := readSome(path)
 	switch {
 	case a.Absent && err == nil:

@@ -102,6 +102,7 @@ type Check struct{ Value, Like, Unlike *Node }
 // A FileCheck action compares a file in the workspace with patterns.
 type FileCheck struct {
 	Path    string
+	Is      string // what the file is, for findings, as "the record of the server"; may be ""
 	Absent  bool
 	Like    *Node // a pattern for the text; may be nil
 	Unlike  *Node // a pattern that must not match the text; may be nil
@@ -365,7 +366,7 @@ func (p *Reader) check(n *Node) Action {
 
 func (p *Reader) fileCheck(n *Node) Action {
 	v := p.Object(n, "file")
-	x := &FileCheck{Path: p.textAsIs(v, "path"), Absent: p.flag(v, "absent"), Like: p.typed(v, "text", String), Unlike: p.typed(v, "unlike", String), Timeout: p.duration(v, "timeoutMs", 0)}
+	x := &FileCheck{Path: p.textAsIs(v, "path"), Is: p.textAsIs(v, "is"), Absent: p.flag(v, "absent"), Like: p.typed(v, "text", String), Unlike: p.typed(v, "unlike", String), Timeout: p.duration(v, "timeoutMs", 0)}
 	if x.Path == "" {
 		p.Fail(n, `a file step has a "path"`)
 	}

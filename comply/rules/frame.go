@@ -151,11 +151,12 @@ const (
 	codeCancelled = -32800
 )
 
-// aboutLogin and aboutCaller match the text of errors about a login, and about a mistake of
-// the caller. The texts are free, so the checks with them only give advice.
+// These match the text of errors about a login, about a mistake of the caller, and about work
+// that the agent itself gave up. The texts are free, so a check lets through what it cannot tell.
 var (
 	aboutLogin    = regexp.MustCompile(`(?i)auth|log ?in|login|sign|credential|token|key|account|session expired`)
 	aboutCaller   = regexp.MustCompile(`(?i)not found|no such|unknown|does not exist|invalid (param|argument|request)|missing (param|field)|required`)
+	aboutOwnEnd   = regexp.MustCompile(`(?i)cancel|abort|interrupt|shut|stopp|gave up|limit|resource|time[d ]?out`)
 	maxErrorWords = 300
 )
 
@@ -202,10 +203,10 @@ var errorChecks = []check{
 	}},
 	// ERR-07: -32800 is for requests that were cancelled
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
-		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) {
+		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message()) {
 			return ""
 		}
-		return e.with(e.request, e.request.Method+" was answered with -32800, and the client had not cancelled it")
+		return e.with(e.request, e.request.Method+" was answered with -32800, the client had not cancelled it, and the message does not say that the agent gave it up")
 	}},
 	// ERR-08: codes are those of JSON-RPC or the protocol
 	{rule: "ERR-08", on: failures, flaw: func(_ *state, e *event) string {
