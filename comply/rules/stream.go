@@ -53,11 +53,11 @@ func (e *Entry) Chunk() *Chunk {
 }
 
 // Streams joins the pieces of text in the updates of a conversation. Pieces with the same
-// message id belong together; pieces without one until another kind of update or the
-// next prompt of their session.
+// message id belong together; pieces without one until another kind of update. All texts of a
+// session end with its next prompt, and when it is opened again.
 type Streams struct {
-	texts map[string]*strings.Builder // by session and message
-	last  map[string]string           // the key of the last piece without an id, by session
+	texts map[string]map[string]*strings.Builder // by session and message
+	last  map[string]string                      // the key of the last piece without an id, by session
 }
 
 // Join sets the joined value of an entry, and must be called with all entries of a
@@ -68,10 +68,15 @@ func (s *Streams) Join(e *Entry) {
 	session := text(params, "sessionId")
 	chunk := e.Chunk()
 	if s.texts == nil {
-		s.texts, s.last = map[string]*strings.Builder{}, map[string]string{}
+		s.texts, s.last = map[string]map[string]*strings.Builder{}, map[string]string{}
 	}
-	if chunk == nil {
-		if e.Method == MethodPrompt || e.Method == "session/update" && !slices.Contains(besides, text(inner(params, "update"), "sessionUpdate")) {
+	switch {
+	case e.Method == MethodPrompt || slices.Contains(Openers, e.Method):
+		delete(s.texts, session)
+		delete(s.last, session)
+		return
+	case chunk == nil:
+		if e.Method == "session/update" && !slices.Contains(besides, text(inner(params, "update"), "sessionUpdate")) {
 			s.end(session)
 		}
 		return
@@ -80,12 +85,16 @@ func (s *Streams) Join(e *Entry) {
 		s.end(session)
 		s.last[session] = chunk.key
 	}
-	key := session + "\n" + chunk.key
-	b := s.texts[key]
+	texts := s.texts[session]
+	if texts == nil {
+		texts = map[string]*strings.Builder{}
+		s.texts[session] = texts
+	}
+	b := texts[chunk.key]
 	first := b == nil
 	if first {
 		b = &strings.Builder{}
-		s.texts[key] = b
+		texts[chunk.key] = b
 	}
 	b.WriteString(chunk.Text)
 	if !first {
@@ -97,7 +106,7 @@ func (s *Streams) Join(e *Entry) {
 // end ends the text without a message id that a session is in.
 func (s *Streams) end(session string) {
 	if key, ok := s.last[session]; ok {
-		delete(s.texts, session+"\n"+key)
+		delete(s.texts[session], key)
 		delete(s.last, session)
 	}
 }

@@ -26,7 +26,7 @@ func clientFrameMutants() []*Mutant {
 	}
 	return []*Mutant{
 		{Rule: "FS-01", Does: "reads files through every client", Breaks: []string{"FS-03"}, In: pretend(files("readTextFile"))},
-		{Rule: "FS-02", Does: "writes files through every client", Breaks: []string{"FS-03"}, In: pretend(files("writeTextFile"))},
+		{Rule: "FS-02", Does: "writes files through every client", Breaks: []string{"FS-03", "PERM-05", "PERM-13"}, In: pretend(files("writeTextFile"))},
 		{Rule: "FS-03", Does: "takes who can read for one who can write", Breaks: []string{"FS-01", "FS-02"}, In: pretend(within("fs", func(fs map[string]any) {
 			if fs["readTextFile"] == true || fs["writeTextFile"] == true {
 				fs["readTextFile"], fs["writeTextFile"] = true, true

@@ -15,7 +15,7 @@ func settingFrameMutants() []*Mutant {
 		{Rule: "MODE-01", Does: "is in a mode that it does not have", Out: onResult("session/new", within("modes", set("currentModeId", "nowhere")))},
 		{Rule: "MODE-05", Does: "changes to a mode that it does not have", Out: onUpdate("current_mode_update", set("currentModeId", "nowhere"))},
 		{Rule: "CFG-01", Does: "has an option without a name", Out: onUpdate("config_option_update", first("configOptions", unset("name")))},
-		{Rule: "CFG-02", Does: "has a value that is none of the values", Out: onUpdate("config_option_update", first("configOptions", set("currentValue", "nowhere")))},
+		{Rule: "CFG-02", Does: "has a value that is none of the values", Breaks: []string{"MODE-07"}, Out: onUpdate("config_option_update", first("configOptions", set("currentValue", "nowhere")))},
 		{Rule: "CFG-03", Does: "has options that are on or off for everybody", In: pretend(func(caps map[string]any) {
 			caps["session"] = object{"configOptions": object{"boolean": object{}}, "notices": child(caps, "session")["notices"], "compaction": child(caps, "session")["compaction"]}
 		})},

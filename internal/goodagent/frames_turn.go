@@ -8,12 +8,12 @@ func turnFrameMutants() []*Mutant {
 		{Rule: "PRM-14", Does: "goes on talking after the turn", Out: followed(saidBye, func(_ *Wire, m Message) Message {
 			return update(m.session(), object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": "Oh, and"}})
 		})},
-		{Rule: "PRM-15", Does: "tells another session what it says", Breaks: []string{"PRM-14"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "PRM-15", Does: "tells another session what it says", Breaks: []string{"PRM-14", "UPD-22"}, Out: func(w *Wire, m Message) []Message {
 			if answering("session/new")(m) && m.Result() != nil {
 				w.Note["last"] = m.Result()["sessionId"]
 			}
-			if m.Tag() == "agent_message_chunk" && w.Open("session/prompt") != nil && m.session() != w.Note["last"] {
-				m.Params()["sessionId"] = w.Note["last"]
+			if last := w.Note["last"]; last != nil && m.Tag() == "agent_message_chunk" && w.Open("session/prompt") != nil && m.session() != last {
+				m.Params()["sessionId"] = last
 				delete(m.Update(), "messageId")
 			}
 			return keep(m)

@@ -6,7 +6,7 @@ func empty(tag string) filter { return onUpdate(tag, unset("content")) }
 // updateFrameMutants is the part of the table of mutants that is about updates.
 func updateFrameMutants() []*Mutant {
 	return []*Mutant{
-		{Rule: "UPD-22", Does: "sends the text of all sessions under the id of the first", Breaks: []string{"PRM-15", "PRM-13", "PRM-16", "SNEW-04", "UPD-18", "PRM-14"}, Out: func(w *Wire, m Message) []Message {
+		{Rule: "UPD-22", Does: "sends the text of all sessions under the id of the first", Breaks: []string{"PRM-15", "PRM-13", "PRM-16", "SNEW-04", "UPD-18", "PRM-14", "CAN-05"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "session/new" && m.Result() != nil && w.Note["first"] == nil {
 				w.Note["first"] = m.Result()["sessionId"]
 			}
@@ -25,7 +25,7 @@ func updateFrameMutants() []*Mutant {
 		{Rule: "UPD-07", Does: "has plans whose entries are no list", Out: onUpdate("plan", set("entries", object{}))},
 		{Rule: "UPD-08", Does: "has commands that are no list", Out: onUpdate("available_commands_update", set("availableCommands", object{}))},
 		{Rule: "UPD-09", Does: "does not say which mode", Out: onUpdate("current_mode_update", unset("currentModeId"))},
-		{Rule: "UPD-10", Does: "does not say which options", Breaks: []string{"CFG-09"}, Out: onUpdate("config_option_update", unset("configOptions"))},
+		{Rule: "UPD-10", Does: "does not say which options", Breaks: []string{"CFG-09", "MODE-07"}, Out: onUpdate("config_option_update", unset("configOptions"))},
 		{Rule: "UPD-11", Does: "tells a folder where it tells a title", Out: onUpdate("session_info_update", set("cwd", "/"))},
 		{Rule: "UPD-12", Does: "does not say how much there is", Out: onUpdate("usage_update", unset("size"))},
 		{Rule: "UPD-13", Does: "sends plans with an id to everybody", Breaks: []string{"UPD-20"}, Out: followed(tagged("plan"), func(_ *Wire, m Message) Message {

@@ -66,7 +66,7 @@ func toolsMutants() []*Mutant {
 				c["newText"] = "something else"
 			}
 		}))},
-		{Rule: "TOOL-15", Does: "reports failed calls as completed", Breaks: []string{"FS-10", "TERM-09"}, Out: hidesFailure},
+		{Rule: "TOOL-15", Does: "reports failed calls as completed", Breaks: []string{"FS-10", "TERM-07", "TERM-09"}, Out: hidesFailure},
 		{Rule: "TOOL-17", Does: "asks before it says for what", Breaks: []string{"TOOL-19", "TOOL-03"}, Out: func(w *Wire, m Message) []Message {
 			if m.Tag() == "tool_call" && m.Update()["kind"] == "edit" {
 				w.Note["held"] = m

@@ -64,6 +64,25 @@ func Found(report comply.AgentReport) map[string][]string {
 	return out
 }
 
+// Against returns what a report holds against a good agent: every finding, except advice about
+// speed, which a busy machine gives, and MCP-07, which asks for a capability.
+func Against(report comply.AgentReport) (out []string) {
+	held := func(where string, f comply.Finding) {
+		if f.Rule != "MCP-07" && (!f.Timed || f.Level == comply.Must) {
+			out = append(out, fmt.Sprintf("%s: %s: want %s, got %s", where, f.Rule, f.Expected, f.Actual))
+		}
+	}
+	for _, r := range report.Tests {
+		for _, f := range r.Findings {
+			held(r.ID, f)
+		}
+	}
+	for _, f := range report.Broken() {
+		held("all tests", f)
+	}
+	return out
+}
+
 // Clean reports whether the mutant was found to break its rule, and no rule that does not
 // follow from that.
 func (v Verdict) Clean() bool { return v.Caught && v.Gate && len(v.Unrelated) == 0 }

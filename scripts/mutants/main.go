@@ -1,9 +1,11 @@
-// Command mutants runs the whole suite against every mutant of the good agent and
-// prints which rules were found to be broken: the kill matrix. It fails if a
-// mutant was not caught, or was found to break a rule that does not follow from its
-// own.
+// Command mutants runs the whole suite against the good agents, with habits that break no rule,
+// and against every mutant of the first, and prints which rules were found to be broken: the
+// kill matrix. It fails if something was held against a good agent, or if a mutant was not
+// caught or was found to break a rule that does not follow from its own.
 //
 //	go run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent [-smoke DIR] [-only PREFIX,PREFIX]
+//
+// With -only the good agents are left out.
 package main
 
 import (
@@ -62,6 +64,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if *only == "" {
+		if err := judgeGood(ctx, *program, *parley, tests); err != nil {
+			return err
+		}
+	}
 	tests = append(tests, more...)
 	mutants := slices.DeleteFunc(goodagent.Mutants(), func(m *goodagent.Mutant) bool { return !begins(m.ID(), strings.Split(*only, ",")) })
 	verdicts := make([]proof.Verdict, len(mutants))
@@ -96,6 +103,47 @@ func run(ctx context.Context) error {
 	close(next)
 	work.Wait()
 	return report(mutants, verdicts, errs)
+}
+
+// habits are ways of a good agent that break no rule: the arguments of its program, and how
+// many tests run at once. Agents that mostly wait get more.
+var habits = []struct {
+	args string
+	opts comply.Options
+}{
+	{"-variant=chunks-1", comply.Options{Jobs: 4}},
+	{"-variant=chunks-4", comply.Options{Jobs: 4}},
+	{"-variant=chunks-4096", comply.Options{Jobs: 4}},
+	{"-variant=login", comply.Options{Jobs: 4}},
+	{"-variant=login", comply.Options{Jobs: 4, Auth: "token"}},
+	{"-plain", comply.Options{Jobs: 4}},
+	{"-variant=session-8s", comply.Options{Jobs: 12}},
+	{"-variant=start-40s", comply.Options{Jobs: 24}},
+}
+
+// judgeGood runs the tests against the good agents, one after the other, and fails if something
+// is held against one of them.
+func judgeGood(ctx context.Context, program, parley string, tests []*comply.Test) error {
+	wronged := 0
+	for _, h := range habits {
+		h.opts.MCPServer = parley
+		report, err := comply.Run(ctx, []comply.Agent{{Name: "goodagent", Command: program, Args: []string{h.args}}}, proof.Applicable(tests, 1), &h.opts)
+		if err != nil {
+			return err
+		}
+		against := proof.Against(report.Agents[0])
+		fmt.Printf("good agent %-24s %v, held against it: %d\n", strings.TrimSpace(h.args+" "+h.opts.Auth), report.Agents[0].Totals, len(against))
+		for _, what := range against {
+			fmt.Println("  " + what)
+		}
+		if len(against) > 0 || report.Failed() {
+			wronged++
+		}
+	}
+	if wronged > 0 {
+		return fmt.Errorf("%d of %d good agents were found to break a rule", wronged, len(habits))
+	}
+	return nil
 }
 
 func begins(id string, prefixes []string) bool {
