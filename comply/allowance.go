@@ -46,6 +46,13 @@ func (a allowances) forRequest(method string, timeout time.Duration) time.Durati
 	return timeout
 }
 
+// soon reports whether less time has passed since a request that opens a session than this agent
+// needs for it: the wait for its answer says nothing.
+func (a allowances) soon(q *request) bool {
+	passed := q.patience - time.Until(q.deadline)
+	return slices.Contains(rules.Openers, q.Request.Method) && passed < a.session/allowanceFactor
+}
+
 // patience returns how long a step may wait, for the speed of this machine, and of this agent
 // with the requests that it has not answered. A timeout of 0 stays one.
 func (r *testRun) patience(timeout time.Duration) time.Duration {
