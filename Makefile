@@ -68,7 +68,7 @@ agents: build ## install the agents of other projects that can be had, test thos
 	RUNS=$(RUNS) ./scripts/agents-run
 	$(GO) run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 
-mutants: build ## run the whole suite against every mutant of the good agent and print the kill matrix
+mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix; about 30 minutes
 	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
 

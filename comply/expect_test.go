@@ -82,3 +82,28 @@ func quietRun(test *jsont.Test) *testRun {
 
 // always says that a step is done.
 func always(*jsont.Step) bool { return true }
+
+// TestSoon shows that the wait for a session says nothing before the time that the agent needs.
+func TestSoon(t *testing.T) {
+	a := allowances{session: allowanceFactor * 8 * time.Second}
+	asked := func(method string, ago time.Duration) *request {
+		q := &request{patience: time.Minute, deadline: time.Now().Add(time.Minute - ago)}
+		q.Request = &rules.Entry{Method: method}
+		return q
+	}
+	for _, c := range []struct {
+		name string
+		q    *request
+		want bool
+	}{
+		{"a session may take as long as the agent needs", asked("session/new", time.Second), true},
+		{"then the wait is over", asked("session/new", 20*time.Second), false},
+		{"other requests have no such time", asked("session/list", time.Second), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := a.soon(c.q); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

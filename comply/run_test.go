@@ -299,6 +299,12 @@ func TestFiles(t *testing.T) {
 	t.Run("R4-025 declared files are there, in folders and from base64", func(t *testing.T) {
 		wantStatus(t, play(t, "none", text), comply.Pass)
 	})
+	t.Run("a finding about a file says what it is", func(t *testing.T) {
+		got := play(t, "none", steps(`{"rule": "MCP-01", "file": {"path": "f", "is": "which the server writes", "text": "x"}}`))
+		if len(got.Findings) != 1 || got.Findings[0].Expected != "the file f, which the server writes" {
+			t.Errorf("got %+v", got.Findings)
+		}
+	})
 }
 
 func TestPolicies(t *testing.T) {
