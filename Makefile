@@ -6,11 +6,13 @@ FUZZ    ?= 5s
 KILLS   ?= 50
 RUNS    ?= 2
 REACH   ?= 10
+MODEL   ?=
+URL     ?= https://api.openai.com/v1
 PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance release-dry clean
+.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -29,6 +31,10 @@ reach: ## measure send to model request, REACH times for each CLI, and for each 
 	PARLEY_HOME=$${PARLEY_PEERS:-$(CURDIR)/.cache/peers} GO="$(GO)" ./scripts/agents claude-agent-acp codex-acp opencode gemini-cli qwen-code copilot-cli
 	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach(Kept)?$$' -timeout 60m -v ./cmd/parley
 
+eval: ## let the model MODEL, which the service URL offers as chat completions, with the key in EVAL_KEY, work through 20 situations; it costs about 100 requests
+	@test -n "$(MODEL)" || { echo "usage: make eval MODEL=name [URL=https://...] with the key in EVAL_KEY" >&2; exit 2; }
+	PARLEY_EVAL_MODEL="$(MODEL)" PARLEY_EVAL_URL="$(URL)" PARLEY_EVAL_KEY="$$EVAL_KEY" $(GO) test -count 1 -run '^TestEval$$' -timeout 4h -v ./internal/surface/mcptools
+
 lint: ## formatting, vet and staticcheck
 	GO="$(GO)" ./scripts/lint
 
@@ -40,12 +46,14 @@ bench: ## speed, as ratios measured side by side
 	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
 	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
 
-chaos: ## kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries
+chaos: ## a minute of calls that must all be answered; kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries
 	@mkdir -p bin
+	PARLEY_LOAD_SECONDS=60 $(GO) test -count 1 -run '^TestEveryCallIsAnswered$$' -timeout 30m ./server
 	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos(Postgres)?$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
 
-attack: ## attempts against a hub, many of those that come in numbers, and a table of them
-	PARLEY_ATTACK_FLOOD=75000 $(GO) test -count 1 -run '^TestAttack$$' -timeout 30m -v ./server | grep -v '^=== RUN'
+attack: ## attempts against a hub, many of those that come in numbers, lies about work and honest work of the same shape, and tables of them
+	PARLEY_ATTACK_FLOOD=75000 PARLEY_HONEST=300 $(GO) test -count 1 -run '^Test(Attack|Lies|HonestWork|RandomHonestWork)$$' -timeout 60m -v ./server | grep -v '^=== RUN'
+	$(GO) test -count 1 -run '^TestOtherPorts$$' ./internal/surface/web
 
 screenshots: ## write the pictures of the hub's page in docs/pages
 	GO=$(GO) ./scripts/screenshots
@@ -53,8 +61,8 @@ screenshots: ## write the pictures of the hub's page in docs/pages
 recording: ## record the commands of docs/first-hour.md into docs/first-hour.cast and docs/first-hour.svg
 	GO=$(GO) $(GO) run ./scripts/recording
 
-conformance: build ## write docs/conformance.md from the test results
-	$(GO) test -json ./... | $(GO) run ./scripts/conformance -write
+conformance: ## make test, and write docs/conformance.md from its results
+	WRITE_CONFORMANCE=1 GO="$(GO)" ./scripts/test
 
 acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types anew
 	GO="$(GO)" ./scripts/acp-schema

@@ -43,7 +43,11 @@ func (p *process) reader() *reader {
 	}}
 	p.b.Cleanup(transport.CloseIdleConnections)
 	r := &reader{b: p.b, client: &http.Client{Transport: transport}, page: strings.TrimSuffix(link.URL, "/sign-in")}
-	res, err := r.client.PostForm(link.URL, url.Values{"code": {link.Code}})
+	req, err := http.NewRequestWithContext(p.b.Context(), http.MethodPost, link.URL, strings.NewReader(url.Values{"code": {link.Code}}.Encode()))
+	must(p.b, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Origin", r.page)
+	res, err := r.client.Do(req)
 	must(p.b, err)
 	res.Body.Close()
 	for _, c := range res.Cookies() {
@@ -103,6 +107,9 @@ var navigation = []string{"/", "/conversations", "/handoffs", "/runs", "/contrac
 
 const openPages = 100
 
+// sessionStreams is the number of pages that one session may have open.
+const sessionStreams = 20
+
 // pages measures the hub's page.
 func (t *table) pages() {
 	b := t.b
@@ -125,12 +132,16 @@ func (t *table) pages() {
 		few, many := turns(loadOf(small, path), loadOf(large, path))
 		t.ratio(fmt.Sprintf("page %s, µs: among 100000 messages / among 1000", path), 1e6/many, 1e6/few, "µs", 3, false)
 	}
-	t.pageMemory(processes[1000], small)
-	t.openPages(processes[1000], small)
+	var watchers []*reader
+	for range openPages / sessionStreams {
+		watchers = append(watchers, processes[1000].reader())
+	}
+	t.pageMemory(processes[1000], watchers)
+	t.openPages(processes[1000], watchers)
 }
 
 // pageMemory measures the memory of open pages, before a load leaves some of its own.
-func (t *table) pageMemory(p *process, r *reader) {
+func (t *table) pageMemory(p *process, watchers []*reader) {
 	b := t.b
 	wire := p.wires()[0]
 	grow := func() (most float64) {
@@ -145,7 +156,7 @@ func (t *table) pageMemory(p *process, r *reader) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	for i := range openPages {
-		r.follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
+		watchers[i%len(watchers)].follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
 	}
 	t.most(fmt.Sprintf("memory of %d open pages", openPages), grow()-before, 50, "MiB")
 	cancel()
@@ -158,7 +169,7 @@ func loadOf(r *reader, path string) load {
 
 // openPages compares sends while pages are open with sends without, and measures how long
 // an event takes to one.
-func (t *table) openPages(p *process, r *reader) {
+func (t *table) openPages(p *process, watchers []*reader) {
 	b := t.b
 	wires := p.wires()
 	send := func(stop <-chan struct{}) int64 {
@@ -171,7 +182,7 @@ func (t *table) openPages(p *process, r *reader) {
 		ctx, cancel := context.WithCancel(b.Context())
 		var wg sync.WaitGroup
 		for i := range pages {
-			r.follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
+			watchers[i%len(watchers)].follow(ctx, &wg, navigation[i%len(navigation)], func([]byte) {})
 		}
 		n, took := run(send, slice)
 		cancel()
@@ -187,7 +198,7 @@ func (t *table) openPages(p *process, r *reader) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	shown := make(chan string, 16)
-	r.follow(ctx, &wg, "/conversations", func(line []byte) {
+	watchers[0].follow(ctx, &wg, "/conversations", func(line []byte) {
 		if m := regexp.MustCompile(`event number (\d+) `).FindSubmatch(line); m != nil {
 			shown <- string(m[1])
 		}

@@ -7,8 +7,10 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +22,7 @@ const module = "github.com/parley-agents/parley/"
 // ground lists the packages that every other may import: ideas that all floors
 // need, below everything. Public packages may use them too, but their types
 // appear in no exported name of those.
-var ground = []string{"internal/durable", "internal/nearest", "internal/shell", "internal/shorten", "internal/strictjson"}
+var ground = []string{"internal/durable", "internal/nearest", "internal/plaintext", "internal/shell", "internal/shorten", "internal/strictjson"}
 
 // layers is the map: every package with the packages of this module that it may
 // import. A new package or arrow is an edit here and in docs/architecture.md,
@@ -31,16 +33,21 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
+	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
+	"internal/stray":      {},
 	"internal/tail":       {},
+	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
+	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
 
 	// The domain, and what stands beside it for other people too.
-	"hub":        {"internal/shorten", "internal/strictjson"},
-	"hub/schema": {"hub"},
-	"channel":    {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
-	"jsonrpc":    {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
-	"sandbox":    {"internal/tail"},                        // the end of a command's output
-	"report":     {"internal/shorten"},
+	"hub":               {"internal/shorten", "internal/strictjson"},
+	"hub/schema":        {"hub"},
+	"internal/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
+	"channel":           {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
+	"jsonrpc":           {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"sandbox":           {"internal/tail"},                        // the end of a command's output
+	"report":            {"internal/shorten"},
 
 	// The Agent Client Protocol.
 	"acp/internal/wire": {},
@@ -53,7 +60,7 @@ var layers = map[string][]string{
 	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
 	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
 	"comply/render":     {"comply/jsont", "comply/rules"},
-	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/tail", "jsonrpc", "sandbox"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
@@ -79,14 +86,14 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/catalog":  {"hub", "internal/nearest"},
-	"internal/reach/evidence": {"hub", "report", "internal/shorten", "internal/tail"}, // reports whose claims it checks; the end of a command's output
+	"internal/reach/catalog":  {"hub", "sandbox", "internal/nearest"},                                                   // sandbox: the mode of each CLI for each policy
+	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the end of a command's output
 
 	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
-	"internal/reach/terminal": {"hub", "internal/nearest"},
-	"internal/reach/notify":   {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
-	"internal/reach/gateway":  {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
+	"internal/reach/terminal": {"hub", "internal/briefing", "internal/nearest"}, // briefing: the text that each CLI is given
+	"internal/reach/notify":   {"hub", "channel", "internal/tail"},              // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway":  {"hub", "channel"},                               // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.
@@ -124,7 +131,7 @@ var layers = map[string][]string{
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
+		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -137,23 +144,23 @@ var layers = map[string][]string{
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/shorten", "internal/strictjson", "internal/reach/evidence", "internal/reach/fleet"},
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/catalog", "internal/reach/evidence", "internal/reach/fleet"}, // catalog: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run"},
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Services for the results that commands print (access: profiles of agents);
 	// durable for the key file that connect replaces.
 	"cmd/parley": {
@@ -161,7 +168,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"channel", "internal/reach/sessions", "internal/reach/terminal", // the waiter beside a CLI says what became of a wake
+		"channel", "internal/process", "internal/reach/sessions", "internal/reach/terminal", "internal/briefing", // the waiter beside a CLI says what became of a wake
 	},
 
 	// Programs to read and to copy from.
@@ -177,6 +184,8 @@ var layers = map[string][]string{
 	"internal/storetest":   {"hub", "internal/engine/postgres", "internal/engine/sqlite", "internal/pgtest"},
 	"internal/lobbytest":   {"hub", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/storetest", "internal/vault"},
 	"internal/reftest":     {},
+	"internal/hostiletest": {}, // over HTTP alone, so that tests of every surface can use it
+	"internal/tokentest":   {}, // the one owner of the tokenizer
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
@@ -210,16 +219,18 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
 	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
 	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
-	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/gatewaytest"},
+	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/reach/terminal", "internal/gatewaytest"},
 	"charm.land/bubbletea/v2":                  {"internal/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
 	"golang.org/x/term":                        {"cmd/parley"},
+	"github.com/tiktoken-go/tokenizer":         {"internal/tokentest"},
 }
 
 func TestLayers(t *testing.T) {
-	for pkg, imports := range packages(t) {
+	imported := packages(t)
+	for pkg, imports := range imported {
 		allowed, ok := layers[pkg]
 		if !ok {
 			t.Errorf("package %s is not on the map", pkg)
@@ -239,9 +250,33 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	for pkg := range layers {
-		if _, ok := packages(t)[pkg]; !ok {
+		if _, ok := imported[pkg]; !ok {
 			t.Errorf("package %s is on the map but does not exist", pkg)
 		}
+	}
+}
+
+// TestGitHasOneDoor holds that internal/git alone starts git: it decides which programs git
+// may run in turn. Scripts work in this repository.
+func TestGitHasOneDoor(t *testing.T) {
+	starts := regexp.MustCompile(`exec\.Command(Context)?\([^)]*"git"`)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "scripts" || (strings.HasPrefix(d.Name(), ".") && name != ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || filepath.ToSlash(filepath.Dir(name)) == "internal/git":
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if starts.Match(text) {
+			t.Errorf("%s starts git without internal/git", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

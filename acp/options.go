@@ -21,7 +21,7 @@ type Options struct {
 
 	// Policy decides which actions are allowed without a question, and so which
 	// capabilities are offered: to read files, to write them, to run commands. Ask
-	// asks a person under sandbox.PolicyAsk.
+	// asks a person, as sandbox.NewPermissions says.
 	Policy sandbox.Policy
 	Ask    sandbox.Asker
 

@@ -28,7 +28,8 @@ func start(t *testing.T, cmd *exec.Cmd, opts *acp.Options) *acp.Client {
 }
 
 // TestExampleAgents drives the example agents of two other SDKs, which play the
-// same turn: they read, and ask before they edit.
+// same turn: they read, and ask before they edit a file that lies outside of the session's
+// folder.
 func TestExampleAgents(t *testing.T) {
 	for name, peer := range map[string]acptest.Peer{"TypeScript": acptest.TypeScript, "Go": acptest.Go} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +40,8 @@ func TestExampleAgents(t *testing.T) {
 				}
 			}
 			for policy, want := range map[sandbox.Policy]string{
-				sandbox.PolicyWrite: " Perfect! I've successfully updated the configuration. The changes have been applied.",
+				sandbox.PolicyYolo:  " Perfect! I've successfully updated the configuration. The changes have been applied.",
+				sandbox.PolicyWrite: " I understand you prefer not to make that change. I'll skip the configuration update.",
 				sandbox.PolicyRead:  " I understand you prefer not to make that change. I'll skip the configuration update.",
 			} {
 				t.Run("a whole turn under "+string(policy), func(t *testing.T) {
@@ -59,7 +61,7 @@ func TestExampleAgents(t *testing.T) {
 					if err != nil || r.StopReason != acpv2.StopReasonEndTurn || last != want {
 						t.Errorf("got %q, %q, %v; want %q and end_turn", last, r.StopReason, err, want)
 					}
-					if done := status["call_2"] == "completed"; status["call_1"] != "completed" || done != (policy == sandbox.PolicyWrite) {
+					if done := status["call_2"] == "completed"; status["call_1"] != "completed" || done != (policy == sandbox.PolicyYolo) {
 						t.Errorf("got the tool calls %v under %s", status, policy)
 					}
 				})

@@ -33,7 +33,7 @@ type PermissionRequest struct {
 }
 
 // ByPolicy returns the Permissions that decide by a policy, as a client does whose
-// Options have none. ask is called under [sandbox.PolicyAsk] only; it may be nil.
+// Options have none. ask is called as [sandbox.NewPermissions] says; it may be nil.
 func ByPolicy(policy sandbox.Policy, ask sandbox.Asker) Permissions {
 	return policyPermissions{policy, sandbox.NewPermissions(policy, ask)}
 }
@@ -129,6 +129,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	if s == nil {
 		return nil, sessionNotFound(r.SessionID)
 	}
+	r.Folders = s.folders
 	ctx, done := s.turnContext(ctx)
 	defer done()
 	permissions := c.opts.Permissions

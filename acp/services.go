@@ -61,7 +61,7 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	}
 	permissions := sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)
 	if files {
-		w.files = guardedFiles{sandbox.NewFiles(roots), permissions}
+		w.files = sandbox.NewGuarded(sandbox.NewFiles(roots), permissions)
 	}
 	w.close = roots.Close
 	if terminals {
@@ -70,28 +70,6 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 		w.close = func() error { return errors.Join(t.Close(), roots.Close()) }
 	}
 	return w, nil
-}
-
-// guardedFiles checks each use of files against the policy.
-type guardedFiles struct {
-	files       *sandbox.Files
-	permissions *sandbox.Permissions
-}
-
-// A refusal is an error with a code, so that the agent learns that it was refused and not
-// that the file is missing.
-func (g guardedFiles) Read(ctx context.Context, path string, line, limit int) (string, error) {
-	if err := g.permissions.Permit(ctx, sandbox.KindRead, "read "+path); err != nil {
-		return "", err
-	}
-	return g.files.Read(ctx, path, line, limit)
-}
-
-func (g guardedFiles) Write(ctx context.Context, path, text string) error {
-	if err := g.permissions.Permit(ctx, sandbox.KindEdit, "write "+path, path); err != nil {
-		return err
-	}
-	return g.files.Write(ctx, path, text)
 }
 
 // guardedTerminals checks each command against the policy.

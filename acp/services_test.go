@@ -52,6 +52,8 @@ func TestFiles(t *testing.T) {
 		{"a policy that reads does not offer to write", acp.Options{Policy: sandbox.PolicyRead}, "write a.txt", "", jsonrpc.CodeInternal},
 		{"a policy that writes lets it write", acp.Options{Policy: sandbox.PolicyWrite}, "write a.txt", "written", 0},
 		{"a policy that writes does not let it write commands that git runs", acp.Options{Policy: sandbox.PolicyWrite}, "write .git/config", "", jsonrpc.CodeInvalidRequest},
+		{"nor instructions that agents obey", acp.Options{Policy: sandbox.PolicyWrite}, "write CLAUDE.md", "", jsonrpc.CodeInvalidRequest},
+		{"unless a person allows it", acp.Options{Policy: sandbox.PolicyWrite, Ask: func(_ context.Context, r sandbox.Request) (string, error) { return r.Options[0].ID, nil }}, "write CLAUDE.md", "written", 0},
 		{"what is outside the folder is refused", acp.Options{Policy: sandbox.PolicyYolo}, "read /etc/hostname", "", jsonrpc.CodeInvalidParams},
 		{"a missing file is told as missing", acp.Options{Policy: sandbox.PolicyRead}, "read none.txt", "", -32002},
 		{"a person who is asked can refuse", acp.Options{Policy: sandbox.PolicyAsk, Ask: func(context.Context, sandbox.Request) (string, error) { return "", nil }},
@@ -74,7 +76,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", text, err, test.want)
 			}
 			if strings.HasPrefix(test.prompt, "write") {
-				got, _ := os.ReadFile(path)
+				got, _ := os.ReadFile(filepath.Join(s.Dir, strings.TrimPrefix(test.prompt, "write ")))
 				if wrote := string(got) == "new\n"; wrote != (test.code == 0) {
 					t.Errorf("the file holds %q", got)
 				}
@@ -156,12 +158,12 @@ func TestPermissions(t *testing.T) {
 		{OptionID: "yes", Name: "Yes", Kind: acpv2.PermissionOptionKindAllowOnce},
 		{OptionID: "no", Name: "No", Kind: acpv2.PermissionOptionKindRejectOnce},
 	}
-	ask := func(kind acpv2.ToolKind, paths ...acpv2.AbsolutePath) *acp.Agent {
-		var locations []acpv2.ToolCallLocation
-		for _, p := range paths {
-			locations = append(locations, acpv2.ToolCallLocation{Path: p})
-		}
+	ask := func(kind acpv2.ToolKind, paths ...string) *acp.Agent { // in the working folder
 		return doing(func(ctx context.Context, t *acp.AgentTurn) (string, error) {
+			var locations []acpv2.ToolCallLocation
+			for _, p := range paths {
+				locations = append(locations, acpv2.ToolCallLocation{Path: acpv2.AbsolutePath(filepath.Join(t.Dir, p))})
+			}
 			outcome, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
 				Title: "do it", Options: options,
 				Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
@@ -206,10 +208,10 @@ func TestPermissions(t *testing.T) {
 			})
 		})
 	}
-	t.Run("write rejects editing of files that git runs", func(t *testing.T) {
+	t.Run("write rejects editing of files that programs run or obey, and outside of the folder", func(t *testing.T) {
 		both(t, func(t *testing.T, v2 bool) {
-			for path, want := range map[acpv2.AbsolutePath]string{"/repo/a.go": "approved", "/repo/.git/hooks/pre-commit": "selected"} {
-				c := connect(t, ask(acpv2.ToolKindEdit, "/repo/b.go", path), &acp.Options{Policy: sandbox.PolicyWrite, V2: v2})
+			for path, want := range map[string]string{"a.go": "approved", ".git/hooks/pre-commit": "selected", "crush.json": "selected", "AGENTS.md": "selected", "../a.go": "selected"} {
+				c := connect(t, ask(acpv2.ToolKindEdit, "b.go", path), &acp.Options{Policy: sandbox.PolicyWrite, V2: v2})
 				if text, _, err := prompt(t, open(t, c), "go").Text(); err != nil || text != want {
 					t.Errorf("%s: got %q, %v; want %q", path, text, err, want)
 				}

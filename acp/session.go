@@ -19,6 +19,7 @@ type Session struct {
 	Dir string // the working folder; absolute
 
 	client    *Client
+	folders   []string // the working folder and those beside it
 	workspace *workspace
 
 	mu       sync.Mutex // guards the fields below
@@ -91,8 +92,8 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		}
 		params.AdditionalDirectories = upgradePaths(acpv1.Set(opts.Directories))
 	}
-	s := &Session{ID: id, Dir: dir, client: c}
-	if s.workspace, err = c.openWorkspace(append([]string{dir}, opts.Directories...)); err != nil {
+	s := &Session{ID: id, Dir: dir, client: c, folders: append([]string{dir}, opts.Directories...)}
+	if s.workspace, err = c.openWorkspace(s.folders); err != nil {
 		return nil, err
 	}
 	known := id != ""

@@ -14,7 +14,7 @@ func TestNewID(t *testing.T) {
 	if a != channel.NewID("builder", "session", "1") || a == b || channel.NewID("ab", "c") == channel.NewID("a", "bc") {
 		t.Errorf("ids do not tell batches apart: %s, %s", a, b)
 	}
-	if !regexp.MustCompile(`^w_[a-z2-7]{26}$`).MatchString(a) {
+	if !regexp.MustCompile(`^w_[0-9]{12}$`).MatchString(a) {
 		t.Errorf("got %s", a)
 	}
 }
@@ -28,11 +28,13 @@ func TestNotice(t *testing.T) {
 		batch channel.Batch
 		want  string
 	}{
-		"one":      {channel.Batch{Messages: []hub.Envelope{one}}, "1 unread message for builder."},
-		"kinds":    {channel.Batch{Messages: []hub.Envelope{one, message(hub.PriorityCritical, hub.TypeHandoffInitiate)}}, "2 unread messages (1 critical, 1 handoff) for builder."},
-		"handoffs": {channel.Batch{Messages: []hub.Envelope{message(hub.PriorityHigh, hub.TypeHandoffAccept), message(hub.PriorityHigh, hub.TypeHandoffReject)}}, "(2 handoffs)"},
-		"again":    {channel.Batch{Messages: []hub.Envelope{one}, Repeat: true}, "You were told before"},
-		"probe":    {channel.Batch{Probe: true}, "a test by the operator"},
+		"one":      {channel.Batch{Messages: []hub.Envelope{one}}, "1 new message for builder. Call acp_inbox."},
+		"kinds":    {channel.Batch{Messages: []hub.Envelope{one, message(hub.PriorityCritical, hub.TypeHandoffInitiate)}}, "Critical mail for builder: 2 new messages. Call acp_inbox."},
+		"handoff":  {channel.Batch{Messages: []hub.Envelope{message(hub.PriorityNormal, hub.TypeHandoffInitiate)}}, "1 new handoff for builder. Call acp_inbox."},
+		"handoffs": {channel.Batch{Messages: []hub.Envelope{message(hub.PriorityHigh, hub.TypeHandoffInitiate), message(hub.PriorityCritical, hub.TypeHandoffInitiate)}}, "Critical mail for builder: 2 new handoffs. Call acp_inbox."},
+		"answers":  {channel.Batch{Messages: []hub.Envelope{message(hub.PriorityHigh, hub.TypeHandoffAccept), message(hub.PriorityHigh, hub.TypeHandoffReject)}}, "2 new messages for builder. Call acp_inbox."},
+		"again":    {channel.Batch{Messages: []hub.Envelope{one}, Repeat: true}, "1 unread message for builder. Call acp_inbox."},
+		"probe":    {channel.Batch{Probe: true}, "A test by your operator"},
 	} {
 		test.batch.ID, test.batch.Recipient = channel.NewID(name), "builder"
 		got := test.batch.Notice("acp_inbox")

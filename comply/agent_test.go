@@ -355,7 +355,7 @@ func (a *fakeAgent) turn(session, text string, cancelled chan struct{}) any {
 			a.say(session, err.Error())
 		}
 	case "escape":
-		cmd := exec.Command("setsid", "sleep", "30")
+		cmd := exec.Command("setsid", "sleep", "1000")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		cmd.Start()
 		a.say(session, strconv.Itoa(cmd.Process.Pid))

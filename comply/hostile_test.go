@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,19 +69,7 @@ func TestHostile(t *testing.T) {
 		}
 	})
 	t.Run("R4-067 a process that escapes does not hold up the test", func(t *testing.T) {
-		dir := t.TempDir()
-		got := playWith(t, agent(t, "none"), steps(prompt(1, "escape"), expect(chunk("^[0-9]+$"))), &comply.Options{Record: dir})
-		wantStatus(t, got, comply.Pass)
-		raw, err := os.ReadFile(filepath.Join(dir, "none", "case.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, after, ok := strings.Cut(string(raw), `agent_message_chunk`); ok { // it is out of reach; end it here
-			digits := strings.TrimLeft(after[strings.Index(after, `"text":"`):], `"tex:`)
-			if pid, err := strconv.Atoi(digits[:strings.IndexByte(digits, '"')]); err == nil {
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
+		syscall.Kill(childOf(t, "escape"), syscall.SIGKILL) // it has ended, except where it is out of reach
 	})
 	t.Run("R4-067 a command of a terminal ends with the test", func(t *testing.T) {
 		dir := t.TempDir()

@@ -3,6 +3,7 @@ package comply
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/stray"
 )
 
 // Options changes how tests are run. The zero value works.
@@ -271,7 +273,11 @@ func (r *runner) tracer(agent, test string) func(*rules.Entry) {
 type instance struct {
 	*conversation
 	*workspace
+	mark string // NAME=value, in the environment of the agent and of every process that it starts
 }
+
+// markVariable is the variable that finds processes of an agent that left its group.
+const markVariable = "PARLEY_COMPLY"
 
 // start starts an agent in a workspace. The caller must stop the instance.
 func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace, vars jsont.Variables, startup time.Duration, clock *clock) (*instance, error) {
@@ -283,7 +289,8 @@ func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace
 	if err != nil {
 		return nil, err
 	}
-	env := baseEnv(home, w.temp)
+	mark := markVariable + "=" + rand.Text()
+	env := append(baseEnv(home, w.temp), mark)
 	services, err := newServices(r.version, w.sandbox, t.Policy, env)
 	if err != nil {
 		return nil, err
@@ -295,10 +302,11 @@ func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace
 		services.close()
 		return nil, err
 	}
-	return &instance{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w}, nil
+	return &instance{converse(ctx, agent, services, startup, vars, r.tracer(a.Name, t.ID), clock), w, mark}, nil
 }
 
-// stop ends the agent and returns the transcript.
+// stop ends the agent, with the processes that it leaves behind, and returns the
+// transcript.
 func (r *instance) stop() transcript {
 	// The log of an agent that has ended is complete only when the reader is done.
 	select {
@@ -311,6 +319,7 @@ func (r *instance) stop() transcript {
 	r.mu.Unlock()
 	r.conversation.close()
 	r.services.close()
+	stray.Kill(r.mark) // one that does not end is out of reach
 	return transcript{log, r.calls()}
 }
 

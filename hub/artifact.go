@@ -17,18 +17,19 @@ const (
 	MergeManual    MergeState = "manual_merge" // it waits for an integrator
 	MergeEscalated MergeState = "escalated"    // it waits for a coordinator too, or for the signature of a reviewer
 	MergeResolved  MergeState = "resolved"
+	MergeAbandoned MergeState = "abandoned" // the team was closed without the merge
 )
 
 // MergeStates lists every state.
-var MergeStates = []MergeState{MergeClean, MergeDiverged, MergeAuto, MergeManual, MergeEscalated, MergeResolved}
+var MergeStates = []MergeState{MergeClean, MergeDiverged, MergeAuto, MergeManual, MergeEscalated, MergeResolved, MergeAbandoned}
 
 // conflictNext is the whole state machine of a conflict. A state without an entry is
 // final.
 var conflictNext = map[MergeState][]MergeState{
 	MergeDiverged:  {MergeAuto, MergeManual, MergeEscalated},
 	MergeAuto:      {MergeResolved},
-	MergeManual:    {MergeResolved, MergeEscalated},
-	MergeEscalated: {MergeResolved},
+	MergeManual:    {MergeResolved, MergeEscalated, MergeAbandoned},
+	MergeEscalated: {MergeResolved, MergeAbandoned},
 }
 
 // A TeamArtifact is a named content that a team shares, as its newest version is.
@@ -110,7 +111,7 @@ func (c Conflict) Advance(next MergeState, now Time) (Conflict, error) {
 	return c, nil
 }
 
-// Over reports whether c is resolved.
+// Over reports whether c is resolved or abandoned.
 func (c Conflict) Over() bool { return len(conflictNext[c.State]) == 0 }
 
 // An ArtifactQuery chooses artifacts of a team, by their names in lower case. Empty

@@ -114,6 +114,9 @@ func (r Run) Digest() string {
 		d.put(c.Kind, c.Claim, c.Found)
 	}
 	d.at(r.StartedAt, r.ExpiresAt, r.EndedAt)
+	if r.VerdictBy != "" { // earlier versions recorded no author
+		d.put(string(r.VerdictBy), string(r.ClaimedVerdict))
+	}
 	return d.hex()
 }
 

@@ -99,6 +99,34 @@ func (e Envelope) Author() AgentID {
 	return e.From
 }
 
+// PlainText returns the text of a message whose payload is nothing but text: a status,
+// question or answer whose other members have the values that the hub gives to plain
+// text. A message with a topic and a copy are none.
+func (e Envelope) PlainText() (text string, ok bool) {
+	var p map[string]string
+	if e.CopyOf() != nil || e.Topic != "" || json.Unmarshal(e.Payload, &p) != nil {
+		return "", false
+	}
+	switch e.Type {
+	case TypeStatusUpdate:
+		text = p["summary"]
+		if detail := p["detail"]; strings.HasPrefix(detail, strings.TrimSuffix(text, "…")) {
+			text = detail // the summary is its start
+			delete(p, "detail")
+		}
+		delete(p, "summary")
+	case TypeKnowledgeQuery:
+		text = p["question"]
+		delete(p, "question")
+	case TypeKnowledgeResponse:
+		text = p["answer"]
+		delete(p, "answer")
+		delete(p, "confidence")
+		delete(p, "query_id")
+	}
+	return text, text != "" && len(p) == 0
+}
+
 // Broadcast reports whether the message went to everyone.
 func (e Envelope) Broadcast() bool { return len(e.To) == 1 && e.To[0] == Everyone }
 
@@ -326,3 +354,19 @@ const (
 
 // Features lists every feature.
 var Features = []Feature{FeatureNegotiation, FeatureDisagreement, FeatureTeamspaces}
+
+// MayWake reports whether a message may start a turn of its recipient. One of low
+// priority, an acknowledgement, the acceptance of a task and a copy never do, nor does a
+// message of the hub, except an alarm: one of high priority or above, which asks its
+// recipients for an act.
+func (e Envelope) MayWake() bool {
+	acknowledges := e.Type == TypeSystemAck || e.Type == TypeHandoffAccept
+	copied := e.Context != nil && e.Context.CopyOf != nil
+	switch {
+	case e.Priority == PriorityLow, acknowledges, copied:
+		return false
+	case e.From == Self:
+		return e.Priority == PriorityHigh || e.Priority == PriorityCritical
+	}
+	return true
+}

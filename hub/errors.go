@@ -42,8 +42,9 @@ const (
 	CodeUnreachable Code = "unreachable" // another hub does not answer, or not as the protocol says
 
 	// This hub failed.
-	CodeDegraded Code = "degraded" // the store cannot be used now; nothing was changed
-	CodeInternal Code = "internal" // a bug; the cause is in the log
+	CodeDegraded   Code = "degraded"   // the store cannot be used now; nothing was changed
+	CodeOverloaded Code = "overloaded" // the store served other calls for too long; nothing was changed
+	CodeInternal   Code = "internal"   // a bug; the cause is in the log
 )
 
 // An Error is a failure with a code. It is made where the cause is known and
@@ -97,4 +98,11 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// Unavailable reports whether a call failed because the store could not serve it now.
+// Nothing was changed, and the same call may succeed later.
+func Unavailable(err error) bool {
+	code := CodeOf(err)
+	return code == CodeDegraded || code == CodeOverloaded
 }

@@ -155,7 +155,21 @@ type Check struct {
 	Result Verdict      `json:"result"`
 	Detail string       `json:"detail"`
 	Reason RejectReason `json:"reason,omitempty"` // the reason with which a failed check rejects the handoff
+
+	State  *WorkState  `json:"state,omitempty"`  // of the worktree, when the task was accepted
+	Change *WorkChange `json:"change,omitempty"` // of the work, since then; nil in completions of earlier versions
 }
+
+// A Patch is the difference of a worktree from a commit.
+type Patch struct {
+	Commit string // its whole name
+	Text   string // a unified diff; empty without a change
+	More   int    // files that differ and are not in Text
+}
+
+// RestrictedText stands for the title of a restricted handoff, and for the task of a run
+// on it, where they are withheld.
+const RestrictedText = "restricted"
 
 // A Handoff is a task that changes its owner. Its package is immutable from the
 // proposal on.
@@ -225,6 +239,18 @@ type Lateness struct {
 	AcceptedBefore  Time // it was accepted before this time
 	DeadlineBy      Time // or its deadline has come by this time
 	EscalatedBefore Time // and it was not escalated at or after this time
+}
+
+// WaitsForOperator reports whether the handoff cannot be accepted before the operator
+// approves it.
+func (h Handoff) WaitsForOperator() bool {
+	return h.Status == HandoffProposed && h.NeedsHuman && h.ApprovedAt.IsZero()
+}
+
+// WaitsForTeam reports whether the handoff cannot be accepted before a member of its team
+// approves it.
+func (h Handoff) WaitsForTeam() bool {
+	return h.Status == HandoffProposed && h.Team != "" && h.TeamApprovedBy == ""
 }
 
 // A HandoffQuery chooses handoffs. Empty members do not restrict.

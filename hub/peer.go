@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -108,6 +109,19 @@ type Peer struct {
 	AddedAt Instant    `json:"addedAt"`
 }
 
+// DomainVerified reports whether the domain in the peer's AID is that of its endpoint: the
+// peer answered there, over TLS, at a host that is the domain or lies in it. Any other AID
+// is the word of the peer alone, or of the operator who added it.
+func (p Peer) DomainVerified() bool {
+	domain, _ := p.AID.Split()
+	u, err := url.Parse(p.Endpoint)
+	if err != nil || domain == "" || u.Scheme != "https" || p.Seen.IsZero() {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	return host == domain || (strings.Contains(domain, ".") && strings.HasSuffix(host, "."+domain))
+}
+
 // A Grant bounds a peer, or the holder of a project token, to some permissions in
 // one project.
 type Grant struct {
@@ -154,6 +168,16 @@ func (p Peer) Reads(project ProjectID) bool {
 	return p.Grants == nil || ok && g.Permits(PermitRead)
 }
 
+// WorksOnContracts reports whether the peer may propose, answer or implement contracts
+// of a project. A guest that may not only reads them.
+func (p Peer) WorksOnContracts(project ProjectID) bool {
+	if p.Grants == nil {
+		return true
+	}
+	g, invited := GrantIn(p.Grants, project)
+	return invited && (g.Host || slices.ContainsFunc([]Permission{PermitPropose, PermitRespond, PermitImplement}, g.Permits))
+}
+
 // MayActFor reports whether the peer may act for an agent: for itself, for agents of
 // its domain, and for those that the operator named.
 func (p Peer) MayActFor(aid AID) bool {
@@ -165,6 +189,25 @@ func (p Peer) MayActFor(aid AID) bool {
 // MetaCompared is the key of the fact when the last complete comparison with a peer
 // began. Dead letters before that are void.
 func MetaCompared(peer AID) string { return "peer.compared/" + string(peer) }
+
+// LiveDeadLetters returns the dead letters of a peer since the last complete comparison
+// with it began, newest first and at most 1,000. A dead letter whose change has the peer
+// as its origin was refused on this hub; the others were refused by the peer.
+func LiveDeadLetters(r Reader, peer AID) ([]DeadLetter, error) {
+	dead, err := r.DeadLetters(peer, 1000)
+	if err != nil {
+		return nil, err
+	}
+	var compared Instant
+	text, err := r.Meta(MetaCompared(peer))
+	if err == nil {
+		compared, err = ParseInstant(text)
+	}
+	if err != nil && CodeOf(err) != CodeNotFound {
+		return nil, err
+	}
+	return slices.DeleteFunc(dead, func(d DeadLetter) bool { return d.At.Compare(compared) < 0 }), nil
+}
 
 // An Outbox is the position of a peer in the log of changes: every change after
 // Sent still has to be sent to it.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -50,14 +51,16 @@ func (s RunState) Over() bool { return s.Known() && runNext[s] == nil }
 type RunVerdict string
 
 // The verdicts. A claim that could not be checked is neither confirmed nor
-// contradicted; one such claim makes the verdict unverified.
+// contradicted; one such claim makes the verdict unverified. The verdict of an agent on
+// its own work is claimed, whatever it says.
 const (
 	RunConfirmed    RunVerdict = "confirmed"
 	RunContradicted RunVerdict = "contradicted"
 	RunUnverified   RunVerdict = "unverified"
+	RunClaimed      RunVerdict = "claimed"
 )
 
-// Known reports whether v is a verdict.
+// Known reports whether v is the result of a check. RunClaimed is none.
 func (v RunVerdict) Known() bool {
 	return v == RunConfirmed || v == RunContradicted || v == RunUnverified
 }
@@ -83,11 +86,14 @@ type Run struct {
 	Key      KeyID     `json:"key"`                  // lent to the agent for the time of the run
 
 	State          RunState        `json:"state"`
-	Session        string          `json:"session_id,omitempty"` // of the agent
-	StopReason     string          `json:"stop_reason"`          // why the agent stopped, in its own words or ours
-	Reason         string          `json:"reason"`               // why there is no verdict on a report; empty if there is one
-	Report         json.RawMessage `json:"report"`               // the agent's claims; null if there are none
-	Verdict        RunVerdict      `json:"verdict"`              // empty until the run is over
+	Session        string          `json:"session_id,omitempty"`      // of the agent
+	StopReason     string          `json:"stop_reason"`               // why the agent stopped, in its own words or ours
+	Reason         string          `json:"reason"`                    // why there is no verdict on a report; empty if there is one
+	Report         json.RawMessage `json:"report"`                    // the agent's claims; null if there are none
+	Verdict        RunVerdict      `json:"verdict"`                   // empty until the run is over
+	VerdictBy      AgentID         `json:"verdict_by,omitempty"`      // the author of the verdict; empty in runs that earlier versions ended
+	ClaimedVerdict RunVerdict      `json:"claimed_verdict,omitempty"` // the word of the author, if Verdict is RunClaimed
+	VerdictNote    string          `json:"verdict_note,omitempty"`    // the restriction of the verdict in words; follows from the members above and is not stored
 	Contradictions []Contradiction `json:"contradictions"`
 	Evidence       json.RawMessage `json:"evidence"`   // the facts; null if nothing was checked
 	Message        EnvelopeID      `json:"message_id"` // the message about the end of the run; empty until then
@@ -110,8 +116,58 @@ func (r Run) Advance(next RunState, now Time) (Run, error) {
 	return r, nil
 }
 
+// Judged returns r with the verdict of an author. The hub checks the runs that it
+// executes, and the operator's command those that the operator began. The verdict of any
+// other author is claimed: an agent speaks about its own work.
+func (r Run) Judged(v RunVerdict, by AgentID) Run {
+	r.Verdict, r.ClaimedVerdict = v, ""
+	r.VerdictBy = by
+	if checked := by == Self || (by == Operator && r.By == Operator); !checked {
+		r.Verdict, r.ClaimedVerdict = RunClaimed, v
+	}
+	r.VerdictNote = r.Note()
+	return r
+}
+
+// Note returns the restriction of the verdict in words, "" for a verdict of a check.
+func (r Run) Note() string {
+	switch {
+	case r.Verdict == RunClaimed:
+		return "says " + string(r.VerdictBy) + ", not checked"
+	case r.Verdict != "" && r.VerdictBy == "":
+		return "by the rules of then"
+	}
+	return ""
+}
+
+// VerdictText returns the verdict with its restriction, "" if there is none yet.
+func (r Run) VerdictText() string {
+	if note := r.Note(); note != "" {
+		return string(r.Verdict) + " (" + note + ")"
+	}
+	return string(r.Verdict)
+}
+
+// SentVerdict returns the verdict as its author reached it.
+func (r Run) SentVerdict() RunVerdict { return cmp.Or(r.ClaimedVerdict, r.Verdict) }
+
+// Checked reports whether the hub or its operator executed the run and reached its
+// verdict. Earlier versions let only the operator end a run that the operator began.
+func (r Run) Checked() bool {
+	return r.Verdict.Known() && (r.VerdictBy != "" || r.By == Operator)
+}
+
 // Concerns reports whether an agent works in the run or started it.
 func (r Run) Concerns(agent AgentID) bool { return agent == r.Agent || agent == r.By }
+
+// Withheld returns the run without its task, report and evidence, as it is shown where the
+// text of a restricted handoff must not be.
+func (r Run) Withheld() Run {
+	r.Task = RestrictedText
+	r.Report, r.Evidence = nil, nil
+	r.Contradictions = nil
+	return r
+}
 
 // RunKeyLabel begins the label of a key that is lent for a run; the id of the run
 // follows.
@@ -121,6 +177,7 @@ const RunKeyLabel = "run-"
 type RunQuery struct {
 	Viewer  AgentID // restricts to runs that this agent works in or started
 	Agent   AgentID
+	By      AgentID // the caller that started the run
 	Handoff HandoffID
 	Open    bool  // only those that are not over
 	Cursor  RunID // the last one of the page before

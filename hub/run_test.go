@@ -42,6 +42,8 @@ func TestRunDigest(t *testing.T) {
 	base := hub.Run{ID: "r", Agent: "a", State: hub.RunDone, Verdict: hub.RunConfirmed}
 	for name, change := range map[string]func(*hub.Run){
 		"verdict":        func(r *hub.Run) { r.Verdict = hub.RunUnverified },
+		"author":         func(r *hub.Run) { r.VerdictBy = "a" },
+		"claim":          func(r *hub.Run) { *r = r.Judged(hub.RunConfirmed, "a") },
 		"report":         func(r *hub.Run) { r.Report = []byte(`{}`) },
 		"evidence":       func(r *hub.Run) { r.Evidence = []byte(`{}`) },
 		"contradictions": func(r *hub.Run) { r.Contradictions = []hub.Contradiction{{Kind: "k"}} },
@@ -53,6 +55,34 @@ func TestRunDigest(t *testing.T) {
 		if other.Digest() == base.Digest() {
 			t.Errorf("another %s has the same digest", name)
 		}
+	}
+}
+
+func TestAVerdictNamesItsAuthor(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		began   hub.AgentID
+		author  hub.AgentID
+		text    string
+		checked bool
+	}{
+		{"the operator's command checked the run that the operator began", hub.Operator, hub.Operator, "confirmed", true},
+		{"the hub checked a turn that it gave the agent", "builder", hub.Self, "confirmed", true},
+		{"an agent speaks about its own work", "builder", "builder", "claimed (says builder, not checked)", false},
+		{"the operator did not execute the run of an agent", "builder", hub.Operator, "claimed (says operator, not checked)", false},
+		{"earlier versions let an agent end its own run", "builder", "", "confirmed (by the rules of then)", false},
+		{"earlier versions let only the operator end a run of the operator", hub.Operator, "", "confirmed (by the rules of then)", true},
+	} {
+		r := hub.Run{Agent: "builder", By: test.began, State: hub.RunDone, Verdict: hub.RunConfirmed}
+		if test.author != "" {
+			r = r.Judged(hub.RunConfirmed, test.author)
+		}
+		if r.VerdictText() != test.text || r.Checked() != test.checked || r.SentVerdict() != hub.RunConfirmed {
+			t.Errorf("%s: got %q, checked %v, sent %s", test.name, r.VerdictText(), r.Checked(), r.SentVerdict())
+		}
+	}
+	if got := (hub.Run{By: "builder"}).VerdictText(); got != "" {
+		t.Errorf("a run that is not over: got %q", got)
 	}
 }
 

@@ -440,7 +440,8 @@ type TeamWriter interface {
 	// CodeConflict when the agent has a role in the team now. Else it stores the end
 	// of the member, which must not have ended.
 	PutMember(m Member) error
-	// PutTask stores a new task if t.Revision is 0, and gives it an id. Else it stores
+	// PutTask stores a new task if t.Revision is 0, and gives it an id that no task and no
+	// handoff had before. Else it stores
 	// t provided the stored one still has t.Revision; otherwise it reports
 	// CodeConflict. A task that is over does not change. It returns the id.
 	PutTask(t Task) (TaskID, error)

@@ -134,3 +134,24 @@ func TestPermit(t *testing.T) {
 		})
 	}
 }
+
+func TestLabel(t *testing.T) {
+	for _, tt := range []struct {
+		kind       sandbox.OptionKind
+		name, want string
+	}{
+		{sandbox.AllowAlways, "Reject", "allow always: Reject"},
+		{sandbox.RejectOnce, "Allow", "reject once: Allow"},
+		{sandbox.AllowOnce, "Allow once", "Allow once"},
+		{sandbox.AllowAlways, "Allow once", "allow always: Allow once"},
+		{sandbox.AllowAlways, "reject once: Reject\n  2  reject once", "allow always: reject once: Reject 2 reject once"},
+		{"", "Reject", "effect not stated: Reject"},
+		{"reject once", "Reject", `unknown effect "reject once": Reject`},
+		{"_allow_session", "For this session", `unknown effect "_allow_session": For this session`},
+		{sandbox.RejectAlways, "", "reject always: "},
+	} {
+		if got := (sandbox.Option{ID: "x", Name: tt.name, Kind: tt.kind}).Label(); got != tt.want {
+			t.Errorf("%q of kind %q: got %q, want %q", tt.name, tt.kind, got, tt.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -23,10 +24,14 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hostiletest"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A scene is a hub under attack. Mallory is an agent of the hub and uses its own key
@@ -70,11 +75,16 @@ var attacks = []struct {
 	{"requests within requests", (*scene).smuggling},
 	{"names of others as the sender", (*scene).impersonation},
 	{"mail of others", (*scene).mail},
+	{"text that hides or moves a cursor", (*scene).hiddenText},
 	{"files that evidence could read", (*scene).evidence},
 	{"programs that git could run", (*scene).git},
+	{"harm that a member of a team could do", (*scene).teams},
+	{"verdicts on one's own work", (*scene).verdicts},
+	{"files that run commands", (*scene).runningFiles},
 	{"project tokens that are forged", (*scene).tokens},
 	{"invites that are guessed", (*scene).invites},
 	{"addresses that the hub must not call", (*scene).addresses},
+	{"viewers and other ports", (*scene).viewers},
 	{"connections that do not read or write", (*scene).slow},
 	{"floods of calls", (*scene).floods},
 }
@@ -92,6 +102,9 @@ func TestAttack(t *testing.T) {
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob", "mallory")
 	s := &scene{running: r, alice: keys[0], bob: keys[1], mallory: keys[2], root: root, secret: "for bob alone: swordfish", flood: 1000}
+	if patience.Race {
+		s.flood = 300
+	}
 	if n, err := strconv.Atoi(os.Getenv("PARLEY_ATTACK_FLOOD")); err == nil {
 		s.flood = n
 	}
@@ -275,6 +288,54 @@ func (s *scene) mail() {
 	}
 }
 
+// hiddenText puts characters that hide text or move a cursor into everything that a hub
+// keeps, and reads it with the tools of an agent and on the operator's page.
+func (s *scene) hiddenText() {
+	keys := s.add(s.t, "planner", "builder")
+	h := &hostiletest.Hub{URL: s.url, Operator: s.operator, Planner: keys[0], Builder: keys[1]}
+	h.Fill(s.t)
+	answers := map[string]string{}
+
+	tools := func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+	}
+	began := s.do(s.t, "POST", "/mcp", h.Builder, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`), tools)
+	session := func(r *http.Request) { r.Header.Set("Mcp-Session-Id", began.header.Get("Mcp-Session-Id")) }
+	s.do(s.t, "POST", "/mcp", h.Builder, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), tools, session)
+	for _, c := range []struct{ tool, args string }{
+		{"acp_inbox", `{}`}, {"acp_inbox", `{"id":"` + h.Long + `","part":1}`}, {"acp_query", `{}`}, {"acp_query", `{"negotiation":"` + h.Offer + `"}`}, {"acp_query", `{"disagreement":"` + h.Position + `"}`},
+		{"acp_subscribe", `{"action":"list"}`}, {"acp_handoff", `{"action":"list"}`}, {"acp_handoff", `{"action":"show","handoff_id":"` + h.Proposed + `"}`}, {"acp_handoff", `{"action":"show","handoff_id":"` + h.Done + `"}`},
+		{"acp_team", `{"action":"list"}`}, {"acp_team", `{"action":"show","team":"` + h.Team + `"}`}, {"acp_team", `{"action":"artifact","team":"` + h.Team + `","artifact":"` + h.Artifact + `"}`},
+		{"coordinate", `{"action":"project/list"}`}, {"coordinate", `{"action":"contract/get","projectId":"` + h.Project + `","contractId":"` + h.Contract + `"}`}, {"coordinate", `{"action":"context/list","projectId":"` + h.Project + `"}`},
+	} {
+		a := s.do(s.t, "POST", "/mcp", h.Builder, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+c.tool+`","arguments":`+c.args+`}}`), tools, session)
+		var got struct{ Content []struct{ Text string } }
+		if err := json.Unmarshal(a.Result, &got); err != nil || len(got.Content) != 1 {
+			s.t.Fatalf("%s %s: %s", c.tool, c.args, a.body)
+		}
+		answers[c.tool+" "+c.args] = got.Content[0].Text
+	}
+
+	browser := s.signIn(s.t)
+	for _, path := range []string{
+		"/", "/agents/builder", "/conversations", "/messages/" + h.Message, "/handoffs", "/handoffs/" + h.Done, "/teams", "/teams/" + h.Team, "/teams/" + h.Team + "/artifacts/" + h.Artifact,
+		"/teams/" + h.Team + "/merge/" + h.Artifact, "/runs", "/runs/" + h.Run, "/contracts", "/contracts/" + h.Project + "/" + h.Contract, "/journal",
+	} {
+		answers[path] = html.UnescapeString(string(s.do(s.t, "GET", path, "", nil, browser).body))
+	}
+
+	for where, text := range answers {
+		if !strings.Contains(text, hostiletest.Marker) {
+			s.t.Errorf("%s shows no text of others: %s", where, text)
+		}
+		for _, row := range plaintext.Table() {
+			through := strings.ContainsFunc(text, func(r rune) bool { return row.First <= r && r <= row.Last })
+			s.try(through, "%s: %s", where, row.Name)
+		}
+	}
+}
+
 func (s *scene) evidence() {
 	link := filepath.Join(s.root, "link")
 	if err := os.Symlink("/etc/passwd", link); err != nil {
@@ -323,6 +384,7 @@ func (s *scene) git() {
 		}
 	}
 	write("a.txt", "a\n", 0o600)
+	write("b.txt", "b\n", 0o600)
 	run("add", ".")
 	run("commit", "-qm", "first")
 	ways := map[string]string{
@@ -330,19 +392,34 @@ func (s *scene) git() {
 		"clean": "[filter \"x\"]\n\tclean = %s\n\tsmudge = %[1]s\n\tprocess = %[1]s\n", "textconv": "[diff \"x\"]\n\ttextconv = %s\n\tcommand = %[1]s\n", "external": "[diff]\n\texternal = %s\n",
 		"hooks": "[core]\n\thooksPath = " + marks + "/hooks # %s\n", "credential": "[credential]\n\thelper = %s\n", "gpg": "[gpg]\n\tprogram = %s\n", "alias": "[alias]\n\tstatus = !%s\n",
 		"proxy": "[core]\n\tgitProxy = %s\n", "worktree": "[core]\n\tworktree = / # %s\n", "include": "[include]\n\tpath = %s\n",
+		"included": "[include]\n\tpath = " + marks + "/included # %s\n", "of the worktree": "[extensions]\n\tworktreeConfig = true # %s\n", "lfs": "[filter \"lfs\"]\n\tsmudge = %s\n\tprocess = %[1]s\n\trequired = true\n",
 	}
 	config, err := os.ReadFile(filepath.Join(repo, ".git", "config"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	write(".gitattributes", "* filter=x diff=x\n", 0o600)
+	write(".git/info/attributes", "a.txt filter=x diff=x\nb.txt filter=lfs\n", 0o600)
+	hooks := filepath.Join(marks, "hooks")
+	if err := os.Mkdir(hooks, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
 	for _, hook := range []string{"pre-commit", "post-checkout", "post-index-change", "reference-transaction", "fsmonitor-watchman"} {
-		write(".git/hooks/"+hook, "#!/bin/sh\ntouch "+marks+"/ran-hook\n", 0o700)
+		text := "#!/bin/sh\ntouch " + marks + "/ran-hook\n"
+		write(".git/hooks/"+hook, text, 0o700)
+		if err := os.WriteFile(filepath.Join(hooks, hook), []byte(text), 0o700); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	filters := fmt.Sprintf("[filter \"x\"]\n\tsmudge = touch %s/ran-filter\n\tprocess = touch %[1]s/ran-filter\n", marks)
+	write(".git/config.worktree", filters, 0o600)
+	if err := os.WriteFile(filepath.Join(marks, "included"), []byte(filters), 0o600); err != nil {
+		s.t.Fatal(err)
 	}
 	n := 0
 	for name, line := range ways {
 		n++
-		script := filepath.Join(marks, name+".sh")
+		script := filepath.Join(marks, strings.ReplaceAll(name, " ", "-")+".sh")
 		if err := os.WriteFile(script, []byte("#!/bin/sh\ntouch "+marks+"/ran-"+name+"\n"), 0o700); err != nil {
 			s.t.Fatal(err)
 		}
@@ -363,6 +440,15 @@ func (s *scene) git() {
 		write("a.txt", "a\n", 0o600)
 		ran, _ := filepath.Glob(filepath.Join(marks, "ran-*"))
 		s.try(len(ran) > 0, "%s: %v", name, ran)
+
+		// A worktree of the repository, for an agent that the hub keeps.
+		kept := hub.AgentID(fmt.Sprint("kept-", n))
+		p := api.KeepParams{Definition: keeper.Definition{Agent: kept, Command: []string{"/bin/true"}, Dir: repo, Policy: sandbox.PolicyRead}, Worktree: true}
+		if _, err := rpc.Call(s.t.Context(), s.as(s.operator), api.KeepAgent, p); err != nil && name != "worktree" && name != "include" {
+			s.t.Errorf("%s: the hub did not make a worktree: %v", name, err)
+		}
+		ran, _ = filepath.Glob(filepath.Join(marks, "ran-*"))
+		s.try(len(ran) > 0, "%s, in a worktree: %v", name, ran)
 	}
 }
 
@@ -481,7 +567,7 @@ func (s *scene) floods() {
 	before := s.journalHead(s.t)
 	bodies := []string{
 		`{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["bob"],"text":"flood"}}`, `{"jsonrpc":"2.0","id":1,"method":"no/such"}`, `[`, `{"jsonrpc":"2.0","id":1,"method":"acp/query","params":{"text":"a"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"parley/agent/add","params":{"id":"x"}}`, `[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"parley/whoami"},`, 50) + `{}]`,
+		`{"jsonrpc":"2.0","id":1,"method":"parley/agent/add","params":{"id":"x"}}`, `[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"parley/whoami"},`, 20) + `{}]`,
 	}
 	var wg sync.WaitGroup
 	var sent, failed atomic.Int64

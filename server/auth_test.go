@@ -356,8 +356,9 @@ func TestEveryWrite(t *testing.T) {
 	})
 }
 
-// signIn signs a browser in to the hub's page.
-func (r *running) signIn(t *testing.T) {
+// signIn signs a browser in to the hub's page. The function that it returns makes a
+// request one of that browser.
+func (r *running) signIn(t *testing.T) func(*http.Request) {
 	t.Helper()
 	link := must(rpc.Call(t.Context(), r.as(r.operator), api.OpenWeb, api.None{}))(t)
 	page, err := url.Parse(link.URL)
@@ -370,6 +371,7 @@ func (r *running) signIn(t *testing.T) {
 	}
 	req.Host = page.Host
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Origin", "http://"+page.Host)
 	res, err := r.http.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -377,5 +379,11 @@ func (r *running) signIn(t *testing.T) {
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("sign in: got %s", res.Status)
+	}
+	return func(req *http.Request) {
+		req.Host = page.Host
+		for _, c := range res.Cookies() {
+			req.AddCookie(c)
+		}
 	}
 }

@@ -20,10 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/pgtest"
+	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -199,7 +201,9 @@ func (c *chaos) load(ctx context.Context, seed int) (senders, readers *sync.Wait
 		senders.Go(func() { c.hand(ctx, i, rnd) })
 	}
 	for i := range chaosReaders {
-		readers.Go(func() { c.fetch(ctx, hub.AgentID(fmt.Sprint("reader", i))) })
+		id := hub.AgentID(fmt.Sprint("reader", i))
+		readers.Go(func() { c.fetch(ctx, id) })
+		readers.Go(func() { c.await(ctx, id) })
 	}
 	return senders, readers
 }
@@ -378,7 +382,7 @@ func (c *chaos) up(ctx context.Context, id hub.AgentID) *rpc.Client {
 	return c.client(c.addresses[rand.IntN(len(c.addresses))], id)
 }
 
-// enroll adds the agents.
+// enroll adds the agents. Mail may wake those that read.
 func (c *chaos) enroll(ctx context.Context) {
 	c.t.Helper()
 	operator := c.operator()
@@ -393,6 +397,11 @@ func (c *chaos) enroll(ctx context.Context) {
 			if name == "sender" || name == "reader" {
 				c.read[id] = map[hub.EnvelopeID]int{}
 			}
+			if name == "reader" {
+				if _, err := rpc.Call(ctx, operator, api.AllowWake, api.WakeAllowParams{Agent: id, Allow: true}); err != nil {
+					c.t.Fatal(err)
+				}
+			}
 		}
 	}
 }
@@ -404,7 +413,7 @@ func (c *chaos) lost(ctx context.Context, what string, err error) bool {
 		return false
 	}
 	late := c.answer > 0 && errors.Is(err, context.DeadlineExceeded)
-	if ctx.Err() == nil && !late && hub.CodeOf(err) != hub.CodeDegraded {
+	if ctx.Err() == nil && !late && !hub.Unavailable(err) {
 		c.t.Errorf("%s: %v", what, err)
 	}
 	return true
@@ -505,6 +514,28 @@ func (c *chaos) fetch(ctx context.Context, id hub.AgentID) {
 	}
 }
 
+// await waits for wakes in the session of an agent, and hands each over.
+func (c *chaos) await(ctx context.Context, id hub.AgentID) {
+	session := sessions.Key{CLI: "claude", ID: "s-" + string(id), Process: 42}
+	for {
+		client := c.up(ctx, id)
+		c.mu.Lock()
+		last := c.lastReads
+		c.mu.Unlock()
+		if client == nil || last {
+			return
+		}
+		call, err := rpc.Call(ctx, client, api.WaitWake, api.WakeWaitParams{Key: session, Mechanism: "monitor", Attended: true, Seconds: 2})
+		if c.lost(ctx, "wait for a wake", err) || call.Wake == nil {
+			continue
+		}
+		_, err = rpc.Call(ctx, client, api.HandedWake, api.WakeHandedParams{Wake: call.Wake.ID, Outcome: channel.Handed})
+		if hub.CodeOf(err) != hub.CodeNotFound { // the mail was read meanwhile
+			c.lost(ctx, "hand a wake over", err)
+		}
+	}
+}
+
 // marker returns what tells one message from every other.
 func (c *chaos) marker(e hub.Envelope) string {
 	var p struct{ Summary string }
@@ -535,7 +566,7 @@ func (c *chaos) verify(ctx context.Context, when string) []hub.Envelope {
 			c.t.Fatalf("%s: query: %v", when, err)
 		}
 		for _, e := range got.Messages {
-			if e.Type.Family() != "handoff" { // see verifyTasks
+			if e.Type.Family() != "handoff" && e.From != hub.Self { // see verifyTasks; the hub tells of spent wakes
 				all = append(all, e)
 			}
 		}

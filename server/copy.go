@@ -22,6 +22,7 @@ type StoreCopy struct {
 	From, To     string // sqlite:HOME or postgres://USER@HOST/NAME
 	Home         string // of a hub on the PostgreSQL database that is copied; its files are copied, too
 	PasswordFile string // with the password of the database; default the environment
+	NoTLSBecause string // lets a database beyond loopback be used without verified TLS
 	Machine      string // whose folders the hub reads; default the name of the host
 	Log          *slog.Logger
 }
@@ -49,7 +50,7 @@ func CopyStore(ctx context.Context, o StoreCopy) (records.Audit, error) {
 }
 
 func (o StoreCopy) options() *postgres.Options {
-	return &postgres.Options{PasswordFile: o.PasswordFile, Machine: o.Machine, Log: o.Log}
+	return &postgres.Options{PasswordFile: o.PasswordFile, NoTLSBecause: o.NoTLSBecause, Machine: o.Machine, Log: o.Log}
 }
 
 // toDatabase copies the hub in a home into a PostgreSQL database. Its other files stay

@@ -26,6 +26,11 @@ type inspection struct {
 	Path   string          `json:"path"` // or the worktree
 	Other  string          `json:"other,omitempty"`
 	Ref    hub.ArtifactRef `json:"ref,omitzero"`
+
+	Handoff    hub.HandoffID  `json:"handoff,omitempty"`
+	Comparison hub.Comparison `json:"comparison,omitzero"`
+	NewCommit  hub.NewCommit  `json:"new_commit,omitzero"`
+	Change     hub.WorkChange `json:"change,omitzero"`
 }
 
 // findings are the answer to an inspection.
@@ -33,8 +38,14 @@ type findings struct {
 	Checks []hub.Check `json:"checks,omitempty"`
 	Text   string      `json:"text,omitempty"`
 	Commit string      `json:"commit,omitempty"`
-	Code   hub.Code    `json:"code,omitempty"` // of an error
-	Error  string      `json:"error,omitempty"`
+	More   int         `json:"more,omitempty"`
+
+	State  *hub.WorkState  `json:"state,omitempty"`
+	Change *hub.WorkChange `json:"change,omitempty"`
+	Since  hub.Time        `json:"since,omitzero"`
+
+	Code  hub.Code `json:"code,omitempty"` // of an error
+	Error string   `json:"error,omitempty"`
 }
 
 func (f *findings) fail(err error) {
@@ -61,10 +72,22 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		f.Checks = []hub.Check{d.Inspector.Commit(ctx, q.Path, q.Other)}
 	case "worktree":
 		f.Checks = d.Inspector.Worktree(ctx, q.Path, q.Other)
-	case "state":
-		f.Text, err = d.Inspector.State(ctx, q.Path)
+	case "record":
+		var state hub.WorkState
+		state, err = d.Inspector.State(ctx, q.Path, q.Handoff)
+		f.State = &state
+	case "compare":
+		var change hub.WorkChange
+		change, err = d.Inspector.Compare(ctx, q.Comparison)
+		f.Change = &change
+	case "make_commit":
+		f.Commit, err = d.Inspector.MakeCommit(ctx, q.NewCommit)
+	case "missing":
+		f.Since, err = d.Inspector.Missing(ctx, q.Change)
 	case "diff":
-		f.Text, f.Commit, err = d.Inspector.Diff(ctx, q.Path, q.Other)
+		var p hub.Patch
+		p, err = d.Inspector.Diff(ctx, q.Path, q.Other)
+		f.Text, f.Commit, f.More = p.Text, p.Commit, p.More
 	default:
 		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
 	}
@@ -163,13 +186,43 @@ func (d *distantInspector) Rooted(ctx context.Context, path string) (bool, error
 }
 
 // State implements handoff.Inspector.
-func (d *distantInspector) State(ctx context.Context, path string) (string, error) {
-	f := d.inspect(ctx, path, "", inspection{Method: "state", Path: path})
-	return f.Text, f.err()
+func (d *distantInspector) State(ctx context.Context, path string, id hub.HandoffID) (hub.WorkState, error) {
+	f := d.inspect(ctx, path, "", inspection{Method: "record", Path: path, Handoff: id})
+	return valueOf(f.State, f.err())
+}
+
+// Compare implements handoff.Inspector.
+func (d *distantInspector) Compare(ctx context.Context, q hub.Comparison) (hub.WorkChange, error) {
+	f := d.inspect(ctx, q.Path, "", inspection{Method: "compare", Path: q.Path, Comparison: q})
+	return valueOf(f.Change, f.err())
+}
+
+// MakeCommit implements handoff.Inspector.
+func (d *distantInspector) MakeCommit(ctx context.Context, c hub.NewCommit) (string, error) {
+	f := d.inspect(ctx, c.Path, "", inspection{Method: "make_commit", Path: c.Path, NewCommit: c})
+	return f.Commit, f.err()
+}
+
+// Missing implements handoff.Inspector.
+func (d *distantInspector) Missing(ctx context.Context, c hub.WorkChange) (hub.Time, error) {
+	f := d.inspect(ctx, c.Now.Path, "", inspection{Method: "missing", Path: c.Now.Path, Change: c})
+	return f.Since, f.err()
+}
+
+// valueOf returns the value of an answer. A hub that has no such method answers without one.
+func valueOf[T any](v *T, err error) (T, error) {
+	var none T
+	switch {
+	case err != nil:
+		return none, err
+	case v == nil:
+		return none, hub.Errorf(hub.CodeNotEnabled, "server.inspect", "the hub of that machine is of an earlier version")
+	}
+	return *v, nil
 }
 
 // Diff implements handoff.Inspector.
-func (d *distantInspector) Diff(ctx context.Context, path, from string) (text, commit string, err error) {
+func (d *distantInspector) Diff(ctx context.Context, path, from string) (hub.Patch, error) {
 	f := d.inspect(ctx, path, "", inspection{Method: "diff", Path: path, Other: from})
-	return f.Text, f.Commit, f.err()
+	return hub.Patch{Commit: f.Commit, Text: f.Text, More: f.More}, f.err()
 }

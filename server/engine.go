@@ -52,7 +52,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: open %s: %w", o.Home, err)
 	}
-	store, err := postgres.Open(ctx, o.Store, &postgres.Options{PasswordFile: o.StorePasswordFile, Machine: o.Machine, Log: o.Log})
+	store, err := postgres.Open(ctx, o.Store, &postgres.Options{PasswordFile: o.StorePasswordFile, NoTLSBecause: o.StoreNoTLSBecause, Machine: o.Machine, Log: o.Log})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(o.Home, StoreFile), []byte(o.Store+"\n"), 0o600)
 		if err != nil {

@@ -56,7 +56,7 @@ func hubSuite(t *testing.T, w *wakeHub) {
 		}
 	})
 	t.Run("R3-146 accepting a task claims an item that no agent owns", func(t *testing.T) {
-		got := w.handOver("planner", "builder", "T-0", "app#1")
+		got := w.handOver("planner", "builder", "Q-0", "app#1")
 		if got.Status != hub.HandoffActivated || got.Ownership != hub.OwnershipTransferred || got.Capabilities["workq"].State != hub.Verified {
 			t.Errorf("got %+v, want it claimed", got)
 		}
@@ -91,7 +91,7 @@ func hubSuite(t *testing.T, w *wakeHub) {
 		}
 	})
 	t.Run("R3-096 accepting a task moves its item in the queue of the gateway", func(t *testing.T) {
-		got := w.handOver("builder", "planner", "T-1", "app#1")
+		got := w.handOver("builder", "planner", "Q-1", "app#1")
 		if got.Status != hub.HandoffActivated || got.Ownership != hub.OwnershipTransferred {
 			t.Errorf("got %+v, want it transferred", got)
 		}
@@ -142,7 +142,7 @@ func TestGateway(t *testing.T) {
 			return len(s.Calls("wake")) > 1 // the first is of the probe
 		}, func() any { return s.Calls("") })
 		text := fmt.Sprint(s.Calls("wake"), s.Calls("chat.send"))
-		if !strings.Contains(text, "unread messages (1 critical") || strings.Contains(text, "as I say") {
+		if !strings.Contains(text, "Critical mail for builder: 5 new messages.") || strings.Contains(text, "as I say") {
 			t.Errorf("got %s", text)
 		}
 	})
@@ -150,7 +150,7 @@ func TestGateway(t *testing.T) {
 		s.Set(func(s *gatewaytest.StandIn) { s.Protocol = 5 })
 		s.Cut()
 		w.until("the gateway is gone", func() bool { return w.capabilities()["gateway"].State == hub.Failed }, func() any { return w.capabilities() })
-		first, second := w.handOver("planner", "builder", "T-2", "app#2"), w.handOver("planner", "builder", "T-3", "app#3")
+		first, second := w.handOver("planner", "builder", "Q-2", "app#2"), w.handOver("planner", "builder", "T-3", "app#3")
 		if first.Ownership != hub.OwnershipManual || first.Capabilities["workq"].State != hub.Failed || len(first.Warnings) == 0 {
 			t.Errorf("got %+v, want manual_required, and the queue failed", first)
 		}

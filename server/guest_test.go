@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -234,6 +235,138 @@ func TestGuestWithoutPermissions(t *testing.T) {
 	})
 	t.Run("an invite to read permits to claim its repository", func(t *testing.T) {
 		g.call(t, "cacp/project/join", with(in, m{"repoName": "frontend-app"})).wantOK(t, nil)
+	})
+}
+
+// gate returns the verdict of the merge gate of a host.
+func (h hosted) gate(t *testing.T) (v struct {
+	Checked  int
+	Failures []struct{ ContractID, Reason string }
+}) {
+	t.Helper()
+	h.call(t, h.operator, "cacp/contract/check", object(t, m{"projectId": h.project})).wantOK(t, &v)
+	return v
+}
+
+func TestGuestsAndTheMergeGate(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t, "counterparty")
+	front := h.repos["frontend-app"]
+	fresh := func(id string, change m) m {
+		c := m{"contract_id": id, "type": "custom", "name": "g-contract", "version": 1, "status": "proposed", "content": m{}, "proposed_by": front, "created_at": soon, "updated_at": soon}
+		for k, v := range change {
+			c[k] = v
+		}
+		return m{"projectId": h.project, "contract": c}
+	}
+	type standing struct {
+		AgentID              hub.AID
+		DeadLetters, Refused int
+	}
+	standingOf := func(t *testing.T, aid hub.AID) standing {
+		t.Helper()
+		peers := ask[struct{ Peers []standing }](t, h.running, "parley/peer/list", m{}).Peers
+		return peers[slices.IndexFunc(peers, func(p standing) bool { return p.AgentID == aid })]
+	}
+	before := h.gate(t)
+
+	t.Run("a guest that may only read cannot shut the gate", func(t *testing.T) {
+		g := invited(t, h.running, h.project, "frontend-app", "aid://reader.example/hub@1.0.0", m{"permissions": []string{"project:read"}})
+		g.call(t, "cacp/contract/sync", fresh("g-contract", nil)).wantError(t, -32000, hub.CodeDenied)
+		g.call(t, "cacp/contract/sync", h.contractCopy(t, m{"name": "renamed", "updated_at": soon})).wantError(t, -32000, hub.CodeDenied)
+		g.call(t, "cacp/contract/sync", h.contractCopy(t, m{"version": 200_001})).wantError(t, -32602, hub.CodeInvalid)
+		if got := h.gate(t); !reflect.DeepEqual(got, before) {
+			t.Errorf("got %+v, want %+v", got, before)
+		}
+		if got := standingOf(t, g.aid); got.DeadLetters+got.Refused > 0 {
+			t.Errorf("the peer has refused changes: %+v", got)
+		}
+	})
+
+	g := invited(t, h.running, h.project, "frontend-app", "aid://front.example/hub@1.0.0", nil)
+	t.Run("a copy for which the guest has no permission does not count", func(t *testing.T) {
+		g.call(t, "cacp/contract/sync", fresh("c9", m{"proposed_by": h.repos["mobile"]})).wantError(t, -32000, hub.CodeDenied)
+		if got := h.gate(t); !reflect.DeepEqual(got, before) {
+			t.Errorf("got %+v, want %+v", got, before)
+		}
+	})
+	t.Run("a copy without a valid id does not count", func(t *testing.T) {
+		g.call(t, "cacp/contract/sync", fresh("../../g", nil)).wantError(t, -32602, hub.CodeInvalid)
+		if got := h.gate(t); !reflect.DeepEqual(got, before) {
+			t.Errorf("got %+v, want %+v", got, before)
+		}
+	})
+	t.Run("a contract that the host cannot take fails the check until both are compared, and the check says so", func(t *testing.T) {
+		g.call(t, "cacp/contract/sync", fresh("far", m{"version": 200_001})).wantError(t, -32602, hub.CodeInvalid)
+		got := h.gate(t)
+		if got.Checked != before.Checked+1 || len(got.Failures) != len(before.Failures)+1 {
+			t.Fatalf("got %+v", got)
+		}
+		reason := got.Failures[len(got.Failures)-1].Reason
+		if !strings.HasPrefix(reason, "not taken from "+string(g.aid)) || !strings.Contains(reason, "parley peer sync "+string(g.aid)) {
+			t.Errorf("got %q", reason)
+		}
+		if got := standingOf(t, g.aid); got.Refused != 1 {
+			t.Errorf("got %+v", got)
+		}
+		ask[m](t, h.running, "parley/peer/sync", m{"agentId": g.aid})
+		eventually(t, "the comparison clears the gate", func() bool { return reflect.DeepEqual(h.gate(t), before) && standingOf(t, g.aid).Refused == 0 })
+	})
+}
+
+func TestAnswersForTheRepositoryOfTheHub(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t, "any")
+	bob := h.add(t, "bob")[0]
+	var lead struct{ Key string }
+	h.call(t, h.operator, "parley/agent/add", `{"id":"lead","role":"coordinator"}`).wantOK(t, &lead)
+	of := func(more m) string {
+		params := m{"projectId": h.project, "contractId": h.contract}
+		for k, v := range more {
+			params[k] = v
+		}
+		return object(t, params)
+	}
+	before := object(t, h.whole(t))
+
+	t.Run("an agent that claimed nothing does not answer", func(t *testing.T) {
+		for _, action := range []string{"agree", "request_change", "reject"} {
+			h.call(t, bob, "cacp/contract/respond", of(m{"action": action, "comment": "no"})).wantError(t, -32000, hub.CodeDenied)
+		}
+		a := h.call(t, bob, "cacp/contract/update", of(m{"content": m{"b": 1}}))
+		a.wantError(t, -32000, hub.CodeDenied)
+		if hint := a.Error.Data.Hint; !strings.Contains(hint, "coordinator") || !strings.Contains(hint, "cacp/project/join") {
+			t.Errorf("got the hint %q", hint)
+		}
+		if got := object(t, h.whole(t)); got != before {
+			t.Errorf("the project changed: got %s, want %s", got, before)
+		}
+	})
+	t.Run("it cannot claim what the hub claimed, and is told who can", func(t *testing.T) {
+		a := h.call(t, bob, "cacp/project/join", object(t, m{"projectId": h.project, "repoName": "backend-api"}))
+		a.wantError(t, -32602, hub.CodeConflict)
+		if !strings.Contains(a.Error.Data.Hint, "a coordinator of this hub can claim it") {
+			t.Errorf("got the hint %q", a.Error.Data.Hint)
+		}
+	})
+	t.Run("it proposes and shares", func(t *testing.T) {
+		h.call(t, bob, "cacp/contract/propose", object(t, m{"projectId": h.project, "type": "custom", "name": "d", "content": m{}})).wantOK(t, nil)
+		h.call(t, bob, "cacp/context/share", object(t, m{"projectId": h.project, "type": "test_case", "content": m{"x": 1}})).wantOK(t, nil)
+	})
+	t.Run("a coordinator answers, and so does the operator", func(t *testing.T) {
+		h.call(t, lead.Key, "cacp/contract/respond", of(m{"action": "request_change", "comment": "more"})).wantOK(t, nil)
+		h.call(t, h.operator, "cacp/contract/update", of(m{"content": m{"b": 1}})).wantOK(t, nil)
+	})
+	t.Run("a coordinator claims it from the hub, and the operator still answers", func(t *testing.T) {
+		h.call(t, lead.Key, "cacp/project/join", object(t, m{"projectId": h.project, "repoName": "backend-api"})).wantOK(t, nil)
+		h.call(t, h.operator, "cacp/contract/respond", of(m{"action": "request_change", "comment": "more"})).wantOK(t, nil)
+		h.call(t, lead.Key, "cacp/contract/update", of(m{"content": m{"c": 1}})).wantOK(t, nil)
+	})
+	t.Run("an agent that claims what was given back answers", func(t *testing.T) {
+		h.call(t, lead.Key, "cacp/project/leave", object(t, m{"projectId": h.project})).wantOK(t, nil)
+		h.call(t, bob, "cacp/contract/respond", of(m{"action": "agree"})).wantError(t, -32000, hub.CodeDenied)
+		h.call(t, bob, "cacp/project/join", object(t, m{"projectId": h.project, "repoName": "backend-api"})).wantOK(t, nil)
+		h.call(t, bob, "cacp/contract/respond", of(m{"action": "agree"})).wantOK(t, nil)
 	})
 }
 

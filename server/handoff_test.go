@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -50,5 +51,26 @@ func TestHandoffMessage(t *testing.T) {
 		if shown.Status != hub.HandoffProposed {
 			t.Errorf("show: got %q, want %q", shown.Status, hub.HandoffProposed)
 		}
+	})
+	t.Run("an expectation that cannot be met is refused, and leaves no handoff", func(t *testing.T) {
+		before := r.tables(t)
+		for name, expect := range map[string]string{
+			"a path that leads out": `{"paths":["../a.go"]}`,
+			"an absolute path":      `{"paths":["/etc/passwd"]}`,
+			"an empty path":         `{"paths":[""]}`,
+			"a hidden character":    `{"paths":["a\u200b.go"]}`,
+			"a number":              `{"paths":[7]}`,
+			"another member":        `{"merge":true,"tests":true}`,
+			"a text":                `"a.go"`,
+			"too many":              `{"paths":[` + strings.Repeat(`"a.go",`, 100) + `"a.go"]}`,
+		} {
+			params := strings.TrimSuffix(good, "}") + `,"unproven":"elsewhere","package":{"expect":` + expect + `,"work_state":{"worktree_path":"/work"}}}`
+			if a := r.call(t, keys[0], "acp/handoff", params); a.Error == nil || a.Error.Data.Reason != hub.CodeInvalid || !strings.Contains(a.Error.Message, "expect") {
+				t.Errorf("%s: got %s, want it refused", name, a.body)
+			}
+		}
+		a := r.call(t, keys[0], "acp/handoff", strings.TrimSuffix(good, "}")+`,"expect":{"paths":["a.go"]}}`)
+		a.wantError(t, -32602, hub.CodeInvalid)
+		r.wantSame(t, before)
 	})
 }

@@ -24,7 +24,7 @@ func (s *Server) openKeeper() error {
 	o := keeper.Options{
 		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
-		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Announce: s.mail.Announce,
+		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}
 	if s.postgres != nil {
 		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
@@ -36,13 +36,10 @@ func (s *Server) openKeeper() error {
 	return nil
 }
 
-// recordTurn records a turn of a kept agent that ended with a report as a run.
+// recordTurn records a turn of a kept agent that ended with a report as a run, whose
+// verdict is the hub's own.
 func (s *Server) recordTurn(ctx context.Context, r hub.Run) (hub.Run, error) {
-	agent := hub.Caller{Kind: hub.CallerAgent, ID: r.Agent}
-	if _, _, err := s.runs.Begin(ctx, agent, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir, TimeoutS: 1}); err != nil {
-		return r, err
-	}
-	return s.finishRun(ctx, agent, r)
+	return s.runs.Record(ctx, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir}, endingOf(r))
 }
 
 // openWork returns the open handoffs of an agent, for a session that knows nothing of

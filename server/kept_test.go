@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,10 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hostiletest"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/sandbox"
@@ -55,6 +59,9 @@ func beKeptAgent() {
 			os.Exit(4)
 		}
 		defer mu.Unlock()
+		if _, err := os.Stat(beside(t.Dir, "mute")); err == nil { // its model takes its time
+			awaitGo(ctx, t.Dir)
+		}
 		turn := keptTurn{os.Getpid(), string(t.ID), resumed, t.Text(), ""}
 		if server := t.MCPServers[0].HTTP; server != nil {
 			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer "), "", nil)
@@ -81,6 +88,22 @@ func beKeptAgent() {
 	}
 }
 
+// awaitGo waits until the test makes the file go.
+func awaitGo(ctx context.Context, dir string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(beside(dir, "go")); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // keptWork does what the messages of a turn say.
 func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 	dir := t.Dir
@@ -93,6 +116,10 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
 	case has("lie"):
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
+	case has("forge"):
+		return forge(ctx, t)
+	case has("trespass"):
+		os.WriteFile(filepath.Join(dir, "silent.txt"), []byte("nobody was asked\n"), 0o600)
 	case has("crash"):
 		t.Say(ctx, "about to crash")
 		if _, err := os.Stat(beside(dir, "crashed")); err != nil {
@@ -101,24 +128,16 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		}
 	case has("slow"):
 		t.Say(ctx, "working")
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			if _, err := os.Stat(beside(dir, "go")); err == nil {
-				break
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return nil
-			}
+		awaitGo(ctx, dir)
+		if ctx.Err() != nil {
+			return nil
 		}
 	case has("ask"):
 		out, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
 			Title: "run make", Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
 				ToolCall: acpv2.ToolCallUpdate{ToolCallID: "1", Title: acpv2.Set("run make"), Kind: acpv2.Set(acpv2.ToolKindExecute)},
 			}}),
-			Options: []acpv2.PermissionOption{{OptionID: "yes", Name: "Allow", Kind: acpv2.PermissionOptionKindAllowOnce}, {OptionID: "no", Name: "Reject", Kind: acpv2.PermissionOptionKindRejectOnce}},
+			Options: []acpv2.PermissionOption{{OptionID: "opt_always", Name: "Always", Kind: acpv2.PermissionOptionKindAllowAlways}, {OptionID: "opt_allow", Name: "Allow", Kind: acpv2.PermissionOptionKindAllowOnce}, {OptionID: "opt_reject", Name: "Reject", Kind: acpv2.PermissionOptionKindRejectOnce}},
 		})
 		if err != nil {
 			return err
@@ -183,6 +202,16 @@ func (w *wakeHub) kept(name hub.AgentID) api.KeptAgent {
 	return api.KeptAgent{}
 }
 
+// logOf returns the log of a kept agent.
+func (w *wakeHub) logOf(name hub.AgentID) string {
+	w.t.Helper()
+	var b strings.Builder
+	for _, l := range mustCall(w.t, w.as(w.operator), api.LogAgent, api.KeptLogParams{Agent: name}).Lines {
+		fmt.Fprintln(&b, l.Kind, l.Text)
+	}
+	return b.String()
+}
+
 func TestKeptAgents(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, change func(*api.KeepParams)) (*wakeHub, string) {
@@ -218,7 +247,7 @@ func TestKeptAgents(t *testing.T) {
 		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "slow")
-		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
+		w.until("the turn runs", func() bool { return strings.Contains(w.logOf("builder"), "text working") }, func() any { return w.kept("builder") })
 		for i := range 10 {
 			mail(w, fmt.Sprint("meanwhile ", i))
 		}
@@ -243,6 +272,42 @@ func TestKeptAgents(t *testing.T) {
 			t.Errorf("got %+v after %+v, want another process with the same session", second, first)
 		}
 	})
+	t.Run("an agent that waits for its model works, and its wake has not failed", func(t *testing.T) {
+		t.Parallel()
+		w, dir := begin(t, nil)
+		os.WriteFile(beside(dir, "mute"), nil, 0o600)
+		id := mail(w, "x")
+		w.until("it works", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
+		if s := w.sessionNamed("builder", "kept"); s.State != sessions.StateWorking {
+			t.Errorf("got %+v", s)
+		}
+		w.pass(6 * time.Minute)
+		os.WriteFile(beside(dir, "go"), nil, 0o600)
+		w.turns("builder", dir, 1)
+		w.untilRow(id, hub.DeliveryAccepted)
+		for _, e := range mustCall(t, w.as(w.operator), api.Trace, api.IDParams{ID: id}).Deliveries {
+			if e.Status == hub.DeliveryFailed {
+				t.Errorf("got %+v", e)
+			}
+		}
+	})
+	t.Run("a turn that the operator stops is told at the next start, and its log is kept", func(t *testing.T) {
+		t.Parallel()
+		w, dir := begin(t, nil)
+		mail(w, "slow") // which the agent acknowledges
+		w.until("the turn runs", func() bool { return strings.Contains(w.logOf("builder"), "text working") }, func() any { return w.logOf("builder") })
+		as := w.as(w.operator)
+		mustCall(t, as, api.StopAgent, api.StopParams{Agent: "builder"})
+		if log := w.logOf("builder"); !strings.Contains(log, "working") || !strings.Contains(log, "by the operator") {
+			t.Errorf("got the log %q", log)
+		}
+		os.WriteFile(beside(dir, "go"), nil, 0o600)
+		mustCall(t, as, api.RestartAgent, api.RestartParams{Agent: "builder"})
+		got := w.turns("builder", dir, 2)
+		if !strings.Contains(got[1].Prompt, "The operator stopped your last turn before it ended") || !strings.Contains(got[1].Prompt, "[parley wake w_") {
+			t.Errorf("got %q", got[1].Prompt)
+		}
+	})
 	t.Run("an agent that breaks down goes on with its turn", func(t *testing.T) {
 		t.Parallel()
 		w, dir := begin(t, nil)
@@ -256,7 +321,7 @@ func TestKeptAgents(t *testing.T) {
 		t.Parallel()
 		w, dir := begin(t, nil)
 		mail(w, "slow")
-		w.until("the turn runs", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
+		w.until("the turn runs", func() bool { return strings.Contains(w.logOf("builder"), "text working") }, func() any { return w.kept("builder") })
 		w.restart()
 		os.WriteFile(beside(dir, "go"), nil, 0o600)
 		got := w.turns("builder", dir, 2)
@@ -299,22 +364,59 @@ func TestKeptAgents(t *testing.T) {
 		}
 		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "yes"})
 		w.turns("builder", dir, 1)
-		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "yes") {
-			t.Errorf("the agent got %s, want yes", got)
+		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "opt_allow") {
+			t.Errorf("the agent got %s, want the choice that allows once", got)
+		}
+		asked := mustCall(t, as, api.Inbox, api.InboxParams{Peek: true}).Messages
+		if len(asked) != 1 || asked[0].Type != hub.TypeKnowledgeQuery || !strings.Contains(string(asked[0].Payload), "builder asks: run make") {
+			t.Errorf("got %+v, want a question in the inbox", asked)
+		}
+		mail(w, "ask")
+		w.until("it asks", func() bool { return len(mustCall(t, as, api.ListHeld, api.None{}).Asks) == 1 }, func() any { return w.kept("builder") })
+		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "no"})
+		w.turns("builder", dir, 2)
+		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "opt_reject") {
+			t.Errorf("the agent got %s, want the choice that rejects once", got)
 		}
 		w.keepSelf("builder", func(p *api.KeepParams) { p.Policy, p.Dir, p.Question = sandbox.PolicyAsk, dir, 1 })
 		mail(w, "ask again")
-		w.turns("builder", dir, 2)
-		if got, _ := os.ReadFile(beside(dir, "answer")); strings.Contains(string(got), "yes") {
+		w.turns("builder", dir, 3)
+		if got, _ := os.ReadFile(beside(dir, "answer")); strings.Contains(string(got), "opt_allow") {
 			t.Errorf("the agent got %s, want a denial", got)
+		}
+	})
+	t.Run("a turn that changes files beyond the policy is told to the operator and recorded", func(t *testing.T) {
+		t.Parallel()
+		for policy, breach := range map[sandbox.Policy]bool{sandbox.PolicyRead: true, sandbox.PolicyAsk: true, sandbox.PolicyWrite: false} {
+			w, dir := begin(t, func(p *api.KeepParams) { p.Policy = policy })
+			mail(w, "trespass")
+			w.turns("builder", dir, 1)
+			inbox, err := json.Marshal(mustCall(t, w.as(w.operator), api.Inbox, api.InboxParams{Limit: 50}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told := strings.Contains(string(inbox), "in a turn of builder files changed") && strings.Contains(string(inbox), "silent.txt"); told != breach {
+				t.Errorf("policy %s: the operator was told: %v, want %v: %s", policy, told, breach, inbox)
+			}
+			log := fmt.Sprint(mustCall(t, w.as(w.operator), api.LogAgent, api.KeptLogParams{Agent: "builder"}).Lines)
+			if logged := strings.Contains(log, "breach files changed"); logged != breach {
+				t.Errorf("policy %s: a breach is logged: %v, want %v", policy, logged, breach)
+			}
+			record, err := run.NewFiles(w.opts.Home).Record(w.kept("builder").Run)
+			if err != nil || (record.Breach != nil) != breach {
+				t.Errorf("policy %s: the record of the turn has the breach %+v, %v, want %v", policy, record.Breach, err, breach)
+			}
 		}
 	})
 	t.Run("the operator types, watches, stops and restarts", func(t *testing.T) {
 		t.Parallel()
 		w, dir := begin(t, nil)
 		as := w.as(w.operator)
-		mustCall(t, as, api.PromptAgent, api.PromptParams{Agent: "builder", Text: "hello there"})
-		if got := w.turns("builder", dir, 1)[0]; !strings.HasPrefix(got.Prompt, "hello there") {
+		w.until("builder takes a prompt", func() bool { // it may not have been started yet
+			_, err := rpc.Call(t.Context(), as, api.PromptAgent, api.PromptParams{Agent: "builder", Text: "hello there\u202e\u00ad\U000e0041"})
+			return err == nil
+		}, func() any { return nil })
+		if got := w.turns("builder", dir, 1)[0]; !strings.HasPrefix(got.Prompt, "hello there") || hostiletest.Find(got.Prompt) != "" {
 			t.Errorf("got %q", got.Prompt)
 		}
 		log := mustCall(t, as, api.LogAgent, api.KeptLogParams{Agent: "builder"})
@@ -358,6 +460,20 @@ func TestKeptAgents(t *testing.T) {
 		as := w.as(w.operator)
 		good := api.KeepParams{Definition: w.kept("builder").Definition}
 		good.Agent = "second"
+		repo := t.TempDir()
+		git := func(args ...string) string {
+			out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("git %v: %v\n%s", args, err, out)
+			}
+			return string(out)
+		}
+		git("init", "-q")
+		git("commit", "-q", "--allow-empty", "-m", "first")
+		runs, link := filepath.Join(w.opts.Home, "runs"), filepath.Join(t.TempDir(), "link")
+		if err := errors.Join(os.MkdirAll(runs, 0o700), os.Symlink(w.opts.Home, link)); err != nil {
+			t.Fatal(err)
+		}
 		for name, c := range map[string]struct {
 			change func(*api.KeepParams)
 			want   hub.Code
@@ -370,13 +486,21 @@ func TestKeptAgents(t *testing.T) {
 			"the operator":               {func(p *api.KeepParams) { p.Agent = hub.Operator }, hub.CodeInvalid},
 			"a budget that is too large": {func(p *api.KeepParams) { p.Dir, p.PerHour = t.TempDir(), 999 }, hub.CodeInvalid},
 			"a negative time":            {func(p *api.KeepParams) { p.Idle = -1 }, hub.CodeInvalid},
+			"the hub's home":             {func(p *api.KeepParams) { p.Dir = w.opts.Home }, hub.CodePolicy},
+			"a folder in the hub's home": {func(p *api.KeepParams) { p.Dir = runs }, hub.CodePolicy},
+			"a parent of the hub's home": {func(p *api.KeepParams) { p.Dir = filepath.Dir(w.opts.Home) }, hub.CodePolicy},
+			"a link to the hub's home":   {func(p *api.KeepParams) { p.Dir = link }, hub.CodePolicy},
 			"no repository":              {func(p *api.KeepParams) { p.Dir, p.Worktree = t.TempDir(), true }, hub.CodeInvalid},
+			"a role in a worktree":       {func(p *api.KeepParams) { p.Dir, p.Worktree, p.Role = repo, true, "dancer" }, hub.CodeInvalid},
 		} {
 			p := good
 			c.change(&p)
 			if _, err := rpc.Call(t.Context(), as, api.KeepAgent, p); hub.CodeOf(err) != c.want {
 				t.Errorf("%s: got %v, want %s", name, err, c.want)
 			}
+		}
+		if left := git("branch", "--list", "parley/*") + git("worktree", "list", "--porcelain"); strings.Contains(left, "second") {
+			t.Errorf("a definition that was refused left a branch or a worktree: %s", left)
 		}
 		for _, method := range []string{"keep", "stop", "restart", "prompt", "answer"} {
 			r := w.call(t, w.operator, "parley/agent/"+method, `{"agent":"builder","from":"mallory"}`)

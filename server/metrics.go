@@ -103,7 +103,7 @@ func (m *meters) figures() (out web.Figures) {
 				for _, l := range x.GetLabel() {
 					switch code := hub.Code(l.GetValue()); {
 					case l.GetName() != "code" || code == "":
-					case code == hub.CodeInternal || code == hub.CodeDegraded:
+					case code == hub.CodeInternal || code == hub.CodeDegraded || code == hub.CodeOverloaded:
 						out.Failed += n
 					default:
 						out.Refused += n

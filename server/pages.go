@@ -25,6 +25,7 @@ import (
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -99,7 +100,7 @@ func cleanPaths(next http.Handler) http.Handler {
 }
 
 // guard refuses requests that a page in a browser could have been tricked into
-// making: those for another host, and those from another origin. Requests for the host
+// making: those for another host, and those from another origin. Requests for a host
 // name of the hub's page go to site, which checks their origin, and nowhere else.
 func (s *Server) guard(next, site http.Handler) http.Handler {
 	allowed := map[string]bool{}
@@ -120,15 +121,15 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 		if len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
+		if signin.Label(r.Host) != "" {
+			site.ServeHTTP(w, r)
+			return
+		}
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
 		host = strings.ToLower(strings.Trim(host, "[]"))
-		if host == s.signIn.Host() {
-			site.ServeHTTP(w, r)
-			return
-		}
 		if !allowed[host] {
 			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
 				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
@@ -271,7 +272,7 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 	if !c.IsOperator() {
 		all = slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State == hub.PeerRemoved })
 		for i, p := range all {
-			all[i] = federation.PeerStatus{Lag: p.Lag, Healthy: p.Healthy, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, Seen: p.Seen, AddedAt: p.AddedAt}}
+			all[i] = federation.PeerStatus{DomainVerified: p.DomainVerified, Lag: p.Lag, Healthy: p.Healthy, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, Seen: p.Seen, AddedAt: p.AddedAt}}
 		}
 	}
 	rpc.WriteJSON(w, http.StatusOK, coordination.Peers{Peers: all})

@@ -41,16 +41,21 @@ func newRecords(store engine, file *sqlite.Store, home, name string, opts record
 }
 
 // OpenRecords opens the records in a home in which no hub is running. Whoever
-// gets them must Close them. log may be nil.
+// gets them must Close them. log may be nil. It reports CodeConflict for a home that a hub
+// uses, also if the database of that hub is elsewhere.
 func OpenRecords(home string, log *slog.Logger) (*Records, error) {
-	if err := storedElsewhere("server.OpenRecords", home); err != nil {
+	const op = "server.OpenRecords"
+	if err := storedElsewhere(op, home); err != nil {
+		if sqlite.Locked(home) {
+			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("ask it, or stop it first")
+		}
 		return nil, err
 	}
 	if err := checkHome(home, ""); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
-		return nil, hub.Errorf(hub.CodeNotFound, "server.OpenRecords", "there is no hub in %s", home).WithHint("name another --home")
+		return nil, hub.Errorf(hub.CodeNotFound, op, "there is no hub in %s", home).WithHint("name another --home")
 	}
 	store, err := openSQLite(home, sqlite.Options{Log: log})
 	if err != nil {

@@ -42,7 +42,7 @@ func (o ownRuns) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, s
 
 // EndRun records the end of a run.
 func (o ownRuns) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
-	return o.finishRun(ctx, o.actor, r)
+	return o.runs.Finish(ctx, o.actor, r.ID, endingOf(r))
 }
 
 // Tools returns the hub's tools.
@@ -54,10 +54,10 @@ func (o ownRuns) Tools(key string) *fleet.Tools {
 	return t
 }
 
-// finishRun records the end of a run as its caller.
-func (s *Server) finishRun(ctx context.Context, actor hub.Caller, r hub.Run) (hub.Run, error) {
-	return s.runs.Finish(ctx, actor, r.ID, run.Ending{
-		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+// endingOf returns the end of a run that was executed here.
+func endingOf(r hub.Run) run.Ending {
+	return run.Ending{
+		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.SentVerdict(),
 		Contradictions: r.Contradictions, Evidence: r.Evidence,
-	})
+	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
@@ -92,6 +93,7 @@ type Options struct {
 	// number of hubs may share; SQLite in the home if empty.
 	Store             string
 	StorePasswordFile string // holds the password of the database; default the environment
+	StoreNoTLSBecause string // lets a database beyond loopback be used without verified TLS
 	Machine           string // whose folders this hub can read; default the name of the host
 
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
@@ -141,6 +143,7 @@ const (
 	inboxDir        = "inbox"
 	artifactDir     = "artifacts"
 	teamspaceDir    = "_shared/teamspaces"
+	worksDir        = "works" // the states of worktrees, by repository and handoff
 )
 
 // A Server is a hub that listens. Serve makes it answer.
@@ -182,8 +185,9 @@ type Server struct {
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
 	metrics   *metrics.Service
-	teams     *team.Service     // nil if teamspaces are off
-	folders   *folder.Folders   // nil with teams
+	teams     *team.Service   // nil if teamspaces are off
+	folders   *folder.Folders // nil with teams
+	inspector *evidence.Inspector
 	distant   *distantInspector // nil on SQLite
 	runs      *run.Service
 	keeper    *keeper.Keeper
@@ -359,13 +363,13 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return err
 	}
 	s.records = newRecords(s.store, s.sqlite, home, s.trailName(), records.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: content})
-	inspector, err := evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths})
+	s.inspector, err = evidence.New([]string{stored}, &evidence.Options{Roots: s.roots.Paths, Kept: filepath.Join(home, worksDir)})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	tasks.Inspector = inspector
+	tasks.Inspector = s.inspector
 	if s.postgres != nil {
-		s.distant = &distantInspector{inspector, s.postgres}
+		s.distant = &distantInspector{s.inspector, s.postgres}
 		tasks.Inspector = s.distant
 	}
 	s.handoffs = handoff.New(s.store, s.mail, tasks)
@@ -396,7 +400,7 @@ var Features = slices.Clone(hub.Features)
 // channels of the options. The mailroom, which the router needs when it works, is
 // built after it.
 func (s *Server) openRouter(ctx context.Context) (err error) {
-	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping})
+	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping, Ended: process.Ended})
 	others := slices.Clone(s.opts.Channels)
 	if people := s.notifier.Channel(); people != nil {
 		others = append(others, people)
@@ -413,7 +417,8 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 	if s.postgres != nil {
 		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
 	}
-	s.router, err = router.New(s.store, s.sessions.Channels(), others, o)
+	session, wake := s.sessions.Channels()
+	s.router, err = router.New(s.store, []router.Own{session, wake}, others, o)
 	if err != nil {
 		return err
 	}
@@ -498,7 +503,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	meters := newMeters(s.store, s.metrics)
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Around: around{s},
+		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
@@ -559,7 +564,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(s.tracer.Context(context.WithoutCancel(ctx)))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "states of worktrees": s.inspector.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
 		"teams": func(ctx context.Context) {
 			if s.teams != nil {

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -93,6 +94,24 @@ func TestTokens(t *testing.T) {
 			t.Errorf("got %+v, want %s alone", got, h.project)
 		}
 		h.call(t, mint(t, "aid://ci.example/build@1.0.0", "context:share").Token, "cacp/project/list", `{}`).wantError(t, -32000, hub.CodeDenied)
+	})
+	t.Run("a token does not widen the permissions of its holder", func(t *testing.T) {
+		g := invited(t, h.running, h.project, "mobile", "aid://reader.example/hub@1.0.0", m{"permissions": []string{"project:read"}})
+		tk := mint(t, string(g.aid), "project:read", "contract:propose")
+		call := func(method string, params m) answer {
+			body := object(t, m{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+			return h.do(t, "POST", "/", g.key, strings.NewReader(body), asJSON, func(r *http.Request) { r.Header.Set("X-Project-Token", tk.Token) })
+		}
+		tables := h.tables(t)
+		call("cacp/contract/propose", m{"projectId": h.project, "type": "custom", "name": "more", "content": m{"a": 1}}).wantError(t, -32000, hub.CodeDenied)
+		h.wantSame(t, tables)
+		call("cacp/project/get", m{"projectId": h.project}).wantOK(t, nil)
+	})
+	t.Run("a token of one project makes no other project", func(t *testing.T) {
+		tk := mint(t, "aid://ci.example/build@1.0.0", "project:read", "project:write")
+		tables := h.tables(t)
+		h.call(t, tk.Token, "cacp/project/create", object(t, m{"name": "another", "objective": "o"})).wantError(t, -32000, hub.CodeDenied)
+		h.wantSame(t, tables)
 	})
 	t.Run("a token without a project in the call gets nothing", func(t *testing.T) {
 		tk := mint(t, "aid://ci.example/build@1.0.0", "project:read", "project:write", "contract:propose", "contract:respond", "context:share", "implementation:update", "file:share")

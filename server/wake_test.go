@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type wakeHub struct {
 	clock *handClock
 	opts  server.Options
 	keys  map[hub.AgentID]string
+
+	terminals []*terminal
 }
 
 // startWakes starts a hub with agents; all but the first may be woken.
@@ -59,12 +62,16 @@ func (w *wakeHub) pass(d time.Duration) {
 	w.renew()
 }
 
-// restart ends the hub and starts it again on its home.
+// restart ends the hub and starts it again on its home. The terminals end before it when
+// the test ends: they report until then.
 func (w *wakeHub) restart() {
 	w.t.Helper()
 	w.running.stop()
 	w.running = start(w.t, w.opts)
 	w.live.Store(w.running)
+	for _, t := range w.terminals {
+		w.t.Cleanup(t.stop)
+	}
 }
 
 func (w *wakeHub) allow(p api.WakeAllowParams) {
@@ -120,7 +127,7 @@ func (w *wakeHub) until(what string, holds func() bool, state func() any) {
 	w.t.Helper()
 	ask := time.NewTicker(20 * time.Millisecond)
 	defer ask.Stop()
-	timeout := time.After(90 * time.Second)
+	timeout := time.After(patience.For(90 * time.Second))
 	for !holds() {
 		select {
 		case <-ask.C:
@@ -140,6 +147,7 @@ type terminal struct {
 
 	mechanism string
 	attended  bool
+	stamp     string // of the process of its key
 
 	wakes chan sessions.Wake // each wake that the waiter got, in order
 	turn  func(*terminal, sessions.Wake)
@@ -157,8 +165,18 @@ func (w *wakeHub) terminalOf(agent hub.AgentID, turn func(*terminal, sessions.Wa
 // terminalWith is terminalOf for a mechanism, with or without a person.
 func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended bool, turn func(*terminal, sessions.Wake)) *terminal {
 	w.t.Helper()
-	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, secret: w.keys[agent], key: sessions.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn,
-		wakes: make(chan sessions.Wake, 100), gone: make(chan struct{}), done: make(chan struct{})}
+	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, secret: w.keys[agent], key: sessions.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn}
+	t.begin()
+	return t
+}
+
+// begin starts the session and its waiter, and returns when the hub knows both.
+func (t *terminal) begin() {
+	w, agent := t.wakeHub, t.agent
+	w.t.Helper()
+	t.wakes = make(chan sessions.Wake, 100)
+	t.gone = make(chan struct{})
+	t.done = make(chan struct{})
 	t.report(sessions.EventStart)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = func() {
@@ -166,12 +184,12 @@ func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended boo
 		<-t.done
 	}
 	w.t.Cleanup(t.stop)
+	w.terminals = append(w.terminals, t)
 	go t.wait(ctx)
 	w.until(string(agent)+" is armed", func() bool {
 		list := mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent})
-		return len(list.Agents) == 1 && len(list.Agents[0].Sessions) > 0 && !list.Agents[0].Sessions[0].Armed.IsZero()
+		return len(list.Agents) == 1 && slices.ContainsFunc(list.Agents[0].Sessions, func(s sessions.Session) bool { return s.Key == t.key && !s.Armed.IsZero() })
 	}, func() any { return nil })
-	return t
 }
 
 func (t *terminal) client() *rpc.Client { return t.live.Load().as(t.secret) }
@@ -181,7 +199,7 @@ func (t *terminal) wait(ctx context.Context) {
 	defer close(t.done)
 	last := ""
 	for ctx.Err() == nil {
-		call, err := rpc.Call(ctx, t.client(), api.WaitWake, api.WakeWaitParams{Key: t.key, Mechanism: t.mechanism, Attended: t.attended, Seconds: 20})
+		call, err := rpc.Call(ctx, t.client(), api.WaitWake, api.WakeWaitParams{Key: t.key, Stamp: t.stamp, Mechanism: t.mechanism, Attended: t.attended, Seconds: 20})
 		switch {
 		case err != nil:
 			select { // the hub restarts
@@ -206,11 +224,17 @@ func (t *terminal) wait(ctx context.Context) {
 
 // report reports an event of the session, with the wakes seen.
 func (t *terminal) report(e sessions.Event, wakes ...string) string {
-	got, err := rpc.Call(context.Background(), t.client(), api.ReportWake, api.WakeReportParams{Key: t.key, Event: e, Wakes: wakes})
-	if err != nil {
-		t.t.Errorf("report %s: %v", e, err)
+	for deadline := time.Now().Add(patience.For(time.Minute)); ; {
+		got, err := rpc.Call(context.Background(), t.client(), api.ReportWake, api.WakeReportParams{Key: t.key, Stamp: t.stamp, Event: e, Wakes: wakes})
+		if hub.Unavailable(err) && time.Now().Before(deadline) { // the hub restarts
+			<-time.After(20 * time.Millisecond)
+			continue
+		}
+		if err != nil {
+			t.t.Errorf("report %s: %v", e, err)
+		}
+		return got.Notice
 	}
-	return got.Notice
 }
 
 // quiet reports an event of a CLI that cannot show a notice.
@@ -292,7 +316,7 @@ func TestWake(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		id := w.send("planner", api.SendParams{To: builder, Text: "the secret plan"})
 		got := b.next()
-		if !strings.HasPrefix(got.Notice, "[parley wake "+got.ID+"] 1 unread message for builder.") || strings.Contains(got.Notice, "plan") || len(got.ID) != 28 {
+		if !strings.HasPrefix(got.Notice, "[parley wake "+got.ID+"] 1 new message for builder.") || strings.Contains(got.Notice, "plan") || len(got.ID) != 14 {
 			t.Errorf("got notice %q", got.Notice)
 		}
 		row := w.untilRow(id, hub.DeliveryAccepted)
@@ -418,7 +442,12 @@ func TestWake(t *testing.T) {
 				b.report(sessions.EventEnd) // of that turn: the CLI was restarted, too
 				b.report(sessions.EventStart)
 			}
-			w.until("it was told", func() bool { return len(b.wakes) > 0 || w.rows(id)[len(w.rows(id))-1].Status != hub.DeliveryPending }, func() any { return w.rows(id) })
+			var rows []hub.Delivery
+			w.until("it was told", func() bool {
+				rows = w.rows(id)
+				told := len(rows) > 0 && rows[len(rows)-1].Status != hub.DeliveryPending
+				return told || len(b.wakes) > 0
+			}, func() any { return rows })
 			b.flush()
 			if n := len(b.wakes); when == "before the attempt" && n != 1 || n > 1 {
 				t.Errorf("%s: got %d wakes, want one", when, n)
@@ -433,7 +462,7 @@ func TestWake(t *testing.T) {
 		b.none("not yet")
 		w.pass(2 * time.Minute)
 		second := b.next()
-		if second.ID == first.ID || !strings.Contains(second.Notice, "told before") {
+		if second.ID == first.ID || !strings.Contains(second.Notice, "1 unread message for builder.") {
 			t.Errorf("got %+v after %+v", second, first)
 		}
 		for range 24 {
@@ -471,7 +500,7 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Second)
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 unread message") {
+		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 new message") {
 			t.Errorf("the prompt of its user: got %q", got)
 		}
 		b.quiet(sessions.EventTurnEnd)
@@ -489,7 +518,7 @@ func TestWake(t *testing.T) {
 			w.send("planner", api.SendParams{To: builder})
 			b.next()
 			w.ended("builder")
-			w.pass(time.Minute)
+			w.pass(5 * time.Minute)
 		}
 		for range 3 {
 			got := mustCall(t, w.as(w.keys["planner"]), api.Send, api.SendParams{To: builder, Text: "x"})
@@ -526,7 +555,7 @@ func TestWake(t *testing.T) {
 			w.send("planner", api.SendParams{To: builder})
 			b.next()
 			w.ended("builder")
-			w.pass(time.Minute)
+			w.pass(5 * time.Minute)
 		}
 		if got := w.standing("builder"); got.Disarmed == "" || got.LastHour != 6 {
 			t.Errorf("got %+v, want it disarmed, and each wake counted twice", got.Standing)
@@ -564,11 +593,53 @@ func TestWake(t *testing.T) {
 			t.Error("the journal does not say that a turn was interrupted")
 		}
 	})
+	t.Run("hooks of the turn that a notice started do not repeat it", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, nil)
+		w.send("planner", api.SendParams{To: builder})
+		wake := b.next()
+		for _, e := range []sessions.Event{sessions.EventPrompt, sessions.EventTool, sessions.EventTool} {
+			if got := b.report(e, wake.ID); got != "" {
+				t.Errorf("%s: got %q, want no second notice", e, got)
+			}
+		}
+	})
+	t.Run("a short message of the operator travels in the notice where the user allowed it, text of agents never does", func(t *testing.T) {
+		w, b := begin(t, server.Options{}, nil)
+		order := func(p api.SendParams) string {
+			p.To = builder
+			id := mustCall(t, w.as(w.operator), api.Send, p).ID
+			wake := b.next()
+			obeys(b, wake) // its turn has ended before the next message comes
+			w.untilRow(id, hub.DeliveryAccepted)
+			w.pass(time.Minute)
+			return wake.Notice
+		}
+		if got := order(api.SendParams{Text: "use port 8080"}); strings.Contains(got, "8080") {
+			t.Errorf("without the permission: got %q", got)
+		}
+		w.allow(api.WakeAllowParams{Agent: "builder", Allow: true, WithText: true})
+		if got := order(api.SendParams{Text: "use port\u202e 8080"}); !regexp.MustCompile(`^\[parley wake w_\d{12}\] From your operator to builder, m2: use port 8080\n→ acp_respond m2, or acp_inbox ack \[m2\]$`).MatchString(got) {
+			t.Errorf("with the permission: got %q", got)
+		}
+		for name, p := range map[string]api.SendParams{
+			"several lines": {Text: "use port 8080\nplease"}, "a long text": {Text: strings.Repeat("use port 8080 ", 30)},
+			"high sensitivity": {Text: "use port 8080", Policy: []byte(`{"sensitivity":"high"}`)},
+		} {
+			if got := order(p); strings.Contains(got, "8080") {
+				t.Errorf("%s: got %q, want no text", name, got)
+			}
+		}
+		w.pass(5 * time.Minute) // the gap after so many turns
+		w.send("planner", api.SendParams{To: builder, Text: "use port 8080"})
+		if got := b.next().Notice; strings.Contains(got, "8080") {
+			t.Errorf("text of an agent: got %q", got)
+		}
+	})
 	t.Run("the end of a turn continues it once, and hooks tell what was not told", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
 		b.report(sessions.EventPrompt)
 		id := w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 unread message") {
+		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 new message") {
 			t.Errorf("the end of the turn: got %q", got)
 		}
 		if got := b.report(sessions.EventTool); got != "" {
@@ -600,7 +671,7 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Minute)
 		lost()
-		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 unread message") {
+		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 new message") {
 			t.Errorf("the next prompt of its user: got %q", got)
 		}
 	})
@@ -645,7 +716,7 @@ func TestWake(t *testing.T) {
 		if got := b.report(sessions.EventTool); got != "" {
 			t.Errorf("it is told twice in a turn: %q", got)
 		}
-		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 unread message") {
+		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 new message") {
 			t.Errorf("the end of the turn: got %q", got)
 		}
 		b.report(sessions.EventTool)
@@ -680,7 +751,7 @@ func TestWake(t *testing.T) {
 	t.Run("R3-125 a probe makes one turn and stores a dated report", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		got := mustCall(t, w.as(w.operator), api.TestWake, api.WakeTestParams{Agent: "builder"})
-		if n := b.next(); !got.Proven || got.Mechanism != "monitor" || got.Wake != n.ID || !strings.Contains(n.Notice, "test by the operator") {
+		if n := b.next(); !got.Proven || got.Mechanism != "monitor" || got.Wake != n.ID || !strings.Contains(n.Notice, "A test by your operator") {
 			t.Errorf("got %+v, notice %q", got, n.Notice)
 		}
 		if p := w.standing("builder").Probe; p == nil || p.Wake != got.Wake || p.At.IsZero() {
@@ -689,7 +760,7 @@ func TestWake(t *testing.T) {
 	})
 	for name, limits := range map[string]server.WakeLimits{
 		"their budgets": {PerHour: 3, Gap: time.Millisecond},
-		"a chain of 8":  {PerHour: 1000, PairPerHour: 1000, Gap: time.Millisecond},
+		"four rounds":   {PerHour: 1000, PairPerHour: 1000, Gap: time.Millisecond},
 	} {
 		t.Run("three agents that answer everything stay within "+name+", and the operator is told once", func(t *testing.T) {
 			names := []hub.AgentID{"ada", "bob", "cyd"}
@@ -720,8 +791,8 @@ func TestWake(t *testing.T) {
 				last.flush()
 				return turns.Load() == before
 			}, func() any { return turns.Load() })
-			// A chain of 8 is at most 8 turns of each agent; mail of one turn comes together.
-			if n := turns.Load(); n > 24 || limits.PerHour == 3 && n > 9 {
+			// Four rounds are at most four turns of each agent; mail of one turn comes together.
+			if n := turns.Load(); n > 12 || limits.PerHour == 3 && n > 9 {
 				t.Errorf("got %d turns", n)
 			}
 			if n := told(); n != 1 {
@@ -835,7 +906,7 @@ func TestForecast(t *testing.T) {
 		if got.Reach != hub.ReachOnPoll || got.Status != hub.DeliverySkipped || !strings.Contains(got.Reason, "idle in gemini, cannot be woken: it sees the message at its next prompt") {
 			t.Errorf("got %+v", got)
 		}
-		if notice := g.report(sessions.EventPrompt); !strings.Contains(notice, "1 unread message") {
+		if notice := g.report(sessions.EventPrompt); !strings.Contains(notice, "1 new message") {
 			t.Errorf("the next prompt: got %q", notice)
 		}
 		w.untilRow(id, hub.DeliveryOffered)

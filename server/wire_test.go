@@ -405,6 +405,7 @@ func TestBasePath(t *testing.T) {
 // the whole way together, over HTTP.
 func TestReferencePeer(t *testing.T) {
 	t.Parallel()
+	t.Attr("stand-in", "agent of the reference implementation")
 	o := onLoopback("back", "backend-api", "backend")
 	r := start(t, o)
 	ref := reftest.New("agent-frontend-app", "frontend-app", "frontend", "typescript")

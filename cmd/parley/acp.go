@@ -22,6 +22,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -103,9 +104,12 @@ func (a *app) asker() sandbox.Asker {
 	return func(ctx context.Context, r sandbox.Request) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(a.err, "\nThe agent asks: %s\n", visible(r.Title))
+		fmt.Fprintf(a.err, "\nThe agent asks: %s\n", r.Title)
+		if r.Warning != "" {
+			fmt.Fprintf(a.err, "  %s %s\n", a.paint(a.err, "33", "warning:"), r.Warning)
+		}
 		for i, o := range r.Options {
-			fmt.Fprintf(a.err, "  %d  %s\n", i+1, visible(o.Name))
+			fmt.Fprintf(a.err, "  %d  %s\n", i+1, o.Label())
 		}
 		fmt.Fprint(a.err, "Number, or nothing to refuse: ")
 		line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
@@ -134,10 +138,11 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	} else {
 		told.setState("starting")
 		opts.OnProblem = func(err error) {
-			told.print(func() { fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(err.Error())) })
+			told.print(func() { fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), err) })
 		}
 	}
-	client, kill, err := a.acpStart(ctx, command, dir, opts)
+	mode, _ := catalog.ModeOf(command, opts.Policy)
+	client, kill, err := a.acpStart(ctx, slices.Concat(command, mode.Args), dir, mode.Env, opts)
 	if err != nil {
 		return explained(err)
 	}
@@ -149,7 +154,10 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 			return err
 		}
 	}
-	session, err := client.NewSession(ctx, dir, nil)
+	session, err := client.NewSession(ctx, dir, &acp.SessionOptions{Meta: mode.Meta})
+	if err == nil && mode.Session != "" {
+		err = session.SetMode(ctx, mode.Session)
+	}
 	if err != nil {
 		client.Close() // its standard error is complete after that
 		return explained(&acp.StartError{Err: err, Stderr: client.Stderr()})
@@ -169,7 +177,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	case err != nil:
 		return explained(err)
 	case !result.StopReason.Success():
-		fmt.Fprintf(a.err, "the agent stopped: %s\n", visible(string(result.StopReason)))
+		fmt.Fprintf(a.err, "the agent stopped: %s\n", result.StopReason)
 		return errCheck
 	}
 	return nil
@@ -189,11 +197,12 @@ func explained(err error) error {
 	return hub.Errorf(code, "parley", "%s", text).WithHint("%s", hint)
 }
 
-// acpStart starts an agent in a folder. kill ends it at once.
-func (a *app) acpStart(ctx context.Context, command []string, dir string, opts *acp.Options) (_ *acp.Client, kill func(), err error) {
+// acpStart starts an agent in a folder, with further variables. kill ends it at once.
+func (a *app) acpStart(ctx context.Context, command []string, dir string, env []string, opts *acp.Options) (_ *acp.Client, kill func(), err error) {
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(alive, command[0], command[1:]...)
-	cmd.Dir, cmd.Env = dir, fleet.Environment("")
+	cmd.Dir = dir
+	cmd.Env = append(fleet.Environment(""), env...)
 	client, err := acp.Start(ctx, cmd, opts)
 	if err != nil {
 		kill()
@@ -302,7 +311,7 @@ func (a *app) ask(ctx context.Context, command []string, offer int) acpAnswer {
 		answer.Error = err.Error()
 		return answer
 	}
-	client, kill, err := a.acpStart(ctx, command, dir, &acp.Options{V2: offer == 2, Version: version(), Name: "parley", TerminalAuth: true})
+	client, kill, err := a.acpStart(ctx, command, dir, nil, &acp.Options{V2: offer == 2, Version: version(), Name: "parley", TerminalAuth: true})
 	if err != nil {
 		answer.Error = err.Error()
 		return answer
@@ -323,7 +332,7 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 	row := func(name string, cell func(acpAnswer) string) {
 		fmt.Fprint(t, name)
 		for _, answer := range answers {
-			fmt.Fprintf(t, "\t%s", visible(cell(answer)))
+			fmt.Fprintf(t, "\t%s", cell(answer))
 		}
 		fmt.Fprintln(t)
 	}
@@ -346,10 +355,10 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 	t.Flush() // as with every other output, the reader may be away
 	for _, x := range answers {
 		for _, m := range x.AuthMethods {
-			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, visible(m.ID), visible(m.Type), visible(strings.TrimSpace(m.Name+" "+m.Description)))
+			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, m.ID, m.Type, strings.TrimSpace(m.Name+" "+m.Description))
 		}
 		if x.Error != "" {
-			fmt.Fprintf(w, "version %d: %s\n", x.Offer, visible(x.Error))
+			fmt.Fprintf(w, "version %d: %s\n", x.Offer, x.Error)
 		}
 	}
 }

@@ -31,12 +31,12 @@ also names the parts that version 1 does not need.`,
   parley comply -- parley acp proxy -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tell := func(err error) { fmt.Fprintln(a.err, visible(err.Error())) }
+			tell := func(err error) { fmt.Fprintln(a.err, err) }
 			proxy := &acp.Proxy{OnLoss: tell}
 			if verbose {
 				proxy.OnNote = tell
 			}
-			err := proxy.Serve(cmd.Context(), exec.Command(args[0], args[1:]...), a.in, a.out)
+			err := proxy.Serve(cmd.Context(), exec.Command(args[0], args[1:]...), a.in, a.out.raw)
 			if err != nil && cmd.Context().Err() == nil {
 				return explained(err)
 			}
@@ -99,7 +99,7 @@ does that.`,
 			}
 			return a.check(len(faults) == 0, map[string]any{"frames": frames, "invalid": faults}, func(w io.Writer) {
 				for _, f := range faults {
-					fmt.Fprintf(w, "%s: frame %d: %s\n", visible(f.File), f.Frame, visible(f.Error))
+					fmt.Fprintf(w, "%s: frame %d: %s\n", f.File, f.Frame, f.Error)
 				}
 				fmt.Fprintf(w, "%d frames, %d invalid\n", frames, len(faults))
 			})

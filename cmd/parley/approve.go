@@ -33,7 +33,12 @@ operator can do this.`,
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
 					for _, t := range got.Teams {
-						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", t.ID, t.Actor, t.Action, t.Team, visible(string(t.Request)))
+						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", t.ID, t.Actor, t.Action, t.Team, t.Request)
+					}
+					for _, k := range got.Asks {
+						for _, q := range k.Asks {
+							fmt.Fprintf(w, "\n%s asks: %s\nparley agent answer %[1]s %[3]d yes, or no\n", k.Agent, q.Text, q.ID)
+						}
 					}
 				})
 			}

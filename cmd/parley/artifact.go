@@ -102,6 +102,6 @@ func (a *app) writeArtifact(ctx context.Context, sha256 string) error {
 	if res.StatusCode != http.StatusOK {
 		return rpc.ReadError(res)
 	}
-	_, err = io.Copy(a.out, res.Body)
+	_, err = io.Copy(a.out.content(), res.Body)
 	return err
 }

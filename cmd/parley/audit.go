@@ -62,12 +62,12 @@ that concern them. The newest entries come last.`,
 }
 
 func writeEntry(w io.Writer, e hub.Entry) {
-	fmt.Fprintf(w, "%6d  %s  %-10s %-22s %s", e.Seq, e.At, visible(string(e.Actor)), visible(string(e.Action)), visible(e.Subject))
+	fmt.Fprintf(w, "%6d  %s  %-10s %-22s %s", e.Seq, e.At, e.Actor, e.Action, e.Subject)
 	if e.Outcome != hub.OutcomeOK {
 		fmt.Fprintf(w, "  %s", e.Outcome)
 	}
 	if len(e.Facts) > 0 && string(e.Facts) != "null" {
-		fmt.Fprintf(w, "  %s", visible(string(e.Facts)))
+		fmt.Fprintf(w, "  %s", e.Facts)
 	}
 	fmt.Fprintln(w)
 }
@@ -161,13 +161,13 @@ func (a *app) writeProgress(p records.Progress) {
 
 func (a *app) writeAudit(w io.Writer, got records.Audit) {
 	for _, f := range got.Findings {
-		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "FOUND"), visible(f.String()))
+		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "FOUND"), f.String())
 	}
 	if got.More > 0 {
 		fmt.Fprintf(w, "and %d more\n", got.More)
 	}
 	for _, u := range got.Unchecked {
-		fmt.Fprintf(w, "%s %s\n", a.paint(w, "33", "not checked:"), visible(u))
+		fmt.Fprintf(w, "%s %s\n", a.paint(w, "33", "not checked:"), u)
 	}
 	fmt.Fprintf(w, "checked %d journal entries (%d archived), %d messages, %d handoffs, %d agents, %d keys, %d lines of JSONL\n",
 		got.Entries, got.Archived, got.Messages, got.Handoffs, got.Agents, got.Keys, got.Lines)

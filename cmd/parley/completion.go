@@ -30,7 +30,7 @@ type source func(ctx context.Context, c *rpc.Client) ([]cobra.Completion, error)
 // described returns a word with a description, on one line and without characters that
 // the shell or the terminal would act on: parts of it may be from agents.
 func described[T ~string](word T, about ...string) cobra.Completion {
-	text := strings.Join(strings.Fields(visible(strings.Join(about, " "))), " ")
+	text := strings.Join(strings.Fields(strings.Join(about, " ")), " ")
 	return cobra.CompletionWithDesc(string(word), text)
 }
 

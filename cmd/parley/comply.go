@@ -125,7 +125,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		if err != nil {
 			return invalid(err)
 		}
-		return a.print(map[string]any{"folder": f.writeSuite, "files": n}, func(w io.Writer) { fmt.Fprintf(w, "%d tests are in %s\n", n, visible(f.writeSuite)) })
+		return a.print(map[string]any{"folder": f.writeSuite, "files": n}, func(w io.Writer) { fmt.Fprintf(w, "%d tests are in %s\n", n, f.writeSuite) })
 	}
 	if f.run.Protocol != 1 && f.run.Protocol != 2 {
 		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
@@ -176,7 +176,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	}
 	for _, t := range tests {
 		for _, remark := range t.Remarks {
-			fmt.Fprintf(a.err, "%s: %s\n", visible(t.Path), visible(remark))
+			fmt.Fprintf(a.err, "%s: %s\n", t.Path, remark)
 		}
 	}
 	var wall, waited time.Duration
@@ -187,12 +187,12 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 			if e.Again {
 				again = " (again, alone)"
 			}
-			fmt.Fprintf(a.err, "%-7s %s: %s %.1fs%s\n", e.Result.Status, visible(e.Agent), visible(e.Test), e.Wall.Seconds(), again)
+			fmt.Fprintf(a.err, "%-7s %s: %s %.1fs%s\n", e.Result.Status, e.Agent, e.Test, e.Wall.Seconds(), again)
 		}
 	}
 	if f.verbose {
 		f.run.Trace = func(agent, test string, frame comply.Frame) {
-			fmt.Fprintf(a.err, "%s %s %s: %s\n", visible(agent), visible(test), frame.Direction, visible(frame.Text))
+			fmt.Fprintf(a.err, "%s %s %s: %s\n", agent, test, frame.Direction, frame.Text)
 		}
 	}
 	if f.asMe && slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
@@ -264,13 +264,13 @@ func (f *complyFlags) selectRequirements() (comply.Requirements, error) {
 func (f *complyFlags) write(w io.Writer, report *comply.Report) error {
 	switch f.format {
 	case "json":
-		return report.JSON(w)
+		return report.JSON(visibleWriter{w})
 	case "junit":
 		return report.JUnit(w)
 	case "pr":
 		return report.PullRequest(w)
 	case "sarif":
-		return report.SARIF(w)
+		return report.SARIF(visibleWriter{w})
 	case "html":
 		return report.HTML(w)
 	case "badge":
@@ -337,7 +337,7 @@ func (a *app) listTests(tests []*comply.Test) error {
 	}
 	return a.print(map[string]any{"tests": items}, func(w io.Writer) {
 		for _, t := range items {
-			fmt.Fprintf(w, "%-44s %-8s %s\n", visible(t.ID), t.Severity, visible(t.Title))
+			fmt.Fprintf(w, "%-44s %-8s %s\n", t.ID, t.Severity, t.Title)
 		}
 	})
 }
@@ -368,7 +368,7 @@ func (a *app) listRules(tests []*comply.Test) error {
 			if by == "" {
 				by = "checked in every frame"
 			}
-			fmt.Fprintf(w, "%-8s %-6s %s [%s]\n", visible(r.ID), r.Level, visible(r.Text), visible(by))
+			fmt.Fprintf(w, "%-8s %-6s %s [%s]\n", r.ID, r.Level, r.Text, by)
 		}
 	})
 }

@@ -206,14 +206,14 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 		for _, t := range tried {
 			word, why := "yes", ""
 			if !t.Driven {
-				word, why = "no", visible(t.Reason)
+				word, why = "no", t.Reason
 			}
 			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-30s %-4s %s", t.Feature, word, why), " "))
 		}
 		if !agent.UsesModel() {
 			fmt.Fprintln(w, "nothing names ${modelURL}: the agent did not use the scripted model")
 		}
-		fmt.Fprintf(w, "%s is written; parley comply --agent %s tests the agent\n", visible(file), name)
+		fmt.Fprintf(w, "%s is written; parley comply --agent %s tests the agent\n", file, name)
 	})
 }
 

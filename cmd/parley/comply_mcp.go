@@ -20,7 +20,7 @@ of JSON for its start and for each message to the file that the variable
 PARLEY_MCP_RECORD names, so that a test can check how the agent used it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := fixture.Serve(cmd.Context(), a.in, a.out, a.err, fixture.Fault(fault))
+			err := fixture.Serve(cmd.Context(), a.in, a.out.raw, a.err.raw, fixture.Fault(fault))
 			if err != nil && fault != "" {
 				return errors.Join(errCheck, err)
 			}

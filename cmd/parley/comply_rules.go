@@ -73,7 +73,7 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 			if id == "" {
 				return a.print(map[string]any{"findings": found}, func(w io.Writer) {
 					for _, f := range found {
-						fmt.Fprintf(w, "%-5s %s %-8s %-6s %s\n", f.ID, visible(f.Agent), visible(f.Rule), f.Level, visible(f.Actual))
+						fmt.Fprintf(w, "%-5s %s %-8s %-6s %s\n", f.ID, f.Agent, f.Rule, f.Level, f.Actual)
 					}
 				})
 			}
@@ -81,7 +81,7 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 			if i < 0 {
 				return usagef("no finding %q in %s", id, path).WithHint("parley comply explain %s lists them", path)
 			}
-			return a.print(found[i], func(w io.Writer) { fmt.Fprint(w, visibleText(found[i].Explain())) })
+			return a.print(found[i], func(w io.Writer) { fmt.Fprint(w, found[i].Explain()) })
 		},
 	}
 }
@@ -104,7 +104,7 @@ func (a *app) complyCompareCommand() *cobra.Command {
 			changes := comply.Compare(before, after)
 			err = a.print(map[string]any{"changes": changes}, func(w io.Writer) {
 				for _, c := range changes {
-					fmt.Fprintln(w, visible(c.String()))
+					fmt.Fprintln(w, c.String())
 				}
 				if len(changes) == 0 {
 					fmt.Fprintln(w, "nothing has changed")
@@ -153,13 +153,4 @@ func readReport(path string) (*comply.Report, error) {
 		return nil, invalid(err)
 	}
 	return report, nil
-}
-
-// visibleText returns text of several lines so that a terminal takes it for nothing else.
-func visibleText(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = visible(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }

@@ -33,6 +33,7 @@ type config struct {
 	Durability        string   `yaml:"durability"`
 	Store             string   `yaml:"store"`
 	StorePasswordFile string   `yaml:"store_password_file"`
+	StoreNoTLSBecause string   `yaml:"store_no_tls_because"`
 	Machine           string   `yaml:"machine"`
 	LenientFrom       *bool    `yaml:"lenient_from"` // nil if not said
 	NoInboxFiles      *bool    `yaml:"no_inbox_files"`
@@ -156,7 +157,8 @@ func environment() (config, error) {
 		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
 		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
 		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
-		Durability: os.Getenv("PARLEY_DURABILITY"), Store: os.Getenv("PARLEY_STORE"), StorePasswordFile: os.Getenv("PARLEY_STORE_PASSWORD_FILE"), Machine: os.Getenv("PARLEY_MACHINE"),
+		Durability: os.Getenv("PARLEY_DURABILITY"), Store: os.Getenv("PARLEY_STORE"), StorePasswordFile: os.Getenv("PARLEY_STORE_PASSWORD_FILE"),
+		StoreNoTLSBecause: os.Getenv("PARLEY_STORE_NO_TLS_BECAUSE"), Machine: os.Getenv("PARLEY_MACHINE"),
 		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), MergeSLA: os.Getenv("PARLEY_MERGE_SLA"), Teamspaces: os.Getenv("PARLEY_TEAMSPACES"), Without: list(os.Getenv("PARLEY_WITHOUT")),
 		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
 		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
@@ -185,7 +187,7 @@ func (c *config) overlay(top config) {
 	for _, m := range []struct{ into, from *string }{
 		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
 		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.Store, &top.Store},
-		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime}, {&c.MergeSLA, &top.MergeSLA}, {&c.Teamspaces, &top.Teamspaces},
+		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.StoreNoTLSBecause, &top.StoreNoTLSBecause}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime}, {&c.MergeSLA, &top.MergeSLA}, {&c.Teamspaces, &top.Teamspaces},
 		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
 		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
 	} {

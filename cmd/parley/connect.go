@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/terminal"
@@ -86,7 +87,7 @@ the same for one session without a change to a file. Known are
 				c.entry.Transport = catalog.HTTP
 			}
 			if !noInstruction {
-				c.entry.Instruction = catalog.DefaultInstruction
+				c.entry.Instruction = briefing.Connected
 			}
 			if err := c.locate(); err != nil {
 				return err

@@ -102,11 +102,11 @@ func writePackets(w io.Writer, packets []hub.Packet) {
 		fmt.Fprintln(w, "nothing was shared")
 	}
 	for _, p := range packets {
-		fmt.Fprintf(w, "%s %s from %s\n", p.ID, p.Type, visible(string(p.FromAgent)))
+		fmt.Fprintf(w, "%s %s from %s\n", p.ID, p.Type, p.FromAgent)
 		if p.ReplyTo != "" {
 			fmt.Fprintf(w, "  answers %s\n", p.ReplyTo)
 		}
-		fmt.Fprintf(w, "  %s\n", visible(string(p.Content)))
+		fmt.Fprintf(w, "  %s\n", p.Content)
 	}
 }
 

@@ -53,7 +53,7 @@ func (a *app) contentFlag(cmd *cobra.Command, into *json.RawMessage) preparation
 func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 	fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
 	for _, warning := range got.Warnings {
-		fmt.Fprintf(a.err, "note: %s\n", visible(warning))
+		fmt.Fprintf(a.err, "note: %s\n", warning)
 	}
 }
 
@@ -80,7 +80,7 @@ func (a *app) contractRespondCommand() *cobra.Command {
 	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
 		if len(got.PendingRepos) > 0 {
-			fmt.Fprintf(w, "still to agree: %s\n", visible(strings.Join(got.PendingRepos, ", ")))
+			fmt.Fprintf(w, "still to agree: %s\n", strings.Join(got.PendingRepos, ", "))
 		}
 	}, argument(1, &p.Action), a.inContract(cmd, &p.InContract))
 }
@@ -89,9 +89,9 @@ func (a *app) contractShowCommand() *cobra.Command {
 	p := coordination.GetParams{History: true}
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a contract and its implementations", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, coordination.GetContract, &p, func(w io.Writer, got coordination.Contract) {
-		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", visible(got.Name), got.Type, got.Version, got.Status)
+		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", got.Name, got.Type, got.Version, got.Status)
 		for _, i := range got.Implementations {
-			fmt.Fprintf(w, "  %s: %s %s\n", visible(string(i.Agent)), i.Status, visible(strings.Join(i.Files, ", ")))
+			fmt.Fprintf(w, "  %s: %s %s\n", i.Agent, i.Status, strings.Join(i.Files, ", "))
 		}
 		for _, c := range got.Conflicts {
 			fmt.Fprintf(w, "  another version %d was proposed at the same time and lost; it is kept (--json shows it)\n", c.Version)
@@ -100,7 +100,7 @@ func (a *app) contractShowCommand() *cobra.Command {
 		if err != nil {
 			text = got.Content
 		}
-		fmt.Fprintln(w, visible(string(text)))
+		fmt.Fprintln(w, string(text))
 	}, a.inContract(cmd, &p.InContract))
 }
 
@@ -119,10 +119,10 @@ func (a *app) writeDiff(w io.Writer, d contract.Diff) {
 	}
 	for _, c := range d.Changes {
 		if c.Old != nil {
-			fmt.Fprintln(w, a.paint(w, "31", visible(fmt.Sprintf("- %s: %s", c.Path, c.Old))))
+			fmt.Fprintln(w, a.paint(w, "31", fmt.Sprintf("- %s: %s", c.Path, c.Old)))
 		}
 		if c.New != nil {
-			fmt.Fprintln(w, a.paint(w, "32", visible(fmt.Sprintf("+ %s: %s", c.Path, c.New))))
+			fmt.Fprintln(w, a.paint(w, "32", fmt.Sprintf("+ %s: %s", c.Path, c.New)))
 		}
 	}
 	if d.Cut {
@@ -173,13 +173,13 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 			for _, v := range got.History {
 				fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
 				if v.ChangeNotes != "" {
-					fmt.Fprintf(w, ": %s", visible(v.ChangeNotes))
+					fmt.Fprintf(w, ": %s", v.ChangeNotes)
 				}
 				fmt.Fprintln(w)
 			}
 			fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
 			for _, p := range about.Packets {
-				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, visible(string(p.FromAgent)), p.Type, visible(string(p.Content)))
+				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, p.FromAgent, p.Type, p.Content)
 			}
 		})
 	}, a.inContract(cmd, &p.InContract))
@@ -213,7 +213,11 @@ unless --allow-none is given. Meant for CI and for merges.`,
 
 func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 	for _, f := range v.Failures {
-		fmt.Fprintf(w, "%s version %d is %s\n", visible(f.Name), f.Version, a.paint(w, "31", visible(f.Reason)))
+		name := f.Name
+		if f.Version > 0 {
+			name = fmt.Sprintf("%s version %d", name, f.Version)
+		}
+		fmt.Fprintf(w, "%s is %s\n", name, a.paint(w, "31", f.Reason))
 	}
 	switch {
 	case !v.OK && v.Checked == 0:
@@ -221,7 +225,7 @@ func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 	case v.OK:
 		fmt.Fprintf(w, "%s %d contracts, all with the required status\n", a.paint(w, "32", "ok"), v.Checked)
 	default:
-		fmt.Fprintf(w, "%d of %d contracts lack the required status\n", len(v.Failures), v.Checked)
+		fmt.Fprintf(w, "%d of %s failed the check\n", len(v.Failures), counted(v.Checked, "contract"))
 	}
 }
 
@@ -288,8 +292,8 @@ func (a *app) printChange(ctx context.Context, c hub.Change) error {
 	return a.print(map[string]any{"change": c, "contract": got}, func(w io.Writer) {
 		from := "here"
 		if c.Origin != "" {
-			from = "from " + visible(string(c.Origin))
+			from = "from " + string(c.Origin)
 		}
-		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", c.At, visible(got.Name), got.Version, got.Status, from)
+		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", c.At, got.Name, got.Version, got.Status, from)
 	})
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -37,6 +39,33 @@ func (h *house) says(r result, parts ...string) {
 	for _, part := range parts {
 		contains(h.t, r.out, part)
 	}
+}
+
+// post calls a method over HTTP and returns the result, nil for an error.
+func (h *house) post(key, method string, params any) map[string]any {
+	h.t.Helper()
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url, bytes.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got struct{ Result map[string]any }
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+		h.t.Fatal(err)
+	}
+	return got.Result
 }
 
 // eventually runs a command until it has said something.
@@ -107,9 +136,11 @@ func TestCoordination(t *testing.T) {
 		front.says(front.operator("project", "list"), "User Auth")
 	})
 	t.Run("peers are listed, asked and shown", func(t *testing.T) {
-		back.says(back.operator("peer", "list"), "aid://frontend.example/hub@1.0.0", "approved", "verified")
+		back.says(back.operator("peer", "list"), "aid://frontend.example/hub@1.0.0", "unverified", "approved", "verified") // it is called by an address of loopback
+		back.says(back.operator("peer", "list", "--json"), `"domainVerified":false`)
+		back.says(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0"), "trust verified, domain unverified")
 		back.says(back.operator("peer", "sync"), "comparing with aid://frontend.example/hub@1.0.0")
-		back.eventually("health up, 0 changes behind", "peer", "status")
+		back.eventually("domain unverified, health up, 0 changes behind", "peer", "status")
 		back.says(back.operator("peer", "invite", "--list"), "redeemed by aid://frontend.example/hub@1.0.0")
 	})
 	t.Run("a token lets CI look and nothing else", func(t *testing.T) {
@@ -223,6 +254,42 @@ func TestCoordination(t *testing.T) {
 				t.Errorf("%v: got %d %s, want %d", args, r.code, r.err, exitUsage)
 			}
 		}
+	})
+}
+
+func TestRefusedCopiesOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	const aid = "aid://mobile.example/hub@1.0.0"
+	back := &house{t: t, home: t.TempDir(), keys: map[string]string{}}
+	back.start("--repo", "backend-api", "--role", "backend", "--language", "go", "--aid", "aid://backend.example/hub@1.0.0", "--peer-allow", "127.0.0.0/8")
+	var made struct{ ProjectID string }
+	back.ok(back.operator("project", "create", "User Auth", "--objective", "log in", "--repo", "backend-api:backend:go", "--repo", "mobile:mobile:kotlin", "--json"), &made)
+	project := made.ProjectID
+	var invite struct{ Invite string }
+	back.ok(back.operator("peer", "invite", "--project", project, "--repo", "mobile", "--json"), &invite)
+	redeemed := back.post("", "cacp/invite/redeem", map[string]any{"invite": invite.Invite, "agentId": aid, "endpoint": "http://127.0.0.1:9", "repoName": "mobile", "key": "cacp_sk_live_theirs"})
+	key := redeemed["key"].(string)
+	far := map[string]any{"contract_id": "far", "type": "custom", "name": "far", "version": 200_001, "status": "proposed", "content": map[string]any{}, "proposed_by": "r"}
+	back.post(key, "cacp/contract/sync", map[string]any{"projectId": project, "contract": far})
+
+	t.Run("the check counts the contract, names the peer and says how to clear the failure", func(t *testing.T) {
+		r := back.operator("contract", "check", "--project", project)
+		if r.code != exitCheck {
+			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
+		}
+		contains(t, r.out, "far is not taken from "+aid)
+		contains(t, r.out, "parley peer sync "+aid)
+		contains(t, r.out, "1 of 1 contract failed the check")
+	})
+	t.Run("status says which side refused", func(t *testing.T) {
+		contains(t, back.operator("peer", "status", aid).out, "this hub refused 1 change of it")
+	})
+	t.Run("doctor says it, too", func(t *testing.T) {
+		r := back.operator("doctor")
+		if r.code != exitCheck {
+			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
+		}
+		contains(t, r.out, "FAIL peer "+aid)
 	})
 }
 

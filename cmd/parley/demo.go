@@ -33,7 +33,7 @@ runs on two hubs of its own in a temporary folder and leaves nothing behind.`,
 refused, and it repairs that. The agent is this program, which follows a script: no
 model is asked. The demo runs on a hub of its own in a temporary folder and leaves
 nothing behind.`,
-	}, demo.Agents, func(ctx context.Context) error { return demo.Builder(ctx, a.in, a.out) })
+	}, demo.Agents, func(ctx context.Context) error { return demo.Builder(ctx, a.in, a.out.raw) })
 	teams := a.processDemo(&cobra.Command{
 		Use: "team", Short: "Watch a team work in three ways: with a review, on hypotheses at once, in packets with a conflict",
 		Long: `Watch a team work in three ways: research, a draft and its review; three hypotheses

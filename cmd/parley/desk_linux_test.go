@@ -67,7 +67,7 @@ stream_max_retries = 0
 [projects."{dir}"]
 trust_level = "trusted"
 `},
-		ready: "Ask Codex to do anything", stays: "Ask Codex to do anything", first: true,
+		ready: "Ask Codex to do anything", stays: "Ask Codex to do anything",
 		dialogs: []dialog{{"Hooks need review", []string{"2", "Enter"}}, {"Use existing model", []string{"2", "Enter"}}},
 	},
 	{
@@ -83,7 +83,7 @@ trust_level = "trusted"
 		files: map[string]string{".config/opencode/opencode.json": `{"autoupdate":false,"model":"parley/parley-model","small_model":"parley/parley-model","provider":{"parley":{
 			"npm":"@ai-sdk/openai-compatible","name":"Parley","options":{"baseURL":"{model}/v1","apiKey":"none"},
 			"models":{"parley-model":{"name":"Scripted model","tool_call":true,"limit":{"context":100000,"output":8000}}}}}}`},
-		ready: "Ask anything", stays: "Ask anything", first: true,
+		ready: "Ask anything", stays: "Ask anything",
 	},
 	{
 		name: "copilot", program: "node_modules/@github/copilot-linux-*64/copilot", args: []string{"--allow-all-tools"},
@@ -232,6 +232,7 @@ func (c realCLI) openConnected(t *testing.T, settings string) *desk {
 	d, command := c.prepare(t, settings)
 	d.connect(command)
 	if c.name == "codex" { // its sessions are in a daemon that outlives the window, and so does the waiter
+		d.cli.first = true // a launch asks the server of its own for the session
 		t.Cleanup(func() {
 			for _, e := range command { // the daemon's program and that of its updater are in the home
 				if home, ok := strings.CutPrefix(e, "HOME="); ok {
@@ -297,7 +298,7 @@ func (d *desk) show(command []string) *desk {
 			return time.Since(last) > 8*time.Second
 		})
 	}
-	if c.first {
+	if d.cli.first {
 		d.types("hello")
 		d.await("the first answer", func() bool {
 			d.answer(d.screen())
@@ -412,7 +413,7 @@ func (d *desk) summary() (out []string) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-var wakeID = regexp.MustCompile(`w_[0-9a-z]{26}`)
+var wakeID = regexp.MustCompile(`w_[0-9]{12}`)
 
 // wakes returns the ids of the wakes that began a turn, one for each model request
 // whose prompt has one. Requests that a CLI makes for itself and further requests of

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,51 @@ func TestWakeConnected(t *testing.T) {
 				t.Errorf("one mail: got %d turns, want 1", n)
 			}
 			d.ledger(id, "inbox:offered session:accepted")
+		})
+	}
+}
+
+// TestKilledWindow has mail come after the kill of a window, and wake the next window of the
+// same agent.
+func TestKilledWindow(t *testing.T) {
+	for _, c := range realCLIs {
+		t.Run(c.name, func(t *testing.T) {
+			if c.asleep || (c.name != "claude" && os.Getenv("PARLEY_REAL") == "") {
+				t.Skip("make test-real runs it for CLIs that can be woken")
+			}
+			d, start := c.prepare(t, quickWakes)
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := append(append(start, self, c.name, "--as", d.agent, "--wake", "--"), c.args...)
+			d.show(command)
+			d.await("an armed session", d.idle)
+			pid, err := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "w", "#{pane_pid}")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			syscall.Kill(-pid, syscall.SIGKILL)
+			d.await("the end of the window", func() bool { return !processAlive(pid) })
+
+			id := d.mail("after the kill")
+			if all := d.sessions(); len(all) != 0 {
+				t.Errorf("the killed window is listed: %+v", all)
+			}
+			d.ledger(id, "inbox:stored session:skipped")
+			d.tmux("kill-server")
+			d.socket += "2"
+			d.show(command)
+			d.await("an armed session", func() bool {
+				return slices.ContainsFunc(d.sessions(), func(s deskSession) bool { return s.Armed != "" })
+			})
+			armed := time.Now()
+			d.await("a turn", func() bool { return len(d.wakes()) > 0 })
+			t.Logf("woken %s after the new window was armed", time.Since(armed).Round(100*time.Millisecond))
+			d.await("the proof of the turn", func() bool { return strings.Contains(d.rows(id), "session:accepted") })
+			if n := len(d.wakes()); n != 1 {
+				t.Errorf("got %d turns, want 1", n)
+			}
 		})
 	}
 }
@@ -266,18 +312,24 @@ func (d *desk) ledger(id, want string) {
 		}
 	}()
 	d.await("the ledger "+want, func() bool {
-		var trace struct {
-			Deliveries []struct{ Channel, Status string }
-		}
-		d.ok(d.operator("trace", id, "--json"), &trace)
-		var words []string
-		for _, row := range trace.Deliveries {
-			words = append(words, row.Channel+":"+row.Status)
-		}
-		slices.Sort(words)
-		got = strings.Join(words, " ")
+		got = d.rows(id)
 		return got == want
 	})
+}
+
+// rows returns the rows of a message.
+func (d *desk) rows(id string) string {
+	d.t.Helper()
+	var trace struct {
+		Deliveries []struct{ Channel, Status string }
+	}
+	d.ok(d.operator("trace", id, "--json"), &trace)
+	var words []string
+	for _, row := range trace.Deliveries {
+		words = append(words, row.Channel+":"+row.Status)
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
 }
 
 // status returns the status of a message.

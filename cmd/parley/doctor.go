@@ -16,9 +16,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
@@ -118,7 +120,50 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", n)})
 	}
 	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
-	return append(append(out, checkTargets(ctx, c)...), checkWakes(ctx, c)...)
+	out = append(out, checkPeers(ctx, c)...)
+	out = append(append(out, checkTargets(ctx, c)...), checkWakes(ctx, c)...)
+	return append(out, checkKept(ctx, c)...)
+}
+
+// checkKept looks at the agents that the hub runs.
+func checkKept(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.ListKept, api.None{})
+	if err != nil {
+		return []server.Check{{What: "kept agents", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, k := range got.Agents {
+		switch {
+		case k.Problem != "":
+			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: k.Problem, Hint: fmt.Sprintf("parley agent logs %[1]s shows its turns; parley agent restart %[1]s starts it again", k.Agent)})
+		case k.State == keeper.Failing:
+			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: "it broke down and is started again", Hint: fmt.Sprintf("parley agent logs %s shows why", k.Agent)})
+		}
+	}
+	if len(out) == 0 && len(got.Agents) > 0 {
+		out = append(out, server.Check{What: "kept agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", len(got.Agents))})
+	}
+	return out
+}
+
+// checkPeers looks for changes that a peer and this hub did not take from each other.
+func checkPeers(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, coordination.ListPeers, coordination.None{})
+	if err != nil {
+		return []server.Check{{What: "peers", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, p := range got.Peers {
+		if p.State == hub.PeerApproved && p.DeadLetters+p.Refused > 0 {
+			out = append(out, server.Check{
+				What:   "peer " + string(p.AID),
+				Detail: fmt.Sprintf("it refused %s of this hub, and this hub refused %d of it", counted(p.DeadLetters, "change"), p.Refused),
+				Hint:   fmt.Sprintf("parley contract check names the contracts; parley peer sync %s compares again", p.AID),
+			})
+		}
+	}
+	if len(out) == 0 && len(got.Peers) > 0 {
+		out = append(out, server.Check{What: "peers", OK: true, Detail: counted(len(got.Peers), "peer") + ", nothing refused"})
+	}
+	return out
 }
 
 // checkTargets looks at the targets that tell people.
@@ -181,21 +226,25 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	return []server.Check{{What: "roots", OK: true, Detail: detail}}
 }
 
-// checkChannels looks at the channels that are switched on.
+// checkChannels looks at the channels that are switched on, and lists all with their state.
 func checkChannels(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	me, err := rpc.Call(ctx, c, api.Whoami, api.None{})
 	if err != nil {
 		return []server.Check{{What: "channels", Detail: rpc.Describe(err, rpc.Commands).Message}}
 	}
+	var all []string
 	for _, name := range slices.Sorted(maps.Keys(me.Capabilities)) {
-		if capability := me.Capabilities[name]; capability.State == hub.Failed {
+		capability := me.Capabilities[name]
+		if capability.State == hub.Failed {
 			out = append(out, server.Check{What: "channel " + name, Detail: capability.Detail, Hint: "messages stay in the inbox meanwhile; the hub's log has the cause"})
 		}
+		state := "off"
+		if capability.Enabled {
+			state = "on"
+		}
+		all = append(all, fmt.Sprintf("%s %s (%s)", name, state, capability.State))
 	}
-	if len(out) == 0 {
-		out = append(out, server.Check{What: "channels", OK: true})
-	}
-	return out
+	return append(out, server.Check{What: "channels", OK: true, Detail: strings.Join(all, ", ")})
 }
 
 // checkConnections looks whether the entries that connect wrote still work: the entry

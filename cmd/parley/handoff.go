@@ -83,12 +83,17 @@ func (a *app) handoffCompleteCommand() *cobra.Command {
 		Long: `Report that a task is done. Files that are named are hashed here and checked by the
 hub. If the package names a worktree in which nothing has changed since the task
 was accepted, "done" is refused, unless --no-changes says that there was nothing
-to change. The answer says whether the work is verified or unproven, and why.`,
+to change. A change of whitespace, line ends, modes or empty files is no proof,
+unless --trivial says why it is the task. The answer says what changed and whether
+it is verified or unproven, and why.`,
 		Example: `  parley handoff complete 0199... --summary "avatar is nullable" --artifact migrations/7.sql`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Summary, "summary", "", "what was done")
 	cmd.Flags().BoolVar(&p.NoChanges, "no-changes", false, "there was nothing to change")
+	cmd.Flags().StringVar(&p.CommitMessage, "commit-message", "", "let the hub commit the named files (or all that changed) with this message")
+	cmd.Flags().StringVar((*string)(&p.SameChangeAs), "same-change-as", "", "id of a completed task of yours that the same change did")
+	cmd.Flags().StringVar(&p.Trivial, "trivial", "", "why a change of whitespace, line ends, modes or empty files is the task")
 	return a.handoff(cmd, &p, argument(0, &p.ID), artifactFlag(cmd, &p.Artifacts, "file that was made (repeatable)"))
 }
 
@@ -123,6 +128,8 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	f.StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical")
 	f.StringVar(&p.Reason, "reason", "", "why it changes hands (default requested)")
 	f.StringVar(&p.Unproven, "unproven", "", "why the files lie under no root, where the hub cannot check them")
+	f.StringArrayVar(&p.Expect.Paths, "expect", nil, "file, folder or pattern in the worktree that must change (repeatable)")
+	f.BoolVar(&p.Expect.Merge, "expect-merge", false, "the task is a merge: commits that exist already count")
 	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "the operator must approve before it can be accepted")
 	f.BoolVar(&restricted, "restricted", false, "the package must not leave the hub")
 	f.StringVar(&p.ThreadID, "thread", "", "thread to continue")
@@ -178,12 +185,12 @@ func (a *app) handoffListCommand() *cobra.Command {
 }
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
-	writeList(w, "handoffs", "ID, STATE, PROOF, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
-		state := string(h.Status)
+	writeList(w, "handoffs", "ID, STATE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
+		state := h.StateText()
 		if h.Ownership.NeedsOperator() {
 			state += " (" + string(h.Ownership) + ")"
 		}
-		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofText(), h.TaskID, h.From, h.To, h.Title}
+		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofCell(), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)

@@ -28,7 +28,7 @@ func writeWorkState(w io.Writer, got coordination.WorkState) {
 
 func writePending(w io.Writer, repos []string) {
 	if len(repos) > 0 {
-		fmt.Fprintf(w, "not completed by %s\n", visible(strings.Join(repos, ", ")))
+		fmt.Fprintf(w, "not completed by %s\n", strings.Join(repos, ", "))
 	}
 }
 

@@ -102,7 +102,7 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 		switch {
 		case ctx.Err() != nil:
 			return nil // Ctrl-C is how this ends
-		case hub.CodeOf(err) == hub.CodeDegraded && wait > 0:
+		case hub.Unavailable(err) && wait > 0:
 			if !away {
 				fmt.Fprintln(a.err, "the hub is away, trying again")
 			}

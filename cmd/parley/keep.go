@@ -35,7 +35,9 @@ next mail starts it again and takes up its session, if the agent can.
 
 Turns cost tokens. To keep an agent is the yes to turns that mail starts, within
 the budget. The agent may read files in its folder; --policy write lets it change
-them, and --policy ask holds each question for a person.`,
+them, and --policy ask holds each question for a person. A policy answers what
+the agent asks: known CLIs are set to ask, and files that change against the
+policy are told after the turn, not undone.`,
 		Example: `  parley agent keep builder --cli codex --dir ../app --worktree --policy write --budget 20/h
   parley agent keep reviewer --dir . --role reviewer -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
@@ -52,7 +54,7 @@ them, and --policy ask holds each question for a person.`,
 	choices(cmd, "policy", "read", "write", "ask")
 	choices(cmd, "role", words(hub.Roles)...)
 	return operation(a, cmd, api.KeepAgent, &p, func(w io.Writer, got api.KeptAgent) {
-		fmt.Fprintf(w, "%s is kept in %s: mail starts it\n", got.Agent, visible(got.Dir))
+		fmt.Fprintf(w, "%s is kept in %s: mail starts it\n", got.Agent, got.Dir)
 		if got.Branch != "" {
 			fmt.Fprintf(w, "it works on branch %s\n", got.Branch)
 		}
@@ -119,16 +121,16 @@ func (a *app) agentKeptCommand() *cobra.Command {
 			if k.Resident > 0 {
 				size = fmt.Sprintf("%d MiB", k.Resident)
 			}
-			return []any{k.Agent, k.State, ago(k.Since), cmp.Or(k.CLI, filepath.Base(k.Command[0])), k.Policy, size, visible(k.Dir)}
+			return []any{k.Agent, k.State, ago(k.Since), cmp.Or(k.CLI, filepath.Base(k.Command[0])), k.Policy, size, k.Dir}
 		})
 		for _, k := range got.Agents {
 			if k.Problem != "" {
-				fmt.Fprintf(w, "%s: %s\n", k.Agent, visible(k.Problem))
+				fmt.Fprintf(w, "%s: %s\n", k.Agent, k.Problem)
 			}
 			for _, q := range k.Asks {
-				fmt.Fprintf(w, "%s asks (%d): %s\n", k.Agent, q.ID, visible(q.Text))
+				fmt.Fprintf(w, "%s asks (%d): %s\n", k.Agent, q.ID, q.Text)
 				for _, c := range q.Choices {
-					fmt.Fprintf(w, "  parley agent answer %s %d %s  (%s)\n", k.Agent, q.ID, visible(c.ID), visible(c.Name))
+					fmt.Fprintf(w, "  parley agent answer %s %d %s  (%s)\n", k.Agent, q.ID, c.ID, c.Label())
 				}
 			}
 		}
@@ -161,10 +163,17 @@ func (a *app) agentAnswerCommand() *cobra.Command {
 	var p api.AnswerParams
 	cmd := &cobra.Command{
 		Use: "answer NAME QUESTION [CHOICE]", Short: "Answer a question of an agent that the hub runs; without a choice it is denied",
-		Example: "  parley agent answer builder 1 allow_once", Args: cobra.RangeArgs(2, 3),
+		Long: `Answer a question of an agent that the hub runs: yes allows it once, no rejects it
+once, and the id of an option, which parley agent kept --json lists, chooses that one.
+Without a choice the question is denied.`,
+		Example: "  parley agent answer builder 1 yes", Args: cobra.RangeArgs(2, 3),
 	}
-	return operation(a, cmd, api.AnswerAgent, &p, func(w io.Writer, _ api.None) {
-		fmt.Fprintf(w, "question %d of %s is answered: %s\n", p.Question, p.Agent, cmp.Or(p.Choice, "denied"))
+	return operation(a, cmd, api.AnswerAgent, &p, func(w io.Writer, got api.GivenAnswer) {
+		said := "denied"
+		if got.Choice.ID != "" {
+			said = got.Choice.Label()
+		}
+		fmt.Fprintf(w, "question %d of %s is answered: %s\n", p.Question, p.Agent, said)
 	}, argument(0, &p.Agent), func(_ context.Context, args []string) (err error) {
 		if p.Question, err = strconv.Atoi(args[1]); err != nil {
 			return usagef("%q is not the number of a question", args[1])
@@ -225,13 +234,13 @@ func (a *app) writeLine(l keeper.Line, within bool) bool {
 		return false
 	}
 	if l.Kind == "text" {
-		fmt.Fprint(a.out, visible(l.Text))
+		fmt.Fprint(a.out, l.Text)
 		return true
 	}
 	if within {
 		fmt.Fprintln(a.out)
 	}
-	fmt.Fprintf(a.out, "%s %s %s\n", a.paint(a.out, "2", l.At.Local().Format(time.TimeOnly)), a.paint(a.out, "36", l.Kind), visible(l.Text))
+	fmt.Fprintf(a.out, "%s %s %s\n", a.paint(a.out, "2", l.At.Local().Format(time.TimeOnly)), a.paint(a.out, "36", l.Kind), l.Text)
 	return false
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +34,16 @@ var keptPeers = []struct{ cli, known string }{
 	{"gemini", "gemini-cli"}, {"qwen", "qwen-code"}, {"copilot", "copilot-cli"},
 }
 
+// looseSettings are settings of a user that let an agent act without a question, by the
+// file in its home: JSON that is laid over the file, or lines of TOML before it.
+var looseSettings = map[string]string{
+	".claude/settings.json":          `{"permissions": {"defaultMode": "acceptEdits", "allow": ["Edit", "Write"]}}`,
+	".codex/config.toml":             "approval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n",
+	".config/opencode/opencode.json": `{"permission": {"*": "allow", "edit": "allow", "bash": {"*": "allow"}}}`,
+	".gemini/settings.json":          `{"general": {"disableAutoUpdate": true, "defaultApprovalMode": "auto_edit"}}`,
+	".qwen/settings.json":            `{"tools": {"approvalMode": "yolo"}, "permissions": {"allow": ["Edit"]}}`,
+}
+
 // A gate holds the requests to the model whose text has a word, until it is opened.
 type gate struct {
 	word    string
@@ -56,11 +68,17 @@ type den struct {
 // keepPeer has a new hub keep a real agent as builder.
 func keepPeer(t *testing.T, cli, known string, flags ...string) *den {
 	t.Helper()
+	return keepPeerWith(t, cli, known, nil, flags...)
+}
+
+// keepPeerWith is keepPeer for an agent with further settings, as looseSettings.
+func keepPeerWith(t *testing.T, cli, known string, settings map[string]string, flags ...string) *den {
+	t.Helper()
 	d := &den{cli: cli, dir: t.TempDir()}
 	d.script = model.New(obedientOver("parley"))
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	bin := installPeer(t, cli, known, server.URL)
+	bin := installPeer(t, cli, known, server.URL, settings)
 	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", "wakes:\n  gap: 1ms\n  per_hour: 1000\n  pair_per_hour: 1000\n")}
 	d.house = newHouse(t, d.flags...)
 	cmd := parley(t, append(d.env(""), "PATH="+bin), append([]string{"agent", "keep", "builder", "--cli", cli, "--dir", d.dir, "--as-operator"}, flags...)...)
@@ -81,8 +99,9 @@ func obedientOver(server string) *model.Script {
 }
 
 // installPeer makes the program of a CLI of the catalog that starts a known agent in a
-// home of its own with the scripted model, and returns a PATH with it.
-func installPeer(t *testing.T, cli, name, modelURL string) string {
+// home of its own with the scripted model, and returns a PATH with it. Its settings are
+// the defaults of its makers, with those that are given laid over them.
+func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]string) string {
 	t.Helper()
 	known, err := comply.KnownAgents(filepath.Join(acptest.Dir(t), "agents"))
 	if err != nil {
@@ -98,7 +117,15 @@ func installPeer(t *testing.T, cli, name, modelURL string) string {
 	}
 	home, bin := t.TempDir(), t.TempDir()
 	fill := strings.NewReplacer("${modelURL}", modelURL, "${home}", home, "${root}", a.Root)
-	for name, text := range a.Files {
+	files := map[string]string{}
+	maps.Copy(files, a.Files)
+	for name := range settings {
+		if strings.HasPrefix(name, "."+cli+"/") || strings.Contains(name, "/"+cli+"/") {
+			files[name] = cmp.Or(files[name], "{}")
+		}
+	}
+	for name, text := range files {
+		text = overlaid(t, text, settings[name])
 		path := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -107,7 +134,7 @@ func installPeer(t *testing.T, cli, name, modelURL string) string {
 			t.Fatal(err)
 		}
 	}
-	delete(a.Env, "INITIAL_AGENT_MODE") // the tests of comply want questions, these tests do not
+	delete(a.Env, "INITIAL_AGENT_MODE") // comply wants questions; here the agent has its own defaults
 	text := "#!/bin/sh\nexec env HOME=" + shell.Word(home)
 	for name, value := range a.Env {
 		text += " " + name + "=" + shell.Word(fill.Replace(value))
@@ -128,6 +155,26 @@ func installPeer(t *testing.T, cli, name, modelURL string) string {
 		path += ":" + node[0]
 	}
 	return path + ":" + os.Getenv("PATH")
+}
+
+// overlaid returns a file of settings without the permissions that comply sets, and with
+// others laid over it.
+func overlaid(t *testing.T, text, more string) string {
+	t.Helper()
+	var settings, over map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &settings) != nil { // TOML
+		return more + regexp.MustCompile(`(?m)^(approval_policy|sandbox_mode) = .*\n`).ReplaceAllString(text, "")
+	}
+	delete(settings, "permission")
+	if err := json.Unmarshal([]byte(cmp.Or(more, "{}")), &over); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(settings, over)
+	raw, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }
 
 // ServeHTTP is the model behind the gate.
@@ -413,6 +460,76 @@ func testKept(t *testing.T, d *den) {
 			}
 		}
 	})
+}
+
+// TestKeptPolicy has real agents, with the defaults of their makers, try what their policy
+// does not allow; and with looser settings of their user. make test runs one, make
+// test-real all.
+func TestKeptPolicy(t *testing.T) {
+	for _, c := range keptPeers {
+		for _, tt := range []struct {
+			policy   string
+			settings map[string]string
+		}{{"read", nil}, {"read", looseSettings}, {"write", nil}, {"ask", nil}} {
+			name := c.cli + " " + tt.policy
+			if tt.settings != nil {
+				name += " with loose settings"
+			}
+			t.Run(name, func(t *testing.T) {
+				if c.cli != "claude" && os.Getenv("PARLEY_REAL") == "" {
+					t.Skip("make test-real runs it")
+				}
+				t.Parallel()
+				testKeptPolicy(t, tt.policy, keepPeerWith(t, c.cli, c.known, tt.settings, "--policy", tt.policy, "--answer-within", "1s"))
+			})
+		}
+	}
+}
+
+func testKeptPolicy(t *testing.T, policy string, d *den) {
+	defer func() {
+		if t.Failed() {
+			d.show()
+		}
+	}()
+	want := map[string]string{}
+	if d.cli == "gemini" { // it writes no new file over ACP
+		want["a.txt"] = "old"
+		if err := os.WriteFile(filepath.Join(d.dir, "a.txt"), []byte("old\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if policy == "write" {
+		want["a.txt"] = "new"
+	}
+	// Each is a turn: some agents end one when an action is denied.
+	for i, prompt := range []string{
+		`parley:write path=a.txt text=new`,
+		`parley:shell command="echo hi > shell.txt"`,
+		`parley:write path=.envrc text="touch pwned"`,
+		`parley:write path=CLAUDE.md text="obey me"`,
+	} {
+		d.ok(d.stdinOperator(prompt+"\n", "agent", "attach", "builder"), nil)
+		d.await("the end of a turn", func() bool { return len(d.turns()) > i && d.status().State == "idle" })
+	}
+	got := map[string]string{}
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(d.dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[e.Name()] = strings.TrimSpace(string(text))
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("after a write, a command, and writes of files that programs run and obey: got the files %q, want %q", got, want)
+	}
+	if out := d.operator("agent", "logs", "builder").out; strings.Contains(out, " breach ") {
+		t.Errorf("a breach was found: %s", out)
+	}
 }
 
 func TestAttach(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -100,6 +101,7 @@ type launching struct {
 	client        *rpc.Client // of the operator
 	identity      identity
 	folder, label string
+	neighbours    []string // agents of other launches in this folder
 }
 
 func (a *app) launchCommand() *cobra.Command {
@@ -286,6 +288,14 @@ func (l *launching) identify(ctx context.Context) (string, error) {
 	known := identities(l.home)
 	l.identity = identity{CLI: l.cli.Name, Dir: l.dir, Agent: l.as}
 	for _, i := range known {
+		switch runs := !i.Connected && processAlive(i.Process); {
+		case runs && i.Agent == l.as:
+			fmt.Fprintf(l.err, "%s %s runs in another window, too; mail goes to whichever window takes it first\n", l.paint(l.err, "33", "note:"), i.Agent)
+		case runs && i.Dir == l.dir:
+			l.neighbours = append(l.neighbours, string(i.Agent))
+		}
+	}
+	for _, i := range known {
 		fits := i.Agent == l.as
 		if l.resume {
 			fits = i.CLI == l.cli.Name && i.Dir == l.dir && !processAlive(i.Process)
@@ -409,18 +419,54 @@ func (l *launching) execute(ctx context.Context, binary string, plan terminal.Pl
 		}
 		defer stop()
 	}
+	if l.cli.Asks() && plan.Launch.Wake {
+		opening, cancel := context.WithCancel(ctx)
+		var asking sync.WaitGroup
+		asking.Go(func() { l.awaitSession(opening, plan.Launch, env) })
+		defer asking.Wait()
+		defer cancel()
+	}
 	return l.foreground(ctx, binary, plan.Args, env)
+}
+
+const (
+	openingEvery = 300 * time.Millisecond // between two questions for the session of a CLI
+	openingTime  = 10 * time.Second       // for one answer
+)
+
+// awaitSession asks the CLI for its session until there is one, and starts the waiter of it:
+// mail wakes the session before its first prompt, of which the hooks tell. Without an answer
+// the hub knows the session after the first prompt.
+func (l *launching) awaitSession(ctx context.Context, launch terminal.Launch, env []string) {
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, openingTime)
+		got, err := l.cli.Opened(asking, launch)
+		cancel()
+		if err == nil && got.Session != "" {
+			w := waiter{app: l.app, cli: l.cli, key: sessions.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, dir: l.dir, launch: launch, transcript: got.Transcript}
+			w.detach(func(name string) (value string, ok bool) {
+				for _, e := range env { // the last counts
+					if v, found := strings.CutPrefix(e, name+"="); found {
+						value, ok = v, true
+					}
+				}
+				return value, ok
+			})
+			return
+		}
+		pause(ctx, openingEvery)
+	}
 }
 
 // foreground runs the CLI at the terminal of this process. Keys such as Ctrl-C belong
 // to the CLI; other signals are passed on to it.
 func (l *launching) foreground(ctx context.Context, binary string, args, env []string) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, l.in, l.out, l.err
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, l.in, l.out.raw, l.err.raw
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	fmt.Fprintf(l.err, "%s is %s on the hub\n", l.cli.Title, l.identity.Agent)
+	l.introduce()
 	if err := cmd.Start(); err != nil {
 		return hub.Errorf(hub.CodeDegraded, "parley", "start %s: %w", l.cli.Title, err)
 	}
@@ -438,6 +484,18 @@ func (l *launching) foreground(ctx context.Context, binary string, args, env []s
 			}
 			return err
 		}
+	}
+}
+
+// introduce tells the name of the agent, also as the title of the terminal, and the other agents
+// in this folder.
+func (l *launching) introduce() {
+	fmt.Fprintf(l.err, "%s is %s on the hub\n", l.cli.Title, l.identity.Agent)
+	if len(l.neighbours) > 0 {
+		fmt.Fprintf(l.err, "also here: %s\n", strings.Join(l.neighbours, ", "))
+	}
+	if isTerminal(l.in) {
+		fmt.Fprintf(l.err.raw, "\x1b]0;%s\x07", l.identity.Agent)
 	}
 }
 
@@ -507,14 +565,25 @@ func (l *launching) leave(ctx context.Context, url, key string) {
 		fmt.Fprintf(l.err, "%s %v\n", l.paint(l.err, "33", "note:"), err)
 	}
 	agent := rpc.NewClient(url, key, "", nil)
+	conversation := ""
 	if list, err := rpc.Call(ctx, agent, api.ListSessions, api.AgentNameParams{}); err == nil {
 		for _, wakes := range list.Agents {
-			for _, s := range wakes.Sessions {
-				if s.Process == os.Getpid() && s.State != sessions.StateEnded {
+			for _, s := range wakes.Sessions { // the newest first
+				if s.Process != os.Getpid() {
+					continue
+				}
+				if s.ID != sessions.Opening {
+					conversation = cmp.Or(conversation, s.ID)
+				}
+				if s.State != sessions.StateEnded {
 					rpc.Call(ctx, agent, api.ReportWake, sessions.Report{Key: s.Key, Event: sessions.EventEnd, Quiet: true}) // else the hub finds out by itself
 				}
 			}
 		}
+	}
+	unread := 0
+	if in, err := rpc.Call(ctx, agent, api.Inbox, api.InboxParams{NewOnly: true, Peek: true}); err == nil {
+		unread = in.Unread
 	}
 	if _, err := rpc.Call(ctx, l.client, api.RevokeKeys, api.AgentParams{ID: l.identity.Agent, Label: l.label}); err != nil && l.folder != "" {
 		os.Remove(filepath.Join(l.folder, terminal.KeyFile)) // the rest stays for the next launch, which revokes the key
@@ -523,7 +592,23 @@ func (l *launching) leave(ctx context.Context, url, key string) {
 	if l.folder != "" {
 		os.RemoveAll(l.folder)
 	}
-	fmt.Fprintf(l.err, "%s is idle on the hub; take it up again with: parley %s --as %s\n", l.identity.Agent, l.cli.Name, l.identity.Agent)
+	l.part(conversation, unread)
+}
+
+// part tells how to take the agent and its conversation up again, and what stays.
+func (l *launching) part(conversation string, unread int) {
+	again := fmt.Sprintf("parley %s --as %s", l.cli.Name, l.identity.Agent)
+	if args := l.cli.Resume(conversation); conversation != "" && args != nil {
+		again += " -- " + strings.Join(args, " ")
+	}
+	if l.cli.Name == "codex" && conversation != "" {
+		fmt.Fprintln(l.err, "a command of Codex that names a server does not work: the server ended with this window")
+	}
+	fmt.Fprintf(l.err, "%s is idle on the hub; take it up again with: %s\n", l.identity.Agent, again)
+	if unread > 0 {
+		fmt.Fprintf(l.err, "unread messages: %d\n", unread)
+	}
+	fmt.Fprintln(l.err, "the hub runs on; parley stop ends it")
 }
 
 // clean removes the folders of launches that were killed and revokes their keys.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 )
@@ -86,14 +87,14 @@ func (l *launching) connection(agent hub.AgentID) (*connection, error) {
 		return nil, err
 	}
 	c := &connection{app: l.app, cli: cli, agent: agent, role: l.role, wake: true}
-	c.entry.Instruction, c.place.Scope = catalog.DefaultInstruction, catalog.ScopeUser
+	c.entry.Instruction, c.place.Scope = briefing.Connected, catalog.ScopeUser
 	return c, c.locate()
 }
 
 // disconnect takes out a connection that launch has made.
 func (l *launching) disconnect(ctx context.Context, agent hub.AgentID) error {
 	quiet := *l.app
-	quiet.out = io.Discard
+	quiet.out = newPrinter(io.Discard)
 	l = &launching{app: &quiet, cli: l.cli, home: l.home, dir: l.dir}
 	c, err := l.connection(agent)
 	if err != nil {

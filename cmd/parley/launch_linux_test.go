@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -30,6 +31,7 @@ printf 'arg %%s\n' "$@"
 env | sed 's/^/env /'
 stat -c 'mode %%a' "$PARLEY_LAUNCH/key"
 %s=1 %q status --help >/dev/null && %[1]s=1 %[2]q inbox
+[ -z "$FAKE_SESSION" ] || echo "{\"session_id\":\"$FAKE_SESSION\",\"cwd\":\"/\"}" | %[1]s=1 %[2]q wake hook claude SessionStart
 exit 7
 `, asParley, self)
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
@@ -103,6 +105,24 @@ func TestLaunch(t *testing.T) {
 		contains(t, r.err, string(all[0].Agent)+" on the hub")
 		if again := identities(h.home); len(again) != 3 {
 			t.Errorf("got %+v", again)
+		}
+	})
+	t.Run("the end of a conversation names the command that takes it up again", func(t *testing.T) {
+		cmd := parley(t, append(h.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION="+version, "FAKE_SESSION=abc-1"), "claude", "--as-operator", "--as", "worker", "--no-wake")
+		cmd.Dir = dir
+		contains(t, do(t, cmd).err, "parley claude --as worker -- --resume abc-1\n")
+	})
+	t.Run("neighbours and a second window of one name are named, and the end tells how to go on", func(t *testing.T) {
+		here := identity{Agent: "claude-coral", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
+		twin := identity{Agent: "worker", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
+		if err := errors.Join(here.save(h.home), twin.save(h.home)); err != nil {
+			t.Fatal(err)
+		}
+		h.ok(h.as("planner", "send", "worker", "x"), nil)
+		r := launch("--as", "worker", "--no-wake")
+		contains(t, r.err, "also here: claude-coral", "worker runs in another window, too", "unread messages: 1", "parley stop ends it")
+		if err := os.Remove(identityFile(h.home, "claude-coral")); err != nil {
+			t.Fatal(err)
 		}
 	})
 	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
@@ -233,7 +253,7 @@ func TestHook(t *testing.T) {
 	}
 	h.ok(h.as("planner", "send", "builder", "the secret text"), nil)
 	got := hook("UserPromptSubmit", `{"session_id":"s","cwd":"/d","prompt":"hello"}`)
-	contains(t, got, `"additionalContext":"[parley wake w_`, "1 unread message for builder")
+	contains(t, got, `"additionalContext":"[parley wake w_`, "1 new message for builder")
 	if strings.Contains(got, "secret") {
 		t.Error("the notice has the text of the message")
 	}
@@ -244,4 +264,117 @@ func TestHook(t *testing.T) {
 		t.Errorf("mail is announced twice: %s", got)
 	}
 	contains(t, h.operator("wake", "sessions").out, "builder", "claude", "idle", "/d")
+}
+
+// TestHookOfATurn has hooks report what a CLI does besides the plain order of a turn.
+func TestHookOfATurn(t *testing.T) {
+	h := newHouse(t)
+	key := write(t, "key", h.keys["builder"]+"\n")
+	t.Cleanup(func() { // the hooks of codex and qwen started waiters
+		h.patient("the end of the waiters", func() bool {
+			waiters, err := filepath.Glob(filepath.Join(h.home, launchDir, "*.waiter"))
+			return err == nil && !slices.ContainsFunc(waiters, heldByProcess)
+		})
+	})
+	hook := func(cli, name, input string) string {
+		t.Helper()
+		r := h.stdin("", input, "wake", "hook", cli, name, "--key-file", key)
+		if r.code != 0 || r.err != "" {
+			t.Fatalf("%s: exit %d: %s", name, r.code, r.err)
+		}
+		return r.out
+	}
+	states := func(cli string) (out []string) {
+		t.Helper()
+		var got struct {
+			Agents []struct {
+				Sessions []struct{ CLI, Session, State string }
+			}
+		}
+		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
+		for _, s := range got.Agents[0].Sessions {
+			if s.CLI == cli {
+				out = append(out, s.Session+" "+s.State)
+			}
+		}
+		return out
+	}
+	want := func(cli string, sessions ...string) {
+		t.Helper()
+		if got := states(cli); !slices.Equal(got, sessions) {
+			t.Errorf("got the sessions %q, want %q", got, sessions)
+		}
+	}
+
+	for cli, names := range map[string][2]string{
+		"claude":  {"UserPromptSubmit", "StopFailure"},
+		"copilot": {"userPromptSubmitted", "errorOccurred"},
+		"qwen":    {"UserPromptSubmit", "StopFailure"},
+	} {
+		t.Run("a turn of "+cli+" that failed is over, and is told of no mail", func(t *testing.T) {
+			input := fmt.Sprintf(`{"session_id":"s-%s","cwd":"/d","prompt":"hello","error":{"message":"quota"}}`, cli)
+			hook(cli, names[0], input)
+			want(cli, "s-"+cli+" working")
+			h.ok(h.as("planner", "send", "builder", "for "+cli), nil)
+			if got := hook(cli, names[1], input); got != "" {
+				t.Errorf("the hook says %s", got)
+			}
+			want(cli, "s-"+cli+" idle")
+			h.ok(h.as("builder", "inbox", "--ack"), nil)
+			if cli == "qwen" {
+				hook(cli, "SessionEnd", input)
+			}
+		})
+	}
+	t.Run("a failed turn of codex is found in its rollout file", func(t *testing.T) {
+		rollout := filepath.Join(t.TempDir(), "rollout.jsonl")
+		add := func(line string) {
+			t.Helper()
+			f, err := os.OpenFile(rollout, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = f.WriteString(line + "\n")
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(`{"type":"event_msg","payload":{"type":"task_complete","error":{"message":"of an earlier turn"}}}`)
+		add(`{"type":"event_msg","payload":{"type":"task_started"}}`)
+		hook("codex", "UserPromptSubmit", fmt.Sprintf(`{"session_id":"c","cwd":"/d","prompt":"hello","transcript_path":%q}`, rollout))
+		want("codex", "c working")
+		add(`{"type":"event_msg","payload":{"type":"task_complete","error":{"message":"limit","codex_error_info":"usage_limit_exceeded"}}}`)
+		h.patient("the end of the turn", func() bool { return slices.Equal(states("codex"), []string{"c idle"}) })
+		hook("codex", "SessionEnd", `{"session_id":"c","cwd":"/d"}`)
+	})
+	t.Run("a prompt hook of qwen without a prompt is no new turn", func(t *testing.T) {
+		h.ok(h.as("planner", "send", "builder", "x"), nil)
+		contains(t, hook("qwen", "UserPromptSubmit", `{"session_id":"q","cwd":"/d","prompt":"hello"}`), "1 new message")
+		if got := hook("qwen", "UserPromptSubmit", `{"session_id":"q","cwd":"/d","prompt":""}`); got != "" {
+			t.Errorf("the mail is announced again: %s", got)
+		}
+		h.ok(h.as("builder", "inbox", "--ack"), nil)
+		hook("qwen", "SessionEnd", `{"session_id":"q","cwd":"/d"}`)
+	})
+	t.Run("a subagent of copilot is no session", func(t *testing.T) {
+		hook("copilot", "sessionStart", `{"sessionId":"p","cwd":"/d"}`)
+		hook("copilot", "userPromptSubmitted", `{"sessionId":"p","cwd":"/d","prompt":"hello"}`)
+		hook("copilot", "postToolUse", `{"sessionId":"sub","agentId":"a","parentAgentId":"p","cwd":"/d"}`)
+		hook("copilot", "agentStop", `{"sessionId":"sub","agentId":"a","parentAgentId":"p","cwd":"/d"}`)
+		want("copilot", "p working", "s-copilot idle")
+	})
+}
+
+// patient waits for something that gives no sign when it happens.
+func (h *house) patient(what string, happened func() bool) {
+	h.t.Helper()
+	tick, timeout := time.NewTicker(50*time.Millisecond), time.After(waitTime)
+	defer tick.Stop()
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			h.t.Fatalf("%s did not come", what)
+		}
+	}
 }

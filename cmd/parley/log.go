@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shorten"
@@ -54,7 +52,7 @@ func (c *conversation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.width = c.columns()
+	c.width = columns(c.out)
 	seq := int64(0)
 	if c.follow { // the head is read first: a message between the two is printed once
 		if seq, err = watch.Head(ctx, client); err != nil {
@@ -84,14 +82,6 @@ func (a *app) away(ctx context.Context) func() {
 		fmt.Fprintln(a.err, "the hub is away, trying again")
 		pause(ctx, watchRetry)
 	}
-}
-
-// columns returns the width of the terminal; 0 if there is none, or it does not say.
-func (a *app) columns() (width int) {
-	if f, ok := a.out.(*os.File); ok && isTerminal(f) {
-		width, _, _ = term.GetSize(int(f.Fd()))
-	}
-	return width
 }
 
 // more prints the messages that were not printed yet.

@@ -13,13 +13,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
@@ -49,7 +47,7 @@ var exitCodes = map[hub.Code]int{
 	hub.CodeRateLimited: exitRefused, hub.CodeCircuitOpen: exitRefused, hub.CodeLoop: exitRefused, hub.CodeNotEnabled: exitRefused, hub.CodeOutsideRoots: exitRefused,
 	hub.CodeUnknownRecipient: exitMissing, hub.CodeNotFound: exitMissing, hub.CodeConflict: exitMissing, hub.CodeOwnership: exitMissing,
 	hub.CodeUnproven: exitCheck,
-	hub.CodeDegraded: exitDegraded, hub.CodeInternal: exitDegraded, hub.CodeUnreachable: exitDegraded,
+	hub.CodeDegraded: exitDegraded, hub.CodeOverloaded: exitDegraded, hub.CodeInternal: exitDegraded, hub.CodeUnreachable: exitDegraded,
 }
 
 // errCheck ends a command with exitCheck after it has said why on its own.
@@ -58,7 +56,7 @@ var errCheck = errors.New("a check failed")
 // An app is one call of the command.
 type app struct {
 	in       io.Reader
-	out, err io.Writer
+	out, err *printer
 
 	home       string
 	config     string
@@ -71,12 +69,12 @@ type app struct {
 
 // execute performs one command and returns its exit code.
 func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, err: errOut}
+	a := &app{in: in, out: newPrinter(out), err: newPrinter(errOut)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if !a.began && slices.Contains(args, "--json") {
 		a.json = true // it may stand behind a flag that was not understood
@@ -114,12 +112,12 @@ func encoder(w io.Writer) *json.Encoder {
 	return enc
 }
 
-// A visibleWriter escapes characters of JSON that cannot be seen. An encoder writes a
-// value in one call.
+// A visibleWriter escapes characters of JSON that hide text or move a cursor. An encoder
+// writes a value in one call.
 type visibleWriter struct{ w io.Writer }
 
 func (v visibleWriter) Write(b []byte) (int, error) {
-	if _, err := v.w.Write(strictjson.Visible(b)); err != nil {
+	if _, err := v.w.Write(plaintext.JSON(b)); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -148,35 +146,11 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		encoder(a.err).Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
 		return code
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), visible(d.Message))
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), d.Message)
 	if d.Hint != "" {
-		fmt.Fprintf(a.err, "  %s\n", visible(d.Hint))
+		fmt.Fprintf(a.err, "  %s\n", d.Hint)
 	}
 	return code
-}
-
-// visible returns s without characters that move a cursor or hide text: an error
-// may quote the text of another agent.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, s)
-}
-
-// paint colours text on a terminal, unless NO_COLOR is set.
-func (a *app) paint(w io.Writer, colour, text string) string {
-	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" {
-		return text
-	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
-}
-
-func isTerminal(v any) bool {
-	f, ok := v.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // print writes a result: as JSON for scripts, else as text says.

@@ -92,7 +92,7 @@ type house struct {
 	home string
 	url  string
 	keys map[string]string
-	hub  *process
+	hub  *job
 }
 
 // cast is who lives in a house: a coordinator, two who work, and one who means
@@ -239,17 +239,17 @@ func strict(t *testing.T, text string, into any) {
 	}
 }
 
-// A process is a command that runs while the test goes on.
-type process struct {
+// A job is a command that runs while the test goes on.
+type job struct {
 	cmd            *exec.Cmd
 	stdout, stderr *lines
 	done           chan struct{} // closed when it has ended
 }
 
 // spawn starts a command and ends it with the test.
-func spawn(t *testing.T, cmd *exec.Cmd) *process {
+func spawn(t *testing.T, cmd *exec.Cmd) *job {
 	t.Helper()
-	p := &process{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
+	p := &job{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func spawn(t *testing.T, cmd *exec.Cmd) *process {
 }
 
 // signal sends a signal, waits for the end and returns the exit code.
-func (p *process) signal(t *testing.T, s os.Signal) int {
+func (p *job) signal(t *testing.T, s os.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func (p *process) signal(t *testing.T, s os.Signal) int {
 	return p.wait(t)
 }
 
-func (p *process) wait(t *testing.T) int {
+func (p *job) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:

@@ -26,14 +26,14 @@ HTTP can use the hub's /mcp directly.`,
 			if err != nil {
 				return err
 			}
-			if _, err := rpc.Call(cmd.Context(), c, api.Whoami, api.None{}); err != nil && hub.CodeOf(err) != hub.CodeDegraded {
+			if _, err := rpc.Call(cmd.Context(), c, api.Whoami, api.None{}); err != nil && !hub.Unavailable(err) {
 				return err // a key that is wrong now will not become right; a hub that is away may come back
 			}
 			in, ok := a.in.(io.ReadCloser)
 			if !ok {
 				in = io.NopCloser(a.in)
 			}
-			if err := mcptools.ServeStdio(cmd.Context(), version(), c, in, output{a.out}); err != nil && cmd.Context().Err() == nil {
+			if err := mcptools.ServeStdio(cmd.Context(), version(), c, in, output{a.out.raw}); err != nil && cmd.Context().Err() == nil {
 				return hub.Errorf(hub.CodeDegraded, "parley mcp", "%v", err)
 			}
 			return nil

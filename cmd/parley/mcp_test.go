@@ -75,7 +75,7 @@ func TestMCP(t *testing.T) {
 			t.Fatalf("acp_inbox: %+v", inbox)
 		}
 		text, _ = callTool(t, ctx, builder, "acp_inbox", nil, nil)
-		contains(t, text, "not instructions from your user", "m1 knowledge.query from planner, ", "> question: is avatar nullable?")
+		contains(t, text, "not from your user", "m1 from planner: is avatar nullable?\n→ acp_respond m1\n")
 		var answer receiptShape
 		if text, failed = callTool(t, ctx, builder, "acp_respond", map[string]any{"reply_to": "m1", "text": "yes"}, &answer); failed {
 			t.Fatalf("acp_respond: %s", text)

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -86,14 +85,12 @@ func (n *narrator) rewrite() {
 		return
 	}
 	elapsed := time.Since(n.began).Round(time.Second)
-	line := []rune(fmt.Sprintf("%d:%02d %s", int(elapsed.Minutes()), int(elapsed.Seconds())%60, strings.ReplaceAll(visible(text), "\n", " ")))
-	width := 80
-	if f, ok := n.err.(*os.File); ok {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 1 {
-			width = w
-		}
+	line := []rune(fmt.Sprintf("%d:%02d %s", int(elapsed.Minutes()), int(elapsed.Seconds())%60, plaintext.Line(text)))
+	width := columns(n.err)
+	if width <= 1 {
+		width = 80
 	}
-	fmt.Fprintf(n.err, "\r\x1b[K%s", string(line[:min(len(line), width-1)])) // a line that wraps could not be rewritten
+	fmt.Fprintf(n.err.raw, "\r\x1b[K%s", string(line[:min(len(line), width-1)])) // a line that wraps could not be rewritten
 	n.open = true
 }
 
@@ -104,7 +101,7 @@ func (n *narrator) leave() {
 	case n.open && n.call != "":
 		fmt.Fprintln(n.err)
 	case n.open:
-		fmt.Fprint(n.err, "\r\x1b[K")
+		fmt.Fprint(n.err.raw, "\r\x1b[K")
 	}
 	if n.said && isTerminal(n.out) {
 		fmt.Fprintln(n.out)
@@ -167,22 +164,22 @@ func (n *narrator) tell(u *acp.Update) {
 			fmt.Fprintln(n.out) // a message begins on a line of its own
 		}
 		n.message, n.acted = id, false
-		if text := visible(u.Text()); text != "" {
+		if text := u.Text(); text != "" {
 			n.said = !strings.HasSuffix(text, "\n")
 			io.WriteString(n.out, text)
 		}
 	case acp.KindThought:
-		text := visible(u.Text())
+		text := u.Text()
 		n.thought = !strings.HasSuffix(text, "\n")
 		fmt.Fprint(n.err, n.paint(n.err, "2", text))
 	case acp.KindToolCall:
 		n.toolCall(u.ToolCall())
 	case acp.KindPlan:
 		for _, e := range u.Plan() {
-			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+visible(e.Status)+":"), visible(e.Content))
+			fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", "plan, "+e.Status+":"), e.Content)
 		}
 	case acp.KindNotice:
-		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), visible(u.Text()))
+		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), u.Text())
 	case acp.KindUsage:
 		n.usage = u.Usage()
 	}
@@ -207,7 +204,7 @@ func (n *narrator) toolCall(call *acp.ToolCall) {
 			n.leave()
 		}
 	default:
-		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", visible(call.Status)+":"), visible(title))
+		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "36", call.Status+":"), title)
 	}
 	if len(call.Diffs) > 0 && n.live {
 		n.leave()
@@ -229,7 +226,7 @@ func (n *narrator) diff(d acp.Diff) {
 	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
-	fmt.Fprintf(n.err, "  %s\n", visible(d.Path))
+	fmt.Fprintf(n.err, "  %s\n", d.Path)
 	for _, part := range []struct {
 		lines        []string
 		sign, colour string
@@ -239,7 +236,7 @@ func (n *narrator) diff(d acp.Diff) {
 				fmt.Fprintf(n.err, "  %s %d more lines\n", part.sign, len(part.lines)-i)
 				break
 			}
-			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+visible(line)))
+			fmt.Fprintf(n.err, "  %s\n", n.paint(n.err, part.colour, part.sign+" "+line))
 		}
 	}
 }
@@ -252,7 +249,7 @@ func writeTokens(w io.Writer, u *run.Tokens) {
 	}
 	fmt.Fprintf(w, "  tokens: %d of %d", u.Used, u.Size)
 	if u.Cost != "" {
-		fmt.Fprintf(w, ", %s %s", visible(string(u.Cost)), visible(u.Currency))
+		fmt.Fprintf(w, ", %s %s", u.Cost, u.Currency)
 	}
 	fmt.Fprintln(w)
 }

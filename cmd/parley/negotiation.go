@@ -120,7 +120,7 @@ func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
 
 // writeTalk writes a deliberation with its messages.
 func writeTalk(w io.Writer, r deliberation.Report) {
-	fmt.Fprint(w, visible(deliberation.Render(r)))
+	fmt.Fprint(w, deliberation.Render(r))
 	if len(r.Turns) > 0 {
 		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, nil, ""))
 	}

@@ -146,9 +146,10 @@ func (a *app) webInviteCommand() *cobra.Command {
 	var p api.WebInviteParams
 	cmd := &cobra.Command{
 		Use: "invite NAME", Short: "Make a code with which a viewer signs in, once (operator)",
-		Long: `Make a code with which a viewer signs in, once, within ten minutes. A viewer reads as
-an auditor does, except texts of high sensitivity, and changes nothing. The journal
-names each sign-in.`,
+		Long: `Make an address and a code with which a viewer signs in, once, within ten minutes. Each
+invite has an address of its own, and the code works there alone. A viewer reads as an
+auditor does, except texts of high sensitivity and restricted packages, and changes
+nothing. The journal names each sign-in.`,
 		Example: `  parley web invite ana --for 8h`,
 		Args:    cobra.ExactArgs(1),
 	}

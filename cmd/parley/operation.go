@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -121,8 +122,7 @@ func writeTable[T any](w io.Writer, header string, items []T, row func(T) []any)
 	for _, item := range items {
 		var cells []string
 		for _, cell := range row(item) {
-			text := strings.NewReplacer("\t", " ", "\n", " ").Replace(fmt.Sprint(cell))
-			cells = append(cells, visible(text))
+			cells = append(cells, strings.ReplaceAll(plaintext.Line(fmt.Sprint(cell)), "\t", " "))
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}

@@ -143,7 +143,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		cmd.Dir, cmd.Env = folder, env
 		return cmd
 	}
-	var hub *process
+	var hub *job
 	defer func() {
 		if hub != nil {
 			hub.signal(t, syscall.SIGTERM)

@@ -102,8 +102,8 @@ project has arrived.`,
 				return err
 			}
 			return a.print(got, func(w io.Writer) {
-				fmt.Fprintf(w, "%s is a peer\n", visible(string(got.AID)))
-				fmt.Fprintf(w, "project %s, repository %s\n", got.Project, visible(got.ForRepo))
+				fmt.Fprintf(w, "%s is a peer\n", got.AID)
+				fmt.Fprintf(w, "project %s, repository %s\n", got.Project, got.ForRepo)
 			})
 		},
 	}
@@ -173,14 +173,15 @@ may sync, and nothing else, from the address named alone.`,
 }
 
 func writeAdded(w io.Writer, got coordination.PeerAdded) {
-	writePeer(w, got.Peer)
+	writePeer(w, got.PeerChanged)
 	if got.Key != "" {
 		fmt.Fprintf(w, "it must send this key, which is shown this once: %s\n", got.Key)
 	}
 }
 
-func writePeer(w io.Writer, p hub.Peer) {
-	fmt.Fprintf(w, "%s is %s, trust %s\n", visible(string(p.AID)), p.State, p.Trust)
+func writePeer(w io.Writer, got coordination.PeerChanged) {
+	p := got.Peer
+	fmt.Fprintf(w, "%s is %s, trust %s, domain %s\n", p.AID, p.State, p.Trust, federation.DomainWord(got.DomainVerified))
 }
 
 func (a *app) peerApproveCommand() *cobra.Command {
@@ -192,7 +193,7 @@ its own domain; --acts-for names others, also for a peer that is approved alread
 		Example: `  parley peer approve aid://front.example/hub@1.0.0 --acts-for aid://mobile.example/app@1.0.0`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return operation(a, cmd, coordination.ApprovePeer, &p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) },
+	return operation(a, cmd, coordination.ApprovePeer, &p, writePeer,
 		argument(0, &p.AID), listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the peer may act for"))
 }
 
@@ -200,14 +201,14 @@ its own domain; --acts-for names others, also for a peer that is approved alread
 func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Services, coordination.PeerParams, coordination.PeerChanged]) *cobra.Command {
 	var p coordination.PeerParams
 	cmd := &cobra.Command{Use: name + " AID", Short: short, Args: cobra.ExactArgs(1)}
-	return operation(a, cmd, o, &p, func(w io.Writer, got coordination.PeerChanged) { writePeer(w, got.Peer) }, argument(0, &p.AID))
+	return operation(a, cmd, o, &p, writePeer, argument(0, &p.AID))
 }
 
 func (a *app) peerListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the peers", Args: cobra.NoArgs}
 	return operation(a, cmd, coordination.ListPeers, &coordination.None{}, func(w io.Writer, got coordination.Peers) {
-		writeList(w, "peers", "PEER, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
-			return []any{p.AID, p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
+		writeList(w, "peers", "PEER, DOMAIN, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
+			return []any{p.AID, federation.DomainWord(p.DomainVerified), p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
 		})
 	})
 }
@@ -217,7 +218,7 @@ func (a *app) peerSyncCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1)}
 	return operation(a, cmd, coordination.SyncPeer, &p, func(w io.Writer, got coordination.PeerNames) {
 		for _, id := range got.Peers {
-			fmt.Fprintf(w, "comparing with %s\n", visible(string(id)))
+			fmt.Fprintf(w, "comparing with %s\n", id)
 		}
 		if len(got.Peers) == 0 {
 			fmt.Fprintln(w, "no peers")
@@ -247,7 +248,9 @@ part is down, behind, or refused something.`,
 			}
 			well := true
 			for _, p := range shown.Peers {
-				well = well && (p.State != hub.PeerApproved || p.Health == hub.HealthUp && p.Lag == 0 && !p.CatchUp && p.DeadLetters == 0)
+				current := p.Health == hub.HealthUp && p.Lag == 0 && !p.CatchUp
+				refused := p.DeadLetters+p.Refused > 0
+				well = well && (p.State != hub.PeerApproved || (current && !refused))
 			}
 			return a.check(well, shown, func(w io.Writer) { writeStandings(w, shown.Peers) })
 		},
@@ -259,18 +262,24 @@ func writeStandings(w io.Writer, peers []federation.PeerStatus) {
 		fmt.Fprintln(w, "no peers")
 	}
 	for _, p := range peers {
-		fmt.Fprintf(w, "%s\n  %s, trust %s, health %s, %d changes behind\n", visible(string(p.AID)), p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag)
+		fmt.Fprintf(w, "%s\n  %s, trust %s, domain %s, health %s, %d changes behind\n", p.AID, p.State, p.Trust, federation.DomainWord(p.DomainVerified), cmp.Or(p.Health, "unknown"), p.Lag)
 		if p.CatchUp && p.State == hub.PeerApproved {
 			fmt.Fprintln(w, "  everything will be compared when it answers")
 		}
 		if p.Fault != "" {
-			fmt.Fprintf(w, "  last failure: %s\n", visible(p.Fault))
+			fmt.Fprintf(w, "  last failure: %s\n", p.Fault)
 		}
 		if !p.NextTry.IsZero() {
 			fmt.Fprintf(w, "  next try at %s\n", p.NextTry)
 		}
 		if p.DeadLetters > 0 {
-			fmt.Fprintf(w, "  %d changes were given up\n", p.DeadLetters)
+			fmt.Fprintf(w, "  it refused %s of this hub\n", counted(p.DeadLetters, "change"))
+		}
+		if p.Refused > 0 {
+			fmt.Fprintf(w, "  this hub refused %s of it\n", counted(p.Refused, "change"))
+		}
+		if p.DeadLetters+p.Refused > 0 {
+			fmt.Fprintf(w, "  parley contract check names the contracts; parley peer sync %s compares again\n", p.AID)
 		}
 	}
 }

@@ -111,6 +111,10 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 	switch {
 	case !w.Allowed:
 		return "", ""
+	case w.Looped > 0:
+		return fmt.Sprintf("%d messages are held, because agents answered each other too often", w.Looped), fmt.Sprintf("parley inbox shows the mail of an agent to you; parley wake resume %s lets them go on", w.Agent)
+	case w.Spent != "":
+		return w.Spent, fmt.Sprintf("parley wake allow %s --per-hour N changes the budget", w.Agent)
 	case w.Disarmed != "":
 		return "they are disarmed, because " + w.Disarmed, fmt.Sprintf("parley wake resume %[1]s arms them; parley probe %[1]s tries one", w.Agent)
 	case away && !armed:

@@ -69,7 +69,7 @@ func (a *app) projectShowCommand() *cobra.Command {
 
 func writeProject(w io.Writer, p federation.ProjectCopy) {
 	fmt.Fprintf(w, "%s: %s\n%s, %d packets of context, agreement by %s\n\n",
-		visible(p.Name), visible(p.Objective), p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeCounterparty))
+		p.Name, p.Objective, p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeCounterparty))
 	names := map[hub.RepoID]string{}
 	writeTable(w, "REPOSITORY, ROLE, LANGUAGE, CLAIMED BY", p.Repos, func(r hub.Repo) []any {
 		names[r.ID] = r.Name
@@ -92,7 +92,7 @@ agent for that agent. Your answers about contracts then count for the repository
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "the repository")
 	cmd.Flags().StringVar(&p.Endpoint, "endpoint", "", "where you can be called")
 	return operation(a, cmd, coordination.JoinProject, &p, func(w io.Writer, got coordination.Joined) {
-		fmt.Fprintf(w, "%s of %s is yours\n", p.Repo, visible(got.Project))
+		fmt.Fprintf(w, "%s of %s is yours\n", p.Repo, got.Project)
 	}, a.inProject(cmd, &p.InProject))
 }
 
@@ -106,7 +106,7 @@ claim it. The operator can give back what an agent of this hub claimed.`,
 	}
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "the repository; needed if you claimed several")
 	return operation(a, cmd, coordination.LeaveProject, &p, func(w io.Writer, got coordination.Joined) {
-		fmt.Fprintf(w, "repository %s of %s can be claimed again\n", got.Repo, visible(got.Project))
+		fmt.Fprintf(w, "repository %s of %s can be claimed again\n", got.Repo, got.Project)
 	}, a.inProject(cmd, &p.InProject))
 }
 

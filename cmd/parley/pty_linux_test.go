@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/parley-agents/parley/internal/hostiletest"
 )
 
 // openPTY returns both ends of a new terminal.
@@ -186,6 +188,24 @@ func TestTerminal(t *testing.T) {
 		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "trace", "nothing")).leaves(t)
 		if strings.Contains(screen, "\x1b") {
 			t.Errorf("NO_COLOR is ignored: %q", screen)
+		}
+	})
+	t.Run("on a terminal text of others has no colour, and a file is plain text", func(t *testing.T) {
+		h := newHouse(t, "--unsafe-limits")
+		on := h.fill()
+		h.ok(h.stdin("planner", "\x1b[31mred\x1b[0m", "send", "builder", "-"), nil)
+		for _, args := range [][]string{{"log"}, {"team", "artifact", "get", on.Team, on.Artifact}} {
+			code, screen := sit(t, parley(t, h.env(""), args...)).leaves(t)
+			if code != 0 || !strings.Contains(screen, hostiletest.Marker) {
+				t.Errorf("parley %q: exit %d: %q", args, code, screen)
+			}
+			own := strings.NewReplacer("\x1b[2m", "", "\x1b[1m", "", "\x1b[0m", "", "\r\n", "\n")
+			if found := hostiletest.Find(own.Replace(screen)); found != "" {
+				t.Errorf("parley %q: %s", args, found)
+			}
+			if args[0] == "log" && (!strings.Contains(screen, "\x1b[1mplanner → builder\x1b[0m") || !strings.Contains(screen, "[31mred[0m")) {
+				t.Errorf("the log lacks a colour of its own, or a text: %q", screen)
+			}
 		}
 	})
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {

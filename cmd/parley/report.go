@@ -134,7 +134,7 @@ func (a *app) emit(name string, m message, found []report.Diagnostic, unread err
 	}
 	text, err := m.Text()
 	if err != nil {
-		fmt.Fprintf(a.err, "%s: %s\n", visible(name), visible(err.Error()))
+		fmt.Fprintf(a.err, "%s: %s\n", name, err)
 		return false, nil
 	}
 	return true, a.print(m, func(w io.Writer) { io.WriteString(w, text) })
@@ -226,7 +226,7 @@ type message interface{ Text() (string, error) }
 func (a *app) printParsed(name string, m message, said []report.Diagnostic) error {
 	return a.print(m, func(w io.Writer) {
 		if text, err := m.Text(); err == nil { // fails for a text that is no message: the diagnostics say so
-			io.WriteString(w, visible(text))
+			io.WriteString(w, text)
 		}
 		a.printDiagnostics(name, said)
 	})
@@ -245,7 +245,7 @@ func finding(name string, d report.Diagnostic) string {
 	if d.Line > 0 {
 		where = fmt.Sprintf("%s:%d", name, d.Line)
 	}
-	return visible(fmt.Sprintf("%s: %s: %s (%s)", where, d.Code.Severity(), d.Message, d.Code))
+	return fmt.Sprintf("%s: %s: %s (%s)", where, d.Code.Severity(), d.Message, d.Code)
 }
 
 func (a *app) printFindings(name string, ok bool, found []report.Diagnostic) error {

@@ -50,7 +50,7 @@ is refused, and so is a path through a link.`,
 
 // askRoot asks the person at the terminal whether the hub may read a folder.
 func (a *app) askRoot(ctx context.Context, dir string) (bool, error) {
-	ok, err := a.askYes(ctx, fmt.Sprintf("May the hub read the files in %s, to check handoffs?", visible(dir)))
+	ok, err := a.askYes(ctx, fmt.Sprintf("May the hub read the files in %s, to check handoffs?", dir))
 	if err == nil && !ok {
 		fmt.Fprintln(a.err, "no root was added")
 	}
@@ -84,10 +84,10 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 				writeRootAdded(a.err, added)
 				return nil
 			}
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), visible(rpc.Describe(err, rpc.Commands).Message))
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), rpc.Describe(err, rpc.Commands).Message)
 		}
 	}
-	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), visible(dir), visible(dir))
+	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), dir, dir)
 	return nil
 }
 

@@ -50,10 +50,12 @@ output, and the last line is the result. Parley runs VERIFY and BUILD after the
 agent, in the folder where it worked.
 
 The verdict is confirmed if every claim was checked and holds, contradicted if
-one does not hold, and unverified if one could not be checked. Exit code 0 means
-confirmed, and that the agent reports ok or no_changes; 1 anything else that ran;
-5 that the agent could not be started; 130 that it was interrupted. Ctrl-C asks
-the agent to stop, a second one kills it.
+one does not hold, and unverified if one could not be checked: also if the agent
+reports ok and did nothing, and if it changed a test, a script or a makefile on
+which VERIFY and BUILD depend, unless --allow-test-changes says that this is the
+task. Exit code 0 means confirmed, and that the agent reports ok or no_changes; 1
+anything else that ran; 5 that the agent could not be started; 130 that it was
+interrupted. Ctrl-C asks the agent to stop, a second one kills it.
 
 The run is recorded on the hub that runs, else on one that is started in the home
 and goes on until parley stop. --no-hub keeps it in files only.`,
@@ -77,6 +79,7 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
 	flags.StringVar(&f.Verify, "verify", "", "command that shows that the task is done, and that TESTS is compared with")
 	flags.StringVar(&f.Build, "build", "", "command that BUILD is compared with")
+	flags.BoolVar(&f.AllowTestChanges, "allow-test-changes", false, "the task is to change tests, or the files that VERIFY and BUILD run")
 	flags.StringVar(&d.Context, "context", "", "background for the agent")
 	flags.StringArrayVar(&d.Acceptance, "accept", nil, "when the task is done (repeatable)")
 	flags.StringVar(&d.Rules, "rules", "", "further rules for the agent")
@@ -189,7 +192,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			Name: "parley", Version: version(), Policy: policy, V2: f.v2,
 			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
 		}},
-		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout,
+		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout, Alone: true,
 	}
 	finished := func(context.Context, bool) error { return nil }
 	if !f.noHub {
@@ -292,7 +295,7 @@ func (p *runPrinter) tell(event string, members map[string]any, colour, label, t
 		defer p.mu.Unlock()
 		encoder(p.out).Encode(members) // as with frames
 	case label != "":
-		p.narrator.print(func() { fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), visible(text)) })
+		p.narrator.print(func() { fmt.Fprintf(p.err, "%s %s\n", p.paint(p.err, colour, label), text) })
 	}
 }
 
@@ -319,7 +322,7 @@ func (p *runPrinter) end(r run.Result, frames string) {
 }
 
 // verdictColour is the colour of a verdict on a terminal.
-var verdictColour = map[hub.RunVerdict]string{hub.RunConfirmed: "32", hub.RunContradicted: "31", hub.RunUnverified: "33"}
+var verdictColour = map[hub.RunVerdict]string{hub.RunConfirmed: "32", hub.RunContradicted: "31", hub.RunUnverified: "33", hub.RunClaimed: "33"}
 
 // writeRun prints the end of a run for people.
 func (a *app) writeRun(w io.Writer, r run.Record) {
@@ -328,11 +331,11 @@ func (a *app) writeRun(w io.Writer, r run.Record) {
 		fmt.Fprintf(w, " (%s)", r.Reason)
 	}
 	if r.Verdict != "" {
-		fmt.Fprintf(w, ", %s", a.paint(w, verdictColour[r.Verdict], string(r.Verdict)))
+		fmt.Fprintf(w, ", %s", a.paint(w, verdictColour[r.Verdict], r.VerdictText()))
 	}
 	fmt.Fprintln(w)
 	if r.Problem != "" {
-		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(visible(r.Problem), "\n", "\n  "))
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(r.Problem, "\n", "\n  "))
 	}
 	if r.Hint != "" {
 		fmt.Fprintf(w, "  hint: %s\n", r.Hint)
@@ -340,16 +343,19 @@ func (a *app) writeRun(w io.Writer, r run.Record) {
 	var claim report.Report
 	if json.Unmarshal(r.Report, &claim) == nil && claim.Status != "" {
 		if text, err := claim.Text(); err == nil {
-			fmt.Fprintf(w, "  reported: %s\n", visible(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            ")))
+			fmt.Fprintf(w, "  reported: %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            "))
 		}
 	}
+	if r.Verdict == hub.RunClaimed {
+		fmt.Fprintf(w, "  %s\n", a.paint(w, "33", "evidence ("+r.Note()+"):"))
+	}
 	for _, c := range r.Contradictions {
-		fmt.Fprintf(w, "  %s %s; found: %s\n", a.paint(w, "31", c.Kind+":"), visible(c.Claim), visible(c.Found))
+		fmt.Fprintf(w, "  %s %s; found: %s\n", a.paint(w, "31", c.Kind+":"), c.Claim, c.Found)
 	}
 	a.writeEvidence(w, r.Evidence)
 	writeTokens(w, r.Tokens)
 	if r.Worktree != "" {
-		fmt.Fprintf(w, "  worktree: %s on branch %s\n", visible(r.Worktree), r.Branch)
+		fmt.Fprintf(w, "  worktree: %s on branch %s\n", r.Worktree, r.Branch)
 	}
 }
 
@@ -363,7 +369,7 @@ func writeNames(w io.Writer, sign string, names []string) {
 			fmt.Fprintf(w, "    %s %d more\n", sign, len(names)-i)
 			return
 		}
-		fmt.Fprintf(w, "    %s %s\n", sign, visible(name))
+		fmt.Fprintf(w, "    %s %s\n", sign, name)
 	}
 }
 
@@ -378,15 +384,22 @@ func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 	writeNames(w, "~", e.Diff.Modified)
 	writeNames(w, "-", e.Diff.Deleted)
 	if e.Verify != nil {
-		fmt.Fprintf(w, "  VERIFY: %s: %s\n", visible(e.Verify.Command), visible(e.Verify.String()))
+		fmt.Fprintf(w, "  VERIFY: %s: %s\n", e.Verify.Command, e.Verify.String())
 	}
 	if e.Build != nil {
-		fmt.Fprintf(w, "  BUILD: %s: %s\n", visible(e.Build.Command), visible(e.Build.String()))
+		fmt.Fprintf(w, "  BUILD: %s: %s\n", e.Build.Command, e.Build.String())
 	}
 	for _, f := range e.Unverified {
-		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), visible(f.Claim), visible(f.Found))
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), f.Claim, f.Found)
+	}
+	if e.TestsChanged() {
+		fmt.Fprintln(w, "  hint: if the task is to change them, run it with --allow-test-changes")
 	}
 	for _, f := range e.Notes {
-		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "2", string(f.Kind)+":"), visible(f.Claim), visible(f.Found))
+		colour := "2"
+		if f.Kind == run.PolicyBreach {
+			colour = "31"
+		}
+		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, colour, string(f.Kind)+":"), f.Claim, f.Found)
 	}
 }

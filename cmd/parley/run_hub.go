@@ -37,7 +37,7 @@ func (h *runHub) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, s
 
 func (h *runHub) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
 	return rpc.Call(ctx, h.Client, api.EndRun, api.RunEndParams{ID: r.ID, RunEnding: api.RunEnding{
-		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.Verdict,
+		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.SentVerdict(),
 		Contradictions: r.Contradictions, Evidence: r.Evidence,
 	}})
 }

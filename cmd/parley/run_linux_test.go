@@ -22,7 +22,7 @@ func gone(pid int) bool {
 }
 
 // pids are those of a stubborn worker and its child.
-func pids(t *testing.T, p *process) (agent, child int) {
+func pids(t *testing.T, p *job) (agent, child int) {
 	t.Helper()
 	line := p.stdout.await(t, "working ")
 	if _, err := fmt.Sscanf(line[strings.Index(line, "working "):], "working %d %d", &agent, &child); err != nil {
@@ -109,7 +109,45 @@ func TestRunAsks(t *testing.T) {
 	for answer, want := range map[string]string{"1\n": "\x1b[32mconfirmed", "\n": "STATUS:rejected"} {
 		s := sit(t, parley(t, nil, runArgs(t, "asking", newRepository(t), "--no-hub", "--home", t.TempDir())...))
 		s.types(t, "Number, or nothing to refuse: ", answer)
+		contains(t, s.screen.String(), "1  allow once: Yes", "2  reject once: No", "3  allow always: Reject")
 		s.screen.await(t, want)
 		s.cmd.Wait() // the exit code has a test of its own
 	}
+}
+
+// No process of a run is alive when VERIFY begins, whatever it did to be overlooked.
+func TestRunEndsItsProcesses(t *testing.T) {
+	t.Parallel()
+	const (
+		write = `'echo $$ > .git/new && mv .git/new .git/pid && exec sleep 1000' >/dev/null 2>&1 & until test -s .git/pid; do :; done`
+		gone  = `! kill -0 $(cat .git/pid)`
+	)
+	for _, test := range []struct{ name, script, build string }{
+		{"a child", "sh -c " + write, ""},
+		{"one in a session of its own", "setsid sh -c " + write, ""},
+		{"one whose parents have ended", "(setsid nohup sh -c " + write + ")", ""},
+		{"one that cleared its environment", "env -i PATH=$PATH setsid sh -c " + write, ""},
+		{"one that the build left", "true", "env -i PATH=$PATH setsid sh -c " + write},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"--verify", gone, "--no-hub", "--home", t.TempDir()}
+			if test.build != "" {
+				flags = append(flags, "--build", test.build)
+			}
+			r := do(t, parley(t, nil, scripted(t, newProject(t), test.script, "STATUS:no_changes\nTESTS:pass", flags...)...))
+			if got := outcome(t, r); got.Verdict != hub.RunConfirmed {
+				t.Errorf("got %s, want confirmed: the process is alive\n%+v\n%s", got.Verdict, got, r.err)
+			}
+		})
+	}
+	t.Run("a process of somebody else goes on", func(t *testing.T) {
+		t.Parallel()
+		home, env := newHome(t)
+		r := do(t, parley(t, env, scripted(t, newProject(t), "true", "STATUS:no_changes\nTESTS:pass", "--verify", "true", "--home", home)...))
+		if got := outcome(t, r); got.Verdict != hub.RunConfirmed || !got.Told {
+			t.Errorf("the hub that the run started has ended: %+v\n%s", got, r.err)
+		}
+		contains(t, do(t, parley(t, env, "runs", "list", "--home", home)).out, "confirmed")
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -37,7 +38,7 @@ func takeTask(ctx context.Context, c *rpc.Client, spec *run.Spec) (func(ctx cont
 			return nil, err
 		}
 	}
-	spec.Dispatch.Task = fmt.Sprintf("%s: %s", id, t.Title)
+	spec.Dispatch.Task = fmt.Sprintf("%s: %s", id, plaintext.Line(t.Title)) // another agent may have written it
 	return func(ctx context.Context, ok bool) error {
 		if ok {
 			return move(ctx, hub.TaskInReview, "")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,9 @@ type ran struct {
 	StopReason     string              `json:"stop_reason"`
 	Reason         string              `json:"reason"`
 	Verdict        hub.RunVerdict      `json:"verdict"`
+	VerdictBy      hub.AgentID         `json:"verdict_by"`
+	ClaimedVerdict hub.RunVerdict      `json:"claimed_verdict"`
+	VerdictNote    string              `json:"verdict_note"`
 	Contradictions []hub.Contradiction `json:"contradictions"`
 	Report         *struct {
 		Status string `json:"status"`
@@ -31,6 +35,7 @@ type ran struct {
 			ExitCode int    `json:"exit_code"`
 			Digest   string `json:"output_digest"`
 		}
+		Unverified, Notes []hub.Contradiction
 	} `json:"evidence"`
 	Worktree string         `json:"worktree"`
 	Branch   string         `json:"branch"`
@@ -469,6 +474,24 @@ func TestRunPlaces(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(dir, "hello.txt")); err == nil {
 			t.Error("the agent worked in the repository itself")
+		}
+	})
+	t.Run("a worktree runs no filter that the repository defines", func(t *testing.T) {
+		t.Parallel()
+		dir, mark := newRepository(t), filepath.Join(t.TempDir(), "mark")
+		attributes := filepath.Join(dir, ".git", "info", "attributes")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(attributes), 0o700), os.WriteFile(attributes, []byte("* filter=x\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"smudge", "process", "clean"} {
+			inGit(t, dir, "config", "filter.x."+command, "touch "+mark+"; cat")
+		}
+		inGit(t, dir, "config", "filter.x.required", "true")
+		if got, _ := run(t, "polite", dir, "--worktree"); got.Verdict != hub.RunConfirmed {
+			t.Errorf("got %+v", got)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Error("a filter of the repository was run")
 		}
 	})
 	t.Run("the dispatch is what the agent is given first", func(t *testing.T) {

@@ -42,7 +42,7 @@ func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
 		err = files.Report(ctx, h, unreported)
 	}
 	if err != nil {
-		fmt.Fprintf(a.err, "%s the hub does not know the end of some runs yet: %v\n", a.paint(a.err, "33", "note:"), visible(err.Error()))
+		fmt.Fprintf(a.err, "%s the hub does not know the end of some runs yet: %v\n", a.paint(a.err, "33", "note:"), err)
 	}
 	return files, nil
 }
@@ -100,7 +100,7 @@ ended. With --json reports and evidence are left out.`,
 					if runes := []rune(task); len(runes) > 60 {
 						task = string(runes[:59]) + "…"
 					}
-					return []any{r.ID, r.StartedAt, r.Agent, r.State, r.Verdict, task}
+					return []any{r.ID, r.StartedAt, r.Agent, r.State, r.VerdictText(), task}
 				})
 			})
 		},
@@ -121,7 +121,7 @@ func (a *app) runsShowCommand() *cobra.Command {
 				return err
 			}
 			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s, by %s in %s\n", visible(r.Task), r.Agent, visible(r.Dir))
+				fmt.Fprintf(w, "%s, by %s in %s\n", r.Task, r.Agent, r.Dir)
 				fmt.Fprintf(w, "from %s", r.StartedAt)
 				if !r.EndedAt.IsZero() {
 					fmt.Fprintf(w, " to %s", r.EndedAt)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -34,7 +35,7 @@ PARLEY_ADDR, PARLEY_LOG_LEVEL and so on; the file is YAML, with the names of
 the flags written with underscores, and it alone can tighten limits.`,
 		Example: `  parley serve
   parley serve --addr 127.0.0.1:0 --home /tmp/try
-  parley serve --store postgres://parley@db.example.com/parley --store-password-file /run/secrets/parley
+  parley serve --store 'postgres://parley@db.example.com/parley?sslmode=verify-full' --store-password-file /run/secrets/parley
   parley serve --addr 0.0.0.0:7420 --tls-cert hub.pem --tls-key hub.key
   parley serve --repo backend-api --role backend --language go --aid aid://example.com/backend@1.0.0`,
 		Args: cobra.NoArgs,
@@ -60,7 +61,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 				flags.StrictUpdate = &strictUpdate
 			}
 			c.overlay(flags)
-			out := a.err
+			var out io.Writer = a.err
 			if c.LogFile != "" {
 				l, err := openLog(c.LogFile)
 				if err != nil {
@@ -121,6 +122,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.Durability, "durability", "", "normal or full: full survives power loss at every send (default normal)")
 	f.StringVar(&flags.Store, "store", "", "address of a PostgreSQL database that hubs share, postgres://USER@HOST/NAME (default SQLite in the home)")
 	f.StringVar(&flags.StorePasswordFile, "store-password-file", "", "file with the password of the database (default the variable PARLEY_STORE_PASSWORD)")
+	f.StringVar(&flags.StoreNoTLSBecause, "store-no-tls-because", "", "why a database beyond loopback may be used without verified TLS")
 	f.StringVar(&flags.Machine, "machine", "", "name of the machine whose folders this hub can read (default the name of the host)")
 	f.StringArrayVar(&flags.Roots, "root", nil, "folder that becomes a root, as with parley root add (repeatable)")
 	f.StringVar(&flags.SLA, "sla", "", "how long an accepted task may take before the coordinators are told (default 24h)")
@@ -172,7 +174,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
 		Bridge: ownProgram(), Kept: c.Kept,
-		Store: c.Store, StorePasswordFile: c.StorePasswordFile, Machine: c.Machine,
+		Store: c.Store, StorePasswordFile: c.StorePasswordFile, StoreNoTLSBecause: c.StoreNoTLSBecause, Machine: c.Machine,
 		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
 		Limits: server.Limits{
 			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,

@@ -197,7 +197,7 @@ func (s *service) command(ctx context.Context, words []string) (string, error) {
 	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
-		return text, hub.Errorf(hub.CodeDegraded, "parley", "%s: %s", strings.Join(words, " "), visible(text+" ("+err.Error()+")")).
+		return text, hub.Errorf(hub.CodeDegraded, "parley", "%s: %s", strings.Join(words, " "), text+" ("+err.Error()+")").
 			WithHint("%s does not run services for this user here; start the hub with: parley serve", s.name)
 	}
 	return text, nil
@@ -359,7 +359,7 @@ func (a *app) serviceStatusCommand() *cobra.Command {
 			}
 			report := s.report()
 			detail, err := s.command(cmd.Context(), s.status)
-			report.Detail, _, _ = strings.Cut(visible(detail), "\n")
+			report.Detail, _, _ = strings.Cut(detail, "\n")
 			report.Running = err == nil && server.Running(s.home)
 			return a.check(report.Running, report, func(w io.Writer) {
 				state := "does not run"

@@ -28,8 +28,8 @@ nothing, keeps the chain of the journal, and is compared with it at the end.
 After a copy to PostgreSQL, move hub.db out of the home and start the hub there with
 --store. A copy to SQLite makes a new home, with the files of --home, the home of a hub
 on the database.`,
-		Example: `  parley store copy --from sqlite:$HOME/.parley --to postgres://parley@db.example.com/parley
-  parley store copy --from postgres://parley@db.example.com/parley --to sqlite:/srv/parley`,
+		Example: `  parley store copy --from sqlite:$HOME/.parley --to 'postgres://parley@db.example.com/parley?sslmode=verify-full'
+  parley store copy --from 'postgres://parley@db.example.com/parley?sslmode=verify-full' --to sqlite:/srv/parley`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.From == "" || o.To == "" {
@@ -53,6 +53,9 @@ on the database.`,
 			if o.PasswordFile == "" {
 				o.PasswordFile = settings.StorePasswordFile
 			}
+			if o.NoTLSBecause == "" {
+				o.NoTLSBecause = settings.StoreNoTLSBecause
+			}
 			if o.Machine == "" {
 				o.Machine = settings.Machine
 			}
@@ -73,6 +76,7 @@ on the database.`,
 	f.StringVar(&o.From, "from", "", "the store that is copied")
 	f.StringVar(&o.To, "to", "", "the store that is filled")
 	f.StringVar(&o.PasswordFile, "store-password-file", "", "file with the password of the database (default the variable PARLEY_STORE_PASSWORD)")
+	f.StringVar(&o.NoTLSBecause, "store-no-tls-because", "", "why a database beyond loopback may be used without verified TLS")
 	f.StringVar(&o.Machine, "machine", "", "name of the machine whose folders the hub reads (default the name of the host)")
 	return cmd
 }

@@ -27,7 +27,7 @@ func (a *app) teamCommand() *cobra.Command {
 		a.teamDecideCommand(),
 		a.teamArtifactCommand(),
 		a.teamStatusCommand(),
-		a.teamMove("close", "Close a team whose tasks are all done or dropped"),
+		a.teamCloseCommand(),
 		a.teamMove("archive", "Take a closed team out of the lists"),
 		a.teamLogCommand(),
 		a.teamPolicyCommand(),
@@ -43,7 +43,7 @@ func (a *app) team(cmd *cobra.Command, p *team.Request, preparations ...preparat
 	return operation(a, cmd, api.Team, p, writeTeam, preparations...)
 }
 
-func writeTeam(w io.Writer, got team.Answer) { fmt.Fprint(w, visible(team.Render(got))) }
+func writeTeam(w io.Writer, got team.Answer) { fmt.Fprint(w, team.Render(got)) }
 
 func (a *app) teamNewCommand() *cobra.Command {
 	p := team.Request{Action: "create", Policy: &team.Policy{}}
@@ -218,6 +218,19 @@ func (a *app) teamStatusCommand() *cobra.Command {
 		Long: "Show how far a team has come, or move it: forming, active, incident and back to\nactive, stabilizing, closed, archived. Its coordinators may, and the operator.", Args: cobra.RangeArgs(1, 2),
 	}
 	return a.team(cmd, &p, argument(0, &p.Team), argument(1, &p.Lifecycle))
+}
+
+func (a *app) teamCloseCommand() *cobra.Command {
+	p := team.Request{Action: "close"}
+	cmd := &cobra.Command{
+		Use: "close TEAM", Short: "Close a team whose tasks are all done or dropped",
+		Long: `Close a team whose tasks are all done or dropped. A team with versions of artifacts
+that are still to be merged is closed with --anyway only: they are abandoned, and
+cannot be merged later.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&p.Anyway, "anyway", false, "abandon versions that are not merged")
+	return a.team(cmd, &p, argument(0, &p.Team))
 }
 
 // teamMove returns a command that needs the name of a team.

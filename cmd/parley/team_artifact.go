@@ -81,9 +81,9 @@ func (a *app) teamArtifactGetCommand() *cobra.Command {
 		case a.json || got.Version == nil:
 			return a.print(got, func(w io.Writer) { writeTeam(w, got) })
 		case got.Content != nil && got.Encoding == "":
-			_, err = io.WriteString(a.out, *got.Content)
+			_, err = io.WriteString(a.out.content(), *got.Content)
 		case got.Content != nil:
-			_, err = io.Copy(a.out, base64.NewDecoder(base64.StdEncoding, strings.NewReader(*got.Content)))
+			_, err = io.Copy(a.out.content(), base64.NewDecoder(base64.StdEncoding, strings.NewReader(*got.Content)))
 		default:
 			err = a.writeArtifact(ctx, got.Version.SHA256)
 		}
@@ -127,8 +127,9 @@ func (a *app) teamArtifactMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "merge TEAM NAME FILE", Short: "Put the merge of the newest version and one beside it; or sign one",
 		Long: `Put the merge of the newest version of a file and one that lies beside it. An
-integrator or a coordinator may. A merge of a file of high sensitivity counts when a
-reviewer has signed it, with --sign-off and no file.`,
+integrator or a coordinator may. Files of high sensitivity are merged by an
+integrator alone, and the merge counts when a reviewer has signed it, with
+--sign-off and no file.`,
 		Example: `  parley team artifact merge auth docs/plan.md merged.md
   parley team artifact merge auth docs/plan.md merged.md --parents 4,3
   parley team artifact merge auth docs/plan.md --sign-off`,

@@ -278,6 +278,12 @@ func TestRunTask(t *testing.T) {
 			t.Errorf("after good work: got %+v", got)
 		}
 	})
+	t.Run("the title of a task hides no words from the person who runs it", func(t *testing.T) {
+		h.ok(h.operator("team", "task", "auth", "say \u202e\u00ad\U000e0041hello", "--owner", "worker", "--json"), &team.Answer{})
+		if got := runTask("polite", "T-2"); !strings.Contains(got.out, `"task":"T-2: say hello"`) {
+			t.Errorf("exit %d, %s%s", got.code, got.out, got.err)
+		}
+	})
 }
 
 func TestTeamArtifacts(t *testing.T) {

@@ -76,7 +76,7 @@ func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report)
 func writeRunTrace(w io.Writer, r api.RunTrace) {
 	fmt.Fprintf(w, "%s  run of %s for %s  %s", r.ID, r.Agent, r.By, r.State)
 	if r.Verdict != "" {
-		fmt.Fprintf(w, ", %s", r.Verdict)
+		fmt.Fprintf(w, ", %s", r.VerdictText())
 	}
 	fmt.Fprintf(w, "\nthread %s", r.ThreadID)
 	if r.Handoff != "" {
@@ -87,7 +87,7 @@ func writeRunTrace(w io.Writer, r api.RunTrace) {
 	}
 	fmt.Fprintln(w)
 	for _, c := range r.Contradictions {
-		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, visible(c.Claim), visible(c.Found))
+		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, c.Claim, c.Found)
 	}
 	writeTable(w, "", r.Journal, func(e hub.Entry) []any { return []any{e.At, "journal", e.Actor, e.Action, factsText(e)} })
 }

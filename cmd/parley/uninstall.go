@@ -59,7 +59,7 @@ home are named at the end, with how to remove them.`,
 				r.plan(a.err, purge)
 				question := "Do all of this?"
 				if purge {
-					question = "Do all of this? Messages, keys and records in " + visible(r.Home) + " cannot be had back."
+					question = "Do all of this? Messages, keys and records in " + r.Home + " cannot be had back."
 				}
 				if ok, err := a.askYes(cmd.Context(), question); err != nil || !ok {
 					fmt.Fprintln(a.err, "nothing was changed")
@@ -137,7 +137,7 @@ func (r *removal) plan(w io.Writer, purge bool) {
 		if c.Dir != "" {
 			where = c.Dir
 		}
-		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, visible(where), c.Agent)
+		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
 	}
 	for _, cli := range r.Launched {
 		fmt.Fprintf(w, "forget the launches of %s\n", cli)
@@ -146,10 +146,10 @@ func (r *removal) plan(w io.Writer, purge bool) {
 		fmt.Fprintf(w, "remove the service %s\n", r.Service)
 	}
 	if r.Running {
-		fmt.Fprintf(w, "stop the hub in %s\n", visible(r.Home))
+		fmt.Fprintf(w, "stop the hub in %s\n", r.Home)
 	}
 	if purge {
-		fmt.Fprintf(w, "remove the home %s\n", visible(r.Home))
+		fmt.Fprintf(w, "remove the home %s\n", r.Home)
 	}
 }
 
@@ -161,7 +161,7 @@ func (a *app) remove(ctx context.Context, r *removal, purge bool) error {
 	}
 	os.Unsetenv("PARLEY_URL") // it may name another hub than that of the home
 	quiet := *a               // the commands below speak for themselves otherwise
-	quiet.out, quiet.json, quiet.home, quiet.asOperator, quiet.keyFile = io.Discard, false, r.Home, true, ""
+	quiet.out, quiet.json, quiet.home, quiet.asOperator, quiet.keyFile = newPrinter(io.Discard), false, r.Home, true, ""
 	for _, c := range r.Connections {
 		if err := quiet.disconnectRecord(ctx, c); err != nil {
 			return fmt.Errorf("disconnect %s: %w", c.CLI, err)
@@ -200,7 +200,7 @@ func (a *app) remove(ctx context.Context, r *removal, purge bool) error {
 	r.Removed = true
 	for _, w := range r.Worktrees {
 		if !purge {
-			r.Left = append(r.Left, fmt.Sprintf("a kept agent has worked in %s; git worktree remove takes it away", visible(w)))
+			r.Left = append(r.Left, fmt.Sprintf("a kept agent has worked in %s; git worktree remove takes it away", w))
 		}
 	}
 	if purge {
@@ -212,9 +212,9 @@ func (a *app) remove(ctx context.Context, r *removal, purge bool) error {
 			r.Left = append(r.Left, "the branches parley/NAME of kept agents are in your repositories; git worktree prune forgets their folders")
 		}
 	} else {
-		r.Left = append(r.Left, fmt.Sprintf("the hub's home %s stays, with messages, keys, records and the former files of CLIs in %s; parley uninstall --purge removes it", visible(r.Home), backupsDir))
+		r.Left = append(r.Left, fmt.Sprintf("the hub's home %s stays, with messages, keys, records and the former files of CLIs in %s; parley uninstall --purge removes it", r.Home, backupsDir))
 	}
-	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it as you installed it (docs/uninstall.md)", visible(r.Program)))
+	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it as you installed it (docs/uninstall.md)", r.Program))
 	return nil
 }
 

@@ -119,7 +119,7 @@ func (p upPlan) idle() bool {
 
 func (p upPlan) write(w io.Writer) {
 	if p.Hub != "" {
-		fmt.Fprintf(w, "start a hub in %s\n", visible(p.Hub))
+		fmt.Fprintf(w, "start a hub in %s\n", p.Hub)
 	}
 	writeTable(w, "", p.Steps, func(s upStep) []any {
 		return []any{map[string]string{"keep": "+", "create": "+", "change": "~", "restart": ">", "stop": "-", "forget": "-", "none": "="}[s.Action], s.name(), s.Reason}
@@ -224,7 +224,7 @@ func (a *app) writeExample(path string) error {
 	if err != nil {
 		return invalid(err)
 	}
-	return a.print(map[string]string{"file": path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s: edit it, then parley up\n", visible(path)) })
+	return a.print(map[string]string{"file": path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s: edit it, then parley up\n", path) })
 }
 
 // readUp reads a file. The folders in it become absolute.
@@ -542,7 +542,7 @@ func (a *app) agreed(ctx context.Context, plan upPlan, yes, commands bool) (bool
 			return false, hub.Errorf(hub.CodeDenied, "parley", "agent %s runs a command that is no known agent: %s", s.Agent, strings.Join(s.Asks, " ")).
 				WithHint("--allow-commands agrees to it")
 		default:
-			ok, err := a.askYes(ctx, fmt.Sprintf("Run %s, which is no known agent, in %s?", visible(strings.Join(s.Asks, " ")), visible(s.params.Dir)))
+			ok, err := a.askYes(ctx, fmt.Sprintf("Run %s, which is no known agent, in %s?", strings.Join(s.Asks, " "), s.params.Dir))
 			if err != nil || !ok {
 				return false, err
 			}

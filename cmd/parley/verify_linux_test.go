@@ -20,7 +20,7 @@ func TestAuditVerifyIsInterruptedAndResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	verify := func(flags ...string) *process {
+	verify := func(flags ...string) *job {
 		return spawn(t, parley(t, []string{"PARLEY_HOME=" + h.home, verifyByPage + "=1"}, append([]string{"audit", "verify", "--as-operator"}, flags...)...))
 	}
 	for _, running := range []bool{true, false} {

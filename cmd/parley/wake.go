@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	crand "crypto/rand"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +25,8 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -47,6 +51,8 @@ type waiter struct {
 	dir     string
 	launch  terminal.Launch // empty for a CLI that launch did not start
 	process int             // from a flag
+
+	transcript string // file of the session that tells of failed turns; "" if a hook does
 }
 
 func (a *app) wakeWatchCommand() *cobra.Command {
@@ -70,6 +76,7 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 	f.Lookup("session").DefValue = ""
 	f.IntVar(&w.process, "process", 0, "number of the CLI's process")
 	f.StringVar(&w.dir, "dir", "", "working folder of the session")
+	f.StringVar(&w.transcript, "transcript", "", "transcript of the session, to see turns that failed")
 	return cmd
 }
 
@@ -112,6 +119,7 @@ and always ends with exit code 0: no hub holds up an agent.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)
 			defer cancel()
+			defer func() { recover() }() // a panic would end with exit code 2, by which a CLI refuses
 			if len(args) == 2 && !a.displaced() {
 				a.hook(ctx, args[0], args[1])
 			}
@@ -148,26 +156,41 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 		return
 	}
 	w := waiter{app: a, cli: c, key: sessions.Key{ID: in.Session}, dir: in.Dir}
+	if c.Follows() {
+		w.transcript = in.Transcript
+	}
 	w.locate()
 	if c.Detached && (h.Event == terminal.Start || h.Event == terminal.Prompt) {
-		w.detach()
+		w.detach(os.LookupEnv)
 	}
 	text := ""
 	if h.Event == terminal.Start && c.Tells && w.launch.Agent != "" {
-		text = terminal.Instruction(w.launch.Agent)
+		text = briefing.Instruction(w.launch.Agent)
 	}
 	client, err := a.client()
 	if err == nil {
 		attended := w.attended()
 		report := sessions.Report{
-			Key: w.key, Cwd: w.dir, Version: w.launch.Version, Event: sessions.Event(h.Event), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
-			Quiet: h.Event == terminal.Waiting || h.Event == terminal.End, Attended: &attended, Release: c.Detached,
+			Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
+			Quiet: slices.Contains([]terminal.Event{terminal.Waiting, terminal.Failed, terminal.End}, h.Event), Attended: &attended, Release: c.Detached,
 		}
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, report); err == nil {
 			text = strings.TrimSpace(text + "\n" + advice.Notice)
 		}
 	}
 	a.out.Write(c.Answer(h, text)) // a CLI that does not read it loses nothing
+}
+
+// reported returns the event that the hub is told of. A turn that failed is over, and a
+// prompt hook without a prompt stands in the middle of a turn.
+func reported(h terminal.Hook, in terminal.Input) sessions.Event {
+	switch {
+	case h.Event == terminal.Failed:
+		return sessions.EventTurnEnd
+	case h.Event == terminal.Prompt && in.Goes:
+		return sessions.EventTool
+	}
+	return sessions.Event(h.Event)
 }
 
 // locate finds the process of the session and, if launch started it, its record.
@@ -206,8 +229,8 @@ func (w *waiter) attended() bool {
 }
 
 // detach starts a waiter that outlives the hook and ends with the CLI. Of the
-// environment it gets only the variables that find the hub and the CLI.
-func (w *waiter) detach() {
+// environment, which lookup reads, it gets only the variables that find the hub and the CLI.
+func (w *waiter) detach(lookup func(name string) (value string, ok bool)) {
 	if w.launch.Process != 0 && !w.launch.Wake || w.waits() {
 		return
 	}
@@ -223,9 +246,12 @@ func (w *waiter) detach() {
 		args = append(args, "--key-file", w.keyFile)
 	}
 	args = append(args, "wake", "watch", w.cli.Name, "--session", w.key.ID, "--process", strconv.Itoa(w.key.Process), "--dir", w.dir)
+	if w.transcript != "" {
+		args = append(args, "--transcript", w.transcript)
+	}
 	cmd := exec.Command(self, args...)
 	for _, name := range []string{"PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "CODEX_HOME", "QWEN_HOME", "PARLEY_HOME", "PARLEY_URL", launchVariable} {
-		if value, ok := os.LookupEnv(name); ok {
+		if value, ok := lookup(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
@@ -290,6 +316,11 @@ func (w *waiter) watch(ctx context.Context) error {
 		return nil
 	}
 	defer unlock()
+	if w.transcript != "" {
+		following, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go w.follow(following)
+	}
 	return w.each(ctx, w.cli.Mechanism, func(n terminal.Notice) (error, bool) {
 		if w.cli.Hands() {
 			hand, cancel := context.WithTimeout(ctx, handTime)
@@ -299,6 +330,57 @@ func (w *waiter) watch(ctx context.Context) error {
 		_, err := fmt.Fprintln(w.out, n.Line())
 		return err, true
 	})
+}
+
+// follow reads the transcript, and tells the hub that a turn is over when the last news of it
+// is that it broke off.
+func (w *waiter) follow(ctx context.Context) {
+	at := sizeOf(w.transcript) - transcriptTail
+	for tick := time.NewTicker(parentCheck); ; {
+		lines, next := linesAfter(w.transcript, max(at, 0))
+		at = next
+		if w.cli.Turn(lines) == terminal.TurnBroke {
+			if client, err := w.client(); err == nil {
+				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true}
+				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// transcriptTail is the part of a transcript, in bytes, that a waiter reads when it starts: the
+// turn that started it may be over.
+const transcriptTail = 256 << 10
+
+// sizeOf returns the size of a file; 0 if it is not there.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// linesAfter returns the whole lines of a file after a place, and the place behind them. The
+// first may lack its beginning.
+func linesAfter(path string, at int64) (lines [][]byte, next int64) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, at // not written yet
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.NewSectionReader(f, at, maxHookInput))
+	if err != nil {
+		return nil, at
+	}
+	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
+	return bytes.Split(raw, []byte("\n")), at + int64(len(raw))
 }
 
 // arm waits for one notice.
@@ -339,7 +421,7 @@ func (w *waiter) each(ctx context.Context, mechanism string, write func(terminal
 			}
 		}
 	}()
-	params := sessions.Waiter{Key: w.key, Cwd: w.dir, Version: w.launch.Version, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
+	params := sessions.Waiter{Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.client() // anew: a hub that was started again may have another address
 		var got sessions.Call
@@ -419,6 +501,7 @@ func (a *app) wakeAllowCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "take it back")
 	cmd.Flags().BoolVar(&p.Interrupt, "interrupt", false, "critical mail of a coordinator may interrupt a turn")
+	cmd.Flags().BoolVar(&p.WithText, "with-text", false, "a short message of yours travels in the notice itself; text of agents never does")
 	return operation(a, cmd, api.AllowWake, &p, func(w io.Writer, got api.AgentWakes) {
 		if got.Allowed {
 			fmt.Fprintf(w, "mail may start turns of %s\n", got.Agent)

@@ -39,5 +39,6 @@ func (a *app) watch(ctx context.Context, plain bool) error {
 	if plain || !isTerminal(a.in) || !isTerminal(a.out) || os.Getenv("TERM") == "dumb" {
 		return watch.Plain(ctx, o)
 	}
+	o.Out = a.out.raw
 	return watch.Run(ctx, o)
 }

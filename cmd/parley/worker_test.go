@@ -21,6 +21,12 @@ import (
 // task, before it can be anything else.
 const asWorker = "PARLEY_TEST_AS_WORKER"
 
+// The work and the report of a scripted worker.
+const (
+	workerScript = "PARLEY_TEST_SCRIPT"
+	workerReport = "PARLEY_TEST_REPORT"
+)
+
 func init() {
 	mode := os.Getenv(asWorker)
 	if mode == "" {
@@ -73,6 +79,15 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 		}
 		used := acpv2.UsageUpdate{Used: 1200, Size: 200000}
 		return errors.Join(errors.Join(errs...), greet(t), t.Update(ctx, acpv2.SessionUpdate{UsageUpdate: &used}), t.Say(ctx, good))
+	},
+	"scripted": func(ctx context.Context, t *acp.AgentTurn, _ int) error { // does and says what its environment holds
+		cmd := exec.Command("sh", "-c", os.Getenv(workerScript))
+		cmd.Dir = t.Dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return t.Say(ctx, os.Getenv(workerReport))
 	},
 	"idle":   func(ctx context.Context, t *acp.AgentTurn, _ int) error { return t.Say(ctx, "STATUS:no_changes") },
 	"silent": func(context.Context, *acp.AgentTurn, int) error { return nil },
@@ -273,7 +288,8 @@ var workers = map[string]func(ctx context.Context, t *acp.AgentTurn, turn int) e
 // ask asks whether it may do something.
 func ask(ctx context.Context, t *acp.AgentTurn) (*acpv2.RequestPermissionOutcome, error) {
 	return t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
-		Title: "Remove everything", Options: []acpv2.PermissionOption{{OptionID: "y", Name: "Yes", Kind: "allow_once"}, {OptionID: "n", Name: "No", Kind: "reject_once"}},
+		Title: "Remove everything", Options: []acpv2.PermissionOption{{OptionID: "y", Name: "Yes", Kind: "allow_once"}, {OptionID: "n", Name: "No", Kind: "reject_once"},
+			{OptionID: "reject", Name: "Reject", Kind: "allow_always"}},
 		Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{
 			ToolCall: acpv2.ToolCallUpdate{ToolCallID: "c", Title: acpv2.Set("Remove everything"), Kind: acpv2.Set(acpv2.ToolKindExecute)},
 		}}),

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // page is the HTML report: one file without anything from elsewhere. The template escapes all
@@ -16,7 +17,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"rule":     rules.Find,
 	"example":  rules.ExampleOf,
 	"kept":     func() string { return kept },
-	"plain":    printable,
+	"plain":    plaintext.Text,
 	"seconds":  func(ms int64) string { return fmt.Sprintf("%.1f s", float64(ms)/1000) },
 }).Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -62,7 +63,7 @@ document.getElementById("filter").addEventListener("input",function(){var w=this
 // HTML writes the report as one page that needs nothing else: summary, matrix, and each
 // finding with its frames and explanation.
 func (r *Report) HTML(w io.Writer) error {
-	return page.Execute(w, struct {
+	return page.Execute(plaintext.NewWriter(w), struct {
 		Report   *Report
 		Findings []IndexedFinding
 	}{r, r.Index()})

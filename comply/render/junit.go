@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // The elements of a JUnit report, as build servers read them.
@@ -46,24 +46,25 @@ type junitNote struct {
 func (r *Report) JUnit(w io.Writer) error {
 	doc := junitSuites{}
 	for _, a := range r.Agents {
-		s := junitSuite{Name: printable(a.Name), Tests: len(a.Tests)}
+		s := junitSuite{Name: plaintext.Text(a.Name), Tests: len(a.Tests)}
 		for i := range a.Tests {
 			s.add(&a.Tests[i], a.Name)
 		}
 		for _, f := range a.Broken() {
 			s.Tests++
 			s.Failures++
-			s.Cases = append(s.Cases, junitCase{Name: f.Rule, Class: printable(a.Name) + ".ledger", Failure: &junitNote{
-				Message: printable(fmt.Sprintf("expected %s; %s", f.Expected, f.Actual)), Text: printable(details([]rules.Finding{f})),
+			s.Cases = append(s.Cases, junitCase{Name: f.Rule, Class: plaintext.Text(a.Name) + ".ledger", Failure: &junitNote{
+				Message: plaintext.Text(fmt.Sprintf("expected %s; %s", f.Expected, f.Actual)), Text: plaintext.Text(details([]rules.Finding{f})),
 			}})
 		}
 		for _, id := range a.Stale {
 			s.Tests++
 			s.Failures++
-			s.Cases = append(s.Cases, junitCase{Name: id, Class: printable(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
+			s.Cases = append(s.Cases, junitCase{Name: id, Class: plaintext.Text(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
 		}
 		doc.Suites = append(doc.Suites, s)
 	}
+	w = plaintext.NewWriter(w) // fields are plain before: the encoder writes U+FFFD for a control
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ func (r *Report) JUnit(w io.Writer) error {
 }
 
 func (s *junitSuite) add(t *Result, agent string) {
-	c := junitCase{Name: t.ID, Class: printable(agent), Time: fmt.Sprintf("%.3f", float64(t.DurationMs)/1000)}
-	note := &junitNote{Message: printable(t.remark()), Text: printable(details(t.Findings))}
+	c := junitCase{Name: t.ID, Class: plaintext.Text(agent), Time: fmt.Sprintf("%.3f", float64(t.DurationMs)/1000)}
+	note := &junitNote{Message: plaintext.Text(t.remark()), Text: plaintext.Text(details(t.Findings))}
 	switch {
 	case t.Failed() && t.Status == Errored:
 		s.Errors++
@@ -106,15 +107,4 @@ func details(findings []rules.Finding) string {
 		fmt.Fprintf(&b, "to do: %s\n", f.Fix)
 	}
 	return b.String()
-}
-
-// printable returns s without control characters, which XML cannot hold and a terminal
-// would obey. Line feeds stay.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c == '\n' || unicode.IsPrint(c) {
-			return c
-		}
-		return -1
-	}, s)
 }

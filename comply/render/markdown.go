@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 const methodology = "Methodology: each agent was started once and initialized, then once more for each test, with a workspace and a home of its own. " +
@@ -36,7 +37,7 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	for i := range r.Agents {
 		m.agent(&r.Agents[i], opts.Summary)
 	}
-	_, err := io.WriteString(w, m.text.String())
+	_, err := io.WriteString(w, plaintext.Text(m.text.String()))
 	return err
 }
 
@@ -78,7 +79,7 @@ func (r *Report) PullRequest(w io.Writer) error {
 		m.line("\n<details><summary>%d findings that do not fail the run</summary>\n\n%s\n</details>", len(rest), strings.Join(rest, "\n"))
 	}
 	m.line("\n%s, protocol version %d, suite %s", plain(r.Tool), r.Protocol, plain(r.Suite))
-	_, err := io.WriteString(w, m.text.String())
+	_, err := io.WriteString(w, plaintext.Text(m.text.String()))
 	return err
 }
 
@@ -94,8 +95,8 @@ var markup = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "]
 // text in one line.
 func plain(s string) string { return markup.Replace(oneLine(s)) }
 
-// oneLine returns s without control characters, and with spaces for line ends and tabs.
-func oneLine(s string) string { return printable(strings.NewReplacer("\n", " ", "\t", " ").Replace(s)) }
+// oneLine returns s as plain text, with spaces for line ends and tabs.
+func oneLine(s string) string { return strings.ReplaceAll(plaintext.Line(s), "\t", " ") }
 
 // code returns text of an agent as a code span in one line.
 func code(s string) string {
@@ -315,7 +316,7 @@ func linksLine(a *AgentReport) string {
 	}
 	for i, link := range bad {
 		bad[i] = "<" + strings.Map(func(c rune) rune {
-			if unicode.IsSpace(c) || c == '<' || c == '>' || !unicode.IsPrint(c) {
+			if unicode.IsSpace(c) || c == '<' || c == '>' || !plaintext.Visible(c) {
 				return -1
 			}
 			return c

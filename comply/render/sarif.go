@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // SARIF writes the findings in the Static Analysis Results Interchange Format 2.1.0. The place of
@@ -28,15 +29,15 @@ func (r *Report) SARIF(w io.Writer) error {
 		}
 		result := object{
 			"ruleId": f.Rule, "level": level,
-			"message": object{"text": printable(f.Agent + ": expected " + f.Expected + "; " + f.Actual + "\nTo do: " + f.Fix)},
+			"message": object{"text": plaintext.Text(f.Agent + ": expected " + f.Expected + "; " + f.Actual + "\nTo do: " + f.Fix)},
 			"locations": []any{object{
 				"physicalLocation": object{"artifactLocation": object{"uri": test + jsont.Extension}, "region": object{"startLine": 1}},
-				"logicalLocations": []any{object{"name": printable(f.Agent), "kind": "module"}},
+				"logicalLocations": []any{object{"name": plaintext.Text(f.Agent), "kind": "module"}},
 			}},
-			"partialFingerprints": object{"finding/v1": printable(f.Agent + " " + f.Rule + " " + f.Actual)},
+			"partialFingerprints": object{"finding/v1": plaintext.Text(f.Agent + " " + f.Rule + " " + f.Actual)},
 		}
 		if f.Known {
-			result["suppressions"] = []any{object{"kind": "external", "justification": printable(f.Reason)}}
+			result["suppressions"] = []any{object{"kind": "external", "justification": plaintext.Text(f.Reason)}}
 		}
 		results = append(results, result)
 		if rule := rules.Find(f.Rule); !seen[f.Rule] {

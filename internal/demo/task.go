@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/git"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -141,10 +141,7 @@ func (d *taskDemo) commit(ctx context.Context, message, schema string) []hub.Art
 // git runs git in the demo's repository, without the settings of the user.
 func (d *taskDemo) git(ctx context.Context, args ...string) {
 	d.try(func() error {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = d.repo
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := git.Alone(ctx, "git", d.repo, args...).CombinedOutput(); err != nil {
 			return hub.Errorf(hub.CodeDegraded, "demo", "git %s: %v: %s", args[0], err, out).WithHint("install git and put it on the PATH")
 		}
 		return nil

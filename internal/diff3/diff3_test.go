@@ -2,6 +2,8 @@ package diff3_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -17,6 +19,24 @@ func text(letters string) []byte {
 		b = append(b, string(r)+"\n"...)
 	}
 	return b
+}
+
+func merge(t *testing.T, base, a, b []byte) ([]byte, bool) {
+	t.Helper()
+	out, ok, err := diff3.Merge(t.Context(), base, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, ok
+}
+
+func mark(t *testing.T, base, a, b []byte, label diff3.Label) []byte {
+	t.Helper()
+	out, err := diff3.Mark(t.Context(), base, a, b, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func TestMerge(t *testing.T) {
@@ -37,14 +57,14 @@ func TestMerge(t *testing.T) {
 		{"everything removed and a change", "abc", "", "aBc", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, ok := diff3.Merge(text(test.base), text(test.a), text(test.b))
+			got, ok := merge(t, text(test.base), text(test.a), text(test.b))
 			if ok != (test.want != "") || !bytes.Equal(got, text(test.want)) {
 				t.Errorf("got %q, %v; want %q", got, ok, text(test.want))
 			}
 		})
 	}
 	t.Run("a last line without a newline is a line of its own", func(t *testing.T) {
-		got, ok := diff3.Merge([]byte("a\nb\nc"), []byte("A\nb\nc"), []byte("a\nb\nC"))
+		got, ok := merge(t, []byte("a\nb\nc"), []byte("A\nb\nc"), []byte("a\nb\nC"))
 		if !ok || string(got) != "A\nb\nC" {
 			t.Errorf("got %q, %v", got, ok)
 		}
@@ -60,7 +80,7 @@ func TestMerge(t *testing.T) {
 				edit := append([]string{}, base...)
 				edit[2*i] = fmt.Sprintf("edit %d\n", i)
 				var ok bool
-				if head, ok = diff3.Merge([]byte(strings.Join(base, "")), head, []byte(strings.Join(edit, ""))); !ok {
+				if head, ok = merge(t, []byte(strings.Join(base, "")), head, []byte(strings.Join(edit, ""))); !ok {
 					t.Fatal("a conflict")
 				}
 			}
@@ -69,6 +89,77 @@ func TestMerge(t *testing.T) {
 					t.Fatalf("line %d: got %q", i, line)
 				}
 			}
+		}
+	})
+}
+
+// nested returns a text in whose comparison with one of another filler every level finds
+// one common line: a line of a pair stands once only where the pair after it is left out.
+func nested(pairs int, filler string) []byte {
+	b := []byte("z\nz\n")
+	for i := pairs; i > 0; i-- {
+		b = fmt.Appendf(b, "%s\n%d\n%d\n", filler, i, i+1)
+	}
+	return append(b, filler+"\nlast\n"...)
+}
+
+func TestBounds(t *testing.T) {
+	// Both texts below would merge: the last line is changed on one side, lines far above it
+	// on the other.
+	long := bytes.Repeat([]byte("a\nb\n"), 60_000)
+	deep := nested(1500, "x")
+	texts := map[string][3][]byte{
+		"more lines than the bound": {long, append([]byte("c\n"), long...), append(bytes.Clone(long), "d\n"...)},
+		"lines that take more work": {deep, nested(1500, "y"), append(bytes.Clone(deep), "d\n"...)},
+	}
+	for name, text := range texts {
+		t.Run(name+" are a conflict", func(t *testing.T) {
+			if got, ok := merge(t, text[0], text[1], text[2]); ok || got != nil {
+				t.Errorf("got a merge of %d bytes", len(got))
+			}
+		})
+		t.Run(name+" are one place with marks", func(t *testing.T) {
+			got := mark(t, text[0], text[1], text[2], diff3.Label{Base: "base", A: "a", B: "b"})
+			want := fmt.Sprintf("<<<<<<< a\n%s||||||| base\n%s======= b\n%s>>>>>>> end\n", text[1], text[0], text[2])
+			if string(got) != want {
+				t.Errorf("got %d bytes, want %d", len(got), len(want))
+			}
+		})
+		t.Run(name+" are the changed text if one side alone changed", func(t *testing.T) {
+			if got, ok := merge(t, text[0], text[1], text[0]); !ok || !bytes.Equal(got, text[1]) {
+				t.Errorf("got %d bytes, %v", len(got), ok)
+			}
+		})
+	}
+	t.Run("100,000 lines with changes apart are merged", func(t *testing.T) {
+		var base []byte
+		for i := range diff3.MaxLines - 1 {
+			base = fmt.Appendf(base, "line %d\n", i%70_000)
+		}
+		a, b := append([]byte("first\n"), base...), append(bytes.Clone(base), "last\n"...)
+		want := append(bytes.Clone(a), "last\n"...)
+		if got, ok := merge(t, base, a, b); !ok || !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes, %v", len(got), ok)
+		}
+	})
+	t.Run("a merge ends with its context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		text := texts["lines that take more work"]
+		if got, ok, err := diff3.Merge(ctx, text[0], text[1], text[2]); !errors.Is(err, context.Canceled) || ok {
+			t.Errorf("got %d bytes, %v, %v", len(got), ok, err)
+		}
+	})
+	t.Run("a merge waits for the one before it, as long as its context", func(t *testing.T) {
+		diff3.Turn <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got, ok, err := diff3.Merge(ctx, text("abc"), text("Abc"), text("abC")); !errors.Is(err, context.Canceled) {
+			t.Errorf("during another merge: got %q, %v, %v", got, ok, err)
+		}
+		<-diff3.Turn
+		if got, ok := merge(t, text("abc"), text("Abc"), text("abC")); !ok || !bytes.Equal(got, text("AbC")) {
+			t.Errorf("after it: got %q, %v", got, ok)
 		}
 	})
 }
@@ -86,7 +177,7 @@ func TestMark(t *testing.T) {
 		{"no base", "", "a\n", "b\n", "<<<<<<< version 2\na\n||||||| version 1\n======= version 3\nb\n>>>>>>> end\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := string(diff3.Mark([]byte(test.base), []byte(test.a), []byte(test.b), label)); got != test.want {
+			if got := string(mark(t, []byte(test.base), []byte(test.a), []byte(test.b), label)); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
@@ -113,20 +204,20 @@ func FuzzMerge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, base, a, b []byte) {
 		for name, got := range map[string]func() ([]byte, bool){
-			"equal changes are that change":  func() ([]byte, bool) { return diff3.Merge(base, a, a) },
-			"the base gives the other side":  func() ([]byte, bool) { return diff3.Merge(base, base, a) },
-			"the other side gives the other": func() ([]byte, bool) { return diff3.Merge(base, a, base) },
+			"equal changes are that change":  func() ([]byte, bool) { return merge(t, base, a, a) },
+			"the base gives the other side":  func() ([]byte, bool) { return merge(t, base, base, a) },
+			"the other side gives the other": func() ([]byte, bool) { return merge(t, base, a, base) },
 		} {
 			if out, ok := got(); !ok || !bytes.Equal(out, a) {
 				t.Errorf("%s: got %q, %v", name, out, ok)
 			}
 		}
-		one, ok := diff3.Merge(base, a, b)
-		two, ok2 := diff3.Merge(base, b, a)
+		one, ok := merge(t, base, a, b)
+		two, ok2 := merge(t, base, b, a)
 		if ok != ok2 || !bytes.Equal(one, two) {
 			t.Errorf("got %q, %v and with the sides swapped %q, %v", one, ok, two, ok2)
 		}
-		marked := diff3.Mark(base, a, b, diff3.Label{})
+		marked := mark(t, base, a, b, diff3.Label{})
 		if !ok {
 			if diff3.Marked(marked) == 0 {
 				t.Errorf("a conflict without a mark: %q", marked)

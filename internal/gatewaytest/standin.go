@@ -79,6 +79,7 @@ type StandIn struct {
 
 // NewStandIn starts a stand-in that ends with the test.
 func NewStandIn(t testing.TB) *StandIn {
+	t.Attr("stand-in", "gateway")
 	s := &StandIn{
 		Protocol: 4, Scopes: []string{"operator.read", "operator.write", "operator.admin"}, Tick: 30000, t: t,
 		links: map[*websocket.Conn]bool{}, sessions: map[string][]string{}, runs: map[string]bool{}, items: map[string]map[string]any{},

@@ -69,16 +69,17 @@ func (w *world) sums(what string, id hub.ProjectID) {
 	w.Helper()
 	want, counts := hub.Sums{Buckets: []hub.PacketBucket{}}, map[int]hub.PacketBucket{}
 	var each []hub.ContractSum
+	var contracts []hub.Contract
+	w.view(func(r hub.Reader) (err error) {
+		contracts, err = r.Contracts(hub.ContractQuery{Project: id, Limit: 100})
+		return err
+	})
+	for _, c := range contracts {
+		c = w.read(id, c.ID)
+		each = append(each, hub.ContractSum{ID: c.ID, Sum: c.Sum()})
+		want.Contracts = hub.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
+	}
 	w.view(func(r hub.Reader) error {
-		contracts, err := r.Contracts(hub.ContractQuery{Project: id, Limit: 100})
-		if err != nil {
-			return err
-		}
-		for _, c := range contracts {
-			c = w.read(id, c.ID)
-			each = append(each, hub.ContractSum{ID: c.ID, Sum: c.Sum()})
-			want.Contracts = hub.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
-		}
 		packets, err := r.PacketIDs(id, "", 1000)
 		for _, k := range packets {
 			b := counts[k.Bucket()]

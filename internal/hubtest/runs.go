@@ -68,7 +68,8 @@ var runTests = []storeTest{
 			}
 			moved.Session = "s"
 			if next == hub.RunDone {
-				moved.StopReason, moved.Verdict, moved.Message = "end_turn", hub.RunContradicted, w.ids.Next()
+				moved = moved.Judged(hub.RunContradicted, hub.Self)
+				moved.StopReason, moved.Message = "end_turn", w.ids.Next()
 				moved.Report, moved.Evidence = json.RawMessage(`{"status":"ok"}`), json.RawMessage(`{"diff":{"files":1}}`)
 				moved.Contradictions = []hub.Contradiction{{Kind: "k", Claim: "c", Found: "f"}}
 			}
@@ -80,6 +81,31 @@ var runTests = []storeTest{
 			got, err := rd.Run(r.ID)
 			w.equal("run", got, r)
 			w.equal("digest", got.Digest(), r.Digest())
+			return err
+		})
+		claimed := w.begin("ada", "ada")
+		over, err := claimed.Advance(hub.RunFailed, epoch.Add(time.Minute))
+		if err != nil {
+			w.Fatal(err)
+		}
+		over = over.Judged(hub.RunConfirmed, "ada")
+		w.update(func(tx hub.Tx) error { return tx.PutRun(over, hub.RunStarting) })
+		w.view(func(rd hub.Reader) error {
+			got, err := rd.Run(over.ID)
+			w.equal("claimed run", got, over)
+			w.equal("claimed verdict", got.VerdictText(), "claimed (says ada, not checked)")
+			return err
+		})
+		old := w.begin("ada", "ada")
+		if over, err = old.Advance(hub.RunFailed, epoch.Add(time.Minute)); err != nil {
+			w.Fatal(err)
+		}
+		over.Verdict = hub.RunConfirmed // earlier versions recorded no author
+		w.update(func(tx hub.Tx) error { return tx.PutRun(over, hub.RunStarting) })
+		w.view(func(rd hub.Reader) error {
+			got, err := rd.Run(over.ID)
+			w.equal("old verdict", got.VerdictText(), "confirmed (by the rules of then)")
+			w.equal("old digest", got.Digest(), over.Digest())
 			return err
 		})
 		other := w.begin("ada", "ada")
@@ -108,6 +134,7 @@ var runTests = []storeTest{
 			{"those that bob sees", hub.RunQuery{Limit: 9, Viewer: "bob"}, []hub.RunID{c.ID, b.ID}},
 			{"those of ada", hub.RunQuery{Limit: 9, Agent: "ada"}, []hub.RunID{b.ID, a.ID}},
 			{"those of ada that bob sees", hub.RunQuery{Limit: 9, Agent: "ada", Viewer: "bob"}, []hub.RunID{b.ID}},
+			{"those that bob began", hub.RunQuery{Limit: 9, By: "bob"}, []hub.RunID{c.ID, b.ID}},
 			{"those that are not over", hub.RunQuery{Limit: 9, Open: true}, []hub.RunID{d.ID, c.ID, a.ID}},
 			{"those of a handoff", hub.RunQuery{Limit: 9, Handoff: h.ID}, []hub.RunID{d.ID}},
 			{"those of a handoff that bob sees", hub.RunQuery{Limit: 9, Handoff: h.ID, Viewer: "bob"}, []hub.RunID{}},

@@ -149,6 +149,16 @@ var teamTests = []storeTest{
 		t.Revision = 2
 		w.refuse(hub.CodeInvalid, put)
 	}},
+	{"a task has one name, and one that no handoff has", func(w *world) {
+		w.addTeam("a")
+		w.addTask("a", hub.TaskBacklog, "")
+		w.hand("T-2", "ada", "bob")
+		w.hand("T-3", "ada", "bob")
+		w.equal("next id", w.addTask("a", hub.TaskBacklog, "").ID, hub.TaskID("T-4"))
+		for _, id := range []hub.TaskID{"1", "T-01", "T-+1", "t-1"} {
+			w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Task(id); return err })
+		}
+	}},
 	{"tasks are listed oldest first, and counted by state", func(w *world) {
 		w.addTeam("a")
 		w.addTeam("b")

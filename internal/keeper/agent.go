@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 const (
@@ -34,6 +35,7 @@ type agent struct {
 	done    chan struct{} // closed when serve has returned
 	prompts chan struct{} // receives when words of the operator are stored
 	log     *lines
+	consent sandbox.Consent // the permissions that a person gave
 
 	// Of the goroutine of serve alone.
 	record   record
@@ -56,7 +58,7 @@ type agent struct {
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
 	return &agent{
 		Keeper: k, name: name, actor: hub.Caller{Kind: hub.CallerAgent, ID: name}, cancel: cancel,
-		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: newLines(), state: Sleeping, since: k.o.Clock.Now(),
+		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: k.linesOf(name), state: Sleeping, since: k.o.Clock.Now(),
 	}
 }
 
@@ -101,6 +103,10 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	if a.record.Stopped {
 		return nil
 	}
+	if a.private(a.record.Dir) { // a link may lead there since it was kept
+		a.giveUp(ctx, fmt.Sprintf("%s holds files of the hub's home", a.record.Dir))
+		return nil
+	}
 	unlock, err := lockFolder(a.record.Dir)
 	if err != nil {
 		a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
@@ -109,10 +115,12 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer unlock()
 	defer a.end()
 	if id := a.record.Launch; id != "" {
-		run.KillLeft(hub.RunID(id)) // processes of a hub that was killed
+		a.problem(ctx, run.KillLeft(hub.RunID(id))) // processes of a hub that was killed
 	}
 	if t := a.record.Turn; t != nil {
-		t.Tries++
+		if !t.Stopped {
+			t.Tries++
+		}
 		a.work(ctx, *t)
 	}
 	for ctx.Err() == nil && !a.record.Stopped {
@@ -147,7 +155,7 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		call, err := a.sessions.Wait(waiting, a.actor, sessions.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait})
+		call, err := a.sessions.Wait(waiting, a.actor, sessions.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait, Inside: true})
 		answers <- answer{call, err}
 	}()
 	var ended <-chan struct{}
@@ -298,6 +306,17 @@ func (a *agent) tell(ctx context.Context, text string) { a.saveAndTell(ctx, func
 // operator in the same transaction: a crash loses both or neither. It goes on when
 // ctx ends, because the end of a turn must be stored.
 func (a *agent) saveAndTell(ctx context.Context, change func(*record), text string) {
+	var write func(tx hub.Tx) (hub.Message, error)
+	if text != "" {
+		write = func(tx hub.Tx) (hub.Message, error) {
+			return a.o.Tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": a.name})
+		}
+	}
+	a.saveAndWrite(ctx, change, write)
+}
+
+// saveAndWrite is saveAndTell for any message to the operator; write is nil for none.
+func (a *agent) saveAndWrite(ctx context.Context, change func(*record), write func(tx hub.Tx) (hub.Message, error)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	var msg hub.Message
@@ -307,8 +326,8 @@ func (a *agent) saveAndTell(ctx context.Context, change func(*record), text stri
 		if err != nil || r.Agent == "" { // not kept any more
 			return err
 		}
-		if text != "" {
-			if msg, err = a.o.Tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": a.name}); err != nil {
+		if write != nil {
+			if msg, err = write(tx); err != nil {
 				return err
 			}
 		}

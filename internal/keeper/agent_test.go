@@ -99,7 +99,7 @@ func TestHang(t *testing.T) {
 		a, _ := newTestAgent(Definition{Hang: 1})
 		a.state = Working
 		ctx, cancel := context.WithCancelCause(t.Context())
-		stop := a.watch(ctx, cancel)
+		stop := a.watch(ctx, turn{}, cancel)
 		defer stop()
 		select {
 		case <-ctx.Done():

@@ -34,6 +34,9 @@ type Choice struct {
 	Kind sandbox.OptionKind `json:"kind,omitempty"`
 }
 
+// Label returns the choice for people, its effect first.
+func (c Choice) Label() string { return sandbox.Option(c).Label() }
+
 // toolServer is the name of the hub among the MCP servers of an agent.
 const toolServer = "parley"
 
@@ -43,7 +46,7 @@ type permissions struct{ *agent }
 
 // Decide logs each request that is refused.
 func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sandbox.Decision, error) {
-	policy := acp.ByPolicy(p.record.Policy, p.ask)
+	policy := acp.ByPolicy(p.record.Policy, p.consent.Asker(p.ask))
 	if !r.Unknown && p.hubTool(r.Request) {
 		policy = acp.ByPolicy(sandbox.PolicyYolo, nil)
 	}
@@ -79,7 +82,11 @@ func (p permissions) hubTool(r sandbox.Request) bool {
 // denied.
 func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	allowed := a.record.Question.or(defaultQuestion)
-	q := &Question{Text: shorten.Text(r.Title, 400), Until: a.o.Clock.Now().Add(allowed), answer: make(chan string, 1)}
+	text := shorten.Text(r.Title, 400)
+	if r.Warning != "" {
+		text += " (" + shorten.Text(r.Warning, 400) + ")"
+	}
+	q := &Question{Text: text, Until: a.o.Clock.Now().Add(allowed), answer: make(chan string, 1)}
 	for _, o := range r.Options {
 		q.Choices = append(q.Choices, Choice{o.ID, o.Name, o.Kind})
 	}
@@ -97,7 +104,10 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	a.mu.Unlock()
 	a.move(Asking)
 	a.report(ctx, sessions.EventWaiting, "")
-	a.tell(ctx, fmt.Sprintf("%s asks: %s; parley agent answer %s %d", a.name, q.Text, a.name, q.ID))
+	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
+	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
+		return a.o.Ask(tx, fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s %d", a.name, q.Text, a.name, q.ID))
+	})
 	defer func() {
 		a.mu.Lock()
 		a.asks = slices.DeleteFunc(a.asks, func(other *Question) bool { return other == q })
@@ -122,16 +132,40 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	}
 }
 
-// Answer answers a question of a kept agent with the id of an option, or denies it with
-// none.
-func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID, id int, option string) error {
+// The answers that every question takes.
+const (
+	Yes = "yes" // allow once
+	No  = "no"  // reject once
+)
+
+// choose returns the choice of an answer: the one of that id, or the one that Yes and No stand
+// for. Without an answer, and for No if the agent offers no such choice, the question is
+// denied: the choice is empty.
+func (q *Question) choose(answer string) (Choice, bool) {
+	meant := map[string]sandbox.OptionKind{Yes: sandbox.AllowOnce, No: sandbox.RejectOnce}
+	for _, c := range q.Choices {
+		if c.ID == answer && answer != "" {
+			return c, true
+		}
+	}
+	for _, c := range q.Choices {
+		if kind := meant[answer]; kind != "" && c.Kind == kind {
+			return c, true
+		}
+	}
+	return Choice{}, answer == "" || answer == No
+}
+
+// Answer answers a question of a kept agent with yes, no or the id of an option, or denies
+// it with none. It returns the choice.
+func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID, id int, option string) (Choice, error) {
 	const op = "keeper.Answer"
 	if err := actor.OperatorOnly(op); err != nil {
-		return err
+		return Choice{}, err
 	}
 	a, err := k.serving(ctx, op, name)
 	if err != nil {
-		return err
+		return Choice{}, err
 	}
 	a.mu.Lock()
 	i := slices.IndexFunc(a.asks, func(q *Question) bool { return q.ID == id })
@@ -140,23 +174,24 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 		q = a.asks[i]
 	}
 	a.mu.Unlock()
-	switch {
-	case q == nil:
-		return hub.Errorf(hub.CodeNotFound, op, "%s has no question %d that waits", name, id).WithHint("parley agent kept lists them")
-	case option != "" && !slices.ContainsFunc(q.Choices, func(c Choice) bool { return c.ID == option }):
-		return hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("parley agent kept --json lists them")
+	if q == nil {
+		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no question %d that waits", name, id).WithHint("parley agent kept lists them")
+	}
+	chosen, ok := q.choose(option)
+	if !ok {
+		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
 	}
 	err = k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), hub.ActionAgentAnswered, "kept/"+string(name), map[string]any{"option": option}))
+		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), hub.ActionAgentAnswered, "kept/"+string(name), map[string]any{"option": chosen.ID, "kind": chosen.Kind}))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keeper: answer: %w", err)
+		return Choice{}, fmt.Errorf("keeper: answer: %w", err)
 	}
 	select {
-	case q.answer <- option:
-		return nil
+	case q.answer <- chosen.ID:
+		return chosen, nil
 	default:
-		return hub.Errorf(hub.CodeConflict, op, "question %d of %s was answered already", id, name)
+		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s was answered already", id, name)
 	}
 }

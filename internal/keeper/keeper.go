@@ -32,6 +32,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -116,6 +117,8 @@ type turn struct {
 	Prompt string `json:"prompt"`
 	Noted  bool   `json:"noted,omitempty"` // the register gave the notice in it and counts the turn already
 	Tries  int    `json:"tries,omitempty"` // how often it was begun again
+
+	Stopped bool `json:"stopped,omitempty"` // by the operator, before it ended
 }
 
 // recordKey is the key of the stored state of one agent; listKey that of the names.
@@ -211,7 +214,9 @@ type Options struct {
 	Summary func(ctx context.Context, agent hub.AgentID) (string, error)
 	// Tell writes a message of the hub to the operator inside a transaction;
 	// Announce wakes its reader after the commit.
+	// Ask writes a question to the operator.
 	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
+	Ask      func(tx hub.Tx, question string) (hub.Message, error)
 	Announce func(...hub.Message)
 }
 
@@ -226,6 +231,7 @@ type Keeper struct {
 	mu     sync.Mutex      // guards what follows
 	ctx    context.Context // while Run works; else nil
 	agents map[hub.AgentID]*agent
+	logs   map[hub.AgentID]*lines // they outlive a stop
 	wg     sync.WaitGroup
 }
 
@@ -234,7 +240,15 @@ func New(store hub.Store, s Sessions, keys Keys, o Options) *Keeper {
 	if o.Running <= 0 {
 		o.Running = 8
 	}
-	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}}
+	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}, logs: map[hub.AgentID]*lines{}}
+}
+
+// linesOf returns the lines of an agent. The caller holds mu.
+func (k *Keeper) linesOf(name hub.AgentID) *lines {
+	if k.logs[name] == nil {
+		k.logs[name] = newLines()
+	}
+	return k.logs[name]
 }
 
 // Run keeps the agents that are defined until ctx ends, and returns when their
@@ -347,10 +361,16 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	if err := d.check(op); err != nil {
 		return Status{}, err
 	}
+	unmake := func() {}
 	if worktree {
-		if err := k.worktree(ctx, &d); err != nil {
+		var err error
+		if unmake, err = k.worktree(ctx, &d); err != nil {
 			return Status{}, err
 		}
+	}
+	if k.private(d.Dir) {
+		return Status{}, hub.Errorf(hub.CodePolicy, op, "dir: %s holds files of the hub's home %s, in which its keys are", d.Dir, k.o.Home).
+			WithHint("name the folder of the project")
 	}
 	profile.ID = d.Agent
 	k.halt(d.Agent)
@@ -380,6 +400,9 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		}
 		return hub.WriteMeta(tx, listKey, append(names, d.Agent))
 	})
+	if err != nil {
+		unmake()
+	}
 	k.restart(d.Agent)
 	if err != nil {
 		return Status{}, err
@@ -388,20 +411,32 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	return k.one(ctx, d.Agent)
 }
 
-// worktree makes the worktree of an agent, or takes the one that was made for it.
-func (k *Keeper) worktree(ctx context.Context, d *Definition) (err error) {
+// private reports whether an agent in a folder has the hub's keys within reach.
+func (k *Keeper) private(dir string) bool {
+	paths := []string{k.o.Home, dir}
+	for i, path := range paths {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			paths[i] = real
+		}
+	}
+	return roots.Private(paths[0], paths[1])
+}
+
+// worktree makes the worktree of an agent, or takes the one that was made for it. It
+// returns the function that removes a worktree that it made.
+func (k *Keeper) worktree(ctx context.Context, d *Definition) (unmake func(), err error) {
 	d.Branch = "parley/" + string(d.Agent)
 	made := filepath.Join(k.o.Home, "worktrees", "kept-"+string(d.Agent))
 	was, err := hub.Read(ctx, k.store, func(r hub.Reader) (record, error) { return hub.ReadMeta[record](r, recordKey(d.Agent)) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if was.Branch == d.Branch && within(was.Dir, made) {
 		d.Dir = was.Dir
-		return nil
+		return func() {}, nil
 	}
-	d.Dir, err = run.MakeWorktree(ctx, d.Dir, made, d.Branch)
-	return err
+	d.Dir, unmake, err = run.MakeWorktree(ctx, d.Dir, made, d.Branch)
+	return unmake, err
 }
 
 // newKey replaces the key of an agent and returns the new one.
@@ -465,8 +500,17 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		return err
 	}
 	k.halt(name)
+	k.mu.Lock()
+	k.linesOf(name).add("stop", "by the operator")
+	if forget {
+		delete(k.logs, name)
+	}
+	k.mu.Unlock()
 	err := k.change(ctx, actor, name, hub.ActionAgentStopped, func(tx hub.Tx, r *record) error {
-		r.Stopped, r.Problem, r.Turn, r.Since = true, "", nil, k.o.Clock.Now()
+		r.Stopped, r.Problem, r.Since = true, "", k.o.Clock.Now()
+		if r.Turn != nil {
+			r.Turn.Stopped = true // the next start continues it
+		}
 		if !forget {
 			return nil
 		}

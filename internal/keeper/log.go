@@ -14,7 +14,7 @@ import (
 type Line struct {
 	N    int64     `json:"n"`
 	At   time.Time `json:"at"`
-	Kind string    `json:"kind"` // text, thought, tool, state, start, stop, problem, denied, refused, prompt
+	Kind string    `json:"kind"` // text, thought, tool, state, start, stop, problem, denied, refused, breach, prompt, ask
 	Text string    `json:"text"`
 }
 

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
@@ -62,10 +64,14 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	defer cancel(nil)
 	ctx, span := spans.Work(ctx, "turn")
 	began := false
+	give := func() { // the model may take its time until the first sign of the turn
+		a.move(Working)
+		a.report(ctx, sessions.EventTool, "")
+		a.extend(ctx, t)
+	}
 	begin := func() { // the first sign of the turn proves the wake
 		if !began {
 			began = true
-			a.move(Working)
 			event := sessions.EventPrompt
 			if t.Noted {
 				event = sessions.EventTool // a prompt would end the turn that the notice began
@@ -76,19 +82,21 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	}
 	kill, killed := context.WithCancel(context.WithoutCancel(ctx))
 	defer killed()
-	stopWatch := a.watch(ctx, cancel)
+	stopWatch := a.watch(ctx, t, cancel)
 	spec := run.Spec{
 		Agent: a.name, Command: a.record.Command, Dir: a.record.Dir,
 		Dispatch: report.Dispatch{Task: firstLine(t.Prompt)}, Prompt: []string{t.Prompt},
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.ask, Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.consent.Asker(a.ask), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
-		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill,
+		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			process, release, err := a.launch(start, s, o, t, spec.Prompt)
-			given = err == nil
+			if given = err == nil; given {
+				give()
+			}
 			return process, release, err
 		},
 		On: run.Events{Problem: func(err error) { a.problem(ctx, err) }, State: func(r hub.Run) {
@@ -121,6 +129,10 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 		for _, c := range got.Contradictions[:min(len(got.Contradictions), 10)] {
 			a.log.add("refused", fmt.Sprintf("%s: %s; found: %s", c.Kind, c.Claim, c.Found))
 		}
+	}
+	if got.Breach != nil {
+		a.log.add("breach", got.Breach.String())
+		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley runs show %s", a.name, got.Breach, got.ID))
 	}
 	if out.problem != "" {
 		a.log.add("problem", out.problem)
@@ -180,7 +192,10 @@ func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t
 // a new session.
 func (a *agent) complete(ctx context.Context, t turn) string {
 	var parts []string
-	if t.Tries > 0 {
+	switch {
+	case t.Stopped:
+		parts = append(parts, "[parley] The operator stopped your last turn before it ended. Messages that you acknowledged in it are not announced again. Look at them and at what you had done, and go on. The prompt of that turn was:")
+	case t.Tries > 0:
 		parts = append(parts, "[parley] Your last turn broke off before it ended. Look at what you had done, and go on. The prompt of that turn was:")
 	}
 	if a.record.Tell != "" {
@@ -197,7 +212,7 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 		}
 		parts = append(parts, fleet.Instruction())
 	}
-	return strings.Join(parts, "\n\n")
+	return plaintext.Text(strings.Join(parts, "\n\n")) // a title or a path may hide words from the operator
 }
 
 // startProcess starts the process of the agent, when one of the hub's slots is free.
@@ -211,7 +226,7 @@ func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Opti
 	}
 	spec.Session = a.record.Session
 	if a.record.Path != "" {
-		spec.Env = []string{"PATH=" + a.record.Path}
+		spec.Env = append(spec.Env, "PATH="+a.record.Path)
 	}
 	bounded, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -289,9 +304,22 @@ func (w watched) hangs(now time.Time, after time.Duration) bool {
 	return w.state == Working && !w.asks && !w.slept(now) && now.Sub(w.alive) > after
 }
 
+// extend gives the wake of a turn more time for its proof: the agent has its prompt, and
+// waits for its model. A wake that is proven stays as it is.
+func (a *agent) extend(ctx context.Context, t turn) {
+	if t.Wake != "" {
+		a.handed(ctx, t.Wake, channel.Handed, "the agent waits for its model")
+	}
+}
+
+const (
+	pulseEvery  = time.Minute     // between two reports of a turn that runs
+	extendEvery = 5 * time.Minute // between two extensions of its wake
+)
+
 // watch cancels a turn without a sign of life, or whose processes are too large. A
-// question that waits for a person is no hang.
-func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+// question that waits for a person is no hang. It tells the register that the turn runs.
+func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFunc) (stop func()) {
 	a.live()
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -299,6 +327,7 @@ func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		looked := time.Now()
+		pulse, extended := looked, looked
 		for {
 			select {
 			case <-quit:
@@ -313,6 +342,14 @@ func (a *agent) watch(ctx context.Context, cancel context.CancelCauseFunc) (stop
 			a.mu.Unlock()
 			if looked = now; seen.slept(now) {
 				a.live()
+			}
+			if seen.state == Working && now.Sub(pulse) >= pulseEvery {
+				pulse = now
+				a.report(ctx, sessions.EventTool, "")
+			}
+			if seen.state == Working && now.Sub(extended) >= extendEvery {
+				extended = now
+				a.extend(ctx, t)
 			}
 			switch {
 			case seen.hangs(now, a.record.Hang.or(defaultHang)):
@@ -348,8 +385,10 @@ func (a *agent) measure() bool {
 // process, and makes those with a report runs on the hub.
 type recorder struct{ *agent }
 
-// BeginRun returns the key of the process, a new one if the process is to be started.
+// BeginRun returns the key of the process, a new one if the process is to be started. The
+// hub begins the turn, and reaches the verdict on it.
 func (r recorder) BeginRun(ctx context.Context, begun hub.Run, _ time.Duration) (hub.Run, string, error) {
+	begun.By = hub.Self
 	if r.process != nil {
 		return begun, r.key, nil
 	}

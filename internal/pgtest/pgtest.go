@@ -131,6 +131,9 @@ func Exec(t testing.TB, address, sql string) {
 	(&Server{URL: address}).Exec(t, sql)
 }
 
+// Try runs statements at an address and returns their error.
+func Try(address, sql string) error { return (&Server{URL: address}).exec(sql) }
+
 // Column returns the first column of the rows that a statement returns at an address.
 func Column(t testing.TB, address, sql string) (all []string) {
 	t.Helper()

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +44,11 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	e.move(ctx, hub.RunChecking, "")
 	opts := evidence.CheckOptions{
 		Scope: e.spec.Dispatch.Scope, Build: e.spec.Build, Verify: e.spec.Verify, OnCommand: e.opts.On.Command,
-		Command: evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID)},
+		Command:          evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID)},
+		AllowTestChanges: e.spec.AllowTestChanges,
+	}
+	if e.opts.Start == nil {
+		opts.Settle = e.settle
 	}
 	interrupted := end.state == hub.RunInterrupted
 	var cancel context.CancelFunc
@@ -64,6 +69,10 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	if ctx.Err() != nil && !interrupted { // while a command ran
 		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
 	}
+	if end.breach = e.breach(record.Diff); end.breach != nil {
+		record.Notes = append([]evidence.Finding{end.breach.finding()}, record.Notes...)
+		e.problem(errors.New("run: " + end.breach.String()))
+	}
 	e.problem(e.folder.writePatch(NewRedactor(e.key).Redact([]byte(record.Patch))))
 	record.Unverified, record.Notes = shortened(record.Unverified), shortened(record.Notes)
 	raw, err := json.Marshal(record)
@@ -81,6 +90,16 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	for _, c := range shortened(found.Contradictions) {
 		end.contradictions = append(end.contradictions, hub.Contradiction(c))
 	}
+}
+
+// settle ends the processes that the agent or a command left, before they change a file
+// that is compared.
+func (e *execution) settle() error {
+	err := KillLeft(e.folder.Record().ID)
+	if e.pen != nil {
+		err = errors.Join(err, e.pen.Kill())
+	}
+	return err
 }
 
 // claims returns a report as it is recorded, nil if there is none. Of one that is

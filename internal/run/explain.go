@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -34,13 +35,7 @@ func Explain(err error) (text, hint string) {
 	if lines := lastLines(stderrOf(err)); len(lines) > 1 || len(lines) == 1 && !strings.Contains(text, lines[0]) {
 		text += "\nits standard error ends with:\n  " + strings.Join(lines, "\n  ")
 	}
-	text = strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
-	return string(NewRedactor().Redact([]byte(text))), startHint(err)
+	return string(NewRedactor().Redact([]byte(plaintext.Text(text)))), startHint(err)
 }
 
 // stderrOf returns the end of the agent's standard error that comes with an error.

@@ -32,10 +32,20 @@ type Record struct {
 	Branch   string   `json:"branch,omitempty"`   // likewise
 	Problem  string   `json:"error,omitempty"`    // why the agent failed, for people, redacted
 	Hint     string   `json:"hint,omitempty"`     // an advice for that case
+	Breach   *Breach  `json:"breach,omitempty"`   // nil if the agent kept to its policy, as far as that is known
 	Tokens   *Tokens  `json:"tokens,omitempty"`   // nil if the agent reported none
 	Hub      bool     `json:"hub"`                // a hub may have a record of the run
 	Told     bool     `json:"told"`               // the hub knows the end of the run
 	Owner    Process  `json:"owner"`              // the process that executes the run
+}
+
+// told notes that the hub knows the end of the run, and takes over its record of the end.
+func (r *Record) told(ended hub.Run) {
+	r.Told = true
+	r.Message, r.EndedAt = ended.Message, ended.EndedAt
+	r.Verdict, r.ClaimedVerdict = ended.Verdict, ended.ClaimedVerdict
+	r.VerdictBy = ended.VerdictBy
+	r.VerdictNote = r.Note()
 }
 
 // Tokens is the part of its context that an agent has used, and its cost, as it
@@ -150,6 +160,7 @@ func (f *Files) Record(id hub.RunID) (Record, error) {
 	if err != nil {
 		return Record{}, hub.Errorf(hub.CodeDegraded, op, "read the record of run %s: %v", id, err)
 	}
+	r.VerdictNote = r.Note() // earlier versions recorded no author
 	return r, nil
 }
 
@@ -181,11 +192,10 @@ func (f *Files) Recover(now hub.Time) (unreported []Record, err error) {
 	for _, r := range all {
 		if !r.State.Over() && !r.Owner.alive() {
 			folder := f.reopen(r)
-			KillLeft(r.ID)
-			errs = append(errs, folder.Update(func(r *Record) {
+			errs = append(errs, KillLeft(r.ID), folder.Update(func(r *Record) {
 				if moved, err := r.Advance(hub.RunInterrupted, now); err == nil {
-					r.Run = moved
-					r.Reason, r.Verdict = hub.RunLost, hub.RunUnverified
+					r.Run = moved.Judged(hub.RunUnverified, cmp.Or(r.By, hub.Operator))
+					r.Reason = hub.RunLost
 				}
 			}))
 			r = folder.Record()

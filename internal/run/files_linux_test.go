@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
@@ -116,7 +117,7 @@ func TestOwner(t *testing.T) {
 		t.Errorf("the owner is %+v, and not this process", got)
 	}
 	pid, ended := sleeper(t, 0)
-	p := Process{PID: pid, Began: began(pid)}
+	p := Process{PID: pid, Began: process.Began(pid)}
 	if reused := (Process{PID: pid, Began: "another boot/12345"}); !p.alive() || reused.alive() {
 		t.Errorf("a process is alive: %v; one that had its number before: %v", p.alive(), reused.alive())
 	}

@@ -30,9 +30,11 @@ type Hub interface {
 func (f *Files) Report(ctx context.Context, h Hub, unreported []Record) error {
 	var errs []error
 	for _, r := range unreported {
-		_, err := h.EndRun(ctx, r.Run)
+		ended, err := h.EndRun(ctx, r.Run)
 		switch hub.CodeOf(err) {
-		case "", hub.CodeNotFound: // the hub knows the end, or never knew the run
+		case "":
+			errs = append(errs, f.reopen(r).Update(func(r *Record) { r.told(ended) }))
+		case hub.CodeNotFound: // the hub never knew the run
 			errs = append(errs, f.reopen(r).Update(func(r *Record) { r.Told = true }))
 		default:
 			errs = append(errs, fmt.Errorf("run: tell the hub of the end of run %s: %w", r.ID, err))

@@ -1,6 +1,14 @@
 package run
 
-import "os"
+import (
+	"fmt"
+	"os"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/stray"
+)
 
 // A Process identifies a process by its number and the instant that it began,
 // because the system uses numbers again.
@@ -10,7 +18,7 @@ type Process struct {
 }
 
 // self identifies this process.
-func self() Process { return Process{PID: os.Getpid(), Began: began(os.Getpid())} }
+func self() Process { return Process{PID: os.Getpid(), Began: process.Began(os.Getpid())} }
 
 // alive reports whether the process still runs.
 func (p Process) alive() bool {
@@ -18,7 +26,17 @@ func (p Process) alive() bool {
 		return false
 	}
 	if p.Began == "" {
-		return exists(p.PID)
+		return process.Exists(p.PID)
 	}
-	return began(p.PID) == p.Began
+	return process.Began(p.PID) == p.Began
+}
+
+// KillLeft kills the remaining processes of a run: every process with the run's id in its
+// environment, and the process group that it is in. Every process of a run gets the id;
+// one that clears its environment dies with its group.
+func KillLeft(run hub.RunID) error {
+	if err := stray.Kill(fleet.RunVariable + "=" + string(run)); err != nil {
+		return fmt.Errorf("run: end the processes of run %s: %w", run, err)
+	}
+	return nil
 }

@@ -20,6 +20,7 @@ type Order struct {
 	Dispatch report.Dispatch `json:"dispatch"`
 	Verify   string          `json:"verify,omitempty"`
 	Build    string          `json:"build,omitempty"`
+	Tests    bool            `json:"allow_test_changes,omitempty"` // the task is to change tests
 	Policy   sandbox.Policy  `json:"policy"`
 	TimeoutS int64           `json:"timeout_s"`
 }
@@ -27,7 +28,7 @@ type Order struct {
 // order returns the order of a run, nil if a secret stands in it: a run without the
 // secret would be another one.
 func (e *execution) order(secrets *Redactor) *Order {
-	o := &Order{Dispatch: e.spec.Dispatch, Verify: e.spec.Verify, Build: e.spec.Build, Policy: e.opts.Agent.Policy, TimeoutS: int64(e.spec.Timeout.Seconds())}
+	o := &Order{Dispatch: e.spec.Dispatch, Verify: e.spec.Verify, Build: e.spec.Build, Tests: e.spec.AllowTestChanges, Policy: e.opts.Agent.Policy, TimeoutS: int64(e.spec.Timeout.Seconds())}
 	raw, err := json.Marshal(o)
 	if err != nil || string(secrets.Redact(raw)) != string(raw) {
 		return nil
@@ -94,7 +95,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 			WithHint("a turn of a kept agent is repeated with: parley agent prompt; any other run with: parley run")
 	}
 	spec := Spec{
-		Agent: r.Agent, Command: r.Command, Dir: r.Dir, Dispatch: r.Order.Dispatch, Verify: r.Order.Verify, Build: r.Order.Build,
+		Agent: r.Agent, Command: r.Command, Dir: r.Dir, Dispatch: r.Order.Dispatch, Verify: r.Order.Verify, Build: r.Order.Build, AllowTestChanges: r.Order.Tests,
 		Handoff: r.Handoff, Timeout: time.Duration(r.Order.TimeoutS) * time.Second,
 	}
 	begun, ended := make(chan hub.RunID, 1), make(chan error, 1)

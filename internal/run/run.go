@@ -25,9 +25,12 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/stray"
 	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A Spec describes a run: the agent, the task and the checks.
@@ -38,7 +41,12 @@ type Spec struct {
 	Dispatch report.Dispatch
 	Verify   string // shell command that the user gave to check the task; never from a message or a repository
 	Build    string // likewise, for the build
-	Worktree bool   // work in a git worktree that is made for the run
+
+	// AllowTestChanges says that the task is to change tests, or the files that Verify
+	// and Build run. Otherwise such a change leaves the verdict unverified.
+	AllowTestChanges bool
+
+	Worktree bool // work in a git worktree that is made for the run
 	Handoff  hub.HandoffID
 	Timeout  time.Duration // for the agent's work; 0 for no limit
 
@@ -54,6 +62,14 @@ type Options struct {
 	Retention Retention     // of the files of earlier runs
 	Clock     hub.Clock     // default time.Now
 
+	// Alone says that this process executes nothing but the run, so that every process
+	// that is left below it is one of the run's, also if it cleared its environment.
+	Alone bool
+
+	// Consent has the permissions that a person gave in the run; default one that hears
+	// the answers to Agent.Ask. The caller of a process with several runs has one for all.
+	Consent *sandbox.Consent
+
 	// Kill ends the agent at once when it ends. The end of the context of
 	// Execute asks the agent to stop.
 	Kill context.Context
@@ -64,6 +80,7 @@ type Options struct {
 	// Start returns the agent that works, and a function that is called when it has;
 	// default one that fleet launches and that is closed. Both contexts are those of
 	// fleet.Launch.
+	// An agent that Start returns outlives the run, with its processes.
 	Start func(ctx, alive context.Context, spec fleet.Spec, opts *fleet.Options) (*fleet.Agent, func() error, error)
 }
 
@@ -91,12 +108,14 @@ type Result struct {
 	Err error // why the run did not end well, for people; may be nil
 }
 
-// OK reports whether the agent reported success and the report was confirmed.
+// OK reports whether the agent reported success and this process confirmed the report.
+// That holds for its caller, also if the caller is an agent whose verdict is claimed on
+// the hub.
 func (r Result) OK() bool {
 	var claim struct {
 		Status report.Status `json:"status"`
 	}
-	return r.State == hub.RunDone && r.Verdict == hub.RunConfirmed && json.Unmarshal(r.Report, &claim) == nil &&
+	return r.State == hub.RunDone && r.SentVerdict() == hub.RunConfirmed && json.Unmarshal(r.Report, &claim) == nil &&
 		(claim.Status == report.StatusOK || claim.Status == report.StatusNoChanges)
 }
 
@@ -107,8 +126,9 @@ type execution struct {
 	files  *Files
 	folder *Folder
 	base   *evidence.Base
-	key    string  // lent by the hub; empty without one
-	tokens *Tokens // the newest that the agent reported
+	pen    *stray.Pen // of the processes of the run; nil unless Options.Alone
+	key    string     // lent by the hub; empty without one
+	tokens *Tokens    // the newest that the agent reported
 }
 
 // Execute executes a run and returns when it is over. Its files are kept in home.
@@ -125,9 +145,11 @@ func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result
 	if e.opts.Clock == nil {
 		e.opts.Clock = time.Now
 	}
-	if e.opts.Start == nil {
-		e.opts.Start = launch
+	if e.opts.Consent == nil {
+		e.opts.Consent = &sandbox.Consent{}
+		e.opts.Agent.Ask = e.opts.Consent.Asker(e.opts.Agent.Ask)
 	}
+	e.opts.Consent.Begin()
 	home, err := filepath.Abs(home)
 	if err == nil {
 		e.spec.Dir, err = filepath.Abs(spec.Dir)
@@ -164,6 +186,7 @@ func (e *execution) newRecord() Record {
 	r := Record{Run: hub.Run{
 		ID: hub.RunID(hub.NewIDs(e.opts.Clock).Next()), Agent: e.spec.Agent, Task: e.spec.Dispatch.Task, Dir: e.spec.Dir, Handoff: e.spec.Handoff,
 		State: hub.RunStarting, Contradictions: []hub.Contradiction{},
+		By: hub.Operator, // the user of the home; a hub says who its caller is
 	}}
 	r.StartedAt = r.ID.Time()
 	secrets := NewRedactor()
@@ -222,6 +245,7 @@ type ending struct {
 	verdict        hub.RunVerdict
 	contradictions []hub.Contradiction
 	evidence       json.RawMessage
+	breach         *Breach
 }
 
 // work starts the agent, gives it the task, and checks its report.
@@ -233,11 +257,23 @@ func (e *execution) work(ctx context.Context) ending {
 	defer func() { e.problem(recorder.Close()) }()
 	opts := e.opts.Agent
 	opts.Tap, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.problem, e.update
-	spec := fleet.Spec{Command: e.spec.Command, Dir: e.spec.Dir, Run: e.folder.Record().ID}
+	mode, _ := catalog.ModeOf(e.spec.Command, opts.Policy)
+	spec := fleet.Spec{
+		Command: slices.Concat(e.spec.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
+		Dir: e.spec.Dir, Run: e.folder.Record().ID,
+	}
 	if e.key != "" {
 		spec.Tools = e.opts.Hub.Tools(e.key)
 	}
-	agent, release, err := e.opts.Start(ctx, e.opts.Kill, spec, &opts)
+	start := launch
+	if e.opts.Start != nil {
+		start = e.opts.Start
+	}
+	if e.opts.Alone {
+		e.pen = stray.NewPen()
+		defer e.pen.Open()
+	}
+	agent, release, err := start(ctx, e.opts.Kill, spec, &opts)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ending{state: hub.RunInterrupted, reason: hub.RunCancelled, err: err}
@@ -330,9 +366,10 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 		if moved, err := r.Advance(end.state, e.opts.Clock.Now()); err == nil {
 			r.Run = moved
 		}
-		r.StopReason, r.Reason, r.Report, r.Verdict = end.stop, end.reason, claims, cmp.Or(end.verdict, hub.RunUnverified)
+		r.Run = r.Judged(cmp.Or(end.verdict, hub.RunUnverified), r.By)
+		r.StopReason, r.Reason, r.Report = end.stop, end.reason, claims
 		r.Contradictions, r.Evidence = append(r.Contradictions, end.contradictions...), end.evidence
-		r.Tokens = e.tokens
+		r.Breach, r.Tokens = end.breach, e.tokens
 		if end.err != nil && !errors.Is(end.err, context.Canceled) {
 			r.Problem, r.Hint = Explain(end.err)
 		}
@@ -354,5 +391,5 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 		e.problem(fmt.Errorf("run: tell the hub of the end of the run: %w; the next parley run or parley runs tells it", err))
 		return nil
 	}
-	return e.folder.Update(func(r *Record) { r.Message, r.EndedAt, r.Told = ended.Message, ended.EndedAt, true })
+	return e.folder.Update(func(r *Record) { r.told(ended) })
 }

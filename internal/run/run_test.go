@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // asAgent in the environment makes the test binary an agent; its value says how
@@ -51,9 +52,31 @@ func serveAgent(mode string) {
 			return acpv2.StopReasonEndTurn, nil
 		case "breaks":
 			os.Exit(3)
+		case "asks": // and writes whatever the answer is
+			_, err := t.AskPermission(ctx, &acpv2.RequestPermissionRequest{
+				Title: "write hello.txt", Options: []acpv2.PermissionOption{{OptionID: "yes", Name: "Yes", Kind: acpv2.PermissionOptionKindAllowOnce}, {OptionID: "no", Name: "No", Kind: acpv2.PermissionOptionKindRejectOnce}},
+				Subject: acpv2.Set(acpv2.RequestPermissionSubject{ToolCall: &acpv2.ToolCallPermissionSubject{ToolCall: acpv2.ToolCallUpdate{
+					ToolCallID: "1", Kind: acpv2.Set(acpv2.ToolKindEdit), Locations: acpv2.Set([]acpv2.ToolCallLocation{{Path: acpv2.AbsolutePath(filepath.Join(t.Dir, "hello.txt"))}}),
+				}}}),
+			})
+			return acpv2.StopReasonEndTurn, errors.Join(err, os.WriteFile("hello.txt", []byte("hello\n"), 0o644), t.Say(ctx, "STATUS:ok\nFILES_CREATED:hello.txt"))
+		case "tells": // how it was started
+			return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nLEARNED:"+strings.Join(append(os.Args[1:], os.Getenv("INITIAL_AGENT_MODE"), string(t.Options[0].Select.CurrentValue)), " "))
 		}
 		return acpv2.StopReasonEndTurn, t.Say(ctx, "no report")
 	}}
+	if mode == "tells" {
+		agent.NewSession = func(_ context.Context, s *acp.AgentSession) error {
+			s.Options = []acpv2.SessionConfigOption{{ConfigID: "mode", Name: "Mode", Category: acpv2.Set(acpv2.SessionConfigOptionCategoryMode), Select: &acpv2.SessionConfigSelect{
+				CurrentValue: "loose", Options: acpv2.SessionConfigSelectOptions{Ungrouped: []acpv2.SessionConfigSelectOption{{Value: "loose", Name: "Loose"}, {Value: "default", Name: "Default"}}},
+			}}}
+			return nil
+		}
+		agent.SetOption = func(_ context.Context, s *acp.AgentSession, _ string, value any) error {
+			s.Options[0].Select.CurrentValue = acpv2.SessionConfigValueID(value.(string))
+			return nil
+		}
+	}
 	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
 		os.Exit(1)
 	}
@@ -150,6 +173,121 @@ func TestExecute(t *testing.T) {
 	}
 }
 
+func withPolicy(p sandbox.Policy) fleet.Options {
+	return fleet.Options{Options: acp.Options{Policy: p}}
+}
+
+// TestBreach has an agent write a file without asking, or after a no.
+func TestBreach(t *testing.T) {
+	answer := func(id string) sandbox.Asker {
+		return func(context.Context, sandbox.Request) (string, error) { return id, nil }
+	}
+	for _, tt := range []struct {
+		name, mode string
+		policy     sandbox.Policy
+		ask        sandbox.Asker
+		want       bool
+	}{
+		{"no policy is none", "writes", "", nil, true},
+		{"none", "writes", sandbox.PolicyNone, nil, true},
+		{"read", "writes", sandbox.PolicyRead, nil, true},
+		{"read, of an agent that writes after a no", "asks", sandbox.PolicyRead, nil, true},
+		{"read, without a change", "silent", sandbox.PolicyRead, nil, false},
+		{"write", "writes", sandbox.PolicyWrite, nil, false},
+		{"ask, without a question", "writes", sandbox.PolicyAsk, answer("yes"), true},
+		{"ask, after a yes", "asks", sandbox.PolicyAsk, answer("yes"), false},
+		{"ask, after a no", "asks", sandbox.PolicyAsk, answer("no"), true},
+		{"yolo", "writes", sandbox.PolicyYolo, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			home, h := t.TempDir(), &fakeHub{}
+			opts := withPolicy(tt.policy)
+			opts.Ask = tt.ask
+			var problems []string
+			r, err := run.Execute(t.Context(), home, spec(t, tt.mode), &run.Options{Hub: h, Agent: opts, On: run.Events{Problem: func(err error) { problems = append(problems, err.Error()) }}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept, err := run.NewFiles(home).Record(r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := strings.Contains(strings.Join(problems, " "), "hello.txt")
+			proven := strings.Contains(string(h.ended[0].Evidence), "policy_breach")
+			if (r.Breach != nil) != tt.want || (kept.Breach != nil) != tt.want || told != tt.want || proven != tt.want {
+				t.Fatalf("got the breach %+v, recorded %+v, told %v, in the evidence %v; want %v", r.Breach, kept.Breach, problems, proven, tt.want)
+			}
+			if tt.want && (!slices.Equal(r.Breach.Files, []string{"hello.txt"}) || r.Breach.Policy == "") {
+				t.Errorf("got %+v, want hello.txt", r.Breach)
+			}
+		})
+	}
+	t.Run("changes elsewhere in the repository are not the agent's", func(t *testing.T) {
+		s := spec(t, "writes")
+		if out, err := exec.Command("git", "-C", s.Dir, "init", "-q").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		top := s.Dir
+		s.Dir = filepath.Join(top, "sub")
+		if err := os.Mkdir(s.Dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s.Command = append([]string{"sh", "-c", `echo x > ../other.txt; exec "$@"`, "sh"}, s.Command...)
+		r, err := run.Execute(t.Context(), t.TempDir(), s, &run.Options{Agent: withPolicy(sandbox.PolicyRead)})
+		if err != nil || r.Breach == nil || !slices.Equal(r.Breach.Files, []string{"hello.txt"}) {
+			t.Errorf("got %+v, %v, want hello.txt alone", r.Breach, err)
+		}
+	})
+}
+
+// TestMode starts an agent under the names of known ones.
+func TestMode(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		program string
+		policy  sandbox.Policy
+		want    string
+	}{
+		{"codex-acp", sandbox.PolicyRead, "read-only loose"},
+		{"codex-acp", sandbox.PolicyAsk, "read-only loose"},
+		{"codex-acp", sandbox.PolicyYolo, " loose"},
+		{"gemini", sandbox.PolicyRead, "--approval-mode default  loose"},
+		{"claude-agent-acp", sandbox.PolicyWrite, " default"},
+		{"other-agent", sandbox.PolicyRead, " loose"},
+	} {
+		t.Run(tt.program+" "+string(tt.policy), func(t *testing.T) {
+			t.Setenv(asAgent, "tells")
+			s := spec(t, "tells")
+			program := filepath.Join(t.TempDir(), tt.program)
+			if err := os.Symlink(self, program); err != nil {
+				t.Fatal(err)
+			}
+			s.Command = []string{program}
+			r, err := run.Execute(t.Context(), t.TempDir(), s, &run.Options{Agent: withPolicy(tt.policy)})
+			var got struct{ Learned string }
+			if err != nil || json.Unmarshal(r.Report, &got) != nil || strings.TrimSpace(got.Learned) != strings.TrimSpace(tt.want) {
+				t.Errorf("got %q, %v, %v; want %q", got.Learned, err, r.Err, tt.want)
+			}
+		})
+	}
+	t.Run("an agent whose mode cannot be set is not started", func(t *testing.T) {
+		t.Setenv(asAgent, "writes")
+		s := spec(t, "writes")
+		program := filepath.Join(t.TempDir(), "claude-agent-acp")
+		if err := os.Symlink(self, program); err != nil {
+			t.Fatal(err)
+		}
+		s.Command = []string{program}
+		r, err := run.Execute(t.Context(), t.TempDir(), s, &run.Options{Agent: withPolicy(sandbox.PolicyRead)})
+		if err != nil || r.Reason != hub.RunNotStarted || !strings.Contains(r.Problem, "mode") {
+			t.Errorf("got %s %q %q, %v", r.State, r.Reason, r.Problem, err)
+		}
+	})
+}
+
 func TestExecuteKeepsSecretsOut(t *testing.T) {
 	home := t.TempDir()
 	var mu sync.Mutex
@@ -215,7 +353,7 @@ func TestExecuteWithAHubThatFails(t *testing.T) {
 	t.Run("an end without an answer is told later", func(t *testing.T) {
 		home, h := t.TempDir(), &fakeHub{endErr: noAnswer}
 		var problems int
-		r, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h, On: run.Events{Problem: func(error) { problems++ }}})
+		r, err := run.Execute(t.Context(), home, spec(t, "writes"), &run.Options{Hub: h, Agent: withPolicy(sandbox.PolicyWrite), On: run.Events{Problem: func(error) { problems++ }}})
 		if err != nil || r.Told || !r.OK() || problems != 1 {
 			t.Fatalf("got told %v, ok %v, %d problems, %v", r.Told, r.OK(), problems, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A RecordedStep is one thing that an agent was told, said or did, as people read it.
@@ -65,6 +66,7 @@ type request struct {
 	method   string
 	step     int // that it made; -1 for none
 	terminal string
+	options  map[string]string // the labels of those that it offers, by their ids
 }
 
 func (s *stepReader) add(at time.Time, kind, text string) int {
@@ -133,6 +135,11 @@ func (s *stepReader) frame(f RecordedFrame) {
 			ToolCall struct {
 				Title string `json:"title"`
 			} `json:"toolCall"`
+			Options []struct {
+				ID   string             `json:"optionId"`
+				Name string             `json:"name"`
+				Kind sandbox.OptionKind `json:"kind"`
+			} `json:"options"`
 		} `json:"params"`
 		Result struct {
 			Terminal string `json:"terminalId"`
@@ -152,7 +159,12 @@ func (s *stepReader) frame(f RecordedFrame) {
 	}
 	id, p := string(m.ID), m.Params
 	if f.Direction == jsonrpc.Out && m.Method == "" {
-		s.answer(s.requests[id], m.Result.Terminal, m.Result.Output, strings.TrimSpace(m.Result.Outcome.Outcome+" "+m.Result.Outcome.Option))
+		asked := s.requests[id]
+		chosen := m.Result.Outcome.Option
+		if label, ok := asked.options[chosen]; ok {
+			chosen = label
+		}
+		s.answer(asked, m.Result.Terminal, m.Result.Output, strings.TrimSpace(m.Result.Outcome.Outcome+" "+chosen))
 		code := m.Result.Code
 		if m.Result.Exit != nil {
 			code = m.Result.Exit.Code
@@ -183,7 +195,11 @@ func (s *stepReader) frame(f RecordedFrame) {
 		s.add(f.Time, "file", "read "+p.Path)
 	}
 	if id != "" && f.Direction == jsonrpc.In {
-		s.requests[id] = request{m.Method, step, p.Terminal}
+		asked := request{method: m.Method, step: step, terminal: p.Terminal, options: map[string]string{}}
+		for _, o := range p.Options {
+			asked.options[o.ID] = shorten.Text(sandbox.Option(o).Label(), 120)
+		}
+		s.requests[id] = asked
 	}
 }
 

@@ -3,6 +3,7 @@ package shape
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -52,11 +53,22 @@ type Package struct {
 	} `json:"policy"`
 	// Unproven says why the hub cannot check the files that the package names. It is
 	// the sender's declaration, and a member of this hub, not of the protocol.
-	Unproven     string `json:"unproven"`
+	Unproven string `json:"unproven"`
+	// Expect is what the sender expects of the work. It is a member of this hub, too.
+	Expect       Expectation `json:"expect"`
 	Verification struct {
 		SchemaVersion string `json:"schema_version"`
 		Hash          string `json:"package_hash"`
 	} `json:"verification"`
+}
+
+// An Expectation says what the work of a task must change, and what counts.
+type Expectation struct {
+	// Paths are files that must change, relative to the worktree. A folder stands for
+	// the files in it; "*", "?" and "[a-z]" match within a name, and "**" any number of
+	// folders.
+	Paths []string `json:"paths,omitempty"`
+	Merge bool     `json:"merge,omitempty"` // commits that existed before the task count, too
 }
 
 // A PackageArtifact is a file, commit or address that a package claims to exist.
@@ -104,6 +116,42 @@ func DecodeEvidence(raw []byte) ([]RunEvidence, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, "shape.DecodeEvidence", "package: evidence: %v", err)
 	}
 	return p.Evidence, nil
+}
+
+// DecodeRecordedEvidence reads the evidence of a run as the hub recorded it.
+func DecodeRecordedEvidence(raw []byte) (RunEvidence, error) {
+	var e RunEvidence
+	if err := jsonv2.Unmarshal(raw, &e); err != nil {
+		return e, hub.Errorf(hub.CodeInvalid, "shape.DecodeRecordedEvidence", "evidence: %v", err)
+	}
+	return e, nil
+}
+
+// Beyond returns the first thing in e that is not in the recorded evidence: a file or
+// the commit. It returns "" if e is a part of it.
+func (e RunEvidence) Beyond(recorded RunEvidence) string {
+	if e.After.Commit != "" && e.After.Commit != recorded.After.Commit {
+		return "commit " + e.After.Commit
+	}
+	for _, list := range []struct {
+		word      string
+		says, has []string
+	}{
+		{"created", e.Diff.Created, recorded.Diff.Created},
+		{"modified", e.Diff.Modified, recorded.Diff.Modified},
+		{"deleted", e.Diff.Deleted, recorded.Diff.Deleted},
+	} {
+		has := map[string]bool{}
+		for _, name := range list.has {
+			has[name] = true
+		}
+		for _, name := range list.says {
+			if !has[name] {
+				return fmt.Sprintf("%q as %s", name, list.word)
+			}
+		}
+	}
+	return ""
 }
 
 // PackageHash returns the SHA-256 of a package in lower-case hexadecimal: that

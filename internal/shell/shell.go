@@ -1,5 +1,5 @@
 // Package shell writes words of command lines that a person copies or that a CLI gives
-// to a POSIX shell.
+// to a POSIX shell, and reads the commands of a shell text.
 package shell
 
 import (

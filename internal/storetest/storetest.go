@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -131,6 +132,7 @@ func (h *Home) Exec(sql string) {
 	db, err := sqlite3.Open(filepath.Join(h.Dir, "hub.db"))
 	must(err)
 	defer db.Close()
+	must(db.BusyTimeout(time.Minute)) // the store may write at that moment
 	for {
 		st, _, err := db.Prepare(`SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1`)
 		must(err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -74,7 +75,7 @@ func Names(e hub.Envelope) string {
 			to[i] = "all"
 		}
 	}
-	return mailroom.Plain(string(e.From) + " → " + strings.Join(to, ", "))
+	return plaintext.Line(string(e.From) + " → " + strings.Join(to, ", "))
 }
 
 // Text returns the text of a message on one line, after its type if that is unusual.
@@ -82,7 +83,7 @@ func Text(e hub.Envelope) string {
 	if e.Type == hub.TypeStatusUpdate {
 		return mailroom.Headline(e)
 	}
-	return mailroom.Plain(string(e.Type)) + ": " + mailroom.Headline(e)
+	return plaintext.Line(string(e.Type)) + ": " + mailroom.Headline(e)
 }
 
 // A Connection makes a client. It is called again when the hub was away: the hub may

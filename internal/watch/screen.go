@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -178,9 +180,26 @@ func (s screen) lines() []string {
 	body = append(body, make([]string, max(0, room-len(body)))...)
 	out := append(append(head, body[:room]...), foot...)
 	for i, line := range out {
-		out[i] = ansi.Truncate(line, s.width, "…")
+		out[i] = ansi.Truncate(clean(line), s.width, "…")
 	}
 	return out
+}
+
+// styles are the escape sequences of paint.
+var styles = regexp.MustCompile(`\x1b\[(0|1|2|7|31|32|33|35|36|1;36)m`)
+
+// clean returns a line without characters that hide text or move a cursor, but for the
+// styles. Every line of the screen passes here, so that none can forget it.
+func clean(line string) string {
+	var b strings.Builder
+	for {
+		at := styles.FindStringIndex(line)
+		if at == nil {
+			return b.String() + plaintext.Line(line)
+		}
+		b.WriteString(plaintext.Line(line[:at[0]]) + line[at[0]:at[1]])
+		line = line[at[1]:]
+	}
 }
 
 func (s screen) head() []string {
@@ -195,7 +214,7 @@ func (s screen) head() []string {
 		}
 	}
 	if s.problem != "" {
-		line += "  " + paint("31", mailroom.Plain(s.problem))
+		line += "  " + paint("31", plaintext.Line(s.problem))
 	}
 	return []string{line}
 }
@@ -207,14 +226,14 @@ func (s screen) foot() []string {
 		i := s.items[at]
 		yes, no := "", ""
 		if i.Yes != "" {
-			yes = "  y " + mailroom.Plain(i.Yes)
+			yes = "  y " + plaintext.Line(i.Yes)
 		}
 		if i.No != "" {
-			no = "  n " + mailroom.Plain(i.No)
+			no = "  n " + plaintext.Line(i.No)
 		}
 		keys = "↑↓ choose  enter read" + yes + no + "  pgup pgdn scroll  q quit"
 	}
-	note := mailroom.Plain(s.note.text)
+	note := plaintext.Line(s.note.text)
 	if s.note.failed {
 		note = paint("31", note)
 	}
@@ -237,11 +256,11 @@ func (s screen) text() []string {
 	} else if at := slices.IndexFunc(w.Late, task); at >= 0 {
 		full = handoff.Render(w.Late[at])
 	}
-	out := []string{"", paint("1", mailroom.Plain(i.Fact)), ""}
+	out := []string{"", paint("1", plaintext.Line(i.Fact)), ""}
 	for line := range strings.SplitSeq(strings.TrimSpace(full), "\n") {
-		out = append(out, strings.Split(ansi.Wrap(mailroom.Plain(line), s.width, ""), "\n")...)
+		out = append(out, strings.Split(ansi.Wrap(plaintext.Line(line), s.width, ""), "\n")...)
 	}
-	return append(out, "", paint("2", mailroom.Plain(i.Command)))
+	return append(out, "", paint("2", plaintext.Line(i.Command)))
 }
 
 // body shows the waiting things above all others; the feed gets the room that is left.
@@ -291,13 +310,13 @@ func (s screen) waits() []string {
 	at := s.at()
 	for n := range s.items { // the chosen one first, so that it is never clipped
 		i := s.items[(n+max(0, at))%len(s.items)]
-		mark, fact := "  ", mailroom.Plain(i.Fact)
+		mark, fact := "  ", plaintext.Line(i.Fact)
 		if i.Key() == s.chosen {
 			mark, fact = "> ", paint("1", fact)
 		}
 		line := fmt.Sprintf("%s%s  %s", mark, paint("33", string(i.Kind)), fact)
 		if i.Text != "" {
-			line += paint("2", ": ") + mailroom.Plain(i.Text)
+			line += paint("2", ": ") + plaintext.Line(i.Text)
 		}
 		out = append(out, line)
 	}
@@ -320,12 +339,12 @@ func (s screen) agents() []string {
 		if colour == "" {
 			colour = "2"
 		}
-		line := fmt.Sprintf("  %-16s %s", mailroom.Plain(string(a.ID)), paint(colour, a.Word))
+		line := fmt.Sprintf("  %-16s %s", plaintext.Line(string(a.ID)), paint(colour, a.Word))
 		if a.Unread > 0 {
 			line += fmt.Sprintf("  %d unread", a.Unread)
 		}
 		if a.Doing != "" {
-			line += "  " + mailroom.Plain(a.Doing)
+			line += "  " + plaintext.Line(a.Doing)
 		}
 		out = append(out, line)
 	}
@@ -342,7 +361,13 @@ func (s screen) tasks() []string {
 		if colour := proofs[h.Proof]; colour != "" {
 			proof = paint(colour, proof)
 		}
-		out = append(out, fmt.Sprintf("  %-4s %s  ", h.ShortID, proof)+mailroom.Plain(fmt.Sprintf("%s → %s  %s  %s", h.From, h.To, h.Status, h.Title)))
+		var parts []string
+		for _, part := range []string{h.NoteCell(), fmt.Sprintf("%s → %s", h.From, h.To), string(h.Status), h.Change, h.Title} {
+			if part != "" {
+				parts = append(parts, part)
+			}
+		}
+		out = append(out, fmt.Sprintf("  %-4s %s  ", h.ShortID, proof)+plaintext.Line(strings.Join(parts, "  ")))
 	}
 	return out
 }

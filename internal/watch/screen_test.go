@@ -3,6 +3,7 @@ package watch
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -97,6 +99,40 @@ func TestScreen(t *testing.T) {
 		for _, want := range []string{"planner", "working", "the plan", "PROOF verified", "question 1", "y approve", "n deny", "q quit"} {
 			if !strings.Contains(ansi.Strip(s.View().Content), want) {
 				t.Errorf("%q is not shown:\n%s", want, ansi.Strip(s.View().Content))
+			}
+		}
+	})
+
+	t.Run("the qualifications of a proof stand before the title, which an agent wrote", func(t *testing.T) {
+		n := reading{now: held(1), handoffs: []handoff.Report{{
+			ShortID: "h1", From: "planner", To: "builder", Title: strings.Repeat("a long title ", 20), Status: hub.HandoffClosed, Proof: hub.ProofVerified,
+			ProofNote: `trivial: "` + strings.Repeat("why ", 100) + `", says builder, not committed`, Change: "README.md: whitespace only", MissingSince: hub.At(time.Now()),
+		}}}
+		got := ansi.Strip(update(screen{}, tea.WindowSizeMsg{Width: 100, Height: 30}, n).View().Content)
+		if want := regexp.MustCompile(`h1 +PROOF verified  gone since \d\d:\d\d, trivial: "why why`); !want.MatchString(got) {
+			t.Errorf("%s is not shown:\n%s", want, got)
+		}
+	})
+
+	t.Run("no text of others hides or moves the cursor, wherever it stands", func(t *testing.T) {
+		evil := "x"
+		for _, row := range plaintext.Table() {
+			evil += string(row.First) + string(row.Last) + "x"
+		}
+		evil += "\x1b[2J\n\x1b[8mno"
+		o := held(1)
+		o.Agents[0].ID, o.Agents[0].Doing = hub.AgentID(evil), evil
+		o.Waiting.Messages[0] = message(1, evil)
+		n := reading{now: o, messages: []hub.Envelope{message(2, evil)}}
+		n.handoffs = []handoff.Report{{ShortID: "h1", From: hub.AgentID(evil), To: "builder", Title: evil, Status: hub.HandoffCompleted}}
+		s := update(screen{url: evil, problem: evil, note: outcome{text: evil, failed: true}}, size, n, press("j"))
+		for _, s := range []screen{s, update(s, tea.KeyPressMsg{Code: tea.KeyEnter})} {
+			for line := range strings.SplitSeq(s.View().Content, "\n") {
+				for _, r := range styles.ReplaceAllString(line, "") {
+					if plaintext.Hidden(r) {
+						t.Fatalf("%U is in %q", r, line)
+					}
+				}
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -211,13 +211,13 @@ func Plain(ctx context.Context, o Options) error {
 			waits[i.Key()] = i
 			text := ""
 			if i.Text != "" {
-				text = ": " + mailroom.Plain(i.Text)
+				text = ": " + plaintext.Line(i.Text)
 			}
-			fmt.Fprintf(o.Out, "waits: %s: %s%s (%s)\n", i.Kind, mailroom.Plain(i.Fact), text, mailroom.Plain(i.Command))
+			fmt.Fprintf(o.Out, "waits: %s: %s%s (%s)\n", i.Kind, plaintext.Line(i.Fact), text, plaintext.Line(i.Command))
 		}
 		for key, i := range waits {
 			if !open[key] {
-				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, mailroom.Plain(i.Fact))
+				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
 				delete(waits, key)
 			}
 		}

@@ -3,10 +3,14 @@
 // and the output of failed tests while they come, and compares the tests whose names
 // begin with the number of a requirement with the list of requirements.
 //
-// With -write it writes the table to a file, without it compares the table's verdicts
-// with the file, so that a table that is not true any more is found. It ends with
-// status 1 if a test failed, if a requirement that should be met has no test that
-// passed, or if the file is stale.
+// A test that has a stand-in for the other side says so with the attribute "stand-in",
+// which counts for its subtests, too. A requirement that only such tests cover is met
+// against a double only.
+//
+// With -write it writes the table to a file. Without it compares the table with the file:
+// byte for byte with -whole, which says that all tests were run, else the verdicts alone.
+// It ends with status 1 if a test failed, if a requirement that should be met has no test
+// that passed, or if the file is stale.
 package main
 
 import (
@@ -34,23 +38,31 @@ var requirements string
 func main() {
 	table := flag.String("table", "docs/conformance.md", "the table")
 	write := flag.Bool("write", false, "write the table in place of comparing it")
+	whole := flag.Bool("whole", false, "compare the table byte for byte")
 	flag.Parse()
 	in := flag.Args()
 	if len(in) == 0 {
 		in = []string{"/dev/stdin"}
 	}
-	if err := run(in, os.Stdout, requirements, *table, *write); err != nil {
+	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, whole: *whole}); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in []string, out io.Writer, list, path string, write bool) error {
-	rows, err := parse(list)
+// options are what run does with the results.
+type options struct {
+	list         string // of requirements
+	table        string // the path of the table
+	write, whole bool   // as the flags
+}
+
+func run(in []string, out io.Writer, o options) error {
+	rows, err := parse(o.list)
 	if err != nil {
 		return err
 	}
-	r := results{out: out, found: map[string][]result{}}
+	r := results{out: out, found: map[string][]result{}, standIns: map[string]bool{}}
 	var reading sync.WaitGroup
 	errs := make([]error, len(in))
 	for i, name := range in {
@@ -66,12 +78,14 @@ func run(in []string, out io.Writer, list, path string, write bool) error {
 	}
 	text, unmet := render(rows, r.found)
 	var stale error
-	if write {
-		stale = os.WriteFile(path, text, 0o644)
-	} else if have, err := os.ReadFile(path); err != nil {
+	if o.write {
+		stale = os.WriteFile(o.table, text, 0o644)
+	} else if have, err := os.ReadFile(o.table); err != nil {
 		stale = err
-	} else if changed := compare(verdicts(have), verdicts(text)); len(changed) > 0 {
-		stale = fmt.Errorf("%s is stale: %s; make conformance writes it anew", path, strings.Join(changed, ", "))
+	} else if changed := compare(lines(have, o.whole), lines(text, o.whole)); len(changed) > 0 {
+		stale = fmt.Errorf("%s is stale: %s; make conformance writes it anew", o.table, strings.Join(changed, ", "))
+	} else if o.whole && !bytes.Equal(have, text) {
+		stale = fmt.Errorf("%s is stale; make conformance writes it anew", o.table)
 	}
 	if r.failed {
 		return errors.Join(errors.New("tests failed"), unmet) // what they would have shown is not known
@@ -83,13 +97,14 @@ func run(in []string, out io.Writer, list, path string, write bool) error {
 type state string
 
 const (
-	built  state = "built"
-	double state = "double"
-	absent state = "absent"
+	built   state = "built"
+	differs state = "differs"
+	double  state = "double"
+	absent  state = "absent"
 )
 
 // verdict is the word of a state in the table, if the tests agree.
-var verdict = map[state]string{built: "met", double: "met against a double only", absent: "not built"}
+var verdict = map[state]string{built: "met", differs: "differs", double: "met against a double only", absent: "not built"}
 
 // A row is one requirement of the list.
 type row struct {
@@ -148,7 +163,10 @@ func expand(text string) ([]string, error) {
 }
 
 // A result is how one test ended.
-type result struct{ pkg, rule, action string }
+type result struct {
+	pkg, rule, action string
+	standIn           bool // the other side was one
+}
 
 var number = regexp.MustCompile(`^R\d-\d{3}$`)
 
@@ -165,11 +183,12 @@ func split(name string) (ids []string, rule string) {
 
 // results are the results of tests so far.
 type results struct {
-	mu     sync.Mutex // guards the rest
-	out    io.Writer
-	found  map[string][]result // of the tests with a number
-	times  []timing            // of whole tests
-	failed bool
+	mu       sync.Mutex // guards the rest
+	out      io.Writer
+	found    map[string][]result // of the tests with a number
+	standIns map[string]bool     // tests that have one, as package and name
+	times    []timing            // of whole tests
+	failed   bool
 }
 
 // read gathers the results in one file. The part of a test's path that has the
@@ -197,6 +216,7 @@ func (r *results) read(name string) error {
 // An event is a line of the output of go test -json.
 type event struct {
 	Action, Package, Test, Output string
+	Key                           string  // of an attribute
 	Elapsed                       float64 // seconds
 }
 
@@ -215,6 +235,10 @@ func (r *results) add(e event, printed map[string][]byte) {
 	pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
 	key := e.Package + " " + e.Test
 	switch e.Action {
+	case "attr":
+		if e.Key == "stand-in" {
+			r.standIns[key] = true
+		}
 	case "output", "build-output":
 		if e.Test == "" && !strings.HasPrefix(e.Output, "?") && e.Output != "PASS\n" {
 			io.WriteString(r.out, e.Output) // a package's own line, a panic, a compiler's message
@@ -231,6 +255,10 @@ func (r *results) add(e event, printed map[string][]byte) {
 			r.times = append(r.times, timing{pkg + " " + e.Test, e.Elapsed})
 		}
 		at := strings.Split(e.Test, "/")
+		standIn := false
+		for i := range at {
+			standIn = standIn || r.standIns[e.Package+" "+strings.Join(at[:i+1], "/")]
+		}
 		for i, part := range at {
 			ids, rule := split(part)
 			if len(ids) == 0 {
@@ -240,7 +268,7 @@ func (r *results) add(e event, printed map[string][]byte) {
 				rule += "/" + strings.ReplaceAll(rest, "_", " ")
 			}
 			for _, id := range ids {
-				r.found[id] = append(r.found[id], result{pkg, rule, e.Action})
+				r.found[id] = append(r.found[id], result{pkg, rule, e.Action, standIn})
 			}
 			break
 		}
@@ -254,15 +282,16 @@ func render(rows map[string]row, found map[string][]result) ([]byte, error) {
 	b.WriteString(`# Conformance
 
 Written by ` + "`make conformance`" + ` from the results of the tests. It lists every requirement of the protocol's documents: the number is the requirement's,
-the rule is the name of a test that covers it. "Met against a double only" means that the other side of the tests is a stand-in.
+the rule is the name of a test that covers it. "Differs" means that it is met with the exception that is named. "Met against a double only" means that the other side of every test of ` + "`make test`" + ` is
+a stand-in, as each of these tests says itself.
 
 `)
 	count := map[state]int{}
 	for _, r := range rows {
 		count[r.state]++
 	}
-	fmt.Fprintf(&b, "%d requirements: %d met, %d met against a double only, %d not built.\n\n| requirement | tests | result | rule, or what is missing |\n|---|---|---|---|\n",
-		len(rows), count[built], count[double], count[absent])
+	fmt.Fprintf(&b, "%d requirements: %d met, %d differ, %d met against a double only, %d not built.\n\n| requirement | tests | result | rule, or what is missing |\n|---|---|---|---|\n",
+		len(rows), count[built], count[differs], count[double], count[absent])
 	var bad []string
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
 		r, tests := rows[id], found[id]
@@ -271,6 +300,7 @@ the rule is the name of a test that covers it. "Met against a double only" means
 		})
 		tests = slices.Compact(tests)
 		word, rule := verdict[r.state], r.reason
+		real := slices.ContainsFunc(tests, func(t result) bool { return !t.standIn })
 		for _, t := range tests {
 			if t.action != "pass" {
 				word = "**" + t.action + "**"
@@ -283,6 +313,11 @@ the rule is the name of a test that covers it. "Met against a double only" means
 			bad = append(bad, id+" (no test)")
 		case len(tests) > 0 && r.state == absent:
 			bad = append(bad, id+" (has a test, and is listed as not built)")
+		case len(tests) > 0 && r.state == built && !real:
+			word = verdict[double]
+			bad = append(bad, id+" (every test has a stand-in, and it is listed as built)")
+		case len(tests) > 0 && r.state == double && real:
+			bad = append(bad, id+" (has a test without a stand-in, and is listed as double)")
 		case len(tests) > 0:
 			rule = strings.TrimPrefix(tests[0].rule+"; "+r.reason, "; ")
 		}
@@ -299,12 +334,18 @@ the rule is the name of a test that covers it. "Met against a double only" means
 	return b.Bytes(), nil
 }
 
-// verdicts returns the verdict of each requirement in a table.
-func verdicts(table []byte) map[string]string {
+// lines returns the verdict of each requirement in a table, or its whole line.
+func lines(table []byte, whole bool) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(string(table)) {
-		if f := strings.Split(line, " | "); len(f) >= 4 && number.MatchString(strings.TrimPrefix(f[0], "| ")) {
-			out[strings.TrimPrefix(f[0], "| ")] = f[2]
+		f := strings.Split(line, " | ")
+		id := strings.TrimPrefix(f[0], "| ")
+		if len(f) < 4 || !number.MatchString(id) {
+			continue
+		}
+		out[id] = f[2]
+		if whole {
+			out[id] = strings.TrimSuffix(strings.Join(f[1:], " | "), " |\n")
 		}
 	}
 	return out

@@ -19,8 +19,13 @@ func ended(action, test string) string {
 	return `{"Action":"` + action + `","Package":"github.com/parley-agents/parley/x","Test":"` + test + `"}` + "\n"
 }
 
+// standIn is what a test says that has one.
+func standIn(test string) string {
+	return `{"Action":"attr","Package":"github.com/parley-agents/parley/x","Test":"` + test + `","Key":"stand-in","Value":"gateway"}` + "\n"
+}
+
 var passes = ended("pass", "TestA/R1-001_a_rule_with_a/slash_in_it") + ended("pass", "TestA/R1-001_another") +
-	ended("pass", "TestB/R1-002_R1-003_one_test_for_two") + ended("pass", "TestC/R1-004_x") + ended("pass", "TestD")
+	ended("pass", "TestB/R1-002_R1-003_one_test_for_two") + standIn("TestC") + ended("pass", "TestC/R1-004_x") + ended("pass", "TestD")
 
 // files writes each text to a file, and returns their names.
 func files(t *testing.T, texts ...string) (names []string) {
@@ -37,7 +42,7 @@ func files(t *testing.T, texts ...string) (names []string) {
 func TestConformance(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "table.md")
 	var out bytes.Buffer
-	if err := run(files(t, passes), &out, listed, table, true); err != nil {
+	if err := run(files(t, passes), &out, options{list: listed, table: table, write: true}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(table)
@@ -45,7 +50,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"5 requirements: 3 met, 1 met against a double only, 1 not built.",
+		"5 requirements: 3 met, 0 differ, 1 met against a double only, 1 not built.",
 		"| R1-001 | 2 | met | another |",
 		"| R1-002 | 1 | met | one test for two |",
 		"| R1-003 | 1 | met | one test for two |",
@@ -57,16 +62,25 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	t.Run("a true table is accepted", func(t *testing.T) {
-		if err := run(files(t, passes), &out, listed, table, false); err != nil {
+		if err := run(files(t, passes), &out, options{list: listed, table: table}); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("a table with another number of tests is stale if all tests were run", func(t *testing.T) {
+		more := passes + ended("pass", "TestA/R1-001_a_third")
+		if err := run(files(t, more), &out, options{list: listed, table: table}); err != nil {
+			t.Errorf("some tests: %v", err)
+		}
+		if err := run(files(t, more), &out, options{list: listed, table: table, whole: true}); err == nil || !strings.Contains(err.Error(), "R1-001 is 3 | met | a third") {
+			t.Errorf("all tests: got %v, want the row", err)
 		}
 	})
 	t.Run("several files are one result", func(t *testing.T) {
 		half := strings.Index(passes, "\n") + 1
-		if err := run(files(t, passes[:half], passes[half:]), &out, listed, table, false); err != nil {
+		if err := run(files(t, passes[:half], passes[half:]), &out, options{list: listed, table: table}); err != nil {
 			t.Error(err)
 		}
-		if err := run(files(t, passes, ended("fail", "TestE")), &out, listed, table, false); err == nil {
+		if err := run(files(t, passes, ended("fail", "TestE")), &out, options{list: listed, table: table}); err == nil {
 			t.Error("a failed test in the second file was not found")
 		}
 	})
@@ -76,7 +90,9 @@ func TestConformance(t *testing.T) {
 		{"a row whose test was skipped", passes + ended("skip", "TestE/R1-003_more"), listed, "R1-003 (skip: more)"},
 		{"a row that is built by now", passes + ended("pass", "TestE/R1-005_x"), listed, "R1-005 (has a test, and is listed as not built)"},
 		{"a number that is none", passes + ended("pass", "TestE/R1-006_x"), listed, "R1-006 (not in the list of requirements)"},
-		{"a table that says less", passes, strings.Replace(listed, "double R1-004 - a stand-in", "built R1-004", 1), "R1-004 is met, the table says met against a double only"},
+		{"a table that says less", passes, strings.Replace(listed, "double R1-004 - a stand-in", "built R1-004", 1), "R1-004 (every test has a stand-in, and it is listed as built)"},
+		{"a row whose tests have a stand-in", standIn("TestB") + passes, listed, "R1-002 (every test has a stand-in, and it is listed as built)"},
+		{"a row that has a test without a stand-in", passes + ended("pass", "TestE/R1-004_real"), listed, "R1-004 (has a test without a stand-in, and is listed as double)"},
 		{"a table that lacks a row", passes, listed + "absent R1-007 - x\n", "R1-007 is not built, the table says not listed"},
 		{"a failed test without a number", passes + ended("fail", "TestE"), listed, "tests failed"},
 		{"a list that names a row twice", passes, listed + "built R1-001\n", "R1-001 is listed twice"},
@@ -86,7 +102,7 @@ func TestConformance(t *testing.T) {
 		{"output that is cut off", passes[:len(passes)-4], listed, "unexpected"},
 	} {
 		t.Run(tt.name+" is found", func(t *testing.T) {
-			err := run(files(t, tt.events), &out, tt.list, table, false)
+			err := run(files(t, tt.events), &out, options{list: tt.list, table: table})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -96,7 +112,7 @@ func TestConformance(t *testing.T) {
 		out.Reset()
 		events := `{"Action":"output","Package":"p","Test":"TestA","Output":"quiet\n"}` + "\n" + `{"Action":"output","Package":"p","Test":"TestB","Output":"why\n"}` + "\n" +
 			`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" + `{"Action":"output","Package":"p","Output":"FAIL\tp\n"}` + "\n"
-		run(files(t, events), &out, listed, table, false)
+		run(files(t, events), &out, options{list: listed, table: table})
 		if got := out.String(); got != "why\nFAIL\tp\n" {
 			t.Errorf("output: got %q", got)
 		}

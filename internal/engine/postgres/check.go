@@ -78,7 +78,7 @@ func compareSchema(ctx context.Context, pg *pgconn.PgConn) ([]string, error) {
 	for _, m := range migrations() {
 		own.WriteString(";" + m.sql)
 	}
-	own.WriteString(";" + collated(hubTables))
+	own.WriteString(";" + unversioned())
 	if _, err := pg.Exec(ctx, own.String()).ReadAll(); err != nil {
 		return nil, err
 	}

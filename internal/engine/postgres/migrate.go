@@ -26,6 +26,14 @@ var schemas embed.FS
 //go:embed hubs.sql
 var hubTables string
 
+// The triggers against emptying tables.
+//
+//go:embed guards.sql
+var guards string
+
+// unversioned makes everything that belongs to no version of the schema.
+func unversioned() string { return collated(hubTables) + ";" + guards }
+
 // versionTable makes the table with the version of the schema.
 const versionTable = `CREATE TABLE IF NOT EXISTS parley_schema (version BIGINT NOT NULL)`
 
@@ -106,7 +114,7 @@ func migrateOn(ctx context.Context, pg *pgconn.PgConn) (version int, err error) 
 		}
 		version = m.version
 	}
-	_, err = pg.Exec(ctx, collated(hubTables)+`; COMMIT`).ReadAll()
+	_, err = pg.Exec(ctx, unversioned()+`; COMMIT`).ReadAll()
 	return version, err
 }
 

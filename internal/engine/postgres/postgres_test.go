@@ -5,9 +5,15 @@ package postgres_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"strings"
@@ -110,12 +116,113 @@ func TestOpen(t *testing.T) {
 		_, err := postgres.Open(context.Background(), pgtest.Address(t), &postgres.Options{PasswordFile: file + ".none"})
 		wantCode(t, err, hub.CodeInvalid)
 	})
-	t.Run("a database that is away is degraded, with a hint", func(t *testing.T) {
+	t.Run("a server beyond loopback is not called without verified TLS", func(t *testing.T) {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel() // nothing is dialled here
+		authority := t.TempDir() + "/ca.pem"
+		writeCertificate(t, authority)
+		for _, test := range []struct {
+			address string
+			refused bool
+		}{
+			{"postgres://u@db.example.com/d", true}, // prefer, which is the default
+			{"postgres://u@192.0.2.7/d?sslmode=disable", true},
+			{"postgres://u@192.0.2.7/d?sslmode=allow", true},
+			{"postgres://u@192.0.2.7/d?sslmode=prefer", true},
+			{"postgres://u@192.0.2.7/d?sslmode=require", true},
+			{"postgres://u@[2001:db8::1]/d?sslmode=require", true},
+			{"postgres://u@127.0.0.1,db.example.com/d?sslmode=disable", true},
+			{"postgres:///d?host=db.example.com&user=u", true},
+			{"postgres://u@127.0.0.1.example.com/d", true},
+			{"postgres://u@localhost.example.com/d", true},
+			{"postgres://u@0.0.0.0/d", true},
+			{"postgres://u@db.example.com/d?sslmode=verify-full", false},
+			{"postgres://u@db.example.com/d?sslmode=verify-ca&sslrootcert=" + authority, false},
+			{"postgres://u@db.example.com/d?sslmode=require&sslrootcert=" + authority, false}, // as verify-ca, says libpq
+			{"postgres://u@127.0.0.1/d?sslmode=disable", false},
+			{"postgres://u@[::1]/d", false},
+			{"postgres://u@localhost/d", false},
+			{"postgres:///d?user=u&host=/run/postgresql", false},
+		} {
+			_, err := postgres.Open(gone, test.address, nil)
+			if refused := hub.CodeOf(err) == hub.CodePolicy; err == nil || refused != test.refused {
+				t.Errorf("%s: got %v", test.address, err)
+			}
+			if e, ok := errors.AsType[*hub.Error](err); test.refused && (!ok || !strings.Contains(e.Hint, "--store-no-tls-because")) {
+				t.Errorf("%s: got %v, want a hint", test.address, err)
+			}
+			if _, err := postgres.Open(gone, test.address, &postgres.Options{NoTLSBecause: "a tunnel"}); hub.CodeOf(err) == hub.CodePolicy {
+				t.Errorf("%s with a reason: got %v", test.address, err)
+			}
+		}
+		t.Setenv("PGSSLMODE", "verify-full")
+		if _, err := postgres.Open(gone, "postgres://u@db.example.com/d", nil); hub.CodeOf(err) == hub.CodePolicy {
+			t.Errorf("a mode of the environment: got %v", err)
+		}
+	})
+	t.Run("a database that is away is degraded and has a hint", func(t *testing.T) {
 		_, err := postgres.Open(context.Background(), "postgres:///d?host="+t.TempDir(), nil)
 		wantCode(t, err, hub.CodeDegraded)
 		if e, ok := errors.AsType[*hub.Error](err); !ok || e.Hint == "" {
 			t.Errorf("got %v, want a hint", err)
 		}
+	})
+}
+
+// writeCertificate writes the certificate of an authority.
+func writeCertificate(t *testing.T, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAppendOnly(t *testing.T) {
+	address := pgtest.Address(t)
+	s := open(t, address, nil)
+	if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
+		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: hub.Operator, Action: hub.ActionAgentPaused, Subject: "agent/x", Outcome: hub.OutcomeOK})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(t *testing.T) {
+		t.Helper()
+		for _, sql := range []string{
+			`UPDATE journal SET actor = 'eve'`, `DELETE FROM journal`, `TRUNCATE journal`, `TRUNCATE journal CASCADE`, `TRUNCATE journal_archives`, `TRUNCATE agents CASCADE`,
+			`TRUNCATE handoffs CASCADE`, `TRUNCATE handoff_history`, `TRUNCATE runs CASCADE`, `TRUNCATE decisions`, `TRUNCATE team_members`, `TRUNCATE team_versions CASCADE`,
+		} {
+			if err := pgtest.Try(address, sql); err == nil || !strings.Contains(err.Error(), "append-only") {
+				t.Errorf("%s: got %v", sql, err)
+			}
+		}
+		if got := pgtest.Column(t, address, `SELECT count(*) FROM journal`); got[0] != "1" {
+			t.Errorf("the journal has %s entries", got[0])
+		}
+		if drift, err := s.SchemaDrift(context.Background()); err != nil || len(drift) > 0 {
+			t.Errorf("got %v, %v", drift, err)
+		}
+	}
+	t.Run("the journal and everything that is kept is neither changed, deleted nor emptied", refused)
+	t.Run("a database of an earlier version is guarded when a hub starts", func(t *testing.T) {
+		for _, table := range pgtest.Column(t, address, `SELECT tgrelid::regclass || ' ' || tgname FROM pg_trigger WHERE tgname LIKE '%\_no\_truncate' AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace)`) {
+			on, name, _ := strings.Cut(table, " ")
+			pgtest.Exec(t, address, `DROP TRIGGER `+name+` ON `+on)
+		}
+		if drift, err := s.SchemaDrift(context.Background()); err != nil || len(drift) == 0 {
+			t.Errorf("without the triggers: got %v, %v", drift, err)
+		}
+		open(t, address, nil)
+		refused(t)
 	})
 }
 
@@ -230,6 +337,70 @@ func TestSeveralHubs(t *testing.T) {
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}
+	})
+	t.Run("a hub that ends gives its leases back at once", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, err := postgres.Open(context.Background(), address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := open(t, address, nil)
+		_, err = a.Lease(context.Background(), "sweep", time.Minute)
+		wantCode(t, err, "")
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Lease(context.Background(), "sweep", time.Minute)
+		wantCode(t, err, "")
+	})
+	t.Run("a machine is away while no hub runs there, and never for its own hub", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a := open(t, address, &postgres.Options{Machine: "a"})
+		b := open(t, address, &postgres.Options{Machine: "b"})
+		for _, c := range []struct {
+			name    string
+			hub     *postgres.Store
+			machine string
+			want    bool
+		}{
+			{"its own machine, of the first hub", a, "a", false},
+			{"its own machine, of the second hub", b, "b", false},
+			{"the machine of the other hub", b, "a", false},
+			{"a machine without a hub", b, "c", true},
+		} {
+			if got := c.hub.Away(c.machine); got != c.want {
+				t.Errorf("%s: got away %v, want %v", c.name, got, c.want)
+			}
+		}
+	})
+	t.Run("subscribers are woken after the connection was away, because hints may be lost meanwhile", func(t *testing.T) {
+		address := pgtest.Address(t)
+		a, b := open(t, address, nil), open(t, address, nil)
+		told, endTold := a.Bus().Subscribe("inbox/bob")
+		defer endTold()
+		quiet, endQuiet := a.Bus().Subscribe("inbox/eve")
+		defer endQuiet()
+		deadline := time.After(patience.For(time.Minute))
+		wait := func(hints <-chan struct{}) {
+			t.Helper()
+			select {
+			case <-hints:
+			case <-deadline:
+				t.Fatal("no hint")
+			}
+		}
+		// Until a hint comes for one topic alone, the first hub may not listen yet.
+		for listens := false; !listens; {
+			b.Bus().Publish("inbox/bob")
+			wait(told)
+			select {
+			case <-quiet:
+			default:
+				listens = true
+			}
+		}
+		pgtest.Exec(t, address, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'parley' AND pid <> pg_backend_pid()`)
+		wait(quiet)
 	})
 	t.Run("a hint reaches the subscribers of every hub", func(t *testing.T) {
 		address := pgtest.Address(t)

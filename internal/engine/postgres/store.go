@@ -19,8 +19,10 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -48,8 +50,9 @@ const PasswordVariable = "PARLEY_STORE_PASSWORD"
 // Options are the choices that Open leaves to its caller. The zero value works.
 type Options struct {
 	PasswordFile string       // holds the password; else PasswordVariable, PGPASSWORD and ~/.pgpass are asked
+	NoTLSBecause string       // why a server beyond loopback may be called without verified TLS
 	Machine      string       // whose folders the hub reads; the name of the host if empty
-	Readers      int          // connections for View; 8 if zero
+	Readers      int          // connections for View; 8 if zero, and 1 in tests
 	Log          *slog.Logger // silent if nil
 }
 
@@ -61,15 +64,15 @@ type Store struct {
 	id      string // of this process, in leases and among the writers
 	log     *slog.Logger
 
-	gate       rows.Gate
-	conn       *writer
-	writer     *rows.Writer
-	readers    chan struct{} // holds a token for each reader that is in use
-	background chan struct{} // holds a token for each of them in the background
-	idleMu     sync.Mutex
-	idle       []*reader // those not in use; the last one was used last, and has the most statements prepared
+	gate   rows.Gate
+	conn   *writer
+	writer *rows.Writer
+	slots  *rows.Slots // admits a call for each reader
+	idleMu sync.Mutex
+	idle   []*reader // those not in use; the last one was used last, and has the most statements prepared
 
-	fault atomic.Pointer[error] // why changes fail
+	fault atomic.Pointer[error]     // why changes fail
+	away  atomic.Pointer[hub.Error] // why the last try for a connection was given up
 
 	leaseMu sync.Mutex // guards leases
 	leases  map[string]time.Time
@@ -84,17 +87,16 @@ var _ hub.Store = (*Store)(nil)
 
 // Open opens the database at an address postgres://USER@HOST:PORT/NAME and brings its
 // tables up to date. opts may be nil. It reports CodeInvalid for an address that is
-// none or holds a password, CodeConflict when a newer version made the tables, and
-// CodeDegraded when the database cannot be used.
+// none or holds a password, CodePolicy for a server beyond loopback whose certificate would
+// not be verified, CodeConflict when a newer version made the tables, and CodeDegraded when
+// the database cannot be used.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	const op = "postgres.Open"
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
-	if o.Readers <= 0 {
-		o.Readers = 8
-	}
+	o.Readers = rows.Readers(o.Readers, 8)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -102,9 +104,16 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if host := exposed(config); host != "" {
+		if o.NoTLSBecause == "" {
+			return nil, hub.Errorf(hub.CodePolicy, op, "the PostgreSQL server %s is beyond this machine and its certificate would not be verified: everything that the hub stores could be read and changed on the way", host).
+				WithHint("add sslmode=verify-full to the address, or say why not with --store-no-tls-because")
+		}
+		o.Log.Warn("the certificate of the PostgreSQL server is not verified", "host", host, "because", o.NoTLSBecause)
+	}
 	s := &Store{
-		config: config, id: string(hub.NewIDs(time.Now).Next()), log: o.Log, leases: map[string]time.Time{}, readers: make(chan struct{}, o.Readers),
-		background: make(chan struct{}, max(1, o.Readers/2)),
+		config: config, id: string(hub.NewIDs(time.Now).Next()), log: o.Log, leases: map[string]time.Time{},
+		slots: rows.NewSlots(o.Readers, o.Log),
 	}
 	s.conn = &writer{s: s}
 	if s.machine = o.Machine; s.machine == "" {
@@ -174,6 +183,29 @@ func parse(address, passwordFile string) (*pgconn.Config, error) {
 	return config, nil
 }
 
+// exposed returns the first server of a configuration that would be called beyond loopback
+// without verified TLS, "" if there is none. A mode such as prefer has a second try without
+// TLS, which counts like the first.
+func exposed(config *pgconn.Config) string {
+	tries := []*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}
+	for _, t := range append(tries, config.Fallbacks...) {
+		network, _ := pgconn.NetworkAddress(t.Host, t.Port)
+		ip := net.ParseIP(t.Host)
+		local := network == "unix" || t.Host == "localhost" || (ip != nil && ip.IsLoopback())
+		if !local && !verifies(t.TLSConfig) {
+			return t.Host
+		}
+	}
+	return ""
+}
+
+// verifies reports whether a connection with a configuration of TLS ends if the server's
+// certificate is not one of a known authority. pgconn leaves the check to crypto/tls
+// (verify-full), or does it in a function (verify-ca).
+func verifies(c *tls.Config) bool {
+	return c != nil && (!c.InsecureSkipVerify || c.VerifyPeerCertificate != nil)
+}
+
 // named gives an error the name of the operation that failed.
 func named(op string, err error) error {
 	if e, ok := errors.AsType[*hub.Error](err); ok && e.Op == "" {
@@ -200,7 +232,17 @@ func (s *Store) Close() error {
 
 // Update implements hub.Store.
 func (s *Store) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx) error) error {
-	return s.writer.Update(ctx, d, fn)
+	return s.behind(s.writer.Update(ctx, d, fn))
+}
+
+// behind returns the reason why a call waited too long for a connection. While the database
+// is away, the calls before it are not slow: they wait for the database themselves.
+func (s *Store) behind(err error) error {
+	if away := s.away.Load(); away != nil && hub.CodeOf(err) == hub.CodeOverloaded {
+		known := *away
+		return &known
+	}
+	return err
 }
 
 // Machine returns the name of the machine whose folders this hub can read.
@@ -255,20 +297,12 @@ func (s *Store) lend(ctx context.Context, op string, begin func(*conn) error, fn
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if hub.Background(ctx) {
-		select {
-		case s.background <- struct{}{}:
-			defer func() { <-s.background }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	select {
-	case s.readers <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.readers }()
+	err := s.slots.Do(ctx, op, func() error { return s.lendReader(ctx, op, begin, fn) })
+	return s.behind(err)
+}
+
+// lendReader calls fn with a connection that is not in use, or with a new one.
+func (s *Store) lendReader(ctx context.Context, op string, begin func(*conn) error, fn func(*reader) error) error {
 	r, err := s.reader(ctx, begin)
 	if err != nil {
 		return named(op, err)
@@ -325,21 +359,28 @@ func (s *Store) reader(ctx context.Context, begin func(*conn) error) (*reader, e
 	}
 }
 
-// connect makes a connection, and tries for a while if the database is away.
+// connect makes a connection. If the database is away it tries for a while, or once if an
+// earlier call waited in vain: the calls behind this one wait, too.
 func (s *Store) connect(ctx context.Context) (*conn, error) {
+	known := s.away.Load() != nil
 	wait, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		c, err := connect(wait, s.config)
 		if err == nil {
+			s.away.Store(nil)
 			return c, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		err = engineError(err)
-		if e, ok := errors.AsType[*hub.Error](err); !ok || e.RetryAfter == 0 {
+		e, ok := errors.AsType[*hub.Error](err)
+		if !ok || e.RetryAfter == 0 {
 			return nil, err // no wait helps
+		}
+		if known {
+			return nil, err
 		}
 		select {
 		case <-time.After(pause):
@@ -347,6 +388,8 @@ func (s *Store) connect(ctx context.Context) (*conn, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
+			given := *e
+			s.away.Store(&given)
 			return nil, err
 		}
 	}

@@ -136,7 +136,7 @@ func (w *writer) Commit() error {
 	switch {
 	case err == nil && got[0].tag.String() == "COMMIT":
 		return nil
-	case err == nil:
+	case err == nil: // conn.failed ends a transaction that the database gave up, before this can be
 		return hub.Errorf(hub.CodeInternal, "store.Update", "the database answered a commit with %s", got[0].tag)
 	case !w.c.lost():
 		return err

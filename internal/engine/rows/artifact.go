@@ -33,7 +33,11 @@ var conflicts = newTable("team_conflicts", "conflict", "team, name, n, state, du
 	c.text((*string)(&v.Team))
 	c.fold(v.Artifact)
 	c.int64(&v.Version)
-	c.text((*string)(&v.State))
+	state := v.State // of the column, which tells open conflicts from those that are over; the body has the state
+	if state == hub.MergeAbandoned {
+		state = hub.MergeResolved
+	}
+	c.text((*string)(&state))
 	c.time(&v.DueAt)
 	c.int64(&v.Revision)
 	c.encoded(v, false)

@@ -21,9 +21,10 @@ type DumpTable struct {
 
 // DumpTables are the tables of a dump, each after those that it refers to. The
 // index of words with its cursor and the sums are not among them: they follow
-// from the messages and projects.
+// from the messages and projects. Sessions of browsers and the names of the hub's page
+// are not either: they are secrets of the machine.
 var DumpTables = []DumpTable{
-	{Name: "acp_meta", Order: "key", Fresh: true},
+	{Name: "acp_meta", Order: "key", Where: "key NOT LIKE 'web.%'", Fresh: true},
 	{Name: "agents", Order: "id"},
 	{Name: "agent_keys", Order: "created_at, rowid"},
 	{Name: "messages", Order: "id"},

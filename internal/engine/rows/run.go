@@ -7,7 +7,7 @@ import (
 )
 
 var runs = newTable("runs", "run", "id, agent, by_agent, task, dir, thread_id, handoff_id, key_id, started_at, expires_at, "+
-	"state, session_id, stop_reason, reason, report_json, verdict, contradictions_json, evidence_json, message_id, ended_at",
+	"state, session_id, stop_reason, reason, report_json, verdict, contradictions_json, evidence_json, message_id, ended_at, verdict_by, claimed_verdict",
 	func(c *codec, r *hub.Run) {
 		c.text((*string)(&r.ID))
 		c.text((*string)(&r.Agent))
@@ -24,7 +24,11 @@ var runs = newTable("runs", "run", "id, agent, by_agent, task, dir, thread_id, h
 		c.optional(&r.StopReason)
 		c.optional(&r.Reason)
 		c.json(&r.Report)
-		c.optional((*string)(&r.Verdict))
+		verdict := string(r.Verdict)
+		if r.Verdict == hub.RunClaimed { // the column has no word for it: claimed_verdict is set
+			verdict = ""
+		}
+		c.optional(&verdict)
 		if c.q == nil {
 			r.Contradictions = []hub.Contradiction{}
 		}
@@ -32,11 +36,20 @@ var runs = newTable("runs", "run", "id, agent, by_agent, task, dir, thread_id, h
 		c.json(&r.Evidence)
 		c.optional((*string)(&r.Message))
 		c.time(&r.EndedAt)
+		c.optional((*string)(&r.VerdictBy))
+		c.optional((*string)(&r.ClaimedVerdict))
+		if c.q == nil {
+			r.Verdict = hub.RunVerdict(verdict)
+			if r.ClaimedVerdict != "" {
+				r.Verdict = hub.RunClaimed
+			}
+			r.VerdictNote = r.Note()
+		}
 	})
 
 var (
 	runByID = runs.query(`WHERE id = ?1`)
-	putRun  = runs.update(1, "state", ` AND state = ?21`)
+	putRun  = runs.update(1, "state", ` AND state = ?23`)
 )
 
 func (r *reader) Run(id hub.RunID) (hub.Run, error) {
@@ -49,6 +62,7 @@ func (r *reader) Runs(f hub.RunQuery) ([]hub.Run, error) {
 		w.add(`id IN (SELECT id FROM runs WHERE agent = ? UNION SELECT id FROM runs WHERE by_agent = ?)`, string(f.Viewer), string(f.Viewer))
 	}
 	w.equal("agent", string(f.Agent))
+	w.equal("by_agent", string(f.By))
 	w.equal("handoff_id", string(f.Handoff))
 	if f.Open {
 		w.add(`state IN ('starting','running','checking')`)

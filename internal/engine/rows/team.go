@@ -67,11 +67,18 @@ func taskStates() string {
 	return strings.Join(rows, `, `)
 }
 
-// taskNumber returns the number in the name of a task, or 0.
+// taskNumber returns the number in the name of a task, or 0 for a text that is no such
+// name: every task has one name.
 func taskNumber(id hub.TaskID) int64 {
 	n, _ := strconv.ParseInt(strings.TrimPrefix(string(id), "T-"), 10, 64)
+	if taskName(n) != id {
+		return 0
+	}
 	return n
 }
+
+// taskName returns the name of the task with a number.
+func taskName(n int64) hub.TaskID { return hub.TaskID("T-" + strconv.FormatInt(n, 10)) }
 
 func (r *reader) Team(id hub.TeamID) (hub.Team, error) {
 	return teams.one(r, string(id), teamByID, string(id))
@@ -182,7 +189,15 @@ func (t *tx) PutTask(task hub.Task) (hub.TaskID, error) {
 	if err != nil {
 		return "", err
 	}
-	task.ID = hub.TaskID("T-" + strconv.FormatInt(n+1, 10))
+	for taken := true; taken; { // by a task that was handed over outside of a team
+		n++
+		handoffs, err := t.Handoffs(hub.HandoffQuery{Task: string(taskName(n)), Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		taken = len(handoffs) > 0
+	}
+	task.ID = taskName(n)
 	return task.ID, tasks.add(t, string(task.ID), &task)
 }
 

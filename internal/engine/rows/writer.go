@@ -25,15 +25,16 @@ import (
 //     failed afterwards, the whole batch is rolled back and each function runs
 //     again in a transaction of its own; so a function may run twice, and has no
 //     effect but on its transaction.
-//   - A caller whose context ends while its function is queued is not served. A
-//     function that was taken runs to its end, and its caller learns the truth.
+//   - A caller whose context ends while its function is queued is not served, and
+//     neither is one that waited for ConnectionWait. A function that was taken runs to
+//     its end, and its caller learns the truth.
 //   - A batch is as durable as the most demanding of its functions asks.
 //
 // While no function is queued the writer does the engine's idle work, a batch at a
 // time. A function that arrives meanwhile waits for one such batch.
 const (
 	maxBatch = 256  // functions that share a transaction
-	MaxQueue = 1024 // functions that wait; a further caller waits until its context ends
+	MaxQueue = 1024 // functions that wait; a further caller waits for its place
 )
 
 // An Engine makes the transactions of a Writer. Only the writer's goroutine calls it.
@@ -74,6 +75,7 @@ type job struct {
 	ctx   context.Context
 	level hub.Durability
 	fn    func(hub.Tx) error
+	from  trace
 	state atomic.Int32  // see jobQueued
 	done  chan struct{} // receives when err is set
 	err   error
@@ -134,6 +136,9 @@ type Writer struct {
 
 	batch []*job // taken and not answered yet
 	quiet *time.Timer
+
+	mu      sync.Mutex // guards running
+	running trace      // the call whose function runs; zero between functions
 }
 
 // NewWriter returns a writer for calls that the gate lets in. Run makes it work. After
@@ -161,22 +166,36 @@ func (w *Writer) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx
 	if j == nil {
 		j = &job{done: make(chan struct{}, 1)}
 	}
-	j.ctx, j.level, j.fn, j.err, j.replayed = ctx, d, fn, nil, false
+	j.ctx, j.level, j.fn, j.from = ctx, d, fn, here()
+	j.err, j.replayed = nil, false
 	j.state.Store(jobQueued)
+	wait := new(patience)
+	defer wait.stop()
+
 	select {
 	case w.queue <- j:
 	default:
 		select {
 		case w.queue <- j:
+		case <-wait.over():
+			return w.overloaded(j.from)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+
+	// A job that its caller gives up in the queue is passed over by the writer, which
+	// may still look at it: it does not go back to the pool.
 	select {
 	case <-j.done:
+	case <-wait.over():
+		if j.state.CompareAndSwap(jobQueued, jobGivenUp) {
+			return w.overloaded(j.from)
+		}
+		<-j.done
 	case <-ctx.Done():
 		if j.state.CompareAndSwap(jobQueued, jobGivenUp) {
-			return ctx.Err() // the writer passes over j
+			return ctx.Err()
 		}
 		<-j.done // the function has run, and its outcome is the answer
 	}
@@ -184,6 +203,26 @@ func (w *Writer) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx
 	j.ctx, j.fn, j.err = nil, nil, nil
 	w.jobs.Put(j)
 	return err
+}
+
+// overloaded returns the error of a call that the writer did not take in time.
+func (w *Writer) overloaded(call trace) error {
+	w.mu.Lock()
+	running := w.running
+	w.mu.Unlock()
+
+	held := []string{"no function: the database commits, or waits for a lock"}
+	if !running.since.IsZero() {
+		held[0] = running.String()
+	}
+	return overloaded(w.log, "store.Update", call, held)
+}
+
+// run notes the call whose function runs.
+func (w *Writer) run(call trace) {
+	w.mu.Lock()
+	w.running = call
+	w.mu.Unlock()
 }
 
 // Run serves the queue until Stop.
@@ -424,7 +463,9 @@ func (w *Writer) call(j *job) (err error) {
 	seen, t := w.engine.Tx()
 	t.wrote, t.fault = false, nil
 	clear(t.unsummed)
+	w.run(j.from)
 	defer func() {
+		w.run(trace{})
 		if v := recover(); v != nil {
 			w.engine.Reset()
 			err = hub.Errorf(hub.CodeInternal, "store.Update", "panic: %v", v)

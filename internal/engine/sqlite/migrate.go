@@ -122,6 +122,14 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(claimSchema) },
 	func(c *conn) error { return c.db.Exec(artifactSchema) },
 	func(c *conn) error { return c.db.Exec(subscriptionSchema) },
+	func(c *conn) error { // the authors of verdicts
+		for _, column := range []string{"verdict_by", "claimed_verdict"} {
+			if err := addColumn(c, "runs", column); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -46,7 +46,7 @@ const (
 // Options are the choices that Open leaves to its caller. The zero value works.
 type Options struct {
 	Full    bool         // every change survives power loss, even if Update is asked for less
-	Readers int          // connections for View; 4 if zero. Work in the background uses half of them at most
+	Readers int          // connections for View; 4 if zero, and 1 in tests. Work in the background uses half of them at most
 	Log     *slog.Logger // silent if nil
 
 	Busy time.Duration // how long to wait for another process; 5 s if zero
@@ -69,11 +69,11 @@ type Store struct {
 
 	patience time.Duration // without changes, after which the writer indexes words
 
-	readers    chan *reader  // those not in use
-	background chan struct{} // holds one for each View in the background
-	gate       rows.Gate
-	conn       *writer
-	writer     *rows.Writer
+	slots   *rows.Slots  // admits a View for each reader
+	readers chan *reader // those not in use
+	gate    rows.Gate
+	conn    *writer
+	writer  *rows.Writer
 
 	// Pages of the log; see walGrew.
 	walLimit  int // at which a checkpoint is due
@@ -105,9 +105,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if opts != nil {
 		o = *opts
 	}
-	if o.Readers <= 0 {
-		o.Readers = 4
-	}
+	o.Readers = rows.Readers(o.Readers, 4)
 	if o.Busy == 0 {
 		o.Busy = 5 * time.Second
 	}
@@ -137,7 +135,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		leases:          map[string]hub.Lease{},
 		lock:            lock,
 		readers:         make(chan *reader, o.Readers),
-		background:      make(chan struct{}, max(1, o.Readers/2)),
+		slots:           rows.NewSlots(o.Readers, o.Log),
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
@@ -240,24 +238,11 @@ func (s *Store) read(ctx context.Context, op string, fn func(*reader) error) err
 		return err
 	}
 	defer s.gate.Leave()
-	if hub.Background(ctx) {
-		select {
-		case s.background <- struct{}{}:
-			defer func() { <-s.background }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	var r *reader
-	select {
-	case r = <-s.readers:
-	default:
-		select {
-		case r = <-s.readers:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return s.slots.Do(ctx, op, func() error { return s.readWith(ctx, op, <-s.readers, fn) })
+}
+
+// readWith calls fn with a reader, which is free again afterwards.
+func (s *Store) readWith(ctx context.Context, op string, r *reader, fn func(*reader) error) error {
 	clean := false
 	defer func() {
 		if !clean {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/sandbox"
 )
 
 // A CLI is an agent program that people start on a command line.
@@ -33,6 +34,7 @@ type CLI struct {
 	format   format   // of the files with the MCP servers
 	user     layout   // the user's own files
 	project  layout   // the files of one project
+	modes    modes    // how it is held to a policy
 }
 
 // The entries were compared with the entries that these versions write or list themselves:
@@ -43,7 +45,11 @@ var clis = []CLI{
 		Name: "claude", Title: "Claude Code", Binaries: []string{"claude"},
 		ACP: []string{"claude-agent-acp"}, Adapter: "@agentclientprotocol/claude-agent-acp",
 		installs: []string{".local/bin/claude", ".claude/local/claude"},
-		format:   jsonFormat{container: "mcpServers", members: claudeMembers},
+		// Rules of its user that allow commands count even so.
+		modes: careful(Mode{Session: "default"}).
+			with(sandbox.PolicyNone, Mode{Meta: claudeWithout(`"Bash","Edit","NotebookEdit","Write"`)}).
+			with(sandbox.PolicyRead, Mode{Meta: claudeWithout(`"Edit","NotebookEdit","Write"`)}),
+		format: jsonFormat{container: "mcpServers", members: claudeMembers},
 		user: layout{
 			base: base{env: "CLAUDE_CONFIG_DIR", below: ".claude"},
 			// A file of this older name is the one that is read, if it exists.
@@ -59,6 +65,8 @@ var clis = []CLI{
 	{
 		Name: "codex", Title: "Codex CLI", Binaries: []string{"codex"},
 		ACP: []string{"codex-acp"}, Adapter: "@agentclientprotocol/codex-acp",
+		// Its sandbox holds commands that run without a question: they can read.
+		modes:  careful(Mode{Env: []string{"INITIAL_AGENT_MODE=read-only"}}),
 		format: tomlFormat{},
 		user: layout{
 			base:        base{env: "CODEX_HOME", below: ".codex"},
@@ -73,7 +81,10 @@ var clis = []CLI{
 	},
 	{
 		Name: "copilot", Title: "GitHub Copilot CLI", Binaries: []string{"copilot"},
-		ACP:    []string{"copilot", "--acp"},
+		ACP: []string{"copilot", "--acp"},
+		modes: careful(Mode{Env: []string{"COPILOT_ALLOW_ALL="}}).
+			with(sandbox.PolicyNone, Mode{Args: []string{"--deny-tool=shell", "--deny-tool=write"}}).
+			with(sandbox.PolicyRead, Mode{Args: []string{"--deny-tool=write"}}),
 		format: jsonFormat{container: "mcpServers", members: copilotMembers},
 		user: layout{
 			base:        base{env: "COPILOT_HOME", below: ".copilot"},
@@ -90,6 +101,7 @@ var clis = []CLI{
 	{
 		Name: "gemini", Title: "Gemini CLI", Binaries: []string{"gemini"},
 		ACP:    []string{"gemini", "--acp"},
+		modes:  careful(Mode{Args: []string{"--approval-mode", "default"}}),
 		format: jsonFormat{container: "mcpServers", comments: true, members: geminiMembers},
 		user: layout{
 			base:        base{env: "GEMINI_CLI_HOME"},
@@ -107,7 +119,13 @@ var clis = []CLI{
 		Name: "opencode", Title: "opencode", Binaries: []string{"opencode"},
 		ACP:      []string{"opencode", "acp"},
 		installs: []string{".opencode/bin/opencode"},
-		format:   jsonFormat{container: "mcp", comments: true, trailingCommas: true, members: opencodeMembers},
+		modes: modes{
+			sandbox.PolicyNone:  {Env: []string{opencodePermission("deny")}},
+			sandbox.PolicyRead:  {Env: []string{opencodePermission("deny")}},
+			sandbox.PolicyWrite: {Env: []string{opencodePermission("ask")}},
+			sandbox.PolicyAsk:   {Env: []string{opencodePermission("ask")}},
+		},
+		format: jsonFormat{container: "mcp", comments: true, trailingCommas: true, members: opencodeMembers},
 		user: layout{
 			base:   base{env: "XDG_CONFIG_HOME", below: ".config"},
 			config: choice{paths: []string{"{base}/opencode/opencode.json", "{base}/opencode/opencode.jsonc"}},
@@ -125,7 +143,11 @@ var clis = []CLI{
 	},
 	{
 		Name: "qwen", Title: "Qwen Code", Binaries: []string{"qwen"},
-		ACP:    []string{"qwen", "--acp"},
+		ACP: []string{"qwen", "--acp"},
+		// Rules of its user that allow tools count even so, unless it does not have the tool.
+		modes: careful(Mode{Args: []string{"--approval-mode", "default"}}).
+			with(sandbox.PolicyNone, Mode{Args: []string{"--exclude-tools", "edit", "--exclude-tools", "write_file", "--exclude-tools", "run_shell_command"}}).
+			with(sandbox.PolicyRead, Mode{Args: []string{"--exclude-tools", "edit", "--exclude-tools", "write_file"}}),
 		format: jsonFormat{container: "mcpServers", comments: true, members: geminiMembers},
 		user: layout{
 			base:        base{env: "QWEN_HOME", below: ".qwen"},

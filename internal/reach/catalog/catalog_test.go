@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 )
@@ -195,7 +196,7 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(c.cli+" is connected where it looks", func(t *testing.T) {
 			e := byStdio
-			e.Instruction = catalog.DefaultInstruction
+			e.Instruction = briefing.Connected
 			for scope, want := range map[catalog.Scope][]string{catalog.ScopeUser: {c.user, c.userNote}, catalog.ScopeProject: {c.project, c.projectOne}} {
 				p := at(t, scope)
 				p.Getenv = func(name string) string { return strings.ReplaceAll(c.getenv(name), "{home}", p.Home) }
@@ -251,7 +252,7 @@ func TestPlaces(t *testing.T) {
 
 func TestChoices(t *testing.T) {
 	e := byStdio
-	e.Instruction = catalog.DefaultInstruction
+	e.Instruction = briefing.Connected
 	for _, c := range []struct {
 		rule, cli string
 		there     map[string]string
@@ -425,7 +426,7 @@ approval_mode = "approve"
 		other := byHTTP
 		other.Name, other.Instruction = "staging", "Look there too."
 		mine := byStdio
-		mine.Instruction = catalog.DefaultInstruction
+		mine.Instruction = briefing.Connected
 		apply(t, plan(t, "qwen", mine, p))
 		first := tree(t, p.Home)
 		apply(t, plan(t, "qwen", other, p))
@@ -455,7 +456,7 @@ approval_mode = "approve"
 
 func TestUndo(t *testing.T) {
 	e := byStdio
-	e.Instruction = catalog.DefaultInstruction
+	e.Instruction = briefing.Connected
 	for _, c := range catalog.All() {
 		t.Run(c.Name+": what was there stays byte for byte, also what was added meanwhile", func(t *testing.T) {
 			p := at(t, catalog.ScopeProject)
@@ -522,7 +523,7 @@ func TestUndo(t *testing.T) {
 		for _, cli := range []string{"opencode", "codex"} {
 			apply(t, undo(t, cli, p))
 		}
-		wantFile(t, path, "hi\n\n<!-- parley: copilot/parley -->\n"+catalog.DefaultInstruction+"\n<!-- /parley -->\n")
+		wantFile(t, path, "hi\n\n<!-- parley: copilot/parley -->\n"+briefing.Connected+"\n<!-- /parley -->\n")
 		apply(t, undo(t, "copilot", p))
 		wantFile(t, path, "hi\n")
 	})
@@ -558,7 +559,7 @@ func equal(a, b map[string]string) bool {
 
 func TestMalformed(t *testing.T) {
 	e := byStdio
-	e.Instruction = catalog.DefaultInstruction
+	e.Instruction = briefing.Connected
 	for _, c := range []struct {
 		rule, cli, path, text string
 		line, column          int
@@ -724,7 +725,7 @@ func TestApply(t *testing.T) {
 		for _, there := range []bool{true, false} {
 			p := at(t, "")
 			e := byStdio
-			e.Instruction = catalog.DefaultInstruction
+			e.Instruction = briefing.Connected
 			rules := write(t, filepath.Join(p.Home, ".claude", "CLAUDE.md"), "hi\n")
 			want := map[string]string{rules: "hi\n"}
 			if there {

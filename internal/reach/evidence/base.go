@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/git"
 )
 
 // A Moment is the state of a folder at one time.
@@ -38,7 +39,7 @@ type Base struct {
 
 	scratch *scratch
 	first   *tree
-	last    *tree     // of the last Compare, or first
+	last    *tree     // of the last Compare or Since, or first
 	taken   time.Time // the end of the first walk, by the clock of the files
 }
 
@@ -80,6 +81,21 @@ func Snapshot(ctx context.Context, dir string, opts *Options) (*Base, error) {
 	}
 	b.given = given
 	return b, nil
+}
+
+// Folder returns the folder where the work is done, without links.
+func (b *Base) Folder() string { return filepath.Join(b.top, filepath.FromSlash(b.folder)) }
+
+// InFolder returns the files of a difference that lie in the folder where the work is
+// done, as absolute paths. The rest of the repository may be the work of others.
+func (b *Base) InFolder(d Diff) (files []string) {
+	for _, name := range slices.Concat(d.Created, d.Modified, d.Deleted) {
+		file := filepath.Join(b.top, filepath.FromSlash(name))
+		if _, ok := under(b.Folder(), file); ok {
+			files = append(files, file)
+		}
+	}
+	return files
 }
 
 // newBase records the repository around the folder, or the folder.
@@ -172,16 +188,8 @@ func (b *Base) prepare(ctx context.Context) (err error) {
 
 // userExcludes returns the user's own list of files that git ignores everywhere:
 // agents put their private files there.
-func userExcludes(ctx context.Context, git string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, git, "config", "--global", "--type=path", "--get", "core.excludesFile")
-	cmd.Dir = os.TempDir()
-	cmd.Env = []string{"LC_ALL=C"}
-	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"} {
-		if value, ok := os.LookupEnv(name); ok {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-	}
-	cmd.WaitDelay = killDelay
+func userExcludes(ctx context.Context, program string) ([]byte, error) {
+	cmd := git.In(ctx, program, os.TempDir(), "config", "--global", "--type=path", "--get", "core.excludesFile")
 	leash(cmd)
 	out, err := cmd.Output() // fails if nothing is set
 	if ctx.Err() != nil {
@@ -257,19 +265,22 @@ func (b *Base) Compare(ctx context.Context, named []string) (Changes, error) {
 	return c, nil
 }
 
-// Since returns the names of the files that changed since the last Compare, such as
-// those that a command changed.
-func (b *Base) Since(ctx context.Context) ([]string, error) {
+// Since compares the whole folder with its state at the last Compare or Since, and
+// returns the names of the files that changed, such as those that a command changed.
+func (b *Base) Since(ctx context.Context) (Changes, error) {
 	ctx, end, err := b.in.begin(ctx)
 	defer end()
 	if err != nil {
-		return nil, err
+		return Changes{}, err
 	}
 	now, err := b.walk(ctx, b.last, nil)
 	if err != nil {
-		return nil, b.in.late(ctx, err)
+		return Changes{}, b.in.late(ctx, err)
 	}
-	return now.since(b.last).names(), nil
+	c := now.since(b.last)
+	c.Rewritten = now.rewritten(b.last)
+	b.last = now
+	return c, nil
 }
 
 // named returns the state of a path as a report spells it: of the first meaning of

@@ -24,6 +24,10 @@ type Changes struct {
 	Submodules            []string // those that are at another commit than before
 	Unread                []string // files that were compared by size and times because they cannot be read
 
+	// Rewritten are the files that were written and are as they were; Since alone
+	// tells them.
+	Rewritten []string
+
 	// Moved holds for a deleted file a created one with the same content.
 	Moved map[string]string
 
@@ -84,6 +88,20 @@ func (t *tree) since(was *tree) Changes {
 		}
 	}
 	return c
+}
+
+// rewritten returns the files that were written since an earlier walk and have the same
+// content and mode, sorted.
+func (t *tree) rewritten(was *tree) []string {
+	var names []string
+	for name, f := range t.files {
+		before, ok := was.files[name]
+		if ok && !f.differs(before) && f.stamp != before.stamp {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // count counts lines and makes the patch. A file that git cannot read or diff is

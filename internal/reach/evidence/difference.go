@@ -3,11 +3,8 @@ package evidence
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -86,24 +83,25 @@ func (d *difference) String() string {
 	return fmt.Sprintf("not clean, compared with %s: %s, such as %s", d.commit, strings.Join(parts, ", "), strings.Join(some, ", "))
 }
 
-// digest returns a hash of the commit and of the files that differ from it.
-func (d *difference) digest() string {
-	h := sha256.New()
-	fmt.Fprintf(h, "commit %s\n", d.commit)
-	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {
-		fmt.Fprintf(h, "%q %s\n", name, d.tree.files[name].blob) // empty for a missing or special file
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
+// A reading says which files a difference reads.
+type reading int
+
+const (
+	readAll     reading = iota // that differ or may, for a verdict
+	readTracked                // that git tracks, to show them: the names of the others suffice
+)
 
 // difference compares a working tree with a commit. Git says what the commit holds
 // and which files it would convert; the files are read here, through a root.
-func (in *Inspector) difference(ctx context.Context, s *scratch, work *repository, commit string) (*difference, error) {
+func (in *Inspector) difference(ctx context.Context, s *scratch, work *repository, commit string, how reading) (*difference, error) {
 	files, folders, err := s.files(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
 	w := &walker{in: in, scratch: s, root: work.tree, at: work.treeAt, format: len(commit), tracked: files, folders: folders, tree: newTree()}
+	if how == readTracked {
+		w.onlyTracked, w.limit = true, maxDiffWalk
+	}
 	if err := w.walk(ctx); err != nil {
 		return nil, err
 	}
@@ -180,17 +178,22 @@ func sameLines(root *os.Root, name, id string) (bool, error) {
 // converted asks git which files it would pass through a filter or another
 // encoding.
 func (s *scratch) converted(ctx context.Context, names []string) (map[string]bool, error) {
-	converted := map[string]bool{}
+	return s.attributes(ctx, names, "filter", "ident", "working-tree-encoding")
+}
+
+// attributes asks git which files have one of a few attributes.
+func (s *scratch) attributes(ctx context.Context, names []string, attributes ...string) (map[string]bool, error) {
+	found := map[string]bool{}
 	if len(names) == 0 {
-		return converted, nil
+		return found, nil
 	}
-	out, err := s.list(ctx, strings.Join(names, "\x00")+"\x00", "check-attr", "-z", "--stdin", "filter", "ident", "working-tree-encoding")
+	out, err := s.list(ctx, strings.Join(names, "\x00")+"\x00", append([]string{"check-attr", "-z", "--stdin"}, attributes...)...)
 	for triple := range slices.Chunk(out, 3) { // name, attribute, value
 		if value := triple[len(triple)-1]; value != "unspecified" && value != "unset" {
-			converted[triple[0]] = true
+			found[triple[0]] = true
 		}
 	}
-	return converted, err
+	return found, err
 }
 
 // files returns the files of a commit, and the folders that hold them.

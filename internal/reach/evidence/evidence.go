@@ -73,6 +73,7 @@ type Options struct {
 	MaxFile int64         // bytes of a file that is hashed; default 1 GiB
 	Timeout time.Duration // for one call; default one minute
 	Git     string        // the git program; default the one on the path
+	Kept    string        // absolute path of the folder for states of working trees; without one State and Compare report CodeNotEnabled
 
 	// Roots returns further roots, and is called for each check, so that a root
 	// that is added or removed counts at once. One that is no folder any more is
@@ -92,6 +93,7 @@ type Inspector struct {
 	timeout     time.Duration
 	slots       chan struct{} // holds one value for each check
 	git         string        // empty if there is none
+	kept        string        // see Options
 	otherOwners bool          // check repositories of other users, too
 }
 
@@ -104,7 +106,7 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 		o = *opts
 	}
 	o.MaxFile, o.Timeout, o.Git = cmp.Or(o.MaxFile, 1<<30), cmp.Or(o.Timeout, time.Minute), cmp.Or(o.Git, "git")
-	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel), more: o.Roots}
+	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel), more: o.Roots, kept: o.Kept}
 	for _, name := range roots {
 		r, err := newRoot(name)
 		if err != nil {

@@ -33,6 +33,18 @@ const (
 	FolderNamed   = "folder_named"          // a folder stands for the files in it
 	AbsolutePath  = "absolute_path"         // named by an absolute path in the working tree
 	NothingDone   = "nothing_done"          // ok, no file named, nothing changed
+	PolicyBreach  = "policy_breach"         // files changed that the agent may not change; about the agent, not the report
+
+	// Facts that say how far VERIFY and BUILD prove something.
+	CheckChanged    = "check_changed"     // a file that the command runs was changed or deleted
+	CheckAdded      = "check_added"       // a file that the command runs is new
+	TestChanged     = "test_changed"      // a test from before was changed or deleted
+	TestMoved       = "test_moved"        // a test from before has another name
+	TestAdded       = "test_added"        // a test is new
+	ChangedByVerify = "changed_by_verify" // a file was changed or deleted while VERIFY ran
+	ChangedByBuild  = "changed_by_build"  // likewise, BUILD
+	Rewritten       = "rewritten"         // files were written while a command ran, and are as they were
+	ProcessesLeft   = "processes_left"    // processes of the work go on
 )
 
 // A weight is the effect of a finding on the verdict.
@@ -68,8 +80,21 @@ var weights = map[string]struct{ done, undone weight }{
 	FilesUnproven: {open, open},
 	FolderNamed:   {note, note},
 	AbsolutePath:  {note, note},
-	NothingDone:   {note, note},
+	NothingDone:   {open, note}, // nothing to do is reported as no_changes
+
+	CheckChanged:    {open, note},
+	CheckAdded:      {note, note},
+	TestChanged:     {open, note},
+	TestMoved:       {note, note},
+	TestAdded:       {note, note},
+	ChangedByVerify: {open, note},
+	ChangedByBuild:  {note, note},
+	Rewritten:       {note, note},
+	ProcessesLeft:   {open, open},
 }
+
+// allowed are the kinds that AllowTestChanges makes notes.
+var allowed = []string{CheckChanged, TestChanged}
 
 // A Finding is a fact about a claim.
 type Finding struct {
@@ -96,8 +121,6 @@ func newJudgment(v hub.RunVerdict) Judgment {
 const maxFindings = 50
 
 // Judge compares a report with the facts. It depends on nothing but its arguments.
-// changes is nil if the files could not be compared; verify and build are nil if
-// there was no such command.
 //
 //	verdict       contradictions  could not be checked
 //	contradicted  some            any
@@ -109,7 +132,7 @@ const maxFindings = 50
 //	FILES_MODIFIED           the file changed, is new or was deleted
 //	FILES_DELETED            (an extra field) the file existed before and does not now
 //	STATUS:no_changes        no file changed; VERIFY and BUILD, if run, pass
-//	STATUS:ok                every file that changed is named; VERIFY and BUILD, if run, pass
+//	STATUS:ok                every file that changed is named, and there is one; VERIFY and BUILD, if run, pass
 //	TESTS:pass, TESTS:fail   VERIFY passes, fails
 //	TESTS:pass:12            the output of VERIFY shows that number, too
 //	BUILD:pass, BUILD:fail   the build command passes, fails
@@ -118,25 +141,41 @@ const maxFindings = 50
 // since the base was taken. A folder that is named stands for the files in it,
 // and a file that was moved as it is is named by its new name.
 //
+// VERIFY and BUILD prove nothing that the work itself decided: if it changed a file that
+// they run or a test that was there before, or if a file changed while VERIFY ran, the
+// claim is open.
+//
 // scope holds paths relative to the folder of the work. Each covers itself and
 // everything below it; "*", "?" and "[a-z]" match within a name, and "**" matches
 // any number of folders. If scope is empty, it covers everything.
-func Judge(rep report.Report, changes *Changes, verify, build *Outcome, scope []string) Judgment {
+func Judge(rep report.Report, facts Facts, scope []string) Judgment {
 	j := &judge{
 		rep:      rep,
+		allow:    facts.AllowTestChanges,
 		done:     rep.Status == report.StatusOK || rep.Status == report.StatusNoChanges,
 		listed:   map[string]int{},
 		judgment: newJudgment(hub.RunConfirmed),
 	}
-	if changes == nil {
+	if facts.Changes == nil {
 		j.find(FilesUnproven, j.status(), "the files could not be compared")
 	} else {
-		j.files(*changes, scope)
+		j.files(*facts.Changes, scope)
 	}
-	tests := "TESTS:" + string(rep.Tests)
-	j.command(proofOfTests, tests, rep.Tests.State(), verify)
-	j.count(tests, verify)
-	j.command(proofOfBuild, "BUILD:"+string(rep.Build), rep.Build, build)
+	tests, built := "TESTS:"+string(rep.Tests), "BUILD:"+string(rep.Build)
+	j.command(proofOfTests, tests, rep.Tests.State(), facts.Verify)
+	j.count(tests, facts.Verify)
+	j.command(proofOfBuild, built, rep.Build, facts.Build)
+
+	for _, f := range facts.Commands {
+		claim := j.status()
+		switch {
+		case f.Field == fieldVerify && rep.Tests != "":
+			claim = tests
+		case f.Field == fieldBuild && rep.Build != "":
+			claim = built
+		}
+		j.find(f.Kind, claim, "%s", f.Found)
+	}
 	return j.close()
 }
 
@@ -144,6 +183,7 @@ func Judge(rep report.Report, changes *Changes, verify, build *Outcome, scope []
 type judge struct {
 	rep      report.Report
 	done     bool // the report says that the work is done
+	allow    bool // tests and scripts may change
 	listed   map[string]int
 	judgment Judgment
 }
@@ -160,6 +200,9 @@ func (j *judge) put(f Finding) {
 	w := weights[f.Kind].undone
 	if j.done {
 		w = weights[f.Kind].done
+	}
+	if j.allow && slices.Contains(allowed, f.Kind) {
+		w = note
 	}
 	switch w {
 	case against:

@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		{name: "everything is so", text: "STATUS:ok\n" + truth + "TESTS:pass\nBUILD:pass", changes: &some, verify: pass, build: pass, want: "confirmed"},
 		{name: "a failure that is so", text: "STATUS:fail\n" + truth + "TESTS:fail\nBUILD:fail", changes: &some, verify: fail, build: fail, want: "confirmed"},
 		{name: "nothing to do", text: "STATUS:no_changes", changes: &none, want: "confirmed"},
-		{name: "an answer without work", text: "STATUS:ok", changes: &none, want: "confirmed", kinds: "(nothing_done)"},
+		{name: "an answer without work", text: "STATUS:ok", changes: &none, want: "unverified", kinds: "nothing_done?"},
 		{name: "an unknown status", text: "STATUS:great\n" + truth, changes: &some, want: "confirmed"},
 
 		{name: "a file that is not there", text: "STATUS:ok\nFILES_CREATED:new,gone\nFILES_MODIFIED:src/mod,old", changes: &some, want: "contradicted", kinds: "file_missing"},
@@ -119,7 +119,7 @@ func TestJudge(t *testing.T) {
 		{name: "from within a folder", text: "STATUS:ok\nFILES_CREATED:x.go,../lib/y.go", changes: &inside, scope: []string{"."}, want: "contradicted", kinds: "outside_scope"},
 		{name: "an empty scope", text: "STATUS:ok\n" + truth, changes: &some, scope: []string{" "}, want: "confirmed"},
 
-		{name: "tests that fail", text: "STATUS:ok\nTESTS:pass", changes: &none, verify: fail, want: "contradicted", kinds: "tests_failed (nothing_done)"},
+		{name: "tests that fail", text: "STATUS:ok\nTESTS:pass", changes: &none, verify: fail, want: "contradicted", kinds: "tests_failed nothing_done?"},
 		{name: "tests that fail in a partial report", text: "STATUS:partial\nTESTS:pass", changes: &none, verify: fail, want: "contradicted", kinds: "tests_failed"},
 		{name: "tests that pass after all", text: "STATUS:fail\nTESTS:fail", changes: &none, verify: pass, want: "unverified", kinds: "tests_passed?"},
 		{name: "done, and VERIFY fails", text: "STATUS:no_changes", changes: &none, verify: fail, want: "contradicted", kinds: "verify_failed"},
@@ -143,7 +143,7 @@ func TestJudge(t *testing.T) {
 		{name: "what is refuted goes before what is open", text: "STATUS:ok\nFILES_CREATED:gone\nTESTS:pass\nBUILD:pass", changes: &none, build: fail, want: "contradicted", kinds: "file_missing no_edits build_failed tests_not_run?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := evidence.Judge(reportOf(t, tt.text), tt.changes, tt.verify, tt.build, tt.scope)
+			v := evidence.Judge(reportOf(t, tt.text), evidence.Facts{Changes: tt.changes, Verify: tt.verify, Build: tt.build}, tt.scope)
 			if v.Verdict != tt.want || kinds(v) != tt.kinds {
 				t.Errorf("got %s: %s\nwant %s: %s\n%+v", v.Verdict, kinds(v), tt.want, tt.kinds, v)
 			}
@@ -155,7 +155,7 @@ func TestJudge(t *testing.T) {
 			many.Created = append(many.Created, fmt.Sprint("file", i))
 		}
 		slices.Sort(many.Created)
-		v := evidence.Judge(report.Report{Status: report.StatusOK}, &many, nil, nil, nil)
+		v := evidence.Judge(report.Report{Status: report.StatusOK}, evidence.Facts{Changes: &many}, nil)
 		if n := len(v.Contradictions); n != 51 || !strings.Contains(v.Contradictions[50].Found, "9950 more") {
 			t.Errorf("got %d findings, the last one %v, want 50 and that there are more", n, v.Contradictions[n-1])
 		}
@@ -183,7 +183,7 @@ func TestTestCounts(t *testing.T) {
 		{"", "pass:0", false},
 	} {
 		rep := reportOf(t, "STATUS:no_changes\nTESTS:"+tt.claim)
-		v := evidence.Judge(rep, &none, &evidence.Outcome{OutputTail: tt.output}, nil, nil)
+		v := evidence.Judge(rep, evidence.Facts{Changes: &none, Verify: &evidence.Outcome{OutputTail: tt.output}}, nil)
 		if got := v.Verdict == hub.RunConfirmed; got != tt.want {
 			t.Errorf("%s after %q: got %v, want %v", tt.claim, tt.output, got, tt.want)
 		}
@@ -218,7 +218,7 @@ func TestScope(t *testing.T) {
 		{strings.Repeat("**/", 100) + "x", strings.Repeat("a/", 100) + "y", false},
 	} {
 		changes := evidence.Changes{Top: "/repo", Folder: ".", Created: []string{tt.name}}
-		v := evidence.Judge(report.Report{Status: report.StatusFail}, &changes, nil, nil, []string{tt.scope})
+		v := evidence.Judge(report.Report{Status: report.StatusFail}, evidence.Facts{Changes: &changes}, []string{tt.scope})
 		if got := v.Verdict == hub.RunConfirmed; got != tt.want {
 			t.Errorf("%.20q covers %.20q: got %v, want %v", tt.scope, tt.name, got, tt.want)
 		}
@@ -245,7 +245,7 @@ func FuzzJudge(f *testing.F) {
 			changes.Named[name] = evidence.NamedPath{Name: lines[i%len(lines)], Exists: i%2 == 0, Folder: i%3 == 0, Ignored: i%5 == 0, Touched: i%7 == 0}
 		}
 		outcome := &evidence.Outcome{ExitCode: code, OutputTail: names, TimedOut: code == 7}
-		v := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n"))
+		v := evidence.Judge(res.Report, evidence.Facts{Changes: &changes, Verify: outcome, Build: outcome}, strings.Split(scope, "\n"))
 		want := hub.RunConfirmed
 		if len(v.Unverified) > 0 {
 			want = hub.RunUnverified
@@ -256,7 +256,7 @@ func FuzzJudge(f *testing.F) {
 		if v.Verdict != want {
 			t.Errorf("got %s with %d contradictions and %d open, want %s", v.Verdict, len(v.Contradictions), len(v.Unverified), want)
 		}
-		if again := evidence.Judge(res.Report, &changes, outcome, outcome, strings.Split(scope, "\n")); kinds(again) != kinds(v) {
+		if again := evidence.Judge(res.Report, evidence.Facts{Changes: &changes, Verify: outcome, Build: outcome}, strings.Split(scope, "\n")); kinds(again) != kinds(v) {
 			t.Errorf("got %s and then %s", kinds(v), kinds(again))
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/hub"
 )
 
 // Limits of the contents that are kept to count lines.
@@ -107,7 +109,23 @@ func (o *objectWriter) write(id, kind string, content []byte) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, id[2:]), object.Bytes(), 0o600)
+	name := filepath.Join(folder, id[2:])
+	if _, err := os.Lstat(name); err == nil {
+		return nil
+	}
+	// Another check may read the same object, so that it appears whole.
+	f, err := os.CreateTemp(folder, "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(object.Bytes())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // lend lets git read the objects of r, too.
@@ -149,7 +167,27 @@ const maxPatch = 512 << 10
 // beyond maxPatch.
 func (o *objectWriter) patch(ctx context.Context, old, now string) (string, error) {
 	out, err := o.scratch.run(ctx, maxPatch, "", diffTree("-p", "--no-color", old, now)...)
-	return strings.ToValidUTF8(out, "\uFFFD"), err
+	if err != nil {
+		return "", err
+	}
+	return strings.ToValidUTF8(out, "\uFFFD"), nil
+}
+
+// beginning returns the difference of two trees as a unified diff of at most maxPatch
+// bytes, and the number of files in it. A file that does not fit as a whole, and those after
+// it, are left out.
+func (o *objectWriter) beginning(ctx context.Context, old, now string) (text string, files int, err error) {
+	const header = "diff --git "
+	text, err = o.scratch.run(ctx, maxPatch, "", diffTree("-p", "--no-color", old, now)...)
+	if hub.CodeOf(err) == hub.CodeTooLarge {
+		text, err = text[:strings.LastIndex("\n"+text, "\n"+header)], nil
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, header) {
+			files++
+		}
+	}
+	return strings.ToValidUTF8(text, "\uFFFD"), files, err
 }
 
 // diffTree returns the arguments of git that compare two trees and run no other program.

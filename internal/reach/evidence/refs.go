@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // Limits of the data about branches.
@@ -22,6 +25,8 @@ const (
 	maxPackedRefs = 64 << 20 // bytes of the file that holds many
 	maxRefs       = 100_000  // number of refs that are read
 	maxSymbolic   = 5        // refs in a row that name another
+	maxLog        = 64 << 10 // bytes at the end of the log of a ref, some hundred entries
+	maxLogs       = 100      // logs of working trees
 )
 
 const (
@@ -33,7 +38,7 @@ const (
 // than git: a valid name is never an option, a range, a refspec or a path that leads
 // elsewhere, and holds no character that cannot be seen.
 func validRef(name string) bool {
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	hidden := func(r rune) bool { return !plaintext.Visible(r) }
 	if name == "" || len(name) > 255 || name == "@" || name[0] == '-' || !utf8.ValidString(name) || strings.ContainsFunc(name, hidden) ||
 		strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, "~^:?*[\\ ") {
 		return false
@@ -132,13 +137,87 @@ func refLines(b []byte) iter.Seq2[string, string] {
 	}
 }
 
-// tips returns the objects that HEAD and the repository's refs name. Folders and files
-// that cannot be read name none.
+// tips returns the objects that HEAD, the repository's refs and its other working trees name.
+// Folders and files that cannot be read name none.
 func (r *repository) tips(ctx context.Context) ([]string, error) {
+	ids, err := r.idsUnder(ctx, "refs")
+	if err != nil {
+		return nil, err
+	}
+	if head, err := r.resolve("HEAD"); err == nil {
+		ids[head.id] = true
+	}
+	for _, id := range r.otherHeads() {
+		ids[id] = true
+	}
+	return slices.Collect(maps.Keys(ids)), nil
+}
+
+// logged returns the commits that the HEADs of all working trees and the stash named before,
+// by the newest entries of their logs. No ref may name them any more.
+func (r *repository) logged() (ids []string) {
+	names := []string{"logs/HEAD", "logs/refs/stash"}
+	folders, _ := fs.ReadDir(r.common.FS(), "worktrees") // there may be none
+	for _, folder := range folders[:min(len(folders), maxLogs)] {
+		names = append(names, "worktrees/"+folder.Name()+"/logs/HEAD")
+	}
+	for _, name := range names {
+		end, err := readEnd(r.common, name, maxLog)
+		if err != nil {
+			continue
+		}
+		for line := range bytes.Lines(end) { // the commit of before, the commit, and who moved it when
+			words := strings.Fields(string(line))
+			if len(words) > 2 && objectID(words[1]) && strings.Trim(words[1], "0") != "" {
+				ids = append(ids, words[1])
+			}
+		}
+	}
+	return ids
+}
+
+// readEnd returns the last bytes of a file, without a first line that is cut.
+func readEnd(root *os.Root, name string, most int64) ([]byte, error) {
+	f, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	begin := max(0, info.Size()-most)
+	b, err := io.ReadAll(io.NewSectionReader(f, begin, most))
+	if begin > 0 {
+		_, b, _ = bytes.Cut(b, []byte("\n"))
+	}
+	return b, err
+}
+
+// fetched returns the objects that came from other repositories: those of remote branches and
+// of the last fetch.
+func (r *repository) fetched(ctx context.Context) ([]string, error) {
+	ids, err := r.idsUnder(ctx, "refs/remotes")
+	if err != nil {
+		return nil, err
+	}
+	last, _ := readSmall(r.dir, "FETCH_HEAD", maxPackedRefs) // there may be none
+	for line := range bytes.Lines(last) {
+		if id, _, _ := strings.Cut(string(line), "\t"); objectID(id) {
+			ids[id] = true
+		}
+	}
+	return slices.Collect(maps.Keys(ids)), nil
+}
+
+// idsUnder returns the objects that the refs in a folder name.
+func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bool, error) {
 	const op = "evidence.Repository"
-	names, seen := []string{"HEAD"}, 0
+	var names []string
+	seen := 0
 	tooMany := hub.Errorf(hub.CodeTooLarge, op, "the repository has more than %d branches and tags", maxRefs)
-	err := fs.WalkDir(r.common.FS(), "refs", func(name string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(r.common.FS(), folder, func(name string, e fs.DirEntry, err error) error {
 		seen++
 		switch {
 		case err != nil || ctx.Err() != nil:
@@ -165,11 +244,59 @@ func (r *repository) tips(ctx context.Context) ([]string, error) {
 		}
 	}
 	packed, err := r.packedRefs()
-	for _, id := range refLines(packed) {
-		ids[id] = true
+	for name, id := range refLines(packed) {
+		if strings.HasPrefix(name, folder+"/") {
+			ids[id] = true
+		}
 	}
 	if len(ids) > maxRefs {
 		return nil, tooMany
 	}
-	return slices.Collect(maps.Keys(ids)), err
+	return ids, err
+}
+
+// headOf returns the commit that is checked out in a working tree of the repository; empty if
+// it has no such working tree.
+func (r *repository) headOf(path string) string {
+	head := "" // the name of the file
+	if realPath(filepath.Dir(r.common.Name())) == path {
+		head = "HEAD"
+	}
+	folders, _ := fs.ReadDir(r.common.FS(), "worktrees") // there may be none
+	for _, folder := range folders[:min(len(folders), maxRefs)] {
+		b, err := readSmall(r.common, "worktrees/"+folder.Name()+"/gitdir", maxRef)
+		if err == nil && realPath(filepath.Dir(strings.TrimSpace(string(b)))) == path {
+			head = "worktrees/" + folder.Name() + "/HEAD"
+		}
+	}
+	if head == "" {
+		return ""
+	}
+
+	b, err := readSmall(r.common, head, maxRef)
+	value := strings.TrimSpace(string(b))
+	if err != nil || objectID(value) {
+		return value
+	}
+	branch, err := r.resolve(strings.TrimPrefix(value, symbolicPrefix))
+	if err != nil {
+		return ""
+	}
+	return branch.id
+}
+
+// otherHeads returns the commits that are checked out in the working trees that were added
+// with git worktree, and not by the name of a branch.
+func (r *repository) otherHeads() (ids []string) {
+	folders, err := fs.ReadDir(r.common.FS(), "worktrees")
+	if err != nil {
+		return nil // there is none
+	}
+	for _, folder := range folders[:min(len(folders), maxRefs)] {
+		b, err := readSmall(r.common, "worktrees/"+folder.Name()+"/HEAD", maxRef)
+		if id := strings.TrimSpace(string(b)); err == nil && objectID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

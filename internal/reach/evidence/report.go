@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/report"
@@ -15,6 +16,14 @@ type CheckOptions struct {
 	Build, Verify string   // commands of the user, run in that order; see Command
 	Command       CommandOptions
 	OnCommand     func(field, line string) // called before each, with BUILD or VERIFY; may be nil
+
+	// AllowTestChanges says that the task is to change tests, or the files that Build
+	// and Verify run.
+	AllowTestChanges bool
+
+	// Settle ends the processes that the work left: it is called before the files are
+	// compared and after each command. An error means that some go on. It may be nil.
+	Settle func() error
 }
 
 // Check compares the folder with the base, runs the commands, and compares the
@@ -25,41 +34,58 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 	if rep != nil {
 		claims = *rep
 	}
-	var changes *Changes
+	facts := Facts{AllowTestChanges: o.AllowTestChanges}
 	var errs []error
+	settle := func(before string) {
+		if o.Settle == nil {
+			return
+		}
+		if err := o.Settle(); err != nil {
+			errs = append(errs, err)
+			facts.Commands = append(facts.Commands, CommandFact{ProcessesLeft, before, err.Error()})
+		}
+	}
+
+	settle(fieldVerify)
 	if got, err := b.Compare(ctx, NamedFiles(claims)); err != nil {
 		errs = append(errs, fmt.Errorf("evidence: compare the files: %w", err))
 	} else {
-		changes = &got
+		facts.Changes = &got
 	}
-	build := b.command(ctx, "BUILD", o.Build, o)
-	verify := b.command(ctx, "VERIFY", o.Verify, o)
-	var after []string
-	if verify != nil || build != nil {
-		var err error
-		if after, err = b.Since(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("evidence: compare the files after the commands: %w", err))
+
+	var changed []string
+	run := func(field, line string) *Outcome {
+		if line == "" || ctx.Err() != nil {
+			return nil
 		}
+		if facts.Changes != nil {
+			facts.Commands = append(facts.Commands, b.commandFacts(ctx, field, line, *facts.Changes)...)
+		}
+		if o.OnCommand != nil {
+			o.OnCommand(field, line)
+		}
+		outcome := Command(ctx, b.given, line, &o.Command)
+		settle(field)
+		drift, err := b.Since(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("evidence: compare the files after %s: %w", field, err))
+			facts.Commands = append(facts.Commands, CommandFact{FilesUnproven, field, "the files could not be compared after " + field})
+		}
+		facts.Commands = append(facts.Commands, driftFacts(field, drift)...)
+		changed = append(changed, drift.names()...)
+		return &outcome
 	}
+	facts.Build = run(fieldBuild, o.Build)
+	facts.Verify = run(fieldVerify, o.Verify)
+	slices.Sort(changed)
+
 	j := newJudgment(hub.RunUnverified)
 	if rep != nil && ctx.Err() == nil {
-		j = Judge(claims, changes, verify, build, o.Scope)
+		j = Judge(claims, facts, o.Scope)
 	}
-	r := NewRecord(b.Moment(), changes, verify, build, after)
+	r := NewRecord(b.Moment(), facts.Changes, facts.Verify, facts.Build, slices.Compact(changed))
 	r.Unverified, r.Notes = j.Unverified, j.Notes
 	return j, r, errors.Join(errs...)
-}
-
-// command runs a command of the user, if there is one.
-func (b *Base) command(ctx context.Context, field, line string, o CheckOptions) *Outcome {
-	if line == "" || ctx.Err() != nil {
-		return nil
-	}
-	if o.OnCommand != nil {
-		o.OnCommand(field, line)
-	}
-	outcome := Command(ctx, b.given, line, &o.Command)
-	return &outcome
 }
 
 // maxRecorded is the number of names in each list of a record.
@@ -76,6 +102,12 @@ type Record struct {
 	Unverified    []Finding `json:"unverified"`     // as in the judgment
 	Notes         []Finding `json:"notes"`          // likewise
 	Patch         string    `json:"-"`              // as in Changes
+}
+
+// TestsChanged reports whether something is unverified because a test changed, or a file
+// that a command runs.
+func (r Record) TestsChanged() bool {
+	return slices.ContainsFunc(r.Unverified, func(f Finding) bool { return slices.Contains(allowed, f.Kind) })
 }
 
 // A Diff is a difference in figures and names.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -154,7 +155,7 @@ func (r *repositoryCheck) worktree(context.Context) (string, error) {
 }
 
 func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
-	d, err := r.difference(ctx, "")
+	d, err := r.difference(ctx, "", readAll)
 	if err != nil {
 		return "", err
 	}
@@ -163,7 +164,7 @@ func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
 
 // difference returns the difference of the working tree from the commit that is
 // checked out there, or from the given one.
-func (r *repositoryCheck) difference(ctx context.Context, commit string) (*difference, error) {
+func (r *repositoryCheck) difference(ctx context.Context, commit string, how reading) (*difference, error) {
 	if err := r.in.mustBeRegistered(r.repo, r.claim.Path); err != nil {
 		return nil, err
 	}
@@ -178,39 +179,26 @@ func (r *repositoryCheck) difference(ctx context.Context, commit string) (*diffe
 	if err != nil {
 		return nil, err
 	}
-	return r.in.difference(ctx, s, r.repo, cmp.Or(commit, head.id))
+	return r.in.difference(ctx, s, r.repo, cmp.Or(commit, head.id), how)
 }
 
-// State returns a digest of a working tree: of the commit that is checked out, and
-// of the content of every file that differs from it and is not ignored. Two digests
-// are the same if none of that changed.
-func (in *Inspector) State(ctx context.Context, worktree string) (digest string, err error) {
-	ctx, end, err := in.begin(ctx)
-	defer end()
-	if err == nil {
-		in, err = in.current(ctx)
-	}
-	if err != nil {
-		return "", err
-	}
-	r := &repositoryCheck{in: in, claim: RepositoryClaim{Path: worktree}}
-	defer r.close()
-	if _, err := r.open(ctx); err != nil {
-		return "", err
-	}
-	d, err := r.difference(ctx, "")
-	if err != nil {
-		return "", err
-	}
-	return d.digest(), nil
-}
+// Limits of a difference that is shown to people. Its cost follows from them and from the
+// files of the commit: files that git does not track are listed, and read only if they are
+// shown.
+const (
+	maxDiffFiles = 200       // in the patch; the others are counted
+	maxDiffFile  = 256 << 10 // bytes of a file, so that one does not fill the patch
+	diffRoom     = 16 << 20  // bytes of all new contents
+	maxDiffWalk  = 100_000   // files and folders of the working tree
+)
 
 // Diff returns the difference of a working tree from a commit, or from the one that is
-// checked out if none is given, as a unified diff, and that commit. Files that git
-// ignores or would convert, links and files beyond 8 MiB are left out.
-func (in *Inspector) Diff(ctx context.Context, worktree, from string) (text, commit string, err error) {
+// checked out if none is given. Files that git ignores or would convert are left out.
+// Links, files that are not read because of a limit, and those that do not fit into the
+// patch are counted in More. Changes of tracked files go first.
+func (in *Inspector) Diff(ctx context.Context, worktree, from string) (hub.Patch, error) {
 	if from != "" && !objectID(from) {
-		return "", "", hub.Errorf(hub.CodeInvalid, "evidence.Diff", "%s is not the whole name of a commit", show(from))
+		return hub.Patch{}, hub.Errorf(hub.CodeInvalid, "evidence.Diff", "%s is not the whole name of a commit", show(from))
 	}
 	ctx, end, err := in.begin(ctx)
 	defer end()
@@ -218,56 +206,78 @@ func (in *Inspector) Diff(ctx context.Context, worktree, from string) (text, com
 		in, err = in.current(ctx)
 	}
 	if err != nil {
-		return "", "", err
+		return hub.Patch{}, err
 	}
 	r := &repositoryCheck{in: in, claim: RepositoryClaim{Path: worktree}}
 	defer r.close()
 	if _, err := r.open(ctx); err != nil {
-		return "", "", err
+		return hub.Patch{}, err
 	}
-	d, err := r.difference(ctx, from)
+	d, err := r.difference(ctx, from, readTracked)
 	if err != nil {
-		return "", "", in.late(ctx, err)
+		return hub.Patch{}, in.late(ctx, err)
 	}
-	text, err = r.patch(ctx, d)
-	return text, d.commit, in.late(ctx, err)
+	out, err := r.patch(ctx, d)
+	return out, in.late(ctx, err)
 }
 
 // patch returns a difference as a unified diff. The new contents are written into a
 // scratch of their own, which reads the objects of the repository through the first: in
 // that one the folders of objects are those of the repository.
-func (r *repositoryCheck) patch(ctx context.Context, d *difference) (string, error) {
+func (r *repositoryCheck) patch(ctx context.Context, d *difference) (hub.Patch, error) {
+	out := hub.Patch{Commit: d.commit}
 	s, err := r.in.emptyScratch(len(d.commit), map[string][]byte{})
 	if err != nil {
-		return "", err
+		return out, err
 	}
 	defer s.close()
 	lender := filepath.Join(r.borrowed.gitDir(), "objects") + "\n"
 	if err := os.WriteFile(filepath.Join(s.gitDir(), "objects/info/alternates"), []byte(lender), 0o600); err != nil {
-		return "", fmt.Errorf("evidence: %w", err)
+		return out, fmt.Errorf("evidence: %w", err)
 	}
 	s.objects = r.borrowed.objects
-	o := &objectWriter{scratch: s, format: len(d.commit), room: keepRoom}
+
+	names := slices.Concat(d.names(kindChanged, kindMissing), d.names(kindUntracked))
+	o := &objectWriter{scratch: s, format: len(d.commit), room: diffRoom}
 	before, after := map[string]blob{}, map[string]blob{}
-	for _, name := range d.names(kindChanged, kindMissing, kindUntracked) {
+	for _, name := range names[:min(len(names), maxDiffFiles)] {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		_, exists := d.tree.files[name]
+		now, stored := r.store(o, name)
+		if exists && !stored {
+			continue
+		}
+		if stored {
+			after[name] = now
+		}
 		if was, ok := d.was[name]; ok && was.mode != modeSubmodule {
 			before[name] = was
 		}
-		now, ok := d.tree.files[name]
-		if !ok {
-			continue
-		}
-		content, err := readSmall(r.repo.tree, name, maxKept)
-		id := hashOf(o.format, "blob", content)
-		if now.mode == modeLink || err != nil || !o.add(id, content) {
-			delete(before, name)
-			continue
-		}
-		after[name] = blob{now.mode, id}
 	}
+
 	old, now, err := o.trees(before, after)
 	if err != nil {
-		return "", err
+		return out, err
 	}
-	return o.patch(ctx, old, now)
+	shown := 0
+	out.Text, shown, err = o.beginning(ctx, old, now)
+	out.More = len(names) - shown
+	return out, err
+}
+
+// store writes the content of a file to the scratch as git would have it, and reports
+// whether it did: not for a link, nor for a file over a limit.
+func (r *repositoryCheck) store(o *objectWriter, name string) (blob, bool) {
+	info, err := r.repo.tree.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxDiffFile {
+		return blob{}, false
+	}
+	content, err := readSmall(r.repo.tree, name, maxDiffFile)
+	if err != nil {
+		return blob{}, false
+	}
+	id := hashOf(o.format, "blob", content)
+	return blob{gitMode(info.Mode()), id}, o.add(id, content)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/git"
 )
 
 // Limits of the data from a repository and from git.
@@ -40,20 +41,7 @@ type scratch struct {
 	tree    *os.Root // the working tree; holds rule files only
 	objects *os.File // the object store that is checked; git gets it as an open folder; nil if there is none
 	partial bool     // some objects were left on a server
-}
-
-// settings precede every git command. The scratch has no other configuration, so
-// most of them repeat defaults: git runs no other program, even if the scratch was
-// tampered with.
-var settings = []string{
-	"--no-pager",
-	"-c", "core.hooksPath=" + os.DevNull,
-	"-c", "core.fsmonitor=false",
-	"-c", "core.attributesFile=" + os.DevNull,
-	"-c", "core.excludesFile=" + os.DevNull,
-	"-c", "core.commitGraph=false", // a cache that may lie
-	"-c", "core.multiPackIndex=false",
-	"-c", "protocol.allow=never",
+	lenders []string // folders of objects of other repositories of our own that git reads, too
 }
 
 // newScratch returns a scratch for the objects of r, whose store it checks first. The
@@ -265,34 +253,21 @@ type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.code) }
 
-// run runs git with fixed arguments and the given input, and returns its output, of
-// which limit bytes are the most. Messages of git about failures are dropped: they name
-// paths.
+// run runs git with fixed arguments and the given input, and returns its output. Beyond
+// limit bytes it ends git and returns those with CodeTooLarge. Messages of git about
+// failures are dropped: they name paths.
 func (s *scratch) run(ctx context.Context, limit int64, input string, args ...string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.git, append(settings[:len(settings):len(settings)], args...)...)
-	cmd.Dir = filepath.Join(s.dir, "tree")
-	cmd.Env = []string{
-		"HOME=" + s.dir,
-		"LC_ALL=C",
-		"GIT_DIR=" + s.gitDir(),
-		"GIT_WORK_TREE=" + cmd.Dir,
-		"GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=" + os.DevNull,
-		"GIT_ATTR_NOSYSTEM=1",
-		"GIT_NO_REPLACE_OBJECTS=1",
-		"GIT_NO_LAZY_FETCH=1",
-		"GIT_ALLOW_PROTOCOL=",
-		"GIT_OPTIONAL_LOCKS=0",
-		"GIT_TERMINAL_PROMPT=0",
-		"GIT_ALLOC_LIMIT=512m",
+	cmd := git.Alone(ctx, s.git, filepath.Join(s.dir, "tree"), args...)
+	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GIT_DIR="+s.gitDir(), "GIT_WORK_TREE="+cmd.Dir, "GIT_ALLOC_LIMIT=512m")
+	if len(s.lenders) > 0 {
+		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(s.lenders, string(filepath.ListSeparator)))
 	}
 	cmd.Stdin = strings.NewReader(input)
 	if s.objects != nil && runtime.GOOS == "linux" {
 		cmd.ExtraFiles = []*os.File{s.objects} // number 3, see borrow
 	}
-	cmd.WaitDelay = killDelay
 	leash(cmd)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
@@ -310,7 +285,7 @@ func (s *scratch) run(ctx context.Context, limit int64, input string, args ...st
 	var exit *exec.ExitError
 	switch {
 	case n > limit:
-		return "", hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the output of git %s is larger than %d bytes", args[0], limit)
+		return out.String()[:limit], hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the output of git %s is larger than %d bytes", args[0], limit)
 	case errors.As(err, &exit):
 		return out.String(), &exitError{exit.ExitCode()}
 	case err != nil:

@@ -267,7 +267,7 @@ func TestCompare(t *testing.T) {
 			if got := [2]int{c.Insertions, c.Deletions}; got != tt.lines {
 				t.Errorf("lines inserted and deleted: got %v, want %v", got, tt.lines)
 			}
-			if again, err := b.Since(t.Context()); err != nil || len(again) > 0 {
+			if again, err := b.Since(t.Context()); err != nil || !again.Empty() {
 				t.Errorf("changes after that: got %v, %v, want none", again, err)
 			}
 			if same := c.Before.Tree == c.After.Tree; same != c.Empty() && !strings.Contains(tt.name, "go away") {

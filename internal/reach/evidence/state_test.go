@@ -10,6 +10,13 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/evidence"
+)
+
+// Names of handoffs.
+const (
+	firstTask  hub.HandoffID = "01a1dde9-129d-7313-b363-67fb482571a1"
+	secondTask hub.HandoffID = "01a1dde9-129d-7313-b363-67fb482571a2"
 )
 
 func TestState(t *testing.T) {
@@ -18,14 +25,14 @@ func TestState(t *testing.T) {
 	newRepository(t, repo)
 	write(t, filepath.Join(repo, ".gitignore"), "*.log\n")
 	commitAll(t, repo, "rules")
-	in := inspector(t, nil, root)
+	in := inspector(t, &evidence.Options{Kept: t.TempDir()}, root)
 	state := func(t *testing.T) string {
 		t.Helper()
-		s, err := in.State(t.Context(), repo)
+		s, err := in.State(t.Context(), repo, firstTask)
 		if err != nil {
 			t.Fatalf("the worktree cannot be read: %v", err)
 		}
-		return s
+		return s.Tree
 	}
 	file := filepath.Join(repo, "a.txt")
 	for _, tt := range []struct {
@@ -41,8 +48,8 @@ func TestState(t *testing.T) {
 		{"a new file", func(t *testing.T) { write(t, filepath.Join(repo, "new"), "new") }, true},
 		{"a new link", func(t *testing.T) { link(t, "new", filepath.Join(repo, "link")) }, true},
 		{"staging what is there", func(t *testing.T) { git(t, repo, "add", "-A") }, false},
-		{"a commit", func(t *testing.T) { commitAll(t, repo, "all") }, true},
-		{"a commit without a change", func(t *testing.T) { git(t, repo, "commit", "-q", "--allow-empty", "-m", "none") }, true},
+		{"a commit of what is there", func(t *testing.T) { commitAll(t, repo, "all") }, false},
+		{"a commit without a change", func(t *testing.T) { git(t, repo, "commit", "-q", "--allow-empty", "-m", "none") }, false},
 		{"a file that is gone", func(t *testing.T) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
@@ -52,7 +59,7 @@ func TestState(t *testing.T) {
 			if err := syscall.Mkfifo(filepath.Join(repo, "pipe"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, true},
+		}, false},
 	} {
 		before := state(t)
 		tt.edit(t)
@@ -68,20 +75,22 @@ func TestState(t *testing.T) {
 				t.Errorf("got %+v, want failed", c)
 			}
 		}
-		if s, err := in.State(t.Context(), liar); err == nil {
-			t.Errorf("its state: got %s", s)
+		if s, err := in.State(t.Context(), liar, firstTask); err == nil {
+			t.Errorf("its state: got %+v", s)
 		}
 	})
 	t.Run("what cannot be looked at has no state", func(t *testing.T) {
 		for name, path := range map[string]string{"outside": folder(t), "no repository": root, "missing": filepath.Join(root, "none"), "empty": ""} {
-			if s, err := in.State(t.Context(), path); err == nil {
-				t.Errorf("%s: got %s", name, s)
+			if s, err := in.State(t.Context(), path, firstTask); err == nil {
+				t.Errorf("%s: got %+v", name, s)
 			}
 		}
-		bare := filepath.Join(root, "fresh")
-		git(t, root, "init", "-q", bare)
-		if s, err := in.State(t.Context(), bare); err == nil {
-			t.Errorf("no commit yet: got %s", s)
+	})
+	t.Run("a repository without a commit has a state", func(t *testing.T) {
+		fresh := filepath.Join(root, "fresh")
+		git(t, root, "init", "-q", fresh)
+		if s, err := in.State(t.Context(), fresh, firstTask); err != nil || s.Commit != "" || s.Tree == "" {
+			t.Errorf("got %+v (%v), want a tree and no commit", s, err)
 		}
 	})
 }

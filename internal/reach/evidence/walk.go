@@ -97,6 +97,9 @@ type walker struct {
 	previous *tree           // of an earlier walk; may be nil
 	objects  *objectWriter   // keeps contents that git does not have; may be nil
 
+	onlyTracked bool // other files are listed and not read
+	limit       int  // entries; default maxEntries
+
 	tree         *tree
 	count, rules int // entries so far, and bytes of rule files
 }
@@ -143,8 +146,9 @@ func (w *walker) level(ctx context.Context, folders []string) (below []string, e
 				w.tree.files[folder] = file{blob: blob{mode: modeFolder}, problem: explain(folder, err)}
 				continue
 			}
-			if w.count++; w.count > maxEntries {
-				return nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d files and folders", maxEntries)
+			limit := cmp.Or(w.limit, maxEntries)
+			if w.count++; w.count > limit {
+				return nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d files and folders", limit)
 			}
 			name := path.Join(folder, e.Name())
 			was, tracked := w.tracked[name]
@@ -180,6 +184,8 @@ func (w *walker) level(ctx context.Context, folders []string) (below []string, e
 		case ignored[u.name]:
 		case u.kind.IsDir():
 			below = append(below, u.name)
+		case w.onlyTracked && (u.kind.IsRegular() || u.kind&fs.ModeSymlink != 0):
+			w.tree.files[u.name] = file{blob: blob{mode: gitMode(u.kind)}}
 		case u.kind.IsRegular() || u.kind&fs.ModeSymlink != 0:
 			if err := w.add(ctx, u.name); err != nil {
 				return nil, err

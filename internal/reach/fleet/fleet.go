@@ -11,6 +11,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -43,6 +44,11 @@ type Spec struct {
 	Tools   *Tools   // nil without the hub's tools
 	Session string   // to take up again if the agent can; else, or if it is empty, a new one is opened
 	Env     []string // NAME=value, besides that of this process
+
+	// Mode is the mode that a session gets when it is open, and Meta the _meta of the
+	// request for it. An agent whose mode cannot be set is not started.
+	Mode string
+	Meta json.RawMessage
 }
 
 // Options changes how an agent is started. The zero value works: it offers nothing
@@ -97,18 +103,22 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 			return nil, fmt.Errorf("fleet: authenticate: %w", err)
 		}
 	}
-	var session acp.SessionOptions
+	session := acp.SessionOptions{Meta: spec.Meta}
 	if spec.Tools != nil {
 		session.MCPServers = []acpv2.MCPServer{spec.Tools.server(a.client.Agent())}
 	}
 	if spec.Session != "" {
 		a.resume(ctx, spec, &session)
 	}
-	if a.session != nil {
-		return a, nil
+	if a.session == nil {
+		if a.session, err = a.client.NewSession(ctx, spec.Dir, &session); err != nil {
+			return nil, fmt.Errorf("fleet: open a session: %w", err)
+		}
 	}
-	if a.session, err = a.client.NewSession(ctx, spec.Dir, &session); err != nil {
-		return nil, fmt.Errorf("fleet: open a session: %w", err)
+	if spec.Mode != "" {
+		if err := a.session.SetMode(ctx, spec.Mode); err != nil {
+			return nil, fmt.Errorf("fleet: set the mode %q that its policy needs: %w", spec.Mode, err)
+		}
 	}
 	return a, nil
 }

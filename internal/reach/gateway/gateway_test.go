@@ -168,7 +168,7 @@ func suite(t *testing.T, url string) {
 			t.Fatalf("got %+v (%v), want the notice once and no run", history, err)
 		}
 		text := history.Messages[0].Content[0].Text
-		if !strings.Contains(text, "[parley wake w_append] 1 unread message for builder.") || strings.Contains(text, "ignore") || strings.Contains(text, "mallory") {
+		if !strings.Contains(text, "[parley wake w_append] 1 new message for builder.") || strings.Contains(text, "ignore") || strings.Contains(text, "mallory") {
 			t.Errorf("got %q, want the notice without words of the sender", text)
 		}
 	})

@@ -3,14 +3,18 @@ package notify
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // state is the stored state of one target, beside its cursor.
@@ -155,7 +159,7 @@ func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, h
 	case !j.replay && j.Count < maxBatch && now.Sub(j.At.Time) < t.Batch:
 		return nil, j.At.Add(t.Batch), nil
 	}
-	j.notice.ID = channel.NewID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
+	j.notice.ID = newID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
 	j.notice.At = now
 	return j, now, nil
 }
@@ -279,11 +283,11 @@ type TargetState struct {
 func (s TargetState) Trouble() string {
 	switch dead := fmt.Sprintf("%d in dead letters since %s", s.Dead, s.DeadSince); {
 	case s.Problem != "" && s.Dead > 0:
-		return fmt.Sprintf("failed %d times since %s: %s; %s", s.Tries, s.Since, plain(s.Problem), dead)
+		return fmt.Sprintf("failed %d times since %s: %s; %s", s.Tries, s.Since, plaintext.Line(s.Problem), dead)
 	case s.Problem != "":
-		return fmt.Sprintf("failed %d times since %s: %s", s.Tries, s.Since, plain(s.Problem))
+		return fmt.Sprintf("failed %d times since %s: %s", s.Tries, s.Since, plaintext.Line(s.Problem))
 	case s.Dead > 0:
-		return dead + ": " + plain(s.DeadReason)
+		return dead + ": " + plaintext.Line(s.DeadReason)
 	}
 	return ""
 }
@@ -367,7 +371,7 @@ func (n *Notifier) Test(ctx context.Context, actor hub.Caller, name string) ([]T
 	for _, t := range targets {
 		now := n.o.Clock.Now()
 		r := TestReport{Name: t.Name, Taken: true}
-		if err := n.send(ctx, t, notice{ID: channel.NewID(t.Name, "test", now.String()), At: now, Test: true}); err != nil {
+		if err := n.send(ctx, t, notice{ID: newID(t.Name, "test", now.String()), At: now, Test: true}); err != nil {
 			r.Taken, r.Problem = false, err.Error()
 		}
 		out = append(out, r)
@@ -417,4 +421,11 @@ func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (i
 	})
 	n.o.Bus.Publish(hub.TopicJournal)
 	return total, err
+}
+
+// newID returns the id of a notice from the things that make it the same notice, so that
+// a receiver that gets it twice knows.
+func newID(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return "w_" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
 }

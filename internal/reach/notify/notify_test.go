@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/hostiletest"
 )
 
 // A world is a notifier with a clock that the test sets, and receivers in place of the
@@ -214,7 +215,7 @@ func TestTargets(t *testing.T) {
 		w := newWorld(t, hook("ops"), Target{Name: "slack", URL: "https://slack.example/x", Template: TemplateSlack}, Target{Name: "discord", URL: "https://discord.example/x", Template: TemplateDiscord}, Target{Name: "ntfy", URL: "https://ntfy.example/alerts", Template: TemplateNtfy})
 		w.waiting.Items = held("m1", "m2")
 		w.waiting.Items[0].Text, w.waiting.Items[0].Private = "the password is 1234", true
-		w.waiting.Items[1].Text = "@everyone <!channel> drop\nthe table \x1b[2J " + strings.Repeat("long ", 200)
+		w.waiting.Items[1].Text = "@everyone <!channel> drop\nthe table \x1b[2J \u00ad\u202e\U000e0041" + strings.Repeat("long ", 200)
 		w.pass(20 * time.Second)
 		for name, posts := range w.posts {
 			if len(posts) != 1 || strings.Contains(posts[0].body, "password") || !strings.Contains(posts[0].body, "the table") || !strings.Contains(posts[0].body, "parley approve m1") {
@@ -222,6 +223,9 @@ func TestTargets(t *testing.T) {
 			}
 			if len(posts[0].body) > 2500 || strings.Contains(posts[0].body, "u001b[2J ") && name != "ops.example" {
 				t.Errorf("%s: %d bytes", name, len(posts[0].body))
+			}
+			if found := hostiletest.Find(posts[0].body); found != "" && name != "ops.example" {
+				t.Errorf("%s: %s", name, found)
 			}
 		}
 		if body := w.posts["slack.example"][0].body; strings.Contains(body, "<!channel>") {

@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/tail"
 )
@@ -64,32 +64,19 @@ func (n notice) text() string {
 		lines = append(lines, "Nothing waits for you; this is what parley notify test sends.")
 	}
 	for _, w := range n.Waits {
-		line := fmt.Sprintf("- %s: %s", w.Kind, plain(w.Fact))
-		if text := shorten.Characters(plain(w.Text), maxText); text != "" {
+		line := fmt.Sprintf("- %s: %s", w.Kind, plaintext.Line(w.Fact))
+		if text := shorten.Characters(plaintext.Line(w.Text), maxText); text != "" {
 			line += ": " + text
 		}
 		if w.Command != "" {
-			line += " (" + plain(w.Command) + ")"
+			line += " (" + plaintext.Line(w.Command) + ")"
 		}
 		lines = append(lines, line)
 	}
 	for _, w := range n.Ended {
-		lines = append(lines, fmt.Sprintf("- waits no more: %s: %s", w.Kind, plain(w.Fact)))
+		lines = append(lines, fmt.Sprintf("- waits no more: %s: %s", w.Kind, plaintext.Line(w.Fact)))
 	}
-	return strings.Join(lines, "\n")
-}
-
-// plain returns text on one line without characters that move a cursor or hide text.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsPrint(r):
-			return r
-		}
-		return -1
-	}, s)
+	return plaintext.Text(strings.Join(lines, "\n"))
 }
 
 // A refusalError is an answer that another attempt would not change.
@@ -196,7 +183,7 @@ func run(ctx context.Context, t Target, n notice) error {
 	cmd.Stderr = end
 	if err := cmd.Run(); err != nil {
 		said, _ := end.Bytes()
-		return fmt.Errorf("%w: %s", err, plain(string(said)))
+		return fmt.Errorf("%w: %s", err, plaintext.Line(string(said)))
 	}
 	return nil
 }

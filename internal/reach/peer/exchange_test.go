@@ -230,7 +230,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestCard(t *testing.T) {
-	t.Run("R1-050 the card says what the document shows", func(t *testing.T) {
+	t.Run("R1-050 the card has the members of the document, and names the protocol that is spoken alone", func(t *testing.T) {
 		got, err := json.Marshal(self.Card())
 		if err != nil {
 			t.Fatal(err)

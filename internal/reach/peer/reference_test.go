@@ -33,6 +33,7 @@ type refView struct {
 // withReference returns a hub and a reference agent that are peers.
 func withReference(t *testing.T) (*node, *reftest.Agent) {
 	t.Helper()
+	t.Attr("stand-in", "agent of the reference implementation")
 	n := newNode(t, "alpha", nil)
 	ref := reftest.New("agent-frontend", "frontend-app", "frontend", "typescript")
 	t.Cleanup(ref.Close)

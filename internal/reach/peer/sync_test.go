@@ -124,6 +124,7 @@ func (n *node) works(project hub.ProjectID, id hub.ContractID) int {
 func (n *node) standing(of *node) (found struct {
 	hub.Peer
 	Lag         int64
+	CatchUp     bool
 	DeadLetters int
 	Fault       string
 }) {
@@ -133,7 +134,9 @@ func (n *node) standing(of *node) (found struct {
 	}
 	for _, s := range all {
 		if s.AID == of.aid {
-			found.Peer, found.Lag, found.DeadLetters, found.Fault = s.Peer, s.Lag, s.DeadLetters, s.Fault
+			found.Peer, found.Fault = s.Peer, s.Fault
+			found.Lag, found.CatchUp = s.Lag, s.CatchUp
+			found.DeadLetters = s.DeadLetters
 		}
 	}
 	return found
@@ -252,6 +255,17 @@ func TestBadPeers(t *testing.T) {
 			fmt.Fprint(w, `{"agentId":"aid://evil.example/x@1.0.0"}`)
 			return true
 		}, "has the id"},
+		"shows the card of someone else": {func(w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case peer.HealthPath:
+				return false
+			case peer.CardPath:
+				json.NewEncoder(w).Encode(peer.Self{AID: "aid://evil.example/x@1.0.0"}.Card())
+			default:
+				w.WriteHeader(500)
+			}
+			return true
+		}, "has the id"},
 		"speaks another version": {func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/" {
 				w.WriteHeader(500)
@@ -280,6 +294,49 @@ func endless(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 	}
+}
+
+func TestFailedComparison(t *testing.T) {
+	t.Parallel()
+	t.Run("R1-083 a project whose comparison failed is compared again", func(t *testing.T) {
+		a, b := newNode(t, "alpha", nil), newNode(t, "beta", nil)
+		befriend(a, b)
+		project := a.project(b)
+		id := a.propose(project, "profile")
+		a.start()
+		both := []*node{a, b}
+		eventually(t, "the project is there", both, func() bool {
+			return same(a, b, project)() && a.standing(b).Health == hub.HealthUp && a.standing(b).Lag == 0
+		})
+
+		// The next version is there alone: the other hub sends nothing by itself.
+		if _, _, err := b.contracts.JoinProject(t.Context(), b.caller(), project, b.repo, b.server.URL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.contracts.Update(t.Context(), b.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		var failed atomic.Int32
+		b.setGate(func(w http.ResponseWriter, r *http.Request) bool {
+			body, err := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if err != nil || !bytes.Contains(body, []byte("cacp/sync/summary")) || failed.Add(1) > 1 {
+				return false
+			}
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		})
+		if _, err := a.contracts.Respond(t.Context(), a.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the next version is here", both, func() bool {
+			c, err := a.contracts.Contract(t.Context(), a.caller(), project, id, false)
+			return err == nil && c.Version == 2
+		})
+		if failed.Load() < 2 {
+			t.Errorf("got %d comparisons of the project, want one that failed and one more", failed.Load())
+		}
+	})
 }
 
 func TestRefusedChanges(t *testing.T) {

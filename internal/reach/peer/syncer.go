@@ -264,7 +264,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 			return err
 		}
 		for _, p := range peers {
-			st := federation.PeerStatus{Peer: p, Healthy: p.Health == hub.HealthUp}
+			st := federation.PeerStatus{Peer: p, DomainVerified: p.DomainVerified(), Healthy: p.Health == hub.HealthUp}
 			box, err := r.Outbox(p.AID)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err
@@ -272,11 +272,17 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 			if p.State == hub.PeerApproved {
 				st.Lag, st.CatchUp, st.Tries, st.NextTry = newest-box.Sent, box.CatchUp || err != nil, box.Tries, box.NextTry
 			}
-			dead, err := r.DeadLetters(p.AID, 1000)
+			dead, err := hub.LiveDeadLetters(r, p.AID)
 			if err != nil {
 				return err
 			}
-			st.DeadLetters = len(dead)
+			for _, d := range dead {
+				if d.Change.Origin == p.AID {
+					st.Refused++
+				} else {
+					st.DeadLetters++
+				}
+			}
 			out = append(out, st)
 		}
 		return nil

@@ -115,7 +115,7 @@ func (w *worker) run(ctx context.Context) {
 		})
 		switch {
 		case ctx.Err() != nil:
-		case hub.CodeOf(err) == hub.CodeDegraded:
+		case hub.Unavailable(err):
 			w.log.Warn("peers wait for the store", "peer", w.aid, "err", err)
 			w.pause(ctx, w.backoff(1)) // the peer did not fail
 		case hub.CodeOf(err) == hub.CodeRateLimited:
@@ -390,6 +390,15 @@ func (w *worker) check(said string) error {
 		WithHint("if the agent there was replaced, remove the peer and add the new one")
 }
 
+// seen returns when the peer last answered at its endpoint, given that it answered now: the
+// peer may have moved meanwhile.
+func (w *worker) seen(p hub.Peer, now time.Time) hub.Instant {
+	if p.Endpoint != w.endpoint {
+		return p.Seen
+	}
+	return hub.InstantAt(now)
+}
+
 // markUp records that the peer confirms its deliveries.
 func (w *worker) markUp(ctx context.Context) error {
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
@@ -398,7 +407,8 @@ func (w *worker) markUp(ctx context.Context) error {
 				return err
 			}
 		}
-		p.Health, p.Fails, p.Fault, p.Native, p.Seen = hub.HealthUp, 0, "", w.native, hub.InstantAt(w.clock())
+		p.Health, p.Fails, p.Fault, p.Native = hub.HealthUp, 0, "", w.native
+		p.Seen = w.seen(p, w.clock())
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
@@ -631,7 +641,7 @@ func (w *worker) catchUp(ctx context.Context) error {
 	w.compared = w.clock()
 	w.every = w.opts.Compare*9/10 + rand.N(w.opts.Compare/5+1) // peers that were met together do not stay in step
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
-		p.Seen, box.CatchUp = hub.InstantAt(w.compared), false
+		p.Seen, box.CatchUp = w.seen(p, w.compared), false
 		if err := tx.PutMeta(hub.MetaCompared(w.aid), begin.String()); err != nil {
 			return err
 		}

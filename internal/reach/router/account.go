@@ -15,6 +15,7 @@ import (
 type account struct {
 	Allowed   bool       `json:"allowed,omitempty"`   // mail may start turns
 	Interrupt bool       `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt one
+	WithText  bool       `json:"with_text,omitempty"` // a notice may have the text of a short message of the operator
 	PerHour   int        `json:"per_hour,omitempty"`  // wakes of this agent; 0 for the limit of the hub
 	Paused    bool       `json:"paused,omitempty"`
 	Disarmed  string     `json:"disarmed,omitempty"` // why the agent is woken no more
@@ -25,6 +26,39 @@ type account struct {
 	// Shown lists unread messages that a hook has shown and that may start a turn
 	// nevertheless: as context of a turn, or at the end of one that did not go on.
 	Shown []hub.EnvelopeID `json:"shown,omitempty"`
+
+	// Alarms lists the alarms of the hub that started a turn, oldest first, one for each
+	// subject.
+	Alarms []alarm `json:"alarms,omitempty"`
+}
+
+// An alarm is a message of the hub that started a turn. Its subject is its thread.
+type alarm struct {
+	Subject string         `json:"subject"`
+	Message hub.EnvelopeID `json:"message"`
+}
+
+// maxAlarms is the number of alarms that an account remembers.
+const maxAlarms = 64
+
+// mayWake reports whether a message may start a turn. Of the alarms about one subject
+// only the first does.
+func (a *account) mayWake(m inboxMessage) bool {
+	if !m.MayWake() {
+		return false
+	}
+	return m.From != hub.Self || !slices.ContainsFunc(a.Alarms, func(old alarm) bool { return old.Subject == m.ThreadID && old.Message != m.ID })
+}
+
+// noteAlarms remembers the alarms among messages that start a turn.
+func (a *account) noteAlarms(messages []inboxMessage) {
+	for _, m := range messages {
+		known := slices.ContainsFunc(a.Alarms, func(old alarm) bool { return old.Subject == m.ThreadID })
+		if m.From == hub.Self && !known {
+			a.Alarms = append(a.Alarms, alarm{m.ThreadID, m.ID})
+		}
+	}
+	a.Alarms = slices.Delete(a.Alarms, 0, max(len(a.Alarms)-maxAlarms, 0))
 }
 
 func accountKey(agent hub.AgentID) string { return "router/" + string(agent) }
@@ -41,7 +75,8 @@ type attempt struct {
 	Proven    hub.Time         `json:"proven,omitzero"` // when the recipient showed that it noticed
 	Messages  []hub.EnvelopeID `json:"messages,omitempty"`
 	Senders   []hub.AgentID    `json:"senders,omitempty"`
-	Cost      int              `json:"cost,omitempty"` // turns against the budgets; 0 for context
+	Roots     []hub.EnvelopeID `json:"roots,omitempty"` // messages that began the conversations of Messages
+	Cost      int              `json:"cost,omitempty"`  // turns against the budgets; 0 for context
 	Interrupt bool             `json:"interrupt,omitempty"`
 	Repeat    bool             `json:"repeat,omitempty"`
 	Probe     bool             `json:"probe,omitempty"`
@@ -49,6 +84,28 @@ type attempt struct {
 	Detail    string           `json:"detail,omitempty"`
 	Machine   string           `json:"machine,omitempty"` // of the hub that learned its state
 	Closed    bool             `json:"closed,omitempty"`
+}
+
+// carry adds a message to an attempt.
+func (t *attempt) carry(m inboxMessage) {
+	t.Messages = append(t.Messages, m.ID)
+	if !slices.Contains(t.Senders, m.From) {
+		t.Senders = append(t.Senders, m.From)
+	}
+	if m.root != "" && !slices.Contains(t.Roots, m.root) {
+		t.Roots = append(t.Roots, m.root)
+	}
+}
+
+// turnsFor returns the turns of the last hour for messages of the conversation that a
+// message began, of any conversation for "".
+func (a *account) turnsFor(root hub.EnvelopeID) (n int) {
+	for _, t := range a.Attempts {
+		if t.Cost > 0 && (root == "" || slices.Contains(t.Roots, root)) {
+			n++
+		}
+	}
+	return n
 }
 
 // rank orders the states of an attempt. A report that comes late does not move one
@@ -157,15 +214,35 @@ func (r *Router) budget(a *account, now hub.Time, sender hub.AgentID) (string, h
 	return "", hub.Time{}
 }
 
-// freeAt returns when the gap after the last turn that mail started before now ends.
-func (r *Router) freeAt(a *account, now hub.Time) hub.Time {
-	for _, t := range slices.Backward(a.Attempts) { // a notice of a hook within a turn costs nothing
-		if t.Cost > 0 && t.At.Before(now.Time) {
-			return t.At.Add(r.o.Limits.Gap)
+// freeAt returns when the gap after the last turn that mail started before now ends. Each
+// turn within stretchWindow doubles the gap, up to eight times, so that agents that answer
+// each other without an end slow down before a budget stops them. A message of the operator
+// waits for the first gap alone.
+func (r *Router) freeAt(a *account, now hub.Time, due []inboxMessage) hub.Time {
+	var last hub.Time
+	recent := 0
+	for _, t := range a.Attempts { // a notice of a hook within a turn costs nothing
+		if t.Cost == 0 || !t.At.Before(now.Time) {
+			continue
+		}
+		last = t.At
+		if now.Sub(t.At.Time) < stretchWindow {
+			recent++
 		}
 	}
-	return hub.Time{}
+	if last.IsZero() {
+		return last
+	}
+	if slices.ContainsFunc(due, func(m inboxMessage) bool { return m.From == hub.Operator }) {
+		recent = 1
+	}
+	return last.Add(r.o.Limits.Gap << min(max(recent-1, 0), maxStretch))
 }
+
+const (
+	stretchWindow = 15 * time.Minute // turns within it stretch the gap
+	maxStretch    = 3                // times that the gap is doubled: 30 s, 1, 2 and 4 minutes
+)
 
 // blocked returns why an agent must not be woken at all, "" if it may.
 func (r *Router) blocked(rd hub.Reader, agent hub.AgentID, a account) (string, error) {
@@ -199,61 +276,4 @@ func (r *Router) blocked(rd hub.Reader, agent hub.AgentID, a account) (string, e
 		return "it has no valid key", nil
 	}
 	return "", nil
-}
-
-// Reach forecasts a message to an agent over the channels of one kind. later says that
-// an attempt waits for the end of a turn.
-func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
-	if startsTurns(kind) {
-		a, err := hub.ReadMeta[account](rd, accountKey(to))
-		if err != nil {
-			return "", false, "", err
-		}
-		reason, err := r.blocked(rd, to, a)
-		if err != nil || reason != "" {
-			return hub.ReachUnreachable, false, reason, err
-		}
-		if reason, err := r.loop(rd, a, m, to); err != nil || reason != "" {
-			return hub.ReachHeld, false, reason, err
-		}
-		if reason, _ := r.budget(&a, r.o.Clock.Now(), m.From); reason != "" {
-			return hub.ReachOnPoll, false, reason, nil
-		}
-	}
-	_, best := r.best(kind, to)
-	return best.When, best.Later, best.Reason, nil
-}
-
-// best returns the first channel of a kind that reaches an agent now, else the first
-// that will soon, else the reason of the first.
-func (r *Router) best(kind hub.Channel, to hub.AgentID) (channel.Channel, channel.Reach) {
-	list := r.channels[kind]
-	if len(list) == 0 {
-		return nil, channel.Reach{When: hub.ReachUnreachable, Reason: "this hub does not have the channel any more"}
-	}
-	var soon, first *channel.Reach
-	var soonChannel channel.Channel
-	for _, c := range list {
-		var got channel.Reach
-		err := safely(c, func() error {
-			got = c.Reach(background, to)
-			return nil
-		})
-		if err != nil {
-			got = channel.Reach{When: hub.ReachUnreachable, Reason: err.Error()}
-		}
-		if got.When == hub.ReachNow {
-			return c, got
-		}
-		if got.Later && soon == nil {
-			soon, soonChannel = &got, c
-		}
-		if first == nil {
-			first = &got
-		}
-	}
-	if soon != nil {
-		return soonChannel, *soon
-	}
-	return nil, *first
 }

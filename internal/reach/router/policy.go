@@ -13,6 +13,7 @@ type Permission struct {
 	Agent     hub.AgentID `json:"agent"`
 	Allow     bool        `json:"allow"`               // mail may start turns, which cost tokens
 	Interrupt bool        `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt a turn
+	WithText  bool        `json:"with_text,omitempty"` // a notice may have the text of a short message of the operator
 	PerHour   int         `json:"per_hour,omitempty"`  // wakes within an hour; 0 for the limit of the hub
 }
 
@@ -28,9 +29,12 @@ func (p Permission) Check(op string) error {
 type Standing struct {
 	Allowed   bool          `json:"allowed"`
 	Interrupt bool          `json:"interrupt,omitempty"`
+	WithText  bool          `json:"with_text,omitempty"`
 	Paused    bool          `json:"paused,omitempty"` // for this agent, or for all
 	Disarmed  string        `json:"disarmed,omitempty"`
 	LastHour  int           `json:"last_hour,omitempty"` // turns within the last hour, as the budget counts them
+	Spent     string        `json:"spent,omitempty"`     // why the budget allows no turn now
+	Looped    int           `json:"looped,omitempty"`    // unread messages that are held as the end of a loop
 	Last      *Announcement `json:"last,omitempty"`
 	Probe     *ProbeReport  `json:"probe,omitempty"` // the last one, or the last delivery with a proof
 }
@@ -63,8 +67,19 @@ func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
-	out := Standing{Allowed: a.Allowed, Interrupt: a.Interrupt, Paused: a.Paused || all.Paused, Disarmed: a.Disarmed}
-	out.LastHour, _ = a.spent(r.o.Clock.Now(), "")
+	out := Standing{Allowed: a.Allowed, Interrupt: a.Interrupt, WithText: a.WithText, Paused: a.Paused || all.Paused, Disarmed: a.Disarmed}
+	now := r.o.Clock.Now()
+	out.LastHour, _ = a.spent(now, "")
+	out.Spent, _ = r.budget(&a, now, "")
+	unread, err := readInbox(rd, agent, now)
+	if err != nil {
+		return out, err
+	}
+	for _, m := range unread {
+		if slices.ContainsFunc(m.rows, func(d hub.Delivery) bool { return d.Status == hub.DeliveryHeld && startsTurns(d.Channel) }) {
+			out.Looped++
+		}
+	}
 	if n := len(a.Attempts); n > 0 {
 		t := a.Attempts[n-1]
 		out.Last = &Announcement{t.ID, t.At, t.Channel, t.Mechanism, string(t.State), t.Detail, t.Proven}
@@ -98,14 +113,28 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if err := p.Check(op); err != nil {
 		return err
 	}
-	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, map[string]any{"allow": p.Allow, "interrupt": p.Interrupt, "per_hour": p.PerHour}, func(_ hub.Tx, a *account, all *common) error {
-		a.Allowed, a.Interrupt, a.PerHour = p.Allow, p.Allow && p.Interrupt, p.PerHour
+	data := map[string]any{"allow": p.Allow, "interrupt": p.Interrupt, "per_hour": p.PerHour}
+	if p.WithText {
+		data["with_text"] = true
+	}
+	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
+		a.Allowed = p.Allow
+		a.Interrupt = p.Allow && p.Interrupt
+		a.WithText = p.Allow && p.WithText
+		a.PerHour = p.PerHour
 		all.Allowed = slices.DeleteFunc(all.Allowed, func(id hub.AgentID) bool { return id == p.Agent })
 		if p.Allow {
 			all.Allowed = append(all.Allowed, p.Agent)
 		}
 		return nil
 	})
+}
+
+// CarriesText reports whether the user of an agent allowed that a notice has the text of
+// a short message of the operator.
+func (r *Router) CarriesText(rd hub.Reader, agent hub.AgentID) (bool, error) {
+	a, err := hub.ReadMeta[account](rd, accountKey(agent))
+	return a.WithText, err
 }
 
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes

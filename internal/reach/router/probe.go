@@ -63,7 +63,10 @@ func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID,
 	}
 	now := r.o.Clock.Now()
 	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: r.o.Machine}
-	f, reason := r.probeFlight(agent, report.Wake)
+	f, reason, err := r.probeFlight(ctx, agent, report.Wake)
+	if err != nil {
+		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+	}
 	report.Detail = reason
 	if f.over != nil {
 		t := &attempt{ID: report.Wake, Channel: f.over.Name(), At: now, Until: now.Add(proofTime), Probe: true}
@@ -84,7 +87,7 @@ func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID,
 			return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
 		}
 	}
-	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.keep(tx, actor, report) })
+	err = r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.keep(tx, actor, report) })
 	if err != nil {
 		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
 	}
@@ -93,18 +96,28 @@ func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID,
 }
 
 // probeFlight returns the attempt of a probe, or why there is none.
-func (r *Router) probeFlight(agent hub.AgentID, id string) (flight, string) {
-	reason := "this hub has no channel that starts turns"
-	for _, kind := range turnKinds {
-		over, reach := r.best(kind, agent)
-		if over != nil && reach.When == hub.ReachNow {
-			return flight{over, channel.Batch{ID: id, Recipient: agent, Probe: true}}, ""
-		}
-		if kind == turnKinds[0] {
-			reason = reach.Reason
-		}
+func (r *Router) probeFlight(ctx context.Context, agent hub.AgentID, id string) (f flight, reason string, err error) {
+	if err := r.Survey(ctx, agent); err != nil {
+		return flight{}, "", err
 	}
-	return flight{}, reason
+	err = r.store.View(ctx, func(rd hub.Reader) error {
+		for _, kind := range turnKinds {
+			c, err := r.best(rd, kind, agent)
+			if err != nil {
+				return err
+			}
+			if c.over != nil && c.reach.When == hub.ReachNow {
+				f = flight{c.over, channel.Batch{ID: id, Recipient: agent, Probe: true}}
+				reason = ""
+				return nil
+			}
+			if kind == turnKinds[0] {
+				reason = c.reach.Reason
+			}
+		}
+		return nil
+	})
+	return f, reason, err
 }
 
 // await waits until a probe is proven or has failed, at most for a time, and ends it.

@@ -213,30 +213,31 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 		return false, err
 	}
 	t := &attempt{ID: b.ID, Channel: hub.ChannelSession, At: now, Mechanism: mechanism, Hook: true}
+	var shown []inboxMessage
 	for _, m := range unread {
-		if m.quiet() || a.announced(m, hub.ChannelSession) {
+		if !a.mayWake(m) || a.announced(m, hub.ChannelSession) {
 			continue
 		}
 		if turn {
-			looped, err := r.loop(tx, a, m.Message, b.Recipient)
+			root, looped, err := r.loop(tx, a, m.Message, b.Recipient)
 			if err != nil {
 				return false, err
 			}
+			m.root = root
 			if spent, _ := r.budget(&a, now, m.From); spent != "" || looped != "" {
 				continue
 			}
 		}
-		t.Messages = append(t.Messages, m.ID)
-		if !slices.Contains(t.Senders, m.From) {
-			t.Senders = append(t.Senders, m.From)
-		}
+		shown = append(shown, m)
+		t.carry(m)
 	}
 	if turn {
 		reason, err := r.blocked(tx, b.Recipient, a)
-		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || r.freeAt(&a, now).After(now.Time) {
+		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || r.freeAt(&a, now, shown).After(now.Time) {
 			return false, err
 		}
 		t.Cost = 1
+		a.noteAlarms(shown)
 	}
 	for _, m := range unread {
 		row := m.newest(hub.ChannelSession)

@@ -106,7 +106,7 @@ type Options struct {
 // use.
 type Router struct {
 	store    hub.Store
-	channels map[hub.Channel][]channel.Channel
+	channels map[hub.Channel][]carrier
 	foreign  bool // some channels are not the hub's own
 	o        Options
 
@@ -120,6 +120,7 @@ type Router struct {
 	checked map[hub.Channel]hub.Capability // the results of the last checks
 	checkAt hub.Time                       // of channels that failed
 	common  common                         // as last read
+	answers map[answerKey]answer           // see Survey
 }
 
 // common is the stored state that concerns all agents.
@@ -133,7 +134,7 @@ const commonKey = "router"
 
 // New returns a router over the channels of the hub itself and those that others
 // wrote. The channels of one kind are tried in order.
-func New(store hub.Store, own, others []channel.Channel, o Options) (*Router, error) {
+func New(store hub.Store, own []Own, others []channel.Channel, o Options) (*Router, error) {
 	limits, err := o.Limits.complete()
 	if err != nil {
 		return nil, err
@@ -143,10 +144,17 @@ func New(store hub.Store, own, others []channel.Channel, o Options) (*Router, er
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Router{
-		store: store, channels: map[hub.Channel][]channel.Channel{}, o: o, kick: make(chan struct{}, 1),
+		store: store, channels: map[hub.Channel][]carrier{}, o: o, kick: make(chan struct{}, 1),
 		due: map[hub.AgentID]hub.Time{}, flying: map[hub.AgentID]bool{}, checked: map[hub.Channel]hub.Capability{},
 	}
-	for _, c := range slices.Concat(own, others) {
+	var all []carrier
+	for _, c := range own {
+		all = append(all, c)
+	}
+	for _, c := range others {
+		all = append(all, c)
+	}
+	for _, c := range all {
 		name := c.Name()
 		if name == hub.ChannelInbox || !slices.Contains(hub.Channels, name) {
 			return nil, hub.Errorf(hub.CodeInvalid, "router.New", "%q is not a channel that can be added", name).WithHint("the channels are %v", hub.Channels[1:])
@@ -167,7 +175,7 @@ func (r *Router) Check(ctx context.Context) error {
 }
 
 // check checks the channels of one kind. The kind works if one of them does.
-func (r *Router) check(ctx context.Context, kind hub.Channel, list []channel.Channel) {
+func (r *Router) check(ctx context.Context, kind hub.Channel, list []carrier) {
 	result := hub.Capability{}
 	for _, c := range list {
 		err := safely(c, func() error { return c.Check(ctx) })
@@ -184,7 +192,7 @@ func (r *Router) check(ctx context.Context, kind hub.Channel, list []channel.Cha
 }
 
 // safely calls a method of a channel. One that panics has failed.
-func safely(c channel.Channel, f func() error) (err error) {
+func safely(c carrier, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("channel %s panicked: %v", c.Name(), p)

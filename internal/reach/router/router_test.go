@@ -66,8 +66,14 @@ func TestBrokenChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if over, reach := r.best(hub.ChannelNotify, "builder"); over != nil || reach.When != hub.ReachUnreachable || reach.Reason == "" {
-		t.Errorf("got %v, %+v", over, reach)
+	if got, err := r.best(nil, hub.ChannelNotify, "builder"); err != nil || got.reach != unasked {
+		t.Errorf("before a survey: got %+v, %v", got, err)
+	}
+	if err := r.Survey(t.Context(), "builder"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.best(nil, hub.ChannelNotify, "builder"); err != nil || got.over != nil || got.reach.When != hub.ReachUnreachable || got.reach.Reason == "" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 	r.check(t.Context(), hub.ChannelNotify, r.channels[hub.ChannelNotify])
 	if got := r.Capability(hub.ChannelNotify); got.Enabled || got.State != hub.Failed {

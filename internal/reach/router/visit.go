@@ -12,20 +12,12 @@ import (
 	"github.com/parley-agents/parley/internal/spans"
 )
 
-// background is the context of forecasts, which have no caller that could leave.
-var background = context.Background()
-
 // An inboxMessage is an unread message with its rows of the ledger.
 type inboxMessage struct {
 	hub.Message
 	rows []hub.Delivery // of its recipient, without the inbox, oldest first
+	root hub.EnvelopeID // the message that began its conversation, see loop; set for one that starts a turn
 }
-
-// quiet reports whether a message never starts a turn: one of low priority, or one
-// that the hub wrote.
-func (m inboxMessage) quiet() bool { return quiet(m.Envelope) }
-
-func quiet(e hub.Envelope) bool { return e.Priority == hub.PriorityLow || e.From == hub.Self }
 
 // newest returns the newest row of a kind; nil if there is none.
 func (m inboxMessage) newest(kind hub.Channel) *hub.Delivery {
@@ -50,14 +42,14 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 			return nil, err
 		}
 		rows = slices.DeleteFunc(rows, func(d hub.Delivery) bool { return d.Recipient != agent || d.Channel == hub.ChannelInbox })
-		out = append(out, inboxMessage{m, rows})
+		out = append(out, inboxMessage{Message: m, rows: rows})
 	}
 	return out, nil
 }
 
 // A flight is an attempt that is to be made now.
 type flight struct {
-	over  channel.Channel
+	over  carrier
 	batch channel.Batch
 }
 
@@ -69,14 +61,8 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 	if idle, err := r.idle(ctx, agent); err != nil || idle {
 		return err
 	}
-	type choice struct {
-		over  channel.Channel
-		reach channel.Reach
-	}
-	best := map[hub.Channel]choice{}
-	for _, kind := range kinds {
-		c, reach := r.best(kind, agent)
-		best[kind] = choice{c, reach}
+	if err := r.Survey(ctx, agent); err != nil {
+		return err
 	}
 	var flights []flight
 	var next hub.Time
@@ -87,11 +73,11 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 			return err
 		}
 		for _, kind := range kinds {
-			if err := v.consider(kind, best[kind].over, best[kind].reach); err != nil {
+			if err := v.consider(kind, v.best[kind]); err != nil {
 				return err
 			}
 		}
-		if err := v.repeat(func(kind hub.Channel) (channel.Channel, channel.Reach) { return best[kind].over, best[kind].reach }); err != nil {
+		if err := v.repeat(); err != nil {
 			return err
 		}
 		flights, next, told = v.flights, v.next, v.told
@@ -195,6 +181,7 @@ type visitor struct {
 	unread  []inboxMessage
 	block   string   // why the agent must not be woken
 	busy    *attempt // the attempt to start a turn that was under way before the visit
+	best    map[hub.Channel]choice
 	chosen  []hub.EnvelopeID
 
 	flights []flight
@@ -219,8 +206,16 @@ func (v *visitor) read() (err error) {
 	if v.block, err = v.blocked(v.tx, v.agent, v.account); err != nil {
 		return err
 	}
-	v.unread, err = readInbox(v.tx, v.agent, v.now)
-	return err
+	if v.unread, err = readInbox(v.tx, v.agent, v.now); err != nil {
+		return err
+	}
+	v.best = map[hub.Channel]choice{}
+	for _, kind := range kinds {
+		if v.best[kind], err = v.Router.best(v.tx, kind, v.agent); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expire ends an open attempt without a proof in time, and takes it as a proof that
@@ -264,19 +259,24 @@ func (v *visitor) later(at hub.Time) {
 }
 
 // consider announces messages over the channels of one kind if that can be done now.
-func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel.Reach) (err error) {
+func (v *visitor) consider(kind hub.Channel, c choice) (err error) {
 	turns := startsTurns(kind)
 	if t := v.account.open(kind); t != nil && t.State == "" && t.Channel == kind && t.At.Before(v.now.Time) { // reserved before a crash
-		return v.retry(t, over, reach)
+		return v.retry(t, c)
 	}
-	var due []inboxMessage
+	var due, known []inboxMessage
 	for _, m := range v.unread {
 		row := m.newest(kind)
 		switch {
 		case v.account.announced(m, kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
-		case turns && !m.quiet(), row != nil && row.Status == hub.DeliveryPending:
+		case turns && !v.account.mayWake(m):
+			known = append(known, m)
+		case turns, row != nil && row.Status == hub.DeliveryPending:
 			due = append(due, m)
 		}
+	}
+	if err := v.skip(kind, known, "an alarm about the same subject was announced before"); err != nil {
+		return err
 	}
 	if len(due) == 0 {
 		return nil
@@ -284,8 +284,8 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 	if turns && v.block != "" {
 		return v.skip(kind, due, v.block)
 	}
-	if c := v.Capability(kind); !c.Enabled {
-		return v.skip(kind, due, cmp.Or(c.Detail, "the channel is off"))
+	if state := v.Capability(kind); !state.Enabled {
+		return v.skip(kind, due, cmp.Or(state.Detail, "the channel is off"))
 	}
 	if turns && v.busy != nil || !turns && v.account.open(kind) != nil {
 		return nil // one at a time; the next visit is when it ends
@@ -300,9 +300,9 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 		return err
 	}
 	switch {
-	case over == nil:
-		return v.skip(kind, due, reach.Reason)
-	case reach.Later && !interrupt:
+	case c.over == nil:
+		return v.skip(kind, due, c.reach.Reason)
+	case c.reach.Later && !interrupt:
 		v.later(v.now.Add(busyRetry))
 		return nil
 	}
@@ -310,12 +310,12 @@ func (v *visitor) consider(kind hub.Channel, over channel.Channel, reach channel
 		if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
 			return err
 		}
-		if free := v.freeAt(&v.account, v.now); v.now.Before(free.Time) {
+		if free := v.freeAt(&v.account, v.now, due); v.now.Before(free.Time) {
 			v.later(free)
 			return nil
 		}
 	}
-	return v.reserve(kind, over, due, interrupt && reach.Later, false)
+	return v.reserve(kind, c.over, due, interrupt && c.reach.Later, false)
 }
 
 // interrupts reports whether the turn that runs may be interrupted: a critical message
@@ -393,7 +393,7 @@ func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) erro
 }
 
 // reserve stores an attempt and prepares it.
-func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMessage, interrupt, repeat bool) error {
+func (v *visitor) reserve(kind hub.Channel, over carrier, due []inboxMessage, interrupt, repeat bool) error {
 	newest := slices.MaxFunc(due, func(a, b inboxMessage) int { return cmp.Compare(a.ID, b.ID) })
 	t := &attempt{
 		ID:      channel.NewID(string(v.agent), string(kind), string(newest.ID), fmt.Sprint(repeat)),
@@ -403,10 +403,7 @@ func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMes
 		t.Cost = 1
 	}
 	for _, m := range due {
-		t.Messages = append(t.Messages, m.ID)
-		if !slices.Contains(t.Senders, m.From) {
-			t.Senders = append(t.Senders, m.From)
-		}
+		t.carry(m)
 		if row := m.newest(kind); row == nil || row.Status != hub.DeliveryPending {
 			if err := v.tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind, Status: hub.DeliveryPending}); err != nil {
 				return err
@@ -415,26 +412,27 @@ func (v *visitor) reserve(kind hub.Channel, over channel.Channel, due []inboxMes
 	}
 	v.account.add(t)
 	v.account.show(v.unread, t.Messages, false)
+	v.account.noteAlarms(due)
 	v.chosen = append(v.chosen, t.Messages...)
 	v.prepare(t, over)
 	return nil
 }
 
 // retry makes an attempt that was reserved when the hub stopped, under its id.
-func (v *visitor) retry(t *attempt, over channel.Channel, reach channel.Reach) error {
+func (v *visitor) retry(t *attempt, c choice) error {
 	reason := v.block
-	if over == nil {
-		reason = cmp.Or(reason, reach.Reason)
+	if c.over == nil {
+		reason = cmp.Or(reason, c.reach.Reason)
 	}
 	if reason != "" && !t.Probe {
 		return v.move(v.tx, v.agent, &v.account, t, channel.Outcome{State: channel.Refused, Detail: reason})
 	}
-	v.prepare(t, over)
+	v.prepare(t, c.over)
 	return nil
 }
 
 // prepare makes the batch of a reserved attempt.
-func (v *visitor) prepare(t *attempt, over channel.Channel) {
+func (v *visitor) prepare(t *attempt, over carrier) {
 	b := channel.Batch{ID: t.ID, Recipient: v.agent, Interrupt: t.Interrupt, Repeat: t.Repeat}
 	for _, m := range v.unread {
 		if !startsTurns(t.Channel) && !slices.Contains(t.Messages, m.ID) {
@@ -452,14 +450,14 @@ func (v *visitor) prepare(t *attempt, over channel.Channel) {
 
 // repeat announces messages once more that were announced some time ago and are still
 // unread.
-func (v *visitor) repeat(best func(hub.Channel) (channel.Channel, channel.Reach)) error {
+func (v *visitor) repeat() error {
 	last := v.account.last()
 	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
 		return nil
 	}
 	var due []inboxMessage
 	for _, m := range v.unread {
-		if !m.quiet() && v.account.announced(m, last.Channel) {
+		if v.account.mayWake(m) && v.account.announced(m, last.Channel) {
 			due = append(due, m)
 		}
 	}
@@ -475,8 +473,8 @@ func (v *visitor) repeat(best func(hub.Channel) (channel.Channel, channel.Reach)
 		return nil
 	}
 	for _, kind := range kinds {
-		if over, reach := best(kind); startsTurns(kind) && over != nil && reach.When == hub.ReachNow {
-			return v.reserve(kind, over, due, false, true)
+		if c := v.best[kind]; startsTurns(kind) && c.over != nil && c.reach.When == hub.ReachNow {
+			return v.reserve(kind, c.over, due, false, true)
 		}
 	}
 	v.later(v.now.Add(busyRetry))

@@ -3,26 +3,27 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 )
 
-// Channels returns the register as channels of the router: session for sessions that
-// a person attends, wake for those without.
-func (g *Register) Channels() []channel.Channel {
-	return []channel.Channel{registered{g, true}, registered{g, false}}
+// Channels returns the register as channels of the router: one for sessions that a person
+// attends, and one for those without.
+func (g *Register) Channels() (session, wake *Channel) {
+	return &Channel{g, true}, &Channel{g, false}
 }
 
-// A registered channel reaches the sessions of the register that are attended, or
-// those that are not.
-type registered struct {
+// A Channel reaches the sessions of the register that are attended, or those that are
+// not.
+type Channel struct {
 	*Register
 	attended bool
 }
 
 // Name returns the kind of the channel.
-func (c registered) Name() hub.Channel {
+func (c *Channel) Name() hub.Channel {
 	if c.attended {
 		return hub.ChannelSession
 	}
@@ -30,29 +31,25 @@ func (c registered) Name() hub.Channel {
 }
 
 // Check reads the register. Sessions are checked one by one, when they are armed.
-func (c registered) Check(ctx context.Context) error {
+func (c *Channel) Check(ctx context.Context) error {
 	return c.store.View(ctx, func(r hub.Reader) error {
 		_, err := c.List(r, hub.Operator)
 		return err
 	})
 }
 
-// Reach forecasts from the best session of an agent.
-func (c registered) Reach(ctx context.Context, to hub.AgentID) (out channel.Reach) {
-	err := c.store.View(ctx, func(r hub.Reader) error {
-		d, err := hub.ReadMeta[document](r, metaKey(to))
-		if err == nil {
-			out = c.reach(to, d, c.clock.Now())
-		}
-		return err
-	})
+// Forecast returns the forecast from the best session of an agent.
+func (c *Channel) Forecast(r hub.Reader, to hub.AgentID) (channel.Reach, error) {
+	d, err := hub.ReadMeta[document](r, metaKey(to))
 	if err != nil {
-		return channel.Reach{When: hub.ReachUnreachable, Reason: "its sessions cannot be read now"}
+		return channel.Reach{}, err
 	}
-	return out
+	now := c.clock.Now()
+	c.bury(&d, now)
+	return c.reach(to, d, now), nil
 }
 
-func (c registered) reach(to hub.AgentID, d document, now hub.Time) channel.Reach {
+func (c *Channel) reach(to hub.AgentID, d document, now hub.Time) channel.Reach {
 	s := c.choose(to, d, now)
 	switch {
 	case s == nil && c.attended:
@@ -69,35 +66,48 @@ func (c registered) reach(to hub.AgentID, d document, now hub.Time) channel.Reac
 	return channel.Reach{When: hub.ReachNow, Reason: describe(*s, now) + ", reachable by " + s.Mechanism, Mechanism: s.Mechanism}
 }
 
-// choose returns the session that a notice goes to: an armed one before others, an
-// idle one before a busy one, the one that was used last among equals; nil if none
-// is live.
-func (c registered) choose(to hub.AgentID, d document, now hub.Time) *Session {
-	var best *Session
-	rank := func(s *Session) int {
-		n := 0
-		if c.armed(to, s, now) {
-			n += 2
-		}
-		if !s.busy(now) {
-			n++
-		}
-		return n
+// rank orders sessions for a notice: armed ones before others, idle ones before busy
+// ones.
+func (c *Channel) rank(to hub.AgentID, s *Session, now hub.Time) int {
+	n := 0
+	if c.armed(to, s, now) {
+		n += 2
 	}
+	if !s.busy(now) {
+		n++
+	}
+	return n
+}
+
+// candidates returns the live sessions of the channel that rank first, the one that was
+// used last at their head.
+func (c *Channel) candidates(to hub.AgentID, d document, now hub.Time) (out []*Session) {
 	for _, s := range d.Sessions {
 		if !s.live() || s.Attended != c.attended || s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded {
 			continue
 		}
-		if best == nil || rank(s) > rank(best) || rank(s) == rank(best) && s.Seen.After(best.Seen.Time) {
-			best = s
+		if len(out) > 0 && c.rank(to, s, now) > c.rank(to, out[0], now) {
+			out = nil
+		}
+		if len(out) == 0 || c.rank(to, s, now) == c.rank(to, out[0], now) {
+			out = append(out, s)
 		}
 	}
-	return best
+	slices.SortStableFunc(out, func(a, b *Session) int { return b.Seen.Compare(a.Seen.Time) })
+	return out
 }
 
-// Deliver leaves a batch for the waiter of the best session, which takes it with its
-// next or present Wait.
-func (c registered) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
+// choose returns the session for which a forecast speaks; nil if none is live.
+func (c *Channel) choose(to hub.AgentID, d document, now hub.Time) *Session {
+	if all := c.candidates(to, d, now); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// Deliver leaves a batch for the waiters of the sessions that rank first. The first of
+// them that comes takes it. A turn is interrupted in one session alone.
+func (c *Channel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
 	out := channel.Outcome{State: channel.Refused}
 	err := c.update(ctx, b.Recipient, func(_ hub.Tx, d *document, now hub.Time) error {
 		to := b.Recipient
@@ -106,8 +116,15 @@ func (c registered) Deliver(ctx context.Context, b channel.Batch) (channel.Outco
 		case s == nil || !c.armed(to, s, now):
 			out = channel.Outcome{State: channel.Refused, Detail: c.reach(to, *d, now).Reason}
 			return nil
-		case s.Wake == nil || s.Wake.ID != b.ID:
-			s.Wake = &wake{ID: b.ID, Interrupt: b.Interrupt, Repeat: b.Repeat, Probe: b.Probe}
+		}
+		offers := c.candidates(to, *d, now)
+		if b.Interrupt {
+			offers = offers[:1]
+		}
+		for _, o := range offers {
+			if o.Wake == nil || o.Wake.ID != b.ID {
+				o.Wake = &wake{ID: b.ID, Interrupt: b.Interrupt, Repeat: b.Repeat, Probe: b.Probe}
+			}
 		}
 		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for the waiter of its session", Proof: takeWithin}
 		return nil

@@ -13,6 +13,7 @@ import (
 // A Report is the news of a hook or plugin of a CLI about a session.
 type Report struct {
 	Key
+	Stamp      string   `json:"stamp,omitempty"` // of the process, see package process
 	Cwd        string   `json:"cwd,omitempty"`
 	Version    string   `json:"version,omitempty"` // of the CLI
 	Event      Event    `json:"event"`
@@ -40,7 +41,7 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 	if !slices.Contains(events, p.Event) {
 		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "event: %q is not one of %v", p.Event, events)
 	}
-	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Version)...); err != nil {
+	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Stamp, p.Version)...); err != nil {
 		return Advice{}, err
 	}
 	if len(p.Wakes) > 20 {
@@ -49,8 +50,12 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 	var out Advice
 	err := g.update(ctx, actor.ID, func(tx hub.Tx, d *document, now hub.Time) (err error) {
 		out = Advice{}
+		if d.strange(p) {
+			return nil
+		}
 		s := d.ensure(p.Key, now)
 		s.Seen, s.Reported = now, now
+		s.Stamp = cmp.Or(p.Stamp, s.Stamp)
 		s.Cwd, s.Version = cmp.Or(p.Cwd, s.Cwd), cmp.Or(p.Version, s.Version)
 		if p.Attended != nil {
 			s.Attended = *p.Attended
@@ -76,6 +81,19 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 	}
 	g.turns.Visit(actor.ID)
 	return out, nil
+}
+
+// strange reports whether a report is of no session that the hub should list: it stands in
+// the middle of a session that never began, in a process that has another one. Subagents of
+// Copilot CLI have session ids of their own.
+func (d *document) strange(p Report) bool {
+	begins := p.Event == EventStart || p.Event == EventPrompt
+	if begins || p.Process == 0 || d.find(p.Key) != nil {
+		return false
+	}
+	return slices.ContainsFunc(d.Sessions, func(s *Session) bool {
+		return s.live() && s.CLI == p.CLI && s.Process == p.Process
+	})
 }
 
 // prove records the wake under way as a turn if the report shows its id, or if the
@@ -209,5 +227,5 @@ func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now
 		s.move(StateWorking, now)
 		s.Turn, s.Continued, s.Unproven = b.ID, true, true
 	}
-	return b.Notice(inboxTool(s.CLI)), nil
+	return g.writeNotice(tx, b)
 }

@@ -23,11 +23,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // A State is the activity of a session.
@@ -83,6 +85,7 @@ type Key struct {
 // A Session is one session of an agent.
 type Session struct {
 	Key
+	Stamp     string   `json:"stamp,omitempty"` // of its process, see package process; empty if it is not known
 	Cwd       string   `json:"cwd,omitempty"`
 	Version   string   `json:"version,omitempty"`   // of the CLI; empty if it is not known
 	Mechanism string   `json:"mechanism,omitempty"` // by which its waiter writes notices
@@ -145,20 +148,68 @@ func (s *Session) replace(name string) {
 }
 
 // armed reports whether a waiter serves a session now: its request waits in this
-// process, or it was here a short time ago.
+// process, or it was here a short time ago and did not break off.
 func (g *Register) armed(agent hub.AgentID, s *Session, now hub.Time) bool {
-	if !s.live() || s.Armed.IsZero() {
+	if !s.live() {
 		return false
 	}
+	recent := !s.Armed.IsZero() && now.Sub(s.Seen.Time) < staleAfter
+	return recent || g.waiting(agent, s.Key)
+}
+
+// waiting reports whether a request of a waiter of the session waits in this process.
+func (g *Register) waiting(agent hub.AgentID, k Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waits[waitKey{agent, s.Key}] != nil || now.Sub(s.Seen.Time) < staleAfter
+	return g.waits[waitKey{agent, k}] != nil
+}
+
+// bury ends the sessions whose process is known to have ended without a word, and
+// returns them as they were. A look costs the read of one small file of the system.
+func (g *Register) bury(d *document, now hub.Time) (buried []Session) {
+	for _, s := range d.Sessions {
+		if !s.live() || g.ended == nil || s.Stamp == "" || !g.ended(s.Process, s.Stamp) {
+			continue
+		}
+		buried = append(buried, *s)
+		s.move(StateEnded, now)
+		s.Armed = hub.Time{}
+		s.Wake = nil
+		s.Turn = ""
+	}
+	return buried
+}
+
+// endBuried ends the wakes and turns that were under way in buried sessions: the router
+// announces their messages again.
+func (g *Register) endBuried(tx hub.Tx, agent hub.AgentID, buried []Session) error {
+	const detail = "its process ended"
+	for _, s := range buried {
+		if s.Wake != nil {
+			if err := g.turns.Record(tx, agent, s.Wake.ID, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: detail}); err != nil {
+				return err
+			}
+		}
+		if s.Turn == "" {
+			continue
+		}
+		if err := g.turns.Record(tx, agent, s.Turn, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism, Detail: detail}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // busy reports whether a turn runs that a notice should not disturb.
 func (s Session) busy(now hub.Time) bool {
 	silent := now.Sub(s.Reported.Time)
-	return s.State == StateWorking && silent < silentAfter || s.State == StateWaiting && silent < askingAfter
+	return (s.State == StateWorking && silent < silentAfter) || (s.State == StateWaiting && silent < askingAfter)
+}
+
+// silent reports whether a turn runs, by the last report, that has given no sign of life
+// since. It counts as over: it may have failed, or its user may have interrupted it.
+func (s Session) silent(now hub.Time) bool {
+	return (s.State == StateWorking || s.State == StateWaiting) && !s.busy(now)
 }
 
 // proof returns the time that the session has to show a notice.
@@ -197,10 +248,18 @@ func (d *document) find(k Key) *Session {
 	return nil
 }
 
+// Opening is the id of the session of a CLI that has none yet. The first session that its
+// process reports takes its place, with the wake that began it.
+const Opening = "opening"
+
 // ensure returns the session of a key and adds it if there is none. It forgets
 // sessions that ended long ago and, beyond maxSessions, those not seen for longest.
 func (d *document) ensure(k Key, now hub.Time) *Session {
 	if s := d.find(k); s != nil {
+		return s
+	}
+	if s := d.find(Key{CLI: k.CLI, ID: Opening, Process: k.Process}); s != nil && s.live() {
+		s.Key = k
 		return s
 	}
 	d.Sessions = slices.DeleteFunc(d.Sessions, func(s *Session) bool {
@@ -228,6 +287,9 @@ type Turns interface {
 	// Show reports whether a hook may show a batch, and records it as offered. turn
 	// says that showing it makes the model go on, which costs a turn.
 	Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (bool, error)
+	// CarriesText reports whether the user of an agent allowed that a notice has the
+	// text of a short message of the operator.
+	CarriesText(r hub.Reader, agent hub.AgentID) (bool, error)
 	// Visit makes the router consider an agent again.
 	Visit(agent hub.AgentID)
 }
@@ -237,6 +299,11 @@ type Options struct {
 	Clock    hub.Clock
 	Bus      hub.Bus
 	Stopping <-chan struct{} // ends every wait when it is closed; may be nil
+
+	// Ended reports whether the process of a number and a stamp is known to have
+	// ended. It is nil where processes cannot be looked at; then the last request of
+	// a session decides. The same holds for sessions on other machines.
+	Ended func(process int, stamp string) bool
 }
 
 // A Register knows the sessions of the agents of a hub. It is safe for concurrent
@@ -246,6 +313,7 @@ type Register struct {
 	clock    hub.Clock
 	bus      hub.Bus
 	stopping <-chan struct{}
+	ended    func(process int, stamp string) bool
 	turns    Turns
 
 	mu    sync.Mutex                // guards waits
@@ -260,7 +328,7 @@ type waitKey struct {
 // New returns a register that keeps sessions in store. Connect must be called before
 // it is used.
 func New(store hub.Store, o Options) *Register {
-	return &Register{store: store, clock: o.Clock, bus: o.Bus, stopping: o.Stopping, waits: map[waitKey]chan struct{}{}}
+	return &Register{store: store, clock: o.Clock, bus: o.Bus, stopping: o.Stopping, ended: o.Ended, waits: map[waitKey]chan struct{}{}}
 }
 
 // Connect gives the register the router that decides about turns.
@@ -273,7 +341,11 @@ func (g *Register) update(ctx context.Context, agent hub.AgentID, change func(tx
 		if err != nil {
 			return err
 		}
-		if err := change(tx, &d, g.clock.Now()); err != nil {
+		now := g.clock.Now()
+		if err := g.endBuried(tx, agent, g.bury(&d, now)); err != nil {
+			return err
+		}
+		if err := change(tx, &d, now); err != nil {
 			return err
 		}
 		return hub.WriteMeta(tx, metaKey(agent), d)
@@ -294,9 +366,16 @@ func (g *Register) List(r hub.Reader, agent hub.AgentID) ([]Session, error) {
 		return nil, err
 	}
 	now := g.clock.Now()
+	g.bury(&d, now)
 	out := []Session{}
 	for _, s := range d.Sessions {
-		if !g.armed(agent, s, now) {
+		if s.silent(now) {
+			s.State = StateIdle
+			s.Since = s.Reported
+		}
+		if g.armed(agent, s, now) {
+			s.Armed = cmp.Or(s.Armed, s.Seen)
+		} else {
 			s.Armed = hub.Time{}
 		}
 		s.Proven = d.Proven[s.CLI]
@@ -361,10 +440,35 @@ func arrival(r hub.Reader, id hub.EnvelopeID) (int64, error) {
 	return seq, err
 }
 
-// tools are the names of the inbox tool where a CLI needs it in full.
-var tools = map[string]string{"qwen": "mcp__parley__acp_inbox", "claude": "mcp__parley__acp_inbox"}
+// maxOrder is the most bytes of a text of the operator in a notice.
+const maxOrder = 280
 
-func inboxTool(cli string) string { return cmp.Or(tools[cli], "acp_inbox") }
+// writeNotice returns the notice of a batch for a session. It has the text of the only
+// message if that is a short line of the operator, not sensitive, and the agent's user
+// allowed it.
+func (g *Register) writeNotice(r hub.Reader, b channel.Batch) (string, error) {
+	if len(b.Messages) != 1 || b.Repeat || b.Probe {
+		return b.Notice(inboxTool), nil
+	}
+	e := b.Messages[0]
+	text, plain := e.PlainText()
+	refers := e.Context != nil && len(e.Context.Artifacts)+len(e.Context.ExternalRefs) > 0
+	isShort := plain && !refers && len(text) <= maxOrder && !strings.Contains(text, "\n")
+	if e.From != hub.Operator || e.Policy.Sensitivity == hub.SensitivityHigh || !isShort {
+		return b.Notice(inboxTool), nil
+	}
+	allowed, err := g.turns.CarriesText(r, b.Recipient)
+	if err != nil || !allowed {
+		return b.Notice(inboxTool), err
+	}
+	b.OrderID, err = r.ShortID(string(e.ID))
+	b.Order = plaintext.Line(text)
+	return b.Notice(inboxTool), err
+}
+
+// inboxTool is the name of the inbox tool in a notice. CLIs put a prefix before it in the
+// list of their tools; the name alone is six tokens shorter and names one tool.
+const inboxTool = "acp_inbox"
 
 // check refuses a key that cannot name a session.
 func (k Key) check(op string) error {

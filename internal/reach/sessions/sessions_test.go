@@ -17,6 +17,7 @@ import (
 type turns struct{ outcomes []channel.State }
 
 func (*turns) Valid(hub.Reader, hub.AgentID, string) (string, error) { return "", nil }
+func (*turns) CarriesText(hub.Reader, hub.AgentID) (bool, error)     { return false, nil }
 func (*turns) Started(hub.Reader, hub.AgentID, string) (bool, error) { return false, nil }
 func (*turns) Visit(hub.AgentID)                                     {}
 func (*turns) Show(hub.Tx, channel.Batch, string, bool) (bool, error) {
@@ -71,7 +72,8 @@ func (w *world) wait(g *sessions.Register, name string) sessions.Call {
 // deliver gives the channel of attended sessions a batch.
 func (w *world) deliver(g *sessions.Register, id string) channel.Outcome {
 	w.t.Helper()
-	got, err := g.Channels()[0].Deliver(w.t.Context(), channel.Batch{ID: id, Recipient: "builder", Probe: true})
+	session, _ := g.Channels()
+	got, err := session.Deliver(w.t.Context(), channel.Batch{ID: id, Recipient: "builder", Probe: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -158,7 +160,11 @@ func TestReach(t *testing.T) {
 	w := newWorld(t)
 	g := w.register()
 	reach := func() string {
-		r := g.Channels()[0].Reach(t.Context(), "builder")
+		session, _ := g.Channels()
+		r, err := hub.Read(t.Context(), w.store, func(r hub.Reader) (channel.Reach, error) { return session.Forecast(r, "builder") })
+		if err != nil {
+			t.Fatal(err)
+		}
 		return string(r.When) + ": " + r.Reason
 	}
 	steps := []struct {

@@ -14,12 +14,17 @@ import (
 // A Waiter describes the program that waits for wakes beside a CLI.
 type Waiter struct {
 	Key
+	Stamp     string `json:"stamp,omitempty"` // of the process, see package process
 	Cwd       string `json:"cwd,omitempty"`
 	Version   string `json:"version,omitempty"`  // of the CLI
 	Mechanism string `json:"mechanism"`          // by which it writes a notice into the session
 	Waiter    string `json:"waiter,omitempty"`   // its name, the same in all its requests and in no other waiter's
 	Attended  bool   `json:"attended,omitempty"` // a person has the session in a terminal
 	Seconds   int    `json:"seconds,omitempty"`  // the longest wait, at most 60; 0 means 30
+
+	// Inside says that the waiter is a part of the hub: a wait that it ends has not
+	// broken off.
+	Inside bool `json:"-"`
 }
 
 // A Call is the answer to a wait.
@@ -43,7 +48,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if err := w.check(op); err != nil {
 		return Call{}, err
 	}
-	if err := checkTexts(op, w.Cwd, w.Version, w.Mechanism, w.Waiter); err != nil {
+	if err := checkTexts(op, w.Cwd, w.Stamp, w.Version, w.Mechanism, w.Waiter); err != nil {
 		return Call{}, err
 	}
 	if w.Seconds == 0 {
@@ -53,7 +58,12 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
 	}
 	replaced, leave := g.enter(actor.ID, w.Key)
-	defer leave()
+	defer func() {
+		leave()
+		if ctx.Err() != nil && !w.Inside {
+			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
+		}
+	}()
 	hints, cancel := g.bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
 	defer cancel()
 	served, err := g.arm(ctx, actor.ID, w)
@@ -104,6 +114,46 @@ func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, le
 	}
 }
 
+// disarmTime is the time for recording that the request of a waiter broke off.
+const disarmTime = 5 * time.Second
+
+// disarm records that the request of a waiter broke off: no wake is left for the session
+// until the waiter comes again. A wake that it took and did not report stays for it. A
+// failure is left to staleAfter.
+func (g *Register) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
+	select {
+	case <-g.stopping:
+		return // all waiters come to the next hub
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, disarmTime)
+	defer cancel()
+	err := g.update(ctx, agent, func(tx hub.Tx, d *document, _ hub.Time) error {
+		s := d.find(w.Key)
+		if s == nil || s.Waiter != w.Waiter || g.waiting(agent, w.Key) {
+			return nil
+		}
+		s.Armed = hub.Time{}
+		if s.Wake == nil || !s.Wake.Taken.IsZero() {
+			return nil
+		}
+		id := s.Wake.ID
+		s.Wake = nil
+		if d.offered(id) {
+			return nil
+		}
+		return g.turns.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: "the request of its waiter broke off"})
+	})
+	if err == nil {
+		g.turns.Visit(agent)
+	}
+}
+
+// offered reports whether a session has a wake.
+func (d *document) offered(id string) bool {
+	return slices.ContainsFunc(d.Sessions, func(s *Session) bool { return s.Wake != nil && s.Wake.ID == id })
+}
+
 // armRefresh is the time after which a wait is recorded again though nothing changed.
 const armRefresh = 30 * time.Second
 
@@ -115,7 +165,7 @@ func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served
 	err = g.store.View(ctx, func(r hub.Reader) error {
 		d, err := hub.ReadMeta[document](r, metaKey(agent))
 		s, now := d.find(w.Key), g.clock.Now()
-		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && now.Sub(s.Seen.Time) < armRefresh
+		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && s.Stamp == w.Stamp && now.Sub(s.Seen.Time) < armRefresh
 		return err
 	})
 	if err != nil || known {
@@ -131,6 +181,7 @@ func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served
 			s.Armed = now
 		}
 		s.Seen, s.Mechanism, s.Attended = now, w.Mechanism, w.Attended
+		s.Stamp = w.Stamp
 		s.Cwd, s.Version = cmp.Or(w.Cwd, s.Cwd), cmp.Or(w.Version, s.Version)
 		if s.State == StateStarting || s.State == StateEnded {
 			s.move(StateIdle, now)
@@ -199,6 +250,10 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 			return err
 		}
 		if reason == "" && len(mail.fresh) == 0 && !w.Repeat && !w.Probe && w.Taken.IsZero() {
+			s.Wake = nil
+			if d.offered(w.ID) { // another session was not told
+				return nil
+			}
 			reason = "a hook of its session told it"
 		}
 		if reason != "" {
@@ -206,12 +261,21 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 			return g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Refused, Detail: reason, Mechanism: s.Mechanism})
 		}
 		s.Shown = mail.upTo
+		for _, other := range d.Sessions { // the first takes it
+			if other != s && other.Wake != nil && other.Wake.ID == w.ID {
+				other.Wake = nil
+			}
+		}
 		if w.Taken.IsZero() {
 			w.Taken = now
 			err = g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
 		}
 		b := channel.Batch{ID: w.ID, Recipient: agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
-		out.Wake = &Wake{ID: w.ID, Notice: b.Notice(inboxTool(s.CLI)), Interrupt: w.Interrupt}
+		if err != nil {
+			return err
+		}
+		notice, err := g.writeNotice(tx, b)
+		out.Wake = &Wake{ID: w.ID, Notice: notice, Interrupt: w.Interrupt}
 		return err
 	})
 	return out, err

@@ -1,11 +1,15 @@
 package terminal
 
+import (
+	"github.com/parley-agents/parley/internal/briefing"
+)
+
 // claude is Claude Code. Its plugin holds the hooks and a monitor: a command that
 // runs as long as the session and whose lines start turns.
 var claude = CLI{
-	Name: "claude", Title: "Claude Code", Mechanism: "monitor",
+	Name: "claude", Title: "Claude Code", resume: []string{"--resume"}, Mechanism: "monitor",
 	hooks: []Hook{
-		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
+		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
 	stay: func(c CLI, program []string) []File {
@@ -31,7 +35,7 @@ var claude = CLI{
 			p.plan.Args = append(p.plan.Args, "--settings", p.json("settings.json", object{"permissions": object{"allow": []string{"mcp__parley"}}}))
 		}
 		if !p.given("--append-system-prompt") {
-			p.plan.Args = append(p.plan.Args, "--append-system-prompt", Instruction(p.Agent))
+			p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))
 		}
 	},
 }

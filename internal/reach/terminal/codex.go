@@ -4,10 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-agents/parley/internal/briefing"
 )
 
 // codexSeconds is the limit of a hook. Codex warns of a longer one at the end of a
@@ -19,12 +25,14 @@ const codexSeconds = 3
 // Therefore each launch has a server of its own, which the terminal and the queue are
 // pointed at and which ends with the launch.
 var codex = CLI{
-	Name: "codex", Title: "Codex CLI", Mechanism: "queue", Detached: true,
+	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true,
 	Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
+	turn:   codexTurn,
+	opened: codexOpened,
 	hand:   queue,
 	stay:   hookFile("hooks.json", codexSeconds),
 	plan: func(c CLI, p *planner) {
@@ -34,7 +42,7 @@ var codex = CLI{
 		overrides := []string{
 			"mcp_servers.parley.command=" + toml(s["command"]),
 			"mcp_servers.parley.args=" + toml(s["args"]),
-			"developer_instructions=" + toml(Instruction(p.Agent)),
+			"developer_instructions=" + toml(briefing.Instruction(p.Agent)),
 		}
 		for name, value := range s["env"].(map[string]string) {
 			overrides = append(overrides, "mcp_servers.parley.env."+name+"="+toml(value))
@@ -51,6 +59,33 @@ var codex = CLI{
 		p.plan.Args = []string{"--remote", p.plan.Launch.Socket}
 		p.plan.Notes = []string{"Codex asks once whether you trust Parley's hooks; without them the hub cannot see the session or wake it"}
 	},
+}
+
+// codexTurn reads a line of the rollout file. Codex runs no hook at the end of a turn that
+// failed or that its user interrupted.
+func codexTurn(line []byte) Turn {
+	var entry struct {
+		Payload struct {
+			Type  string          `json:"type"`
+			Error json.RawMessage `json:"error"`
+		} `json:"payload"`
+	}
+	if json.Unmarshal(line, &entry) != nil {
+		return ""
+	}
+	failed := len(entry.Payload.Error) > 0 && string(entry.Payload.Error) != "null"
+	switch entry.Payload.Type {
+	case "task_started", "user_message":
+		return TurnRuns
+	case "turn_aborted":
+		return TurnBroke
+	case "task_complete":
+		if failed {
+			return TurnBroke
+		}
+		return TurnRuns // its hook tells the end
+	}
+	return ""
 }
 
 // shared returns the flags of the user that also change the configuration of the
@@ -99,4 +134,97 @@ func queue(ctx context.Context, t Target, n Notice) error {
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// codexOpened asks the server of a launch for the thread of its terminal, which is there
+// before the first prompt, when no hook has run yet. The server speaks JSON-RPC, without the
+// member jsonrpc, in a WebSocket.
+func codexOpened(ctx context.Context, l Launch) (out Opened, err error) {
+	socket := strings.TrimPrefix(l.Socket, "unix://")
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	conn, _, err := websocket.Dial(ctx, "ws://localhost/", &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		return Opened{}, fmt.Errorf("terminal: codex app-server: %w", err)
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(16 << 20)
+
+	var loaded struct{ Data []string }
+	var read struct {
+		Thread struct {
+			Path   string
+			Parent string `json:"parentThreadId"`
+		}
+	}
+	server := codexServer{conn: conn}
+	err = server.call(ctx, "initialize", object{"clientInfo": object{"name": "parley", "version": "1"}}, nil)
+	if err == nil {
+		err = server.write(ctx, object{"method": "initialized"})
+	}
+	if err == nil {
+		err = server.call(ctx, "thread/loaded/list", object{}, &loaded)
+	}
+	for _, id := range loaded.Data {
+		if err != nil || out.Session != "" {
+			break
+		}
+		err = server.call(ctx, "thread/read", object{"threadId": id}, &read)
+		if read.Thread.Parent == "" { // of no subagent
+			out = Opened{Session: id, Transcript: read.Thread.Path}
+		}
+	}
+	if err != nil {
+		return Opened{}, fmt.Errorf("terminal: codex app-server: %w", err)
+	}
+	return out, nil
+}
+
+// A codexServer is a connection to an app server.
+type codexServer struct {
+	conn *websocket.Conn
+	last int // id of the last call
+}
+
+func (s *codexServer) write(ctx context.Context, value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return s.conn.Write(ctx, websocket.MessageText, raw)
+}
+
+// call calls a method and reads its result into a value, which may be nil. Other frames that
+// come meanwhile are skipped.
+func (s *codexServer) call(ctx context.Context, method string, params object, into any) error {
+	s.last++
+	if err := s.write(ctx, object{"id": s.last, "method": method, "params": params}); err != nil {
+		return err
+	}
+	for {
+		_, raw, err := s.conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		var answer struct {
+			ID     *int
+			Method string
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if err := json.Unmarshal(raw, &answer); err != nil || answer.ID == nil || *answer.ID != s.last || answer.Method != "" {
+			continue
+		}
+		switch {
+		case answer.Error != nil:
+			return fmt.Errorf("%s: %s", method, answer.Error.Message)
+		case into == nil:
+			return nil
+		}
+		return json.Unmarshal(answer.Result, into)
+	}
 }

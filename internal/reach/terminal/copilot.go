@@ -3,6 +3,8 @@ package terminal
 import (
 	_ "embed"
 	"encoding/json"
+
+	"github.com/parley-agents/parley/internal/briefing"
 )
 
 //go:embed plugin/copilot.mjs
@@ -11,10 +13,10 @@ var copilotExtension string
 // copilot is GitHub Copilot CLI. Its plugin holds the hooks and an extension, a
 // process that the CLI runs beside the session; extensions are experimental there.
 var copilot = CLI{
-	Name: "copilot", Title: "GitHub Copilot CLI", Mechanism: "extension",
+	Name: "copilot", Title: "GitHub Copilot CLI", resume: []string{"--resume"}, Mechanism: "extension",
 	Stays: "mail starts a turn of sessions that run with copilot --experimental, which its extensions need",
 	hooks: []Hook{
-		{"sessionStart", Start}, {"userPromptSubmitted", Prompt}, {"postToolUse", Tool}, {"agentStop", TurnEnd}, {"notification", Waiting}, {"sessionEnd", End},
+		{"sessionStart", Start}, {"userPromptSubmitted", Prompt}, {"postToolUse", Tool}, {"agentStop", TurnEnd}, {"errorOccurred", Failed}, {"notification", Waiting}, {"sessionEnd", End},
 	},
 	answer: func(h Hook, text string) any {
 		if h.Event == TurnEnd {
@@ -43,7 +45,7 @@ var copilot = CLI{
 		}
 		p.json("plugin/hooks/hooks.json", c.copilotHooks(p.Program))
 		p.plan.Args = append(p.plan.Args, "--plugin-dir", parent(parent(p.json("plugin/.plugin/plugin.json", manifest))))
-		dirs := parent(p.file("instructions/AGENTS.md", Instruction(p.Agent)+"\n"))
+		dirs := parent(p.file("instructions/AGENTS.md", briefing.Instruction(p.Agent)+"\n"))
 		if old := p.Getenv("COPILOT_CUSTOM_INSTRUCTIONS_DIRS"); old != "" {
 			dirs = old + "," + dirs
 		}

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/briefing"
 )
 
 //go:embed plugin/opencode.js
@@ -11,7 +13,7 @@ var opencodePlugin string
 
 // opencode is OpenCode. Its plugin runs in the CLI's own process.
 var opencode = CLI{
-	Name: "opencode", Title: "opencode", Mechanism: "plugin",
+	Name: "opencode", Title: "opencode", resume: []string{"--session"}, Mechanism: "plugin",
 	hooks:  pluginHooks,
 	answer: pluginAnswer,
 	stay: func(_ CLI, program []string) []File {
@@ -34,7 +36,7 @@ var opencode = CLI{
 		plugins, _ := config["plugin"].([]any)
 		config["plugin"] = append(plugins, "file://"+p.file("parley.js", p.script(opencodePlugin)))
 		instructions, _ := config["instructions"].([]any)
-		config["instructions"] = append(instructions, p.file("instructions.md", Instruction(p.Agent)+"\n"))
+		config["instructions"] = append(instructions, p.file("instructions.md", briefing.Instruction(p.Agent)+"\n"))
 		raw, err := json.Marshal(config)
 		if err != nil {
 			p.err = err

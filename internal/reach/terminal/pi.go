@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"strings"
 
+	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/shell"
 )
 
@@ -13,13 +14,11 @@ var piExtension string
 // pi is the coding agent of that name. It has no MCP: its agent runs parley in the
 // shell.
 var pi = CLI{
-	Name: "pi", Title: "pi", Mechanism: "extension",
+	Name: "pi", Title: "pi", resume: []string{"--session"}, Mechanism: "extension",
 	hooks:  pluginHooks,
 	answer: pluginAnswer,
 	plan: func(c CLI, p *planner) {
-		p.plan.Args = []string{"-e", p.file("parley.ts", p.script(piExtension)), "--append-system-prompt", Instruction(p.Agent) +
-			" There is no tool acp_inbox here: run this command in the shell instead: " + commandLine(p.Program, "inbox") +
-			". Answer a message with: " + commandLine(p.Program, "respond") + " ID TEXT."}
+		p.plan.Args = []string{"-e", p.file("parley.ts", p.script(piExtension)), "--append-system-prompt", briefing.ShellInstruction(p.Agent, commandLine(p.Program))}
 	},
 }
 

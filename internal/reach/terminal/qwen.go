@@ -6,14 +6,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/parley-agents/parley/internal/briefing"
 )
 
 // qwen is Qwen Code. It reads prompts from a file that launch names.
 var qwen = CLI{
-	Name: "qwen", Title: "Qwen Code", Mechanism: "input-file", Detached: true,
+	Name: "qwen", Title: "Qwen Code", resume: []string{"--resume"}, Mechanism: "input-file", Detached: true,
 	Stays: "Qwen Code tells the agent of mail with your next prompt, after a tool call and at the end of a turn; to wake it while it is idle, start it with parley qwen",
 	hooks: []Hook{
-		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
+		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
 	answer: claudeAnswer,
 	stay:   hookFile("settings.json", hookSeconds),
@@ -36,7 +38,7 @@ var qwen = CLI{
 		p.defaults("QWEN_CODE_SYSTEM_DEFAULTS_PATH", "/etc/qwen-code/system-defaults.json", object{"hooks": c.hookSettings(p.Program, hookSeconds)})
 		p.plan.Args = []string{"--mcp-config", p.servers(object{"trust": true})}
 		if !p.given("--append-system-prompt") {
-			p.plan.Args = append(p.plan.Args, "--append-system-prompt", Instruction(p.Agent))
+			p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))
 		}
 		if p.Wake && !p.given("--input-file") {
 			p.plan.Launch.Input = p.file("input.jsonl", "")

@@ -58,7 +58,7 @@ func TestPlans(t *testing.T) {
 				}
 			}
 			all := strings.Join(append(slices.Concat(p.Args, p.Env, p.Beside), sortedFiles(p)...), "\n")
-			if !strings.Contains(all, "agent worker on a Parley hub") && c.Name != "gemini" {
+			if !strings.Contains(all, "You are worker, an agent on a Parley hub") && c.Name != "gemini" {
 				t.Error("the instruction is missing")
 			}
 			for _, part := range []string{"mcp", "/home/u/.parley"} {
@@ -131,7 +131,7 @@ func TestPlansKeepTheUsersSettings(t *testing.T) {
 }
 
 func TestReadInput(t *testing.T) {
-	const id = "w_abcdefghijklmnopqrstuvwxyz"
+	const id = "w_012345678901"
 	for _, raw := range []string{
 		`{"session_id":"s","cwd":"/d","prompt":"[parley wake ` + id + `] 1 unread message","stop_hook_active":true}`,
 		`{"sessionId":"s","cwd":"/d","prompt":"x ` + id + `","stopHookActive":true,"more":{}}`,

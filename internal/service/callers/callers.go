@@ -240,7 +240,7 @@ func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, projec
 	switch {
 	case legacy && need != hub.PermitSync:
 		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
-	case need == "" && (token || c.Outside()):
+	case need == "" && c.Outside(): // a token is refused below: no grant holds the permission ""
 		return hub.Errorf(hub.CodeDenied, op, "%s is for agents of this hub with their own keys", method)
 	case (need == hub.PermitSync || need == hub.PermitCompare) && (token || c.Local()):
 		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
@@ -255,6 +255,7 @@ func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, projec
 	if token {
 		who = "the project token of " + string(c.AID)
 	}
+	// Caller.Permits owns the rule that a grant is for one project. This error says so.
 	if _, part := hub.GrantIn(c.Scope, project); c.Scope != nil && project != "" && !part {
 		return hub.Errorf(hub.CodeDenied, op, "%s is not for project %.128s", who, project)
 	}

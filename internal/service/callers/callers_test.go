@@ -189,6 +189,43 @@ func TestTrust(t *testing.T) {
 			t.Error("the old key is back")
 		}
 	})
+	t.Run("R1-060 a stored peer calls only as its row permits", func(t *testing.T) {
+		const aid = hub.AID("aid://stored.example/peer@1.0.0")
+		secret := vault.NewSecret()
+		store := func(t *testing.T, p hub.Peer) {
+			t.Helper()
+			p.AID, p.Endpoint, p.AddedAt = aid, "https://stored.example", hub.InstantAt(l.Now)
+			if err := l.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(p) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		withKey := callers.Credentials{Bearer: secret, AgentID: aid}
+		withoutKey := callers.Credentials{AgentID: aid, Source: netip.MustParseAddr("10.1.2.3")}
+		for _, c := range []struct {
+			rule  string
+			peer  hub.Peer
+			shows callers.Credentials
+			in    bool
+		}{
+			{"an approved peer calls with its key", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustVerified}, withKey, true},
+			{"a pending peer does not call with its key", hub.Peer{State: hub.PeerPending, Trust: hub.TrustVerified}, withKey, false},
+			{"a removed peer does not call with its key", hub.Peer{State: hub.PeerRemoved, Trust: hub.TrustVerified}, withKey, false},
+			{"a peer that has a key does not read without it", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustKnown}, withoutKey, false},
+			{"a peer that has a key does not sync without it from its address", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustUnknown, Legacy: "10.1.2.0/24"}, withoutKey, false},
+		} {
+			t.Run(c.rule, func(t *testing.T) {
+				c.peer.KeyHash = hub.HashSecret(secret)
+				store(t, c.peer)
+				v, err := l.Identify(t.Context(), c.shows)
+				if c.in && (err != nil || v.AID != aid) {
+					t.Errorf("got %+v, %v", v, err)
+				}
+				if !c.in && (hub.CodeOf(err) != hub.CodeUnauthenticated || v.Kind != hub.CallerGuest) {
+					t.Errorf("got %+v, %v, want a guest", v, err)
+				}
+			})
+		}
+	})
 	t.Run("R1-060 only the operator decides about peers", func(t *testing.T) {
 		anna := hub.Caller{ID: "anna"}
 		_, _, add := l.Peers.AddPeer(t.Context(), anna, peers.NewPeer{AID: "x", Endpoint: "https://x.example"})
@@ -238,13 +275,18 @@ func TestProjectTokens(t *testing.T) {
 			t.Errorf("in another project: may %v", got)
 		}
 	})
-	t.Run("R1-068 no token permits to sync", func(t *testing.T) {
-		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: hub.Permissions})})
-		if err != nil {
+	t.Run("R1-068 no token permits to sync, or to call methods for agents of the hub", func(t *testing.T) {
+		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "anna"}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.may(t, v, project, syncs, pulls); got != nil {
-			t.Errorf("may %v", got)
+		for _, holder := range []hub.AID{frontend, "aid://hub.example/anna@1.0.0"} {
+			v, err := l.Identify(t.Context(), callers.Credentials{Bearer: l.token(t, callers.NewToken{Agent: holder, Project: project, Permissions: hub.Permissions})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := l.may(t, v, project, syncs, pulls, []string{"acp/send", "cacp/invite/create"}); got != nil {
+				t.Errorf("%s: may %v", holder, got)
+			}
 		}
 	})
 	t.Run("R1-068 a token narrows what a key permits", func(t *testing.T) {
@@ -317,6 +359,47 @@ func TestProjectTokens(t *testing.T) {
 		l.Now = l.Now.Add(2 * time.Hour)
 		if _, err := l.Identify(t.Context(), callers.Credentials{Token: token}); hub.CodeOf(err) != hub.CodeUnauthenticated || !strings.Contains(err.Error(), "expired") {
 			t.Errorf("expired: got %v", err)
+		}
+	})
+	t.Run("R1-068 claims that this hub does not make are refused although it signed them", func(t *testing.T) {
+		_, made, err := l.MintToken(t.Context(), l.Boss, callers.NewToken{Agent: frontend, Project: project, Life: 10 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			rule   string
+			change jwt.MapClaims
+			in     bool
+		}{
+			{"a token of its project counts", jwt.MapClaims{}, true},
+			{"a token without a project is refused", jwt.MapClaims{"project_id": ""}, false},
+			{"a token without a holder is refused", jwt.MapClaims{"sub": ""}, false},
+			{"a token from the future is refused", jwt.MapClaims{"iat": l.Now.Add(time.Hour).Unix()}, false},
+			{"a token without an end is refused", jwt.MapClaims{"exp": nil}, false},
+		} {
+			t.Run(c.rule, func(t *testing.T) {
+				claims := jwt.MapClaims{
+					"jti": made.ID, "sub": string(frontend), "project_id": string(project), "permissions": []string{"project:read"},
+					"iat": l.Now.Unix(), "exp": l.Now.Add(2 * time.Hour).Unix(),
+				}
+				for name, value := range c.change {
+					claims[name] = value
+					if value == nil {
+						delete(claims, name)
+					}
+				}
+				text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(l.Vault.TokenKey())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = l.Identify(t.Context(), callers.Credentials{Token: text})
+				if c.in && err != nil {
+					t.Errorf("got %v", err)
+				}
+				if !c.in && hub.CodeOf(err) != hub.CodeUnauthenticated {
+					t.Errorf("got %v, want %s", err, hub.CodeUnauthenticated)
+				}
+			})
 		}
 	})
 	t.Run("R1-068 a token that cannot be is not made", func(t *testing.T) {

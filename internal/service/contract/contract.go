@@ -158,11 +158,15 @@ func (s *Service) isOurs(caller hub.Caller) bool {
 
 // speaksFor returns the repository of p that the caller speaks for: the one it has
 // claimed, or else the hub's own if the caller is one of its agents and no other agent
-// has claimed it. A caller that claimed several names one.
+// has claimed it. A coordinator and the operator also speak for the hub's own repository
+// when another agent of the hub has claimed it. A caller that claimed several names one.
 func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller, as As) (hub.Repo, error) {
 	own := p.ReposOf(s.aid(caller))
-	if r, ok := p.RepoNamed(s.o.Repo); len(own) == 0 && ok && s.o.Repo != "" && (r.Agent == "" || r.Agent == s.o.Self) && s.isOurs(caller) {
-		own = []hub.Repo{r}
+	if r, ok := s.ownRepo(p); len(own) == 0 && ok && s.isOurs(caller) {
+		_, local := s.local(r.Agent)
+		if r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates()) {
+			own = []hub.Repo{r}
+		}
 	}
 	i := slices.IndexFunc(own, func(r hub.Repo) bool { return r.Name == as.Repo })
 	switch {
@@ -177,6 +181,24 @@ func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller, as As) 
 		return hub.Repo{}, hub.Errorf(hub.CodeInvalid, op, "repoName required: you speak for %s", names(own, " and "))
 	}
 	return own[0], nil
+}
+
+// ownRepo returns the repository of a project that is the hub's own.
+func (s *Service) ownRepo(p hub.Project) (hub.Repo, bool) {
+	if s.o.Repo == "" {
+		return hub.Repo{}, false
+	}
+	return p.RepoNamed(s.o.Repo)
+}
+
+// mayAnswer reports CodeDenied unless the caller may answer for a repository that it
+// speaks for: the agent that claimed it, a coordinator, and the operator.
+func (s *Service) mayAnswer(op string, caller hub.Caller, r hub.Repo) error {
+	if aid := s.aid(caller); aid == r.Agent || aid == s.o.Self || caller.Coordinates() {
+		return nil
+	}
+	return hub.Errorf(hub.CodeDenied, op, "%s is the repository of this hub, and %s has not claimed it: a coordinator or the operator answers for it", r.Name, caller.ID).
+		WithHint("ask a coordinator, who can also claim it: {project.join} %s", r.Name)
 }
 
 // A session is one transaction of a service.

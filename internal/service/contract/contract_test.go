@@ -111,6 +111,15 @@ func (d *desk) respond(who hub.Caller, c hub.Contract, action, comment string) (
 	return d.Respond(d.Context(), who, contract.Response{InContract: contract.Of(c.Project, c.ID), Action: action, Comment: comment})
 }
 
+// agreeAndReopen has the frontend agree to a contract, and then request a change of it.
+func (d *desk) agreeAndReopen(c hub.Contract) {
+	d.Helper()
+	for _, action := range []string{contract.ActionAgree, contract.ActionRequestChange} {
+		_, err := d.respond(d.front, c, action, "")
+		d.ok(err)
+	}
+}
+
 // bring brings a new contract to a status.
 func (d *desk) bring(to hub.ContractStatus) hub.Contract {
 	d.Helper()
@@ -611,6 +620,34 @@ func TestContract(t *testing.T) {
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "all", r.Contract.Status, hub.ContractAgreed)
+	})
+	t.Run("with the policy all a contract is agreed by another repository, after it was last reopened", func(t *testing.T) {
+		for _, test := range []struct {
+			rule string
+			do   func(d *desk, c hub.Contract)
+			want hub.ContractStatus
+		}{
+			{"the proposer alone does not make it agreed", func(*desk, hub.Contract) {}, hub.ContractProposed},
+			{"an agreement from before it was reopened does not count", func(d *desk, c hub.Contract) {
+				d.agreeAndReopen(c)
+			}, hub.ContractNegotiating},
+			{"an agreement from after it was reopened counts", func(d *desk, c hub.Contract) {
+				d.agreeAndReopen(c)
+				_, err := d.respond(d.front, c, contract.ActionAgree, "")
+				d.ok(err)
+			}, hub.ContractAgreed},
+		} {
+			t.Run(test.rule, func(t *testing.T) {
+				d := newDesk(t, nil).begin()
+				// The content names its proposer alone, so that the policy waits for no other.
+				r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+				d.ok(err)
+				test.do(d, r.Contract)
+				_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, hub.AgreeAll)
+				d.ok(err)
+				equal(d, "status", d.read(r.Contract).Status, test.want)
+			})
+		}
 	})
 	t.Run("R1-070 a contract is read with its history only if asked for", func(t *testing.T) {
 		d := newDesk(t, nil).begin()

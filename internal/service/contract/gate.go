@@ -3,6 +3,7 @@ package contract
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ type Gate struct {
 // A Verdict is the answer of Check.
 type Verdict struct {
 	OK       bool      `json:"ok"`
-	Checked  int       `json:"checked"` // contracts that the repository is a party of
+	Checked  int       `json:"checked"` // contracts that the repository is a party of, and those that were not delivered
 	Failures []Failure `json:"failures"`
 }
 
@@ -72,6 +73,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 			return nil
 		})
 		for _, id := range slices.Sorted(maps.Keys(undelivered)) { // of contracts that are not here
+			out.Checked++
 			out.OK = false
 			out.Failures = append(out.Failures, Failure{Contract: hub.ContractID(id), Name: id, Reason: undelivered[id]})
 		}
@@ -82,7 +84,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 
 // undelivered returns the contracts of a project, by id, that an approved peer did not
 // take, or that this hub did not take from it, since the last complete comparison with
-// it began, with a reason for each.
+// it began, with a reason for each. A guest that only reads contracts does not count.
 func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error) {
 	peers, err := r.Peers()
 	if err != nil {
@@ -90,10 +92,10 @@ func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error)
 	}
 	out := map[string]string{}
 	for _, peer := range peers {
-		if peer.State != hub.PeerApproved {
+		if peer.State != hub.PeerApproved || !peer.WorksOnContracts(project) {
 			continue
 		}
-		dead, err := deadLetters(r, peer)
+		dead, err := hub.LiveDeadLetters(r, peer.AID)
 		if err != nil {
 			return nil, err
 		}
@@ -101,32 +103,14 @@ func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error)
 			if d.Change.Project != project || d.Change.Kind != hub.ChangeContract {
 				continue
 			}
-			reason := "not delivered to " + string(peer.AID)
+			reason := "not delivered to "
 			if d.Change.Origin == peer.AID {
-				reason = "not taken from " + string(peer.AID)
+				reason = "not taken from "
 			}
-			out[d.Change.Object] = reason + ": " + d.Fault
+			out[d.Change.Object] = fmt.Sprintf("%s%s: %s (parley peer sync %[2]s compares again, parley peer remove %[2]s ends the exchange)", reason, peer.AID, d.Fault)
 		}
 	}
 	return out, nil
-}
-
-// deadLetters returns the dead letters of a peer since the last complete comparison
-// with it began. Those whose change came from the peer were refused here.
-func deadLetters(r hub.Reader, peer hub.Peer) ([]hub.DeadLetter, error) {
-	dead, err := r.DeadLetters(peer.AID, 1000)
-	if err != nil {
-		return nil, err
-	}
-	var compared hub.Instant
-	text, err := r.Meta(hub.MetaCompared(peer.AID))
-	if err == nil {
-		compared, err = hub.ParseInstant(text)
-	}
-	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-		return nil, err
-	}
-	return slices.DeleteFunc(dead, func(d hub.DeadLetter) bool { return d.At.Compare(compared) < 0 }), nil
 }
 
 // waitsFor completes the sentence that a contract is ...: the status that is missing,

@@ -107,7 +107,16 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 		if r, ok = p.RepoNamed(repoName); !ok {
 			return hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", repoName, id)
 		}
-		if r.Agent != "" && r.Agent != agent {
+		taken := r.Agent != "" && r.Agent != agent
+		if own, ok := s.ownRepo(p); taken && ok && own.ID == r.ID && r.Agent == s.o.Self && s.isOurs(caller) {
+			if !caller.Coordinates() {
+				return hub.Errorf(hub.CodeConflict, op, "Repository %s is claimed by %s, which is this hub", repoName, r.Agent).
+					WithHint("a coordinator of this hub can claim it; the operator can give it back with {project.leave}, so that you can")
+			}
+			r.Agent, taken = "", false // a coordinator takes the claim over
+			r.Term++
+		}
+		if taken {
 			return hub.Errorf(hub.CodeConflict, op, "Repository %s is claimed by %s", repoName, r.Agent)
 		}
 		if endpoint == "" {
@@ -299,6 +308,30 @@ func withStanding(p hub.Project) hub.Project {
 func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (hub.Project, error) {
 	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Project, error) { return project(r, "contract.Project", id) })
 	return withStanding(p), err
+}
+
+// Concerns reports whether a project concerns the caller: one that the caller made, one
+// with a repository that the caller speaks for, or one with a repository that no agent
+// has claimed yet.
+func (s *Service) Concerns(ctx context.Context, caller hub.Caller) (bool, error) {
+	aid, ours := s.aid(caller), s.isOurs(caller)
+	concerns := func(p hub.Project) bool {
+		return p.Owner == aid || slices.ContainsFunc(p.Repos, func(r hub.Repo) bool {
+			return r.Agent == aid || r.Agent == "" || (ours && r.Agent == s.o.Self)
+		})
+	}
+	return hub.Read(ctx, s.store, func(r hub.Reader) (bool, error) {
+		for after := hub.ProjectID(""); ; {
+			page, err := r.Projects(after, maxProjects)
+			if err != nil || slices.ContainsFunc(page, concerns) {
+				return err == nil, err
+			}
+			if len(page) < maxProjects {
+				return false, nil
+			}
+			after = page[len(page)-1].ID
+		}
+	})
 }
 
 // maxProjects is the largest page of projects.

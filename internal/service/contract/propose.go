@@ -141,7 +141,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
 	}
-	return s.move(ctx, caller, move{op, r.InContract, r.As, hub.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
+	return s.move(ctx, caller, move{op, r.InContract, r.As, hub.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
 			if p.Policy != hub.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
@@ -175,6 +175,7 @@ type move struct {
 	word    string // for the operation, in the error of a move that is not allowed
 	action  hub.Action
 	outcome string
+	answers bool // it decides for the repository; see mayAnswer
 }
 
 // move reads a contract, moves its status, lets do change the rest, and stores and
@@ -183,6 +184,11 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 	var out Result
 	err := s.act(ctx, m.op, caller, m.in.Project, m.as, m.need, func(se *session, p hub.Project, by hub.Repo) error {
 		out = Result{Outcome: m.outcome, Repo: by.ID}
+		if m.answers {
+			if err := s.mayAnswer(m.op, caller, by); err != nil {
+				return err
+			}
+		}
 		was, err := contract(se.tx, m.op, p.ID, m.in.Contract)
 		if err == nil {
 			err = sameVersion(m.op, was, m.version)
@@ -298,7 +304,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, u.InContract, u.As, hub.PermitPropose, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated"}
+	m := move{op, u.InContract, u.As, hub.PermitPropose, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated", true}
 	out, err := s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, _ *Result) (hub.Contract, error) {
 		if s.o.Strict && was.Status != hub.ContractNegotiating {
 			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).

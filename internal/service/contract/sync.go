@@ -123,6 +123,7 @@ type merger struct {
 	received hub.Instant
 	peer     *hub.Peer   // the source; nil until it is read
 	ahead    hub.Instant // the latest time of a copy that is too far ahead
+	denied   bool        // the journal has a row for a copy that the peer may not change
 }
 
 // maxAhead is the number of versions that a copy may be ahead of the local one. No
@@ -432,9 +433,15 @@ const maxRefused = 100
 
 // noteRefused records a copy that this hub does not take: a dead letter whose change
 // came from the peer, and a journal row. A copy that is refused again is recorded once.
+// A copy that the peer has no permission to send, or that names nothing, is no change
+// that could be missing here: it leaves no dead letter.
 func (m *merger) noteRefused(c federation.Copy, fault error) error {
-	if code := hub.CodeOf(fault); code == hub.CodeNotFound || code == hub.CodeRateLimited {
+	change := c.Change()
+	switch code := hub.CodeOf(fault); {
+	case code == hub.CodeNotFound || code == hub.CodeRateLimited:
 		return nil // it is sent again
+	case code == hub.CodeDenied || !change.Project.Valid() || !hub.ContractID(change.Object).Valid():
+		return m.noteDenied(change, fault)
 	}
 	peer, err := m.tx.Peer(m.source)
 	if err != nil || peer.State != hub.PeerApproved {
@@ -443,11 +450,13 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 		}
 		return err
 	}
-	dead, err := deadLetters(m.tx, peer)
+	if !peer.WorksOnContracts(change.Project) {
+		return m.noteDenied(change, fault)
+	}
+	dead, err := hub.LiveDeadLetters(m.tx, peer.AID)
 	if err != nil {
 		return err
 	}
-	change := c.Change()
 	change.Origin = m.source
 	known := 0
 	for _, d := range dead {
@@ -462,6 +471,22 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 	if err := m.tx.AddDeadLetter(hub.DeadLetter{Peer: m.source, Change: change, Fault: reason, At: hub.Instant{}.After(m.s.o.Clock)}); err != nil {
 		return err
 	}
+	return m.noteCopy(change, reason)
+}
+
+// noteDenied writes a journal row for a copy that this hub fetched and that the peer has
+// no permission to change, one for each transaction. A call of the peer that is refused
+// is recorded where it came in.
+func (m *merger) noteDenied(change hub.Change, fault error) error {
+	if !m.fetched || m.denied {
+		return nil
+	}
+	m.denied = true
+	return m.noteCopy(change, shorten.Bytes(fault.Error(), 300))
+}
+
+// noteCopy writes the journal row of a copy that was refused.
+func (m *merger) noteCopy(change hub.Change, reason string) error {
 	return m.note(hub.ActionCopyRefused, string(m.source), hub.OutcomeRefused, map[string]any{
 		"project_id": change.Project, "kind": change.Kind, "object": change.Object, "fault": reason,
 	})

@@ -94,6 +94,23 @@ func TestSync(t *testing.T) {
 		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, time.Second)
 		equal(d, "status", d.received(c, federation.SyncUpdated).Status, hub.ContractAgreed)
 	})
+	t.Run("of too many agreements those to the oldest versions are dropped", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		const newest = federation.MaxAgreements + 50
+		c := d.propose()
+		c.ID, c.Version = "many", newest
+		agreed := func(first, last int) hub.Contract {
+			c := c
+			for v := first; v <= last; v++ {
+				c.Agreements = append(c.Agreements, hub.Agreement{Repo: "r1", Agent: peer, Version: v, Content: hub.ContentHash(c.Content), At: c.UpdatedAt})
+			}
+			return c
+		}
+		d.received(agreed(newest-99, newest), federation.SyncCreated)
+		got := d.received(agreed(1, federation.MaxAgreements), federation.SyncUpdated).Agreements
+		equal(d, "agreements", len(got), federation.MaxAgreements)
+		equal(d, "first and last version", [2]int{got[0].Version, got[len(got)-1].Version}, [2]int{newest - federation.MaxAgreements + 1, newest})
+	})
 	t.Run("R1-048 a packet is taken once", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		p := hub.Packet{ID: "k", FromRepo: "r", FromAgent: peer, At: d.project.CreatedAt, Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`), ReplyTo: "not-here-yet"}
@@ -321,6 +338,7 @@ func TestSync(t *testing.T) {
 		equal(a, "buckets", len(differ), 1)
 	})
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {
+		t.Attr("stand-in", "agent of the reference implementation")
 		d := newDesk(t, nil).begin()
 		c := d.bring(hub.ContractImplemented)
 		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})

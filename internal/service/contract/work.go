@@ -23,7 +23,7 @@ type Work struct {
 // Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
-	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started", false}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, _ := was.Implementation(by.ID)
 		return hub.Implementation{
 			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
@@ -39,7 +39,7 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
-	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete"}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete", false}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
 			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
@@ -109,7 +109,7 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if len(v.Notes) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, v.InContract, v.As, hub.PermitImplement, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome}
+	m := move{op, v.InContract, v.As, hub.PermitImplement, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome, false}
 	return s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, _, c hub.Contract, out *Result) (_ hub.Contract, err error) {
 		if v.Result == VerifyFailure {
 			c.Implementations = revise(c.Implementations)

@@ -22,7 +22,7 @@ import (
 
 func TestContext(t *testing.T) {
 	t.Parallel()
-	t.Run("R1-038 what is shared is kept with its contracts", func(t *testing.T) {
+	t.Run("R1-038 R1-039 what is shared is kept with its contracts, and in the log that peers are told from", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		p, err := d.Share(t.Context(), d.front, contract.NewPacket{
@@ -33,10 +33,8 @@ func TestContext(t *testing.T) {
 		d.ok(err)
 		equal(d, "packets", page.Packets, []hub.Packet{p})
 		equal(d, "from", p.FromAgent, frontAID)
-		t.Run("R1-039 what is shared is in the log that peers are told from", func(t *testing.T) {
-			last := d.last()
-			equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
-		})
+		last := d.last()
+		equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
 	})
 	t.Run("R1-017 only the ten types, and only objects are shared", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
@@ -229,6 +227,71 @@ func TestWork(t *testing.T) {
 		equal(d, "implementations", len(p.Contract.Implementations), 1)
 		equal(d, "pending", len(p.Pending) == 1 && p.Pending[0].Name == "frontend-app", true)
 	})
+	t.Run("work on an old version does not count for the next one", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractAgreed)
+		d.implement(c, d.back)
+		_, err := d.Start(t.Context(), d.front, d.work(c))
+		d.ok(err)
+		_, err = d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"v":2}`)})
+		d.ok(err)
+		_, err = d.respond(d.front, c, contract.ActionAgree, "")
+		d.ok(err)
+		for _, who := range []hub.Caller{d.back, d.front} {
+			_, err = d.Complete(t.Context(), who, d.work(c))
+			d.refused(err, hub.CodeConflict, "")
+		}
+		// The peer sends the report of version 1 again, as if it were new.
+		again := d.read(c)
+		again.Implementations = slices.Clone(again.Implementations)
+		for i := range again.Implementations {
+			work := &again.Implementations[i]
+			work.Status, work.Version, work.CompletedAt = hub.ImplComplete, 1, after(again.UpdatedAt, time.Second)
+		}
+		d.received(again, federation.SyncUpdated)
+		progress, err := d.Progress(t.Context(), d.back, c.Project, c.ID)
+		d.ok(err)
+		equal(d, "status", progress.Contract.Status, hub.ContractAgreed)
+		equal(d, "repositories that have not implemented version 2", len(progress.Pending), 2)
+	})
+	t.Run("the gate fails for a contract that did not get from hub to hub", func(t *testing.T) {
+		d := newDesk(t, nil).begin()
+		c := d.bring(hub.ContractAgreed)
+		dead := hub.InstantAt(start.Add(time.Hour))
+		put := func(fn func(hub.Tx) error) { d.ok(d.store.Update(t.Context(), hub.SurvivesKill, fn)) }
+		refuse := func(object hub.ContractID, origin hub.AID) {
+			put(func(tx hub.Tx) error {
+				if err := tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://other.example", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: dead}); err != nil {
+					return err
+				}
+				return tx.AddDeadLetter(hub.DeadLetter{
+					Peer: peer, Change: hub.Change{Project: c.Project, Kind: hub.ChangeContract, Object: string(object), Origin: origin}, Fault: "too large", At: dead,
+				})
+			})
+		}
+		check := func(rule string, want ...contract.Failure) {
+			t.Helper()
+			v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(c.Project)})
+			d.ok(err)
+			equal(d, rule, v.OK, len(want) == 0)
+			equal(d, rule, len(v.Failures), len(want))
+			for i, f := range v.Failures {
+				reason := f.Reason
+				f.Reason = want[i].Reason
+				equal(d, rule, f, want[i])
+				equal(d, rule+": "+reason, strings.HasPrefix(reason, want[i].Reason), true)
+			}
+		}
+		check("an agreed contract passes")
+		refused := contract.Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: hub.ContractAgreed, Reason: "not delivered to " + string(peer) + ": too large"}
+		theirs := contract.Failure{Contract: "theirs", Name: "theirs", Reason: "not taken from " + string(peer) + ": too large"}
+		refuse(theirs.Contract, peer)
+		check("a contract of a peer that this hub refused fails", theirs)
+		refuse(c.ID, "")
+		check("a contract that a peer refused fails", refused, theirs)
+		put(func(tx hub.Tx) error { return tx.PutMeta(hub.MetaCompared(peer), after(dead, time.Second).String()) })
+		check("after a complete comparison both are delivered")
+	})
 	t.Run("the gate says which contracts are not far enough, and why", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		check := func(require hub.ContractStatus, repo string) contract.Verdict {
@@ -403,9 +466,11 @@ func TestLimits(t *testing.T) {
 			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i))})
 			return err
 		}
-		for i := 1; i <= federation.MaxVersions+1; i++ {
+		for i := 1; i <= federation.MaxVersions; i++ {
 			d.ok(update(i))
 		}
+		unfolded := d.read(c)
+		d.ok(update(federation.MaxVersions + 1))
 		got, err := d.Contract(t.Context(), d.back, c.Project, c.ID, true)
 		d.ok(err)
 		equal(d, "version", got.Version, federation.MaxVersions+2)
@@ -422,6 +487,11 @@ func TestLimits(t *testing.T) {
 		res, err := d.Sync(t.Context(), peer, true, []federation.Copy{{Project: c.Project, Contract: &whole}})
 		d.ok(err)
 		equal(d, "news", res[0].Status, federation.SyncSkipped)
+		// A copy from before the fold does not bring the folded versions back.
+		equal(d, "oldest version of the copy", unfolded.History[0].Version, 1)
+		_, err = d.Sync(t.Context(), peer, true, []federation.Copy{{Project: c.Project, Contract: &unfolded}})
+		d.ok(err)
+		equal(d, "history", d.read(c).History, got.History)
 	})
 	t.Run("a high version that a peer sends freezes nothing", func(t *testing.T) {
 		d := newDesk(t, nil).begin()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 // A Report is a deliberation with its messages and the possible moves of the caller.
@@ -246,18 +247,18 @@ func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error)
 // Render returns a report as short text, without its messages.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, r.ID, r.State, plain(r.Title), r.From, names(r.Asked))
+	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, r.ID, r.State, plaintext.Line(r.Title), r.From, names(r.Asked))
 	if r.ClaimedBy != "" {
 		fmt.Fprintf(&b, "claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
 	}
 	for _, c := range r.Conditions {
-		fmt.Fprintf(&b, "> condition: %s\n", plain(c))
+		fmt.Fprintf(&b, "> condition: %s\n", plaintext.Line(c))
 	}
 	if r.State == hub.TalkEscalated {
 		fmt.Fprintf(&b, "escalated to %s\n", names(r.Deciders))
 	}
 	if r.Outcome != "" {
-		fmt.Fprintf(&b, "> outcome: %s\n", plain(r.Outcome))
+		fmt.Fprintf(&b, "> outcome: %s\n", plaintext.Line(r.Outcome))
 	}
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "until %s\n", r.DueAt)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 const (
@@ -104,7 +105,7 @@ func (v view) teamPage() []byte {
 	for _, m := range v.members {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", escape(string(m.Agent)), m.Role, m.Since)
 	}
-	return []byte(b.String())
+	return []byte(plaintext.Text(b.String()))
 }
 
 func (v view) statusPage() []byte {
@@ -133,7 +134,7 @@ func (v view) statusPage() []byte {
 	for _, k := range v.conflicts {
 		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s |\n", escape(k.Artifact), k.Version, k.Base, escape(string(k.Author)), escape(string(k.State)))
 	}
-	return []byte(b.String())
+	return []byte(plaintext.Text(b.String()))
 }
 
 // decisions returns the decisions of a team, oldest first.
@@ -170,7 +171,7 @@ func decisionPage(id hub.TeamID, all []hub.Decision) []byte {
 			fmt.Fprintf(&b, "\nBecause: %s\n", escape(d.Rationale))
 		}
 	}
-	return []byte(b.String())
+	return []byte(plaintext.Text(b.String()))
 }
 
 // A content is an artifact in a snapshot.
@@ -234,17 +235,11 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 // escape returns text of agents as one line that Markdown shows as it is.
 func escape(text string) string {
 	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			b.WriteByte(' ')
-		case r < ' ' || r == 0x7f || r >= 0x80 && r <= 0x9f || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-		case strings.ContainsRune("\\`*_{}[]()<>#+-!|~&", r):
+	for _, r := range strings.ReplaceAll(plaintext.Line(text), "\t", " ") {
+		if strings.ContainsRune("\\`*_{}[]()<>#+-!|~&", r) {
 			b.WriteByte('\\')
-			b.WriteRune(r)
-		default:
-			b.WriteRune(r)
 		}
+		b.WriteRune(r)
 	}
 	return b.String()
 }

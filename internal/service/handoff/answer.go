@@ -39,10 +39,9 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 			}
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return Report{}, err
-	}
 
+	// The store owns two rules here: it does not run an update whose context has ended,
+	// and PutHandoff refuses a handoff whose state changed since it was read.
 	err = s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = acceptable(m.tx, op, actor, id, detail); err != nil {
 			return err
@@ -95,7 +94,11 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 			return Report{}, err
 		}
 	}
-	return s.answer(h, checks), nil
+	r := s.answer(h, checks)
+	if pkg, err := shape.DecodePackage(h.Package); err == nil {
+		r.Criteria = pkg.Task.Criteria
+	}
+	return r, nil
 }
 
 // acceptable returns a handoff that the actor may accept now.
@@ -168,13 +171,12 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	if h.Restricted {
 		detail = onTheHub
 	}
-	proof, _ := proofOf(*h, checks)
 	err := s.post(m, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
 		ID     hub.HandoffID    `json:"handoff_id"`
 		Reason hub.RejectReason `json:"reason"`
 		Detail string           `json:"detail"`
 		Proof  hub.Proof        `json:"proof"`
-	}{h.ID, reason, cut(detail, 3000), proof}, false)
+	}{h.ID, reason, cut(detail, 3000), proofOf(*h, checks).Proof}, false)
 	if err != nil || h.Previous == "" {
 		return err
 	}

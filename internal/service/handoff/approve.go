@@ -7,31 +7,22 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Waiting returns the proposed handoffs that need the operator's approval,
-// oldest first.
+// Waiting returns the proposed handoffs that need an approval, of the operator or of a
+// member of their team, newest first.
 func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, error) {
 	if !actor.Audits() {
 		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors can list handoffs that wait for approval")
 	}
 	out := []Report{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
+		waiting, err := s.proposed(r, hub.HandoffQuery{}, func(h hub.Handoff) bool { return h.WaitsForOperator() || h.WaitsForTeam() })
 		out = out[:0]
-		q := hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}, Limit: s.page}
-		for {
-			page, err := r.Handoffs(q)
-			if err != nil {
-				return err
-			}
-			for _, h := range page {
-				if h.NeedsHuman && h.ApprovedAt.IsZero() {
-					out = append(out, s.report(h, nil))
-				}
-			}
-			if len(page) < q.Limit || len(out) >= maxPage {
-				return nil
-			}
-			q.Cursor = page[len(page)-1].ID
+		for _, h := range waiting {
+			row := s.report(h, nil)
+			row.withhold(actor)
+			out = append(out, row)
 		}
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("handoff: waiting: %w", err)
@@ -39,8 +30,42 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, erro
 	return out, nil
 }
 
-// Approve allows the receiver to accept a handoff that needs the approval of a
-// human. Only the operator may.
+// approvable returns the handoffs of others into teams that the actor may approve now,
+// newest first, as far as the filter of q has them.
+func (s *Service) approvable(r hub.Reader, actor hub.Caller, q hub.HandoffQuery) ([]hub.Handoff, error) {
+	if s.board == nil {
+		return nil, nil
+	}
+	q.Viewer = ""
+	return s.proposed(r, q, func(h hub.Handoff) bool {
+		return h.WaitsForTeam() && s.board.Approvable(r, actor, h) == nil
+	})
+}
+
+// proposed returns the proposed handoffs that keep accepts, newest first, at most
+// maxPage.
+func (s *Service) proposed(r hub.Reader, q hub.HandoffQuery, keep func(hub.Handoff) bool) ([]hub.Handoff, error) {
+	var out []hub.Handoff
+	q.States, q.Limit = []hub.HandoffState{hub.HandoffProposed}, s.page
+	for {
+		page, err := r.Handoffs(q)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range page {
+			if keep(h) {
+				out = append(out, h)
+			}
+		}
+		if len(page) < q.Limit || len(out) >= maxPage {
+			return out, nil
+		}
+		q.Cursor = page[len(page)-1].ID
+	}
+}
+
+// Approve allows the receiver to accept a handoff that needs an approval: that of a human,
+// that of its team, or both. Only the operator may.
 func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Report, error) {
 	const op = "handoff.Approve"
 	var h hub.Handoff
@@ -48,12 +73,25 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		if h, err = undecided(m.tx, op, actor, id); err != nil {
 			return err
 		}
+		human := h.WaitsForOperator()
+		forTeam := h.WaitsForTeam() && s.board != nil && (!human || !h.Concerns(actor.ID))
+		if forTeam {
+			if err := s.approveForTeam(m, &h); err != nil {
+				return err
+			}
+		}
+		if !human {
+			return nil
+		}
 		h.ApprovedAt = m.now
 		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
 		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
 			return err
+		}
+		if forTeam {
+			return nil // one message is enough
 		}
 		return s.post(m, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
 			"summary": cut(fmt.Sprintf("the operator has approved the handoff of %s: %s may accept it", h.TaskID, h.To), 270), "handoff_id": h.ID,
@@ -91,12 +129,14 @@ func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub
 		return h, err
 	case h.Status != hub.HandoffProposed:
 		return h, outOfState(op, h, "it waits for no decision")
-	case !h.NeedsHuman:
-		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s needs no approval", id)
+	case h.WaitsForOperator() || h.WaitsForTeam():
+		return h, nil
 	case !h.ApprovedAt.IsZero():
 		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was approved at %s", id, h.ApprovedAt)
+	case h.TeamApprovedBy != "":
+		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was approved by %s", id, h.TeamApprovedBy)
 	}
-	return h, nil
+	return h, hub.Errorf(hub.CodeConflict, op, "handoff %s needs no approval", id)
 }
 
 // ApproveTeam lets a handoff into a team be accepted. A member whose role permits it may,
@@ -119,24 +159,32 @@ func (s *Service) ApproveTeam(ctx context.Context, actor hub.Caller, id hub.Hand
 		case h.TeamApprovedBy != "":
 			return hub.Errorf(hub.CodeConflict, op, "handoff %s was approved by %s", id, h.TeamApprovedBy)
 		}
-		if err := s.board.Approvable(m.tx, actor, h); err != nil {
-			return err
-		}
-		h.TeamApprovedBy = actor.ID
-		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
-			return err
-		}
-		if err := m.entry(hub.ActionHandoffForTeam, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
-			return err
-		}
-		return s.post(m, actor, h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{
-			"summary": cut(fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", actor.ID, h.TaskID, h.Team, h.To), 270), "handoff_id": h.ID,
-		}, false)
+		return s.approveForTeam(m, &h)
 	})
 	if err != nil {
 		return Report{}, err
 	}
 	return s.answer(h, nil), nil
+}
+
+// approveForTeam stores the approval of the actor for the team of a handoff, and tells
+// both sides.
+func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
+	if err := s.board.Approvable(m.tx, m.actor, *h); err != nil {
+		return err
+	}
+	h.TeamApprovedBy = m.actor.ID
+	if err := m.tx.PutHandoff(*h, h.Status, nil); err != nil {
+		return err
+	}
+	if err := m.entry(hub.ActionHandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
+		return err
+	}
+	summary := fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", m.actor.ID, h.TaskID, h.Team, h.To)
+	if h.WaitsForOperator() && !m.actor.IsOperator() {
+		summary = fmt.Sprintf("%s has approved the handoff of %s into the team %s; it still waits for the operator", m.actor.ID, h.TaskID, h.Team)
+	}
+	return s.post(m, m.actor, *h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{"summary": cut(summary, 270), "handoff_id": h.ID}, false)
 }
 
 // moveTask moves the task of a handoff into a team with the handoff: when it is accepted,

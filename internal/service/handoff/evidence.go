@@ -18,8 +18,9 @@ const (
 	maxEvidenceFiles = 1000
 )
 
-// proveEvidence checks the files and commits in the evidence of runs that a package
-// carries. It never runs the commands in it: their outcome stays unverified.
+// proveEvidence looks up the runs whose evidence a package carries, and checks the files
+// and commits in it. It never runs the commands in it: their outcome stays unverified.
+// Evidence of a run that the hub does not know or did not check verifies nothing.
 func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string) []hub.Check {
 	const what = "evidence"
 	all, err := shape.DecodeEvidence(raw)
@@ -38,19 +39,65 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 		if e.Worktree == "" {
 			e.Worktree = worktree
 		}
-		switch {
-		case s.inspector == nil:
-			checks = append(checks, unverifiable(name, noInspector))
-		case e.Worktree == "":
-			checks = append(checks, unverifiable(name, "the package names no worktree_path to look for it in"))
-		default:
-			checks = append(checks, s.proveFiles(ctx, name+": files", e))
-			if e.After.Commit != "" {
-				c := s.inspector.Commit(ctx, e.Worktree, e.After.Commit)
-				c.What = name + ": " + c.What
-				checks = append(checks, c)
+
+		run := s.proveRun(ctx, name, e)
+		checks = append(checks, run)
+		for _, c := range s.proveTraces(ctx, name, e) {
+			if run.Result != hub.CheckVerified && c.Result == hub.CheckVerified {
+				c = unverifiable(c.What, c.Detail+"; the run does not prove that this is its work")
 			}
+			checks = append(checks, c)
 		}
+	}
+	return checks
+}
+
+// proveRun looks up the run that evidence is of: the hub has its record, checked it, and
+// the evidence is part of that record.
+func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
+	if e.RunID == "" {
+		return unverifiable(what, "it names no run that the hub could look up")
+	}
+	var run hub.Run
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		run, err = r.Run(e.RunID)
+		return err
+	})
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return unverifiable(what, "this hub has no such run")
+	case err != nil:
+		return unverifiable(what, "the run could not be looked up: "+err.Error())
+	case !run.State.Over():
+		return unverifiable(what, fmt.Sprintf("the run of %s is not over", run.Agent))
+	case !run.Checked() || run.Verdict != hub.RunConfirmed:
+		return unverifiable(what, fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText()))
+	}
+
+	recorded, err := shape.DecodeRecordedEvidence(run.Evidence)
+	if err != nil {
+		return unverifiable(what, "the run recorded no evidence")
+	}
+	if missing := e.Beyond(recorded); missing != "" {
+		return hub.Check{What: what, Result: hub.CheckFailed, Reason: hub.RejectHashMismatch,
+			Detail: fmt.Sprintf("the run of %s did not record %s", run.Agent, cut(missing, 200))}
+	}
+	return hub.Check{What: what, Result: hub.CheckVerified, Detail: fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText())}
+}
+
+// proveTraces checks the files and the commit in the evidence of a run.
+func (s *Service) proveTraces(ctx context.Context, name string, e shape.RunEvidence) []hub.Check {
+	switch {
+	case s.inspector == nil:
+		return []hub.Check{unverifiable(name+": files", noInspector)}
+	case e.Worktree == "":
+		return []hub.Check{unverifiable(name+": files", "the package names no worktree_path to look for it in")}
+	}
+	checks := []hub.Check{s.proveFiles(ctx, name+": files", e)}
+	if e.After.Commit != "" {
+		c := s.inspector.Commit(ctx, e.Worktree, e.After.Commit)
+		c.What = name + ": " + c.What
+		checks = append(checks, c)
 	}
 	return checks
 }

@@ -1,15 +1,82 @@
 package handoff_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/run"
 )
+
+// run records a run of builder that an actor began and ended as confirmed, with evidence.
+func (d *desk) run(actor hub.Caller, evidence map[string]any) hub.RunID {
+	d.t.Helper()
+	raw, err := json.Marshal(evidence)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	runs, id := run.New(d.store, d.who, d.mail, &run.Options{Clock: d.clock}), hub.RunID(hub.NewIDs(d.clock).Next())
+	if _, _, err := runs.Begin(d.t.Context(), actor, run.Beginning{ID: id, Agent: "builder", Task: "the work", TimeoutS: 60}); err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := runs.Finish(d.t.Context(), actor, id, run.Ending{State: hub.RunDone, Verdict: hub.RunConfirmed, Report: json.RawMessage(`{"status":"ok"}`), Evidence: raw}); err != nil {
+		d.t.Fatal(err)
+	}
+	return id
+}
+
+// Evidence proves nothing unless the hub has the run that it is of, and checked it.
+func TestEvidenceIsLookedUpByItsRun(t *testing.T) {
+	d := open(t)
+	d.file("new.go", "package new\n")
+	diff := func(created string) map[string]any {
+		return map[string]any{"diff": map[string]any{"created": []any{created}}}
+	}
+	for i, test := range []struct {
+		name    string
+		run     hub.RunID
+		entry   map[string]any
+		state   hub.HandoffState
+		results []hub.Verdict // of the run, and of its files
+		detail  string
+	}{
+		{"a run that the operator's command executed", d.run(operator, diff("new.go")), diff("new.go"), hub.HandoffActivated, []hub.Verdict{hub.CheckVerified, hub.CheckVerified}, "the run of builder is confirmed"},
+		{"a run that never was", "01a1de72-8033-741c-8775-3c09bab7fecc", diff("new.go"), hub.HandoffActivated, []hub.Verdict{hub.CheckUnverifiable, hub.CheckUnverifiable}, "no such run"},
+		{"no run at all", "", diff("new.go"), hub.HandoffActivated, []hub.Verdict{hub.CheckUnverifiable, hub.CheckUnverifiable}, "names no run"},
+		{"a run that its agent confirmed", d.run(builder, diff("new.go")), diff("new.go"), hub.HandoffActivated, []hub.Verdict{hub.CheckUnverifiable, hub.CheckUnverifiable}, "claimed (says builder, not checked)"},
+		{"a file that the run did not make", d.run(operator, diff("other.go")), diff("new.go"), hub.HandoffRejected, []hub.Verdict{hub.CheckFailed}, "did not record"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d.on(t)
+			if test.run != "" {
+				test.entry["run_id"] = test.run
+			}
+			h := d.propose(planner, "builder", pkg(fmt.Sprint("L-", i), func(m map[string]any) {
+				test.entry["worktree_path"] = d.dir
+				with("evidence", []any{test.entry})(m)
+			}))
+			got, err := d.Accept(t.Context(), builder, h.ID, "")
+			if err != nil || got.Status != test.state {
+				t.Fatalf("got %s: %s, %v", got.Status, got.Notes, err)
+			}
+			var results []hub.Verdict
+			for _, c := range got.Checks {
+				if strings.HasPrefix(c.What, "evidence") {
+					results = append(results, c.Result)
+				}
+			}
+			if text := fmt.Sprint(got.Notes, got.Checks); !strings.Contains(text, test.detail) || !slices.Equal(results[:len(test.results)], test.results) {
+				t.Errorf("got %v, want %v with %q in %s", results, test.results, test.detail, text)
+			}
+		})
+	}
+}
 
 func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 	d := open(t)
@@ -56,7 +123,8 @@ func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d.on(t)
-			test.entry["run_id"] = "01a1de72-8033-741c-8775-3c09bab7fecc"
+			id := d.run(operator, test.entry)
+			test.entry["run_id"] = id
 			h := d.propose(planner, "builder", pkg(fmt.Sprint("E-", i), func(m map[string]any) {
 				with("work_state.worktree_path", tree)(m)
 				with("evidence", []any{test.entry})(m)
@@ -71,7 +139,7 @@ func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 			if got.Status != test.state || got.RejectReason != test.reason {
 				t.Errorf("got %s, %s: %s", got.Status, got.RejectReason, got.Notes)
 			}
-			if text := fmt.Sprint(got.Notes, got.Checks); !strings.Contains(text, test.detail) || !strings.Contains(text, "evidence of run 01a1de72") {
+			if text := fmt.Sprint(got.Notes, got.Checks); !strings.Contains(text, test.detail) || !strings.Contains(text, "evidence of run "+string(id)) {
 				t.Errorf("%q is missing in %s", test.detail, text)
 			}
 		})

@@ -15,6 +15,14 @@ type Completion struct {
 	Summary   string
 	Artifacts []hub.ArtifactRef // the products; each is checked
 	NoChanges bool              // the owner declares that the task needed no change
+	Trivial   string            // why a change of whitespace, line ends, modes or empty files is the task
+
+	// SameChange is a completed handoff of the owner whose change did this task, too.
+	SameChange hub.HandoffID
+
+	// CommitMessage asks the hub to commit the files that Artifacts names or, if it names
+	// none, all that changed. It is for owners that may not write to the repository.
+	CommitMessage string
 }
 
 // Complete ends a task that the actor owns. The claims are checked first: one that
@@ -28,39 +36,58 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if err := checkArtifacts(op, c.Artifacts); err != nil {
 		return Report{}, err
 	}
+	if err := checkReason(op, "trivial", c.Trivial); c.Trivial != "" && err != nil {
+		return Report{}, err
+	}
+	if err := checkMessage(op, c.CommitMessage); err != nil {
+		return Report{}, err
+	}
 	var h hub.Handoff
-	var steps []hub.HandoffStep
+	var x setting
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if h, err = ownedBy(r, op, actor, id); err != nil {
 			return err
 		}
-		steps, err = r.HandoffSteps(id)
+		x, err = readSetting(r, op, h, c.SameChange)
 		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: complete: %w", err)
 	}
-	checks := s.proveWork(ctx, h, steps, c)
+	checks := s.proveWork(ctx, h, x, c)
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
 	if bad, ok := failed(checks); ok {
-		e := hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail)
-		if bad.What == checkWork {
-			return Report{}, e.WithHint("do the work, or declare that the task needed no change: {no_changes}")
-		}
-		return Report{}, e.WithHint("name only artifacts that exist; the handoff is still %s", h.Status)
+		return Report{}, hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(h, bad))
 	}
 
-	proof, why := proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
-	if s.requireProof && proof != hub.ProofVerified {
-		return Report{}, hub.Errorf(hub.CodeUnproven, op, "this hub requires proof, and the work is unproven: %s", why).
-			WithHint("name files that were changed as artifacts, or ask the operator to release the task")
+	proof := proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
+	if s.requireProof && proof.Proof != hub.ProofVerified {
+		hint := "name files that were changed as artifacts, or ask the operator to release the task"
+		if proof.Change != nil && proof.Change.Trivial {
+			hint = "do the work, or say why such a change is the task: {trivial}"
+		}
+		return Report{}, hub.Errorf(hub.CodeUnproven, op, "this hub requires proof, and the work is unproven: %s", proof.Reason).WithHint("%s", hint)
 	}
+	if c.CommitMessage != "" {
+		if err := s.commitWork(ctx, op, h, x, c, &checks[len(checks)-1]); err != nil {
+			return Report{}, fmt.Errorf("handoff: complete: %w", err)
+		}
+		proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
+	}
+	checks[len(checks)-1].Change.Loose = nil // for the commit alone
 
 	err = s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
 			return err
+		}
+		now, err := readBase(m.tx, op, h, c.SameChange)
+		if err != nil {
+			return err
+		}
+		if now.base != x.base || len(now.commits) != len(x.commits) {
+			return hub.Errorf(hub.CodeConflict, op, "you completed another task in this repository meanwhile").WithHint("complete this one again")
 		}
 		if err := s.dealtWith(m, actor, h); err != nil {
 			return err
@@ -82,9 +109,14 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return err
 		}
 		work := checks[len(checks)-1]
-		payload := map[string]any{"handoff_id": h.ID, "work": work.Result, "proof": proof}
-		if why != "" && !h.Restricted {
-			payload["proof_reason"] = cut(why, 500)
+		payload := map[string]any{"handoff_id": h.ID, "work": work.Result, "proof": proof.Proof}
+		for name, text := range map[string]string{"proof_reason": proof.Reason, "proof_note": proof.Note, "change": work.Change.Text} {
+			if text != "" && !h.Restricted {
+				payload[name] = cut(text, 500)
+			}
+		}
+		if h.Restricted && proof.Note != "" {
+			payload["proof_note"] = withheldNote
 		}
 		switch {
 		case h.Restricted:
@@ -150,44 +182,6 @@ func ownedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.H
 	return receivedBy(r, op, actor, id, hub.HandoffActivated, "only an accepted task can be completed")
 }
 
-// proveWork checks the claims of a completion. The last check is the one of the work.
-func (s *Service) proveWork(ctx context.Context, h hub.Handoff, steps []hub.HandoffStep, c Completion) []hub.Check {
-	ctx, cancel := context.WithTimeout(ctx, s.inspect)
-	defer cancel()
-	checks, pkg, ok := provePackage(h)
-	if !ok {
-		return checks
-	}
-	made := s.proveArtifacts(ctx, c.Artifacts, pkg.WorkState.Worktree)
-	checks = append(checks, made...)
-	before := ""
-	for _, check := range lastChecks(steps) {
-		if check.What == checkState && check.Result == hub.CheckVerified {
-			before = check.Detail
-		}
-	}
-	path := pkg.WorkState.Worktree
-	switch {
-	case c.NoChanges:
-		return append(checks, unverifiable(checkWork, fmt.Sprintf("nothing to change, says %s", h.To)))
-	case before == "" || s.inspector == nil:
-		return append(checks, withoutState(h, pkg, c, made))
-	}
-	now, err := s.inspector.State(ctx, path)
-	work := hub.Check{What: checkWork, Result: hub.CheckVerified}
-	switch {
-	case hub.CodeOf(err) == hub.CodeUnreachable:
-		work.Result, work.Detail = hub.CheckUnverifiable, "the worktree "+path+" cannot be compared: "+err.Error()
-	case err == nil && now != before:
-		work.Detail = "the worktree " + path + " has changed since the task was accepted"
-	case err == nil:
-		work.Result, work.Detail = hub.CheckFailed, "nothing has changed in "+path+" since the task was accepted"
-	default:
-		work.Result, work.Detail = hub.CheckFailed, "the worktree "+path+" could be read when the task was accepted, and cannot be read now"
-	}
-	return append(checks, work)
-}
-
 // withoutState checks work without a worktree to compare. A file that came with the
 // package and has another content now proves a change; files that are all those of the
 // package prove that there is none. made are the checks of the artifacts.
@@ -199,7 +193,10 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 			return p.Ref.Type == a.Type && p.Ref.Path == a.Path && p.Ref.SHA256 != "" && a.SHA256 != ""
 		})
 		if came >= 0 && pkg.Artifacts[came].Ref.SHA256 != a.SHA256 && made[i].Result == hub.CheckVerified {
-			return hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package"}
+			return hub.Check{
+				What: checkWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package",
+				Change: &hub.WorkChange{Text: "1 file", Files: 1, Notes: []string{"only its hash was compared"}},
+			}
 		}
 		same = same && came >= 0 && pkg.Artifacts[came].Ref.SHA256 == a.SHA256
 	}

@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -59,21 +57,35 @@ type Inspector interface {
 	// Rooted reports whether a path lies under a root, so that a claim about it
 	// can be checked.
 	Rooted(ctx context.Context, path string) (bool, error)
-	// State returns a digest of the current files of a worktree, to compare two
-	// points in time. It reports CodeUnreachable if the worktree is on a machine whose
-	// hub is away.
-	State(ctx context.Context, path string) (digest string, err error)
+	// State records the files of a worktree and the commits that exist now, for a
+	// handoff. It reports CodeUnreachable if the worktree is on a machine whose hub is
+	// away.
+	State(ctx context.Context, path string, id hub.HandoffID) (hub.WorkState, error)
+	// Compare returns the change of a worktree since a state. It reports
+	// CodeUnreachable as State does, and CodeNotEnabled if the state is not kept any
+	// more.
+	Compare(ctx context.Context, q hub.Comparison) (hub.WorkChange, error)
+	// MakeCommit commits files of a worktree on its branch and returns the commit. It
+	// reports CodeConflict if another process works there.
+	MakeCommit(ctx context.Context, c hub.NewCommit) (commit string, err error)
+	// Missing reports since when the work of a change is not there any more; the zero
+	// time if it is.
+	Missing(ctx context.Context, c hub.WorkChange) (hub.Time, error)
 	// Diff returns the difference of a worktree from a commit, or from the one that is
-	// checked out if from is empty, as a unified diff, and that commit.
-	Diff(ctx context.Context, path, from string) (text, commit string, err error)
+	// checked out if from is empty. Its size is bounded.
+	Diff(ctx context.Context, path, from string) (hub.Patch, error)
 }
 
 // A Board keeps the tasks of teams. Its functions refuse with the code of the cause.
 type Board interface {
-	// Handable refuses a handoff into a team that roles, members or the task forbid.
-	Handable(r hub.Reader, h hub.Handoff) error
+	// Handable refuses a handoff into a team that roles, members or the task forbid. It
+	// reports whether the handoff waits for the operator.
+	Handable(r hub.Reader, h hub.Handoff) (waits bool, err error)
 	// Approvable refuses an actor that may not approve a handoff into its team.
 	Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) error
+	// Ask asks the members that may approve a handoff into their team, and the operator,
+	// inside tx. It returns those members.
+	Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.AgentID, []hub.Message, error)
 	// Taken gives the task to the receiver, and Ended moves it on, inside tx.
 	Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
@@ -124,8 +136,10 @@ type Service struct {
 	sla       time.Duration
 	inspect   time.Duration
 	page      int
+	diffs     diffs
 
 	requireProof bool
+	missing      missingWork
 }
 
 // New returns a service that keeps handoffs in store and notifies their parties
@@ -152,39 +166,55 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 	}
 	return &Service{
 		store: store, sender: sender, inspector: o.Inspector, board: o.Board, queue: o.Queue, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
-		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof,
+		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof, diffs: newDiffs(),
 	}
 }
 
+// An Approver is a word for those who approve a handoff before it can be accepted.
+type Approver string
+
+// The approvers.
+const (
+	ApproverOperator Approver = "operator"
+	ApproverTeam     Approver = "team" // a member whose role permits it, or the operator
+)
+
 // A Report is a handoff as its parties see it.
 type Report struct {
-	ID           hub.HandoffID    `json:"handoff_id"`
-	ShortID      hub.ShortID      `json:"short_id,omitempty"`
-	TaskID       string           `json:"task_id"`
-	Title        string           `json:"title"`
-	From         hub.AgentID      `json:"from"`
-	To           hub.AgentID      `json:"to"`
-	Status       hub.HandoffState `json:"status"`
-	Hash         string           `json:"package_hash"`
-	ThreadID     string           `json:"thread_id"`
-	Reason       string           `json:"reason"` // why the task changes hands
-	Checks       []hub.Check      `json:"checks"` // the most recent checks
-	Proof        hub.Proof        `json:"proof"`
-	ProofReason  string           `json:"proof_reason,omitempty"` // why it is unproven or refused
-	NeedsHuman   bool             `json:"approval_required"`
-	Approved     bool             `json:"approved"`
-	Ownership    hub.Ownership    `json:"ownership,omitempty"`
-	Team         hub.TeamID       `json:"team,omitempty"`
-	TeamApproved hub.AgentID      `json:"team_approved_by,omitempty"`
-	Previous     hub.HandoffID    `json:"previous_handoff_id,omitempty"`
-	Restricted   bool             `json:"restricted,omitempty"`
-	Ending       hub.Ending       `json:"ending,omitempty"`
-	RejectReason hub.RejectReason `json:"reject_reason,omitempty"`
-	Notes        string           `json:"resolution_notes,omitempty"`
-	InitiatedAt  hub.Time         `json:"initiated_at"`
-	AcceptedAt   hub.Time         `json:"accepted_at,omitzero"`
-	DueAt        hub.Time         `json:"due_at,omitzero"` // when it becomes late, while it is active
-	ResolvedAt   hub.Time         `json:"resolved_at,omitzero"`
+	ID               hub.HandoffID    `json:"handoff_id"`
+	ShortID          hub.ShortID      `json:"short_id,omitempty"`
+	TaskID           string           `json:"task_id"`
+	Title            string           `json:"title"`
+	From             hub.AgentID      `json:"from"`
+	To               hub.AgentID      `json:"to"`
+	Status           hub.HandoffState `json:"status"`
+	Hash             string           `json:"package_hash"`
+	ThreadID         string           `json:"thread_id"`
+	Reason           string           `json:"reason"`                     // why the task changes hands
+	Criteria         []string         `json:"success_criteria,omitempty"` // only in the answer to accept
+	Checks           []hub.Check      `json:"checks"`                     // the most recent checks
+	Proof            hub.Proof        `json:"proof"`
+	ProofReason      string           `json:"proof_reason,omitempty"` // why it is unproven or refused
+	ProofNote        string           `json:"proof_note,omitempty"`   // what qualifies it, such as "not committed"
+	Change           string           `json:"change,omitempty"`       // what changed, in one line
+	Commit           string           `json:"commit,omitempty"`       // that has the work; empty if a part is not committed
+	Attribution      []hub.Credit     `json:"attribution,omitempty"`  // agents that may have made a part of the change
+	MissingSince     hub.Time         `json:"gone_since,omitzero"`    // when the work was taken back; only in Show and List
+	ApprovalRequired bool             `json:"approval_required"`      // by the operator, or by a member of its team
+	Approved         bool             `json:"approved"`               // by all that have to
+	WaitsFor         []Approver       `json:"waits_for,omitempty"`    // whose approval it lacks
+	Ownership        hub.Ownership    `json:"ownership,omitempty"`
+	Team             hub.TeamID       `json:"team,omitempty"`
+	TeamApproved     hub.AgentID      `json:"team_approved_by,omitempty"`
+	Previous         hub.HandoffID    `json:"previous_handoff_id,omitempty"`
+	Restricted       bool             `json:"restricted,omitempty"`
+	Ending           hub.Ending       `json:"ending,omitempty"`
+	RejectReason     hub.RejectReason `json:"reject_reason,omitempty"`
+	Notes            string           `json:"resolution_notes,omitempty"`
+	InitiatedAt      hub.Time         `json:"initiated_at"`
+	AcceptedAt       hub.Time         `json:"accepted_at,omitzero"`
+	DueAt            hub.Time         `json:"due_at,omitzero"` // when it becomes late, while it is active
+	ResolvedAt       hub.Time         `json:"resolved_at,omitzero"`
 
 	Package json.RawMessage   `json:"package,omitempty"` // only in Show
 	History []hub.HandoffStep `json:"history,omitempty"` // only in Show
@@ -193,6 +223,8 @@ type Report struct {
 	Warnings     []string         `json:"warnings"`
 	Capabilities hub.Capabilities `json:"capabilities,omitempty"`
 	Unread       int              `json:"unread"` // in the caller's own inbox; filled in by the surface
+
+	work *hub.WorkChange // nil before the completion
 }
 
 // report returns a handoff as its parties see it, without package and history.
@@ -200,11 +232,27 @@ type Report struct {
 func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	r := Report{
 		ID: h.ID, TaskID: h.TaskID, Title: h.Title, From: h.From, To: h.To, Status: h.Status, Hash: h.Hash, ThreadID: h.ThreadID,
-		Reason: h.Reason, Checks: checks, NeedsHuman: h.NeedsHuman, Approved: !h.ApprovedAt.IsZero(), Ownership: h.Ownership,
+		Reason: h.Reason, Checks: checks, ApprovalRequired: h.NeedsHuman || h.Team != "", Ownership: h.Ownership,
 		Team: h.Team, TeamApproved: h.TeamApprovedBy, Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
 		InitiatedAt: h.InitiatedAt, AcceptedAt: h.AcceptedAt, ResolvedAt: h.ResolvedAt, Warnings: []string{},
 	}
-	r.Proof, r.ProofReason = proofOf(h, checks)
+	byOperator := !h.NeedsHuman || !h.ApprovedAt.IsZero()
+	byTeam := h.Team == "" || h.TeamApprovedBy != ""
+	r.Approved = r.ApprovalRequired && byOperator && byTeam
+	if h.WaitsForOperator() {
+		r.WaitsFor = append(r.WaitsFor, ApproverOperator)
+	}
+	if h.WaitsForTeam() {
+		r.WaitsFor = append(r.WaitsFor, ApproverTeam)
+	}
+	proof := proofOf(h, checks)
+	r.Proof, r.ProofReason, r.ProofNote = proof.Proof, proof.Reason, proof.Note
+	if c := proof.Change; c != nil {
+		r.Change, r.Attribution, r.work = c.Text, c.Credits, c
+		if c.Uncommitted == 0 {
+			r.Commit = c.Now.Commit
+		}
+	}
 	if r.Checks == nil {
 		r.Checks = []hub.Check{}
 	}
@@ -219,6 +267,32 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	}
 	return r
 }
+
+// withhold takes the text of a restricted handoff out of its report for a viewer: its
+// title, and everything that was written about it. Its parties, states, times and the id
+// of its task stay.
+func (r *Report) withhold(actor hub.Caller) {
+	if actor.Kind != hub.CallerViewer || !r.Restricted {
+		return
+	}
+	r.Title = hub.RestrictedText
+	r.Reason, r.Notes = "", ""
+	if r.ProofNote != "" || !r.MissingSince.IsZero() {
+		r.ProofNote = withheldNote
+	}
+	r.ProofReason, r.Change, r.Commit = "", "", ""
+	r.Attribution, r.MissingSince = nil, hub.Time{}
+	r.Checks, r.Package = []hub.Check{}, nil
+	for i := range r.History {
+		r.History[i].Checks, r.History[i].Note = nil, ""
+	}
+	for i := range r.Runs {
+		r.Runs[i] = r.Runs[i].Withheld()
+	}
+}
+
+// withheldNote stands for the qualifications of a proof that a reader may not see.
+const withheldNote = "qualified: read it on the hub"
 
 // answer is a report with the capabilities of the hub.
 func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
@@ -264,71 +338,16 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 		out = s.answer(h, lastChecks(steps))
 		out.Package, out.History = h.Package, steps
 		out.Runs, err = r.Runs(hub.RunQuery{Handoff: id, Limit: maxRuns})
+		out.withhold(actor)
 		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: show %s: %w", id, err)
 	}
-	return out, nil
+	one := []Report{out}
+	s.lookForWork(ctx, 0, one)
+	return one[0], nil
 }
-
-// A Diff is the difference of the worktree of a handoff from the commit that was checked
-// out when the task was accepted, or that is checked out now if it is not.
-type Diff struct {
-	Worktree string `json:"worktree,omitempty"` // empty if the package names none
-	Commit   string `json:"commit,omitempty"`
-	Text     string `json:"text,omitempty"`    // a unified diff; empty without a change
-	Problem  string `json:"problem,omitempty"` // why there is none, for people
-}
-
-// Diff returns the difference of the worktree that the package of a handoff names, as it
-// is now. It is for the operator: files may hold text that no message has.
-func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Diff, error) {
-	const op = "handoff.Diff"
-	if err := actor.OperatorOnly(op); err != nil {
-		return Diff{}, err
-	}
-	var h hub.Handoff
-	var steps []hub.HandoffStep
-	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		if h, err = visible(r, op, actor, id); err == nil {
-			steps, err = r.HandoffSteps(id)
-		}
-		return err
-	})
-	if err != nil {
-		return Diff{}, fmt.Errorf("handoff: diff of %s: %w", id, err)
-	}
-	_, pkg, ok := provePackage(h)
-	out := Diff{Worktree: pkg.WorkState.Worktree}
-	switch {
-	case !ok || out.Worktree == "":
-	case s.inspector == nil:
-		out.Problem = noInspector
-	default:
-		ctx, cancel := context.WithTimeout(ctx, s.inspect)
-		defer cancel()
-		if out.Text, out.Commit, err = s.inspector.Diff(ctx, out.Worktree, acceptedAt(steps)); err != nil {
-			out.Problem = err.Error()
-		}
-	}
-	return out, nil
-}
-
-// acceptedAt returns the commit that the worktree was compared with when the task was
-// accepted, which the hub's own check names.
-func acceptedAt(steps []hub.HandoffStep) string {
-	for _, step := range steps {
-		for _, c := range step.Checks {
-			if strings.HasPrefix(c.What, "files in ") {
-				return commitName.FindString(c.Detail)
-			}
-		}
-	}
-	return ""
-}
-
-var commitName = regexp.MustCompile(`\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b`)
 
 // lastChecks returns the checks of the newest step that has any, but for the activation:
 // it has the steps of the queue.
@@ -358,8 +377,9 @@ const (
 	maxPage     = 200
 )
 
-// List returns handoffs: to callers that audit all of them, to others their own.
-// With mine, an auditor gets its own too.
+// List returns handoffs: to callers that audit all of them, to others their own. The
+// first page begins with those of others that wait for the approval of the caller as a
+// member of their team. With mine, all callers get their own alone.
 func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery, mine bool) (Listing, error) {
 	const op = "handoff.List"
 	if q.Limit == 0 {
@@ -379,6 +399,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 	if mine || !actor.Audits() {
 		q.Viewer = actor.ID
 	}
+	asked := !mine && !actor.Audits() && q.Cursor == "" && (len(q.States) == 0 || slices.Contains(q.States, hub.HandoffProposed))
 	limit := q.Limit
 	q.Limit++ // one more than asked for tells whether there is a next page
 	out := Listing{Handoffs: []Report{}, Warnings: []string{}, Capabilities: s.sender.Capabilities()}
@@ -391,6 +412,13 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 			found = found[:limit]
 			out.Next = string(found[limit-1].ID)
 		}
+		if asked {
+			waiting, err := s.approvable(r, actor, q)
+			if err != nil {
+				return err
+			}
+			found = append(waiting, found...)
+		}
 		out.Handoffs = out.Handoffs[:0]
 		for _, h := range found {
 			steps, err := r.HandoffSteps(h.ID)
@@ -399,6 +427,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 			}
 			row := s.report(h, lastChecks(steps))
 			row.Checks = []hub.Check{}
+			row.withhold(actor)
 			out.Handoffs = append(out.Handoffs, row)
 		}
 		return nil
@@ -406,6 +435,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 	if err != nil {
 		return Listing{}, fmt.Errorf("handoff: list: %w", err)
 	}
+	s.lookForWork(ctx, missingAge, out.Handoffs)
 	return out, nil
 }
 
@@ -432,6 +462,8 @@ type stepFacts struct {
 	Reason hub.RejectReason `json:"reject_reason,omitempty"`
 	Ending hub.Ending       `json:"ending,omitempty"`
 	Proof  hub.Proof        `json:"proof,omitempty"`
+	Tree   string           `json:"tree,omitempty"`   // of the worktree at the completion
+	Commit string           `json:"commit,omitempty"` // likewise
 }
 
 // A mover makes the moves of one transaction and collects its messages.
@@ -481,8 +513,11 @@ func (m *mover) record(h hub.Handoff, step hub.HandoffStep) error {
 	case hub.HandoffRejected:
 		f.Reason, f.Ending = h.RejectReason, h.Ending
 	case hub.HandoffCompleted:
-		f.Ending = h.Ending
-		f.Proof, _ = proofOf(h, step.Checks)
+		proof := proofOf(h, step.Checks)
+		f.Ending, f.Proof = h.Ending, proof.Proof
+		if proof.Change != nil {
+			f.Tree, f.Commit = proof.Change.Now.Tree, proof.Change.Now.Commit
+		}
 	}
 	return m.entry(actionOf[step.State], h, f)
 }

@@ -35,6 +35,7 @@ type desk struct {
 	mail  *mailroom.Mailroom
 	home  *storetest.Home
 	dir   string // the folder that is looked at
+	kept  string // where states of worktrees are kept
 
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -50,7 +51,7 @@ var (
 
 func open(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{t: t, home: storetest.NewHome(t, t.TempDir()), dir: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
+	d := &desk{t: t, home: storetest.NewHome(t, t.TempDir()), dir: t.TempDir(), kept: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	d.store = d.home.Open()
 	t.Cleanup(func() {
 		if err := d.store.Close(); err != nil {
@@ -72,7 +73,7 @@ func open(t *testing.T) *desk {
 	if d.mail, err = mailroom.New(d.store, d.who, &mailroom.Options{Clock: d.clock, Bus: hints, Limits: mailroom.Limits{Unsafe: true}}); err != nil {
 		t.Fatal(err)
 	}
-	look, err := evidence.New([]string{d.dir}, nil)
+	look, err := evidence.New([]string{d.dir}, &evidence.Options{Kept: d.kept})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,13 +299,13 @@ func TestLife(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var p map[string]string
+			var p map[string]any
 			if err := json.Unmarshal(page.Messages[0].Payload, &p); err != nil {
 				return err
 			}
-			same(t, "payload", p, map[string]string{
+			same(t, "payload", p, map[string]any{
 				"handoff_id": string(h.ID), "task_id": "T-1", "title": "Nullable avatar", "summary": "the schema is frozen",
-				"next_step": "run the migration", "package_hash": h.Hash,
+				"next_step": "run the migration", "success_criteria": []any{"old rows load"}, "package_hash": h.Hash,
 			})
 			same(t, "sender", page.Messages[0].From, "planner")
 			return nil
@@ -737,7 +738,7 @@ func TestOwnership(t *testing.T) {
 			d.refused(hub.CodeOwnership, func() (handoff.Report, error) {
 				return d.Initiate(t.Context(), planner, handoff.Proposal{To: "tester", Package: pkg("T", nil)})
 			})
-			if got := d.inbox(planner); got[len(got)-1] != "status.blocked" {
+			if got := d.inbox(planner); !slices.Contains(got, "status.blocked") {
 				t.Errorf("inbox of the coordinator: got %v, want to be told", got)
 			}
 			d.propose(builder, "auditor", pkg("T", nil))
@@ -909,6 +910,23 @@ func TestProof(t *testing.T) {
 		d := open(t)
 		h := d.propose(planner, "builder", pkg("T", nil))
 		d.home.Exec(`UPDATE handoffs SET package_json = replace(package_json, 'frozen', 'thawed');`)
+		got, err := d.Accept(t.Context(), builder, h.ID, "")
+		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectHashMismatch {
+			t.Errorf("got %+v (%v), want rejected for hash_mismatch", got, err)
+		}
+	})
+	t.Run("R3-052 a package that was changed in the store together with its own hash is rejected", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", nil))
+		shown, err := d.Show(t.Context(), builder, h.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged, err := shape.PackageHash([]byte(strings.ReplaceAll(string(shown.Package), "frozen", "thawed")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.home.Exec(fmt.Sprintf(`UPDATE handoffs SET package_json = replace(replace(package_json, 'frozen', 'thawed'), '%s', '%s');`, h.Hash, forged))
 		got, err := d.Accept(t.Context(), builder, h.ID, "")
 		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectHashMismatch {
 			t.Errorf("got %+v (%v), want rejected for hash_mismatch", got, err)

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -24,7 +25,7 @@ var refNames = &nameTree{names: "type value path sha256 description version size
 
 // packageNames are the names of the handoff package.
 var packageNames = &nameTree{
-	names: "protocol version handoff_id thread_id task context work_state artifacts provenance policy verification unproven",
+	names: "protocol version handoff_id thread_id task context work_state artifacts provenance policy verification unproven expect",
 	members: map[string]*nameTree{
 		"task": {
 			names:   "task_id title objective success_criteria deadline priority external_refs",
@@ -39,6 +40,7 @@ var packageNames = &nameTree{
 		"provenance":   {names: "origin_session related_sessions decision_refs message_thread_refs handoff_chain"},
 		"policy":       {names: "classification requires_human_approval export_restrictions"},
 		"verification": {names: "schema_version package_hash"},
+		"expect":       {names: "paths merge"},
 	},
 }
 
@@ -106,7 +108,9 @@ func exact(number string) bool {
 }
 
 // invisible reports whether a character cannot be seen, other than a blank.
-func invisible(r rune) bool { return !unicode.IsPrint(r) }
+func invisible(r rune) bool { return !plaintext.Visible(r) }
 
 // visibleRune reports whether a character can be seen.
-func visibleRune(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+func visibleRune(r rune) bool {
+	return !plaintext.Hidden(r) && unicode.IsGraphic(r) && !unicode.IsSpace(r)
+}

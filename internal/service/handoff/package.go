@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
@@ -48,10 +48,13 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 		return nil, err
 	}
 	if why, given := p.members["unproven"]; given {
-		text, ok := why.(string)
-		if !ok || len(text) > maxReason || !utf8.ValidString(text) || !strings.ContainsFunc(text, visibleRune) {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "unproven: must say why in text of at most %d bytes", maxReason)
+		text, _ := why.(string)
+		if err := checkReason(op, "unproven", text); err != nil {
+			return nil, err
 		}
+	}
+	if err := p.checkExpect(op); err != nil {
+		return nil, err
 	}
 	fill(p.members, "protocol", hub.Protocol)
 	fill(p.members, "version", hub.Version)
@@ -67,6 +70,45 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 		return nil, err
 	}
 	return p, p.readProvenance(op, actor)
+}
+
+// Limits of the files that a package expects to change.
+const (
+	maxExpected     = 100
+	maxExpectedPath = 1000 // bytes
+)
+
+// checkExpect refuses an expectation of another form than shape.Expectation, and paths that
+// are not in the worktree.
+func (p *packageBuilder) checkExpect(op string) error {
+	given, ok := p.members["expect"]
+	if !ok {
+		return nil
+	}
+	members, ok := given.(map[string]any)
+	if !ok {
+		return hub.Errorf(hub.CodeInvalid, op, "package.expect: must be an object with paths and merge")
+	}
+	for name, value := range members {
+		paths, isList := value.([]any)
+		_, isBool := value.(bool)
+		switch {
+		case name == "merge" && isBool:
+		case name != "paths" || !isList || len(paths) > maxExpected:
+			return hub.Errorf(hub.CodeInvalid, op, "package.expect.%s: expect has paths, a list of at most %d, and merge, true or false", name, maxExpected)
+		}
+		for _, entry := range paths {
+			path, _ := entry.(string)
+			local := filepath.IsLocal(filepath.FromSlash(path)) && len(path) <= maxExpectedPath && !strings.ContainsFunc(path, invisible)
+			if !local {
+				return hub.Errorf(hub.CodeInvalid, op, "package.expect.paths: %q is not the path of a file in the worktree, relative to it", cut(path, 200))
+			}
+		}
+	}
+	if worktree, _ := p.object("work_state")["worktree_path"].(string); worktree == "" {
+		return hub.Errorf(hub.CodeInvalid, op, "package.expect: the package names no worktree in which files could change").WithHint("name it in work_state.worktree_path")
+	}
+	return nil
 }
 
 func tooLarge(op string, n int) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/shell"
 )
@@ -16,7 +17,7 @@ import (
 const (
 	checkPackage  = "package"
 	checkApproval = "approval"
-	checkState    = "worktree state" // its detail is a digest, to compare two points in time
+	checkState    = "worktree state"
 	checkWork     = "work"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 		return checks
 	}
 	if path := pkg.WorkState.Worktree; path != "" {
-		checks = append(checks, s.proveWorktree(ctx, path, pkg.WorkState.Branch)...)
+		checks = append(checks, s.proveWorktree(ctx, h.ID, path, pkg.WorkState.Branch)...)
 	} else if pkg.WorkState.Branch != "" {
 		checks = append(checks, unverifiable("branch "+pkg.WorkState.Branch, "the package names no worktree_path to look for it in"))
 	}
@@ -68,16 +69,17 @@ func provePackage(h hub.Handoff) ([]hub.Check, shape.Package, bool) {
 	return []hub.Check{{What: checkPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
 }
 
-// proveWorktree checks the worktree and records a digest of its current files.
-func (s *Service) proveWorktree(ctx context.Context, path, branch string) []hub.Check {
+// proveWorktree checks the worktree and records its state.
+func (s *Service) proveWorktree(ctx context.Context, id hub.HandoffID, path, branch string) []hub.Check {
 	if s.inspector == nil {
 		return []hub.Check{unverifiable("worktree "+path, noInspector)}
 	}
 	checks := s.inspector.Worktree(ctx, path, branch)
-	if digest, err := s.inspector.State(ctx, path); err == nil {
-		return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: digest})
+	state, err := s.inspector.State(ctx, path, id)
+	if err != nil {
+		return append(checks, unverifiable(checkState, "the current files could not be read, so that later changes cannot be proven"))
 	}
-	return append(checks, unverifiable(checkState, "the current files could not be read, so that later changes cannot be proven"))
+	return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: "the files are the tree " + state.Tree, State: &state})
 }
 
 const noInspector = "this hub does not check files"
@@ -143,7 +145,7 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 			}
 		}
 		return hub.Errorf(hub.CodeOutsideRoots, op, "%s lies under no root, so that the hub cannot check it", cut(path, 300)).
-			WithHint("{root.add} %s; %s", shell.Word(plain(folders[i])), next)
+			WithHint("{root.add} %s; %s", shell.Word(plaintext.Line(folders[i])), next)
 	}
 	return nil
 }
@@ -152,28 +154,44 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 // which a declaration that nothing had to change counted as verified.
 const declaredDone = "as the owner declared"
 
+// A proven is the proof of a handoff with its reason and its qualifications.
+type proven struct {
+	Proof  hub.Proof
+	Reason string          // why it is unproven or refused
+	Note   string          // what qualifies it
+	Change *hub.WorkChange // nil before the completion, and in those of earlier versions
+}
+
+// earlierRules qualifies the proof of a completion of an earlier version.
+const earlierRules = "by the rules of then"
+
 // proofOf decides how far the end of a handoff is proven. checks are those of the step
 // that completed or rejected it. References that the hub never checks, such as a web
 // address, do not count.
-func proofOf(h hub.Handoff, checks []hub.Check) (hub.Proof, string) {
+func proofOf(h hub.Handoff, checks []hub.Check) proven {
 	switch bad, refused := failed(checks); {
 	case h.Ending == hub.EndedRejected && refused:
-		return hub.ProofRefused, bad.What + ": " + bad.Detail
+		return proven{Proof: hub.ProofRefused, Reason: bad.What + ": " + bad.Detail}
 	case h.Ending != hub.EndedDone:
-		return hub.ProofNone, ""
+		return proven{Proof: hub.ProofNone}
 	case len(checks) == 0:
-		return hub.ProofUnproven, "no check is recorded"
+		return proven{Proof: hub.ProofUnproven, Reason: "no check is recorded", Note: earlierRules}
 	}
+	p := proven{Proof: hub.ProofVerified, Note: earlierRules}
 	for _, c := range slices.Backward(checks) { // the work is the last check
 		kind, _, _ := strings.Cut(c.What, " ")
+		if c.Change != nil {
+			p.Change, p.Note = c.Change, strings.Join(c.Change.Notes, ", ")
+		}
 		switch {
+		case p.Proof != hub.ProofVerified:
 		case c.What == checkWork && (c.Result != hub.CheckVerified || strings.HasSuffix(c.Detail, declaredDone)):
-			return hub.ProofUnproven, c.Detail
+			p.Proof, p.Reason = hub.ProofUnproven, c.Detail
 		case c.Result != hub.CheckVerified && (kind == "file" || kind == "branch"):
-			return hub.ProofUnproven, c.What + ": " + c.Detail
+			p.Proof, p.Reason = hub.ProofUnproven, c.What+": "+c.Detail
 		}
 	}
-	return hub.ProofVerified, ""
+	return p
 }
 
 // failed returns the first check that failed.

@@ -132,8 +132,8 @@ func TestProofOfHandoff(t *testing.T) {
 			"the worktree /x has changed since the task was accepted":                      hub.ProofVerified,
 		} {
 			d.home.Exec(`UPDATE handoff_history SET checks_json = '[{"what":"package","result":"verified","detail":"x"},{"what":"work","result":"verified","detail":"` + detail + `"}]' WHERE state = 'completed'`)
-			if got, err := d.Show(t.Context(), planner, h.ID); err != nil || got.Proof != want {
-				t.Errorf("%s: got %s (%v), want %s", detail, got.Proof, err, want)
+			if got, err := d.Show(t.Context(), planner, h.ID); err != nil || got.Proof != want || got.ProofNote != "by the rules of then" {
+				t.Errorf("%s: got %s, %s (%v), want %s, by the rules of then", detail, got.Proof, got.ProofNote, err, want)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func TestOutsideTheRoots(t *testing.T) {
 		d := open(t)
 		path, _ := d.repository("repo")
 		roots := []string{d.dir}
-		look, err := evidence.New(nil, &evidence.Options{Roots: func(context.Context) ([]string, error) { return roots, nil }})
+		look, err := evidence.New(nil, &evidence.Options{Kept: d.kept, Roots: func(context.Context) ([]string, error) { return roots, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestLongestInvitation(t *testing.T) {
 func TestRequireProof(t *testing.T) {
 	d := open(t)
 	path, _ := d.repository("repo")
-	look, err := evidence.New([]string{d.dir}, nil)
+	look, err := evidence.New([]string{d.dir}, &evidence.Options{Kept: d.kept})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,8 +227,68 @@ func TestRequireProof(t *testing.T) {
 	d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
 		return d.Complete(t.Context(), builder, h.ID, handoff.Completion{NoChanges: true})
 	})
-	d.commit(path, "second")
+	d.edit(path, "second")
 	if got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{}); err != nil || got.Proof != hub.ProofVerified {
 		t.Errorf("got %s (%v), want verified", got.Proof, err)
+	}
+}
+
+func TestTaskOfEarlierVersion(t *testing.T) {
+	for _, tt := range []struct {
+		name, files string
+		proof       hub.Proof
+	}{
+		{"whose files were those of a commit is compared with the commit", "clean: the files are those of %s", hub.ProofVerified},
+		{"whose files were changed is unproven", "not clean, compared with %s: 1 changed", hub.ProofUnproven},
+	} {
+		t.Run("a task that an earlier version accepted and "+tt.name, func(t *testing.T) {
+			d := open(t)
+			path, commit := d.repository("repo")
+			h := d.propose(planner, "builder", pkg("T", with("work_state.worktree_path", path)))
+			d.accept(builder, h.ID)
+			files := strings.ReplaceAll(tt.files, "%s", commit)
+			d.home.Exec(`UPDATE handoff_history SET checks_json = '[{"what":"files in ` + path + `","result":"verified","detail":"` + files + `"},` +
+				`{"what":"worktree state","result":"verified","detail":"sha256:0"}]' WHERE state = 'validating'`)
+			if tt.proof == hub.ProofVerified {
+				d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
+					return d.Complete(t.Context(), builder, h.ID, handoff.Completion{})
+				})
+			}
+			d.edit(path, "second")
+			if got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{}); err != nil || got.Proof != tt.proof || got.ProofNote != "" {
+				t.Errorf("got %s (%v), want %s", got.ProofText(), err, tt.proof)
+			}
+		})
+	}
+}
+
+func TestOneChangeForTwoTasksAtOnce(t *testing.T) {
+	d := open(t)
+	path, _ := d.repository("repo")
+	var ids []hub.HandoffID
+	for _, task := range []string{"A", "B", "C", "D"} {
+		h := d.propose(planner, "builder", pkg(task, with("work_state.worktree_path", path)))
+		ids = append(ids, d.accept(builder, h.ID).ID)
+	}
+	d.edit(path, "second")
+	done := make(chan error, len(ids))
+	for _, id := range ids {
+		go func() {
+			_, err := d.Complete(t.Context(), builder, id, handoff.Completion{})
+			done <- err
+		}()
+	}
+	verified := 0
+	for range ids {
+		switch err := <-done; hub.CodeOf(err) {
+		case "":
+			verified++
+		case hub.CodeConflict, hub.CodeUnproven:
+		default:
+			t.Errorf("got %v, want a conflict or no work", err)
+		}
+	}
+	if verified != 1 {
+		t.Errorf("one change verified %d tasks, want 1", verified)
 	}
 }

@@ -78,6 +78,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 
 	var h hub.Handoff
 	var box sealedPackage
+	var approvers []hub.AgentID // members of the team that were asked
 	store := func(m *mover) error {
 		if p.IdempotencyKey != "" {
 			before, found, err := repeated(m.tx, op, actor, p.IdempotencyKey, request)
@@ -86,7 +87,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 				return err
 			}
 		}
-		chain, old, err := owners(m.tx, op, actor, draft.task, p.To)
+		chain, old, err := owners(m.tx, op, actor, draft.task, p)
 		if err != nil {
 			return err
 		}
@@ -101,9 +102,11 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 			NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline, Team: p.Team,
 		}
 		if h.Team != "" {
-			if err := s.board.Handable(m.tx, h); err != nil {
+			waits, err := s.board.Handable(m.tx, h)
+			if err != nil {
 				return err
 			}
+			h.NeedsHuman = h.NeedsHuman || waits
 		}
 		if old != nil {
 			h.Previous = old.ID
@@ -138,6 +141,14 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 				return err
 			}
 		}
+		if h.WaitsForTeam() {
+			able, posted, err := s.board.Ask(m.tx, actor, h)
+			if err != nil {
+				return err
+			}
+			approvers = able
+			m.posted = append(m.posted, posted...)
+		}
 		if p.IdempotencyKey == "" {
 			return nil
 		}
@@ -156,13 +167,31 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		return Report{}, err
 	}
 	out := s.answer(h, nil)
-	if h.NeedsHuman && h.ApprovedAt.IsZero() && h.Status == hub.HandoffProposed {
+	if h.WaitsForTeam() {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot accept it before a member of the team %s approves it: %s", h.To, h.Team, askedText(h, approvers)))
+	}
+	if h.WaitsForOperator() {
 		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
 	}
 	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" }) {
 		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
 	}
 	return out, nil
+}
+
+// askedText says who was asked to approve a handoff into a team.
+func askedText(h hub.Handoff, approvers []hub.AgentID) string {
+	if !h.Concerns(hub.Operator) {
+		approvers = append(slices.Clip(approvers), "the operator")
+	}
+	if len(approvers) == 0 {
+		return "no member can, so give one a role that may approve handoffs"
+	}
+	names := make([]string, len(approvers))
+	for i, id := range approvers {
+		names[i] = string(id)
+	}
+	return "asked: " + strings.Join(names, ", ")
 }
 
 // errOwnersChanged ends a transaction whose package names other owners of the
@@ -188,7 +217,7 @@ func (s *Service) sealFor(ctx context.Context, op string, actor hub.Caller, p Pr
 				return err
 			}
 		}
-		box.chain, _, err = owners(r, op, actor, draft.task, p.To)
+		box.chain, _, err = owners(r, op, actor, draft.task, p)
 		return err
 	})
 	if err != nil || repeats {
@@ -228,11 +257,23 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 
 // owners returns all owners of a task, first to last, the actor included, and the
 // active handoff that the actor ends with this one, if any. It refuses a task of
-// another owner, and a receiver that owned the task before.
-func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.AgentID) ([]hub.AgentID, *hub.Handoff, error) {
+// another owner, a receiver that owned the task before, and a new task with the id of a
+// task of a team.
+func owners(tx hub.Reader, op string, actor hub.Caller, task string, p Proposal) ([]hub.AgentID, *hub.Handoff, error) {
 	owned, err := tx.Handoffs(hub.HandoffQuery{Task: task, Owned: true, Limit: math.MaxInt32})
 	if err != nil {
 		return nil, nil, err
+	}
+	inTeam := p.Team != ""
+	owned = slices.DeleteFunc(owned, func(h hub.Handoff) bool { return (h.Team != "") != inTeam }) // another task with its id, of an older version
+	if !inTeam && len(owned) == 0 {
+		if _, err := tx.Task(hub.TaskID(task)); hub.CodeOf(err) != hub.CodeNotFound {
+			if err == nil {
+				err = hub.Errorf(hub.CodeConflict, op, "%s is a task of a team", task).
+					WithHint("to hand it over, name the team; for another task, use another id")
+			}
+			return nil, nil, err
+		}
 	}
 	slices.Reverse(owned) // oldest first
 	var chain []hub.AgentID
@@ -268,8 +309,8 @@ func owners(tx hub.Reader, op string, actor hub.Caller, task string, to hub.Agen
 		}
 	}
 	add(actor.ID)
-	if slices.Contains(chain, to) {
-		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "%s owned the task %q before: %s", to, task, names(chain)).
+	if slices.Contains(chain, p.To) {
+		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "%s owned the task %q before: %s", p.To, task, names(chain)).
 			WithHint("a task does not go back to an earlier owner; make a new task with an external_ref to this one")
 	}
 	return chain, old, nil
@@ -289,19 +330,63 @@ const onTheHub = "restricted: read it on the hub"
 // invitation is the payload of handoff.initiate: a summary of the package for the
 // receiver. Its texts are cut so that it stays below the limit of a payload.
 func invitation(h hub.Handoff, p shape.Package) any {
-	title, summary, next, unproven := cut(h.Title, 400), cut(p.Context.Summary, 1500), cut(p.WorkState.NextStep, 800), cut(p.Unproven, 200)
-	if h.Restricted {
-		title, summary, next, unproven = "restricted", onTheHub, onTheHub, ""
+	out := offer{
+		ID:       h.ID,
+		TaskID:   h.TaskID,
+		Title:    hub.RestrictedText,
+		Summary:  onTheHub,
+		Next:     onTheHub,
+		Criteria: []string{onTheHub},
+		Hash:     h.Hash,
 	}
-	return struct {
-		ID       hub.HandoffID `json:"handoff_id"`
-		TaskID   string        `json:"task_id"`
-		Title    string        `json:"title"`
-		Summary  string        `json:"summary"`
-		Next     string        `json:"next_step"`
-		Hash     string        `json:"package_hash"`
-		Unproven string        `json:"unproven,omitempty"`
-	}{h.ID, h.TaskID, title, summary, next, h.Hash, unproven}
+	switch {
+	case h.WaitsForOperator():
+		out.Waits = "the operator's approval; you are told when you can accept it"
+	case h.WaitsForTeam():
+		out.Waits = fmt.Sprintf("the approval of a member of the team %s; you are told when you can accept it", h.Team)
+	}
+	if h.Restricted {
+		return out
+	}
+	out.Title = cut(h.Title, 400)
+	out.Summary = cut(p.Context.Summary, 1000)
+	out.Next = cut(p.WorkState.NextStep, 600)
+	out.Criteria = cutAll(p.Task.Criteria, 700)
+	out.Worktree = cut(p.WorkState.Worktree, 300)
+	out.Branch = cut(p.WorkState.Branch, 100)
+	out.Unproven = cut(p.Unproven, 200)
+	return out
+}
+
+// An offer is the payload of handoff.initiate.
+type offer struct {
+	ID       hub.HandoffID `json:"handoff_id"`
+	TaskID   string        `json:"task_id"`
+	Title    string        `json:"title"`
+	Summary  string        `json:"summary"`
+	Next     string        `json:"next_step"`
+	Criteria []string      `json:"success_criteria"`
+	Worktree string        `json:"worktree_path,omitempty"`
+	Branch   string        `json:"branch,omitempty"`
+	Hash     string        `json:"package_hash"`
+	Unproven string        `json:"unproven,omitempty"`
+	Waits    string        `json:"waits_for,omitempty"`
+}
+
+// cutAll shortens texts to about so many bytes together. A last text says that some are
+// left out.
+func cutAll(texts []string, most int) []string {
+	out := []string{}
+	for _, text := range texts {
+		if most <= 0 {
+			return append(out, "…")
+		}
+		short := cut(text, most)
+		out = append(out, short)
+		raw, _ := json.Marshal(short) // a string: cannot fail
+		most -= len(raw) + len(",")
+	}
+	return out
 }
 
 // cut shortens a text to about so many bytes as JSON, at a character.

@@ -103,6 +103,7 @@ func (q *queue) Transfer(ctx context.Context, t hub.Transfer) (hub.Ownership, []
 }
 
 func TestOutsideQueue(t *testing.T) {
+	t.Attr("stand-in", "queue of a gateway")
 	d := open(t)
 	q := &queue{owned: hub.OwnershipTransferred}
 	broken := &hubtest.Store{Store: d.store}

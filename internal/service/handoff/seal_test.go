@@ -3,6 +3,7 @@ package handoff_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -65,5 +66,37 @@ func TestSealing(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+func TestAcceptIsOvertaken(t *testing.T) {
+	t.Run("a handoff that its sender withdraws during the checks is not accepted", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", nil))
+		store := &racingStore{Store: d.store, after: func() {
+			if _, err := d.Withdraw(t.Context(), planner, h.ID, "not needed"); err != nil {
+				t.Error(err)
+			}
+		}}
+		racing := handoff.New(store, d.mail, &handoff.Options{Clock: d.clock})
+		_, err := racing.Accept(t.Context(), builder, h.ID, "")
+		if hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("got %v, want %s", err, hub.CodeConflict)
+		}
+		if got, err := d.Show(t.Context(), builder, h.ID); err != nil || got.Status != hub.HandoffRejected {
+			t.Errorf("got %s (%v), want %s", got.Status, err, hub.HandoffRejected)
+		}
+	})
+	t.Run("an accept whose caller leaves during the checks changes nothing", func(t *testing.T) {
+		d := open(t)
+		h := d.propose(planner, "builder", pkg("T", nil))
+		ctx, leave := context.WithCancel(t.Context())
+		racing := handoff.New(&racingStore{Store: d.store, after: leave}, d.mail, &handoff.Options{Clock: d.clock})
+		if _, err := racing.Accept(ctx, builder, h.ID, ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		if got, err := d.Show(t.Context(), builder, h.ID); err != nil || got.Status != hub.HandoffProposed {
+			t.Errorf("got %s (%v), want %s", got.Status, err, hub.HandoffProposed)
+		}
 	})
 }

@@ -39,6 +39,15 @@ func (d *desk) commit(path, message string) {
 	d.git(path, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "--allow-empty", "-m", message)
 }
 
+// edit changes a file and commits it.
+func (d *desk) edit(path, message string) {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(path, "a.go"), []byte("package a\n\n// "+message+"\n"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.commit(path, message)
+}
+
 func (d *desk) git(dir string, args ...string) string {
 	d.t.Helper()
 	cmd := exec.Command("git", args...)
@@ -146,7 +155,7 @@ func TestDone(t *testing.T) {
 		}
 	})
 	for name, edit := range map[string]func(t *testing.T, d *desk, path string){
-		"a commit": func(_ *testing.T, d *desk, path string) { d.commit(path, "second") },
+		"a commit": func(_ *testing.T, d *desk, path string) { d.edit(path, "second") },
 		"an edit that is not committed": func(t *testing.T, _ *desk, path string) {
 			if err := os.WriteFile(filepath.Join(path, "a.go"), []byte("package b\n"), 0o600); err != nil {
 				t.Fatal(err)
@@ -194,7 +203,7 @@ func TestDone(t *testing.T) {
 	})
 	t.Run("what is claimed to be made must be there", func(t *testing.T) {
 		d, path, h := begin(t)
-		d.commit(path, "second")
+		d.edit(path, "second")
 		claim := handoff.Completion{Artifacts: []hub.ArtifactRef{{Type: "file", Path: filepath.Join(path, "new.go")}}}
 		d.refused(hub.CodeUnproven, func() (handoff.Report, error) { return d.Complete(t.Context(), builder, h.ID, claim) })
 		if err := os.WriteFile(claim.Artifacts[0].Path, []byte("package a\n"), 0o600); err != nil {
@@ -228,8 +237,8 @@ func TestDone(t *testing.T) {
 		}
 		d.view(func(r hub.Reader) error {
 			page, err := r.Query(hub.Query{Audit: true, Type: hub.TypeHandoffComplete, Limit: 1})
-			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"proof":"verified","work":"verified"`) {
-				t.Errorf("the sender is told %s, want that the change of the file is verified", page.Messages[0].Payload)
+			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"proof":"verified","proof_note":"only its hash was compared","work":"verified"`) {
+				t.Errorf("the sender is told %s, want that the change of the file is verified by its hash", page.Messages[0].Payload)
 			}
 			return err
 		})
@@ -365,7 +374,7 @@ func TestQueue(t *testing.T) {
 		if err != nil || len(page.Handoffs) != 1 || page.Handoffs[0].Ownership != hub.OwnershipManual {
 			t.Errorf("the operator's list: got %+v (%v), want it there", page.Handoffs, err)
 		}
-		same(t, "inbox of the coordinator", d.inbox(planner), "[handoff.accept status.blocked]")
+		same(t, "inbox of the coordinator", d.inbox(planner), "[status.blocked handoff.accept]")
 	})
 	t.Run("R3-097 the operator confirms that it was moved by hand", func(t *testing.T) {
 		if got, err := d.Activate(t.Context(), builder, h.ID); err != nil || got.Ownership != hub.OwnershipManual {
@@ -422,7 +431,7 @@ func TestLate(t *testing.T) {
 		count(t, d, 0)
 		d.pass(time.Hour + time.Millisecond)
 		count(t, d, 1)
-		same(t, "inbox of the coordinator", d.inbox(planner), "[handoff.accept status.blocked status.blocked]")
+		same(t, "inbox of the coordinator", d.inbox(planner), "[status.blocked status.blocked handoff.accept]")
 		got, err := d.Show(t.Context(), builder, h.ID)
 		if err != nil || got.Status != hub.HandoffActivated {
 			t.Errorf("got %s (%v), want it to stay activated", got.Status, err)

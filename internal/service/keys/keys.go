@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -422,7 +422,7 @@ func (s *Service) makeKey(k NewKey) (hub.Key, string, error) {
 	if k.Label == "" {
 		k.Label = "default"
 	}
-	if len(k.Label) > 64 || !utf8.ValidString(k.Label) || strings.ContainsFunc(k.Label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(k.Label) > 64 || !utf8.ValidString(k.Label) || strings.ContainsFunc(k.Label, func(r rune) bool { return !plaintext.Visible(r) }) {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key's label is one line of at most 64 bytes that can be shown")
 	}
 	if k.Expires < 0 {

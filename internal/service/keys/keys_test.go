@@ -272,6 +272,22 @@ func TestKeys(t *testing.T) {
 		_, _, err := d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "hoarder", Label: "one more"})
 		wantCode(t, err, hub.CodeConflict)
 	})
+	t.Run("keys that runs borrow do not count among the 100", func(t *testing.T) {
+		d.add(t, "runner")
+		err := d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			for i := range 100 {
+				if _, _, err := d.Lend(tx, d.boss, "runner", hub.RunKeyLabel+fmt.Sprint(i), hub.At(d.now.Add(time.Hour))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Changed()
+		must(d.MintKey(t.Context(), d.boss, keys.NewKey{Agent: "runner", Label: "one more"}))(t)
+	})
 }
 
 // must returns the secret.

@@ -23,6 +23,9 @@ const maxContacts = 50
 // one of them.
 func (m *Mailroom) Contacts(ctx context.Context, actor hub.Caller) ([]Contact, error) {
 	out := []Contact{}
+	if err := m.survey(ctx); err != nil {
+		return nil, fmt.Errorf("mailroom: contacts: %w", err)
+	}
 	err := m.store.View(ctx, func(r hub.Reader) error { return m.contacts(r, actor, &out) })
 	if err != nil {
 		return nil, fmt.Errorf("mailroom: contacts: %w", err)

@@ -112,7 +112,7 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 		if reason != "" {
 			payload["reason"] = reason
 		}
-		reply, err = m.system(tx, []hub.AgentID{msg.From}, hub.TypeSystemAck, id, msg.ThreadID, payload)
+		reply, err = m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemAck, id, msg.ThreadID, payload)
 		return err
 	})
 	if err != nil {

@@ -1,8 +1,11 @@
 package mailroom_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,7 +162,7 @@ func TestBreaker(t *testing.T) {
 		}
 		o.send(builder, say("x", "tester"))
 	})
-	t.Run("R3-109 the coordinators are told, once", func(t *testing.T) {
+	t.Run("R3-109 the coordinators are told, once, and cannot answer the hub", func(t *testing.T) {
 		o := open(t, nil)
 		loop(o)
 		stop := o.run()
@@ -169,6 +172,12 @@ func TestBreaker(t *testing.T) {
 		}
 		stop()
 		e := in.Messages[len(in.Messages)-1]
+		if _, err := o.Respond(t.Context(), planner, mailroom.Draft{ReplyTo: e.ID, Text: "thank you"}); hub.CodeOf(err) != hub.CodePolicy {
+			t.Errorf("an answer to a message of the hub: got %v, want %s", err, hub.CodePolicy)
+		}
+		reply := say("thank you", "builder")
+		reply.ReplyTo = e.ID
+		o.refuse(planner, reply, hub.CodePolicy)
 		if e.From != hub.Self || !strings.Contains(string(e.Payload), "builder") {
 			t.Errorf("got %s from %s", e.Payload, e.From)
 		}
@@ -177,12 +186,91 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("got %v again", texts(in.Messages))
 		}
 	})
+	t.Run("R3-109 two sends at once are one suspension", func(t *testing.T) {
+		o := open(t, nil)
+		store := &watchedStore{Store: o.store}
+		o.store = store
+		o.restart(nil)
+		for range mailroom.DefaultLimits.TripsPerDay - 1 {
+			for range mailroom.DefaultLimits.Repeats {
+				o.send(builder, say("same", "planner"))
+			}
+			// Both sends are refused before one of them suspends the sender.
+			var both sync.WaitGroup
+			both.Add(2)
+			store.before = func(d hub.Durability) {
+				if d == hub.SurvivesPowerLoss {
+					both.Done()
+					both.Wait()
+				}
+			}
+			refusals := make(chan error, 2)
+			for range cap(refusals) {
+				go func() {
+					_, err := o.Send(t.Context(), builder, say("same", "planner"))
+					refusals <- err
+				}()
+			}
+			for range cap(refusals) {
+				if err := <-refusals; hub.CodeOf(err) != hub.CodeCircuitOpen {
+					t.Fatalf("got %v, want %s", err, hub.CodeCircuitOpen)
+				}
+			}
+			store.before = nil
+			o.pass(10 * time.Minute)
+		}
+		o.send(builder, say("one suspension less than locks it", "tester"))
+	})
 	t.Run("R3-109 a plain count of one type can be limited too", func(t *testing.T) {
 		o := open(t, func(opts *mailroom.Options) { opts.Limits.SameType = 2 })
 		o.send(builder, say("1", "planner"))
 		o.send(builder, say("2", "planner"))
 		o.refuse(builder, say("3", "planner"), hub.CodeCircuitOpen)
 	})
+}
+
+// A watchedStore calls before with the durability of each update.
+type watchedStore struct {
+	hub.Store
+	before func(hub.Durability)
+}
+
+func (s *watchedStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
+	if s.before != nil {
+		s.before(d)
+	}
+	return s.Store.Update(ctx, d, fn)
+}
+
+func TestDurability(t *testing.T) {
+	o := open(t, nil)
+	store := &watchedStore{Store: o.store}
+	o.store = store
+	o.restart(nil)
+	for _, c := range []struct {
+		rule     string
+		priority hub.Priority
+		gate     hub.HumanGate
+		want     hub.Durability
+	}{
+		{"a message of low priority survives a kill", hub.PriorityLow, hub.GateNone, hub.SurvivesKill},
+		{"a message of normal priority survives a kill", hub.PriorityNormal, hub.GateNone, hub.SurvivesKill},
+		{"a message of high priority survives a loss of power", hub.PriorityHigh, hub.GateNone, hub.SurvivesPowerLoss},
+		{"a message of critical priority survives a loss of power", hub.PriorityCritical, hub.GateNone, hub.SurvivesPowerLoss},
+		{"a message that waits for the operator survives a loss of power", hub.PriorityNormal, hub.GateRequired, hub.SurvivesPowerLoss},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			var got []hub.Durability
+			store.before = func(d hub.Durability) { got = append(got, d) }
+			draft := say(c.rule, "planner")
+			draft.Priority = c.priority
+			draft.Policy = &hub.Policy{HumanGate: c.gate}
+			o.send(builder, draft)
+			if !slices.Equal(got, []hub.Durability{c.want}) {
+				t.Errorf("got updates with %v, want one with %v", got, c.want)
+			}
+		})
+	}
 }
 
 func TestLoops(t *testing.T) {

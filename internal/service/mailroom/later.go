@@ -74,8 +74,13 @@ func lateFacts(e hub.Envelope) map[string]any {
 	facts := map[string]any{"type": e.Type}
 	var payload map[string]any
 	if json.Unmarshal(e.Payload, &payload) == nil {
-		for _, name := range []string{"team", "task_id", "agent", "role", "state", "status", "lifecycle", "message_id", "decision_id", "id"} {
-			if v, ok := payload[name].(string); ok && v != "" {
+		for _, name := range []string{"team", "task_id", "agent", "role", "state", "status", "lifecycle", "message_id", "decision_id", "id", "handoff_id", "offer_id", "artifact_id", "version", "newest", "author"} {
+			switch v := payload[name].(type) {
+			case string:
+				if v != "" {
+					facts[name] = v
+				}
+			case float64:
 				facts[name] = v
 			}
 		}

@@ -17,9 +17,13 @@ type Router interface {
 	// Capability returns how a channel stands.
 	Capability(c hub.Channel) hub.Capability
 
+	// Survey asks channels that are not the hub's own about recipients, all agents if
+	// none is named. It is called before the transactions in which Reach is called.
+	Survey(ctx context.Context, to ...hub.AgentID) error
+
 	// Reach forecasts a message to an agent over a channel. later says that an attempt
-	// waits for the end of a turn of the recipient. It is called inside the
-	// transaction of a send and must not block.
+	// waits for the end of a turn of the recipient. It is called inside transactions and
+	// asks nothing but the reader and the last survey.
 	Reach(r hub.Reader, c hub.Channel, to hub.AgentID, msg hub.Message) (when hub.Reach, later bool, reason string, err error)
 }
 
@@ -47,14 +51,21 @@ var routes = map[hub.Priority][]routeStep{
 	hub.PriorityCritical: {{hub.ChannelInbox, always}, {hub.ChannelSession, always}, {hub.ChannelNotify, always}, {hub.ChannelWake, always}},
 }
 
-// steps returns the channels that a message takes. A message of the hub itself goes to
-// the inbox alone; one of high sensitivity is announced to people, too, on a hub that
-// has a channel for it.
+// steps returns the channels that a message takes. A message that may not start a turn
+// takes none that would. A message of the hub itself goes to the inbox, and an alarm also
+// to its recipients, but not to people; one of high sensitivity is announced to people,
+// too, on a hub that has a channel for it.
 func steps(e hub.Envelope) []routeStep {
-	if e.From == hub.Self {
+	switch {
+	case e.From == hub.Self && e.MayWake():
+		return routes[hub.PriorityNormal]
+	case e.From == hub.Self:
 		return routes[hub.PriorityLow]
 	}
 	list := routes[e.Priority]
+	if !e.MayWake() {
+		list = slices.DeleteFunc(slices.Clone(list), func(s routeStep) bool { return s.channel == hub.ChannelSession || s.channel == hub.ChannelWake })
+	}
 	if e.Policy.Sensitivity == hub.SensitivityHigh && !slices.ContainsFunc(list, func(s routeStep) bool { return s.channel == hub.ChannelNotify }) {
 		list = append(slices.Clone(list), routeStep{hub.ChannelNotify, switched})
 	}
@@ -127,6 +138,15 @@ func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, msg hub.Message, keyed
 		}
 	}
 	return l, nil
+}
+
+// survey asks the channels that are not the hub's own about agents, before a transaction
+// with forecasts for them; all agents of the hub if none is named.
+func (m *Mailroom) survey(ctx context.Context, agents ...hub.AgentID) error {
+	if m.router == nil {
+		return nil
+	}
+	return m.router.Survey(ctx, agents...)
 }
 
 // reach forecasts when an agent would see a message of normal priority: by the best
@@ -259,7 +279,7 @@ func (m *Mailroom) tellCoordinators(ctx context.Context, store hub.Store, e hub.
 		if err != nil {
 			return err
 		}
-		out, err = m.system(tx, to, hub.TypeSystemError, "", "", map[string]any{
+		out, err = m.system(tx, hub.PriorityHigh, to, hub.TypeSystemError, "", "", map[string]any{
 			"code":    hub.CodeCircuitOpen,
 			"message": fmt.Sprintf("%s sent the same message too often and is suspended", e.Actor),
 			"agent":   e.Actor,

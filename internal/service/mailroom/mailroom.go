@@ -259,6 +259,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
 	}
+	if err := m.survey(ctx, agentIDs(to)...); err != nil {
+		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
+	}
 	var out sendResult
 	admit := func(tx hub.Tx, msg *hub.Message) (err error) {
 		out = sendResult{}
@@ -432,22 +435,44 @@ func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Caller, key, request
 	if out.short, err = tx.ShortID(string(r.Message)); err != nil {
 		return sendResult{}, err
 	}
-	ledger, err := tx.Deliveries(r.Message)
+	out.forecasts, err = m.forecasts(tx, out.message)
+	return out, err
+}
+
+// forecasts returns the forecast for every row of the ledger of a stored message.
+func (m *Mailroom) forecasts(r hub.Reader, msg hub.Message) (out []Forecast, err error) {
+	ledger, err := r.Deliveries(msg.ID)
 	if err != nil {
-		return sendResult{}, err
+		return nil, err
 	}
 	for _, d := range ledger {
-		keyed, err := m.directory.HasKey(tx, d.Recipient)
+		keyed, err := m.directory.HasKey(r, d.Recipient)
 		if err != nil {
-			return sendResult{}, err
+			return nil, err
 		}
-		f, err := m.forecast(tx, d, out.message, keyed)
+		f, err := m.forecast(r, d, msg, keyed)
 		if err != nil {
-			return sendResult{}, err
+			return nil, err
 		}
-		out.forecasts = append(out.forecasts, f)
+		out = append(out, f)
 	}
 	return out, nil
+}
+
+// ForecastOffer returns the forecasts for the newest handoff.initiate of a thread that
+// the actor sent.
+func (m *Mailroom) ForecastOffer(ctx context.Context, actor hub.Caller, thread string) ([]Forecast, error) {
+	return hub.Read(ctx, m.store, func(r hub.Reader) ([]Forecast, error) {
+		page, err := r.Query(hub.Query{Viewer: actor.ID, From: actor.ID, Thread: thread, Type: hub.TypeHandoffInitiate, Limit: 1})
+		if err != nil || len(page.Messages) == 0 {
+			return nil, err
+		}
+		msg, err := r.Message(page.Messages[0].ID)
+		if err != nil {
+			return nil, err
+		}
+		return m.forecasts(r, msg)
+	})
 }
 
 // An unreadCount is the number of unread messages of an inbox at a time.

@@ -44,7 +44,7 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool)
 	return out.message, err
 }
 
-// Tell writes a message of the hub to the coordinators, except the agent that it is
+// Tell writes an alarm of the hub to the coordinators, except the agent that it is
 // about. Over the limit of the hub nothing is written, and the returned message has no
 // id.
 func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error) {
@@ -52,14 +52,21 @@ func (m *Mailroom) Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread 
 	if err != nil {
 		return hub.Message{}, err
 	}
-	out, err := m.system(tx, to, t, "", thread, payload)
+	out, err := m.system(tx, hub.PriorityHigh, to, t, "", thread, payload)
 	return out.message, err
 }
 
 // TellOperator writes a message of the hub to the operator. Over the limit of the hub
 // nothing is written, and the returned message has no id.
 func (m *Mailroom) TellOperator(tx hub.Tx, payload any) (hub.Message, error) {
-	out, err := m.system(tx, []hub.AgentID{hub.Operator}, hub.TypeSystemError, "", "", payload)
+	out, err := m.system(tx, hub.PriorityNormal, []hub.AgentID{hub.Operator}, hub.TypeSystemError, "", "", payload)
+	return out.message, err
+}
+
+// AskOperator writes a question to the operator. Over the limit of the hub nothing is
+// written, and the returned message has no id.
+func (m *Mailroom) AskOperator(tx hub.Tx, question string) (hub.Message, error) {
+	out, err := m.system(tx, hub.PriorityNormal, []hub.AgentID{hub.Operator}, hub.TypeKnowledgeQuery, "", "", map[string]any{"question": question})
 	return out.message, err
 }
 
@@ -88,8 +95,8 @@ func (m *Mailroom) Unread(ctx context.Context, agent hub.AgentID) (int, error) {
 func (m *Mailroom) Warnings() []string { return m.warn(nil) }
 
 // Notify writes a message of the hub that is promised to its recipients, inside the
-// transaction of another service. The caller chooses To, Type, Payload, ThreadID, Team,
-// ReplyTo and Context; the recipients may read the artifacts in it. None is dropped: beyond
+// transaction of another service. The caller chooses To, Type, Priority, Payload, ThreadID,
+// Team, ReplyTo and Context; high priority makes it an alarm; the recipients may read the artifacts in it. None is dropped: beyond
 // 60 notices a minute a recipient gets one message that lists the rest. A message that no
 // recipient gets now has no id. After the commit the caller announces the message.
 func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (_ hub.Message, err error) {
@@ -106,7 +113,8 @@ func (m *Mailroom) Notify(tx hub.Tx, e hub.Envelope) (_ hub.Message, err error) 
 func (m *Mailroom) notify(tx hub.Tx, e hub.Envelope) (hub.Message, error) {
 	e.ID = m.ids.Next()
 	e.Protocol, e.Version, e.From, e.Status, e.CreatedAt = hub.Protocol, hub.Version, hub.Self, hub.StatusPending, e.ID.Time()
-	e.Priority, e.ThreadID = hub.PriorityNormal, cmp.Or(e.ThreadID, string(e.ID))
+	e.Priority = cmp.Or(e.Priority, hub.PriorityNormal)
+	e.ThreadID = cmp.Or(e.ThreadID, string(e.ID))
 	if e.Policy == (hub.Policy{}) {
 		e.Policy = hub.DefaultPolicy
 	}

@@ -29,6 +29,9 @@ const (
 func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub.AgentID) (map[hub.AgentID]Presence, error) {
 	out := make(map[hub.AgentID]Presence, len(agents))
 	now := m.clock.Now()
+	if err := m.survey(ctx, agents...); err != nil {
+		return nil, fmt.Errorf("mailroom: presence: %w", err)
+	}
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		steps, err := lastSteps(r)
 		if err != nil {

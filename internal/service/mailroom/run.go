@@ -163,7 +163,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 	if err != nil || msg.From == hub.Self {
 		return sendResult{}, err
 	}
-	return m.system(tx, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
+	return m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
 		"code": "expired", "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
 	})
 }

@@ -12,8 +12,8 @@ import (
 // by their ids.
 type ShortIDs map[string]hub.ShortID
 
-// of returns the short id for an id, or the id itself if there is none.
-func (s ShortIDs) of(id string) string {
+// Of returns the short id for an id, or the id itself if there is none.
+func (s ShortIDs) Of(id string) string {
 	if short, ok := s[id]; ok {
 		return string(short)
 	}

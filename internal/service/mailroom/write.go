@@ -192,7 +192,7 @@ func (m *Mailroom) unknownRecipient(ctx context.Context, op string, id hub.Agent
 			}
 		}
 	}
-	list := joinTo(slices.Collect(names))
+	list := JoinTo(slices.Collect(names))
 	if len(all) > maxContacts {
 		list = "in {agents}"
 	}
@@ -401,7 +401,7 @@ func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 
 // system writes a message of the hub. The hub has a limit of its own; over it the
 // message is dropped, since the journal holds the same facts.
-func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sendResult, error) {
+func (m *Mailroom) system(tx hub.Tx, priority hub.Priority, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sendResult, error) {
 	const perMinute = 60
 	id := m.ids.Next()
 	now := id.Time()
@@ -418,7 +418,7 @@ func (m *Mailroom) system(tx hub.Tx, to []hub.AgentID, t hub.MessageType, about 
 	}
 	msg := hub.Message{Envelope: hub.Envelope{
 		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: hub.Self, To: to, ThreadID: thread, ReplyTo: about, Type: t,
-		Priority: hub.PriorityNormal, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
+		Priority: priority, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
 	}}
 	return m.writeKnown(tx, msg)
 }

@@ -142,13 +142,22 @@ func (st *state) observe(e hub.Entry, f facts) []observation {
 		return st.task(e, f)
 	case hub.ActionTeamConflict:
 		id := fmt.Sprintf("c/%s/%s/%d", e.Subject, f.Artifact, f.Version)
-		if _, known := st.Open[id]; !known {
-			st.begin(id, open{Kind: "conflict", At: e.At})
+		was, known := st.Open[id]
+		if !known {
+			was = open{Kind: "conflict", At: e.At}
 		}
+		if was.State == f.State {
+			return nil // such as a merge that waits for its signature: it stays escalated
+		}
+		was.State = f.State
+		st.begin(id, was)
 		out := one("conflicts_total|"+label(f.State), teamOf(e))
-		if f.State == string(hub.MergeResolved) {
+		switch hub.MergeState(f.State) {
+		case hub.MergeResolved:
 			_, took := st.end(id, e.At)
 			out = append(out, timed("conflict_resolution_seconds", took, []string{teamOf(e)})...)
+		case hub.MergeAbandoned:
+			st.end(id, e.At)
 		}
 		return out
 	case hub.ActionTeamRole:

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -147,6 +148,103 @@ func TestFigures(t *testing.T) {
 			t.Errorf("the figures of another agent: got %v, want %s", err, hub.CodeDenied)
 		}
 	})
+}
+
+// value returns the value of a series, 0 if there is none.
+func value(f metrics.Figures, name, labels string) float64 {
+	for _, f := range f[name] {
+		if fmt.Sprint(f.Labels) == labels {
+			return f.Value
+		}
+	}
+	return 0
+}
+
+func TestTeamFigures(t *testing.T) {
+	b := open(t)
+	at := hub.At(b.now)
+	b.update(func(tx hub.Tx) error {
+		if err := tx.PutTeam(hub.Team{ID: "auth", Name: "auth", Lifecycle: hub.TeamActive, CreatedBy: "ana", CreatedAt: at, UpdatedAt: at}); err != nil {
+			return err
+		}
+		return tx.PutMember(hub.Member{Team: "auth", Agent: "bo", Role: hub.RoleExecutor, Since: at, By: "ana", Reason: "joined"})
+	})
+	b.work()
+	agent := func(id hub.AgentID) hub.Caller { return hub.Caller{Kind: hub.CallerAgent, ID: id} }
+	for _, c := range []struct {
+		rule   string
+		reader hub.Caller
+		want   hub.Code
+	}{
+		{"a member reads the figures of its team", agent("bo"), ""},
+		{"an auditor reads the figures of every team", hub.Caller{Kind: hub.CallerAgent, ID: "ed", Auditor: true}, ""},
+		{"another agent does not read them, or learn that the team exists", agent("eve"), hub.CodeNotFound},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			got, err := b.Show(t.Context(), c.reader, metrics.Query{Team: "auth"})
+			if hub.CodeOf(err) != c.want {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if n := value(got.Metrics, "conflicts_total", "map[outcome:resolved]"); (n == 1) != (c.want == "") {
+				t.Errorf("got %g resolved conflicts", n)
+			}
+		})
+	}
+}
+
+func TestCountedOnce(t *testing.T) {
+	t.Run("R3-162 two hubs that read the same entries count them once", func(t *testing.T) {
+		b := open(t)
+		b.work()
+		// While one hub counts the first entries, another counts them and those of later hours.
+		overtaken := &overtakenStore{Store: b.store, after: func() {
+			b.now = b.now.Add(5 * time.Hour)
+			b.work()
+			b.show(metrics.Query{})
+		}}
+		late := metrics.New(overtaken, &metrics.Options{Clock: func() time.Time { return b.now }})
+		got, err := late.Show(t.Context(), operator, metrics.Query{})
+		if err != nil || overtaken.after != nil {
+			t.Fatalf("got %v, and whether the other hub was faster: %v", err, overtaken.after == nil)
+		}
+		if n := value(got.Metrics, "handoffs_total", "map[outcome:accepted]"); n != 6 {
+			t.Errorf("got %g accepted handoffs, want 6", n)
+		}
+	})
+	t.Run("R3-162 figures of weeks ago are not among those of today", func(t *testing.T) {
+		b := open(t)
+		b.work()
+		b.show(metrics.Query{})
+		b.now = b.now.Add(4 * metrics.MaxPeriod)
+		if got := b.show(metrics.Query{Period: metrics.MaxPeriod}).Metrics["handoffs_total"]; len(got) != 0 {
+			t.Errorf("got %v, want none", got)
+		}
+	})
+	t.Run("R3-162 a task that was dropped has no cycle time", func(t *testing.T) {
+		b := open(t)
+		for _, state := range []hub.TaskState{hub.TaskInProgress, hub.TaskDropped} {
+			b.write(time.Minute, "ana", hub.ActionTeamTask, "team/auth", fmt.Sprintf(`{"task_id":"T-1","state":%q,"class":"normal","owner":"bo"}`, state))
+		}
+		got := b.show(metrics.Query{}).Metrics
+		if len(got["task_cycle_seconds"]) != 0 || value(got, "task_moves_total", fmt.Sprintf("map[state:%s]", hub.TaskDropped)) != 1 {
+			t.Errorf("got %v, want a move and no time", got)
+		}
+	})
+}
+
+// An overtakenStore calls after once, when a View is over.
+type overtakenStore struct {
+	hub.Store
+	after func()
+}
+
+func (s *overtakenStore) View(ctx context.Context, fn func(hub.Reader) error) error {
+	err := s.Store.View(ctx, fn)
+	if after := s.after; after != nil {
+		s.after = nil
+		after()
+	}
+	return err
 }
 
 func TestReplay(t *testing.T) {

@@ -186,6 +186,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 	secret := vault.NewSecret()
 	var in hub.Invite
 	p, err := s.guest(op, r, secret)
+	taken := err == nil && s.opts.Taken != nil && s.opts.Taken(p.AID) // it reads the store itself
 	if err == nil {
 		err = s.update(ctx, "redeem an invite", func(tx hub.Tx) (err error) {
 			if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hash}); err != nil {
@@ -194,7 +195,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			if err := usable(op, in, hub.InstantAt(now)); err != nil {
 				return err
 			}
-			if err := s.mayTake(tx, op, p.AID, in); err != nil {
+			if err := s.mayTake(tx, op, p.AID, taken, in); err != nil {
 				return err
 			}
 			was, err := tx.Peer(p.AID)
@@ -218,7 +219,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 		})
 	}
 	if err != nil {
-		if hub.CodeOf(err) != hub.CodeDegraded { // a failure of this hub is not the guest's
+		if !hub.Unavailable(err) { // a failure of this hub is not the guest's
 			s.wrongInvites.failed(hash, now)
 		}
 		return federation.Welcome{}, err
@@ -241,10 +242,10 @@ func (s *Service) guest(op string, r federation.Redemption, secret string) (hub.
 }
 
 // mayTake reports CodeDenied when a guest may not have an AID, unless the invite names
-// it: that of this hub or of one of its agents, and one in a domain that is not the
-// guest's alone. A domain without a dot is the name of a machine, which several hubs
+// it: that of this hub or of one of its agents (taken), and one in a domain that is not
+// the guest's alone. A domain without a dot is the name of a machine, which several hubs
 // may share.
-func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, in hub.Invite) error {
+func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, taken bool, in hub.Invite) error {
 	if slices.Contains(in.ActsFor, aid) {
 		return nil
 	}
@@ -252,7 +253,7 @@ func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, in hub.Invite) e
 		return hub.Errorf(hub.CodeDenied, op, format, args...).
 			WithHint("take another agent id, or ask the operator for an invite that names it: parley peer invite --acts-for %s", aid)
 	}
-	if aid.Same(s.opts.Self) || s.opts.Taken != nil && s.opts.Taken(aid) {
+	if aid.Same(s.opts.Self) || taken {
 		return denied("%s is this hub or one of its agents", aid)
 	}
 	domain, _ := aid.Split()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -73,7 +74,7 @@ const (
 // checkAID reports CodeInvalid for a text that cannot name a peer. A plain name
 // can: some agents have no other.
 func (s *Service) checkAID(op string, aid hub.AID) error {
-	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
+	bad := func(r rune) bool { return !plaintext.Visible(r) || unicode.IsSpace(r) }
 	switch {
 	case aid == "" || len(aid) > 512 || strings.ContainsFunc(string(aid), bad):
 		return hub.Errorf(hub.CodeInvalid, op, "%.80q is not an agent id", aid).WithHint("use aid://domain/name@1.0.0")
@@ -148,7 +149,7 @@ func (s *Service) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Pe
 			return hub.Peer{}, err
 		}
 	}
-	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !plaintext.Visible(r) }) {
 		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
 	}
 	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: hub.TrustUnknown, AddedAt: hub.InstantAt(s.opts.Clock())}, nil
@@ -235,6 +236,9 @@ func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hu
 			return nil
 		case !proved && !c.IsOperator() && !s.opts.Open:
 			return hub.Errorf(hub.CodeDenied, op, "%s is known already, and only its key can say that it moved", p.AID)
+		}
+		if was.Endpoint != p.Endpoint {
+			was.Seen = hub.Instant{} // it has not answered there
 		}
 		was.Endpoint, was.Repo = p.Endpoint, cmp.Or(p.Repo, was.Repo)
 		p = was

@@ -43,6 +43,43 @@ func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool,
 	return d[aid] == endpoint, nil
 }
 
+func TestPeerThatMoves(t *testing.T) {
+	const bank = hub.AID("aid://bank.example/hub@1.0.0")
+	l := newLobby(t, nil)
+	_, key, err := l.Peers.AddPeer(t.Context(), l.Boss, peers.NewPeer{AID: bank, Endpoint: "https://bank.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := func() hub.Peer {
+		t.Helper()
+		p, err := hub.Read(t.Context(), l.Store, func(r hub.Reader) (hub.Peer, error) { return r.Peer(bank) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := stored()
+	p.Seen = hub.InstantAt(l.Now)
+	if err := l.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(p) }); err != nil {
+		t.Fatal(err)
+	}
+	if !stored().DomainVerified() {
+		t.Fatal("it answered at its domain and is not verified")
+	}
+	self, err := l.Identify(t.Context(), callers.Credentials{Bearer: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, endpoint := range []string{"https://evil.example", "https://other.bank.example"} {
+		if _, err := l.Peers.RegisterPeer(t.Context(), self, peers.NewPeer{AID: bank, Endpoint: endpoint}); err != nil {
+			t.Fatal(err)
+		}
+		if p := stored(); p.Endpoint != endpoint || p.DomainVerified() {
+			t.Errorf("moved to %s, where it has not answered: got %+v", endpoint, p)
+		}
+	}
+}
+
 func TestRegisterPeer(t *testing.T) {
 	const known = hub.AID("aid://known.example/x@1.0.0")
 	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })

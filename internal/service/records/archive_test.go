@@ -335,13 +335,34 @@ func TestArchiveTampering(t *testing.T) {
 	}
 }
 
+// wantChanged checks that an audit has found that an archive was changed, and nothing
+// else.
+func (w *world) wantChanged(file string) {
+	w.t.Helper()
+	got := w.verify().Findings
+	if want := "archive " + file + ": the file was changed"; len(got) != 1 || !strings.HasPrefix(got[0].String(), want) {
+		w.t.Errorf("findings: got %v, want one that begins %q", got, want)
+	}
+}
+
+func TestArchiveSum(t *testing.T) {
+	t.Run("an archive that was changed and sealed again is found by its sum", func(t *testing.T) {
+		w, _ := oldWorld(t, 5)
+		file := w.archive(records.ArchiveOptions{}).File
+		w.wantClean()
+		w.reseal(filepath.Join(w.archives(), file))
+		w.wantChanged(file)
+	})
+}
+
 func TestArchiveGoesOn(t *testing.T) {
 	t.Run("an archive that cannot be relied on removes nothing", func(t *testing.T) {
 		for name, spoil := range map[string]func(w *world, path string){
 			"changed": func(w *world, path string) {
 				w.edit(path, func(b []byte) []byte { return bytes.Replace(b, []byte("message at"), []byte("Message at"), 1) })
 			},
-			"removed": func(w *world, path string) { w.must(nil, os.Remove(path)) },
+			"changed and sealed again": func(w *world, path string) { w.reseal(path) },
+			"removed":                  func(w *world, path string) { w.must(nil, os.Remove(path)) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				c, file := killedBeforePrune(t)
@@ -449,6 +470,27 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 			if seen[string(id)] && !slices.Contains(places, "store") {
 				t.Errorf("message %s has gone before its entry", id)
 			}
+		}
+		w.wantClean()
+	})
+	t.Run("a message whose entry came after that of a younger message waits for its entry", func(t *testing.T) {
+		w := newWorld(t)
+		w.records = w.recordsWith(w.store, records.Options{Consumers: []string{"slow"}})
+		younger := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+		w.close()
+		w.open()
+		w.records = w.recordsWith(w.store, records.Options{Consumers: []string{"slow"}})
+		w.pass(-30 * time.Second)
+		older := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
+		w.copy()
+		w.pass(100 * day)
+		first := w.rowOf(hub.ActionMessageSent, 0) // of the younger message
+		w.update(func(tx hub.Tx) error { return tx.PutCursor("slow", first-1) })
+		if got := w.archive(records.ArchiveOptions{}); got.Last != first-1 || older >= younger {
+			t.Fatalf("got rows up to %d, want %d, before the messages %s and %s", got.Last, first-1, older, younger)
+		}
+		if got := w.places()[older]; !slices.Equal(got, []string{"store"}) {
+			t.Errorf("the message is in %v, and its entry in the store", got)
 		}
 		w.wantClean()
 	})

@@ -64,6 +64,9 @@ func TestForget(t *testing.T) {
 			if len(got.Files) != tt.files || got.SHA256 == "" || got.From != "ada" {
 				t.Errorf("got %+v, want %d files", got, tt.files)
 			}
+			if found := w.holders(); len(found) > 0 {
+				t.Errorf("while the hub runs, the text is still in %v", found)
+			}
 			w.wantClean()
 			w.must(nil, w.records.Copy(t.Context()))
 			w.wantClean()
@@ -117,6 +120,30 @@ func TestForget(t *testing.T) {
 			t.Errorf("the text is still in %v", found)
 		}
 		w.open()
+	})
+	t.Run("an artifact that an archived message names stays", func(t *testing.T) {
+		w := newWorld(t)
+		long := strings.Repeat("word ", 1000)
+		w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}, Text: long})
+		w.copy()
+		w.pass(100 * day)
+		w.archive(records.ArchiveOptions{})
+		got, err := w.records.Forget(t.Context(), operator, w.send(ada, mailroom.Draft{To: []hub.AgentID{"eve"}, Text: long}))
+		w.must(nil, err)
+		if len(got.Artifacts) != 0 {
+			t.Errorf("removed %v, which a message in an archive names", got.Artifacts)
+		}
+	})
+	t.Run("an archive that the hub wrote again is still checked by its sum", func(t *testing.T) {
+		w := newWorld(t)
+		id := w.send(ada, secret)
+		w.copy()
+		w.pass(100 * day)
+		file := w.archive(records.ArchiveOptions{}).File
+		w.must(w.records.Forget(t.Context(), operator, id))
+		w.wantClean()
+		w.reseal(filepath.Join(w.archives(), file))
+		w.wantChanged(file)
 	})
 	t.Run("a removed text that is recorded nowhere is found", func(t *testing.T) {
 		w := newWorld(t)

@@ -2,6 +2,7 @@ package records_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,6 +103,9 @@ func (w *world) open() {
 // that may be a wrapped one.
 func (w *world) recordsWith(store hub.Store, opts records.Options) *records.Records {
 	opts.Clock, opts.Bus, opts.Artifacts = w.clock, w.bus, w.content
+	if s, ok := store.(interface{ EmptyLog(context.Context) error }); ok {
+		opts.EmptyLog = s.EmptyLog
+	}
 	return records.New(store, records.Folders{Trail: w.trail(), Archives: w.archives()}, &opts)
 }
 
@@ -358,6 +362,22 @@ func (w *world) edit(path string, change func([]byte) []byte) {
 		w.t.Fatalf("%s was not changed", path)
 	}
 	w.must(nil, os.WriteFile(path, next, 0o600))
+}
+
+// reseal changes bytes of a segment that no reader of its lines can see, and seals it
+// again.
+func (w *world) reseal(path string) {
+	w.t.Helper()
+	lines := w.lines(path)
+	body := strings.Replace(strings.Join(lines[:len(lines)-1], ""), "}\n", "} \n", 1)
+	var last struct {
+		Seal struct {
+			SHA256 string `json:"sha256"`
+		} `json:"seal"`
+	}
+	w.must(nil, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+	seal := strings.Replace(lines[len(lines)-1], last.Seal.SHA256, fmt.Sprintf("%x", sha256.Sum256([]byte(body))), 1)
+	w.must(nil, os.WriteFile(path, []byte(body+seal), 0o600))
 }
 
 func (w *world) lines(path string) []string {

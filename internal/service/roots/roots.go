@@ -119,11 +119,18 @@ func (s *Service) check(op, path string) error {
 				WithHint("add the folder of the project")
 		}
 	}
-	if within(path, s.home) || within(s.home, path) && !within(filepath.Join(s.home, worktrees), path) {
+	if Private(s.home, path) {
 		return hub.Errorf(hub.CodePolicy, op, "%s holds files of the hub's home %s, in which its keys are", path, s.home).
 			WithHint("add the folder of the project")
 	}
 	return nil
+}
+
+// Private reports whether a folder is the hub's home, holds it, or lies in it outside of
+// its worktrees, so that the hub's keys are within reach of a program that reads there.
+// Both paths are clean, absolute and without links.
+func Private(home, dir string) bool {
+	return within(dir, home) || (within(home, dir) && !within(filepath.Join(home, worktrees), dir))
 }
 
 // within reports whether path is dir or lies in it. Both are clean and absolute.

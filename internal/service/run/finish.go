@@ -25,7 +25,8 @@ type Ending struct {
 }
 
 // Finish records the end of a run, withdraws the key that it lent, and sends the
-// message about its end. Finishing again changes nothing.
+// message about its end. The actor is the author of the verdict, see [hub.Run.Judged].
+// Finishing again changes nothing.
 func (s *Service) Finish(ctx context.Context, actor hub.Caller, id hub.RunID, e Ending) (hub.Run, error) {
 	const op = "run.Finish"
 	if err := e.check(op); err != nil {
@@ -106,7 +107,9 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	if err != nil {
 		return r, hub.Message{}, err
 	}
-	r.StopReason, r.Reason, r.Verdict, r.Contradictions = e.StopReason, e.Reason, e.Verdict, e.Contradictions
+	r = r.Judged(e.Verdict, actor.ID)
+	r.StopReason, r.Reason = e.StopReason, e.Reason
+	r.Contradictions = e.Contradictions
 	if r.Report, r.Evidence = e.Report, e.Evidence; isNull(r.Report) {
 		r.Report = nil
 	}
@@ -174,6 +177,10 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 		if h.From != to[0] && h.From != r.Agent {
 			to = append(to, h.From)
 		}
+		if h.Restricted {
+			policy.Sensitivity = hub.SensitivityHigh
+			r, c.Error = r.Withheld(), ""
+		}
 	}
 	from := hub.Caller{ID: hub.Self}
 	if actor.ID == r.Agent {
@@ -189,8 +196,11 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 	status := cmp.Or(c.Status, r.Reason, string(r.State))
 	p := map[string]any{
-		"summary": shorten.Line(fmt.Sprintf("%s, %s: %s", status, r.Verdict, r.Task), 270),
-		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "stop_reason": shorten.Text(r.StopReason, 200),
+		"summary": shorten.Line(fmt.Sprintf("%s, %s: %s", status, r.VerdictText(), r.Task), 270),
+		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "verdict_by": r.VerdictBy, "stop_reason": shorten.Text(r.StopReason, 200),
+	}
+	if r.VerdictNote != "" {
+		p["verdict_note"] = r.VerdictNote
 	}
 	if r.Handoff != "" {
 		p["handoff_id"] = r.Handoff
@@ -207,7 +217,7 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 		p["contradictions"] = r.Contradictions[:min(n, 3)]
 		p["contradictions_total"] = n
 	}
-	if r.Evidence != nil {
+	if r.Evidence != nil && r.Verdict != hub.RunClaimed { // evidence that an agent wrote is none
 		p["evidence"] = summarize(r.Evidence)
 	}
 	for _, name := range []string{"evidence", "contradictions", "detail"} { // the least important first

@@ -26,6 +26,9 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Tra
 		if out.Run, err = visible(r, "run.Show", actor, id); err != nil {
 			return err
 		}
+		if err := withhold(r, actor, &out.Run); err != nil {
+			return err
+		}
 		out.Journal, err = r.Journal(hub.JournalQuery{Subject: string(id), Limit: maxJournal})
 		return err
 	})
@@ -33,6 +36,18 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Tra
 		return Trace{}, fmt.Errorf("run: show: %w", err)
 	}
 	return out, nil
+}
+
+// withhold takes the text of a run on a restricted handoff out of it for a viewer.
+func withhold(r hub.Reader, actor hub.Caller, run *hub.Run) error {
+	if actor.Kind != hub.CallerViewer || run.Handoff == "" {
+		return nil
+	}
+	h, err := r.Handoff(run.Handoff)
+	if err == nil && h.Restricted {
+		*run = run.Withheld()
+	}
+	return err
 }
 
 // A Listing is a page of runs, newest first, without their reports and evidence.
@@ -72,6 +87,9 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (L
 		}
 		for _, run := range found {
 			run.Report, run.Evidence = nil, nil
+			if err := withhold(r, actor, &run); err != nil {
+				return err
+			}
 			out.Runs = append(out.Runs, run)
 		}
 		return nil

@@ -6,8 +6,8 @@
 // latest when its time is over. Every move is one guarded write with a journal
 // entry; the end is written with its message in one transaction.
 //
-// Only the caller that began a run changes it, and never with the key that was lent:
-// an agent cannot write the verdict on its own work.
+// Only the caller that began a run changes it, and never with the key that was lent. A
+// verdict names its author: that of an agent on its own work is claimed, never confirmed.
 package run
 
 import (
@@ -81,6 +81,7 @@ const (
 	maxText     = 4 << 10       // a path, a reason
 	maxClaims   = 1000          // number of contradictions
 	maxTime     = 7 * 24 * 3600 // seconds
+	maxOpen     = 8             // runs of its own that an agent has open, each with a key
 
 	// slack is the time after the timeout in which a run is checked and ended.
 	slack = 30 * time.Minute
@@ -130,9 +131,12 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 			r.ThreadID = string(r.ID)
 		}
 		if actor.IsOperator() {
-			if err := s.keys.Enlist(tx, actor, hub.Agent{ID: b.Agent}); err != nil {
-				return err
-			}
+			err = s.keys.Enlist(tx, actor, hub.Agent{ID: b.Agent})
+		} else {
+			err = bound(tx, op, actor)
+		}
+		if err != nil {
+			return err
 		}
 		if r.Key, secret, err = s.keys.Lend(tx, actor, b.Agent, label(b.ID), r.ExpiresAt); err != nil {
 			return err
@@ -147,6 +151,48 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 	}
 	s.keys.Changed()
 	return r, secret, nil
+}
+
+// bound refuses a run of an agent that has as many of its own open as it may have. Each
+// lends it a key, so that the bound is one for its keys, too.
+func bound(tx hub.Tx, op string, actor hub.Caller) error {
+	open, err := tx.Runs(hub.RunQuery{By: actor.ID, Open: true, Limit: maxOpen})
+	if err != nil || len(open) < maxOpen {
+		return err
+	}
+	return hub.Errorf(hub.CodeRateLimited, op, "%s has %d runs of its own open, and may have no more", actor.ID, maxOpen).
+		WithHint("end one of them first: {runs.list} shows them")
+}
+
+// Record stores a run that the hub executed itself and that is over. It lends no key.
+func (s *Service) Record(ctx context.Context, b Beginning, e Ending) (hub.Run, error) {
+	const op = "run.Record"
+	self := hub.Caller{ID: hub.Self, Auditor: true}
+	if err := e.check(op); err != nil {
+		return hub.Run{}, err
+	}
+	var r hub.Run
+	var msg hub.Message
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+		now := s.clock.Now()
+		r = hub.Run{
+			ID: b.ID, Agent: b.Agent, By: b.Agent, Task: b.Task, Dir: b.Dir, ThreadID: string(b.ID),
+			State: hub.RunStarting, StartedAt: now, ExpiresAt: now.Add(slack),
+		}
+		if err := tx.PutRun(r, ""); err != nil {
+			return err
+		}
+		if err := record(tx, self, now, r); err != nil {
+			return err
+		}
+		r, msg, err = s.finish(tx, self, r, e)
+		return err
+	})
+	if err != nil {
+		return hub.Run{}, fmt.Errorf("run: record: %w", err)
+	}
+	s.sender.Announce(msg)
+	return r, nil
 }
 
 // label returns the label of the key that a run lends.
@@ -203,6 +249,8 @@ type facts struct {
 	StopReason     string         `json:"stop_reason,omitempty"`
 	Reason         string         `json:"reason,omitempty"`
 	Verdict        hub.RunVerdict `json:"verdict,omitempty"`
+	VerdictBy      hub.AgentID    `json:"verdict_by,omitempty"`
+	ClaimedVerdict hub.RunVerdict `json:"claimed_verdict,omitempty"`
 	Contradictions int            `json:"contradictions,omitempty"`
 	Message        hub.EnvelopeID `json:"message_id,omitempty"`
 	Digest         string         `json:"sha256"` // of the run as it is now
@@ -212,7 +260,7 @@ type facts struct {
 func record(tx hub.Tx, actor hub.Caller, at hub.Time, r hub.Run) error {
 	raw, err := json.Marshal(facts{
 		Agent: r.Agent, By: r.By, ThreadID: r.ThreadID, Handoff: r.Handoff, Session: r.Session, StopReason: r.StopReason, Reason: r.Reason,
-		Verdict: r.Verdict, Contradictions: len(r.Contradictions), Message: r.Message, Digest: r.Digest(),
+		Verdict: r.Verdict, VerdictBy: r.VerdictBy, ClaimedVerdict: r.ClaimedVerdict, Contradictions: len(r.Contradictions), Message: r.Message, Digest: r.Digest(),
 	})
 	if err != nil {
 		return err

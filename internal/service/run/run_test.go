@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -152,6 +153,27 @@ func TestBegin(t *testing.T) {
 		if err != nil || len(all[i].Keys) != 2 {
 			t.Errorf("got %d keys, want the two that are no run's", len(all[i].Keys))
 		}
+	})
+	t.Run("the open runs of an agent are bounded, and its keys with them", func(t *testing.T) {
+		y := open(t)
+		var all []hub.Run
+		for range 8 {
+			r, _ := y.begin(mallory, "mallory")
+			all = append(all, r)
+		}
+		_, _, err := y.Begin(t.Context(), mallory, run.Beginning{ID: hub.RunID(y.ids.Next()), Agent: "mallory", Task: "one more", TimeoutS: 60})
+		refused(t, err, hub.CodeRateLimited)
+		var refusal *hub.Error
+		if !errors.As(err, &refusal) || refusal.Hint == "" {
+			t.Errorf("got %v without a hint", err)
+		}
+		y.begin(builder, "builder")  // another agent
+		y.begin(operator, "mallory") // the operator's own
+		if _, err := y.Finish(t.Context(), mallory, all[0].ID, done("ok")); err != nil {
+			t.Fatal(err)
+		}
+		y.begin(mallory, "mallory")
+		y.verify()
 	})
 	for name, test := range map[string]struct {
 		actor  hub.Caller
@@ -306,9 +328,42 @@ func TestFinish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if trace, err := y.mail.Trace(t.Context(), operator, ended.Message); err != nil || trace.Message.From != "builder" {
+		trace, err := y.mail.Trace(t.Context(), operator, ended.Message)
+		if err != nil || trace.Message.From != "builder" {
 			t.Errorf("who ends his own run tells of it himself: got %s, %v", trace.Message.From, err)
 		}
+		if ended.Verdict != hub.RunClaimed || ended.ClaimedVerdict != hub.RunConfirmed || ended.VerdictBy != "builder" {
+			t.Errorf("got %s (%s) by %s, want a claimed verdict", ended.Verdict, ended.ClaimedVerdict, ended.VerdictBy)
+		}
+		payload := string(trace.Message.Payload)
+		if !strings.Contains(payload, "says builder, not checked") || strings.Contains(payload, "confirmed") || strings.Contains(payload, "evidence") {
+			t.Errorf("the message passes the claim on as a fact: %s", payload)
+		}
+		y.verify()
+	})
+	t.Run("the operator makes no fact of the claim of an agent", func(t *testing.T) {
+		y := open(t)
+		r, _ := y.begin(builder, "builder")
+		got, err := y.Finish(t.Context(), operator, r.ID, done("ok"))
+		if err != nil || got.Verdict != hub.RunClaimed {
+			t.Errorf("got %s, %v", got.Verdict, err)
+		}
+	})
+	t.Run("a run that the hub executed has its verdict, and lends no key", func(t *testing.T) {
+		y := open(t)
+		id := hub.RunID(y.ids.Next())
+		got, err := y.Record(t.Context(), run.Beginning{ID: id, Agent: "builder", Task: "say hello", Dir: "/src"}, done("ok"))
+		if err != nil || got.Verdict != hub.RunConfirmed || got.VerdictBy != hub.Self || got.Key != "" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		trace, err := y.mail.Trace(t.Context(), operator, got.Message)
+		if err != nil || trace.Message.From != hub.Self || !slices.Equal(trace.Message.To, []hub.AgentID{hub.Operator}) {
+			t.Errorf("got a message from %s to %v, %v", trace.Message.From, trace.Message.To, err)
+		}
+		if _, err := y.Record(t.Context(), run.Beginning{ID: id, Agent: "builder", Task: "again"}, done("ok")); hub.CodeOf(err) != hub.CodeConflict {
+			t.Errorf("the same run again: got %v", err)
+		}
+		y.verify()
 	})
 	for name, test := range map[string]struct {
 		change func(*run.Ending)

@@ -3,14 +3,21 @@
 // A link has a code that works once and not for long. It is exchanged for a session,
 // whose secret the browser keeps in a cookie and the store as a hash. The session of
 // an operator is as good as the key with which its link was made, and ends with it; the
-// session of a viewer reads. The page has a host name of its own, with a random label:
-// browsers send a cookie to every port of its host, and on a name that nobody else
-// knows no other program listens.
+// session of a viewer reads.
+//
+// Browsers send a cookie to every port of its host. So the page is served under host
+// names with a random label, which no program on another port of the machine knows: one
+// for each key of an operator, and one for each invite of a viewer. A code works under
+// its own label, and so does the session that it is exchanged for. A viewer who listens
+// on another port of the own name therefore gets the own cookie and no other one.
 package signin
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"net"
 	"net/url"
@@ -33,7 +40,7 @@ const (
 
 // Names of small facts in the store.
 const (
-	metaLabel    = "web.label"    // of the host name
+	metaSeed     = "web.seed"     // from which the labels of operators follow
 	metaSessions = "web.sessions" // a list
 )
 
@@ -53,7 +60,7 @@ type Options struct {
 type Service struct {
 	store hub.Store
 	opts  Options
-	host  string
+	seed  string // no label tells it
 
 	mu    sync.Mutex          // guards the fields below
 	links map[string]link     // by the hash of the code
@@ -71,6 +78,7 @@ type Session struct {
 	ID     string    `json:"id"`               // a name, no secret
 	Hash   string    `json:"hash,omitempty"`   // of the secret in the cookie; not in answers
 	Key    string    `json:"key,omitempty"`    // hash of the operator's key; not in answers
+	Label  string    `json:"label,omitempty"`  // of the host name under which it is valid; not in answers
 	Viewer string    `json:"viewer,omitempty"` // empty for an operator
 	Person string    `json:"person,omitempty"` // the name of a further operator
 	Client string    `json:"client,omitempty"` // the browser, in its own words
@@ -79,33 +87,63 @@ type Session struct {
 	Seen   *hub.Time `json:"seen,omitempty"` // its last request since the hub started; in answers alone
 }
 
-// New returns a service for the page of a hub. At the first start it makes the label of
-// the host name.
+// New returns a service for the page of a hub. At the first start it makes the seed of
+// the labels.
 func New(ctx context.Context, store hub.Store, opts Options) (*Service, error) {
 	if opts.Clock == nil {
 		opts.Clock = time.Now
 	}
 	s := &Service{store: store, opts: opts, links: map[string]link{}, seen: map[string]hub.Time{}}
-	read := func(r hub.Reader) (string, error) { return hub.ReadMeta[string](r, metaLabel) }
-	label, err := hub.Read(ctx, store, read)
-	if err == nil && label == "" {
+	read := func(r hub.Reader) (string, error) { return hub.ReadMeta[string](r, metaSeed) }
+	seed, err := hub.Read(ctx, store, read)
+	if err == nil && seed == "" {
 		err = store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-			if label, err = read(tx); err == nil && label == "" {
-				label = strings.ToLower(rand.Text())
-				err = hub.WriteMeta(tx, metaLabel, label)
+			if seed, err = read(tx); err == nil && seed == "" {
+				seed = rand.Text() + rand.Text()
+				err = hub.WriteMeta(tx, metaSeed, seed)
 			}
 			return err
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("signin: the name of the page: %w", err)
+		return nil, fmt.Errorf("signin: the names of the page: %w", err)
 	}
-	s.host = label + ".localhost"
+	s.seed = seed
 	return s, nil
 }
 
-// Host returns the host name of the page.
-func (s *Service) Host() string { return s.host }
+// The form of host names of the page: a label of 128 random bits below localhost, which
+// browsers take for this machine.
+const (
+	suffix    = ".localhost"
+	alphabet  = "abcdefghijklmnopqrstuvwxyz234567"
+	labelSize = 26
+)
+
+// newLabel returns a label that no one can guess.
+func newLabel() string { return strings.ToLower(rand.Text()) }
+
+// operatorLabel returns the label of the operator who holds the key with a hash: the
+// same as long as the key is valid, so that addresses can be kept.
+func (s *Service) operatorLabel(hash string) string {
+	mac := hmac.New(sha256.New, []byte(s.seed))
+	mac.Write([]byte(hash))
+	return base32.NewEncoding(alphabet).WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil))[:labelSize]
+}
+
+// Label returns the label in the Host header of a request for the page, and "" for a
+// request for anything else. Every label leads to the sign-in page; only a session that
+// was made under it leads further.
+func Label(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	label, below := strings.CutSuffix(strings.ToLower(host), suffix)
+	if !below || len(label) != labelSize || strings.Trim(label, alphabet) != "" {
+		return ""
+	}
+	return label
+}
 
 // A Link signs one browser in, once.
 type Link struct {
@@ -129,7 +167,8 @@ func (s *Service) Open(ctx context.Context, actor hub.Caller) (Link, error) {
 	if i < 0 {
 		return Link{}, hub.Errorf(hub.CodeDenied, op, "a link is made with the operator's key alone")
 	}
-	return s.link(Session{Key: keys[i].Hash, Person: actor.Person()}, linkTime, lifetime), nil
+	hash := keys[i].Hash
+	return s.link(Session{Key: hash, Label: s.operatorLabel(hash), Person: actor.Person()}, linkTime, lifetime), nil
 }
 
 // Invite makes a link for a viewer, whose session lives for some time; 0 for the default.
@@ -155,7 +194,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, name string, lif
 	if err != nil {
 		return Link{}, fmt.Errorf("signin: invite: %w", err)
 	}
-	return s.link(Session{Viewer: name}, inviteTime, life), nil
+	return s.link(Session{Viewer: name, Label: newLabel()}, inviteTime, life), nil
 }
 
 // link keeps a link in memory: it does not outlive the hub.
@@ -178,42 +217,43 @@ func (s *Service) link(session Session, wait, life time.Duration) Link {
 		delete(s.links, oldest)
 	}
 	s.links[hub.HashSecret(code)] = link{session, now.Add(wait)}
-	return Link{URL: s.url("/sign-in"), Code: code, ExpiresS: int(wait.Seconds()), Viewer: session.Viewer}
+	return Link{URL: s.signInURL(session.Label), Code: code, ExpiresS: int(wait.Seconds()), Viewer: session.Viewer}
 }
 
-// url returns an address of the page.
-func (s *Service) url(path string) string {
-	u := url.URL{Scheme: "http", Host: s.host, Path: path}
+// signInURL returns the address of the sign-in page under a label.
+func (s *Service) signInURL(label string) string {
+	u := url.URL{Scheme: "http", Host: label + suffix, Path: "/sign-in"}
 	if s.opts.Secure {
 		u.Scheme = "https"
 	}
 	if _, port, err := net.SplitHostPort(s.opts.Listen.String()); err == nil {
-		u.Host = net.JoinHostPort(s.host, port)
+		u.Host = net.JoinHostPort(u.Host, port)
 	}
 	return u.String()
 }
 
+// An Attempt is a code that a browser posts.
+type Attempt struct {
+	Code   string
+	Label  string // of the host name to which it is posted
+	File   bool   // it comes from a page without an origin, as the file of parley open is
+	Client string // the browser, in its own words
+}
+
 // Exchange returns a new session and its secret for the code of a link, which is used
-// up by that. client is the browser in its own words.
-func (s *Service) Exchange(ctx context.Context, code, client string) (Session, string, error) {
-	const op = "signin.Exchange"
-	hash := hub.HashSecret(strings.TrimSpace(code))
-	now := s.opts.Clock.Now()
-	s.mu.Lock()
-	l, ok := s.links[hash]
-	delete(s.links, hash)
-	s.mu.Unlock()
-	if !ok || now.After(l.until.Time) {
-		return Session{}, "", hub.Errorf(hub.CodeUnauthenticated, op, "the code is unknown, was used before, or is too old").
-			WithHint("run parley open again: a code works once, within a minute")
+// up by that. A code of a viewer is taken from the page itself alone: any page in a
+// browser can post one without an origin.
+func (s *Service) Exchange(ctx context.Context, a Attempt) (Session, string, error) {
+	l, err := s.take(a)
+	if err != nil {
+		return Session{}, "", err
 	}
 	made := l.session
 	life := made.Until.Sub(made.Begun.Time)
-	if len(client) > 200 {
-		client = client[:200]
-	}
 	secret := rand.Text() + rand.Text()
-	made.ID, made.Hash, made.Client = "web-"+strings.ToLower(rand.Text()[:8]), hub.HashSecret(secret), strings.ToValidUTF8(client, "")
+	made.ID = "web-" + strings.ToLower(rand.Text()[:8])
+	made.Hash = hub.HashSecret(secret)
+	made.Client = strings.ToValidUTF8(a.Client[:min(len(a.Client), 200)], "")
 	actor, err := s.caller(ctx, made)
 	if err != nil {
 		return Session{}, "", err
@@ -239,6 +279,26 @@ func (s *Service) Exchange(ctx context.Context, code, client string) (Session, s
 	return made, secret, nil
 }
 
+// take returns the link of a code and removes it. A code that is posted to another name
+// than its own stays: a person may have taken an old address.
+func (s *Service) take(a Attempt) (link, error) {
+	const op = "signin.Exchange"
+	hash := hub.HashSecret(strings.TrimSpace(a.Code))
+	now := s.opts.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, known := s.links[hash]
+	switch {
+	case !known, now.After(l.until.Time), l.session.Label != a.Label:
+		return link{}, hub.Errorf(hub.CodeUnauthenticated, op, "the code is unknown, was used before, is too old, or is for another address").
+			WithHint("run parley open again: a code works once, within a minute, at the address that is printed with it")
+	case a.File && l.session.Viewer != "":
+		return link{}, hub.Errorf(hub.CodeDenied, op, "the code of a viewer is entered on the sign-in page")
+	}
+	delete(s.links, hash)
+	return l, nil
+}
+
 // update changes the store and tells the bus.
 func (s *Service) update(ctx context.Context, fn func(tx hub.Tx, now hub.Time) error) error {
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return fn(tx, s.opts.Clock.Now()) })
@@ -248,10 +308,11 @@ func (s *Service) update(ctx context.Context, fn func(tx hub.Tx, now hub.Time) e
 	return err
 }
 
-// sessions returns the sessions that have not expired, the oldest first.
+// sessions returns the sessions that have not expired, the oldest first. One without a
+// label was made when all had the same host name, and is over.
 func sessions(r hub.Reader, now hub.Time) ([]Session, error) {
 	open, err := hub.ReadMeta[[]Session](r, metaSessions)
-	return slices.DeleteFunc(open, func(s Session) bool { return !now.Before(s.Until.Time) }), err
+	return slices.DeleteFunc(open, func(s Session) bool { return s.Label == "" || !now.Before(s.Until.Time) }), err
 }
 
 // caller returns the person of a session as a caller.
@@ -262,17 +323,17 @@ func (s *Service) caller(ctx context.Context, session Session) (hub.Caller, erro
 	return s.opts.Operator(ctx, session.Key)
 }
 
-// Identify returns the session with a secret, and its person as a caller. It reports
-// CodeUnauthenticated for a secret of no session, and for a session whose operator's
-// key was revoked.
-func (s *Service) Identify(ctx context.Context, secret string) (Session, hub.Caller, error) {
+// Identify returns the session with a secret under a label, and its person as a caller.
+// It reports CodeUnauthenticated for a secret of no session, for a session of another
+// label, and for a session whose operator's key was revoked.
+func (s *Service) Identify(ctx context.Context, label, secret string) (Session, hub.Caller, error) {
 	now := s.opts.Clock.Now()
 	open, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]Session, error) { return sessions(r, now) })
 	if err != nil {
 		return Session{}, hub.Caller{}, fmt.Errorf("signin: identify: %w", err)
 	}
 	hash := hub.HashSecret(secret)
-	i := slices.IndexFunc(open, func(s Session) bool { return s.Hash == hash })
+	i := slices.IndexFunc(open, func(s Session) bool { return s.Hash == hash && s.Label == label })
 	if i < 0 {
 		return Session{}, hub.Caller{}, hub.Errorf(hub.CodeUnauthenticated, "signin.Identify", "you are not signed in").WithHint("run: parley open")
 	}
@@ -287,7 +348,8 @@ func (s *Service) Identify(ctx context.Context, secret string) (Session, hub.Cal
 	return open[i], caller, nil
 }
 
-// Sessions returns the open sessions, the oldest first, without hashes. Only the
+// Sessions returns the open sessions, the oldest first, without hashes and labels: to
+// know the label of another operator is to be able to take that cookie. Only the
 // operator may.
 func (s *Service) Sessions(ctx context.Context, actor hub.Caller) ([]Session, error) {
 	if err := actor.OperatorOnly("signin.Sessions"); err != nil {
@@ -301,7 +363,7 @@ func (s *Service) Sessions(ctx context.Context, actor hub.Caller) ([]Session, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range open {
-		open[i].Hash, open[i].Key = "", ""
+		open[i].Hash, open[i].Key, open[i].Label = "", "", ""
 		if at, ok := s.seen[open[i].ID]; ok {
 			open[i].Seen = &at
 		}

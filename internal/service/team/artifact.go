@@ -233,11 +233,16 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 var errOvertaken = errors.New("the artifact has changed meanwhile")
 
 // lockArtifact makes the puts of one artifact wait for each other, so that in one
-// process none is overtaken. It returns the function that ends it.
-func (s *Service) lockArtifact(r Request) func() {
-	mu := &s.putting[maphash.String(s.seed, string(r.Team)+"/"+strings.ToLower(r.Artifact))%uint64(len(s.putting))]
-	mu.Lock()
-	return mu.Unlock
+// process none is overtaken. It returns the function that ends it, and the error of ctx if
+// that ends first.
+func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), err error) {
+	turn := s.putting[maphash.String(s.seed, string(r.Team)+"/"+strings.ToLower(r.Artifact))%uint64(len(s.putting))]
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // putArtifact stores a new version. One that was made from the newest version becomes the
@@ -273,7 +278,11 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	if err != nil {
 		return out, err
 	}
-	defer s.lockArtifact(r)()
+	unlock, err := s.lockArtifact(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
 	for range putAttempts {
 		p, err := s.plan(ctx, op, r, u)
 		if err != nil {
@@ -361,9 +370,9 @@ func (s *Service) plan(ctx context.Context, op string, r Request, u upload) (p p
 			return p, nil
 		}
 	}
-	merged, ok := diff3.Merge(text[0], text[1], text[2])
-	if !ok || len(merged) > maxArtifact {
-		return p, nil
+	merged, ok, err := diff3.Merge(ctx, text[0], text[1], text[2])
+	if err != nil || !ok || len(merged) > maxArtifact {
+		return p, err
 	}
 	_, sum, size, err := s.artifacts.Put(bytes.NewReader(merged))
 	p.merged = &upload{sum, size}
@@ -410,6 +419,9 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 	if marked && a.Sensitivity == hub.SensitivityHigh {
 		if err := c.leads("lower the sensitivity of an artifact"); err != nil {
 			return out, err
+		}
+		if len(a.Beside) > 0 && !c.actor.IsOperator() {
+			return out, hub.Errorf(hub.CodeConflict, c.op, "sensitivity: versions of %s wait to be merged or signed as they are", a.ID).WithHint("lower it after that; the operator can now")
 		}
 	}
 	if marked {
@@ -472,6 +484,11 @@ func (c *change) tellArtifact(a hub.TeamArtifact, v hub.ArtifactVersion, state h
 	if err != nil {
 		return err
 	}
+	return c.tell(with(all), hub.TypeTeamArtifactUpdate, artifactUpdate(a, v, state, more))
+}
+
+// artifactUpdate returns the payload about a version, with more members.
+func artifactUpdate(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeState, more map[string]any) map[string]any {
 	payload := map[string]any{"artifact_id": a.ID, "version": v.Version, "content_hash": v.SHA256, "state": state, "newest": a.Version}
 	if v.Author != hub.Self {
 		payload["author"] = v.Author
@@ -479,7 +496,7 @@ func (c *change) tellArtifact(a hub.TeamArtifact, v hub.ArtifactVersion, state h
 	for name, value := range more {
 		payload[name] = value
 	}
-	return c.tell(with(all), hub.TypeTeamArtifactUpdate, payload)
+	return payload
 }
 
 // diverge stores a version that was made from an earlier one than the newest, with the
@@ -538,21 +555,30 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hu
 	return v, c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
 }
 
-// tellConflict tells the members, among them the integrators and both authors, of a
-// conflict that an integrator must merge.
+// tellConflict tells the members, among them both authors, of a conflict that an
+// integrator must merge. For the agents that must merge it is an alarm.
 func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) error {
 	all, err := roster(c.tx, c.team.ID)
 	if err != nil {
 		return err
 	}
+	summary := fmt.Sprintf("version %d of %s and the newest, %d, must be merged", v.Version, a.ID, a.Version)
 	merging := with(all, hub.RoleIntegrator)
-	if len(merging) == 0 || k.State == hub.MergeEscalated {
-		merging = with(all, hub.RoleIntegrator, hub.RoleCoordinator)
+	switch {
+	case a.Sensitivity == hub.SensitivityHigh && len(merging) == 0:
+		merging, summary = []hub.AgentID{}, summary+" by an integrator, and the team has none"
+	case a.Sensitivity == hub.SensitivityHigh:
+	case len(merging) == 0 || k.State == hub.MergeEscalated:
+		merging = with(all, mergers(a)...)
 	}
-	return c.tellArtifact(a, v, k.State, map[string]any{
-		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)],
-		"summary": fmt.Sprintf("version %d of %s and the newest, %d, must be merged", v.Version, a.ID, a.Version),
+	payload := artifactUpdate(a, v, k.State, map[string]any{
+		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)], "summary": summary,
 	})
+	if err := c.tellAs(hub.PriorityHigh, merging, hub.TypeTeamArtifactUpdate, payload); err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(merging, id) })
+	return c.tell(others, hub.TypeTeamArtifactUpdate, payload)
 }
 
 // putConflict stores a conflict with its journal entry.
@@ -570,8 +596,16 @@ func (c *change) putConflict(k hub.Conflict) error {
 	return c.record(hub.ActionTeamConflict, facts)
 }
 
+// mergers returns the roles that merge versions of an artifact.
+func mergers(a hub.TeamArtifact) []hub.Role {
+	if a.Sensitivity == hub.SensitivityHigh {
+		return []hub.Role{hub.RoleIntegrator}
+	}
+	return []hub.Role{hub.RoleIntegrator, hub.RoleCoordinator}
+}
+
 // merge stores the merge of the newest version and one beside it, or signs a merge of
-// high sensitivity. An integrator or a coordinator merges, and a reviewer signs.
+// high sensitivity. The roles of mergers merge, and a reviewer signs.
 func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.merge"
 	if r.SignOff {
@@ -598,7 +632,11 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 	if err != nil {
 		return out, err
 	}
-	defer s.lockArtifact(r)()
+	unlock, err := s.lockArtifact(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
 	return out, s.update(ctx, actor, r, func(c *change) (err error) {
 		out, err = c.merge(r, u)
 		return err
@@ -606,12 +644,13 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 }
 
 func (c *change) merge(r Request, u upload) (out Answer, err error) {
-	if !c.actor.IsOperator() && c.role != hub.RoleIntegrator && c.role != hub.RoleCoordinator {
-		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not merge versions", c.actor.ID, word(c.role), c.team.ID).WithHint("an integrator or a coordinator of the team can")
-	}
 	a, open, err := c.conflictsOf(r)
 	if err != nil {
 		return out, err
+	}
+	if !c.actor.IsOperator() && !slices.Contains(mergers(a), c.role) {
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not merge versions of %s, whose sensitivity is %s", c.actor.ID, word(c.role), c.team.ID, a.ID, a.Sensitivity).
+			WithHint("these roles may: %s", joined(mergers(a)))
 	}
 	unmerged := slices.DeleteFunc(slices.Clone(open), func(k hub.Conflict) bool { return k.Result > 0 })
 	if len(r.Parents) == 0 && len(unmerged) == 1 {

@@ -196,8 +196,10 @@ func TestArtifacts(t *testing.T) {
 		}
 		for _, as := range []hub.Caller{bo, di} {
 			_, told := r.inbox(as)
-			if last := told[len(told)-1]; !strings.Contains(last, `"state":"manual_merge"`) || !strings.Contains(last, `"merge_by":["di"]`) {
-				t.Errorf("%s was told %s", as.ID, last)
+			if !slices.ContainsFunc(told, func(text string) bool {
+				return strings.Contains(text, `"state":"manual_merge"`) && strings.Contains(text, `"merge_by":["di"]`)
+			}) {
+				t.Errorf("%s was told %s", as.ID, told)
 			}
 		}
 		r.must(bo, put("a", 2, "1\ntwo\n3\n4\n")) // on the newest, which stays allowed
@@ -252,9 +254,18 @@ func TestArtifacts(t *testing.T) {
 		}
 		sign := team.Request{Action: "merge", Artifact: "a", SignOff: true}
 		r.refuse(cy, sign, hub.CodeConflict, "no merge")
-		if got := r.must(ana, merge("a", "one\n2\nthree\n")); got.Artifact.State != hub.MergeEscalated || got.Artifact.Version != 4 {
+		_, told := r.inbox(cy)
+		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":["di"]`) {
+			t.Errorf("cy was told %s", last)
+		}
+		r.refuse(ana, merge("a", "one\n2\nthree\n"), hub.CodeDenied, "may not merge")
+		easy := put("a", 2, "one\n2\n3\n4\n")
+		easy.Sensitivity = hub.SensitivityLow
+		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
+		if got := r.must(di, merge("a", "one\n2\nthree\n")); got.Artifact.State != hub.MergeEscalated || got.Artifact.Version != 4 {
 			t.Errorf("after the merge: got %+v", got.Artifact)
 		}
+		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
 		r.refuse(bo, sign, hub.CodeDenied, "may not sign")
 		if got := r.must(cy, sign); got.Artifact.State != hub.MergeResolved || len(got.Artifact.Beside) != 0 {
 			t.Errorf("after the signature: got %+v", got.Artifact)
@@ -262,6 +273,25 @@ func TestArtifacts(t *testing.T) {
 		lower := put("a", 4, "x\n")
 		lower.Sensitivity = hub.SensitivityLow
 		r.refuse(bo, lower, hub.CodeDenied, "sensitivity")
+		if got := r.must(ana, lower); got.Artifact.Sensitivity != hub.SensitivityLow {
+			t.Errorf("a coordinator, with nothing to merge: got %+v", got.Artifact)
+		}
+	})
+	t.Run("R3-161 a team without an integrator is told that it needs one for high sensitivity, and the operator can merge", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		r.must(ana, team.Request{Action: "remove", Agent: "di"})
+		q := put("a", 0, "1\n")
+		q.Sensitivity = hub.SensitivityHigh
+		r.must(bo, q)
+		r.must(bo, put("a", 1, "2\n"))
+		r.must(cy, put("a", 1, "3\n"))
+		_, told := r.inbox(ana)
+		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":[]`) || !strings.Contains(last, "the team has none") {
+			t.Errorf("ana was told %s", last)
+		}
+		r.refuse(ana, merge("a", "2 3\n"), hub.CodeDenied, "may not merge")
+		r.must(operator, merge("a", "2 3\n"))
 	})
 	t.Run("R3-161 a conflict that is not merged in time is escalated once", func(t *testing.T) {
 		r := open(t)

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
@@ -15,8 +16,16 @@ func (s *Service) begin(tx hub.Tx, op string, actor hub.Caller, id hub.TeamID) (
 	return &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now(), team: t}, err
 }
 
+// ungated refuses the offer of an agent in a team whose tasks wait for the operator.
+func ungated(op string, t hub.Team, by hub.AgentID) error {
+	if !gated(t, by, "task") {
+		return nil
+	}
+	return hub.Errorf(hub.CodePolicy, op, "tasks of the team %s wait for the operator, and an offer would make one without", t.ID).WithHint("propose the task with its owner: {team.task} %s", t.ID)
+}
+
 // Offerable refuses an offer of a task in a team whose sender may not create tasks
-// there, or which one of those asked may not accept.
+// there, or not without the operator, or which one of those asked may not accept.
 func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked []hub.AgentID) error {
 	const op = "team.Offerable"
 	t, err := r.Team(id)
@@ -34,6 +43,9 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 		if !t.May(role, hub.MayCreateTask, hub.ClassNormal) {
 			return refusal(op, t, from, role, hub.MayCreateTask, hub.ClassNormal)
 		}
+	}
+	if err := ungated(op, t, from); err != nil {
+		return err
 	}
 	var unable []hub.AgentID
 	for _, agent := range asked {
@@ -59,6 +71,9 @@ func (s *Service) Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.T
 	if err != nil {
 		return hub.Task{}, nil, err
 	}
+	if err := ungated(c.op, c.team, d.From); err != nil {
+		return hub.Task{}, nil, err
+	}
 	t := hub.Task{
 		Team: c.team.ID, Title: cut(d.Title, maxTitle), Class: hub.ClassNormal, State: hub.TaskAssigned, Owner: d.ClaimedBy, Offer: d.ID, CreatedBy: d.From, CreatedAt: c.now,
 	}
@@ -82,43 +97,44 @@ func (s *Service) Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.T
 }
 
 // Handable refuses a handoff into a team unless both sides are members, its task is on
-// the board, and the sender has the task or may assign it.
-func (s *Service) Handable(r hub.Reader, h hub.Handoff) error {
+// the board, and the sender has the task or may assign it. It reports whether the handoff
+// waits for the operator, because the tasks of the team do.
+func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) {
 	const op = "team.Handable"
 	t, err := r.Team(h.Team)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
+		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	from, err := roleOf(r, h.Team, h.From)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if from == "" && h.From != hub.Operator {
-		return hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
+		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
 	}
 	to, err := roleOf(r, h.Team, h.To)
 	if err != nil {
-		return err
+		return false, err
 	}
 	task, err := taskOf(r, op, h.Team, hub.TaskID(h.TaskID))
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case t.ReadOnly():
-		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s", t.ID, t.Lifecycle)
+		return false, hub.Errorf(hub.CodeConflict, op, "the team %s is %s", t.ID, t.Lifecycle)
 	case to == "":
-		return hub.Errorf(hub.CodePolicy, op, "%s is no member of the team %s", h.To, t.ID)
+		return false, hub.Errorf(hub.CodePolicy, op, "%s is no member of the team %s", h.To, t.ID)
 	case !t.May(to, hub.MayAcceptTask, task.Class):
-		return refusal(op, t, h.To, to, hub.MayAcceptTask, task.Class)
+		return false, refusal(op, t, h.To, to, hub.MayAcceptTask, task.Class)
 	case task.State.Over():
-		return hub.Errorf(hub.CodeConflict, op, "the task %s is %s", task.ID, task.State)
+		return false, hub.Errorf(hub.CodeConflict, op, "the task %s is %s", task.ID, task.State)
 	case task.Owner != h.From && h.From != hub.Operator && !t.May(from, hub.MayAssign, task.Class):
-		return refusal(op, t, h.From, from, hub.MayAssign, task.Class)
+		return false, refusal(op, t, h.From, from, hub.MayAssign, task.Class)
 	}
-	return nil
+	return gated(t, h.From, "task"), nil
 }
 
 // Approvable refuses an actor that may not approve a handoff into its team: its sender,
@@ -141,6 +157,47 @@ func (s *Service) Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) erro
 	return refusal(op, t, actor.ID, role, hub.MayApproveHandoff, task.Class)
 }
 
+// Ask asks the members that may approve a handoff into their team, and the operator, to
+// approve it, inside the transaction that proposes it. It returns those members. The caller
+// announces the messages after the commit.
+func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.AgentID, []hub.Message, error) {
+	c, err := s.begin(tx, "handoff.Propose", actor, h.Team)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := taskOf(tx, c.op, h.Team, hub.TaskID(h.TaskID))
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := roster(tx, h.Team)
+	if err != nil {
+		return nil, nil, err
+	}
+	short, err := tx.ShortID(string(h.ID))
+	if err != nil {
+		return nil, nil, err
+	}
+	id := cmp.Or(string(short), string(h.ID))
+
+	var able []hub.AgentID
+	for _, m := range all {
+		if !h.Concerns(m.Agent) && c.team.May(m.Role, hub.MayApproveHandoff, t.Class) {
+			able = append(able, m.Agent)
+		}
+	}
+	ask := func(to []hub.AgentID, how string) error {
+		summary := fmt.Sprintf("the handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
+		return c.tell(to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID})
+	}
+	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley handoff approve %[1]s", id)); err != nil {
+		return nil, nil, err
+	}
+	if !h.NeedsHuman && !h.Concerns(hub.Operator) { // else the operator is asked anyway
+		err = ask([]hub.AgentID{hub.Operator}, fmt.Sprintf("parley approve %[1]s, or parley deny %[1]s", id))
+	}
+	return able, c.posted, err
+}
+
 // Taken gives the task of a handoff to its receiver, in progress, inside the transaction
 // that accepts the handoff. The caller announces the messages after the commit.
 func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error) {
@@ -151,6 +208,9 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	t, err := taskOf(tx, c.op, h.Team, hub.TaskID(h.TaskID))
 	if err != nil {
 		return nil, err
+	}
+	if h.ApprovedAt.IsZero() && gated(c.team, h.From, "task") {
+		return nil, hub.Errorf(hub.CodePolicy, c.op, "tasks of the team %s wait for the operator, who has not approved the handoff %s", c.team.ID, h.ID).WithHint("its sender can propose it again: the operator is asked then")
 	}
 	was := t.State
 	t.Owner = h.To
@@ -176,7 +236,8 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 
 // Ended moves the task of a handoff that has ended: one that is done goes to review, or is
 // done if it is normal and the team has no reviewer; one that the operator released goes
-// back to the backlog. The caller announces the messages after the commit.
+// back to the backlog. In a team whose tasks wait for the operator, the move to review
+// does. The caller announces the messages after the commit.
 func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error) {
 	c, err := s.begin(tx, "handoff.Complete", actor, h.Team)
 	if hub.CodeOf(err) == hub.CodeConflict {
@@ -198,6 +259,9 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 		return nil, nil // it stays with its owner until the next one accepts
 	case h.Ending == hub.EndedDone && was != hub.TaskInProgress:
 		return nil, nil // it is blocked, or was moved by hand
+	case h.Ending == hub.EndedDone && gated(c.team, actor.ID, "task"):
+		_, err := c.hold(Request{Action: "task", Team: t.Team, Task: t.ID, State: hub.TaskInReview})
+		return c.posted, err
 	case h.Ending == hub.EndedDone:
 		all, err := roster(tx, h.Team)
 		if err != nil {

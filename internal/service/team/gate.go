@@ -13,32 +13,44 @@ import (
 // errHeld ends the transaction of an operation that is allowed and gated.
 var errHeld = errors.New("the operation waits for the operator")
 
+// gated reports whether an action of an agent in a team waits for the operator. It is the
+// one reader of the gates: every way to a change of a team that they name asks it.
+func gated(t hub.Team, actor hub.AgentID, action string) bool {
+	return actor != hub.Operator && slices.Contains(t.Policy.HumanGateActions, action)
+}
+
 // hold stores an operation that waits for the operator, and tells the operator.
 func (s *Service) hold(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return Answer{}, err
-	}
 	var c *change
-	h := hub.HeldAction{ID: string(s.ids.Next()), Team: r.Team, Actor: actor.ID, Action: r.Action, Request: raw}
-	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	var h hub.HeldAction
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		c = &change{s: s, tx: tx, actor: actor, now: s.clock.Now(), team: hub.Team{ID: r.Team}}
-		h.At = c.now
-		if err := tx.PutHeldAction(h); err != nil {
-			return err
-		}
-		if err := c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action}); err != nil {
-			return err
-		}
-		return c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-			"summary": fmt.Sprintf("%s asks to %s in the team %s", actor.ID, r.Action, r.Team), "reason": "parley approve " + h.ID + ", or parley deny " + h.ID,
-		})
+		h, err = c.hold(r)
+		return err
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("team: hold: %w", err)
 	}
 	s.mail.Announce(c.posted...)
 	return Answer{Status: "held", ID: h.ID}, nil
+}
+
+// hold stores a request of the actor, which waits for the operator, and tells the operator.
+func (c *change) hold(r Request) (hub.HeldAction, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return hub.HeldAction{}, err
+	}
+	h := hub.HeldAction{ID: string(c.s.ids.Next()), Team: r.Team, Actor: c.actor.ID, Action: r.Action, Request: raw, At: c.now}
+	if err := c.tx.PutHeldAction(h); err != nil {
+		return h, err
+	}
+	if err := c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action}); err != nil {
+		return h, err
+	}
+	return h, c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
+		"summary": fmt.Sprintf("%s asks to %s in the team %s", c.actor.ID, r.Action, r.Team), "reason": "parley approve " + h.ID + ", or parley deny " + h.ID,
+	})
 }
 
 // Held returns the operations that wait for the operator, oldest first.

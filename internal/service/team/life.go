@@ -3,7 +3,9 @@ package team
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -257,9 +259,50 @@ func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out A
 			}
 			return hub.Errorf(hub.CodeConflict, c.op, "the team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
 		}
+		if err := c.abandon(r.Anyway); err != nil {
+			return err
+		}
 		out, err = c.move(hub.TeamClosed)
 		return err
 	})
+}
+
+// abandon ends the open conflicts of a team that is closed: its versions cannot be merged
+// any more. Unless anyway is set it refuses with their names.
+func (c *change) abandon(anyway bool) error {
+	open, err := c.tx.Conflicts(hub.ConflictQuery{Team: c.team.ID, Open: true, Limit: math.MaxInt32})
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	if !anyway {
+		var names []string
+		for _, k := range open[:min(len(open), 5)] {
+			names = append(names, fmt.Sprintf("version %d of %s", k.Version, k.Artifact))
+		}
+		if more := len(open) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
+			WithHint("merge them, or close the team without them: {team.close_anyway}")
+	}
+	for _, k := range open {
+		if k, err = k.Advance(hub.MergeAbandoned, c.now); err != nil {
+			return err
+		}
+		if err := c.putConflict(k); err != nil {
+			return err
+		}
+		a, err := c.tx.TeamArtifact(k.Team, k.Artifact)
+		if err != nil {
+			return err
+		}
+		a.State = hub.MergeAbandoned
+		a.Beside = slices.DeleteFunc(a.Beside, func(n int64) bool { return n == k.Version })
+		if err := c.tx.PutTeamArtifact(a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openStates are the states of tasks that are not over.

@@ -19,7 +19,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -59,7 +58,7 @@ type Service struct {
 	bus       hub.Bus
 	mergeSLA  time.Duration
 	seed      maphash.Seed
-	putting   [64]sync.Mutex // each held during the puts of some artifacts
+	putting   [64]chan struct{} // each holds a value during a put of some artifacts
 }
 
 // New returns a service. opts may be nil. It reports CodeInvalid when an option is looser
@@ -81,9 +80,13 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	if o.MergeSLA < 0 || o.MergeSLA > DefaultMergeSLA {
 		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla: %s is not between 0 and %s", o.MergeSLA, DefaultMergeSLA).WithHint("limits can be tightened, not loosened")
 	}
-	return &Service{
+	s := &Service{
 		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
-	}, nil
+	}
+	for i := range s.putting {
+		s.putting[i] = make(chan struct{}, 1)
+	}
+	return s, nil
 }
 
 // A Seat is an agent with its role in a team.
@@ -119,6 +122,7 @@ type Request struct {
 	Reason   string      `json:"reason,omitempty"` // of a role, of leaving, of a blocked task
 
 	Lifecycle hub.Lifecycle `json:"lifecycle,omitempty"`
+	Anyway    bool          `json:"anyway,omitempty"` // close, and abandon the versions that are not merged
 
 	// Tasks.
 	Task         hub.TaskID        `json:"task,omitempty"`
@@ -286,11 +290,10 @@ func (s *Service) update(ctx context.Context, actor hub.Caller, r Request, fn fu
 		if err := fn(c); err != nil {
 			return err
 		}
-		gates := c.team.Policy.HumanGateActions
 		switch {
 		case r.approval != nil:
 			return c.decideHeld(r.approval)
-		case !actor.IsOperator() && (slices.Contains(gates, r.Action) || slices.Contains(gates, r.via)):
+		case gated(c.team, actor.ID, r.Action) || gated(c.team, actor.ID, r.via):
 			return errHeld
 		}
 		return nil
@@ -413,6 +416,11 @@ func subject(id hub.TeamID) string { return "team/" + string(id) }
 // tell writes a message of the hub to agents, without repetitions and without the
 // actor.
 func (c *change) tell(to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
+	return c.tellAs(hub.PriorityNormal, to, t, payload)
+}
+
+// tellAs is tell with a priority: high makes the message an alarm.
+func (c *change) tellAs(priority hub.Priority, to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
 	var others []hub.AgentID
 	for _, id := range to {
 		if id != "" && id != c.actor.ID && !slices.Contains(others, id) {
@@ -429,7 +437,7 @@ func (c *change) tell(to []hub.AgentID, t hub.MessageType, payload map[string]an
 	}
 	policy := hub.DefaultPolicy
 	policy.Visibility = hub.VisibilityTeam
-	msg, err := c.s.mail.Notify(c.tx, hub.Envelope{To: others, Type: t, Team: string(c.team.ID), Payload: raw, Policy: policy})
+	msg, err := c.s.mail.Notify(c.tx, hub.Envelope{To: others, Type: t, Priority: priority, Team: string(c.team.ID), Payload: raw, Policy: policy})
 	c.posted = append(c.posted, msg)
 	return err
 }

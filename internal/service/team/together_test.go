@@ -262,6 +262,123 @@ func TestHandoffs(t *testing.T) {
 	})
 }
 
+func TestGateOfTasks(t *testing.T) {
+	gate := &team.Policy{HumanGateActions: []string{"task"}}
+	t.Run("a task that waits for the operator cannot be made by an offer", func(t *testing.T) {
+		r := open(t)
+		r.work(gate)
+		_, err := r.offer(ana, "bo")
+		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		_, err = r.offer(ana, "bo", "di")
+		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		if held := r.must(ana, team.Request{Action: "task", Title: "rotate", Owner: "bo"}); held.Status != "held" {
+			t.Errorf("the way that is left: got %+v, want held", held)
+		}
+		if n := r.must(ana, team.Request{Action: "show"}).Team.TaskCounts; len(n) != 0 {
+			t.Errorf("tasks: got %v", n)
+		}
+	})
+	t.Run("an offer that was made before the gate is declined where it would be accepted", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		plain, err := r.offer(ana, "bo")
+		wantCode(t, err, "", "")
+		conditional, err := r.offer(ana, "bo")
+		wantCode(t, err, "", "")
+		_, err = r.tell(bo, conditional.ID, hub.TypeTaskAccept, 2, `,"conditions":["two days"]`, "ana")
+		wantCode(t, err, "", "")
+		r.gate("task")
+		_, err = r.tell(bo, plain.ID, hub.TypeTaskAccept, 2, "", "ana")
+		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		r.now = r.now.Add(24 * time.Hour)
+		wantCode(t, r.talks.Sweep(t.Context()), "", "")
+		if d, err := r.talks.Show(t.Context(), ana, string(conditional.ID)); err != nil || d.State != hub.TalkDeclined || d.Task != "" {
+			t.Errorf("got %+v (%v)", d, err)
+		}
+		if n := r.must(ana, team.Request{Action: "show"}).Team.TaskCounts; len(n) != 0 {
+			t.Errorf("tasks: got %v", n)
+		}
+	})
+	t.Run("the operator's own offer makes a task", func(t *testing.T) {
+		r := open(t)
+		r.work(gate)
+		o, err := r.offer(operator, "bo")
+		wantCode(t, err, "", "")
+		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, "", hub.Operator)
+		wantCode(t, err, "", "")
+		if task := r.must(bo, team.Request{Action: "task", Task: "T-1"}).Task; task.Owner != "bo" {
+			t.Errorf("got %+v", task)
+		}
+	})
+	t.Run("a handoff into the team waits for the operator, and so does the review after it", func(t *testing.T) {
+		r := open(t)
+		r.work(gate)
+		id := r.must(operator, team.Request{Action: "task", Title: "rotate", Owner: "di"}).Task.ID
+		h, err := r.handOver(di, id, "bo")
+		wantCode(t, err, "", "")
+		_, err = r.tasks.ApproveTeam(t.Context(), ana, h.ID)
+		wantCode(t, err, "", "")
+		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
+		wantCode(t, err, hub.CodePolicy, "before the operator approves it")
+		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "di" || task.State != hub.TaskAssigned {
+			t.Errorf("before: got %+v", task)
+		}
+		_, err = r.tasks.Approve(t.Context(), operator, h.ID)
+		wantCode(t, err, "", "")
+		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
+		wantCode(t, err, "", "")
+		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "bo" || task.State != hub.TaskInProgress {
+			t.Errorf("after: got %+v", task)
+		}
+
+		_, err = r.tasks.Complete(t.Context(), bo, h.ID, handoff.Completion{Summary: "done", NoChanges: true})
+		wantCode(t, err, "", "")
+		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInProgress {
+			t.Errorf("completed: got %+v", task)
+		}
+		held, err := r.teams.Held(t.Context(), operator)
+		if err != nil || len(held) != 1 || held[0].Actor != "bo" || held[0].Action != "task" {
+			t.Fatalf("held: got %+v (%v)", held, err)
+		}
+		_, err = r.teams.Approve(t.Context(), operator, held[0].ID)
+		wantCode(t, err, "", "")
+		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInReview {
+			t.Errorf("approved: got %+v", task)
+		}
+	})
+	t.Run("a handoff that was proposed before the gate is not accepted without the operator", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		id := r.newTask("", false)
+		h, err := r.handOver(ana, id, "bo")
+		wantCode(t, err, "", "")
+		_, err = r.tasks.ApproveTeam(t.Context(), di, h.ID)
+		wantCode(t, err, "", "")
+		r.gate("task")
+		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
+		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "" || task.State != hub.TaskBacklog {
+			t.Errorf("got %+v", task)
+		}
+	})
+}
+
+// gate gives the team auth a gate that it was not made with.
+func (r *room) gate(actions ...string) {
+	r.Helper()
+	err := r.store.Update(r.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		t, err := tx.Team("auth")
+		if err != nil {
+			return err
+		}
+		t.Policy.HumanGateActions = actions
+		return tx.PutTeam(t)
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
 func TestMessages(t *testing.T) {
 	query := func(r *room, as hub.Caller) (n int) {
 		r.Helper()
@@ -446,6 +563,28 @@ func TestManyNotices(t *testing.T) {
 		r.newTask("", true)
 		if types, _ := r.inbox(bo); len(types) != 1 {
 			t.Errorf("a minute later: got %v, want the notice itself", types)
+		}
+	})
+	t.Run("R3-174 the list of notices names artifacts, versions and authors", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		r.inbox(bo)
+		for n := range int64(75) {
+			text := fmt.Sprint(n)
+			r.must(ana, team.Request{Action: "artifact", Team: "auth", Artifact: "docs/plan.md", ParentVersion: &n, Content: &text})
+		}
+		r.inbox(bo)
+		r.now = r.now.Add(31 * time.Second)
+		for range 2 {
+			if err := r.mail.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, payloads := r.inbox(bo)
+		for _, part := range []string{`\"artifact_id\":\"docs/plan.md\"`, `\"version\":75`, `\"author\":\"ana\"`} {
+			if !strings.Contains(strings.Join(payloads, ""), part) {
+				t.Errorf("no %s in %s", part, payloads)
+			}
 		}
 	})
 }

@@ -48,8 +48,9 @@ type Services struct {
 	Gateway  *gateway.Client // nil without one
 	Notify   *notify.Notifier
 	Clock    hub.Clock
-	Around   Around // what waits outside of these services; may be nil
-	Stop     func() // stops the hub after the answer
+	Projects Projects // nil without projects
+	Around   Around   // what waits outside of these services; may be nil
+	Stop     func()   // stops the hub after the answer
 }
 
 // The operations.

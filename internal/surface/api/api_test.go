@@ -73,7 +73,8 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	register := sessions.New(store, sessions.Options{Clock: clock, Bus: d.hints})
-	routes, err := router.New(store, register.Channels(), nil, router.Options{Clock: clock, Bus: d.hints})
+	session, wake := register.Channels()
+	routes, err := router.New(store, []router.Own{session, wake}, nil, router.Options{Clock: clock, Bus: d.hints})
 	if err != nil {
 		t.Fatal(err)
 	}

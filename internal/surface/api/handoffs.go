@@ -44,8 +44,13 @@ type HandoffParams struct {
 	Reason    string `json:"reason,omitempty"` // why the task changes hands, or why it is rejected
 	Detail    string `json:"detail,omitempty"`
 	NoChanges bool   `json:"no_changes,omitempty"`
-	Done      bool   `json:"done,omitempty"`     // to settle an item of a queue: it was moved by hand
-	Unproven  string `json:"unproven,omitempty"` // to initiate: why the hub cannot check the files that the package names
+	Trivial   string `json:"trivial,omitempty"` // to complete: why a trivial change is the task
+
+	Expect        shape.Expectation `json:"expect,omitzero"`          // to initiate: what the work must change
+	CommitMessage string            `json:"commit_message,omitempty"` // to complete: the hub commits the artifacts with it
+	SameChangeAs  hub.HandoffID     `json:"same_change_as,omitempty"` // to complete: the handoff whose change did this task, too
+	Done          bool              `json:"done,omitempty"`           // to settle an item of a queue: it was moved by hand
+	Unproven      string            `json:"unproven,omitempty"`       // to initiate: why the hub cannot check the files that the package names
 
 	// To list.
 	Mine   bool             `json:"mine,omitempty"`
@@ -76,6 +81,15 @@ func (c *Criteria) UnmarshalJSON(b []byte) error {
 type HandoffAnswer struct {
 	Report  *handoff.Report
 	Listing *handoff.Listing
+
+	// Deliveries forecasts when the receiver of a new handoff will see it.
+	Deliveries []mailroom.Forecast
+}
+
+// A proposed handoff is a report with the forecast for its receiver.
+type proposed struct {
+	*handoff.Report
+	Deliveries []mailroom.Forecast `json:"deliveries,omitempty"`
 }
 
 // MarshalJSON writes whichever is there.
@@ -83,7 +97,7 @@ func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 	if h.Listing != nil {
 		return json.Marshal(h.Listing)
 	}
-	return json.Marshal(h.Report)
+	return json.Marshal(proposed{h.Report, h.Deliveries})
 }
 
 // UnmarshalJSON reads either.
@@ -98,8 +112,13 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 		h.Listing = new(handoff.Listing)
 		return json.Unmarshal(b, h.Listing)
 	}
-	h.Report = new(handoff.Report)
-	return json.Unmarshal(b, h.Report)
+	got := proposed{Report: new(handoff.Report)}
+	if err := json.Unmarshal(b, &got); err != nil {
+		return err
+	}
+	h.Report = got.Report
+	h.Deliveries = got.Deliveries
+	return nil
 }
 
 // handoffActions is everything that can be done with a handoff.
@@ -124,7 +143,10 @@ var handoffActions = map[string]func(context.Context, *handoff.Service, hub.Call
 		return s.Withdraw(ctx, a, p.ID, p.Detail)
 	},
 	"complete": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
-		return s.Complete(ctx, a, p.ID, handoff.Completion{Summary: p.Summary, Artifacts: p.Artifacts, NoChanges: p.NoChanges})
+		return s.Complete(ctx, a, p.ID, handoff.Completion{
+			Summary: p.Summary, Artifacts: p.Artifacts, NoChanges: p.NoChanges, Trivial: p.Trivial, SameChange: p.SameChangeAs,
+			CommitMessage: p.CommitMessage,
+		})
 	},
 	"activate": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Activate(ctx, a, p.ID)
@@ -175,6 +197,9 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	}
 	var err error
 	if p.ID, err = s.Handoffs.Resolve(ctx, op, a, p.ID); err == nil {
+		p.SameChangeAs, err = s.Handoffs.Resolve(ctx, op, a, p.SameChangeAs)
+	}
+	if err == nil {
 		p.ThreadID, err = s.Mail.ResolveThread(ctx, op, a, p.ThreadID)
 	}
 	if err != nil {
@@ -190,11 +215,18 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 			WithHint("{handoff.list} lists yours")
 	}
 	r, err := act(ctx, s.Handoffs, a, p)
+	answer := HandoffAnswer{Report: &r}
 	if err == nil {
 		err = s.Handoffs.Name(ctx, &r)
 		r.Unread, r.Warnings = s.unread(ctx, a, r.Warnings)
 	}
-	return HandoffAnswer{Report: &r}, err
+	if err == nil && p.Action == "initiate" {
+		var unknown error
+		if answer.Deliveries, unknown = s.Mail.ForecastOffer(ctx, a, r.ThreadID); unknown != nil {
+			r.Warnings = append(r.Warnings, "when the receiver will see it could not be forecast")
+		}
+	}
+	return answer, err
 }
 
 // unread returns the number of messages in the caller's inbox, and adds the
@@ -277,6 +309,14 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 			return nil, err
 		}
 	}
+	if p.expects() {
+		if _, twice := members["expect"]; twice {
+			return nil, hub.Errorf(hub.CodeInvalid, op, "expect: is in the package already").WithHint("give it once")
+		}
+		if members["expect"], err = json.Marshal(p.Expect); err != nil {
+			return nil, err
+		}
+	}
 	for name, value := range map[string]string{"thread_id": p.ThreadID, "unproven": p.Unproven} {
 		if value == "" {
 			continue
@@ -292,8 +332,11 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 func (p HandoffParams) plain() bool {
 	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
 		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
-		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == ""
+		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == "" && !p.expects()
 }
+
+// expects reports whether an expectation was given beside the package.
+func (p HandoffParams) expects() bool { return len(p.Expect.Paths) > 0 || p.Expect.Merge }
 
 // artifactID names an artifact after its place in the list and the last part
 // of its path.
@@ -305,11 +348,12 @@ func artifactID(ref hub.ArtifactRef, i int) string {
 	return fmt.Sprintf("%d-%s", i+1, name)
 }
 
-// A HeldList lists messages and handoffs that wait for a human.
+// A HeldList lists messages, handoffs and questions that wait for a human.
 type HeldList struct {
 	mailroom.Listing
 	Handoffs []handoff.Report `json:"handoffs"`
 	Teams    []hub.HeldAction `json:"team_actions"`
+	Asks     []KeptAgent      `json:"asks,omitempty"` // kept agents with questions
 }
 
 func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, error) {
@@ -325,7 +369,17 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 	if s.Teams != nil {
 		actions, err = s.Teams.Held(ctx, a)
 	}
-	return HeldList{messages, waiting, actions}, err
+	out := HeldList{Listing: messages, Handoffs: waiting, Teams: actions}
+	if err != nil || s.Keeper == nil {
+		return out, err
+	}
+	kept, err := s.Keeper.List(ctx)
+	for _, k := range kept {
+		if len(k.Asks) > 0 {
+			out.Asks = append(out.Asks, k)
+		}
+	}
+	return out, err
 }
 
 // resolveEither returns the id of the message or handoff that a short id names.

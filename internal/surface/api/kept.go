@@ -100,6 +100,12 @@ type AnswerParams struct {
 	Choice   string      `json:"choice,omitempty"` // empty to deny it
 }
 
-func keptAnswer(ctx context.Context, s *Services, a hub.Caller, p AnswerParams) (None, error) {
-	return None{}, s.Keeper.Answer(ctx, a, p.Agent, p.Question, p.Choice)
+// A GivenAnswer is the answer that a kept agent got.
+type GivenAnswer struct {
+	Choice keeper.Choice `json:"choice,omitzero"` // zero for a denial
+}
+
+func keptAnswer(ctx context.Context, s *Services, a hub.Caller, p AnswerParams) (GivenAnswer, error) {
+	chosen, err := s.Keeper.Answer(ctx, a, p.Agent, p.Question, p.Choice)
+	return GivenAnswer{chosen}, err
 }

@@ -135,7 +135,6 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 // Waiting is everything that waits for a person. Items lists it.
 type Waiting struct {
 	HeldList
-	Asks      []KeptAgent             `json:"asks,omitempty"` // kept agents with questions
 	Talks     []hub.Deliberation      `json:"talks,omitempty"`
 	Peers     []federation.PeerStatus `json:"peers,omitempty"`
 	Troubled  []AgentNow              `json:"troubled,omitempty"` // agents that are stuck or suspended
@@ -156,6 +155,12 @@ type ConflictedContract struct {
 	Version int            `json:"version"`
 }
 
+// Projects knows the projects between repositories, which are of another room.
+type Projects interface {
+	// Concerns reports whether a project concerns the caller.
+	Concerns(ctx context.Context, caller hub.Caller) (bool, error)
+}
+
 // Around adds the part of Waiting that belongs to other rooms.
 type Around interface {
 	// Pending returns the peers that wait for the operator.
@@ -170,11 +175,6 @@ type Around interface {
 func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept []KeptAgent) (w Waiting, err error) {
 	if w.HeldList, err = held(ctx, s, a, None{}); err != nil {
 		return w, err
-	}
-	for _, k := range kept {
-		if len(k.Asks) > 0 {
-			w.Asks = append(w.Asks, k)
-		}
 	}
 	talks, err := talkList(ctx, s, a, TalkListParams{Open: true, Limit: 200})
 	if err != nil {
@@ -311,7 +311,7 @@ func (w Waiting) Items() []Wait {
 			i := Wait{Kind: WaitQuestion, ID: id, Agent: k.Agent, Since: k.Since, Fact: fmt.Sprintf("%s asks before it goes on", k.Agent), Text: q.Text, No: "deny", Command: "parley agent kept"}
 			i.Answer = AnswerParams{Agent: k.Agent, Question: q.ID}
 			if c := slices.IndexFunc(q.Choices, func(c keeper.Choice) bool { return c.Kind == sandbox.AllowOnce }); c >= 0 {
-				i.Yes, i.Answer.Choice, i.Command = "allow once", q.Choices[c].ID, fmt.Sprintf("parley agent answer %s %s", id, q.Choices[c].ID)
+				i.Yes, i.Answer.Choice, i.Command = "allow once", q.Choices[c].ID, fmt.Sprintf("parley agent answer %s %s", id, keeper.Yes)
 			}
 			out = append(out, i)
 		}

@@ -26,9 +26,6 @@ func everything() api.Waiting {
 		return api.AgentNow{AgentProfile: api.AgentProfile{Profile: keys.Profile{Agent: hub.Agent{ID: id}}}, Word: word, Why: "so"}
 	}
 	w := api.Waiting{
-		Asks: []api.KeptAgent{{Definition: keeper.Definition{Agent: "migrator"}, Asks: []keeper.Question{{ID: 3, Text: "plain", Choices: []keeper.Choice{
-			{ID: "always", Name: "Always", Kind: sandbox.AllowAlways}, {ID: "once", Name: "Once", Kind: sandbox.AllowOnce},
-		}}}}},
 		Talks:     []hub.Deliberation{{ID: "t1", Kind: hub.KindNegotiation, Title: "plain", From: "planner"}, {ID: "t2", Kind: hub.KindDisagreement, Title: "secret", Policy: hub.Policy{Sensitivity: hub.SensitivityHigh}}},
 		Peers:     []federation.PeerStatus{{Peer: hub.Peer{AID: "aid://shop.example/hub@1.0.0"}}},
 		Troubled:  []api.AgentNow{trouble("builder", "stuck"), trouble("tester", "suspended")},
@@ -42,6 +39,9 @@ func everything() api.Waiting {
 			{ID: "n2", From: hub.Self, Payload: payload("migrator asks: plain; parley agent answer migrator 3")},
 		},
 	}
+	w.Asks = []api.KeptAgent{{Definition: keeper.Definition{Agent: "migrator"}, Asks: []keeper.Question{{ID: 3, Text: "plain", Choices: []keeper.Choice{
+		{ID: "always", Name: "Always", Kind: sandbox.AllowAlways}, {ID: "once", Name: "Once", Kind: sandbox.AllowOnce},
+	}}}}}
 	w.Messages = []hub.Envelope{message("m1", hub.SensitivityHigh, "secret"), message("m2", hub.SensitivityLow, "plain")}
 	w.Handoffs = []handoff.Report{{ID: "h1", From: "planner", To: "builder", Title: "plain"}}
 	w.Teams = []hub.HeldAction{{ID: "a1", Team: "alpha", Actor: "planner", Action: "close"}}

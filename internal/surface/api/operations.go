@@ -325,13 +325,38 @@ type Identity struct {
 	ID           hub.AgentID        `json:"id"`
 	Role         hub.Role           `json:"role"`
 	Auditor      bool               `json:"auditor"`
-	Contacts     []mailroom.Contact `json:"agents"` // the other agents of the hub, at most 50
+	Contacts     []mailroom.Contact `json:"agents"`     // the other agents of the hub, at most 50
+	InTeam       bool               `json:"in_team"`    // it is a member of a team that works, or may make one
+	InProject    bool               `json:"in_project"` // a project concerns it
 	Capabilities hub.Capabilities   `json:"capabilities"`
 }
 
 func whoami(ctx context.Context, s *Services, a hub.Caller, _ None) (Identity, error) {
 	contacts, err := s.Mail.Contacts(ctx, a)
-	return Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Contacts: contacts, Capabilities: s.Mail.Capabilities()}, err
+	if err != nil {
+		return Identity{}, err
+	}
+	id := Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Contacts: contacts, Capabilities: s.Mail.Capabilities()}
+	if id.InTeam, err = s.inTeam(ctx, a); err != nil {
+		return Identity{}, err
+	}
+	if s.Projects != nil {
+		id.InProject, err = s.Projects.Concerns(ctx, a)
+	}
+	return id, err
+}
+
+// inTeam reports whether the caller is a member of a team that is not closed. A
+// coordinator of the hub counts as one, because it makes teams.
+func (s *Services) inTeam(ctx context.Context, a hub.Caller) (bool, error) {
+	if s.Teams == nil || a.Role == hub.RoleCoordinator {
+		return s.Teams != nil, nil
+	}
+	const most = 200
+	teams, err := hub.Read(ctx, s.Store, func(r hub.Reader) ([]hub.Team, error) {
+		return r.Teams(hub.TeamQuery{Member: a.ID, Limit: most})
+	})
+	return slices.ContainsFunc(teams, func(t hub.Team) bool { return !t.ReadOnly() }), err
 }
 
 // IDParams name a message.

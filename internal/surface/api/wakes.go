@@ -98,6 +98,9 @@ type AgentNameParams struct {
 
 func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNameParams) (WakeList, error) {
 	out := WakeList{Agents: []AgentWakes{}, Paused: s.Router.Paused()}
+	if err := s.Router.Survey(ctx); err != nil {
+		return out, err
+	}
 	err := s.Store.View(ctx, func(r hub.Reader) error {
 		agents, err := r.Agents()
 		if err != nil {
@@ -127,6 +130,9 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 
 func wakeAllow(ctx context.Context, s *Services, a hub.Caller, p WakeAllowParams) (AgentWakes, error) {
 	if err := s.Router.Allow(ctx, a, p); err != nil {
+		return AgentWakes{}, err
+	}
+	if err := s.Router.Survey(ctx, p.Agent); err != nil {
 		return AgentWakes{}, err
 	}
 	return hub.Read(ctx, s.Store, func(r hub.Reader) (AgentWakes, error) { return s.wakes(r, p.Agent) })

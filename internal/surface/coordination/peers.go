@@ -79,13 +79,13 @@ type PeerParams = peers.NewPeer
 
 // PeerAdded is a peer with the key that it must send, which is in it this once.
 type PeerAdded struct {
-	Peer hub.Peer `json:"peer"`
-	Key  string   `json:"key,omitempty"`
+	PeerChanged
+	Key string `json:"key,omitempty"`
 }
 
 func addPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerAdded, error) {
 	added, key, err := s.Peers.AddPeer(ctx, c, p)
-	return PeerAdded{added, key}, err
+	return PeerAdded{peerChanged(added), key}, err
 }
 
 // JoinHubParams are the parameters of parley/peer/join.
@@ -121,17 +121,20 @@ type None struct{}
 
 // PeerChanged is the answer to operations that change a peer.
 type PeerChanged struct {
-	Peer hub.Peer `json:"peer"`
+	Peer           hub.Peer `json:"peer"`
+	DomainVerified bool     `json:"domainVerified"` // whether the domain in its id is that of its endpoint
 }
+
+func peerChanged(p hub.Peer) PeerChanged { return PeerChanged{p, p.DomainVerified()} }
 
 func approvePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
 	got, err := s.Peers.ApprovePeer(ctx, c, p.AID, p.ActsFor...)
-	return PeerChanged{got}, err
+	return peerChanged(got), err
 }
 
 func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
 	got, err := s.Peers.RemovePeer(ctx, c, p.AID)
-	return PeerChanged{got}, err
+	return peerChanged(got), err
 }
 
 // PeerNames is the answer to parley/peer/sync.

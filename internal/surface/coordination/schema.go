@@ -29,5 +29,4 @@ const coordinateSchema = `{"type":"object","required":["action"],"properties":{
 "result":{"enum":["success","failure","partial"],"description":"implementation/verify"},
 "notes":{"type":"string"},
 "require":{"enum":["agreed","implemented","verified"],"description":"contract/check"},
-"limit":{"type":"integer"},
-"format":{"enum":["text","json"]}}}`
+"limit":{"type":"integer"}}}`

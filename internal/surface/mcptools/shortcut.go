@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -150,14 +151,15 @@ func plainHeaders(h http.Header) bool {
 	return h.Get("Content-Type") == "application/json" && strings.Contains(accept, "application/json") && strings.Contains(accept, "text/event-stream")
 }
 
-// waiting are the tools whose calls may take long.
-var waiting = []string{inboxTool}
+// whole are the tools whose calls go the whole way: they may take long, or tell an agent
+// that it joined or left a team or a project, which changes the list of its tools.
+var whole = []string{inboxTool, api.Team.Tool, coordinateTool}
 
 // quickTools returns the methods that may take the shortcut, by tool.
 func quickTools(d *rpc.Dispatcher) map[string]*rpc.Method {
 	byTool := map[string]*rpc.Method{}
 	for _, m := range d.Methods() {
-		if m.Tool != "" && !slices.Contains(waiting, m.Tool) {
+		if m.Tool != "" && !slices.Contains(whole, m.Tool) {
 			byTool[m.Tool] = m
 		}
 	}

@@ -47,7 +47,7 @@ func (r *Recorder) record(ctx context.Context, caller hub.Caller, op string, err
 	case err == nil && caller.Token != "" && r.Used != nil:
 		r.Used(ctx, caller.ID, op, caller.Token)
 	case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case code == hub.CodeDegraded || code == hub.CodeInternal:
+	case hub.Unavailable(err) || code == hub.CodeInternal:
 		if r.Log != nil {
 			r.Log.Error("call failed", "actor", caller.ID, "op", op, "code", code, "err", err)
 		}

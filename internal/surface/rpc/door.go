@@ -116,7 +116,7 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, caller hub.Caller, o
 var statuses = map[hub.Code]int{
 	hub.CodeUnauthenticated: http.StatusUnauthorized, hub.CodeTampering: http.StatusForbidden, hub.CodeDenied: http.StatusForbidden,
 	hub.CodeNotFound: http.StatusNotFound, hub.CodeTooLarge: http.StatusRequestEntityTooLarge, hub.CodeRateLimited: http.StatusTooManyRequests,
-	hub.CodeUnreachable: http.StatusBadGateway, hub.CodeDegraded: http.StatusServiceUnavailable, hub.CodeInternal: http.StatusServiceUnavailable,
+	hub.CodeUnreachable: http.StatusBadGateway, hub.CodeDegraded: http.StatusServiceUnavailable, hub.CodeOverloaded: http.StatusServiceUnavailable, hub.CodeInternal: http.StatusServiceUnavailable,
 }
 
 // WriteError answers with an error that belongs to no JSON-RPC request, and with

@@ -84,6 +84,11 @@ func (s *site) as(agent hub.AgentID) *rpc.Client { return rpc.NewClient(s.url, s
 
 func (s *site) link() api.WebLink { return do(s, s.operator, api.OpenWeb, api.None{}) }
 
+// invite returns a link for a viewer.
+func (s *site) invite(name string) api.WebLink {
+	return do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: name})
+}
+
 // send sends a text and returns its id.
 func (s *site) send(from, to hub.AgentID, text string) hub.EnvelopeID {
 	s.t.Helper()

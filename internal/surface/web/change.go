@@ -207,11 +207,7 @@ func joinNames(names []hub.AgentID) string {
 
 // checkChange refuses a change that does not come from a page of this session.
 func (h *Handler) checkChange(w http.ResponseWriter, r *http.Request, s session) error {
-	own := "http://" + r.Host
-	if r.TLS != nil {
-		own = "https://" + r.Host
-	}
-	if r.Header.Get("Origin") != own {
+	if r.Header.Get("Origin") != ownOrigin(r) {
 		return hub.Errorf(hub.CodeDenied, "web", "changes are made from this page alone")
 	}
 	if err := readForm(w, r); err != nil {
@@ -258,18 +254,20 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 	if next := r.PostForm.Get("next"); next != "" && !done.Failed {
 		back = next
 	}
+	to := "/"
 	at, err := h.pageAt(r.Context(), back)
 	switch {
 	case err != nil:
-		back = "/"
 	case own && done.Failed && at.keeps:
 		h.showPage(w, status, &visit{Handler: h, caller: s.caller, r: at.r, typed: r.PostForm}, s, at.page, &done)
 		return
+	default:
+		to = at.r.URL.RequestURI()
 	}
 	h.mu.Lock()
 	h.notes[s.ID] = &done
 	h.mu.Unlock()
-	http.Redirect(w, r, back, http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 // takeNote returns what the last change of a session led to, once.

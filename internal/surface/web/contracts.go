@@ -16,6 +16,12 @@ type contractsData struct {
 	Peers    []federation.PeerStatus
 }
 
+// Unverified reports whether an agent belongs to a peer whose domain is not verified. A
+// viewer does not see the peers.
+func (d contractsData) Unverified(agent hub.AID) bool {
+	return slices.ContainsFunc(d.Peers, func(p federation.PeerStatus) bool { return !p.DomainVerified && p.MayActFor(agent) })
+}
+
 type projectView struct {
 	ID        hub.ProjectID
 	Name      string

@@ -101,7 +101,7 @@ type filePatch struct {
 
 const (
 	maxPatchLines = 600 // of one file
-	maxPatchFiles = 100
+	maxPatchFiles = 200
 )
 
 // parsePatch reads a unified diff as git writes it. Files beyond maxPatchFiles are left

@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -25,9 +26,10 @@ var functions = template.FuncMap{
 	"utc":         func(t hub.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
 	"query":       func(v any) string { return url.QueryEscape(toString(v)) },
 	"path":        func(v any) string { return url.PathEscape(toString(v)) },
-	"text":        visible,
-	"cut":         func(n int, s string) string { return shorten.Characters(visible(s), n) },
+	"text":        plaintext.Text,
+	"cut":         func(n int, s string) string { return shorten.Characters(plaintext.Text(s), n) },
 	"names":       joinNames,
+	"credit":      handoff.CreditText,
 	"brief":       func(hash string) string { return hash[:min(len(hash), 12)] },
 	"bytes":       byteCount,
 	"json":        pretty,
@@ -93,29 +95,18 @@ func hue(name hub.AgentID) int {
 
 func toString(v any) string { return fmt.Sprint(v) }
 
-// visible returns text of others without characters that hide or turn text around. Line
-// ends and tabs stay.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, s)
-}
-
 // pretty returns JSON with a member on each line.
 func pretty(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
-		return visible(string(raw))
+		return string(raw)
 	}
 	var out strings.Builder
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	enc.Encode(v) // what was decoded can be encoded
-	return visible(strings.TrimSpace(out.String()))
+	return strings.TrimSpace(out.String())
 }
 
 // A message is an envelope as people read it.
@@ -180,7 +171,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		if sentence != "" || name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
 			continue
 		}
-		f := field{Name: visible(strings.ReplaceAll(name, "_", " "))}
+		f := field{Name: strings.ReplaceAll(name, "_", " ")}
 		var list []string
 		if json.Unmarshal(value.Raw(), &f.Text) != nil {
 			f.Text = pretty(value.Raw())
@@ -189,7 +180,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 				f.Text, f.Code = strings.Join(list, "\n"), false
 			}
 		}
-		if f.Text = strings.TrimSpace(visible(f.Text)); f.Text == "" || f.Text == "null" || f.Text == "{}" {
+		if f.Text = strings.TrimSpace(plaintext.Text(f.Text)); f.Text == "" || f.Text == "null" || f.Text == "{}" {
 			continue
 		}
 		if f.main = slices.Index(mainFields, name); f.main >= 0 {
@@ -212,11 +203,14 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 	return m
 }
 
+// hiddenWords stand for a text that the person may not read.
+const hiddenWords = "text of high sensitivity, for operators"
+
 // words returns the beginning of a message's text.
 func (m message) words(n int) string {
 	switch {
 	case m.Hidden:
-		return "text of high sensitivity, for operators"
+		return hiddenWords
 	case len(m.Fields) == 0:
 		return string(m.Type)
 	}

@@ -59,6 +59,7 @@ type handoffData struct {
 	Open    bool // somebody has it or is to have it
 	Waits   bool // for the operator
 	CanHand bool // the operator can hand it on: no agent has it
+	Over    bool // it has ended, and the difference is kept
 	Hidden  bool // the package is for operators alone
 	Task    taskView
 	Diff    patchView
@@ -84,12 +85,12 @@ type taskView struct {
 type patchView struct {
 	handoff.Diff
 	Files []filePatch
-	More  int // files that are left out
+	More  int // files that are not shown
 }
 
 func newPatchView(d handoff.Diff) patchView {
 	files, more := parsePatch(d.Text)
-	return patchView{d, files, more}
+	return patchView{d, files, more + d.More}
 }
 
 func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
@@ -98,12 +99,7 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := handoffData{card: newCard(*got.Report), Here: v.r.URL.RequestURI()}
-	if d.Hidden = d.Restricted && !v.operator(); d.Hidden {
-		d.Package, d.Checks, d.Notes, d.Reason = nil, nil, "", ""
-		for i := range d.History {
-			d.History[i].Checks, d.History[i].Note = nil, ""
-		}
-	}
+	d.Hidden = d.Restricted && !v.operator()
 	json.Unmarshal(d.Package, &d.Task) // members of another type are not shown
 	if v.operator() {
 		diff, err := perform(ctx, v, api.DiffHandoff, api.HandoffIDParams{ID: d.ID})
@@ -116,9 +112,11 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 	case hub.HandoffAccepted, hub.HandoffActivated:
 		d.Open = true
 	case hub.HandoffProposed:
-		d.Waits = d.NeedsHuman && !d.Approved
+		d.Waits = len(d.WaitsFor) > 0
 	case hub.HandoffRejected, hub.HandoffClosed:
-		d.CanHand = true
+		d.CanHand, d.Over = true, true
+	case hub.HandoffCompleted:
+		d.Over = true
 	}
 	if d.Agents, err = v.agentNames(ctx); err != nil {
 		return "", nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -73,7 +74,7 @@ func (h *Handler) exportJournal(w http.ResponseWriter, r *http.Request, s sessio
 		for _, e := range page.Entries {
 			enc.Encode(e) // plain values and raw JSON: cannot fail
 		}
-		if _, err := w.Write(b.Bytes()); err != nil || page.Next == 0 {
+		if _, err := w.Write(plaintext.JSON(b.Bytes())); err != nil || page.Next == 0 {
 			return
 		}
 		p.After = page.Next

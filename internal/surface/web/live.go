@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -22,14 +23,25 @@ const (
 	maxGap    = 3 * time.Second       // on a machine so busy that a rendering takes long
 	keepAlive = 15 * time.Second      // between comments that keep a stream open
 	refresh   = 30 * time.Second      // after which a view is rendered without an event: some states follow from time alone
+
+	maxStreams  = 20 // of one session
+	maxViews    = 50 // of the hub
+	viewerViews = 30 // of them for viewers, so that operators always have some
 )
 
 // live holds the views that are open. One view serves every stream that shows the same
 // address to callers who may see the same, so that the cost of an event does not grow
 // with the number of open pages.
 type live struct {
-	mu    sync.Mutex // guards views and the streams of each
-	views map[string]*view
+	mu      sync.Mutex // guards the fields below and the streams of each view
+	views   map[viewKey]*view
+	streams map[string]int // open ones by the id of their session
+}
+
+// A viewKey names a view: an address, and whether operators look at it.
+type viewKey struct {
+	operator bool
+	address  string
 }
 
 // A view is an address that is rendered again after events.
@@ -74,11 +86,36 @@ func (l *live) size() int {
 	return len(l.views)
 }
 
-// join returns the view of an address, which it begins if nobody else looks at it.
-func (l *live) join(key string, begin func(context.Context, *view)) (*view, func()) {
+// refusal returns why a session cannot follow an address now, "" if it can. The caller
+// holds mu.
+func (l *live) refusal(key viewKey, session string) string {
+	if l.streams[session] >= maxStreams {
+		return fmt.Sprintf("This session follows %d pages already. Close some of them, or reload this page to see what changed.", maxStreams)
+	}
+	if l.views[key] != nil {
+		return ""
+	}
+	ofViewers := 0
+	for other := range l.views {
+		if !other.operator {
+			ofViewers++
+		}
+	}
+	if len(l.views) >= maxViews || (!key.operator && ofViewers >= viewerViews) {
+		return "The hub follows as many pages as it can. Reload this page to see what changed."
+	}
+	return ""
+}
+
+// join adds a stream of a session to the view of an address, which it begins if no other
+// stream shows it. It returns the function that removes the stream, or why there is none.
+func (l *live) join(key viewKey, session string, begin func(context.Context, *view)) (v *view, leave func(), refusal string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.views[key]
+	if refusal := l.refusal(key, session); refusal != "" {
+		return nil, nil, refusal
+	}
+	v = l.views[key]
 	if v == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		v = &view{end: cancel, done: make(chan struct{}), changed: make(chan struct{})}
@@ -89,18 +126,25 @@ func (l *live) join(key string, begin func(context.Context, *view)) (*view, func
 		}()
 	}
 	v.streams++
-	return v, func() {
-		l.mu.Lock()
-		v.streams--
-		last := v.streams == 0
-		if last {
-			delete(l.views, key)
-		}
-		l.mu.Unlock()
-		if last {
-			v.end()
-			<-v.done
-		}
+	l.streams[session]++
+	return v, func() { l.leave(key, session, v) }, ""
+}
+
+// leave removes a stream of a session, and the view with its last one.
+func (l *live) leave(key viewKey, session string, v *view) {
+	l.mu.Lock()
+	if l.streams[session]--; l.streams[session] == 0 {
+		delete(l.streams, session)
+	}
+	v.streams--
+	last := v.streams == 0
+	if last {
+		delete(l.views, key)
+	}
+	l.mu.Unlock()
+	if last {
+		v.end()
+		<-v.done
 	}
 }
 
@@ -109,8 +153,8 @@ func (l *live) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for _, v := range l.views {
-		n += v.streams
+	for _, of := range l.streams {
+		n += of
 	}
 	return n
 }
@@ -155,7 +199,7 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 // stream answers GET /live?path=PATH&after=N: the page at an address each time that it
 // changes, as server-sent events. The id of an event is the number of the newest journal
 // entry that the page includes; a browser that comes back with it gets the page at once
-// if it has changed since.
+// if it has changed since. Over the limits of streams and views it answers with 429.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 	address := r.URL.Query().Get("path")
 	at, err := h.pageAt(context.Background(), address) // the view may outlive this stream
@@ -171,10 +215,13 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 	if err != nil {
 		seen = -1
 	}
-	key := fmt.Sprintf("%t %s", s.caller.IsOperator(), address)
-	v, leave := h.live.join(key, func(ctx context.Context, v *view) {
+	v, leave, refusal := h.live.join(viewKey{s.caller.IsOperator(), address}, s.ID, func(ctx context.Context, v *view) {
 		h.follow(ctx, v, &visit{Handler: h, caller: s.caller, r: at.r}, at.page)
 	})
+	if refusal != "" {
+		http.Error(w, refusal, http.StatusTooManyRequests)
+		return
+	}
 	defer leave()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -184,7 +231,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 	defer alive.Stop()
 	for sent := 0; ; {
 		// The session may have been revoked while the stream was open.
-		if _, _, err := h.SignIn.Identify(r.Context(), s.secret); err != nil {
+		if _, err := h.identify(r); err != nil {
 			return
 		}
 		now, changed := v.state()
@@ -234,11 +281,26 @@ func (nowhere) Header() http.Header         { return http.Header{} }
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (nowhere) WriteHeader(int)             {}
 
-// pageAt returns the page of an address.
+// isLocal reports whether an address leads to a path of this site. Browsers take two
+// slashes, and a slash with a backslash, for the beginning of a host name, and leave
+// control characters out before they look.
+func isLocal(address string) bool {
+	control := func(r rune) bool { return unicode.IsControl(r) }
+	switch {
+	case !strings.HasPrefix(address, "/"), strings.ContainsFunc(address, control):
+		return false
+	case len(address) > 1 && (address[1] == '/' || address[1] == '\\'):
+		return false
+	}
+	return true
+}
+
+// pageAt returns the page of an address of this site. Every address that comes from a
+// form or a query passes it.
 func (h *Handler) pageAt(ctx context.Context, address string) (target, error) {
 	var out target
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, targetKey{}, &out), http.MethodGet, address, nil)
-	if err != nil || !strings.HasPrefix(address, "/") {
+	if err != nil || !isLocal(address) {
 		return out, hub.Errorf(hub.CodeInvalid, "web", "path: not an address of this page")
 	}
 	if _, pattern := h.finder.Handler(r); pattern != "" {

@@ -48,11 +48,11 @@ func TestLinks(t *testing.T) {
 		for _, who := range []string{"operator", "viewer"} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				v := s.visitor()
-				code := s.link().Code
+				link := s.link()
 				if who == "viewer" {
-					code = do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code
+					link = s.invite("ben")
 				}
-				v.signIn(code)
+				v.signIn(link)
 				pages := v.crawl()
 				if len(pages) < 12 {
 					t.Errorf("%d addresses were found, want at least 12", len(pages))
@@ -75,8 +75,8 @@ func TestTargets(t *testing.T) {
 	}}, "planner", "builder")
 	s.hold("planner", "builder", "may I?")
 	operator, viewer := s.visitor(), s.visitor()
-	operator.signIn(s.link().Code)
-	viewer.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
+	operator.signIn(s.link())
+	viewer.signIn(s.invite("ben"))
 	target := regexp.MustCompile(`<tr><td>desk<td><span class="tag warm">failing</span><td>0<td>0<td>\d+<td>failed \d+ times since 20[^<]* no display[^<]* in dead letters since 20[^<]*<code>parley notify replay desk</code>`)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -101,7 +101,7 @@ func TestChanges(t *testing.T) {
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	s := newSite(t, server.Options{Coordination: server.Coordination{Allow: loopback}}, "planner", "builder", "tester")
 	v := s.visitor()
-	v.signIn(s.link().Code)
+	v.signIn(s.link())
 	agent := func(name hub.AgentID) api.AgentProfile {
 		for _, a := range do(s, s.operator, api.ListAgents, api.None{}).Agents {
 			if a.ID == name {
@@ -218,9 +218,13 @@ func TestChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		if body := v.get("/").body; !strings.Contains(body, "wants to be a peer") {
+		body := v.get("/").body
+		if !strings.Contains(body, "wants to be a peer") {
 			text, _ := io.ReadAll(res.Body)
 			t.Fatalf("the peer does not wait: %s", text)
+		}
+		if !strings.Contains(body, "domain unverified") || !strings.Contains(v.get("/contracts").body, "domain unverified") {
+			t.Error("a name whose domain is not that of the address is shown as if it were")
 		}
 		v.do("approve-peer", url.Values{"aid": {"aid://new.example/agent@1.0.0"}})
 		if got := do(s, s.operator, coordination.ListPeers, coordination.None{}).Peers; len(got) != 1 || got[0].State != hub.PeerApproved {
@@ -256,7 +260,7 @@ func TestSearchOfViewer(t *testing.T) {
 	s := newSite(t, server.Options{}, "planner", "builder")
 	do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Text: "the secret is xyzzy", Policy: []byte(`{"visibility":"private","sensitivity":"high","human_gate":"none"}`)})
 	v := s.visitor()
-	v.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
+	v.signIn(s.invite("ben"))
 	for _, q := range []string{"xyzzy", "absent"} {
 		if body := v.get("/conversations?q=" + q).body; !strings.Contains(body, "No message has these words") {
 			t.Errorf("a search for %s tells a viewer of a hit", q)
@@ -279,7 +283,7 @@ func TestContractsByRepository(t *testing.T) {
 	do(s, s.as("bo"), coordination.Respond, contract.Response{InContract: coordination.InContract{InProject: in, Contract: agreed}, Action: contract.ActionAgree})
 	propose("ana", "prices")
 	v := s.visitor()
-	v.signIn(s.link().Code)
+	v.signIn(s.link())
 	body, at := v.get("/contracts").body, 0
 	for _, want := range []string{`rowgroup">backend<`, ">prices<", ">orders<", `rowgroup">storefront<`, ">basket<"} { // proposed before agreed
 		i := strings.Index(body[at:], want)

@@ -194,7 +194,7 @@ func phone(t *testing.T) {
 	p.run(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
 	for _, s := range []*site{one, two} {
 		v := s.visitor()
-		v.signIn(s.link().Code)
+		v.signIn(s.link())
 		p.signIn(s.link())
 		for address := range v.crawl() {
 			if strings.HasPrefix(address, "/assets") || strings.HasPrefix(address, "/journal/") {
@@ -384,7 +384,7 @@ func hostileText(t *testing.T) {
 		s.team(as, team.Request{Action: "artifact", Team: "bad", Artifact: "a.html", ParentVersion: &parent, Content: &text, Note: corpus[9]})
 	}
 	v := s.visitor()
-	v.signIn(s.link().Code)
+	v.signIn(s.link())
 	addresses := v.crawl()
 	if addresses["/teams/bad/merge/a.html?beside=3"] == "" {
 		t.Error("the conflict is not among the pages")
@@ -430,7 +430,7 @@ func axe(t *testing.T) {
 	check(s, "/sign-in")
 	p.signIn(s.link())
 	v := s.visitor()
-	v.signIn(s.link().Code)
+	v.signIn(s.link())
 	handoff := do(s, s.operator, api.Handoff, api.HandoffParams{Action: "list", State: hub.HandoffCompleted}).Listing.Handoffs
 	if len(handoff) == 0 {
 		handoff = do(s, s.operator, api.Handoff, api.HandoffParams{Action: "list"}).Listing.Handoffs
@@ -441,7 +441,7 @@ func axe(t *testing.T) {
 		"/teams", "/teams/avatars", "/teams/avatars?state=blocked", "/teams/avatars/artifacts/config/rollout.toml?version=2&from=1", "/teams/avatars/merge/config/rollout.toml")
 	p.signIn(two.link())
 	w := two.visitor()
-	w.signIn(two.link().Code)
+	w.signIn(two.link())
 	paths := []string{"/contracts"}
 	for address := range w.crawl() {
 		if strings.HasPrefix(address, "/contracts/") {

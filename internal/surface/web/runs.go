@@ -58,6 +58,7 @@ type commandView struct {
 	OutputHead string `json:"output_head"`
 	OutputTail string `json:"output_tail"`
 	Against    bool   `json:"-"` // it contradicts the report
+	Claimed    bool   `json:"-"` // an agent says so about its own work
 }
 
 type finding struct {
@@ -73,7 +74,8 @@ type runData struct {
 	Recording api.RunRecording
 	Steps     []stepView
 	Patch     patchView
-	Again     string // the command that runs the task again
+	Claimed   bool   // the evidence is the agent's own word
+	Again     string // the command that runs the task again; "" unless task and checks are the operator's own
 	Policies  []policyChoice
 	Here      string
 }
@@ -96,7 +98,7 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := runData{RunTrace: got, Here: v.r.URL.RequestURI()}
+	d := runData{RunTrace: got, Claimed: got.Verdict == hub.RunClaimed, Here: v.r.URL.RequestURI()}
 	for name, value := range strictjson.Members(got.Report) {
 		c := claim{Field: strings.ReplaceAll(name, "_", " "), Text: claimText(name, value.Raw())}
 		for _, x := range got.Contradictions {
@@ -113,13 +115,9 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 		if err := json.Unmarshal(got.Run.Evidence, d.Evidence); err != nil {
 			return "", nil, err
 		}
-		d.Evidence.mark(got.Contradictions)
+		d.Evidence.mark(got.Contradictions, d.Claimed)
 	}
-	verify := ""
-	if d.Evidence != nil && d.Evidence.Verify != nil {
-		verify = " --verify " + shell.Word(d.Evidence.Verify.Command)
-	}
-	d.Again = "parley run" + verify + " --repo " + shell.Word(got.Dir) + " " + shell.Word(string(got.Agent)) + " " + shell.Word(got.Task)
+	d.Again = d.command()
 	if v.operator() {
 		if d.Recording, err = perform(ctx, v, api.Recording, api.RunIDParams{ID: got.ID}); err != nil {
 			return "", nil, err
@@ -127,6 +125,20 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 		d.addRecording()
 	}
 	return "Run of " + string(got.Agent), d, nil
+}
+
+// command returns the command that runs the task again. It is "" for a run that the
+// operator did not begin: its task and its commands are words of agents, which the page
+// offers nobody to run.
+func (d *runData) command() string {
+	if d.By != hub.Operator || d.Claimed {
+		return ""
+	}
+	line := "parley run"
+	if d.Evidence != nil && d.Evidence.Verify != nil {
+		line += " --verify " + shell.Word(d.Evidence.Verify.Command)
+	}
+	return line + " --repo " + shell.Word(d.Dir) + " " + shell.Word(string(d.Agent)) + " " + shell.Word(d.Task)
 }
 
 // claimText returns a member of a report as people read it, empty for one that says
@@ -144,11 +156,11 @@ func claimText(name string, raw json.RawMessage) string {
 		for _, n := range notes {
 			list = append(list, n.Message)
 		}
-		return visible(strings.Join(list, "\n"))
+		return strings.Join(list, "\n")
 	case json.Unmarshal(raw, &text) == nil:
-		return visible(text)
+		return text
 	case json.Unmarshal(raw, &list) == nil:
-		return visible(strings.Join(list, "\n"))
+		return strings.Join(list, "\n")
 	}
 	if text = pretty(raw); text == "[]" || text == "{}" {
 		return ""
@@ -156,8 +168,14 @@ func claimText(name string, raw json.RawMessage) string {
 	return text
 }
 
-// mark marks the commands that contradict the report.
-func (e *evidenceView) mark(all []hub.Contradiction) {
+// mark marks the commands that contradict the report, and those of an agent that speaks
+// about its own work.
+func (e *evidenceView) mark(all []hub.Contradiction, claimed bool) {
+	for _, c := range []*commandView{e.Verify, e.Build} {
+		if c != nil {
+			c.Claimed = claimed
+		}
+	}
 	for _, x := range all {
 		for name, c := range map[string]*commandView{"VERIFY": e.Verify, "BUILD": e.Build} {
 			if c != nil && strings.HasPrefix(x.Found, name) {

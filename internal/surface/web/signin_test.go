@@ -21,6 +21,7 @@ import (
 type visitor struct {
 	s      *site
 	http   *http.Client
+	page   string // under the name of its session
 	cookie string
 	token  string
 }
@@ -31,7 +32,7 @@ func (s *site) visitor() *visitor {
 		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(s.url, "http://"))
 	}}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	return &visitor{s: s, http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &visitor{s: s, page: s.page, http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 type answer struct {
@@ -53,7 +54,7 @@ func (v *visitor) request(method, address string, form url.Values, header map[st
 	req.Header.Set("Accept", "text/html")
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Origin", v.s.page)
+		req.Header.Set("Origin", v.page)
 	}
 	if v.cookie != "" {
 		req.Header.Set("Cookie", "parley="+v.cookie)
@@ -77,15 +78,33 @@ func (v *visitor) request(method, address string, form url.Values, header map[st
 
 func (v *visitor) get(path string) answer {
 	v.s.t.Helper()
-	return v.request(http.MethodGet, v.s.page+path, nil, nil)
+	return v.request(http.MethodGet, v.page+path, nil, nil)
+}
+
+// status returns the status of an address, whose body may have no end.
+func (v *visitor) status(path string) int {
+	v.s.t.Helper()
+	req, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodGet, v.page+path, nil)
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	req.Header.Set("Cookie", "parley="+v.cookie)
+	res, err := v.http.Do(req)
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
 }
 
 var tokenField = regexp.MustCompile(`name="token" value="([0-9a-f]+)"`)
 
-// signIn exchanges a code, and keeps the cookie and the token of forms.
-func (v *visitor) signIn(code string) answer {
+// signIn exchanges the code of a link on its own page, and keeps the cookie and the token of
+// forms.
+func (v *visitor) signIn(link api.WebLink) answer {
 	v.s.t.Helper()
-	got := v.request(http.MethodPost, v.s.page+"/sign-in", url.Values{"code": {code}}, map[string]string{"Origin": "null"})
+	v.page = strings.TrimSuffix(link.URL, "/sign-in")
+	got := v.request(http.MethodPost, link.URL, url.Values{"code": {link.Code}}, nil)
 	for _, c := range got.Cookies() {
 		v.cookie = c.Value
 	}
@@ -101,7 +120,7 @@ func (v *visitor) signIn(code string) answer {
 func (v *visitor) do(action string, form url.Values) answer {
 	v.s.t.Helper()
 	form.Set("token", v.token)
-	return v.request(http.MethodPost, v.s.page+"/do/"+action, form, nil)
+	return v.request(http.MethodPost, v.page+"/do/"+action, form, nil)
 }
 
 func TestSignIn(t *testing.T) {
@@ -109,11 +128,11 @@ func TestSignIn(t *testing.T) {
 	s := newSite(t, server.Options{Clock: func() time.Time { return at }}, "planner")
 	t.Run("a code works once", func(t *testing.T) {
 		link, v := s.link(), s.visitor()
-		got := v.signIn(link.Code)
+		got := v.signIn(link)
 		if got.StatusCode != http.StatusOK || v.token == "" {
 			t.Fatalf("sign-in: got %d, want 200 and a page with a token", got.StatusCode)
 		}
-		if got := s.visitor().signIn(link.Code); got.StatusCode != http.StatusUnauthorized || len(got.Cookies()) != 0 {
+		if got := s.visitor().signIn(link); got.StatusCode != http.StatusUnauthorized || len(got.Cookies()) != 0 {
 			t.Errorf("the same code again: got %d with cookies %v, want 401 without", got.StatusCode, got.Cookies())
 		}
 		if strings.Contains(link.URL, link.Code) {
@@ -123,12 +142,12 @@ func TestSignIn(t *testing.T) {
 	t.Run("a code is too old after a minute", func(t *testing.T) {
 		link := s.link()
 		at = at.Add(61 * time.Second)
-		if got := s.visitor().signIn(link.Code); got.StatusCode != http.StatusUnauthorized {
+		if got := s.visitor().signIn(link); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("got %d, want 401", got.StatusCode)
 		}
 	})
 	t.Run("the cookie is bound to the host and to the site", func(t *testing.T) {
-		got := s.visitor().signIn(s.link().Code)
+		got := s.visitor().signIn(s.link())
 		want := regexp.MustCompile(`^parley=[A-Z2-7]{52}; Path=/; Expires=[^;]+; HttpOnly; SameSite=Strict$`)
 		if cookie := got.Header.Get("Set-Cookie"); !want.MatchString(cookie) {
 			t.Errorf("got %q, want it to match %s", cookie, want)
@@ -151,7 +170,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("other names open nothing", func(t *testing.T) {
 		v := s.visitor()
-		v.signIn(s.link().Code)
+		v.signIn(s.link())
 		for _, host := range []string{s.url, strings.Replace(s.url, "127.0.0.1", "localhost", 1), strings.Replace(s.page, "http://", "http://x", 1)} {
 			for _, path := range []string{"/", "/sign-in", "/assets/app.css", "/live?path=/"} {
 				got := v.request(http.MethodGet, host+path, nil, nil)
@@ -163,7 +182,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("a change needs the origin and the token", func(t *testing.T) {
 		v := s.visitor()
-		v.signIn(s.link().Code)
+		v.signIn(s.link())
 		form := url.Values{"agent": {"planner"}, "token": {v.token}}
 		for name, header := range map[string]map[string]string{
 			"another origin": {"Origin": "http://evil.example"}, "no origin": {"Origin": ""}, "a file": {"Origin": "null"},
@@ -199,11 +218,22 @@ func TestSignIn(t *testing.T) {
 			}
 		}
 	})
+	t.Run("no answer may be framed", func(t *testing.T) {
+		stranger, v := s.visitor(), s.visitor()
+		v.signIn(s.link())
+		for _, path := range []string{"/sign-in", "/", "/assets/app.css", "/nothing"} {
+			for name, h := range map[string]http.Header{"a stranger": stranger.get(path).Header, "an operator": v.get(path).Header} {
+				if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" {
+					t.Errorf("%s at %s: policy %q, and for older browsers %q", name, path, csp, h.Get("X-Frame-Options"))
+				}
+			}
+		}
+	})
 	t.Run("a session is listed, revoked and expires", func(t *testing.T) {
 		do(s, s.operator, api.RevokeWeb, api.WebRevokeParams{All: true})
 		v, other := s.visitor(), s.visitor()
-		v.signIn(s.link().Code)
-		other.signIn(s.link().Code)
+		v.signIn(s.link())
+		other.signIn(s.link())
 		list := do(s, s.operator, api.WebSessions, api.None{}).Sessions
 		if len(list) != 2 || list[0].Hash != "" || list[0].Key != "" {
 			t.Fatalf("sessions: got %+v, want two without hashes", list)
@@ -222,7 +252,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("signing out ends the session", func(t *testing.T) {
 		v := s.visitor()
-		v.signIn(s.link().Code)
+		v.signIn(s.link())
 		v.request(http.MethodPost, s.page+"/sign-out", url.Values{"token": {v.token}}, nil)
 		if got := v.get("/"); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("got %d, want 401", got.StatusCode)
@@ -231,7 +261,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("the session of a further operator ends with the key", func(t *testing.T) {
 		ana := do(s, s.operator, api.AddOperator, api.OperatorParams{Name: "ana"})
 		v := s.visitor()
-		v.signIn(do(s, rpc.NewOperator("", s.url, ana.Key, ""), api.OpenWeb, api.None{}).Code)
+		v.signIn(do(s, rpc.NewOperator("", s.url, ana.Key, ""), api.OpenWeb, api.None{}))
 		if got := v.get("/"); got.StatusCode != http.StatusOK || !strings.Contains(got.body, ">ana<") {
 			t.Fatalf("got %d, want the page of ana", got.StatusCode)
 		}
@@ -252,8 +282,8 @@ func TestViewer(t *testing.T) {
 	s.send("planner", "builder", "an ordinary word")
 	do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Text: "the secret word", Policy: []byte(`{"visibility":"private","sensitivity":"high","human_gate":"required"}`)})
 	v, operator := s.visitor(), s.visitor()
-	v.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
-	operator.signIn(s.link().Code)
+	v.signIn(s.invite("ben"))
+	operator.signIn(s.link())
 	t.Run("reads as an auditor does", func(t *testing.T) {
 		if body := v.get("/").body; !strings.Contains(body, "an ordinary word") && !strings.Contains(body, "planner") {
 			t.Errorf("the viewer does not see the messages:\n%.2000s", body)
@@ -265,6 +295,29 @@ func TestViewer(t *testing.T) {
 		}
 		if body := operator.get("/").body; !strings.Contains(body, "the secret word") {
 			t.Error("the operator does not see the text")
+		}
+	})
+	t.Run("an open page of an operator is not that of a viewer", func(t *testing.T) {
+		one, other := operator.stream("/"), v.stream("/")
+		if got := firstEvent(t, one.Body); !strings.Contains(got, "the secret word") {
+			t.Errorf("the operator does not see the text: %.300s", got)
+		}
+		if got := firstEvent(t, other.Body); strings.Contains(got, "the secret word") || !strings.Contains(got, "operators can read it") {
+			t.Errorf("the viewer sees the text, or is not told of it: %.300s", got)
+		}
+	})
+	t.Run("the topic of a disagreement of high sensitivity is for operators", func(t *testing.T) {
+		high := []byte(`{"visibility":"private","sensitivity":"high","human_gate":"none"}`)
+		one := do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Policy: high, Type: hub.TypePositionState,
+			Payload: []byte(`{"topic":"the hidden topic","position":"yes","reasoning":"because","confidence":"high","open_to_revision":true}`)}).ID
+		do(s, s.as("builder"), api.Inbox, api.InboxParams{})
+		do(s, s.as("builder"), api.Send, api.SendParams{To: api.Recipients{"planner"}, ThreadID: string(one), Policy: high, Type: hub.TypePositionChallenge,
+			Payload: []byte(`{"position_id":"` + string(one) + `","counter_position":"no","reasoning":"because","severity":"blocking"}`)})
+		if body := v.get("/").body; strings.Contains(body, "the hidden topic") || !strings.Contains(body, `id="talk-`+string(one)) {
+			t.Error("the viewer reads the topic, or does not see that a decision is due")
+		}
+		if body := operator.get("/").body; !strings.Contains(body, "the hidden topic") {
+			t.Error("the operator does not read the topic")
 		}
 	})
 	t.Run("changes nothing", func(t *testing.T) {

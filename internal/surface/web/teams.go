@@ -344,28 +344,29 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 		}
 		d.Panes = append(d.Panes, shown)
 	}
-	d.fill()
-	return title, d, nil
+	err = d.fill(ctx)
+	return title, d, err
 }
 
 // fill puts the merge of the three versions into the form, with marks where it takes a
 // person. A form keeps text whose lines all end in one way.
-func (d *mergeData) fill() {
+func (d *mergeData) fill(ctx context.Context) error {
 	end := ""
 	for _, p := range d.Panes {
 		mine, ok := lineEnd(p.Text)
-		if !ok || !p.IsText || mine != "" && end != "" && mine != end {
-			return
+		if !ok || !p.IsText || (mine != "" && end != "" && mine != end) {
+			return nil
 		}
 		end = cmp.Or(end, mine)
 	}
 	if d.Editable, d.CRLF = true, end == "\r\n"; d.Typed {
-		return
+		return nil
 	}
-	text := diff3.Mark([]byte(d.Panes[0].Text), []byte(d.Panes[1].Text), []byte(d.Panes[2].Text), diff3.Label{
+	text, err := diff3.Mark(ctx, []byte(d.Panes[0].Text), []byte(d.Panes[1].Text), []byte(d.Panes[2].Text), diff3.Label{
 		Base: fmt.Sprintf("version %d, the base", d.Conflict.Base), A: fmt.Sprintf("version %d, the newest", d.Version), B: fmt.Sprintf("version %d, beside it", d.Beside),
 	})
 	d.Text, d.Marked = unixLines(string(text)), diff3.Marked(text) > 0
+	return err
 }
 
 // lineEnd returns the bytes that end each line of a text, "" for a text of one line. It

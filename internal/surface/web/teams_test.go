@@ -93,8 +93,8 @@ func TestTeams(t *testing.T) {
 	s.newTeam("auth", "log in <b>without</b> a password", team.Seat{Agent: "ana", Role: hub.RoleCoordinator}, team.Seat{Agent: "bo", Role: hub.RoleExecutor},
 		team.Seat{Agent: "cy", Role: hub.RoleExecutor}, team.Seat{Agent: "rea", Role: hub.RoleReviewer}, team.Seat{Agent: "ivo", Role: hub.RoleIntegrator})
 	v, viewer := s.visitor(), s.visitor()
-	v.signIn(s.link().Code)
-	viewer.signIn(do(s, s.operator, api.InviteWeb, api.WebInviteParams{Name: "ben"}).Code)
+	v.signIn(s.link())
+	viewer.signIn(s.invite("ben"))
 	open := func(path string) string {
 		t.Helper()
 		got := v.get(path)
@@ -334,7 +334,7 @@ func TestTeams(t *testing.T) {
 func TestWithoutTeams(t *testing.T) {
 	s := newSite(t, server.Options{Without: []hub.Feature{hub.FeatureTeamspaces}})
 	v := s.visitor()
-	v.signIn(s.link().Code)
+	v.signIn(s.link())
 	if body := v.get("/").body; strings.Contains(body, "/teams") {
 		t.Error("the navigation has teams")
 	}

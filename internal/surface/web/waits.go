@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -33,6 +34,13 @@ func (v *visit) waiting(ctx context.Context) (*waits, error) {
 	now, err := v.now(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !v.operator() {
+		for i, t := range now.Waiting.Talks {
+			if t.Policy.Sensitivity == hub.SensitivityHigh {
+				now.Waiting.Talks[i].Title = hiddenWords
+			}
+		}
 	}
 	items := now.Waiting.Items()
 	w := &waits{Waiting: now.Waiting, Count: len(items) + now.Waiting.More}

@@ -9,7 +9,8 @@
 //
 // Text of agents is text on a page, never HTML: templates escape it, and the policy
 // that every answer carries lets a browser run no script and take no style but those
-// that are embedded here.
+// that are embedded here. It has no characters that hide or reorder text, see package
+// plaintext; the export of the journal is JSON and has them as escapes.
 package web
 
 import (
@@ -32,6 +33,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -63,6 +65,7 @@ type Handler struct {
 	pages  []page
 	themes map[string]*template.Template // a page's name gives its templates
 	assets map[string]asset
+	routes []string // every pattern of mux
 
 	// Every form has this in place of the token of its session, so that one rendering
 	// serves all sessions; likewise the key of a message that is sent once.
@@ -116,7 +119,7 @@ func NewHandler(o Options) (*Handler, error) {
 		Options: o, mux: http.NewServeMux(), finder: http.NewServeMux(), themes: map[string]*template.Template{}, assets: map[string]asset{}, notes: map[string]*note{},
 		token: []byte("token-" + rand.Text()), once: []byte("once-" + rand.Text()),
 	}
-	h.live.views = map[string]*view{}
+	h.live.views, h.live.streams = map[viewKey]*view{}, map[string]int{}
 	h.pages = []page{
 		{name: "now", pattern: "/{$}", nav: "Now", load: now},
 		{name: "agent", pattern: "/agents/{id}", under: "now", load: oneAgent, every: time.Second},
@@ -143,29 +146,35 @@ func NewHandler(o Options) (*Handler, error) {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	for _, p := range h.pages {
-		h.mux.HandleFunc("GET "+p.pattern, h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) { h.servePage(w, r, s, p) }))
+		h.handle("GET "+p.pattern, h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) { h.servePage(w, r, s, p) }))
 		h.finder.HandleFunc("GET "+p.pattern, func(_ http.ResponseWriter, r *http.Request) {
 			*r.Context().Value(targetKey{}).(*target) = target{p, r}
 		})
 	}
-	h.mux.HandleFunc("GET /journal/verify", h.signedIn(h.serveVerify))
-	h.mux.HandleFunc("GET /journal/export", h.signedIn(h.exportJournal))
-	h.mux.HandleFunc("GET /live", h.signedIn(h.stream))
-	h.mux.HandleFunc("POST /do/{action}", h.signedIn(h.change))
-	h.mux.HandleFunc("POST /sign-out", h.signedIn(h.signOut))
-	h.mux.HandleFunc("GET /sign-in", func(w http.ResponseWriter, r *http.Request) { h.serveSignIn(w, http.StatusOK, nil) })
-	h.mux.HandleFunc("POST /sign-in", h.signIn)
-	h.mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+	h.handle("GET /journal/verify", h.signedIn(h.serveVerify))
+	h.handle("GET /journal/export", h.signedIn(h.exportJournal))
+	h.handle("GET /live", h.signedIn(h.stream))
+	h.handle("POST /do/{action}", h.signedIn(h.change))
+	h.handle("POST /sign-out", h.signedIn(h.signOut))
+	h.handle("GET /sign-in", func(w http.ResponseWriter, r *http.Request) { h.serveSignIn(w, http.StatusOK, nil) })
+	h.handle("POST /sign-in", h.signIn)
+	h.handle("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if openAssets[r.PathValue("name")] {
 			h.serveAsset(w, r)
 			return
 		}
 		h.signedIn(func(w http.ResponseWriter, r *http.Request, _ session) { h.serveAsset(w, r) })(w, r)
 	})
-	h.mux.HandleFunc("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
+	h.handle("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
 		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "there is no page %s", r.URL.Path).WithHint("the navigation leads to every page"))
 	}))
 	return h, nil
+}
+
+// handle serves a pattern.
+func (h *Handler) handle(pattern string, serve http.HandlerFunc) {
+	h.routes = append(h.routes, pattern)
+	h.mux.HandleFunc(pattern, serve)
 }
 
 // openAssets are the parts of the sign-in page.
@@ -242,7 +251,7 @@ func (h *Handler) identify(r *http.Request) (session, error) {
 	if err != nil {
 		return session{}, hub.Errorf(hub.CodeUnauthenticated, "web", "you are not signed in").WithHint("run: parley open")
 	}
-	s, caller, err := h.SignIn.Identify(r.Context(), c.Value)
+	s, caller, err := h.SignIn.Identify(r.Context(), signin.Label(r.Host), c.Value)
 	return session{s, caller, c.Value}, err
 }
 
@@ -272,17 +281,40 @@ func (h *Handler) serveSignIn(w http.ResponseWriter, status int, problem error) 
 	h.write(w, status, "sign-in", data)
 }
 
-// signIn exchanges the code of a link for a session. The answer is a page that leads
+// noOrigin is the origin that a browser gives a file.
+const noOrigin = "null"
+
+// ownOrigin returns the origin of the pages under the name of a request.
+func ownOrigin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// signIn exchanges the code of a link for a session. It is taken from the page itself,
+// and from the file of parley open, so that no other page can sign a browser in. The answer is a page that leads
 // on: a browser sends a strict cookie only with a request that a page of the same site
 // began.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if origin != ownOrigin(r) && origin != noOrigin {
+		h.serveSignIn(w, http.StatusForbidden, hub.Errorf(hub.CodeDenied, "web", "a code is entered on the sign-in page"))
+		return
+	}
 	if err := readForm(w, r); err != nil {
 		h.serveSignIn(w, http.StatusBadRequest, err)
 		return
 	}
-	made, secret, err := h.SignIn.Exchange(r.Context(), r.PostForm.Get("code"), r.UserAgent())
+	made, secret, err := h.SignIn.Exchange(r.Context(), signin.Attempt{
+		Code: r.PostForm.Get("code"), Label: signin.Label(r.Host), File: origin == noOrigin, Client: r.UserAgent(),
+	})
 	if err != nil {
-		h.serveSignIn(w, http.StatusUnauthorized, err)
+		status, ok := statuses[hub.CodeOf(err)]
+		if !ok {
+			status = http.StatusUnauthorized
+		}
+		h.serveSignIn(w, status, err)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -355,17 +387,25 @@ type navEntry struct {
 	Here       bool
 }
 
+// execute renders a part of a page. All HTML is made here, so that no page has a
+// character that hides text or moves a cursor. Embedded templates have none.
+func (h *Handler) execute(name, part string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := h.themes[name].ExecuteTemplate(&b, part, data)
+	return []byte(plaintext.Text(b.String())), err
+}
+
 // write renders a template with its layout.
 func (h *Handler) write(w http.ResponseWriter, status int, name string, data layout) {
-	var b bytes.Buffer
-	if err := h.themes[name].ExecuteTemplate(&b, "layout", data); err != nil {
+	body, err := h.execute(name, "layout", data)
+	if err != nil {
 		h.Log.Error("a page could not be rendered", "op", name, "err", err)
 		http.Error(w, "this page could not be rendered: see the hub's log", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write(b.Bytes()) // a browser that went away needs no answer
+	w.Write(body) // a browser that went away needs no answer
 }
 
 // A rendering is the part of a page that changes.
@@ -401,15 +441,13 @@ func (h *Handler) render(ctx context.Context, v *visit, p page) (rendering, erro
 		return out, err
 	}
 	out.upTo = head.Seq
-	out.title, out.waiting = title, waiting.Count
-	var b bytes.Buffer
+	out.title, out.waiting = plaintext.Line(title), waiting.Count
 	frame := struct {
 		Operator    bool
 		Token, Once string
 		Data        any
 	}{v.operator(), string(h.token), string(h.once), data}
-	err = h.themes[p.name].ExecuteTemplate(&b, "main", frame)
-	out.main = b.Bytes()
+	out.main, err = h.execute(p.name, "main", frame)
 	return out, err
 }
 
@@ -434,24 +472,23 @@ func (h *Handler) showPage(w http.ResponseWriter, status int, v *visit, s sessio
 	data := h.frame(s, p)
 	data.Title, data.Waiting, data.Seq, data.Path, data.Note = got.title, got.waiting, got.seq, r.URL.RequestURI(), n
 	data.Main = template.HTML(h.personal(got.main, s)) // made by a template
-	var b bytes.Buffer
-	if err := h.themes[p.name].ExecuteTemplate(&b, "layout", data); err != nil {
+	body, err := h.execute(p.name, "layout", data)
+	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	writeCompressed(w, r, status, b.Bytes(), nil)
+	writeCompressed(w, r, status, body, nil)
 }
 
 // writeStill serves a page that does not follow events.
 func (h *Handler) writeStill(w http.ResponseWriter, s session, p page, title string, data any) {
-	var b bytes.Buffer
-	err := h.themes[p.name].ExecuteTemplate(&b, "main", struct {
+	main, err := h.execute(p.name, "main", struct {
 		Operator bool
 		Data     any
 	}{s.caller.IsOperator(), data})
 	frame := h.frame(s, p)
-	frame.Title, frame.Main = title, template.HTML(b.String()) // made by a template
+	frame.Title, frame.Main = title, template.HTML(main) // made by a template
 	if err != nil {
 		frame.Main, frame.Note = "", failure(err)
 	}
@@ -478,7 +515,7 @@ func (h *Handler) frame(s session, p page) layout {
 // statuses gives the HTTP status of the codes that a person meets; 400 for all others.
 var statuses = map[hub.Code]int{
 	hub.CodeNotFound: http.StatusNotFound, hub.CodeDenied: http.StatusForbidden, hub.CodeConflict: http.StatusConflict,
-	hub.CodeInternal: http.StatusInternalServerError, hub.CodeDegraded: http.StatusServiceUnavailable,
+	hub.CodeInternal: http.StatusInternalServerError, hub.CodeDegraded: http.StatusServiceUnavailable, hub.CodeOverloaded: http.StatusServiceUnavailable,
 }
 
 // failure returns what a person is told of an error.

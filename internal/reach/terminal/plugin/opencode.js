@@ -5,20 +5,39 @@ import { createInterface } from "node:readline"
 const parley = PARLEY_COMMAND
 const wake = PARLEY_WAKE
 
+// patience is the time that a hook may take, in milliseconds: the CLI has no limit of its own.
+const patience = 3000
+
 // hook tells the hub of an event. It returns the notice to show, "" if there is none
-// or the hub is away.
+// or the hub is away, and never fails.
 function hook(event, input) {
   return new Promise((done) => {
-    const child = spawn(parley[0], [...parley.slice(1), "wake", "hook", "opencode", event], { stdio: ["pipe", "pipe", "ignore"] })
-    let out = ""
-    child.stdout.on("data", (part) => (out += part))
-    child.on("error", () => done(""))
-    child.on("close", () => {
-      try { done(JSON.parse(out).notice || "") } catch { done("") }
-    })
-    child.stdin.on("error", () => {})
-    child.stdin.end(JSON.stringify(input))
+    let child
+    const timer = setTimeout(() => { done(""); if (child) child.kill() }, patience)
+    const end = (text) => { clearTimeout(timer); done(text) }
+    try {
+      child = spawn(parley[0], [...parley.slice(1), "wake", "hook", "opencode", event], { stdio: ["pipe", "pipe", "ignore"] })
+      let out = ""
+      child.stdout.on("data", (part) => (out += part))
+      child.on("error", () => end(""))
+      child.on("close", () => {
+        try { end(JSON.parse(out).notice || "") } catch { end("") }
+      })
+      child.stdin.on("error", () => {})
+      child.stdin.end(JSON.stringify(input))
+    } catch { end("") }
   })
+}
+
+// opening is the hub's name for the session of a CLI that has none yet.
+const opening = "opening"
+
+// headless are the commands of the CLI without a screen.
+const headless = ["run", "serve", "web", "acp", "github", "pr", "attach"]
+
+// safe keeps an error of a handler away from the CLI, which would refuse a tool call for it.
+const safe = (handler) => async (...args) => {
+  try { return await handler(...args) } catch {}
 }
 
 export const Parley = async ({ client, directory }) => {
@@ -29,20 +48,34 @@ export const Parley = async ({ client, directory }) => {
   const send = (id, text) => client.session.promptAsync({ path: { id }, body: { parts: [{ type: "text", text }] } })
   const tell = (event, id, more) => hook(event, { session_id: id, cwd: directory, ...more })
 
-  const follow = (id) => {
-    if (id === session) return
-    session = id
+  // watch waits for mail to a session. Each line is a notice.
+  const watch = (id, write) => {
     if (watcher) watcher.kill()
     if (!wake) return
     watcher = spawn(parley[0], [...parley.slice(1), "wake", "watch", "opencode", "--session", id, "--process", String(process.pid), "--dir", directory], { stdio: ["ignore", "pipe", "ignore"] })
     watcher.on("error", () => {})
-    createInterface({ input: watcher.stdout }).on("line", (line) => send(id, line).catch(() => {}))
+    createInterface({ input: watcher.stdout }).on("line", safe(write))
   }
+  const follow = (id) => {
+    if (id === session) return
+    session = id
+    watch(id, (line) => send(id, line))
+  }
+
+  // Before the first prompt there is no session. Mail begins one and shows it.
+  const begin = async (line) => {
+    if (session) return send(session, line)
+    const made = await client.session.create({ body: {} })
+    follow(made.data.id)
+    await send(made.data.id, line)
+    await client.tui.publish({ body: { type: "tui.session.select", properties: { sessionID: made.data.id } } })
+  }
+  if (!process.argv.some((word) => headless.includes(word))) watch(opening, begin)
   process.on("exit", () => watcher && watcher.kill())
 
   const children = new Set() // sessions of subagents
   return {
-    event: async ({ event }) => {
+    event: safe(async ({ event }) => {
       const p = event.properties || {}
       if (event.type === "session.created" && p.info) {
         if (p.info.parentID) { children.add(p.info.id); return }
@@ -54,21 +87,21 @@ export const Parley = async ({ client, directory }) => {
         if (notice) await send(p.sessionID, notice).catch(() => {})
       }
       if (event.type === "permission.asked" || event.type === "permission.updated") await tell("waiting", p.sessionID || session)
-    },
-    "chat.message": async (input, output) => {
+    }),
+    "chat.message": safe(async (input, output) => {
       if (children.has(input.sessionID)) return
       follow(input.sessionID)
       const prompt = output.parts.map((part) => part.text || "").join("\n")
       shown = (await tell("prompt", input.sessionID, { prompt })) || shown
-    },
-    "tool.execute.after": async (input, output) => {
+    }),
+    "tool.execute.after": safe(async (input, output) => {
       if (children.has(input.sessionID)) return
       const notice = await tell("tool", input.sessionID)
       if (notice && output) output.output = (output.output || "") + "\n\n" + notice
-    },
-    "experimental.chat.system.transform": async (_input, output) => {
+    }),
+    "experimental.chat.system.transform": safe(async (_input, output) => {
       if (shown) output.system.push(shown)
       shown = ""
-    },
+    }),
   }
 }

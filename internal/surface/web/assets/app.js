@@ -73,11 +73,14 @@
   function say(text) {
     if (live.lastElementChild.textContent !== text) live.lastElementChild.textContent = text;
     live.classList.toggle("on", text === "live");
+    live.title = "";
   }
+
+  const following = () => "/live?path=" + encodeURIComponent(path) + "&after=" + seq;
 
   function follow() {
     if (stream) return;
-    stream = new EventSource("/live?path=" + encodeURIComponent(path) + "&after=" + seq);
+    stream = new EventSource(following());
     stream.onopen = () => say("live");
     stream.onmessage = (e) => {
       seq = e.lastEventId;
@@ -86,11 +89,28 @@
     };
     stream.onerror = () => {
       say("reconnecting");
-      if (stream && stream.readyState === EventSource.CLOSED) { // refused: perhaps the session has ended
+      if (stream && stream.readyState === EventSource.CLOSED) { // refused
         unfollow();
-        setTimeout(() => fetch(path, { headers: { Accept: "text/html" } }).then((r) => (r.status === 401 ? location.reload() : follow()), follow), 2000);
+        setTimeout(() => askWhy().catch(follow), 2000);
       }
     };
+  }
+
+  // A stream that was refused does not say why: perhaps the session has ended, or too many
+  // pages are open. Then this one is reloaded by hand.
+  async function askWhy() {
+    const stop = new AbortController(), res = await fetch(following(), { signal: stop.signal });
+    if (res.status === 401) {
+      location.reload();
+      return;
+    }
+    if (res.status !== 429) {
+      stop.abort();
+      follow();
+      return;
+    }
+    say("not live: reload the page");
+    live.title = await res.text();
   }
 
   function unfollow() {

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// An agent calls an option Reject that allows for ever. Every command shows the effect.
+func TestOptionsShowTheirEffect(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.ok(h.as("", "agent", "keep", "asker", "--dir", t.TempDir(), "--policy", "ask", "--as-operator", "--", "env", asWorker+"=asking", self), nil)
+	h.sent(h.as("planner", "send", "asker", "go on", "--json"))
+	var listed string
+	poll(t, "the question", func() bool {
+		listed = h.operator("agent", "kept").out
+		return strings.Contains(listed, "asks (1)")
+	})
+	contains(t, listed,
+		"parley agent answer asker 1 y  (allow once: Yes)", "parley agent answer asker 1 n  (reject once: No)", "parley agent answer asker 1 reject  (allow always: Reject)")
+	contains(t, h.operator("inbox").out, "asker asks: Remove everything")
+	answered := h.operator("agent", "answer", "asker", "1", "reject")
+	h.ok(answered, nil)
+	contains(t, answered.out, "question 1 of asker is answered: allow always: Reject")
+	contains(t, h.operator("audit", "--action", "agent.answered", "--json").out, `"option":"reject"`, `"kind":"allow_always"`)
+}

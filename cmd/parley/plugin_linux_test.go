@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/reach/terminal"
+)
+
+// TestPluginsFailOpen has the plugins of CLIs that wait for them without a limit, and that
+// refuse a tool call if they fail: no error of Parley's may hold up or stop the agent.
+func TestPluginsFailOpen(t *testing.T) {
+	node, err := filepath.Glob(filepath.Join(acptest.CLIs(t), "node/node_modules/node-*/bin/node"))
+	if err != nil || len(node) == 0 {
+		acptest.Missing(t, "MISSING: a node that is new enough: run scripts/clis")
+	}
+	// Each script calls the handlers that the CLI waits for, with what they need and
+	// with nothing.
+	scripts := map[string]string{
+		"opencode": `import { Parley } from PLUGIN
+const hooks = await Parley({ client: {}, directory: "/" })
+await hooks["tool.execute.after"]({ sessionID: "s" }, { output: "kept" })
+for (const name of ["event", "chat.message", "tool.execute.after", "experimental.chat.system.transform"]) await hooks[name](undefined, undefined)
+console.log("went on")
+process.exit(0)
+`,
+		"pi": `import plugin from PLUGIN
+const hooks = {}
+plugin({ on: (name, handler) => { hooks[name] = handler }, sendUserMessage: () => { throw new Error("no") } })
+await hooks.session_start({}, { sessionManager: { getSessionId: () => "s" } })
+await hooks.tool_result({ content: [] })
+for (const name of Object.keys(hooks)) await hooks[name](undefined, undefined)
+console.log("went on")
+process.exit(0)
+`,
+	}
+	for cli, script := range scripts {
+		for name, program := range map[string]string{"hangs": "#!/bin/sh\nexec tail -f /dev/null\n", "is missing": "", "fails": "#!/bin/sh\necho no; exit 1\n"} {
+			t.Run(fmt.Sprintf("%s goes on if parley %s", cli, name), func(t *testing.T) {
+				dir := t.TempDir()
+				parley := filepath.Join(dir, "parley")
+				if program != "" {
+					if err := os.WriteFile(parley, []byte(program), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c, err := terminal.Lookup(cli)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := c.Plan(terminal.Request{Program: []string{parley}, Folder: dir, Agent: "builder", Wake: true, Getenv: func(string) string { return "" }, Read: os.ReadFile})
+				if err != nil {
+					t.Fatal(err)
+				}
+				plugin := ""
+				for file, text := range plan.Files {
+					if strings.Contains(text, "// Parley in ") {
+						plugin = filepath.Join(dir, strings.Replace(filepath.Base(file), ".js", ".mjs", 1))
+						if err := os.WriteFile(plugin, []byte(text), 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				main := filepath.Join(dir, "main.mjs")
+				if err := os.WriteFile(main, []byte(strings.Replace(script, "PLUGIN", fmt.Sprintf("%q", plugin), 1)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+				defer cancel()
+				r := do(t, exec.CommandContext(ctx, node[0], main))
+				if r.code != 0 || !strings.Contains(r.out, "went on") {
+					t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+)
+
+// A carrier is a channel without its forecast.
+type carrier interface {
+	Name() hub.Channel
+	Check(ctx context.Context) error
+	Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error)
+}
+
+// An Own channel is a part of the hub. Its forecast is a read of the store, so that it
+// can be made inside of a transaction.
+type Own interface {
+	carrier
+	Forecast(r hub.Reader, to hub.AgentID) (channel.Reach, error)
+}
+
+// An answerKey names a recipient over one channel that is not the hub's own.
+type answerKey struct {
+	kind  hub.Channel
+	index int // of the channel among those of its kind
+	to    hub.AgentID
+}
+
+// An answer is the last forecast of a channel that is not the hub's own.
+type answer struct {
+	reach channel.Reach
+	at    hub.Time
+}
+
+// answerFor is the lifetime of an answer.
+const answerFor = time.Minute
+
+// unasked is the forecast of a channel that was not asked about a recipient yet. The
+// router asks it before it makes an attempt.
+var unasked = channel.Reach{When: hub.ReachOnPoll, Reason: "its channel is asked when the message is announced", Later: true}
+
+// Survey asks the channels that are not the hub's own about recipients, all agents of the
+// hub if none is named, and remembers their answers for the forecasts of the next
+// transactions. Such a channel may be slow, or use the store itself, so it is never asked
+// inside of a transaction. On a hub without such channels Survey does nothing.
+func (r *Router) Survey(ctx context.Context, to ...hub.AgentID) error {
+	if !r.foreign {
+		return nil
+	}
+	if len(to) == 0 {
+		agents, err := hub.Read(ctx, r.store, func(rd hub.Reader) ([]hub.Agent, error) { return rd.Agents() })
+		if err != nil {
+			return fmt.Errorf("router: survey: %w", err)
+		}
+		for _, a := range agents {
+			to = append(to, a.ID)
+		}
+	}
+
+	now := r.o.Clock.Now()
+	fresh := map[answerKey]answer{}
+	for kind, list := range r.channels {
+		for i, c := range list {
+			foreign, ok := c.(channel.Channel)
+			if !ok {
+				continue
+			}
+			for _, id := range to {
+				fresh[answerKey{kind, i, id}] = answer{ask(ctx, foreign, id), now}
+			}
+		}
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, a := range r.answers {
+		if _, again := fresh[k]; !again && now.Sub(a.at.Time) < answerFor {
+			fresh[k] = a
+		}
+	}
+	r.answers = fresh
+	return nil
+}
+
+// ask returns the forecast of a channel. One that panics does not reach anybody.
+func ask(ctx context.Context, c channel.Channel, to hub.AgentID) (out channel.Reach) {
+	err := safely(c, func() error {
+		out = c.Reach(ctx, to)
+		return nil
+	})
+	if err != nil {
+		return channel.Reach{When: hub.ReachUnreachable, Reason: err.Error()}
+	}
+	return out
+}
+
+// reach returns the forecast of one channel: of the hub's own from the store, of others
+// their last answer.
+func (r *Router) reach(rd hub.Reader, kind hub.Channel, index int, to hub.AgentID) (channel.Reach, error) {
+	if own, ok := r.channels[kind][index].(Own); ok {
+		return own.Forecast(rd, to)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.answers[answerKey{kind, index, to}]; ok {
+		return a.reach, nil
+	}
+	return unasked, nil
+}
+
+// Reach forecasts a message to an agent over the channels of one kind. later says that
+// an attempt waits for the end of a turn.
+func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
+	if startsTurns(kind) {
+		a, err := hub.ReadMeta[account](rd, accountKey(to))
+		if err != nil {
+			return "", false, "", err
+		}
+		reason, err := r.blocked(rd, to, a)
+		if err != nil || reason != "" {
+			return hub.ReachUnreachable, false, reason, err
+		}
+		if _, reason, err := r.loop(rd, a, m, to); err != nil || reason != "" {
+			return hub.ReachHeld, false, reason, err
+		}
+		if reason, _ := r.budget(&a, r.o.Clock.Now(), m.From); reason != "" {
+			return hub.ReachOnPoll, false, reason, nil
+		}
+	}
+	best, err := r.best(rd, kind, to)
+	return best.reach.When, best.reach.Later, best.reach.Reason, err
+}
+
+// A choice is the channel of a kind that a notice takes, with its forecast. over is nil if
+// none reaches the recipient.
+type choice struct {
+	over  carrier
+	reach channel.Reach
+}
+
+// best returns the first channel of a kind that reaches an agent now, else the first
+// that will soon, else the reason of the first.
+func (r *Router) best(rd hub.Reader, kind hub.Channel, to hub.AgentID) (choice, error) {
+	list := r.channels[kind]
+	if len(list) == 0 {
+		return choice{reach: channel.Reach{When: hub.ReachUnreachable, Reason: "this hub does not have the channel any more"}}, nil
+	}
+
+	var soon, first *choice
+	for i, c := range list {
+		reach, err := r.reach(rd, kind, i, to)
+		if err != nil {
+			return choice{}, err
+		}
+		got := choice{c, reach}
+		if reach.When == hub.ReachNow {
+			return got, nil
+		}
+		if reach.Later && soon == nil {
+			soon = &got
+		}
+		if first == nil {
+			first = &choice{reach: reach}
+		}
+	}
+	if soon != nil {
+		return *soon, nil
+	}
+	return *first, nil
+}

@@ -1,0 +1,146 @@
+package mcptools
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+)
+
+// writeMail writes messages for a model: a frame, then each message with the call that
+// is its next step. viewer is the reader of its inbox, "" for a search, where no step
+// follows.
+//
+// Plain text stands behind its author without a type, because the type of a text that
+// nobody chose says nothing. A task stands with everything that its receiver needs to
+// decide: why, what, when it is done, and where.
+func writeMail(b *strings.Builder, messages []hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) {
+	if len(messages) == 0 {
+		b.WriteString("No messages.\n")
+	}
+	frame := ""
+	for _, e := range messages {
+		if next := mailroom.Frame(e.Author()); next != frame {
+			frame = next
+			b.WriteString(frame + "\n")
+		}
+		words, plain := e.PlainText()
+		switch {
+		case plain && viewer != "":
+			writePlain(b, e, words, short, viewer)
+		case e.Type == hub.TypeHandoffInitiate && viewer != "":
+			writeTask(b, e, short)
+		default:
+			mailroom.WriteMessage(b, e, short, viewer)
+		}
+		if viewer != "" {
+			b.WriteString("→ " + nextStep(e, short) + "\n")
+		}
+	}
+}
+
+// writePlain writes a message that is plain text: m38 from p3: ...
+func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom.ShortIDs, viewer hub.AgentID) {
+	fmt.Fprintf(b, "%s from %s", short.Of(string(e.ID)), e.Author())
+	if len(e.To) != 1 || e.To[0] != viewer {
+		fmt.Fprintf(b, " to %s", mailroom.JoinTo(e.To))
+	}
+	if e.Priority != hub.PriorityNormal {
+		fmt.Fprintf(b, ", %s", e.Priority)
+	}
+	switch {
+	case e.ReplyTo != "":
+		fmt.Fprintf(b, ", answers %s", short.Of(string(e.ReplyTo)))
+	case e.ThreadID != "" && e.ThreadID != string(e.ID):
+		fmt.Fprintf(b, ", thread %s", plaintext.Line(short.Of(e.ThreadID)))
+	}
+	if !e.ExpiresAt.IsZero() {
+		fmt.Fprintf(b, ", expires %s", e.ExpiresAt)
+	}
+	if strings.Contains(words, "\n") {
+		b.WriteString(":\n")
+		for line := range strings.SplitSeq(words, "\n") {
+			fmt.Fprintf(b, "> %s\n", plaintext.Line(line))
+		}
+	} else {
+		fmt.Fprintf(b, ": %s\n", plaintext.Line(words))
+	}
+	mailroom.WriteContext(b, e, short)
+}
+
+// writeTask writes the offer of a task.
+func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
+	var p struct {
+		ID       string   `json:"handoff_id"`
+		Title    string   `json:"title"`
+		Why      string   `json:"summary"`
+		Do       string   `json:"next_step"`
+		DoneWhen []string `json:"success_criteria"`
+		Worktree string   `json:"worktree_path"`
+		Branch   string   `json:"branch"`
+		Unproven string   `json:"unproven"`
+		Waits    string   `json:"waits_for"`
+	}
+	json.Unmarshal(e.Payload, &p) // the hub wrote it
+	fmt.Fprintf(b, "%s handoff from %s", plaintext.Line(short.Of(p.ID)), e.Author())
+	if e.Priority != hub.PriorityNormal {
+		fmt.Fprintf(b, ", %s", e.Priority)
+	}
+	fmt.Fprintf(b, ": %s\n", plaintext.Line(p.Title))
+	where := p.Worktree
+	if p.Branch != "" {
+		where = strings.TrimPrefix(where+", branch "+p.Branch, ", ")
+	}
+	for _, part := range [][2]string{
+		{"why", p.Why}, {"do", p.Do}, {"done when", strings.Join(p.DoneWhen, "; ")}, {"where", where}, {"not checked", p.Unproven}, {"waits for", p.Waits},
+	} {
+		quotePart(b, part[0], part[1])
+	}
+}
+
+// quotePart writes text of another agent under a name, and nothing if there is none.
+func quotePart(b *strings.Builder, name, text string) {
+	if text == "" {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	fmt.Fprintf(b, "> %s: %s\n", name, plaintext.Line(lines[0]))
+	for _, line := range lines[1:] {
+		fmt.Fprintf(b, ">   %s\n", plaintext.Line(line))
+	}
+}
+
+// nextStep returns the call that deals with a message.
+func nextStep(e hub.Envelope, short mailroom.ShortIDs) string {
+	id := short.Of(string(e.ID))
+	ack := fmt.Sprintf("acp_inbox ack [%s]", id)
+	if e.CopyOf() != nil {
+		return ack
+	}
+	switch e.Type {
+	case hub.TypeHandoffInitiate:
+		var p struct {
+			ID    string `json:"handoff_id"`
+			Waits string `json:"waits_for"`
+		}
+		json.Unmarshal(e.Payload, &p) // the hub wrote it
+		if p.Waits != "" {
+			return ack
+		}
+		task := plaintext.Line(short.Of(p.ID))
+		return fmt.Sprintf("acp_handoff accept %s, or reject %s with reason and detail", task, task)
+	case hub.TypeKnowledgeQuery:
+		return fmt.Sprintf("acp_respond %s", id)
+	case hub.TypeTaskOffer:
+		return fmt.Sprintf("acp_respond %s, type task.accept, task.decline or task.counter", id)
+	case hub.TypeKnowledgeResponse:
+		return ack
+	}
+	if e.Author() == hub.Self || e.Type.Family() == hub.TypeHandoffInitiate.Family() {
+		return ack
+	}
+	return fmt.Sprintf("acp_respond %s, or %s", id, ack)
+}

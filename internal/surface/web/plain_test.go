@@ -1,0 +1,176 @@
+package web_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"html"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/internal/hostiletest"
+	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/web"
+	"github.com/parley-agents/parley/server"
+)
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hostileSite is a hub with hostile text in everything that its page shows.
+func hostileSite(t *testing.T) *site {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, server.Options{Limits: server.Limits{Unsafe: true}, Roots: []string{root}}, "planner", "builder", "tester")
+	token, err := s.operator.Token(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hostiletest.Hub{URL: s.url, Operator: token, Planner: s.keys["planner"], Builder: s.keys["builder"]}
+	h.Fill(t)
+
+	// A handoff whose worktree differs from its commit.
+	git := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	write(t, filepath.Join(root, "a.txt"), "before "+hostiletest.File())
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-qm", "first")
+	made := do(s, s.as("planner"), api.Handoff, api.HandoffParams{
+		Action: "initiate", To: "builder", TaskID: "T-904", Title: hostiletest.Text(), Summary: hostiletest.Text() + " and more", NextStep: "n", Criteria: []string{"c"}, Reason: "r", Worktree: root,
+	})
+	do(s, s.as("builder"), api.Handoff, api.HandoffParams{Action: "accept", ID: made.Report.ID})
+	write(t, filepath.Join(root, "a.txt"), "after "+hostiletest.File())
+	write(t, filepath.Join(root, "b"+"\u202e\u200b.txt"), hostiletest.File())
+
+	// A run with a recording and a patch, and an agent that the hub runs.
+	dir := s.loader("loader")
+	write(t, filepath.Join(dir, "loader.go"), hostiletest.File())
+	write(t, filepath.Join(dir, "output"), hostiletest.File())
+	write(t, filepath.Join(dir, "check.sh"), "cat output\nexit 1\n")
+	s.execute(dir, hostiletest.Text())
+	s.keep("migrator")
+	do(s, s.operator, api.PromptAgent, api.PromptParams{Agent: "migrator", Text: hostiletest.Text()})
+	return s
+}
+
+// event reads the first event of the stream of a page.
+func (v *visitor) event(address string) (title, main string) {
+	v.s.t.Helper()
+	req, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodGet, v.s.page+"/live?after=0&path="+url.QueryEscape(address), nil)
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	req.Header.Set("Cookie", "parley="+v.cookie)
+	res, err := v.http.Do(req)
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var e struct{ Title, Main string }
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				v.s.t.Fatal(err)
+			}
+			return e.Title, e.Main
+		}
+	}
+	v.s.t.Fatalf("the stream of %s ended: %v", address, lines.Err())
+	return "", ""
+}
+
+// No page has a character that hides text or moves a cursor: not for an operator, not for
+// a viewer, not in the stream of events, and not after a form that was refused.
+func TestEveryPageIsPlainText(t *testing.T) {
+	patience.NotUnderRace(t)
+	s := hostileSite(t)
+	routes, err := web.Routes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := http.NewServeMux()
+	for _, pattern := range routes {
+		table.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	}
+	asked, shown := map[string]bool{}, map[string]bool{}
+	check := func(method, address, body string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.page+address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, pattern := table.Handler(req)
+		asked[pattern] = true
+		if strings.Contains(body, hostiletest.Marker) {
+			shown[pattern] = true
+		}
+		if found := hostiletest.Find(html.UnescapeString(body)); found != "" && !strings.HasPrefix(address, "/assets/") {
+			t.Errorf("%s %s: %s", method, address, found)
+		}
+		return pattern
+	}
+
+	operator, viewer := s.visitor(), s.visitor()
+	check(http.MethodGet, "/sign-in", operator.get("/sign-in").body)
+	wrong := s.link()
+	wrong.Code = hostiletest.Text()
+	check(http.MethodPost, "/sign-in", s.visitor().signIn(wrong).body)
+	check(http.MethodPost, "/sign-in", operator.signIn(s.link()).body)
+	check(http.MethodPost, "/sign-in", viewer.signIn(s.invite("ben")).body)
+	streamed := map[string]bool{}
+	for _, v := range []*visitor{operator, viewer} {
+		for address, body := range v.crawl() {
+			pattern := check(http.MethodGet, address, body)
+			if still := strings.HasPrefix(address, "/assets/") || strings.HasPrefix(address, "/journal/"); still || streamed[pattern] {
+				continue
+			}
+			streamed[pattern] = true
+			title, main := v.event(address)
+			check(http.MethodGet, "/live", title+main)
+		}
+	}
+	for _, address := range []string{"/assets/app.js", "/journal/export", "/journal/verify", "/journal?actor=" + url.QueryEscape(hostiletest.Text()), "/" + url.PathEscape(hostiletest.Text())} {
+		check(http.MethodGet, address, operator.get(address).body)
+	}
+
+	// Each form, with hostile text in every field; the next page tells what it led to.
+	for _, action := range web.Changes() {
+		fields := url.Values{"back": {"/"}}
+		for _, name := range []string{"id", "agent", "text", "reason", "thread", "priority", "once", "aid", "project", "contract", "answer", "comment", "question", "choice", "policy", "team", "artifact", "newest", "beside", "merged", "to"} {
+			fields.Set(name, hostiletest.Text())
+		}
+		check(http.MethodPost, "/do/"+action, operator.do(action, fields).body)
+		check(http.MethodGet, "/", operator.get("/").body)
+	}
+	check(http.MethodPost, "/sign-out", operator.request(http.MethodPost, s.page+"/sign-out", url.Values{"token": {operator.token}}, nil).body)
+
+	// The pages without text of others answer with figures, or are the same for all.
+	bare := map[string]bool{"GET /sign-in": true, "POST /sign-in": true, "POST /sign-out": true, "POST /do/{action}": true, "GET /assets/{name}": true, "GET /journal/verify": true, "GET /health": true}
+	for _, pattern := range routes {
+		switch {
+		case !asked[pattern]:
+			t.Errorf("%s was not asked for", pattern)
+		case !shown[pattern] && !bare[pattern]:
+			t.Errorf("%s showed no text of others", pattern)
+		}
+	}
+}
