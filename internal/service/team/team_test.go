@@ -29,6 +29,9 @@ type room struct {
 	talks *deliberation.Service
 	tasks *handoff.Service
 	now   time.Time
+
+	clock   hub.Clock
+	content *blobs.Store
 }
 
 var (
@@ -64,7 +67,9 @@ func open(t *testing.T) *room {
 			t.Fatal(err)
 		}
 	}
+	r.clock = clock
 	content, err := blobs.Open(t.TempDir(), nil)
+	r.content = content
 	if err != nil {
 		t.Fatal(err)
 	}
