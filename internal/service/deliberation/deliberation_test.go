@@ -26,6 +26,7 @@ type table struct {
 	store hub.Store
 	mail  *mailroom.Mailroom
 	talks *deliberation.Service
+	keys  *keys.Service
 
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -47,6 +48,7 @@ func seat(t *testing.T, agents ...hub.Agent) *table {
 	b := &table{t: t, now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	b.store = storetest.Open(t, t.TempDir())
 	dir := keys.New(b.store, &keys.Options{Clock: b.clock, Bus: new(bus.Local)})
+	b.keys = dir
 	if _, err := dir.EnsureOperator(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}

@@ -72,35 +72,41 @@ func members(r hub.Reader, d hub.Deliberation) ([]hub.Member, error) {
 }
 
 // coordinators returns the deciders of a deliberation for which no other was named: the
-// coordinators of its team, else of the hub, that take no part in it, else the operator.
+// coordinators of its team, else of the hub, that are active and take no part in it, else
+// the operator.
 func coordinators(r hub.Reader, d hub.Deliberation) ([]hub.AgentID, error) {
 	team, err := members(r, d)
 	if err != nil {
 		return nil, err
 	}
-	var lead []hub.AgentID
-	for _, m := range team {
-		if m.Role == hub.RoleCoordinator && !d.Concerns(m.Agent) {
-			lead = append(lead, m.Agent)
-		}
-	}
-	if len(lead) > 0 {
-		return lead, nil
-	}
 	all, err := r.Agents()
 	if err != nil {
 		return nil, err
 	}
-	var out []hub.AgentID
+	decides := func(a hub.Agent) bool {
+		return a.State == hub.AgentActive && a.ID != hub.Operator && !d.Concerns(a.ID)
+	}
+	leads := func(a hub.Agent) bool {
+		return slices.ContainsFunc(team, func(m hub.Member) bool { return m.Agent == a.ID && m.Role == hub.RoleCoordinator })
+	}
+
+	var ofTeam, ofHub []hub.AgentID
 	for _, a := range all {
-		if a.Role == hub.RoleCoordinator && a.State == hub.AgentActive && a.ID != hub.Operator && !d.Concerns(a.ID) {
-			out = append(out, a.ID)
+		switch {
+		case !decides(a):
+		case leads(a):
+			ofTeam = append(ofTeam, a.ID)
+		case a.Role == hub.RoleCoordinator:
+			ofHub = append(ofHub, a.ID)
 		}
 	}
-	if len(out) == 0 {
-		out = []hub.AgentID{hub.Operator}
+	switch {
+	case len(ofTeam) > 0:
+		return ofTeam, nil
+	case len(ofHub) > 0:
+		return ofHub, nil
 	}
-	return out, nil
+	return []hub.AgentID{hub.Operator}, nil
 }
 
 // elapse moves a deliberation whose time has passed, in memory; the caller stores it.
@@ -235,6 +241,8 @@ func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, be
 	switch {
 	case strings.TrimSpace(decision) == "" || strings.TrimSpace(because) == "":
 		return Report{}, hub.Errorf(hub.CodeInvalid, op, "a decision needs its words and a reason")
+	case actor.Paused:
+		return Report{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot decide", actor.ID).WithHint("to end the pause, {agent.resume} %s", actor.ID)
 	case len(decision) > 1000 || len(because) > 1000:
 		return Report{}, hub.Errorf(hub.CodeTooLarge, op, "decision and reason: at most 1000 bytes each")
 	}

@@ -3,11 +3,13 @@ package team_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
 )
 
@@ -176,6 +178,65 @@ func TestNothingIsForgotten(t *testing.T) {
 		}
 		if got := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}).Artifact.State; got != hub.MergeManual {
 			t.Errorf("the artifact is %s", got)
+		}
+	})
+}
+
+// Rules about negotiations and disagreements of a team.
+func TestDecisionsOfATeam(t *testing.T) {
+	disagree := func(r *room, policy hub.Policy) string {
+		r.Helper()
+		d := mailroom.Draft{To: to("bo"), Type: hub.TypePositionState, Team: "auth", Policy: &policy}
+		p := r.sent(ana, d, `{"topic":"db","position":"p","reasoning":"r","confidence":"low","open_to_revision":true}`)
+		two := int64(2)
+		r.sent(bo, mailroom.Draft{To: to("ana"), Type: hub.TypePositionChallenge, Team: "auth", Sequence: &two}, fmt.Sprintf(`{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"blocking"}`, p.ID))
+		return string(p.ID)
+	}
+	t.Run("the end of a private disagreement is told to those who took part alone", func(t *testing.T) {
+		for visibility, wantTold := range map[hub.Visibility]bool{hub.VisibilityPrivate: false, hub.VisibilityTeam: true} {
+			r := open(t)
+			r.work(nil)
+			id := disagree(r, hub.Policy{Visibility: visibility})
+			r.inbox(cy)
+			_, err := r.talks.Decide(t.Context(), operator, id, "we keep it", "one file")
+			wantCode(t, err, "", "")
+			if _, told := r.inbox(cy); (len(told) > 0) != wantTold {
+				t.Errorf("%s: cy was told %q", visibility, told)
+			}
+			if _, told := r.inbox(bo); !strings.Contains(strings.Join(told, ""), "we keep it") {
+				t.Errorf("%s: bo was told %q", visibility, told)
+			}
+		}
+	})
+	t.Run("a decision gives no task to an agent whose role forbids it", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		o, err := r.offer(ana, "bo")
+		wantCode(t, err, "", "")
+		for n := int64(2); n <= 5; n++ {
+			who, whom := bo, hub.AgentID("ana")
+			if n%2 == 1 {
+				who, whom = ana, "bo"
+			}
+			_, err := r.tell(who, o.ID, hub.TypeTaskCounter, n, `,"proposed_changes":"later"`, whom)
+			wantCode(t, err, "", "")
+		}
+		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
+		_, err = r.talks.Decide(t.Context(), operator, string(o.ID), "accept", "do it")
+		wantCode(t, err, hub.CodeDenied, "bo")
+		if d, err := r.talks.Show(t.Context(), ana, string(o.ID)); err != nil || d.State != hub.TalkEscalated {
+			t.Errorf("got %+v (%v)", d.Deliberation, err)
+		}
+	})
+	t.Run("a coordinator of the team that is paused is not asked to decide", func(t *testing.T) {
+		r := open(t)
+		r.work(nil)
+		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleCoordinator})
+		_, err := r.keys.SetState(t.Context(), operator, "eve", hub.AgentPaused)
+		wantCode(t, err, "", "")
+		id := disagree(r, hub.Policy{})
+		if d, err := r.talks.Show(t.Context(), ana, id); err != nil || !slices.Equal(d.Deciders, to(hub.Operator)) {
+			t.Errorf("deciders: got %v (%v)", d.Deciders, err)
 		}
 	})
 }
