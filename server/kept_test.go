@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hostiletest"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -36,6 +37,8 @@ type keptTurn struct {
 	Resumed bool   `json:"resumed"`
 	Prompt  string `json:"prompt"`
 	Texts   string `json:"texts"` // of the messages that it read
+	Key     string `json:"key"`   // for the hub
+	Run     string `json:"run"`   // in its environment
 }
 
 // beside returns the path of a file of the test, outside of the folder of an agent.
@@ -62,9 +65,10 @@ func beKeptAgent() {
 		if _, err := os.Stat(beside(t.Dir, "mute")); err == nil { // its model takes its time
 			awaitGo(ctx, t.Dir)
 		}
-		turn := keptTurn{os.Getpid(), string(t.ID), resumed, t.Text(), ""}
+		turn := keptTurn{Process: os.Getpid(), Session: string(t.ID), Resumed: resumed, Prompt: t.Text(), Run: os.Getenv(fleet.RunVariable)}
 		if server := t.MCPServers[0].HTTP; server != nil {
-			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer "), "", nil)
+			turn.Key = strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer ")
+			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), turn.Key, "", nil)
 			page, err := rpc.Call(ctx, c, api.Inbox, api.InboxParams{NewOnly: true})
 			if err != nil {
 				turn.Texts = "error: " + err.Error()
@@ -110,7 +114,16 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 	has := func(word string) bool {
 		return strings.Contains(turn.Texts, word) || strings.Contains(turn.Prompt, "do "+word)
 	}
+	marked := func(name string) bool {
+		_, err := os.Stat(beside(dir, name))
+		return err == nil
+	}
 	switch {
+	case marked("doomed"):
+		t.Say(ctx, "about to crash")
+		os.Exit(3)
+	case marked("stubborn"):
+		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:never.txt")
 	case strings.Contains(turn.Prompt, "is refused"):
 		os.WriteFile(filepath.Join(dir, "lie.txt"), []byte("now it is true\n"), 0o600)
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
@@ -470,8 +483,8 @@ func TestKeptAgents(t *testing.T) {
 		}
 		git("init", "-q")
 		git("commit", "-q", "--allow-empty", "-m", "first")
-		runs, link := filepath.Join(w.opts.Home, "runs"), filepath.Join(t.TempDir(), "link")
-		if err := errors.Join(os.MkdirAll(runs, 0o700), os.Symlink(w.opts.Home, link)); err != nil {
+		inner, runs, link := filepath.Join(dir, "inner"), filepath.Join(w.opts.Home, "runs"), filepath.Join(t.TempDir(), "link")
+		if err := errors.Join(os.Mkdir(inner, 0o700), os.MkdirAll(runs, 0o700), os.Symlink(w.opts.Home, link)); err != nil {
 			t.Fatal(err)
 		}
 		for name, c := range map[string]struct {
@@ -483,6 +496,8 @@ func TestKeptAgents(t *testing.T) {
 			"no program":                 {func(p *api.KeepParams) { p.Command = []string{"/none"} }, hub.CodeInvalid},
 			"a relative program":         {func(p *api.KeepParams) { p.Command = []string{"env"} }, hub.CodeInvalid},
 			"the folder of another":      {func(*api.KeepParams) {}, hub.CodeConflict},
+			"a folder that holds it":     {func(p *api.KeepParams) { p.Dir = filepath.Dir(dir) }, hub.CodeConflict},
+			"a folder in it":             {func(p *api.KeepParams) { p.Dir = inner }, hub.CodeConflict},
 			"the operator":               {func(p *api.KeepParams) { p.Agent = hub.Operator }, hub.CodeInvalid},
 			"a budget that is too large": {func(p *api.KeepParams) { p.Dir, p.PerHour = t.TempDir(), 999 }, hub.CodeInvalid},
 			"a negative time":            {func(p *api.KeepParams) { p.Idle = -1 }, hub.CodeInvalid},
