@@ -256,6 +256,18 @@ func suite(t *testing.T, url string) {
 		same(t, "ownership", owned, hub.OwnershipManual)
 		same(t, "owner", look(t, c, "third").Owner, "tester")
 	})
+	t.Run("R3-096 an item that was given back belongs to nobody, and is claimed for the receiver", func(t *testing.T) {
+		claim(t, c, "free", "tester")
+		if err := c.Call(t.Context(), "workq.release", map[string]any{"issue_ref": "free", "agent_id": "tester", "reason": "test"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Inspect(t.Context(), move("free")); got.Result != hub.CheckVerified || !strings.Contains(got.Detail, "no agent owns it") {
+			t.Errorf("got %+v", got)
+		}
+		owned, steps := c.Transfer(t.Context(), move("free"))
+		same(t, "result", fmt.Sprint(owned, " ", methods(steps)), "transferred [query claim]")
+		same(t, "owner", look(t, c, "free").Owner, "main")
+	})
 	t.Run("a refusal of a plugin is read from the payload", func(t *testing.T) {
 		err := c.Call(t.Context(), "workq.claim", map[string]any{"agent_id": "main"}, nil)
 		if err == nil || err.Error() != "workq.claim: issue_ref is required" {
@@ -300,6 +312,18 @@ func TestCompensation(t *testing.T) {
 			same(t, "owner", look(t, c, "item").Owner, test.owner)
 		})
 	}
+	t.Run("R3-096 the claim for the sender has no session of the receiver", func(t *testing.T) {
+		s := gatewaytest.NewStandIn(t)
+		c := open(t, s.URL, func(o *gateway.Options) { o.WorkqKeys = gateway.KeyAlways })
+		claim(t, c, "item", "planner")
+		s.Set(func(s *gatewaytest.StandIn) { s.CutAt, s.CutEarly = "workq.claim", true })
+		if owned, steps := c.Transfer(t.Context(), move("item")); owned != hub.OwnershipDegraded {
+			t.Errorf("got %s %v", owned, steps)
+		}
+		up(t, c)
+		got := look(t, c, "item")
+		same(t, "owner and session", got.Owner+" "+got.Session, "planner ")
+	})
 	t.Run("R3-096 an agent that claims the item in between keeps it", func(t *testing.T) {
 		s := gatewaytest.NewStandIn(t)
 		c, other := open(t, s.URL, nil), open(t, s.URL, nil)

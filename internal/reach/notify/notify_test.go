@@ -357,6 +357,11 @@ func TestTargets(t *testing.T) {
 		if _, ended := w.ids("ops"); len(ended) != 0 {
 			t.Errorf("ended: %v", ended)
 		}
+		w.waiting.Items = held("m2") // something else begins to wait at the same time
+		w.pass(20 * time.Second)
+		waits, ended := w.ids("ops")
+		want(t, "told", waits, "m1", "m2")
+		want(t, "ended", ended)
 	})
 
 	t.Run("a new target is told of what waits, and not of the past", func(t *testing.T) {
@@ -369,6 +374,47 @@ func TestTargets(t *testing.T) {
 		w.pass(20 * time.Second)
 		told, _ := w.ids("late")
 		want(t, "told", told, "m2")
+
+		w.waiting.Items = nil
+		w.pass(20 * time.Second)
+		w.restart(hook("ops"), hook("late"), hook("last"))
+		w.pass(20 * time.Second)
+		if got := w.posts["last.example"]; len(got) > 0 {
+			t.Errorf("nothing waits, and it was told %+v", got)
+		}
+	})
+
+	t.Run("an answer that may change is tried again", func(t *testing.T) {
+		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusRequestTimeout} {
+			w := newWorld(t, hook("ops"))
+			w.status["ops.example"] = status
+			w.waiting.Items = held("m1")
+			w.pass(20 * time.Second)
+			clear(w.status)
+			clear(w.posts)
+			w.pass(time.Minute)
+			told, _ := w.ids("ops")
+			want(t, fmt.Sprint("told after ", status), told, "m1")
+			states, err := w.States(t.Context(), operator)
+			if w.do(err); states[0].Dead != 0 {
+				t.Errorf("%d: got %+v", status, states[0])
+			}
+		}
+	})
+
+	t.Run("words of agents call nobody in Slack or Discord", func(t *testing.T) {
+		w := newWorld(t, Target{Name: "slack", URL: "https://slack.example/x", Template: TemplateSlack}, Target{Name: "discord", URL: "https://discord.example/x", Template: TemplateDiscord})
+		w.waiting.Items = held("m1")
+		w.waiting.Items[0].Text = "<!channel> <@U1> @everyone"
+		w.pass(20 * time.Second)
+		var slack struct{ Text string }
+		w.do(json.Unmarshal([]byte(w.posts["slack.example"][0].body), &slack))
+		if strings.ContainsAny(slack.Text, "<>") || !strings.Contains(slack.Text, "&lt;!channel&gt;") {
+			t.Errorf("Slack got %q", slack.Text)
+		}
+		if body := w.posts["discord.example"][0].body; !strings.Contains(body, `"allowed_mentions":{"parse":[]}`) {
+			t.Errorf("Discord got %s", body)
+		}
 	})
 
 	t.Run("a command gets the text, and no shell reads it", func(t *testing.T) {
