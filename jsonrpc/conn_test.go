@@ -237,6 +237,49 @@ func TestCall(t *testing.T) {
 	})
 }
 
+// A lateContext ends when the caller looks at its end for the first time. Before that
+// the call is answered.
+type lateContext struct {
+	context.Context
+	answer func()
+	once   sync.Once
+	ended  chan struct{}
+}
+
+func (c *lateContext) Done() <-chan struct{} {
+	c.once.Do(func() {
+		c.answer()
+		close(c.ended)
+	})
+	return c.ended
+}
+
+func (c *lateContext) Err() error {
+	select {
+	case <-c.ended:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+func TestAnswerThatCameMeanwhile(t *testing.T) {
+	seen := make(chan struct{})
+	c, p := open(t, &jsonrpc.Options{Notification: func(context.Context, *jsonrpc.Conn, jsonrpc.Request) { seen <- struct{}{} }})
+	defer p.close()
+	defer c.Close()
+	for i := range 40 { // which of the two a caller sees first is left to chance
+		ctx := &lateContext{Context: t.Context(), ended: make(chan struct{}), answer: func() {
+			p.receive()
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":1}`, i+1), `{"jsonrpc":"2.0","method":"after"}`)
+			<-seen
+		}}
+		if got, err := c.Call(ctx, "m", nil); err != nil || string(got) != "1" {
+			t.Fatalf("call %d: got %s, %v", i, got, err)
+		}
+	}
+}
+
 func TestBegin(t *testing.T) {
 	// begin makes a request whose outcome comes out of the channel.
 	begin := func(t *testing.T, c *jsonrpc.Conn) (got chan outcome, abandon func()) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,39 @@ func TestReaderHoldsNoMoreThanTheLimit(t *testing.T) {
 		t.Errorf("got %q, %v, want the next frame", f.Raw, err)
 	}
 }
+
+func TestReaderKeepsNoLargeBuffer(t *testing.T) {
+	const readers, size = 16, 8 << 20
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	text := bytes.Repeat([]byte("x"), size)
+	before := heap()
+	var all []*jsonrpc.Reader
+	for range readers {
+		large := io.MultiReader(strings.NewReader(`{"a":"`), bytes.NewReader(text), strings.NewReader("\"}\n"))
+		r := jsonrpc.NewReader(io.MultiReader(large, strings.NewReader("{}\n"), new(never)), 0)
+		for range 2 {
+			if _, err := r.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, r)
+	}
+	if kept := heap() - before; kept > readers*size/4 {
+		t.Errorf("%d readers keep %d bytes after a frame of %d", len(all), kept, size)
+	}
+	runtime.KeepAlive(all)
+	runtime.KeepAlive(text)
+}
+
+// A never is a reader that is not read from in the test.
+type never struct{}
+
+func (*never) Read([]byte) (int, error) { select {} }
 
 func TestReaderTakesTimeInProportion(t *testing.T) {
 	// Each line could be the start of a value that never ends. It would take

@@ -53,7 +53,8 @@ func beAgent() {
 				return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nLEARNED:"+text)
 			case strings.Contains(t.Text(), "TASK:environment"):
 				_, key := os.LookupEnv("PARLEY_KEY")
-				return acpv2.StopReasonEndTurn, t.Say(ctx, fmt.Sprintf("STATUS:ok\nLEARNED:run %s, key %v", os.Getenv(fleet.RunVariable), key))
+				_, session := os.LookupEnv("PARLEY_SESSION")
+				return acpv2.StopReasonEndTurn, t.Say(ctx, fmt.Sprintf("STATUS:ok\nLEARNED:run %s, key %v, session %v", os.Getenv(fleet.RunVariable), key, session))
 			case strings.Contains(t.Text(), "TASK:refuse"):
 				return acpv2.StopReasonRefusal, nil
 			case strings.Contains(t.Text(), "TASK:count"):
@@ -116,6 +117,7 @@ func learned(t *testing.T, a *fleet.Agent, task string) string {
 
 func TestLaunch(t *testing.T) {
 	t.Setenv("PARLEY_KEY", "the caller's")
+	t.Setenv("PARLEY_SESSION", "the caller's")
 	tools := &fleet.Tools{Name: "parley", URL: "http://hub", Key: "k", Bridge: []string{"/bin/parley", "mcp"}, BridgeEnv: []string{"A=b"}}
 	t.Run("an agent that can gets the tools over HTTP", func(t *testing.T) {
 		if got := learned(t, launch(t, "http", tools, nil), "tools"); got != "http http://hub/mcp Bearer k" {
@@ -132,8 +134,8 @@ func TestLaunch(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-	t.Run("an agent knows its run, and never the caller's key", func(t *testing.T) {
-		if got := learned(t, launch(t, "http", nil, nil), "environment"); got != "run 01a1de72-8033-741c-8775-3c09bab7fecc, key false" {
+	t.Run("an agent knows its run, and never the caller's key and session", func(t *testing.T) {
+		if got := learned(t, launch(t, "http", nil, nil), "environment"); got != "run 01a1de72-8033-741c-8775-3c09bab7fecc, key false, session false" {
 			t.Errorf("got %q", got)
 		}
 	})
