@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing found":           {want: render.Pass},
 		"a SHOULD":                {found: []rules.Finding{finding("X-01", jsont.Should, "soft")}, want: render.Warn, reason: "soft"},
-		"the worst is the reason": {found: []rules.Finding{finding("X-01", jsont.Should, "soft"), finding("X-02", jsont.Must, "hard")}, want: render.Fail, reason: "hard", fails: true},
+		"the worst is the reason": {found: []rules.Finding{finding("X-02", jsont.Must, "hard"), finding("X-01", jsont.Should, "soft")}, want: render.Fail, reason: "hard", fails: true},
 		"optional, partly met":    {severity: jsont.Optional, met: true, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Partial, reason: "hard", fails: true},
 		"optional, nothing met":   {severity: jsont.Optional, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Fail, reason: "hard", fails: true},
 	} {
