@@ -705,3 +705,19 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+func TestMarksBeforeAField(t *testing.T) {
+	for name, line := range map[string]string{
+		"none":            "STATUS:ok",
+		"a deep quote":    strings.Repeat(">", 16) + "STATUS:ok",
+		"a nested list":   "1. - > ## STATUS:ok",
+		"zero-width ones": "\ufeff\u200bSTATUS:ok",
+	} {
+		if got, err := report.ParseAny(line, nil); err != nil || got.Report.Status != report.StatusOK {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+	if got, err := report.ParseAny(strings.Repeat(">", 17)+"STATUS:ok", nil); err == nil && got.Report.Status == report.StatusOK {
+		t.Errorf("seventeen marks: got %+v", got.Report)
+	}
+}
