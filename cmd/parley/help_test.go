@@ -25,7 +25,7 @@ func TestHelp(t *testing.T) {
 	visit = func(cmd *cobra.Command, words []string) {
 		path := filepath.Join(dir, strings.Join(append([]string{"parley"}, words...), "-")+".txt")
 		delete(stale, path)
-		got := do(t, parley(t, nil, append(words, "--help")...))
+		got := inProcess(t, append(words, "--help")...)
 		if got.code != 0 || got.err != "" {
 			t.Errorf("%v --help: exit %d: %s", words, got.code, got.err)
 		}
@@ -51,6 +51,9 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	visit(new(app).root(), nil)
+	if alone, here := do(t, parley(t, nil, "--help")), inProcess(t, "--help"); alone != here {
+		t.Errorf("a process of its own: got %+v, want %+v", alone, here)
+	}
 	for path := range stale {
 		if *update {
 			os.Remove(path)
@@ -58,6 +61,14 @@ func TestHelp(t *testing.T) {
 		}
 		t.Errorf("%s belongs to no command", path)
 	}
+}
+
+// inProcess runs a command that needs no process of its own: there are some 200 pages of help.
+func inProcess(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errOut strings.Builder
+	code := execute(t.Context(), args, strings.NewReader(""), &out, &errOut)
+	return result{out: out.String(), err: errOut.String(), code: code}
 }
 
 func TestCompletion(t *testing.T) {
