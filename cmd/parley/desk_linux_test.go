@@ -161,17 +161,26 @@ func (c realCLI) obedient(t *testing.T) *model.Script {
 // slow is how long a CLI may take for anything: the machine may be busy.
 const slow = 4 * time.Minute
 
-// prepare returns a desk whose CLI does not run yet, and the words that start a
-// program in its environment.
+// prepare returns a desk whose CLI does not run yet, with a hub of its own, and the words
+// that start a program in its environment.
 func (c realCLI) prepare(t *testing.T, settings string) (d *desk, start []string) {
 	t.Helper()
-	program := c.command(t)
-	d = &desk{cli: c, agent: "builder", dir: t.TempDir(), socket: filepath.Join(t.TempDir(), "tmux")}
-	d.model = httptest.NewServer(model.New(c.obedient(t)))
-	t.Cleanup(d.model.Close)
-	d.flags = []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
-	d.house = newHouse(t, d.flags...)
+	c.command(t) // before a hub is started in vain
+	flags := []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
+	d = &desk{house: newHouse(t, flags...), cli: c, agent: "builder", dir: t.TempDir(), flags: flags}
 	d.ok(d.operator("root", "add", d.dir), nil)
+	return d, d.furnish(c.obedient(t))
+}
+
+// furnish gives a desk a model and a home with the CLI, and returns the words that start a
+// program there.
+func (d *desk) furnish(script *model.Script) (start []string) {
+	t, c := d.t, d.cli
+	t.Helper()
+	program := c.command(t)
+	d.socket = filepath.Join(t.TempDir(), "tmux")
+	d.model = httptest.NewServer(model.New(script))
+	t.Cleanup(d.model.Close)
 	home, bin := t.TempDir(), t.TempDir()
 	fill := strings.NewReplacer("{model}", d.model.URL, "{dir}", d.dir)
 	for name, text := range c.files {
@@ -197,7 +206,7 @@ func (c realCLI) prepare(t *testing.T, settings string) (d *desk, start []string
 	for _, e := range c.env {
 		start = append(start, fill.Replace(e))
 	}
-	return d, start
+	return start
 }
 
 // connect adds the hooks of every session to the CLI's files.
@@ -280,6 +289,9 @@ func (d *desk) show(command []string) *desk {
 		shell, _ := strconv.Atoi(strings.TrimSpace(string(pid)))                                                   // of the CLI; 0 if it has ended
 		exec.Command("tmux", "-S", d.socket, "kill-server").Run()                                                  // fails if the last window has ended
 		for _, i := range launched {
+			if string(i.Agent) != d.agent {
+				continue // another window of the same hub
+			}
 			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
 		}
 		d.await("the end of the CLI", func() bool { return shell == 0 || !processAlive(shell) })

@@ -3,16 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/parley-agents/parley/comply/model"
 )
 
 // quickWakes are settings under which a test does not wait for half a minute between
@@ -62,6 +66,107 @@ func TestWakeConnected(t *testing.T) {
 			d.ledger(id, "inbox:offered session:accepted")
 		})
 	}
+}
+
+// TestNewcomers opens two windows, tells the agent in the first to hand a task to the one in
+// the second, in which nobody types anything, and waits until the work is checked.
+func TestNewcomers(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
+	claude := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == "claude" })]
+	for _, c := range realCLIs {
+		if c.asleep {
+			continue
+		}
+		t.Run("claude hands over to "+c.name, func(t *testing.T) {
+			second, start := c.prepare(t, quickWakes)
+			inGit(t, second.dir, "init", "-q", "-b", "main")
+			inGit(t, second.dir, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "first")
+			second.model.Config.Handler = model.New(c.worker(t))
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			second.show(append(append(start, self, c.name, "--as", second.agent, "--wake", "--"), c.args...))
+
+			first := &desk{house: second.house, cli: claude, agent: "planner", dir: second.dir}
+			start = first.furnish(delegates(second.dir))
+			first.show(append(append(start, self, "claude", "--as", first.agent, "--wake", "--"), claude.args...))
+			first.types("hand this to builder")
+
+			var got struct {
+				State string `json:"status"`
+				Proof string `json:"proof"`
+			}
+			second.await("the end of the task", func() bool {
+				r := second.operator("handoff", "show", "h1", "--json")
+				return r.code == 0 && json.Unmarshal([]byte(r.out), &got) == nil && got.State == "closed"
+			})
+			if got.Proof != "verified" {
+				t.Errorf("got %+v\n%s", got, second.operator("handoff", "show", "h1").out)
+			}
+			if n := len(second.wakes()); n != 1 {
+				t.Errorf("builder had %d turns, want 1", n)
+			}
+			t.Logf("%d model requests of claude, %d of %s", requests(first), requests(second), c.name)
+		})
+	}
+}
+
+// requests counts the requests of a CLI to its model, without those for itself.
+func requests(d *desk) (n int) {
+	for _, x := range d.exchanges() {
+		if !x.Side {
+			n++
+		}
+	}
+	return n
+}
+
+// delegates returns the script of a model that hands a task in a folder to builder.
+func delegates(dir string) *model.Script {
+	task, err := json.Marshal(map[string]any{
+		"action": "initiate", "to": "builder", "task_id": "T-1", "title": "make made.txt", "summary": "nothing is there yet", "next_step": "write the file",
+		"success_criteria": []string{"made.txt is committed"}, "worktree_path": dir,
+	})
+	if err != nil {
+		panic(err) // they are strings
+	}
+	s := model.Default()
+	s.Rules = []model.Rule{{
+		When: model.Condition{Prompt: regexp.MustCompile("hand this to builder")},
+		Do:   []model.Step{{Do: model.MCP, Server: "parley", Name: "acp_handoff", Args: task}, {Do: model.Say, Text: "Handed over."}},
+	}}
+	return s
+}
+
+// worker returns the script of a model that takes the first task of the hub when it is
+// woken, does the work and completes the task.
+func (c realCLI) worker(t *testing.T) *model.Script {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(tool, args, command string) model.Step {
+		if c.name == "pi" { // it has no MCP
+			return model.Step{Do: model.Shell, Command: asParley + "=1 " + self + " " + command}
+		}
+		return model.Step{Do: model.MCP, Server: "parley", Name: tool, Args: json.RawMessage(args)}
+	}
+	s := model.Default()
+	s.Rules = []model.Rule{{
+		When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
+		Do: []model.Step{
+			call("acp_inbox", `{}`, "inbox"),
+			call("acp_handoff", `{"action":"accept","handoff_id":"h1"}`, "handoff accept h1"),
+			{Do: model.Shell, Command: "echo made > made.txt && git add made.txt && git -c user.name=builder -c user.email=builder@example.org commit -q -m made"},
+			call("acp_handoff", `{"action":"complete","handoff_id":"h1","summary":"made.txt is there"}`, "handoff complete h1 --summary there"),
+			{Do: model.Say, Text: "Done."},
+		},
+	}}
+	return s
 }
 
 // TestKilledWindow has mail come after the kill of a window, and wake the next window of the
