@@ -213,7 +213,7 @@ func writeText(b *strings.Builder, result any) {
 		writeReceipt(b, r)
 		unread = r.Unread
 	case mailroom.Inbox:
-		writeMail(b, r.Messages, r.ShortIDs, r.You)
+		writeMail(b, r.Messages, r.ShortIDs, r.You, r.Acceptable)
 		if r.Part != nil {
 			b.WriteString(mailroom.RenderPart(r))
 		}
@@ -248,11 +248,11 @@ func writeText(b *strings.Builder, result any) {
 	case api.QueryAnswer:
 		if r.Talk != nil {
 			b.WriteString(deliberation.Render(*r.Talk))
-			writeMail(b, r.Talk.Turns, nil, "")
+			writeMail(b, r.Talk.Turns, nil, "", nil)
 			unread = r.Talk.Unread
 			break
 		}
-		writeMail(b, r.Messages, r.ShortIDs, "")
+		writeMail(b, r.Messages, r.ShortIDs, "", nil)
 		writeNext(b, r.Next)
 		unread = r.Unread
 	}
