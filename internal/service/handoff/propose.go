@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,8 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 
 	var h hub.Handoff
 	var box sealedPackage
-	approvers := "" // who can approve a handoff into a team
+	approvers := ""       // who can approve a handoff into a team
+	var short hub.ShortID // of the handoff
 	store := func(m *mover) error {
 		if p.IdempotencyKey != "" {
 			before, found, err := repeated(m.tx, op, actor, p.IdempotencyKey, request)
@@ -132,6 +134,9 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if err := s.sender.Share(m.tx, actor, refs, []hub.AgentID{h.To}); err != nil {
 			return err
 		}
+		if short, err = m.tx.ShortID(string(h.ID)); err != nil {
+			return err
+		}
 		if h.WaitsForTeam() {
 			if approvers, err = s.approvers(m.tx, h); err != nil {
 				return err
@@ -175,7 +180,7 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot accept it before it is approved; asked: %s", h.To, approvers))
 	}
 	if h.WaitsForOperator() {
-		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
+		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+cmp.Or(string(short), string(h.ID)))
 	}
 	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" }) {
 		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
