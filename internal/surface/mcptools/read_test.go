@@ -56,6 +56,9 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 		if got := builder.text(t, "acp_send", map[string]any{"to": "nobody", "text": "x"}); !got.isError || strings.Contains(got.text, "capabilities") {
 			t.Errorf("an error: got %q, want no capabilities", got.text)
 		}
+		if got := builder.call(t, "acp_send", map[string]any{"to": "nobody", "text": "x"}); !got.isError || got.data["error"] == nil || strings.Contains(got.text, "capabilities") {
+			t.Errorf("an error in JSON: got %q, want no capabilities", got.text)
+		}
 		if second != "No messages.\n" {
 			t.Errorf("second answer: got %q", second)
 		}
