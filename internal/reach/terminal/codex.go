@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/quota"
 )
 
 // codexSeconds is the limit of a hook. Codex warns of a longer one at the end of a
@@ -25,7 +26,7 @@ const codexSeconds = 3
 // Therefore each launch has a server of its own, which the terminal and the queue are
 // pointed at and which ends with the launch.
 var codex = CLI{
-	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true,
+	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true,
 	Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
@@ -80,7 +81,10 @@ func codexTurn(line []byte) Turn {
 	case "turn_aborted":
 		return TurnBroke
 	case "task_complete":
-		if failed {
+		switch {
+		case failed && quota.Spent(string(entry.Payload.Error)):
+			return TurnSpent
+		case failed:
 			return TurnBroke
 		}
 		return TurnRuns // its hook tells the end

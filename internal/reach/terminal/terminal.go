@@ -21,6 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/shell"
 )
 
@@ -50,6 +51,11 @@ type CLI struct {
 	// Detached says that no part of the CLI can hold a request to the hub: the hook
 	// at the start of a session starts a waiter that ends with the CLI.
 	Detached bool
+
+	// Leaves says that a window of the CLI shows one session at a time and that no hook
+	// tells when its user leaves one for another: a prompt in a session tells that the
+	// others of the window are left.
+	Leaves bool
 
 	// Tells says that the CLI has no flag for instructions: the hook at the start of a
 	// session shows them.
@@ -123,6 +129,7 @@ type Input struct {
 	Wakes      []string
 	StopActive bool // a hook made this turn go on already
 	Transcript string
+	NoQuota    bool // the turn ended because the account is out of quota
 
 	// Goes says that a prompt hook came without a prompt: Qwen Code runs it again after
 	// each tool call of a turn.
@@ -150,6 +157,9 @@ func ReadInput(raw []byte) (Input, error) {
 		Kind         string `json:"notification_type"`
 		KindCamel    string `json:"notificationType"`
 		Message      string `json:"message"`
+
+		Error   json.RawMessage `json:"error"` // a word, or an object with the words of the vendor
+		Details string          `json:"error_details"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return Input{}, fmt.Errorf("terminal: input of a hook: %w", err)
@@ -159,6 +169,7 @@ func ReadInput(raw []byte) (Input, error) {
 		out.Session = in.SessionCamel
 	}
 	out.Transcript = in.Transcript
+	out.NoQuota = quota.Spent(string(in.Error)) || quota.Spent(in.Details)
 	out.Goes = strings.TrimSpace(in.Prompt) == ""
 	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
 		out.Reminds = !question.MatchString(said)
@@ -195,6 +206,7 @@ type Turn string
 const (
 	TurnRuns  Turn = "runs"  // it runs, or a hook tells its end
 	TurnBroke Turn = "broke" // it ended without a hook: with an error, or by its user
+	TurnSpent Turn = "spent" // the same, because the account is out of quota
 )
 
 // Follows reports whether the transcript of a session has to be read to learn that a turn
