@@ -74,10 +74,10 @@ type CLI struct {
 	// Stays is a sentence for the user about sessions that these files connect.
 	Stays string
 
-	opened func(context.Context, Launch) (Opened, error) // finds the session of a CLI before its first prompt; nil if a hook tells it
-	turn   func(line []byte) Turn                        // reads a line of the transcript; nil if hooks tell the end of every turn
-	answer func(h Hook, text string) any                 // output of a hook that shows a text
-	hand   func(context.Context, Target, Notice) error   // writes a notice; nil: a line on standard output
+	opened func(context.Context, Launch, map[string]bool) (Opened, error) // finds a session of a CLI before its first prompt; nil if a hook tells it
+	turn   func(line []byte) Turn                                         // reads a line of the transcript; nil if hooks tell the end of every turn
+	answer func(h Hook, text string) any                                  // output of a hook that shows a text
+	hand   func(context.Context, Target, Notice) error                    // writes a notice; nil: a line on standard output
 }
 
 // A Hook is a moment at which the CLI runs a command.
@@ -241,8 +241,11 @@ type Opened struct {
 // no hook tells.
 func (c CLI) Asks() bool { return c.opened != nil }
 
-// Opened asks the CLI for the session that it has opened.
-func (c CLI) Opened(ctx context.Context, l Launch) (Opened, error) { return c.opened(ctx, l) }
+// Opened asks the CLI for a session that it has opened and that is not in seen, and adds it
+// to seen. The session is the one that the window shows now: its user has begun it.
+func (c CLI) Opened(ctx context.Context, l Launch, seen map[string]bool) (Opened, error) {
+	return c.opened(ctx, l, seen)
+}
 
 // A Target is the session that a notice is written to.
 type Target struct {
