@@ -335,11 +335,17 @@ func TestHookOfATurn(t *testing.T) {
 		t.Helper()
 		var got struct {
 			Agents []struct {
-				Sessions []struct{ CLI, Session, State string }
+				Sessions []struct {
+					CLI, Session, State string
+					NoQuota             string `json:"no_quota"`
+				}
 			}
 		}
 		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
 		for _, s := range got.Agents[0].Sessions {
+			if s.NoQuota != "" {
+				s.State += ", out of quota"
+			}
 			if s.CLI == cli {
 				out = append(out, s.Session+" "+s.State)
 			}
@@ -391,7 +397,7 @@ func TestHookOfATurn(t *testing.T) {
 		hook("codex", "UserPromptSubmit", fmt.Sprintf(`{"session_id":"c","cwd":"/d","prompt":"hello","transcript_path":%q}`, rollout))
 		want("codex", "c working")
 		add(`{"type":"event_msg","payload":{"type":"task_complete","error":{"message":"limit","codex_error_info":"usage_limit_exceeded"}}}`)
-		h.patient("the end of the turn", func() bool { return slices.Equal(states("codex"), []string{"c idle"}) })
+		h.patient("the end of the turn", func() bool { return slices.Equal(states("codex"), []string{"c idle, out of quota"}) }) // silence alone would end it, too
 		hook("codex", "SessionEnd", `{"session_id":"c","cwd":"/d"}`)
 	})
 	t.Run("a session of codex that its user left for another one is not woken", func(t *testing.T) {
