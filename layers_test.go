@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
+	"internal/quota":      {}, // hooks, transcripts and kept agents know an empty account by one table
 	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
 	"internal/stray":      {},
@@ -91,7 +92,7 @@ var layers = map[string][]string{
 
 	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
-	"internal/reach/terminal": {"hub", "internal/briefing", "internal/nearest"}, // briefing: the text that each CLI is given
+	"internal/reach/terminal": {"hub", "internal/briefing", "internal/nearest", "internal/quota"}, // briefing: the text that each CLI is given
 	"internal/reach/notify":   {"hub", "channel", "internal/tail"},              // people: commands and webhooks; the end of a command's output
 	"internal/reach/gateway":  {"hub", "channel"},                               // the channels and the queue of an OpenClaw gateway
 
@@ -147,7 +148,7 @@ var layers = map[string][]string{
 	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/catalog", "internal/reach/evidence", "internal/reach/fleet"}, // catalog: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
 
 	// What puts it together, and the command.
 	"server": {

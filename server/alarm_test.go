@@ -79,19 +79,26 @@ func TestWhatMayWake(t *testing.T) {
 	})
 }
 
-// storm lets three agents answer each message to both others, and counts their turns
-// until the hub ends it: it holds their messages, or their thread is full, whichever comes
-// first. The gap between wakes does not slow them down.
+// storm lets three agents answer each message to both others, and counts their turns and
+// the requests to their models until the hub ends it: it holds their messages, or their
+// thread is full, whichever comes first. The gap between wakes does not slow them down.
+//
+// A model gets a request with the notice, one with the answer of acp_inbox, and one with the
+// answers to all messages that it sent at once; it says nothing then.
 func storm(t *testing.T, answer func(others api.Recipients) []api.Recipients) {
 	names := []hub.AgentID{"ada", "bob", "cyd"}
 	w := startWakes(t, server.Options{Wakes: server.WakeLimits{PerHour: 60, PairPerHour: 1000, Gap: time.Millisecond}}, append([]hub.AgentID{"planner"}, names...)...)
-	var turns atomic.Int64
+	var turns, requests atomic.Int64
 	var full atomic.Bool // the hub took no further message in the thread
 	answers := func(t *terminal, wk sessions.Wake) {
 		t.takeTurn(wk, func() {
 			turns.Add(1)
+			requests.Add(2)
 			others := slices.DeleteFunc(slices.Clone(names), func(id hub.AgentID) bool { return id == t.agent })
 			in, _ := rpc.Call(context.Background(), t.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+			if len(in.Messages) > 0 {
+				requests.Add(1)
+			}
 			for _, m := range in.Messages {
 				for _, to := range answer(others) {
 					_, err := rpc.Call(context.Background(), t.client(), api.Send, api.SendParams{To: to, ReplyTo: m.ID, Text: fmt.Sprintf("re %s", m.ID)})
@@ -117,9 +124,12 @@ func storm(t *testing.T, answer func(others api.Recipients) []api.Recipients) {
 		last.flush()
 		return turns.Load() == before
 	}, func() any { return turns.Load() })
-	t.Logf("%d turns; the thread is full: %t", turns.Load(), full.Load())
+	t.Logf("%d turns, %d requests to models; the thread is full: %t", turns.Load(), requests.Load(), full.Load())
 	if n := turns.Load(); n > 12 {
 		t.Errorf("got %d turns", n)
+	}
+	if n := requests.Load(); n > 36 {
+		t.Errorf("got %d requests to models", n)
 	}
 	held := 0
 	for _, a := range mustCall(t, w.as(w.operator), api.ListSessions, api.AgentNameParams{}).Agents {

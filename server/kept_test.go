@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/jsonrpc"
 	"github.com/parley-agents/parley/sandbox"
 	"github.com/parley-agents/parley/server"
 )
@@ -108,6 +110,11 @@ func awaitGo(ctx context.Context, dir string) {
 	}
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // keptWork does what the messages of a turn say.
 func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 	dir := t.Dir
@@ -129,6 +136,8 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
 	case has("lie"):
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
+	case exists(beside(dir, "spent")):
+		return &jsonrpc.Error{Code: jsonrpc.CodeServer, Message: "Internal error", Data: json.RawMessage(`{"codexErrorInfo":"usageLimitExceeded"}`)}
 	case has("forge"):
 		return forge(ctx, t)
 	case has("trespass"):
@@ -320,6 +329,20 @@ func TestKeptAgents(t *testing.T) {
 		if !strings.Contains(got[1].Prompt, "The operator stopped your last turn before it ended") || !strings.Contains(got[1].Prompt, "[parley wake w_") {
 			t.Errorf("got %q", got[1].Prompt)
 		}
+	})
+	t.Run("an agent whose account is out of quota is known, until a turn goes well", func(t *testing.T) {
+		t.Parallel()
+		w, dir := begin(t, nil)
+		spent := func() bool {
+			all := mustCall(t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: "builder"}).Agents[0].Sessions
+			return slices.ContainsFunc(all, func(s sessions.Session) bool { return !s.NoQuota.IsZero() })
+		}
+		os.WriteFile(beside(dir, "spent"), nil, 0o600)
+		mail(w, "x")
+		w.until("it is out of quota", spent, func() any { return w.logOf("builder") })
+		os.Remove(beside(dir, "spent"))
+		mail(w, "hello")
+		w.until("it has quota", func() bool { return !spent() }, func() any { return w.logOf("builder") })
 	})
 	t.Run("an agent that breaks down goes on with its turn", func(t *testing.T) {
 		t.Parallel()

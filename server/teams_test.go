@@ -102,14 +102,15 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 	}
 
 	t.Run("R3-159 the answer to the sender says that it waits, and who was asked", func(t *testing.T) {
-		has(t, propose(t), "is proposed (waits for approval in the team auth)", "di cannot accept it before a member of the team auth approves it: asked: ana, the operator")
+		has(t, propose(t), "is proposed (waits for approval in the team auth)", "di cannot accept it before it is approved; asked: ana or the operator")
 	})
 	t.Run("the receiver is told that it has to wait", func(t *testing.T) {
-		has(t, di.use(t, "acp_inbox", m{}), "the approval of a member of the team auth; you are told when you can accept it")
+		has(t, di.use(t, "acp_inbox", m{}), "waits for: the approval of ana or the operator; you are told when you can accept it")
 		text, ok := di.try(t, "acp_handoff", m{"action": "accept", "handoff_id": "h1"})
 		if ok {
 			t.Errorf("accepted: %s", text)
 		}
+		has(t, text, "cannot be accepted before ana or the operator approves it")
 	})
 	t.Run("approval_required is true, and approved is false", func(t *testing.T) {
 		var got struct {
@@ -144,7 +145,11 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		}
 		has(t, ana.use(t, "acp_handoff", m{"action": "list"}), found[1]+" proposed (waits for approval in the team auth)")
 		ana.use(t, "acp_handoff", m{"action": "approve", "handoff_id": found[1]})
-		has(t, di.use(t, "acp_inbox", m{}), "ana has approved the handoff of "+string(task))
+		approval := di.use(t, "acp_inbox", m{})
+		has(t, approval, "ana has approved the handoff of "+string(task))
+		if n := strings.Count(approval, "→ acp_handoff accept h1,"); n != 2 {
+			t.Errorf("%d of the offer and the approval name accept:\n%s", n, approval)
+		}
 		if text, ok := di.try(t, "acp_handoff", m{"action": "accept", "handoff_id": found[1]}); !ok {
 			t.Errorf("not accepted: %s", text)
 		}

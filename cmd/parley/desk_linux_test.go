@@ -447,8 +447,9 @@ func (d *desk) wakes() (ids []string) {
 
 // session is a session of the agent as the hub lists it.
 type deskSession struct {
-	State string
-	Armed string
+	Session string
+	State   string
+	Armed   string
 }
 
 // sessions returns the sessions of the agent that are not gone.

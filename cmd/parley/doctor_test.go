@@ -1,16 +1,22 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // agedHouse returns a house in which writer sent reader a message some time ago, and
@@ -69,6 +75,14 @@ func TestDoctorOnAgents(t *testing.T) {
 			t.Errorf("the agent that sent a message is a problem:\n%s", got.out)
 		}
 	})
+	t.Run("an agent that repeats itself is suspended", func(t *testing.T) {
+		t.Parallel()
+		h := newHouse(t)
+		for range 4 {
+			h.as("mallory", "send", "tester", "the same words") // the last is refused
+		}
+		contains(t, h.operator("doctor").out, "FAIL agent mallory: it is suspended, because it sent the same message too often\n     parley query --from mallory shows its messages; parley agent reset mallory lets it send again\n")
+	})
 	t.Run("and not before", func(t *testing.T) {
 		t.Parallel()
 		got := agedHouse(t, 30*time.Minute).operator("doctor")
@@ -77,4 +91,143 @@ func TestDoctorOnAgents(t *testing.T) {
 		}
 		contains(t, got.out, "ok   agents: 3, none with a problem\n")
 	})
+}
+
+// A patient is an agent with a problem that doctor should name. Its CLI is the test.
+type patient struct {
+	*house
+	name string
+	key  sessions.Key
+}
+
+// admit adds an agent that mail may wake.
+func (h *house) admit(name string) patient {
+	h.t.Helper()
+	var got struct{ Key string }
+	h.ok(h.operator("agent", "add", name, "--json"), &got)
+	h.keys[name] = got.Key
+	h.ok(h.operator("wake", "allow", name), nil)
+	return patient{h, name, sessions.Key{CLI: "claude", ID: "s-" + name, Process: os.Getpid()}}
+}
+
+// answered calls the hub as an agent.
+func answered[P, R any](p patient, o rpc.Operation[*api.Services, P, R], params P) R {
+	p.t.Helper()
+	got, err := rpc.Call(p.t.Context(), rpc.NewClient(p.url, p.keys[p.name], "", nil), o, params)
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.name, err)
+	}
+	return got
+}
+
+// wake returns the wake for a new message, which the agent's waiter gets.
+func (p patient) wake() string {
+	p.t.Helper()
+	p.ok(p.as("tester", "send", p.name, "for "+p.name+" at "+fmt.Sprint(time.Now().UnixNano())), nil)
+	got := answered(p, api.WaitWake, api.WakeWaitParams{Key: p.key, Mechanism: "monitor", Attended: true, Version: "1.0", Seconds: 60})
+	if got.Wake == nil {
+		p.t.Fatalf("%s: no wake came", p.name)
+	}
+	return got.Wake.ID
+}
+
+func (p patient) hook(name, more string) {
+	p.t.Helper()
+	p.ok(p.stdin(p.name, fmt.Sprintf(`{"session_id":%q,"cwd":"/d","prompt":"hello"%s}`, p.key.ID, more), "wake", "hook", "claude", name), nil)
+}
+
+// TestDoctorNamesAgents has agents get every problem that doctor knows, and reads its
+// lines.
+func TestDoctorNamesAgents(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "--unsafe-limits", "--config", write(t, "config.yaml", "wakes:\n  gap: 1ms\n"))
+	problems := map[string]string{} // the line of doctor, by its beginning
+
+	h.admit("keyless")
+	h.ok(h.operator("agent", "revoke", "keyless"), nil)
+	problems["agent keyless"] = "it has no valid key\n     parley agent key keyless --label NAME makes one"
+
+	broke := h.admit("broke")
+	broke.hook("UserPromptSubmit", "")
+	broke.hook("StopFailure", `,"error":"billing_error","error_details":"the account of ana@example.org has no credit"`)
+	problems["agent broke"] = "it ran out of quota in claude (now)\n     its turns fail and its mail waits"
+
+	rich := h.admit("rich")
+	rich.hook("StopFailure", `,"error":"rate_limit"`)
+	rich.hook("Stop", "") // a turn that went well
+
+	overloaded := h.admit("overloaded")
+	overloaded.hook("StopFailure", `,"error":"server_error"`)
+
+	ghost := h.admit("ghost")
+	ghost.hook("SessionStart", "")
+	problems["wakes of ghost"] = "it has a session, and no mechanism of it is armed\n     start it anew with parley launch"
+
+	deaf := h.admit("deaf")
+	for range 3 {
+		answered(deaf, api.HandedWake, api.WakeHandedParams{Wake: deaf.wake(), Outcome: channel.Failed, Detail: "no turn"})
+	}
+	problems["wakes of deaf"] = "they are disarmed, because 3 wakes in a row led to no message being read\n     parley wake resume deaf arms them"
+
+	spent := h.admit("spent")
+	h.ok(h.operator("wake", "allow", "spent", "--per-hour", "2"), nil)
+	for range 2 {
+		id := spent.wake()
+		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: sessions.EventPrompt, Wakes: []string{id}})
+		answered(spent, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
+		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: sessions.EventTurnEnd})
+	}
+	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     parley wake allow spent --per-hour N changes the budget"
+
+	changed := h.admit("changed")
+	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: sessions.EventPrompt, Wakes: []string{changed.wake()}, Version: "1.0"})
+	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: sessions.EventStart, Version: "1.1"})
+	problems["wakes of changed"] = "mail has started no turn yet since claude was changed from 1.0 to 1.1\n     parley probe changed tries it"
+
+	h.admit("absent")
+	h.operator("probe", "absent")
+	problems["wakes of absent"] = "the last probe (now) started no turn: it has no live session in a terminal\n     parley probe absent tries again"
+
+	ping, pong := h.admit("ping"), h.admit("pong")
+	last := answered(ping, api.Send, api.SendParams{To: api.Recipients{"pong"}, Text: "ball"}).ID
+	for i := range 9 {
+		from, to := ping, hub.AgentID("pong")
+		if i%2 == 0 {
+			from, to = pong, "ping"
+		}
+		last = answered(from, api.Send, api.SendParams{To: api.Recipients{to}, ReplyTo: last, Text: fmt.Sprint("ball ", i)}).ID
+	}
+	problems["wakes of ping"] = "because agents answered each other too often\n     parley inbox shows the mail of an agent to you; parley wake resume ping lets them go on"
+
+	program, err := exec.LookPath("false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.ok(h.as("", "agent", "keep", "builder", "--as-operator", "--dir", t.TempDir(), "--", program), nil)
+	h.ok(h.as("tester", "send", "builder", "start"), nil)
+	h.patient("the breakdown of a kept agent", func() bool {
+		return strings.Contains(h.operator("doctor").out, "FAIL kept agent builder: it broke down and is started again\n     parley agent logs builder shows why\n")
+	})
+	h.patient("the end of a kept agent", func() bool {
+		return strings.Contains(h.operator("doctor").out, "parley agent logs builder shows its turns; parley agent restart builder starts it again\n")
+	})
+
+	got := h.operator("doctor")
+	if got.code != exitCheck {
+		t.Errorf("exit %d, want %d", got.code, exitCheck)
+	}
+	for name, line := range problems {
+		_, rest, found := strings.Cut(got.out, "FAIL "+name+": ")
+		if text, _, _ := strings.Cut(rest, "FAIL "); !found || !strings.Contains(text, line) {
+			t.Errorf("%s: got %q, want %q", name, text, line)
+		}
+	}
+	for _, well := range []string{"agent rich", "agent overloaded", "agent tester", "ana@example.org"} {
+		if strings.Contains(got.out, well) {
+			t.Errorf("doctor names %s:\n%s", well, got.out)
+		}
+	}
+	if t.Failed() {
+		t.Log(got.out)
+	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
@@ -99,6 +100,7 @@ type launching struct {
 	undo          bool
 	home, dir     string
 	client        *rpc.Client // of the operator
+	agent         *rpc.Client // of the agent
 	identity      identity
 	folder, label string
 	neighbours    []string // agents of other launches in this folder
@@ -208,7 +210,8 @@ func (l *launching) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer l.leave(context.WithoutCancel(ctx), link.url, key)
+	l.agent = rpc.NewClient(link.url, key, "", nil)
+	defer l.leave(context.WithoutCancel(ctx))
 	if err := l.checkVersion(ctx, binary); err != nil {
 		return err
 	}
@@ -422,7 +425,7 @@ func (l *launching) execute(ctx context.Context, binary string, plan terminal.Pl
 	if l.cli.Asks() && plan.Launch.Wake {
 		opening, cancel := context.WithCancel(ctx)
 		var asking sync.WaitGroup
-		asking.Go(func() { l.awaitSession(opening, plan.Launch, env) })
+		asking.Go(func() { l.awaitSessions(opening, plan.Launch, env) })
 		defer asking.Wait()
 		defer cancel()
 	}
@@ -430,19 +433,27 @@ func (l *launching) execute(ctx context.Context, binary string, plan terminal.Pl
 }
 
 const (
-	openingEvery = 300 * time.Millisecond // between two questions for the session of a CLI
+	openingEvery = 300 * time.Millisecond // between two questions for the first session of a CLI
+	leavingEvery = 3 * time.Second        // between two questions for a further one
 	openingTime  = 10 * time.Second       // for one answer
 )
 
-// awaitSession asks the CLI for its session until there is one, and starts the waiter of it:
-// mail wakes the session before its first prompt, of which the hooks tell. Without an answer
-// the hub knows the session after the first prompt.
-func (l *launching) awaitSession(ctx context.Context, launch terminal.Launch, env []string) {
-	for ctx.Err() == nil {
+// awaitSessions asks the CLI for its session until there is one, and starts the waiter of it:
+// mail wakes the session before its first prompt, of which the hooks tell. Then it asks for
+// sessions that the user begins in the same window: the hub is told that the window left the
+// one before. Without an answer the hub knows a session after its first prompt.
+func (l *launching) awaitSessions(ctx context.Context, launch terminal.Launch, env []string) {
+	seen := map[string]bool{}
+	for every := openingEvery; ctx.Err() == nil; {
 		asking, cancel := context.WithTimeout(ctx, openingTime)
-		got, err := l.cli.Opened(asking, launch)
+		got, err := l.cli.Opened(asking, launch, seen)
 		cancel()
 		if err == nil && got.Session != "" {
+			if every == leavingEvery {
+				left := sessions.Report{Key: sessions.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, Stamp: process.Stamp(launch.Process), Event: sessions.EventStart, Quiet: true, Only: true}
+				rpc.Call(ctx, l.agent, api.ReportWake, left) // else the first prompt tells it
+			}
+			every = leavingEvery
 			w := waiter{app: l.app, cli: l.cli, key: sessions.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, dir: l.dir, launch: launch, transcript: got.Transcript}
 			w.detach(func(name string) (value string, ok bool) {
 				for _, e := range env { // the last counts
@@ -452,9 +463,8 @@ func (l *launching) awaitSession(ctx context.Context, launch terminal.Launch, en
 				}
 				return value, ok
 			})
-			return
 		}
-		pause(ctx, openingEvery)
+		pause(ctx, every)
 	}
 }
 
@@ -557,16 +567,15 @@ func lastLines(text string) string {
 
 // leave ends the launch: the hub is told that its sessions ended, its key is revoked
 // and its folder is removed. A hub that is away is told by the next launch.
-func (l *launching) leave(ctx context.Context, url, key string) {
+func (l *launching) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	l.identity.Last = hub.At(now())
 	if err := l.identity.save(l.home); err != nil {
 		fmt.Fprintf(l.err, "%s %v\n", l.paint(l.err, "33", "note:"), err)
 	}
-	agent := rpc.NewClient(url, key, "", nil)
 	conversation := ""
-	if list, err := rpc.Call(ctx, agent, api.ListSessions, api.AgentNameParams{}); err == nil {
+	if list, err := rpc.Call(ctx, l.agent, api.ListSessions, api.AgentNameParams{}); err == nil {
 		for _, wakes := range list.Agents {
 			for _, s := range wakes.Sessions { // the newest first
 				if s.Process != os.Getpid() {
@@ -576,13 +585,13 @@ func (l *launching) leave(ctx context.Context, url, key string) {
 					conversation = cmp.Or(conversation, s.ID)
 				}
 				if s.State != sessions.StateEnded {
-					rpc.Call(ctx, agent, api.ReportWake, sessions.Report{Key: s.Key, Event: sessions.EventEnd, Quiet: true}) // else the hub finds out by itself
+					rpc.Call(ctx, l.agent, api.ReportWake, sessions.Report{Key: s.Key, Event: sessions.EventEnd, Quiet: true}) // else the hub finds out by itself
 				}
 			}
 		}
 	}
 	unread := 0
-	if in, err := rpc.Call(ctx, agent, api.Inbox, api.InboxParams{NewOnly: true, Peek: true}); err == nil {
+	if in, err := rpc.Call(ctx, l.agent, api.Inbox, api.InboxParams{NewOnly: true, Peek: true}); err == nil {
 		unread = in.Unread
 	}
 	if _, err := rpc.Call(ctx, l.client, api.RevokeKeys, api.AgentParams{ID: l.identity.Agent, Label: l.label}); err != nil && l.folder != "" {

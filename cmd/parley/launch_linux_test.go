@@ -17,7 +17,9 @@ import (
 )
 
 // fakeCLI puts a program with the name of a CLI on a PATH. It tells its arguments and
-// variables, the mode of its key file and who it is on the hub, and ends with 7.
+// variables, the mode of its key file and who it is on the hub, and ends with 7. With
+// FAKE_SESSION it runs its hook for the start of a session of that id, which FAKE_HOOK
+// names. As a server it makes its socket and waits for its end.
 func fakeCLI(t *testing.T, name string) (path string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -27,13 +29,14 @@ func fakeCLI(t *testing.T, name string) (path string) {
 	dir := t.TempDir()
 	script := fmt.Sprintf(`#!/bin/sh
 [ "$1" != --version ] || exec echo "$FAKE_VERSION (fake)"
+[ "$1" != app-server ] || { touch "${3#unix://}"; exec sleep 600; }
 printf 'arg %%s\n' "$@"
 env | sed 's/^/env /'
 stat -c 'mode %%a' "$PARLEY_LAUNCH/key"
 %s=1 %q status --help >/dev/null && %[1]s=1 %[2]q inbox
-[ -z "$FAKE_SESSION" ] || echo "{\"session_id\":\"$FAKE_SESSION\",\"cwd\":\"/\"}" | %[1]s=1 %[2]q wake hook claude SessionStart
+[ -z "$FAKE_SESSION" ] || echo "{\"session_id\":\"$FAKE_SESSION\",\"cwd\":\"/\"}" | %[1]s=1 %[2]q wake hook %[3]s "${FAKE_HOOK:-SessionStart}"
 exit 7
-`, asParley, self)
+`, asParley, self, name)
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +128,17 @@ func TestLaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("a terminal gets the name of its agent as title, and no other output does", func(t *testing.T) {
+		const title = "\x1b]0;worker\x07"
+		cmd := parley(t, append(h.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION="+version), "claude", "--as-operator", "--as", "worker", "--no-wake")
+		cmd.Dir = t.TempDir()
+		h.ok(h.operator("root", "add", cmd.Dir), nil) // else the person is asked
+		_, screen := sit(t, cmd).leaves(t)
+		contains(t, screen, title)
+		if r := launch("--as", "worker", "--no-wake"); strings.Contains(r.out+r.err, title) {
+			t.Errorf("without a terminal: got %q", r.err)
+		}
+	})
 	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
 		const word = "Claude Code was changed from 1.0.0 to 1.1.0; parley wake test worker"
 		version = "1.1.0"
@@ -197,6 +211,39 @@ func TestLaunch(t *testing.T) {
 	t.Run("a CLI that is not there is named", func(t *testing.T) {
 		refused(t, do(t, parley(t, h.env(""), "qwen", "--as-operator", "--json")), exitMissing, "not_found")
 	})
+}
+
+// TestConversationIsTakenUpAgain has a window of each CLI end, and reads the line that takes
+// its conversation up again.
+func TestConversationIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for cli, test := range map[string]struct{ hook, line string }{
+		"claude":   {"SessionStart", "parley claude --as claude-1 -- --resume abc-1"},
+		"codex":    {"SessionStart", "parley codex --as codex-1 -- resume abc-1"},
+		"copilot":  {"sessionStart", "parley copilot --as copilot-1 -- --resume abc-1"},
+		"opencode": {"start", "parley opencode --as opencode-1 -- --session abc-1"},
+		"pi":       {"start", "parley pi --as pi-1 -- --session abc-1"},
+		"qwen":     {"SessionStart", "parley qwen --as qwen-1 -- --resume abc-1"},
+	} {
+		t.Run(cli, func(t *testing.T) {
+			end := func(session string) string {
+				t.Helper()
+				env := append(h.env(""), "PATH="+fakeCLI(t, cli), "HOME="+t.TempDir(), "FAKE_VERSION=1.0.0", "FAKE_SESSION="+session, "FAKE_HOOK="+test.hook)
+				cmd := parley(t, env, cli, "--as-operator", "--as", cli+"-1", "--no-wake")
+				cmd.Dir = t.TempDir()
+				r := do(t, cmd)
+				if r.code != 7 {
+					t.Fatalf("exit %d, want that of the CLI: %s", r.code, r.err)
+				}
+				return r.err
+			}
+			contains(t, end("abc-1"), cli+"-1 is idle on the hub; take it up again with: "+test.line+"\n")
+			if got := end(""); !strings.Contains(got, "take it up again with: parley "+cli+" --as "+cli+"-1\n") {
+				t.Errorf("without a conversation: got %s", got)
+			}
+		})
+	}
 }
 
 // TestHookFailsOpen has a hook end with 0 and without a word, whatever is wrong.
@@ -288,11 +335,17 @@ func TestHookOfATurn(t *testing.T) {
 		t.Helper()
 		var got struct {
 			Agents []struct {
-				Sessions []struct{ CLI, Session, State string }
+				Sessions []struct {
+					CLI, Session, State string
+					NoQuota             string `json:"no_quota"`
+				}
 			}
 		}
 		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
 		for _, s := range got.Agents[0].Sessions {
+			if s.NoQuota != "" {
+				s.State += ", out of quota"
+			}
 			if s.CLI == cli {
 				out = append(out, s.Session+" "+s.State)
 			}
@@ -344,8 +397,33 @@ func TestHookOfATurn(t *testing.T) {
 		hook("codex", "UserPromptSubmit", fmt.Sprintf(`{"session_id":"c","cwd":"/d","prompt":"hello","transcript_path":%q}`, rollout))
 		want("codex", "c working")
 		add(`{"type":"event_msg","payload":{"type":"task_complete","error":{"message":"limit","codex_error_info":"usage_limit_exceeded"}}}`)
-		h.patient("the end of the turn", func() bool { return slices.Equal(states("codex"), []string{"c idle"}) })
+		h.patient("the end of the turn", func() bool { return slices.Equal(states("codex"), []string{"c idle, out of quota"}) }) // silence alone would end it, too
 		hook("codex", "SessionEnd", `{"session_id":"c","cwd":"/d"}`)
+	})
+	t.Run("a session of codex that its user left for another one is not woken", func(t *testing.T) {
+		armed := func() (out []string) {
+			var got struct {
+				Agents []struct {
+					Sessions []struct{ CLI, Session, State, Armed string }
+				}
+			}
+			h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
+			for _, s := range got.Agents[0].Sessions {
+				if s.CLI == "codex" && s.Armed != "" {
+					out = append(out, s.Session+" "+s.State)
+				}
+			}
+			return out
+		}
+		prompt := func(session string) {
+			t.Helper()
+			hook("codex", "UserPromptSubmit", fmt.Sprintf(`{"session_id":%q,"cwd":"/d","prompt":"hello"}`, session))
+			h.patient(session+" is the one that is armed", func() bool { return slices.Equal(armed(), []string{session + " working"}) })
+		}
+		prompt("old")
+		prompt("new") // after /new
+		prompt("old") // after /resume
+		hook("codex", "SessionEnd", `{"session_id":"old","cwd":"/d"}`)
 	})
 	t.Run("a prompt hook of qwen without a prompt is no new turn", func(t *testing.T) {
 		h.ok(h.as("planner", "send", "builder", "x"), nil)

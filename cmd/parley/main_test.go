@@ -201,7 +201,7 @@ type refusal struct {
 		Hint        string  `json:"hint"`
 		RetryAfterS float64 `json:"retry_after_s"`
 
-		Capabilities any `json:"capabilities"` // in the answers of tools only
+		Capabilities any `json:"capabilities"` // in JSON-RPC errors
 	} `json:"error"`
 }
 

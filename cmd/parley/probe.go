@@ -85,6 +85,15 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		if w.Allowed {
 			allowed++
 		}
+		for _, s := range w.Sessions {
+			if s.State != sessions.StateEnded && !s.NoQuota.IsZero() {
+				out = append(out, server.Check{
+					What: "agent " + string(w.Agent), Detail: fmt.Sprintf("it ran out of quota in %s (%s)", s.CLI, ago(s.NoQuota)),
+					Hint: "its turns fail and its mail waits, until the limit of its account is reset or it is started with another account",
+				})
+				break
+			}
+		}
 		if detail, hint := wakeProblem(w); detail != "" {
 			out = append(out, server.Check{What: "wakes of " + string(w.Agent), Detail: detail, Hint: hint})
 		}

@@ -173,6 +173,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 		report := sessions.Report{
 			Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
 			Quiet: slices.Contains([]terminal.Event{terminal.Waiting, terminal.Failed, terminal.End}, h.Event), Attended: &attended, Release: c.Detached,
+			NoQuota: in.NoQuota, Only: c.Leaves && (h.Event == terminal.Start || h.Event == terminal.Prompt),
 		}
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, report); err == nil {
 			text = strings.TrimSpace(text + "\n" + advice.Notice)
@@ -339,9 +340,9 @@ func (w *waiter) follow(ctx context.Context) {
 	for tick := time.NewTicker(parentCheck); ; {
 		lines, next := linesAfter(w.transcript, max(at, 0))
 		at = next
-		if w.cli.Turn(lines) == terminal.TurnBroke {
+		if news := w.cli.Turn(lines); news == terminal.TurnBroke || news == terminal.TurnSpent {
 			if client, err := w.client(); err == nil {
-				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true}
+				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == terminal.TurnSpent}
 				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
 			}
 		}
@@ -501,6 +502,7 @@ func (a *app) wakeAllowCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "take it back")
 	cmd.Flags().BoolVar(&p.Interrupt, "interrupt", false, "critical mail of a coordinator may interrupt a turn")
+	cmd.Flags().IntVar(&p.PerHour, "per-hour", 0, "the most wakes within an hour (default that of the hub)")
 	cmd.Flags().BoolVar(&p.WithText, "with-text", false, "a short message of yours travels in the notice itself; text of agents never does")
 	return operation(a, cmd, api.AllowWake, &p, func(w io.Writer, got api.AgentWakes) {
 		if got.Allowed {

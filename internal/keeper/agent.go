@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/run"
@@ -257,7 +258,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 				a.saveAndTell(ctx, func(r *record) { r.Turn = nil },
 					fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
 			}
-			a.report(ctx, sessions.EventTurnEnd, "")
+			a.reportTurn(ctx, sessions.Report{Event: sessions.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			return
 		}
 		a.move(Idle)
@@ -365,11 +366,18 @@ func (a *agent) handed(ctx context.Context, wake string, state channel.State, de
 // report tells the register the activity of the session, and returns the notice that it
 // answers at the end of a turn.
 func (a *agent) report(ctx context.Context, e sessions.Event, wake string) string {
-	no := false
-	r := sessions.Report{Key: a.sessionKey(), Cwd: a.record.Dir, Event: e, Attended: &no, Quiet: e != sessions.EventTurnEnd}
+	r := sessions.Report{Event: e}
 	if wake != "" {
 		r.Wakes = []string{wake}
 	}
+	return a.reportTurn(ctx, r)
+}
+
+// reportTurn tells the register what the agent does, and returns the notice to show.
+func (a *agent) reportTurn(ctx context.Context, r sessions.Report) string {
+	no := false
+	r.Key, r.Cwd, r.Attended = a.sessionKey(), a.record.Dir, &no
+	r.Quiet = r.Event != sessions.EventTurnEnd
 	advice, err := a.sessions.Report(ctx, a.actor, r)
 	a.problem(ctx, err)
 	return advice.Notice

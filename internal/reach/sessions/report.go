@@ -22,6 +22,8 @@ type Report struct {
 	Quiet      bool     `json:"quiet,omitempty"`       // the caller cannot show a notice
 	Attended   *bool    `json:"attended,omitempty"`    // nil if the caller does not know
 	Release    bool     `json:"release,omitempty"`     // with the end of the session: its waiter ends, too
+	Only       bool     `json:"only,omitempty"`        // its process shows this session, and left the ones before
+	NoQuota    bool     `json:"no_quota,omitempty"`    // the turn ended because the account is out of quota
 }
 
 // An Advice is the answer to a report.
@@ -54,12 +56,18 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 			return nil
 		}
 		s := d.ensure(p.Key, now)
+		if p.Only {
+			if err := g.leaveOthers(tx, actor.ID, d, s, now); err != nil {
+				return err
+			}
+		}
 		s.Seen, s.Reported = now, now
 		s.Stamp = cmp.Or(p.Stamp, s.Stamp)
 		s.Cwd, s.Version = cmp.Or(p.Cwd, s.Cwd), cmp.Or(p.Version, s.Version)
 		if p.Attended != nil {
 			s.Attended = *p.Attended
 		}
+		s.noteQuota(p, now)
 		proof := s.LastProof
 		if err := g.prove(tx, actor.ID, s, p, now); err != nil {
 			return err
@@ -81,6 +89,46 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 	}
 	g.turns.Visit(actor.ID)
 	return out, nil
+}
+
+// leaveOthers ends the other sessions of a process that shows one at a time: a turn in a
+// session that its user has left would run unseen. Their waiters end, and their wakes find
+// another way.
+func (g *Register) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Session, now hub.Time) error {
+	for _, other := range d.Sessions {
+		if other == s || !other.live() || other.CLI != s.CLI || other.Process != s.Process || s.Process == 0 {
+			continue
+		}
+		if err := g.endTurn(tx, agent, other); err != nil {
+			return err
+		}
+		left := other.Wake
+		other.move(StateEnded, now)
+		other.Armed = hub.Time{}
+		other.Wake = nil
+		if other.Waiter != "" {
+			other.replace("")
+		}
+		if left == nil || d.offered(left.ID) {
+			continue
+		}
+		o := channel.Outcome{State: channel.Refused, Mechanism: other.Mechanism, Detail: "its window shows another session"}
+		if err := g.turns.Record(tx, agent, left.ID, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteQuota keeps since when turns fail because the account is out of quota. A tool call and
+// the end of a turn without that error show that the model answers again.
+func (s *Session) noteQuota(p Report, now hub.Time) {
+	switch {
+	case p.NoQuota && s.NoQuota.IsZero():
+		s.NoQuota = now
+	case !p.NoQuota && (p.Event == EventTool || p.Event == EventTurnEnd):
+		s.NoQuota = hub.Time{}
+	}
 }
 
 // strange reports whether a report is of no session that the hub should list: it stands in

@@ -95,6 +95,7 @@ type Session struct {
 	Armed     hub.Time `json:"armed,omitzero"`      // since when a waiter serves it; zero if none does
 	Seen      hub.Time `json:"seen"`                // the last request of its waiter or hooks
 	Reported  hub.Time `json:"reported,omitzero"`   // the last report of its hooks; zero if it has none
+	NoQuota   hub.Time `json:"no_quota,omitzero"`   // since when its turns fail because its account is out of quota
 	LastProof hub.Time `json:"last_proof,omitzero"` // the last turn that a notice started
 	Proven    string   `json:"proven,omitempty"`    // version of the CLI in the last such turn of any session
 

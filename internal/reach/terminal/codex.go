@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/quota"
 )
 
 // codexSeconds is the limit of a hook. Codex warns of a longer one at the end of a
@@ -25,7 +26,7 @@ const codexSeconds = 3
 // Therefore each launch has a server of its own, which the terminal and the queue are
 // pointed at and which ends with the launch.
 var codex = CLI{
-	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true,
+	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true,
 	Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
@@ -80,7 +81,10 @@ func codexTurn(line []byte) Turn {
 	case "turn_aborted":
 		return TurnBroke
 	case "task_complete":
-		if failed {
+		switch {
+		case failed && quota.Spent(string(entry.Payload.Error)):
+			return TurnSpent
+		case failed:
 			return TurnBroke
 		}
 		return TurnRuns // its hook tells the end
@@ -136,10 +140,11 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// codexOpened asks the server of a launch for the thread of its terminal, which is there
-// before the first prompt, when no hook has run yet. The server speaks JSON-RPC, without the
-// member jsonrpc, in a WebSocket.
-func codexOpened(ctx context.Context, l Launch) (out Opened, err error) {
+// codexOpened asks the server of a launch for a thread of its terminal that is not in seen. A
+// thread is there before its first prompt, when no hook has run yet. The threads that the
+// user left stay loaded. The server speaks JSON-RPC, without the member jsonrpc, in a
+// WebSocket.
+func codexOpened(ctx context.Context, l Launch, seen map[string]bool) (out Opened, err error) {
 	socket := strings.TrimPrefix(l.Socket, "unix://")
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -155,12 +160,6 @@ func codexOpened(ctx context.Context, l Launch) (out Opened, err error) {
 	conn.SetReadLimit(16 << 20)
 
 	var loaded struct{ Data []string }
-	var read struct {
-		Thread struct {
-			Path   string
-			Parent string `json:"parentThreadId"`
-		}
-	}
 	server := codexServer{conn: conn}
 	err = server.call(ctx, "initialize", object{"clientInfo": object{"name": "parley", "version": "1"}}, nil)
 	if err == nil {
@@ -170,10 +169,19 @@ func codexOpened(ctx context.Context, l Launch) (out Opened, err error) {
 		err = server.call(ctx, "thread/loaded/list", object{}, &loaded)
 	}
 	for _, id := range loaded.Data {
-		if err != nil || out.Session != "" {
+		if seen[id] || err != nil {
+			continue
+		}
+		var read struct {
+			Thread struct {
+				Path   string
+				Parent string `json:"parentThreadId"`
+			}
+		}
+		if err = server.call(ctx, "thread/read", object{"threadId": id}, &read); err != nil {
 			break
 		}
-		err = server.call(ctx, "thread/read", object{"threadId": id}, &read)
+		seen[id] = true
 		if read.Thread.Parent == "" { // of no subagent
 			out = Opened{Session: id, Transcript: read.Thread.Path}
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/shell"
 )
 
@@ -51,6 +52,11 @@ type CLI struct {
 	// at the start of a session starts a waiter that ends with the CLI.
 	Detached bool
 
+	// Leaves says that a window of the CLI shows one session at a time and that no hook
+	// tells when its user leaves one for another: a prompt in a session tells that the
+	// others of the window are left.
+	Leaves bool
+
 	// Tells says that the CLI has no flag for instructions: the hook at the start of a
 	// session shows them.
 	Tells bool
@@ -68,10 +74,10 @@ type CLI struct {
 	// Stays is a sentence for the user about sessions that these files connect.
 	Stays string
 
-	opened func(context.Context, Launch) (Opened, error) // finds the session of a CLI before its first prompt; nil if a hook tells it
-	turn   func(line []byte) Turn                        // reads a line of the transcript; nil if hooks tell the end of every turn
-	answer func(h Hook, text string) any                 // output of a hook that shows a text
-	hand   func(context.Context, Target, Notice) error   // writes a notice; nil: a line on standard output
+	opened func(context.Context, Launch, map[string]bool) (Opened, error) // finds a session of a CLI before its first prompt; nil if a hook tells it
+	turn   func(line []byte) Turn                                         // reads a line of the transcript; nil if hooks tell the end of every turn
+	answer func(h Hook, text string) any                                  // output of a hook that shows a text
+	hand   func(context.Context, Target, Notice) error                    // writes a notice; nil: a line on standard output
 }
 
 // A Hook is a moment at which the CLI runs a command.
@@ -123,6 +129,7 @@ type Input struct {
 	Wakes      []string
 	StopActive bool // a hook made this turn go on already
 	Transcript string
+	NoQuota    bool // the turn ended because the account is out of quota
 
 	// Goes says that a prompt hook came without a prompt: Qwen Code runs it again after
 	// each tool call of a turn.
@@ -150,6 +157,9 @@ func ReadInput(raw []byte) (Input, error) {
 		Kind         string `json:"notification_type"`
 		KindCamel    string `json:"notificationType"`
 		Message      string `json:"message"`
+
+		Error   json.RawMessage `json:"error"` // a word, or an object with the words of the vendor
+		Details string          `json:"error_details"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return Input{}, fmt.Errorf("terminal: input of a hook: %w", err)
@@ -159,6 +169,7 @@ func ReadInput(raw []byte) (Input, error) {
 		out.Session = in.SessionCamel
 	}
 	out.Transcript = in.Transcript
+	out.NoQuota = quota.Spent(string(in.Error)) || quota.Spent(in.Details)
 	out.Goes = strings.TrimSpace(in.Prompt) == ""
 	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
 		out.Reminds = !question.MatchString(said)
@@ -195,6 +206,7 @@ type Turn string
 const (
 	TurnRuns  Turn = "runs"  // it runs, or a hook tells its end
 	TurnBroke Turn = "broke" // it ended without a hook: with an error, or by its user
+	TurnSpent Turn = "spent" // the same, because the account is out of quota
 )
 
 // Follows reports whether the transcript of a session has to be read to learn that a turn
@@ -229,8 +241,11 @@ type Opened struct {
 // no hook tells.
 func (c CLI) Asks() bool { return c.opened != nil }
 
-// Opened asks the CLI for the session that it has opened.
-func (c CLI) Opened(ctx context.Context, l Launch) (Opened, error) { return c.opened(ctx, l) }
+// Opened asks the CLI for a session that it has opened and that is not in seen, and adds it
+// to seen. The session is the one that the window shows now: its user has begun it.
+func (c CLI) Opened(ctx context.Context, l Launch, seen map[string]bool) (Opened, error) {
+	return c.opened(ctx, l, seen)
+}
 
 // A Target is the session that a notice is written to.
 type Target struct {

@@ -17,7 +17,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	const op = "handoff.Accept"
 	var h hub.Handoff
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		h, err = acceptable(r, op, actor, id, detail)
+		h, err = s.acceptable(r, op, actor, id, detail)
 		return err
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	// The store owns two rules here: it does not run an update whose context has ended,
 	// and PutHandoff refuses a handoff whose state changed since it was read.
 	err = s.update(ctx, op, actor, func(m *mover) (err error) {
-		if h, err = acceptable(m.tx, op, actor, id, detail); err != nil {
+		if h, err = s.acceptable(m.tx, op, actor, id, detail); err != nil {
 			return err
 		}
 		if err := s.dealtWith(m, actor, h); err != nil {
@@ -102,17 +102,24 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 }
 
 // acceptable returns a handoff that the actor may accept now.
-func acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, detail string) (hub.Handoff, error) {
+func (s *Service) acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, detail string) (hub.Handoff, error) {
 	h, err := proposedTo(r, op, actor, id, detail)
-	if err == nil && h.NeedsHuman && h.ApprovedAt.IsZero() {
+	if err != nil {
+		return h, err
+	}
+	if h.NeedsHuman && h.ApprovedAt.IsZero() {
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id).
 			WithHint("{approve} %s", id)
 	}
-	if err == nil && h.Team != "" && h.TeamApprovedBy == "" {
-		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before a member of the team %s approves it", id, h.Team).
-			WithHint("a coordinator or integrator of the team, or a reviewer for a guarded task, approves it: {handoff.approve} %s", id)
+	if h.Team != "" && h.TeamApprovedBy == "" {
+		who, err := s.approvers(r, h)
+		if err != nil {
+			return h, err
+		}
+		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before %s approves it", id, who).
+			WithHint("the approval is: {handoff.approve} %s; you get a message when it was given", id)
 	}
-	return h, err
+	return h, nil
 }
 
 // proposedTo returns a proposed handoff whose receiver is the actor.

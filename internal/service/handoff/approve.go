@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -185,6 +186,29 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 		summary = fmt.Sprintf("%s has approved the handoff of %s into the team %s; it still waits for the operator", m.actor.ID, h.TaskID, h.Team)
 	}
 	return s.post(m, m.actor, *h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{"summary": cut(summary, 270), "handoff_id": h.ID}, false)
+}
+
+// approvers names those who can approve a handoff into a team: its members whose role
+// permits it, or the operator.
+func (s *Service) approvers(r hub.Reader, h hub.Handoff) (string, error) {
+	if s.board == nil {
+		return "the operator", nil
+	}
+	able, err := s.board.Approvers(r, h)
+	if err != nil {
+		return "", err
+	}
+	if !h.Concerns(hub.Operator) {
+		able = append(able, "the operator")
+	}
+	if len(able) == 0 {
+		return fmt.Sprintf("a member of the team %s whose role permits it (no member can: give one such a role)", h.Team), nil
+	}
+	names := make([]string, len(able))
+	for i, id := range able {
+		names[i] = string(id)
+	}
+	return strings.Join(names, " or "), nil
 }
 
 // moveTask moves the task of a handoff into a team with the handoff: when it is accepted,

@@ -83,9 +83,10 @@ type Board interface {
 	Handable(r hub.Reader, h hub.Handoff) (waits bool, err error)
 	// Approvable refuses an actor that may not approve a handoff into its team.
 	Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) error
-	// Ask asks the members that may approve a handoff into their team, and the operator,
-	// inside tx. It returns those members.
-	Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.AgentID, []hub.Message, error)
+	// Approvers returns the members that may approve a handoff into their team.
+	Approvers(r hub.Reader, h hub.Handoff) ([]hub.AgentID, error)
+	// Ask asks those members and the operator to approve a handoff, inside tx.
+	Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 	// Taken gives the task to the receiver, and Ended moves it on, inside tx.
 	Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,8 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 
 	var h hub.Handoff
 	var box sealedPackage
-	var approvers []hub.AgentID // members of the team that were asked
+	approvers := ""       // who can approve a handoff into a team
+	var short hub.ShortID // of the handoff
 	store := func(m *mover) error {
 		if p.IdempotencyKey != "" {
 			before, found, err := repeated(m.tx, op, actor, p.IdempotencyKey, request)
@@ -132,7 +134,15 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 		if err := s.sender.Share(m.tx, actor, refs, []hub.AgentID{h.To}); err != nil {
 			return err
 		}
-		if err := s.post(m, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg), true); err != nil {
+		if short, err = m.tx.ShortID(string(h.ID)); err != nil {
+			return err
+		}
+		if h.WaitsForTeam() {
+			if approvers, err = s.approvers(m.tx, h); err != nil {
+				return err
+			}
+		}
+		if err := s.post(m, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg, approvers), true); err != nil {
 			return err
 		}
 		if h.NeedsHuman {
@@ -142,11 +152,10 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 			}
 		}
 		if h.WaitsForTeam() {
-			able, posted, err := s.board.Ask(m.tx, actor, h)
+			posted, err := s.board.Ask(m.tx, actor, h)
 			if err != nil {
 				return err
 			}
-			approvers = able
 			m.posted = append(m.posted, posted...)
 		}
 		if p.IdempotencyKey == "" {
@@ -168,30 +177,15 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	}
 	out := s.answer(h, nil)
 	if h.WaitsForTeam() {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot accept it before a member of the team %s approves it: %s", h.To, h.Team, askedText(h, approvers)))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot accept it before it is approved; asked: %s", h.To, approvers))
 	}
 	if h.WaitsForOperator() {
-		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+string(h.ID))
+		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+cmp.Or(string(short), string(h.ID)))
 	}
 	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" }) {
 		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
 	}
 	return out, nil
-}
-
-// askedText says who was asked to approve a handoff into a team.
-func askedText(h hub.Handoff, approvers []hub.AgentID) string {
-	if !h.Concerns(hub.Operator) {
-		approvers = append(slices.Clip(approvers), "the operator")
-	}
-	if len(approvers) == 0 {
-		return "no member can, so give one a role that may approve handoffs"
-	}
-	names := make([]string, len(approvers))
-	for i, id := range approvers {
-		names[i] = string(id)
-	}
-	return "asked: " + strings.Join(names, ", ")
 }
 
 // errOwnersChanged ends a transaction whose package names other owners of the
@@ -328,8 +322,9 @@ func names(chain []hub.AgentID) string {
 const onTheHub = "restricted: read it on the hub"
 
 // invitation is the payload of handoff.initiate: a summary of the package for the
-// receiver. Its texts are cut so that it stays below the limit of a payload.
-func invitation(h hub.Handoff, p shape.Package) any {
+// receiver. Its texts are cut so that it stays below the limit of a payload. approvers
+// names those who can approve a handoff into a team.
+func invitation(h hub.Handoff, p shape.Package, approvers string) any {
 	out := offer{
 		ID:       h.ID,
 		TaskID:   h.TaskID,
@@ -343,7 +338,7 @@ func invitation(h hub.Handoff, p shape.Package) any {
 	case h.WaitsForOperator():
 		out.Waits = "the operator's approval; you are told when you can accept it"
 	case h.WaitsForTeam():
-		out.Waits = fmt.Sprintf("the approval of a member of the team %s; you are told when you can accept it", h.Team)
+		out.Waits = cut(fmt.Sprintf("the approval of %s", approvers), 300) + "; you are told when you can accept it"
 	}
 	if h.Restricted {
 		return out

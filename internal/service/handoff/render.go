@@ -111,7 +111,7 @@ func (r Report) StateText() string {
 	case slices.Contains(r.WaitsFor, ApproverTeam):
 		return fmt.Sprintf("%s (waits for approval in the team %s)", r.Status, r.Team)
 	}
-	return string(r.Status) + " (waits for approval)"
+	return string(r.Status) + " (waits for the operator's approval)"
 }
 
 // Limits of text about proof in lists. The whole text is in Render.

@@ -38,6 +38,7 @@ type Inbox struct {
 	Contacts     []Contact        `json:"agents"` // the other agents of the hub, at most 50
 	Messages     []hub.Envelope   `json:"messages"`
 	ShortIDs     ShortIDs         `json:"short_ids"`
+	Acceptable   []hub.HandoffID  `json:"acceptable,omitempty"` // the handoffs in messages about approvals that you can accept now
 	Part         *Part            `json:"part,omitempty"`
 	Next         string           `json:"next"`   // cursor for the page after this one, or ""
 	Unread       int              `json:"unread"` // the unread messages after this call, counted up to 25
@@ -165,6 +166,9 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 		}
 		mark = deepest(actor, page.Messages, now)
 		if out.ShortIDs, err = shortIDs(r, envelopes(page.Messages)); err != nil {
+			return err
+		}
+		if out.Acceptable, err = acceptable(r, actor.ID, page.Messages, out.ShortIDs); err != nil {
 			return err
 		}
 		out.Unread, err = r.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread})

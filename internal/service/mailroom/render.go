@@ -61,13 +61,10 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if c := e.CopyOf(); c != nil {
 		fmt.Fprintf(b, " (copy of %s by %s)", short.Of(string(c.Message)), plaintext.Line(c.By))
 	}
-	if e.Type.Family() == handoffs {
-		var p struct {
-			ID string `json:"handoff_id"`
-		}
-		if json.Unmarshal(e.Payload, &p) == nil && p.ID != "" {
-			fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(p.ID)))
-		}
+	handoff := string(HandoffOf(e))
+	_, known := short[handoff]
+	if named := known || e.Type.Family() == handoffs; named && handoff != "" {
+		fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(handoff)))
 	}
 	if len(e.To) != 1 || e.To[0] != viewer {
 		fmt.Fprintf(b, " to %s", JoinTo(e.To))
@@ -91,7 +88,7 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}
-	quotePayload(b, e)
+	quotePayload(b, e, known)
 	WriteContext(b, e, short)
 }
 
@@ -123,8 +120,8 @@ func JoinTo(to []hub.AgentID) string {
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
 // out a summary that the detail begins with, and members that the line of the hub or
-// the package of a handoff has.
-func quotePayload(b *strings.Builder, e hub.Envelope) {
+// the package of a handoff has; named says that the line of the hub has the handoff.
+func quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
@@ -135,6 +132,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
 			name == "query_id" && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
+			named && name == "handoff_id",
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}

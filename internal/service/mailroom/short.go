@@ -1,9 +1,11 @@
 package mailroom
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -44,19 +46,52 @@ func shortIDs(r hub.Reader, messages []hub.Envelope) (ShortIDs, error) {
 			names = append(names, string(c.Message))
 		}
 		if e.Type.Family() == handoffs {
-			var p struct {
-				ID string `json:"handoff_id"`
-			}
-			if err := json.Unmarshal(e.Payload, &p); err != nil {
-				return nil, err
-			}
-			names = append(names, p.ID)
+			names = append(names, string(HandoffOf(e)))
 		}
 		for _, id := range names {
 			if err := add(id); err != nil {
 				return nil, err
 			}
 		}
+	}
+	return out, nil
+}
+
+// HandoffOf returns the handoff that the payload of a message names; "" if it names none.
+// The sender of the message chose it, except in messages of the handoff family.
+func HandoffOf(e hub.Envelope) hub.HandoffID {
+	var p struct {
+		ID hub.HandoffID `json:"handoff_id"`
+	}
+	if !bytes.Contains(e.Payload, []byte(`"handoff_id"`)) || json.Unmarshal(e.Payload, &p) != nil {
+		return ""
+	}
+	return p.ID
+}
+
+// acceptable returns the handoffs that an agent can accept now and that waited for an
+// approval, as far as messages name them: the offer, and the news of the approval. It adds
+// their short ids to short. The store decides, because any sender can write any id.
+func acceptable(r hub.Reader, agent hub.AgentID, messages []hub.Message, short ShortIDs) (out []hub.HandoffID, err error) {
+	for _, m := range messages {
+		id := HandoffOf(m.Envelope)
+		about := m.Type == hub.TypeStatusUpdate || (m.Type == hub.TypeHandoffInitiate && bytes.Contains(m.Payload, []byte(`"waits_for"`)))
+		if !about || !id.Valid() || slices.Contains(out, id) {
+			continue
+		}
+		h, err := r.Handoff(id)
+		switch {
+		case hub.CodeOf(err) == hub.CodeNotFound:
+			continue
+		case err != nil:
+			return nil, err
+		case h.To != agent || h.Status != hub.HandoffProposed || h.WaitsForOperator() || h.WaitsForTeam():
+			continue
+		}
+		if short[string(id)], err = r.ShortID(string(id)); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
 	}
 	return out, nil
 }

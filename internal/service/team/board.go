@@ -157,45 +157,62 @@ func (s *Service) Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) erro
 	return refusal(op, t, actor.ID, role, hub.MayApproveHandoff, task.Class)
 }
 
-// Ask asks the members that may approve a handoff into their team, and the operator, to
-// approve it, inside the transaction that proposes it. It returns those members. The caller
-// announces the messages after the commit.
-func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.AgentID, []hub.Message, error) {
-	c, err := s.begin(tx, "handoff.Propose", actor, h.Team)
+// Approvers returns the members that may approve a handoff into their team.
+func (s *Service) Approvers(r hub.Reader, h hub.Handoff) ([]hub.AgentID, error) {
+	team, err := r.Team(h.Team)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	t, err := taskOf(tx, c.op, h.Team, hub.TaskID(h.TaskID))
+	t, err := taskOf(r, "team.Approvers", h.Team, hub.TaskID(h.TaskID))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all, err := roster(tx, h.Team)
+	all, err := roster(r, h.Team)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	short, err := tx.ShortID(string(h.ID))
-	if err != nil {
-		return nil, nil, err
-	}
-	id := cmp.Or(string(short), string(h.ID))
-
 	var able []hub.AgentID
 	for _, m := range all {
-		if !h.Concerns(m.Agent) && c.team.May(m.Role, hub.MayApproveHandoff, t.Class) {
+		if !h.Concerns(m.Agent) && team.May(m.Role, hub.MayApproveHandoff, t.Class) {
 			able = append(able, m.Agent)
 		}
 	}
+	return able, nil
+}
+
+// Ask asks the members that may approve a handoff into their team, and the operator, to
+// approve it, inside the transaction that proposes it. The caller announces the messages
+// after the commit.
+func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error) {
+	c, err := s.begin(tx, "handoff.Propose", actor, h.Team)
+	if err != nil {
+		return nil, err
+	}
+	t, err := taskOf(tx, c.op, h.Team, hub.TaskID(h.TaskID))
+	if err != nil {
+		return nil, err
+	}
+	able, err := s.Approvers(tx, h)
+	if err != nil {
+		return nil, err
+	}
+	short, err := tx.ShortID(string(h.ID))
+	if err != nil {
+		return nil, err
+	}
+	id := cmp.Or(string(short), string(h.ID))
+
 	ask := func(to []hub.AgentID, how string) error {
 		summary := fmt.Sprintf("the handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
 		return c.tell(to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID})
 	}
 	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley handoff approve %[1]s", id)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !h.NeedsHuman && !h.Concerns(hub.Operator) { // else the operator is asked anyway
 		err = ask([]hub.AgentID{hub.Operator}, fmt.Sprintf("parley approve %[1]s, or parley deny %[1]s", id))
 	}
-	return able, c.posted, err
+	return c.posted, err
 }
 
 // Taken gives the task of a handoff to its receiver, in progress, inside the transaction

@@ -164,10 +164,13 @@ func newResult(text string, failed bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: failed, Content: []mcp.Content{&mcp.TextContent{Text: plaintext.Text(text)}}}
 }
 
-// jsonAnswer returns an answer as JSON whose first member is the frame.
+// jsonAnswer returns an answer as JSON whose first member is the frame. An error has no
+// capabilities: a model reads it too, and they say nothing about its cause.
 func jsonAnswer(result any, err error) string {
 	if err != nil {
-		result = map[string]any{"error": rpc.Describe(err, rpc.Tools)}
+		e := rpc.Describe(err, rpc.Tools)
+		e.Capabilities = nil
+		result = map[string]any{"error": e}
 	}
 	raw, err := strictjson.Encode(result)
 	if err != nil || len(raw) == 0 || raw[0] != '{' {
@@ -213,7 +216,7 @@ func writeText(b *strings.Builder, result any) {
 		writeReceipt(b, r)
 		unread = r.Unread
 	case mailroom.Inbox:
-		writeMail(b, r.Messages, r.ShortIDs, r.You)
+		writeMail(b, r.Messages, r.ShortIDs, r.You, r.Acceptable)
 		if r.Part != nil {
 			b.WriteString(mailroom.RenderPart(r))
 		}
@@ -248,11 +251,11 @@ func writeText(b *strings.Builder, result any) {
 	case api.QueryAnswer:
 		if r.Talk != nil {
 			b.WriteString(deliberation.Render(*r.Talk))
-			writeMail(b, r.Talk.Turns, nil, "")
+			writeMail(b, r.Talk.Turns, nil, "", nil)
 			unread = r.Talk.Unread
 			break
 		}
-		writeMail(b, r.Messages, r.ShortIDs, "")
+		writeMail(b, r.Messages, r.ShortIDs, "", nil)
 		writeNext(b, r.Next)
 		unread = r.Unread
 	}

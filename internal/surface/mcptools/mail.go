@@ -3,6 +3,7 @@ package mcptools
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -17,7 +18,10 @@ import (
 // Plain text stands behind its author without a type, because the type of a text that
 // nobody chose says nothing. A task stands with everything that its receiver needs to
 // decide: why, what, when it is done, and where.
-func writeMail(b *strings.Builder, messages []hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) {
+//
+// acceptable are the handoffs that waited for an approval and that the viewer can accept
+// now.
+func writeMail(b *strings.Builder, messages []hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, acceptable []hub.HandoffID) {
 	if len(messages) == 0 {
 		b.WriteString("No messages.\n")
 	}
@@ -28,16 +32,17 @@ func writeMail(b *strings.Builder, messages []hub.Envelope, short mailroom.Short
 			b.WriteString(frame + "\n")
 		}
 		words, plain := e.PlainText()
+		approved := slices.Contains(acceptable, mailroom.HandoffOf(e))
 		switch {
 		case plain && viewer != "":
 			writePlain(b, e, words, short, viewer)
 		case e.Type == hub.TypeHandoffInitiate && viewer != "":
-			writeTask(b, e, short)
+			writeTask(b, e, short, approved)
 		default:
 			mailroom.WriteMessage(b, e, short, viewer)
 		}
 		if viewer != "" {
-			b.WriteString("→ " + nextStep(e, short) + "\n")
+			b.WriteString("→ " + nextStep(e, short, approved) + "\n")
 		}
 	}
 }
@@ -71,8 +76,9 @@ func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom
 	mailroom.WriteContext(b, e, short)
 }
 
-// writeTask writes the offer of a task.
-func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
+// writeTask writes the offer of a task. approved says that it waited for an approval, and
+// waits no longer.
+func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs, approved bool) {
 	var p struct {
 		ID       string   `json:"handoff_id"`
 		Title    string   `json:"title"`
@@ -85,6 +91,9 @@ func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 		Waits    string   `json:"waits_for"`
 	}
 	json.Unmarshal(e.Payload, &p) // the hub wrote it
+	if approved {
+		p.Waits = ""
+	}
 	fmt.Fprintf(b, "%s handoff from %s", plaintext.Line(short.Of(p.ID)), e.Author())
 	if e.Priority != hub.PriorityNormal {
 		fmt.Fprintf(b, ", %s", e.Priority)
@@ -113,25 +122,28 @@ func quotePart(b *strings.Builder, name, text string) {
 	}
 }
 
-// nextStep returns the call that deals with a message.
-func nextStep(e hub.Envelope, short mailroom.ShortIDs) string {
+// nextStep returns the call that deals with a message. approved says that the message
+// names a handoff that waited for an approval, and that the reader can accept it now.
+func nextStep(e hub.Envelope, short mailroom.ShortIDs, approved bool) string {
 	id := short.Of(string(e.ID))
 	ack := fmt.Sprintf("acp_inbox ack [%s]", id)
 	if e.CopyOf() != nil {
 		return ack
 	}
-	switch e.Type {
-	case hub.TypeHandoffInitiate:
+	if e.Type == hub.TypeHandoffInitiate && !approved {
 		var p struct {
-			ID    string `json:"handoff_id"`
 			Waits string `json:"waits_for"`
 		}
 		json.Unmarshal(e.Payload, &p) // the hub wrote it
 		if p.Waits != "" {
 			return ack
 		}
-		task := plaintext.Line(short.Of(p.ID))
+	}
+	if e.Type == hub.TypeHandoffInitiate || approved {
+		task := plaintext.Line(short.Of(string(mailroom.HandoffOf(e))))
 		return fmt.Sprintf("acp_handoff accept %s, or reject %s with reason and detail", task, task)
+	}
+	switch e.Type {
 	case hub.TypeKnowledgeQuery:
 		return fmt.Sprintf("acp_respond %s", id)
 	case hub.TypeTaskOffer:

@@ -191,6 +191,14 @@ func (r *reading) task(planner, builder *agent) {
 		"success_criteria": long, "worktree_path": r.folder, "artifacts": []map[string]any{{"type": "file", "path": filepath.Join(r.folder, "users.sql")}},
 	})
 	r.call(builder, "`acp_handoff` accept, with long criteria", 90, "acp_handoff", map[string]any{"action": "accept", "handoff_id": "h2"})
+
+	r.call(planner, "`acp_handoff` initiate, with an approval", 90, "acp_handoff", map[string]any{
+		"action": "initiate", "to": "builder", "task_id": "T-3", "title": "Drop the table", "summary": "It is empty.", "next_step": "Drop it.",
+		"success_criteria": []string{"it is gone"}, "worktree_path": r.folder, "requires_human_approval": true,
+	})
+	r.call(builder, "`acp_inbox`: a task that waits for an approval", 120, "acp_inbox", map[string]any{"ack": true})
+	r.hub.do(r.t, r.hub.operator, "parley/approve", map[string]any{"id": "h3"})
+	r.call(builder, "`acp_inbox`: the approval", 100, "acp_inbox", map[string]any{"ack": true})
 }
 
 func (r *reading) errors(planner *agent) {

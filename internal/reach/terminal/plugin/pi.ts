@@ -62,9 +62,14 @@ export default function (pi: any) {
     const notice = await tell("tool")
     if (notice) return { content: [...(event.content || []), { type: "text", text: notice }] }
   }))
+  let failure = "" // the error with which the last answer of the model ended
+  pi.on("message_end", safe(async (event: any) => {
+    const message = event.message || {}
+    if (message.role === "assistant") failure = message.stopReason === "error" ? message.errorMessage || "error" : ""
+  }))
   pi.on("agent_settled", safe(async () => {
     if (!session) return
-    const notice = await tell("turn_end")
+    const notice = await tell("turn_end", failure ? { error: failure } : {})
     if (notice) send(notice)
   }))
   pi.on("session_shutdown", safe(async () => {
