@@ -97,5 +97,5 @@ func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDPa
 	if ok, err := a.confirm(cmd, c, p.ID, question, yes); err != nil || !ok {
 		return err
 	}
-	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, v.ID, v.From) })
+	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, p.ID, v.From) })
 }

@@ -1,6 +1,7 @@
 package deliberation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 // A Report is a deliberation with its messages and the possible moves of the caller.
 type Report struct {
 	hub.Deliberation
-	Turns    []hub.Envelope    `json:"turns"`
-	Possible []hub.MessageType `json:"possible"`
+	Turns    []hub.Envelope         `json:"turns"`
+	Possible []hub.MessageType      `json:"possible"`
+	ShortIDs map[string]hub.ShortID `json:"short_ids,omitempty"` // of the thread and of the messages that the turns name
 
 	// In the answers of tools.
 	Unread       int              `json:"unread"`
@@ -25,8 +27,9 @@ type Report struct {
 
 // A Listing is a page of deliberations.
 type Listing struct {
-	Deliberations []hub.Deliberation `json:"deliberations"`
-	Next          string             `json:"next"` // cursor for the page after this one, or ""
+	Deliberations []hub.Deliberation     `json:"deliberations"`
+	ShortIDs      map[string]hub.ShortID `json:"short_ids,omitempty"` // of the threads
+	Next          string                 `json:"next"`                // cursor for the page after this one, or ""
 }
 
 // visible returns a deliberation that the actor may see. To others it reports the same
@@ -247,7 +250,7 @@ func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error)
 // Render returns a report as short text, without its messages.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, r.ID, r.State, plaintext.Line(r.Title), r.From, names(r.Asked))
+	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, cmp.Or(string(r.ShortIDs[r.ID]), r.ID), r.State, plaintext.Line(r.Title), r.From, names(r.Asked))
 	if r.ClaimedBy != "" {
 		fmt.Fprintf(&b, "claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
 	}

@@ -174,7 +174,7 @@ type Draft struct {
 	Context        *hub.Context
 	IdempotencyKey string
 
-	anchor string // the offer that Text answers; see Mailroom.anchor
+	anchor string // the offer that Text answers; see Mailroom.refer
 	whole  bool   // To was a team, and is its members now
 	wide   bool   // the team has more members than a message may name
 
@@ -241,7 +241,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	}
 	long, err := m.longText(op, &d.Text)
 	if err == nil {
-		err = m.anchor(ctx, op, actor, &d)
+		err = m.refer(ctx, op, actor, &d)
 	}
 	if err == nil {
 		err = m.addressTeam(ctx, op, actor, &d)

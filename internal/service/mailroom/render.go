@@ -91,7 +91,7 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}
-	quotePayload(b, e)
+	quotePayload(b, e, short)
 	WriteContext(b, e, short)
 }
 
@@ -123,8 +123,8 @@ func JoinTo(to []hub.AgentID) string {
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
 // out a summary that the detail begins with, and members that the line of the hub or
-// the package of a handoff has.
-func quotePayload(b *strings.Builder, e hub.Envelope) {
+// the package of a handoff has. Ids of messages and handoffs are written short.
+func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs) {
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
@@ -134,14 +134,21 @@ func quotePayload(b *strings.Builder, e hub.Envelope) {
 	for name, value := range strictjson.Members(e.Payload) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
-			name == "query_id" && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
+			slices.Contains(messageMembers, name) && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}
 		text := string(value.Raw())
 		var s string
-		if json.Unmarshal(value.Raw(), &s) == nil {
-			text = s
+		var ids []string
+		switch {
+		case json.Unmarshal(value.Raw(), &s) == nil:
+			text = short.Of(s)
+		case slices.Contains(listMembers, name) && json.Unmarshal(value.Raw(), &ids) == nil:
+			for i, id := range ids {
+				ids[i] = short.Of(id)
+			}
+			text = strings.Join(ids, ", ")
 		}
 		lines := strings.Split(text, "\n")
 		fmt.Fprintf(b, "> %s: %s\n", plaintext.Line(name), plaintext.Line(lines[0]))

@@ -53,7 +53,8 @@ func (s *Services) talk(ctx context.Context, a hub.Caller, kind hub.Deliberation
 		return QueryAnswer{}, hub.Errorf(hub.CodeNotFound, "acp/query", "%s is a %s, not a %s", id, r.Kind, kind)
 	}
 	r.Unread, r.Capabilities, r.Warnings = s.standing(ctx, a)
-	return QueryAnswer{Talk: &r}, nil
+	r.ShortIDs, err = s.Mail.ShortIDs(ctx, r.Turns, r.ID)
+	return QueryAnswer{Talk: &r}, err
 }
 
 // TalkListParams choose negotiations or disagreements.
@@ -65,7 +66,20 @@ type TalkListParams struct {
 }
 
 func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) (deliberation.Listing, error) {
-	return s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: p.Cursor, Limit: p.Limit})
+	cursor, err := s.Mail.ResolveThread(ctx, "parley/deliberation/list", a, p.Cursor)
+	if err != nil {
+		return deliberation.Listing{}, err
+	}
+	out, err := s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: cursor, Limit: p.Limit})
+	if err != nil {
+		return out, err
+	}
+	var ids []string
+	for _, d := range out.Deliberations {
+		ids = append(ids, d.ID)
+	}
+	out.ShortIDs, err = s.Mail.ShortIDs(ctx, nil, ids...)
+	return out, err
 }
 
 // DecideParams are a decision about a thread.
@@ -80,7 +94,11 @@ func decideTalk(ctx context.Context, s *Services, a hub.Caller, p DecideParams) 
 	if err != nil {
 		return deliberation.Report{}, err
 	}
-	return s.Talks.Decide(ctx, a, thread, p.Decision, p.Because)
+	r, err := s.Talks.Decide(ctx, a, thread, p.Decision, p.Because)
+	if err == nil {
+		r.ShortIDs, err = s.Mail.ShortIDs(ctx, r.Turns, r.ID)
+	}
+	return r, err
 }
 
 // DecisionListParams choose decisions.

@@ -248,7 +248,7 @@ func writeText(b *strings.Builder, result any) {
 	case api.QueryAnswer:
 		if r.Talk != nil {
 			b.WriteString(deliberation.Render(*r.Talk))
-			writeMail(b, r.Talk.Turns, nil, "")
+			writeMail(b, r.Talk.Turns, r.Talk.ShortIDs, "")
 			unread = r.Talk.Unread
 			break
 		}

@@ -1,0 +1,130 @@
+package mcptools_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/server"
+)
+
+// A cast is a hub with agents that have nothing but the texts of their tools.
+type cast struct {
+	t      *testing.T
+	hub    *running
+	agents map[string]*agent
+}
+
+// newCast returns a hub with a team auth that is active: ana coordinates, bo and dan
+// execute, rex reviews, ivo integrates.
+func newCast(t *testing.T, o server.Options) *cast {
+	t.Helper()
+	c := &cast{t: t, hub: start(t, o), agents: map[string]*agent{}}
+	for _, name := range []string{"ana", "bo", "dan", "rex", "ivo"} {
+		c.agents[name] = c.hub.overHTTP(t, c.hub.add(t, hub.AgentID(name)))
+	}
+	c.hub.do(t, c.hub.operator, "acp/team", map[string]any{"action": "create", "team": "auth", "objective": "log in without a password", "members": []map[string]any{
+		{"agent": "ana", "role": "coordinator"}, {"agent": "bo", "role": "executor"}, {"agent": "dan", "role": "executor"},
+		{"agent": "rex", "role": "reviewer"}, {"agent": "ivo", "role": "integrator"},
+	}})
+	c.hub.do(t, c.hub.operator, "acp/team", map[string]any{"action": "status", "team": "auth", "lifecycle": "active"})
+	for _, a := range c.agents {
+		a.text(t, "acp_inbox", map[string]any{"ack": true})
+	}
+	return c
+}
+
+// call calls a tool as a model does, which must succeed, and returns its text.
+func (c *cast) call(name, tool string, args map[string]any) string {
+	c.t.Helper()
+	got := c.agents[name].text(c.t, tool, args)
+	if got.isError {
+		c.t.Fatalf("%s: %s %v: got the error %q", name, tool, args, got.text)
+	}
+	c.readable(name, tool, got.text)
+	return got.text
+}
+
+// refused calls a tool that must refuse, and returns the text.
+func (c *cast) refused(name, tool string, args map[string]any) string {
+	c.t.Helper()
+	got := c.agents[name].text(c.t, tool, args)
+	if !got.isError {
+		c.t.Errorf("%s: %s %v: got %q, want an error", name, tool, args, got.text)
+	}
+	c.readable(name, tool, got.text)
+	return got.text
+}
+
+var (
+	longID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-`)
+	goList = regexp.MustCompile(`\[[a-z0-9]+( [a-z0-9]+)+\]`)
+)
+
+// readable fails the test if a text has an id that is not short, or a list as Go prints it.
+func (c *cast) readable(name, tool, text string) {
+	c.t.Helper()
+	if longID.MatchString(text) {
+		c.t.Errorf("%s: %s: got %q, want short ids alone", name, tool, text)
+	}
+	if goList.MatchString(text) {
+		c.t.Errorf("%s: %s: got %q, want no list with blanks alone between its parts", name, tool, text)
+	}
+}
+
+// find returns the first group of a pattern in a text.
+func (c *cast) find(text, pattern string) string {
+	c.t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if m == nil {
+		c.t.Fatalf("got %q, want %q in it", text, pattern)
+	}
+	return m[len(m)-1]
+}
+
+// has fails the test if a text lacks one of some parts.
+func (c *cast) has(text string, parts ...string) {
+	c.t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			c.t.Errorf("got %q, want %q in it", text, p)
+		}
+	}
+}
+
+func TestAnswersInThreads(t *testing.T) {
+	c := newCast(t, server.Options{})
+
+	t.Run("an offer is declined with a reason", func(t *testing.T) {
+		c.t = t
+		c.call("bo", "acp_send", map[string]any{"to": []string{"dan"}, "type": "task.offer", "text": "Rotate the keys"})
+		offer := c.find(c.call("dan", "acp_inbox", nil), `(m\d+) task.offer from bo`)
+		c.call("dan", "acp_respond", map[string]any{"reply_to": offer, "type": "task.decline", "payload": map[string]any{"reason": "at_capacity", "detail": "until Friday"}})
+		c.has(c.call("bo", "acp_query", map[string]any{"negotiation": offer}), "negotiation "+offer+" is declined", "> reason: at_capacity")
+	})
+	t.Run("an offer is declined by its short id in the payload", func(t *testing.T) {
+		c.t = t
+		c.call("bo", "acp_send", map[string]any{"to": []string{"dan"}, "type": "task.offer", "text": "Rotate the logs"})
+		offer := c.find(c.call("dan", "acp_inbox", nil), `(m\d+) task.offer from bo`)
+		c.call("dan", "acp_send", map[string]any{"to": []string{"bo"}, "type": "task.decline", "payload": map[string]any{"offer_id": offer, "reason": "out_of_scope"}})
+		c.has(c.call("bo", "acp_query", map[string]any{"negotiation": offer}), "is declined", "> offer_id: "+offer)
+	})
+	t.Run("a position is challenged, answered, challenged again and conceded", func(t *testing.T) {
+		c.t = t
+		c.call("bo", "acp_send", map[string]any{"to": []string{"dan"}, "type": "position.state", "payload": map[string]any{
+			"topic": "store", "position": "SQLite", "reasoning": "one file", "confidence": "high", "open_to_revision": true,
+		}})
+		first := c.find(c.call("dan", "acp_inbox", nil), `(m\d+) position.state from bo`)
+		c.has(c.refused("dan", "acp_respond", map[string]any{"reply_to": first, "type": "position.challenge", "text": "Postgres"}), "counter_position, reasoning and severity")
+		challenge := map[string]any{"counter_position": "Postgres", "reasoning": "two writers", "severity": "minor"}
+		c.call("dan", "acp_respond", map[string]any{"reply_to": first, "type": "position.challenge", "payload": challenge})
+		second := c.find(c.call("bo", "acp_inbox", nil), `(m\d+) position.challenge from dan`)
+		c.call("bo", "acp_respond", map[string]any{"reply_to": second, "type": "position.state", "payload": map[string]any{
+			"topic": "store", "position": "SQLite still", "reasoning": "one writer is enough", "confidence": "high", "open_to_revision": true,
+		}})
+		third := c.find(c.call("dan", "acp_inbox", nil), `(m\d+) position.state from bo`)
+		c.call("dan", "acp_respond", map[string]any{"reply_to": third, "type": "position.concede", "payload": map[string]any{"what_changed_mind": "there is one writer"}})
+		c.has(c.call("bo", "acp_query", map[string]any{"disagreement": first}), "disagreement "+first+" is conceded", "there is one writer")
+	})
+}
