@@ -26,6 +26,8 @@ type Mail interface {
 	// KeepText stores a text and returns a reference to it, with which Notify makes
 	// it readable for the recipients.
 	KeepText(text string) (hub.ArtifactRef, error)
+	// MarkRead marks a message in the inbox of the actor as read, inside tx.
+	MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
 	// Announce wakes the long polls of the recipients of committed messages.
 	Announce(...hub.Message)
 }

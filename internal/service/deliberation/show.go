@@ -18,6 +18,7 @@ type Report struct {
 	Turns    []hub.Envelope         `json:"turns"`
 	Possible []hub.MessageType      `json:"possible"`
 	ShortIDs map[string]hub.ShortID `json:"short_ids,omitempty"` // of the thread and of the messages that the turns name
+	Decides  bool                   `json:"you_decide,omitempty"`
 
 	// In the answers of tools.
 	Unread       int              `json:"unread"`
@@ -42,6 +43,32 @@ func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Delibera
 	return d, err
 }
 
+// Resolve returns the thread of the message with an id or a short id, if the actor may
+// see the deliberation there, else the thread of that very name.
+func (s *Service) Resolve(ctx context.Context, actor hub.Caller, id string) (string, error) {
+	thread, err := hub.Read(ctx, s.store, func(r hub.Reader) (_ string, err error) {
+		long := id
+		if hub.ShortID(id).Is(hub.ShortMessage) {
+			if long, err = r.LongID(hub.ShortID(id)); err != nil {
+				return "", err
+			}
+		}
+		msg, err := r.Message(hub.EnvelopeID(long))
+		if err != nil {
+			return "", err
+		}
+		d, err := visible(r, "deliberation.Resolve", actor, msg.ThreadID)
+		return d.ID, err
+	})
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return id, nil
+	case err != nil:
+		return "", fmt.Errorf("deliberation: resolve: %w", err)
+	}
+	return thread, nil
+}
+
 // Show returns a deliberation to those who take part, those who decide it, auditors
 // and the operator.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report, error) {
@@ -63,6 +90,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report
 		return Report{}, fmt.Errorf("deliberation: show: %w", err)
 	}
 	d := out.Deliberation
+	out.Decides = d.State == hub.TalkEscalated && (actor.IsOperator() || slices.Contains(d.Deciders, actor.ID))
 	for _, id := range d.Asked {
 		if actor.ID != d.From && actor.ID != id {
 			continue
@@ -258,10 +286,13 @@ func Render(r Report) string {
 		fmt.Fprintf(&b, "> condition: %s\n", plaintext.Line(c))
 	}
 	if r.State == hub.TalkEscalated {
-		fmt.Fprintf(&b, "escalated to %s\n", names(r.Deciders))
+		fmt.Fprintf(&b, "escalated to %s\n> because: %s\n", names(r.Deciders), plaintext.Line(r.Reason))
 	}
 	if r.Outcome != "" {
 		fmt.Fprintf(&b, "> outcome: %s\n", plaintext.Line(r.Outcome))
+	}
+	if r.DecidedBy != "" {
+		fmt.Fprintf(&b, "decided by %s\n> because: %s\n", r.DecidedBy, plaintext.Line(r.Reason))
 	}
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "until %s\n", r.DueAt)

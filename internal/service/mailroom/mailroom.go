@@ -200,6 +200,10 @@ type Receipt struct {
 	Type      hub.MessageType `json:"type,omitempty"`
 	ClaimedBy hub.AgentID     `json:"claimed_by,omitempty"`
 	ClaimedAt hub.Time        `json:"claimed_at,omitzero"`
+
+	// Of a decision: Type is system.ack, Status the state of the thread, and this is the
+	// result in a sentence. No message was stored for the caller.
+	Decided string `json:"decided,omitempty"`
 }
 
 // AlreadyClaimed is the status in the answer to an acceptance that came too late.

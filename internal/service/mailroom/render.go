@@ -123,8 +123,13 @@ func JoinTo(to []hub.AgentID) string {
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
 // out a summary that the detail begins with, and members that the line of the hub or
-// the package of a handoff has. Ids of messages and handoffs are written short.
+// the package of a handoff has. Ids of messages and handoffs are written short. A notice
+// of the hub is a sentence.
 func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs) {
+	if sentence := Sentence(e); sentence != "" {
+		fmt.Fprintf(b, "> %s\n", sentence)
+		return
+	}
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
@@ -190,7 +195,7 @@ func Sentence(e hub.Envelope) string {
 	switch {
 	case e.Type == hub.TypeSystemAck && p.Kind != "":
 		text = fmt.Sprintf("the %s %q is %s", p.Kind, p.Title, p.Status)
-		if p.Outcome != "" {
+		if decided := p.Kind == string(hub.KindNegotiation) && p.DecidedBy != ""; p.Outcome != "" && !decided { // the status says it
 			text += ": " + p.Outcome
 		}
 		if p.DecidedBy != "" {

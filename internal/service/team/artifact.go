@@ -555,6 +555,14 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hu
 	return v, c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
 }
 
+// or joins names of which one is enough.
+func or(ids []hub.AgentID) string {
+	if len(ids) < 2 {
+		return joined(ids)
+	}
+	return joined(ids[:len(ids)-1]) + " or " + string(ids[len(ids)-1])
+}
+
 // tellConflict tells the members, among them both authors, of a conflict that an
 // integrator must merge. For the agents that must merge it is an alarm.
 func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) error {
@@ -570,6 +578,9 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	case a.Sensitivity == hub.SensitivityHigh:
 	case len(merging) == 0 || k.State == hub.MergeEscalated:
 		merging = with(all, mergers(a)...)
+	}
+	if len(merging) > 0 {
+		summary += " by " + or(merging)
 	}
 	payload := artifactUpdate(a, v, k.State, map[string]any{
 		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)], "summary": summary,
@@ -702,7 +713,37 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
-	return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+	if a.Sensitivity != hub.SensitivityHigh {
+		return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+	}
+	if err := c.tx.PutTeamArtifact(a); err != nil {
+		return out, err
+	}
+	signing, err := c.tellUnsigned(a, v)
+	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " has signed the merge"}}
+	return out, err
+}
+
+// tellUnsigned tells the members of a merge that counts when a reviewer has signed it, and
+// returns who signs. For the reviewers it is an alarm.
+func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string, error) {
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return "", err
+	}
+	signing := slices.DeleteFunc(with(all, hub.RoleReviewer), func(id hub.AgentID) bool { return id == v.Author })
+	who := "a reviewer, of which the team has none, or the operator"
+	if len(signing) > 0 {
+		who = or(signing)
+	}
+	payload := artifactUpdate(a, v, a.State, map[string]any{
+		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, by %s, is a merge that waits for the signature of %s", v.Version, a.ID, v.Author, who),
+	})
+	if err := c.tellAs(hub.PriorityHigh, signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
+		return "", err
+	}
+	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(signing, id) })
+	return who, c.tell(others, hub.TypeTeamArtifactUpdate, payload)
 }
 
 // sign ends the conflicts of an artifact of high sensitivity that are merged.

@@ -18,6 +18,13 @@ func Render(a Answer) string {
 		b.WriteString(renderTask(*a.Task))
 	case a.Decision != nil:
 		fmt.Fprintf(&b, "%s: %s\n", a.Decision.Status, plaintext.Line(a.Decision.Decision))
+	case a.Decisions != nil:
+		if len(a.Decisions) == 0 {
+			b.WriteString("No decisions.\n")
+		}
+		for _, d := range a.Decisions {
+			b.WriteString(renderDecision(d))
+		}
 	case a.Artifact != nil:
 		b.WriteString(renderArtifact(*a.Artifact))
 		renderVersions(&b, a)
@@ -66,6 +73,19 @@ func renderTeam(v View) string {
 		s += fmt.Sprintf("; you are %s", v.You)
 	}
 	return s + "\n> goal: " + plaintext.Line(v.Objective) + "\n"
+}
+
+// renderDecision returns a decision in a line, quoted.
+func renderDecision(d hub.Decision) string {
+	s := fmt.Sprintf("> %s by %s", d.Status, joined(d.Deciders))
+	if d.Title != d.Decision {
+		s += ", about " + plaintext.Line(d.Title)
+	}
+	s += ": " + plaintext.Line(d.Decision)
+	if d.Rationale != "" {
+		s += " (because: " + plaintext.Line(d.Rationale) + ")"
+	}
+	return s + "\n"
 }
 
 func renderTask(t hub.Task) string {

@@ -169,6 +169,8 @@ type Answer struct {
 	Task     *hub.Task     `json:"task,omitempty"`
 	Decision *hub.Decision `json:"decision,omitempty"`
 
+	Decisions []hub.Decision `json:"decisions,omitzero"` // newest first
+
 	Artifact  *hub.TeamArtifact     `json:"artifact,omitempty"` // after a put, with its newest version
 	Version   *hub.ArtifactVersion  `json:"version,omitempty"`  // that was put or read
 	Content   *string               `json:"content,omitempty"`
@@ -193,6 +195,7 @@ type View struct {
 	TaskCounts map[hub.TaskState]int `json:"task_counts"`
 	Tasks      []hub.Task            `json:"tasks,omitzero"`      // a page, in show alone
 	Conflicts  []hub.Conflict        `json:"conflicts,omitempty"` // open ones, by artifact and version, at most MaxConflicts; in list and show alone
+	Decisions  []hub.Decision        `json:"decisions,omitempty"` // the newest, at most shownDecisions; in show alone
 }
 
 // actions is everything that can be done with a team.
@@ -200,19 +203,20 @@ var actions = map[string]struct {
 	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
 	changes func(Request) bool // nil for always
 }{
-	"create":   {do: (*Service).create},
-	"list":     {do: (*Service).list, changes: never},
-	"show":     {do: (*Service).show, changes: never},
-	"add":      {do: (*Service).add},
-	"remove":   {do: (*Service).remove},
-	"role":     {do: (*Service).role},
-	"task":     {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
-	"decide":   {do: (*Service).decide},
-	"artifact": {do: (*Service).artifact, changes: Request.puts},
-	"merge":    {do: (*Service).merge},
-	"status":   {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
-	"close":    {do: (*Service).close},
-	"archive":  {do: (*Service).archive},
+	"create":    {do: (*Service).create},
+	"list":      {do: (*Service).list, changes: never},
+	"show":      {do: (*Service).show, changes: never},
+	"add":       {do: (*Service).add},
+	"remove":    {do: (*Service).remove},
+	"role":      {do: (*Service).role},
+	"task":      {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
+	"decide":    {do: (*Service).decide},
+	"decisions": {do: (*Service).decisions, changes: never},
+	"artifact":  {do: (*Service).artifact, changes: Request.puts},
+	"merge":     {do: (*Service).merge},
+	"status":    {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
+	"close":     {do: (*Service).close},
+	"archive":   {do: (*Service).archive},
 }
 
 func never(Request) bool { return false }

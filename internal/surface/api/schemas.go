@@ -21,6 +21,7 @@ const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "text":{"type":"string"},
 "type":{"type":"string"},
 "payload":{"type":"object"},
+"decision":{"type":"string","description":"if you are asked to decide; text is the reason"},
 "priority":{"type":"string"}}}`
 
 const subscribeSchema = `{"type":"object","required":["action"],"properties":{
@@ -67,7 +68,7 @@ const querySchema = `{"type":"object","properties":{
 "cursor":{"type":"string"}}}`
 
 const teamSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["create","list","show","add","remove","role","task","decide","artifact","merge","status","close","archive"]},
+"action":{"enum":["create","list","show","add","remove","role","task","decide","decisions","artifact","merge","status","close","archive"]},
 "team":{"type":"string","description":"all but list"},
 "objective":{"type":"string","description":"create"},
 "members":{"type":"array","description":"create","items":{"type":"object","required":["agent","role"],"properties":{"agent":{"type":"string"},"role":{"type":"string"}}}},

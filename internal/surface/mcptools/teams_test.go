@@ -128,3 +128,51 @@ func TestAnswersInThreads(t *testing.T) {
 		c.has(c.call("bo", "acp_query", map[string]any{"disagreement": first}), "disagreement "+first+" is conceded", "there is one writer")
 	})
 }
+
+func TestNegotiationIsDecided(t *testing.T) {
+	c := newCast(t, server.Options{})
+	c.call("ana", "acp_send", map[string]any{"to": []string{"bo"}, "team": "auth", "type": "task.offer", "text": "Rotate the keys"})
+	offer := c.find(c.call("bo", "acp_inbox", nil), `(m\d+) task.offer from ana`)
+	next, from, to := offer, "bo", "ana"
+	answer := ""
+	for _, terms := range []string{"in two days", "today", "tomorrow", "tonight"} {
+		answer = c.call(from, "acp_respond", map[string]any{"reply_to": next, "type": "task.counter", "text": terms})
+		next = c.find(answer, `Sent (m\d+)`)
+		c.call(to, "acp_inbox", nil)
+		from, to = to, from
+	}
+	// The only coordinator of the team takes part, so that the operator decides.
+	c.has(answer, "the negotiation "+offer+" is escalated, because the limit of counters is reached; it waits for a decision of operator")
+	c.has(c.call("bo", "acp_query", map[string]any{"negotiation": offer}), "escalated to operator")
+	c.has(c.refused("bo", "acp_respond", map[string]any{"reply_to": next, "decision": "accept", "text": "mine"}), "forbidden", "it was escalated to operator")
+
+	t.Run("the agent that must decide is told the words of both sides, and decides", func(t *testing.T) {
+		c.t = t
+		boss := c.hub.overHTTP(t, c.hub.add(t, "boss"))
+		c.agents["boss"] = boss
+		c.hub.do(t, c.hub.operator, "acp/team", map[string]any{"action": "add", "team": "auth", "agent": "boss", "role": "coordinator"})
+		boss.text(t, "acp_inbox", map[string]any{"ack": true})
+
+		c.call("ana", "acp_send", map[string]any{"to": []string{"bo"}, "team": "auth", "type": "task.offer", "text": "Rotate the logs"})
+		offer := c.find(c.call("bo", "acp_inbox", nil), `(m\d+) task.offer from ana`)
+		next, from, to := offer, "bo", "ana"
+		for _, terms := range []string{"in two days", "today", "tomorrow", "tonight"} {
+			next = c.find(c.call(from, "acp_respond", map[string]any{"reply_to": next, "type": "task.counter", "text": terms}), `Sent (m\d+)`)
+			c.call(to, "acp_inbox", nil)
+			from, to = to, from
+		}
+		inbox := c.call("boss", "acp_inbox", nil)
+		c.has(inbox, `decide the negotiation about "Rotate the logs" between ana and bo`, "ana: tonight", "bo: tomorrow",
+			"accept: bo has the task, on the terms of the last counter, which is by ana. decline: the offer ends without an owner.")
+		asked := c.find(inbox, `→ acp_respond (m\d+), decision: accept or decline, text: why`)
+		c.has(c.refused("boss", "acp_respond", map[string]any{"reply_to": asked, "decision": "yes", "text": "fine"}), "accept or decline", "with bo as owner")
+		c.has(c.call("boss", "acp_query", map[string]any{"negotiation": asked}), "negotiation "+offer+" is escalated", "tomorrow", "→ acp_respond "+offer+", decision: accept or decline, text: why")
+		task := c.find(c.call("boss", "acp_respond", map[string]any{"reply_to": asked, "decision": "accept", "text": "tonight is possible"}), `The negotiation `+offer+` is accepted, as the task (T-\d+) of the team auth`)
+		if got := c.call("boss", "acp_inbox", nil); strings.Contains(got, "decide the") {
+			t.Errorf("inbox: got %q, want that the question is dealt with", got)
+		}
+		c.has(c.call("bo", "acp_inbox", nil), `the negotiation "Rotate the logs" is accepted`, "decided by boss", "tonight is possible")
+		c.has(c.call("bo", "acp_team", map[string]any{"action": "task", "task": task}), task+" assigned, bo")
+		c.has(c.call("rex", "acp_team", map[string]any{"action": "decisions", "team": "auth"}), "decided by boss, about Rotate the logs: accept (because: tonight is possible)")
+	})
+}
