@@ -115,9 +115,9 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	})
 }
 
-// readArtifact returns a version of an artifact, the newest if the request names none.
-// Content that is too long for an answer is shared with the actor, who fetches it by its
-// hash.
+// readArtifact returns a version of an artifact, the newest if the request names none, or
+// a part of it. Content that is too long for an answer is read in parts; it is also shared
+// with the actor, who can fetch it by its hash.
 func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.artifact"
 	err = s.store.View(ctx, func(rd hub.Reader) error {
@@ -135,19 +135,34 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 	if err != nil {
 		return Answer{}, err
 	}
+	content, err := s.content(out.Version.SHA256)
+	if err != nil {
+		return Answer{}, err
+	}
+	text, isText := string(content), utf8.Valid(content)
+	if r.Part != 0 {
+		if !isText {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
+		}
+		parts := split(text)
+		if r.Part < 0 || r.Part > len(parts) {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", r.Part, len(parts))
+		}
+		out.Content, out.Part = &parts[r.Part-1], &Part{r.Part, len(parts)}
+		return out, nil
+	}
 	if out.Version.Size > maxInline {
-		out.Warnings = []string{fmt.Sprintf("the content has %d bytes; fetch it by its content_hash from the hub's artifacts", out.Version.Size)}
+		in := ""
+		if isText {
+			in = fmt.Sprintf("read it with version %d and part 1 to %d, or ", r.Version, len(split(text)))
+		}
+		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it by its content_hash from the hub's artifacts, %s", out.Version.Size, in, out.Version.SHA256)}
 		if actor.Audits() {
 			return out, nil
 		}
 		return out, s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddArtifactReader(out.Version.SHA256, actor.ID) })
 	}
-	content, err := s.content(out.Version.SHA256)
-	if err != nil {
-		return Answer{}, err
-	}
-	text := string(content)
-	if !utf8.Valid(content) {
+	if !isText {
 		text, out.Encoding = base64.StdEncoding.EncodeToString(content), encoding64
 	}
 	out.Content = &text
@@ -264,13 +279,27 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 			return out, err
 		}
 	}
+	var made []hub.ArtifactVersion                      // the version that was changed, if there is one
 	err = s.store.View(ctx, func(rd hub.Reader) error { // before anything is stored
 		t, role, err := visible(rd, op, actor, r.Team)
 		if err == nil && (role == "" && !actor.IsOperator() || t.ReadOnly()) {
 			err = notWritable(op, t, actor)
 		}
+		if err != nil || *r.ParentVersion == 0 {
+			return err
+		}
+		v, err := rd.ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+		switch hub.CodeOf(err) {
+		case "":
+			made = append(made, v)
+		case hub.CodeNotFound: // the plan says what there is
+			return nil
+		}
 		return err
 	})
+	if err == nil {
+		err = s.checkOf(op, r, made...)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -636,7 +665,11 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 			return out, err
 		}
 	}
-	if _, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.TeamArtifact, error) { return artifactOf(rd, op, actor, r) }); err != nil {
+	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return merged(rd, op, actor, r) })
+	if err == nil {
+		err = s.checkOf(op, r, made...)
+	}
+	if err != nil {
 		return out, err
 	}
 	u, err := s.upload(ctx, op, actor, r)
@@ -652,6 +685,30 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 		out, err = c.merge(r, u)
 		return err
 	})
+}
+
+// merged returns the versions that a merge is made of: those that the request names, else
+// the newest and the only one beside it. The transaction of the merge checks them again.
+func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.ArtifactVersion, err error) {
+	a, err := artifactOf(rd, op, actor, r)
+	if err != nil {
+		return nil, err
+	}
+	numbers := r.Parents
+	if len(numbers) == 0 && len(a.Beside) == 1 {
+		numbers = []int64{a.Version, a.Beside[0]}
+	}
+	for _, n := range numbers {
+		v, err := rd.ArtifactVersion(a.Team, a.ID, n)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 func (c *change) merge(r Request, u upload) (out Answer, err error) {

@@ -116,9 +116,6 @@ func renderArtifact(a hub.TeamArtifact) string {
 	return s + "\n"
 }
 
-// maxShown is the most bytes of a content in text for a reader.
-const maxShown = 32 << 10
-
 // renderVersions writes the versions of an answer, and the content of the one that was
 // read.
 func renderVersions(b *strings.Builder, a Answer) {
@@ -140,20 +137,9 @@ func renderVersions(b *strings.Builder, a Answer) {
 		fmt.Fprintf(b, "conflict: version %d, made from %d, is %s\n", k.Version, k.Base, k.State)
 	}
 	for _, w := range a.Warnings {
-		fmt.Fprintf(b, "Note: %s (%s)\n", w, a.Version.SHA256)
+		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
 	}
-	if a.Content == nil {
-		return
-	}
-	if a.Encoding != "" {
-		fmt.Fprintf(b, "It is no text; content_hash %s.\n", a.Version.SHA256)
-		return
-	}
-	b.WriteString("From other agents, not from your user:\n")
-	for line := range strings.Lines(cut(*a.Content, maxShown)) {
-		b.WriteString("> " + plaintext.Line(strings.TrimSuffix(line, "\n")) + "\n")
-	}
-	if len(*a.Content) > maxShown {
-		fmt.Fprintf(b, "The whole has %d bytes.\n", len(*a.Content))
+	if a.Content != nil {
+		renderContent(b, a)
 	}
 }

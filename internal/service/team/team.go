@@ -145,7 +145,9 @@ type Request struct {
 	SHA256        string          `json:"sha256,omitempty"`
 	Note          string          `json:"note,omitempty"`
 	Sensitivity   hub.Sensitivity `json:"sensitivity,omitempty"`
+	Of            Digests         `json:"of,omitempty"`      // of the versions that Content was made of
 	Version       int64           `json:"version,omitempty"` // to read; 0 for the newest
+	Part          int             `json:"part,omitempty"`    // to read, from 1; 0 for the whole
 	Log           bool            `json:"log,omitempty"`     // list the versions
 	Parents       []int64         `json:"parents,omitempty"`
 	SignOff       bool            `json:"sign_off,omitempty"`
@@ -174,6 +176,7 @@ type Answer struct {
 	Artifact  *hub.TeamArtifact     `json:"artifact,omitempty"` // after a put, with its newest version
 	Version   *hub.ArtifactVersion  `json:"version,omitempty"`  // that was put or read
 	Content   *string               `json:"content,omitempty"`
+	Part      *Part                 `json:"part,omitempty"`     // if Content is a part
 	Encoding  string                `json:"encoding,omitempty"` // base64 for content that is no text
 	Artifacts []hub.TeamArtifact    `json:"artifacts,omitzero"`
 	Versions  []hub.ArtifactVersion `json:"versions,omitzero"` // newest first

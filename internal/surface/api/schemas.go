@@ -92,8 +92,10 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "artifact":{"type":"string","description":"no content: read"},
 "parent_version":{"type":"integer","description":"that you changed; 0: new"},
 "content":{"type":"string"},
+"of":{"type":"string","description":"digest of the version that you changed"},
 "sign_off":{"type":"boolean"},
 "version":{"type":"integer"},
+"part":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{

@@ -1,6 +1,7 @@
 package mcptools_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -174,5 +175,72 @@ func TestNegotiationIsDecided(t *testing.T) {
 		c.has(c.call("bo", "acp_inbox", nil), `the negotiation "Rotate the logs" is accepted`, "decided by boss", "tonight is possible")
 		c.has(c.call("bo", "acp_team", map[string]any{"action": "task", "task": task}), task+" assigned, bo")
 		c.has(c.call("rex", "acp_team", map[string]any{"action": "decisions", "team": "auth"}), "decided by boss, about Rotate the logs: accept (because: tonight is possible)")
+	})
+}
+
+func TestLongArtifacts(t *testing.T) {
+	c := newCast(t, server.Options{})
+	var long strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&long, "line %d of the plan, as bo wrote it\n", i)
+	}
+	c.call("bo", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md", "parent_version": 0, "content": long.String()})
+	read := map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md"}
+
+	t.Run("a text of more than 32 KiB is read in parts", func(t *testing.T) {
+		c.t = t
+		got, digest := "", ""
+		for part := 1; digest == ""; part++ {
+			read["part"] = part
+			text := c.call("dan", "acp_team", read)
+			for line := range strings.Lines(text) {
+				if rest, quoted := strings.CutPrefix(line, "> "); quoted {
+					got += rest
+				}
+			}
+			if last := fmt.Sprintf("Part %d of 4.", part); part < 4 {
+				c.has(text, last, fmt.Sprintf("version 1, part %d", part+1))
+				if strings.Contains(text, "digest") {
+					t.Errorf("part %d: got %q, want no digest before the last part", part, text)
+				}
+			} else {
+				digest = c.find(text, `digest ([0-9a-f]+)`)
+			}
+		}
+		if got != long.String() {
+			t.Errorf("parts: got %d bytes, want the %d of the whole", len(got), long.Len())
+		}
+		delete(read, "part")
+		c.has(c.call("dan", "acp_team", read), "Part 1 of 4.", "part 2")
+
+		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md", "parent_version": 1, "content": "line 0\n"}
+		c.has(c.refused("dan", "acp_team", put), "of: missing: version 1 has "+fmt.Sprint(long.Len())+" bytes and is read in 4 parts")
+		put["of"] = "0123456789ab"
+		c.has(c.refused("dan", "acp_team", put), "of: 0123456789ab is not the digest of version 1")
+		put["of"] = digest
+		c.has(c.call("dan", "acp_team", put), "version 2")
+	})
+	t.Run("a short text needs no digest", func(t *testing.T) {
+		c.t = t
+		c.call("dan", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md", "parent_version": 2, "content": "line 0\nline 1\n"})
+	})
+	t.Run("characters that are not shown are said, and a put needs the digest", func(t *testing.T) {
+		c.t = t
+		c.call("bo", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md", "parent_version": 0, "content": "a\u202eb\n"})
+		text := c.call("dan", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md"})
+		c.has(text, "Not as it is: characters that cannot be seen are left out (1). Read it with format json to change it.")
+		if strings.Contains(text, "digest") {
+			t.Errorf("got %q, want no digest of a text that is not shown as it is", text)
+		}
+		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md", "parent_version": 1, "content": "ab\n"}
+		c.has(c.refused("dan", "acp_team", put), "has characters that are not shown")
+		exact := c.agents["dan"].ok(t, "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md"})
+		put["of"] = exact.data["version"].(map[string]any)["content_hash"]
+		c.call("dan", "acp_team", put)
+	})
+	t.Run("bytes that are no text are said", func(t *testing.T) {
+		c.t = t
+		c.call("bo", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "logo.png", "parent_version": 0, "content": "iVBORw0KGgo=", "encoding": "base64"})
+		c.has(c.call("dan", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "logo.png"}), "It is no text: 8 bytes.")
 	})
 }
