@@ -141,7 +141,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	}
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
-			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %v", hub.Features)
+			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %s", hub.JoinWords(hub.Features))
 		}
 		m.features[f] = true
 	}

@@ -79,7 +79,7 @@ func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.Te
 		return a, err
 	}
 	if a, err = rd.TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} lists them")
+		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} %s lists them", r.Team)
 	}
 	return a, err
 }
@@ -472,8 +472,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 		}
 		return Answer{Artifact: &a, Version: &v}, err
 	}
-	v, err = c.diverge(&a, v, p)
-	return Answer{Artifact: &a, Version: &v}, err
+	v, result, err := c.diverge(&a, v, p)
+	return Answer{Artifact: &a, Version: &v, Warnings: []string{result}}, err
 }
 
 // addVersion stores a version with the next number, as the newest if it is.
@@ -529,15 +529,15 @@ func artifactUpdate(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeSt
 }
 
 // diverge stores a version that was made from an earlier one than the newest, with the
-// conflict, and the merge of both if there is one.
-func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hub.ArtifactVersion, error) {
+// conflict, and the merge of both if there is one. It returns the version, and the result
+// in words for its author.
+func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ hub.ArtifactVersion, result string, err error) {
 	if len(a.Beside) >= maxBeside {
-		return v, hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
+		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
 	}
 	newest := a.Version
-	v, err := c.addVersion(a, v, false)
-	if err != nil {
-		return v, err
+	if v, err = c.addVersion(a, v, false); err != nil {
+		return v, "", err
 	}
 	k := hub.Conflict{Team: a.Team, Artifact: a.ID, Version: v.Version, Base: p.base, Newest: newest, State: hub.MergeDiverged, Author: v.Author, At: c.now}
 	next := hub.MergeManual
@@ -551,37 +551,39 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hu
 	}
 	due := k.DueAt
 	if k, err = k.Advance(next, c.now); err != nil {
-		return v, err
+		return v, "", err
 	}
 	k.DueAt = due
 	if next != hub.MergeAuto {
 		a.Beside, a.State = append(slices.Clone(a.Beside), v.Version), next
 		if err := c.putConflict(k); err != nil {
-			return v, err
+			return v, "", err
 		}
 		if err := c.tx.PutTeamArtifact(*a); err != nil {
-			return v, err
+			return v, "", err
 		}
-		return v, c.tellConflict(*a, v, k)
+		merging, err := c.tellConflict(*a, v, k)
+		return v, fmt.Sprintf("yours, version %d, is not the newest, which is %d: it was made from %d. %s merges both", v.Version, a.Version, v.Parent, merging), err
 	}
 	m := hub.ArtifactVersion{Artifact: a.ID, SHA256: p.merged.sum, Size: p.merged.size, Parent: newest, Parents: []int64{newest, v.Version}, Author: hub.Self}
 	if m, err = c.addVersion(a, m, true); err != nil {
-		return v, err
+		return v, "", err
 	}
 	if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
-		return v, err
+		return v, "", err
 	}
 	k.Result, k.MergedBy = m.Version, hub.Self
 	if err := c.putConflict(k); err != nil {
-		return v, err
+		return v, "", err
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
 	if err := c.tx.PutTeamArtifact(*a); err != nil {
-		return v, err
+		return v, "", err
 	}
-	return v, c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
+	return v, fmt.Sprintf("yours, version %d, was made from %d; the hub merged it with version %d into version %d, which is the newest", v.Version, v.Parent, newest, m.Version),
+		c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
 }
 
 // or joins names of which one is enough.
@@ -593,11 +595,12 @@ func or(ids []hub.AgentID) string {
 }
 
 // tellConflict tells the members, among them both authors, of a conflict that an
-// integrator must merge. For the agents that must merge it is an alarm.
-func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) error {
+// integrator must merge, and returns who merges. For the agents that must merge it is an
+// alarm.
+func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) (who string, err error) {
 	all, err := roster(c.tx, c.team.ID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	summary := fmt.Sprintf("version %d of %s and the newest, %d, must be merged", v.Version, a.ID, a.Version)
 	merging := with(all, hub.RoleIntegrator)
@@ -608,17 +611,19 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	case len(merging) == 0 || k.State == hub.MergeEscalated:
 		merging = with(all, mergers(a)...)
 	}
+	who = "an integrator, of which the team has none, or the operator"
 	if len(merging) > 0 {
-		summary += " by " + or(merging)
+		who = or(merging)
+		summary += " by " + who
 	}
 	payload := artifactUpdate(a, v, k.State, map[string]any{
 		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)], "summary": summary,
 	})
 	if err := c.tellAs(hub.PriorityHigh, merging, hub.TypeTeamArtifactUpdate, payload); err != nil {
-		return err
+		return "", err
 	}
 	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(merging, id) })
-	return c.tell(others, hub.TypeTeamArtifactUpdate, payload)
+	return who, c.tell(others, hub.TypeTeamArtifactUpdate, payload)
 }
 
 // putConflict stores a conflict with its journal entry.
@@ -965,7 +970,8 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 		if err := tx.PutTeamArtifact(a); err != nil {
 			return err
 		}
-		return c.tellConflict(a, v, k)
+		_, err = c.tellConflict(a, v, k)
+		return err
 	})
 	if err == nil {
 		s.mail.Announce(c.posted...)

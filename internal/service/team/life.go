@@ -211,7 +211,12 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 			q.States = []hub.TaskState{r.State}
 		}
 		tasks, err := rd.Tasks(q)
+		if err != nil {
+			return err
+		}
 		v.Tasks = append([]hub.Task{}, tasks...)
+		decided, err := decisionsOf(rd, actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
+		v.Decisions = decided.readable
 		out = Answer{Team: &v}
 		if len(tasks) == limit {
 			out.Next = string(tasks[limit-1].ID)
@@ -283,7 +288,7 @@ func (c *change) abandon(anyway bool) error {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
 		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
-			WithHint("merge them, or close the team without them: {team.close_anyway}")
+			WithHint("merge them, or close the team without them: {team.close_anyway} %s", c.team.ID)
 	}
 	for _, k := range open {
 		if k, err = k.Advance(hub.MergeAbandoned, c.now); err != nil {

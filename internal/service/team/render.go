@@ -43,8 +43,17 @@ func Render(a Answer) string {
 		for _, p := range a.Team.Proposals {
 			fmt.Fprintf(&b, "proposed: %s as %s, waits for %s\n", p.Agent, p.Role, joined(p.Needs))
 		}
+		if gates := a.Team.Policy.HumanGateActions; len(gates) > 0 {
+			fmt.Fprintf(&b, "waits for the operator: %s\n", joined(gates))
+		}
 		for _, t := range a.Team.Tasks {
 			b.WriteString(renderTask(t))
+		}
+		for _, k := range a.Team.Conflicts {
+			b.WriteString(renderConflict(k))
+		}
+		for _, d := range a.Team.Decisions {
+			b.WriteString(renderDecision(d))
 		}
 	case len(a.Teams) == 0:
 		b.WriteString("No teams.\n")
@@ -75,6 +84,23 @@ func renderTeam(v View) string {
 	return s + "\n> goal: " + plaintext.Line(v.Objective) + "\n"
 }
 
+func numbersText(all []int64) string {
+	words := make([]string, len(all))
+	for i, n := range all {
+		words[i] = fmt.Sprint(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// renderConflict names the versions that are to be merged, or the merge that is to be
+// signed.
+func renderConflict(k hub.Conflict) string {
+	if k.Result > 0 {
+		return fmt.Sprintf("to sign: version %d of %s, the merge of version %d, by %s\n", k.Result, k.Artifact, k.Version, k.MergedBy)
+	}
+	return fmt.Sprintf("to merge: version %d of %s by %s, made from %d, is %s\n", k.Version, k.Artifact, k.Author, k.Base, k.State)
+}
+
 // renderDecision returns a decision in a line, quoted.
 func renderDecision(d hub.Decision) string {
 	s := fmt.Sprintf("> %s by %s", d.Status, joined(d.Deciders))
@@ -93,6 +119,9 @@ func renderTask(t hub.Task) string {
 	if t.Owner != "" {
 		s += ", " + string(t.Owner)
 	}
+	if t.Reviewer != "" {
+		s += ", reviewer " + string(t.Reviewer)
+	}
 	if t.Class != hub.ClassNormal {
 		s += ", " + string(t.Class)
 	}
@@ -108,7 +137,7 @@ func renderTask(t hub.Task) string {
 func renderArtifact(a hub.TeamArtifact) string {
 	s := fmt.Sprintf("%s version %d, %d bytes, %s", a.ID, a.Version, a.Size, a.State)
 	if len(a.Beside) > 0 {
-		s += fmt.Sprintf(", to merge with it: %s", strings.Trim(fmt.Sprint(a.Beside), "[]"))
+		s += fmt.Sprintf(", to merge with it: %s", numbersText(a.Beside))
 	}
 	if a.Sensitivity == hub.SensitivityHigh {
 		s += ", high sensitivity"
@@ -127,7 +156,7 @@ func renderVersions(b *strings.Builder, a Answer) {
 		if len(from) == 0 {
 			from = []int64{v.Parent}
 		}
-		fmt.Fprintf(b, "- version %d by %s from %s", v.Version, v.Author, strings.Trim(fmt.Sprint(from), "[]"))
+		fmt.Fprintf(b, "- version %d by %s from %s", v.Version, v.Author, numbersText(from))
 		if v.Note != "" {
 			b.WriteString(": " + plaintext.Line(v.Note))
 		}

@@ -169,6 +169,9 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 	if e.Team != "" {
 		fmt.Fprintf(b, ", team %s", plaintext.Line(e.Team))
 	}
+	if e.ReplyTo != "" {
+		fmt.Fprintf(b, ", about %s", short.Of(string(e.ReplyTo)))
+	}
 	if e.Priority != hub.PriorityNormal {
 		fmt.Fprintf(b, ", %s", e.Priority)
 	}

@@ -244,3 +244,90 @@ func TestLongArtifacts(t *testing.T) {
 		c.has(c.call("dan", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "logo.png"}), "It is no text: 8 bytes.")
 	})
 }
+
+func TestDisagreementIsDecided(t *testing.T) {
+	c := newCast(t, server.Options{})
+	c.call("bo", "acp_send", map[string]any{"to": []string{"dan"}, "team": "auth", "type": "position.state", "payload": map[string]any{
+		"topic": "store", "position": "SQLite", "reasoning": "one file", "confidence": "high", "open_to_revision": true,
+	}})
+	first := c.find(c.call("dan", "acp_inbox", nil), `→ acp_respond (m\d+), type position.challenge, payload: counter_position, reasoning, severity`)
+	answer := c.call("dan", "acp_respond", map[string]any{"reply_to": first, "type": "position.challenge", "payload": map[string]any{
+		"counter_position": "Postgres", "reasoning": "two writers", "severity": "blocking",
+	}})
+	c.has(answer, "the disagreement "+first+" is escalated, because the challenge is blocking; it waits for a decision of ana")
+	c.has(c.call("bo", "acp_inbox", nil), `the disagreement "store" is escalated, to be decided by ana (the challenge is blocking)`)
+
+	inbox := c.call("ana", "acp_inbox", nil)
+	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "The decision is in your own words")
+	asked := c.find(inbox, `→ acp_respond (m\d+), decision: your decision, text: why`)
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "its reason in text")
+	c.has(c.call("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays", "text": "one writer is enough"}), "The disagreement "+first+" is decided.")
+
+	for _, member := range []string{"bo", "dan", "rex", "ivo"} {
+		c.has(c.call(member, "acp_inbox", nil), `The disagreement about "store" is decided: SQLite stays`, "one writer is enough")
+		c.has(c.call(member, "acp_team", map[string]any{"action": "decisions", "team": "auth"}), "decided by ana, about store: SQLite stays (because: one writer is enough)")
+		c.has(c.call(member, "acp_team", map[string]any{"action": "show", "team": "auth"}), "decided by ana, about store: SQLite stays")
+	}
+	c.has(c.call("dan", "acp_query", map[string]any{"disagreement": first}), "is decided", "> outcome: SQLite stays", "decided by ana", "> because: one writer is enough")
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "Postgres", "text": "after all"}), "conflict", "decided, once")
+}
+
+func TestConflictIsMergedAndSigned(t *testing.T) {
+	c := newCast(t, server.Options{})
+	put := func(name string, parent int, content string, more ...string) string {
+		args := map[string]any{"action": "artifact", "team": "auth", "artifact": "keys.md", "parent_version": parent, "content": content}
+		if len(more) > 0 {
+			args["sensitivity"] = more[0]
+		}
+		return c.call(name, "acp_team", args)
+	}
+	put("bo", 0, "keys = 1\n", "high")
+	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in the team auth, by bo")
+	put("dan", 1, "keys = 2\n")
+	c.has(put("bo", 1, "keys = 3\n"), "yours, version 3, is not the newest, which is 2: it was made from 1. ivo merges both")
+
+	inbox := c.call("ivo", "acp_inbox", nil)
+	c.has(inbox, "version 3 of keys.md and the newest, 2, must be merged by ivo",
+		"→ acp_team artifact, team auth, artifact keys.md, version 2 and version 3; then acp_team merge with the merged content")
+	for version, want := range map[int]string{2: "> keys = 2", 3: "> keys = 3"} {
+		c.has(c.call("ivo", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "keys.md", "version": version}), want)
+	}
+	merge := map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "content": "keys = 5\n"}
+	c.has(c.refused("ana", "acp_team", merge), "forbidden", "integrator")
+	c.has(c.call("ivo", "acp_team", merge), "the conflict ends when rex has signed the merge")
+	c.has(c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}), "to sign: version 4 of keys.md, the merge of version 3, by ivo")
+
+	c.has(c.call("rex", "acp_inbox", nil), "version 4 of keys.md, by ivo, is a merge that waits for the signature of rex", "→ acp_team artifact, team auth, artifact keys.md; then acp_team merge with sign_off true")
+	c.has(c.call("rex", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "keys.md"}), "> keys = 5")
+	c.has(c.call("rex", "acp_team", map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "sign_off": true}), "keys.md version 4", "resolved")
+	if got := c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}); strings.Contains(got, "to sign") || strings.Contains(got, "to merge") {
+		t.Errorf("show: got %q, want no conflict after the signature", got)
+	}
+}
+
+func TestHandoffIntoTeamIsApproved(t *testing.T) {
+	c := newCast(t, server.Options{})
+	task := c.find(c.call("ana", "acp_team", map[string]any{"action": "task", "team": "auth", "title": "rotate the keys", "owner": "bo"}), `(T-\d+) assigned, bo`)
+	offered := c.call("bo", "acp_handoff", map[string]any{
+		"action": "initiate", "to": "dan", "team": "auth", "task_id": task, "title": "Rotate the keys", "summary": "half is done", "next_step": "do the rest", "success_criteria": []string{"all keys are new"},
+	})
+	handoff := c.find(offered, `(h\d+)`)
+	c.has(offered, "ana")
+	early := c.refused("dan", "acp_handoff", map[string]any{"action": "accept", "handoff_id": handoff})
+	c.has(early, "approv")
+	c.refused("bo", "acp_handoff", map[string]any{"action": "approve", "handoff_id": handoff})
+
+	inbox := c.call("ana", "acp_inbox", nil)
+	c.has(inbox, "the handoff "+handoff+" of "+task+" from bo to dan waits for your approval: rotate the keys")
+	if got := c.find(inbox, `→ acp_handoff approve (h\d+)`); got != handoff {
+		t.Errorf("next step: got %s, want %s", got, handoff)
+	}
+	c.call("ana", "acp_handoff", map[string]any{"action": "approve", "handoff_id": handoff})
+	c.has(c.call("dan", "acp_inbox", nil), handoff)
+	c.has(c.call("dan", "acp_handoff", map[string]any{"action": "accept", "handoff_id": handoff}), handoff+" is yours until")
+	c.has(c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}), task+" in_progress, dan")
+	c.call("dan", "acp_handoff", map[string]any{"action": "complete", "handoff_id": handoff, "summary": "all keys are new"})
+	c.has(c.call("rex", "acp_inbox", nil), task+" is in_review: rotate the keys")
+	c.call("rex", "acp_team", map[string]any{"action": "task", "task": task, "state": "done"})
+	c.has(c.call("dan", "acp_inbox", nil), task+" is done: rotate the keys")
+}
