@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -105,4 +106,13 @@ func CodeOf(err error) Code {
 func Unavailable(err error) bool {
 	code := CodeOf(err)
 	return code == CodeDegraded || code == CodeOverloaded
+}
+
+// JoinWords returns words as a list for a text: a, b, c.
+func JoinWords[S ~string](words []S) string {
+	text := make([]string, len(words))
+	for i, w := range words {
+		text[i] = string(w)
+	}
+	return strings.Join(text, ", ")
 }

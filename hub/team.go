@@ -139,12 +139,20 @@ type Team struct {
 	Revision  int64          `json:"-"` // of the row; 0 for one that is not stored
 }
 
+// canBecome names the states that follow on one, for a hint.
+func canBecome[S ~string](next []S) string {
+	if len(next) == 0 {
+		return "it is final"
+	}
+	return "it can become " + JoinWords(next)
+}
+
 // Advance returns t moved to next at the given time. It reports CodeConflict when the
 // state machine has no such move, and then returns t unchanged.
 func (t Team) Advance(next Lifecycle, now Time) (Team, error) {
 	if !slices.Contains(teamNext[t.Lifecycle], next) {
 		return t, Errorf(CodeConflict, "hub.Advance", "the team %s is %s and cannot become %s", t.ID, t.Lifecycle, next).
-			WithHint("it can become %v", teamNext[t.Lifecycle])
+			WithHint("%s", canBecome(teamNext[t.Lifecycle]))
 	}
 	t.Lifecycle, t.UpdatedAt = next, now
 	if next == TeamClosed {
@@ -316,7 +324,7 @@ func (t Task) Advance(next TaskState, now Time) (Task, error) {
 	}
 	if !allowed {
 		return t, Errorf(CodeConflict, "hub.Advance", "the task %s is %s and cannot become %s", t.ID, t.State, next).
-			WithHint("it can become %v", taskNext[t.State])
+			WithHint("%s", canBecome(taskNext[t.State]))
 	}
 	was := t.State
 	t.State, t.Was, t.Reason, t.UpdatedAt = next, "", "", now

@@ -28,7 +28,12 @@ operator can do this.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListHeld, api.None{}, func(w io.Writer, got api.HeldList) {
-					io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
+					if len(got.Messages)+len(got.Handoffs)+len(got.Teams)+len(got.Asks) == 0 {
+						fmt.Fprintln(w, "Nothing waits.")
+					}
+					if len(got.Messages) > 0 {
+						io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
+					}
 					for _, h := range got.Handoffs {
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
@@ -97,5 +102,5 @@ func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDPa
 	if ok, err := a.confirm(cmd, c, p.ID, question, yes); err != nil || !ok {
 		return err
 	}
-	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, v.ID, v.From) })
+	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, p.ID, v.From) })
 }

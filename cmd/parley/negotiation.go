@@ -99,7 +99,7 @@ the id of one, show its state, its messages and what you may send now.`,
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
 					writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
-						return []any{d.ID, d.State, d.From, joined(d.Asked), d.DueAt, d.Title}
+						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), d.State, d.From, joined(d.Asked), d.DueAt, d.Title}
 					})
 				})
 			}
@@ -122,7 +122,7 @@ func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
 func writeTalk(w io.Writer, r deliberation.Report) {
 	fmt.Fprint(w, deliberation.Render(r))
 	if len(r.Turns) > 0 {
-		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, nil, ""))
+		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, r.ShortIDs, ""))
 	}
 }
 

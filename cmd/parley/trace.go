@@ -44,7 +44,7 @@ func (a *app) traceCommand() *cobra.Command {
 			}
 			return a.print(got, func(w io.Writer) {
 				e := got.Message
-				fmt.Fprintf(w, "%s  %s from %s to %s  %s, %s\n", e.ID, e.Type, e.From, strings.Trim(fmt.Sprint(e.To), "[]"), e.Priority, e.Status)
+				fmt.Fprintf(w, "%s  %s from %s to %s  %s, %s\n", e.ID, e.Type, e.From, mailroom.JoinTo(e.To), e.Priority, e.Status)
 				fmt.Fprintf(w, "thread %s, hop %d", e.ThreadID, got.Hop)
 				if got.Cause != "" {
 					fmt.Fprintf(w, ", caused by %s", got.Cause)
@@ -67,7 +67,7 @@ func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report)
 		fmt.Fprintln(w, "\nmessages:")
 		slices.Reverse(mail.Messages)
 		writeTable(w, "", mail.Messages, func(e hub.Envelope) []any {
-			return []any{e.CreatedAt, e.Type, e.From + " to " + hub.AgentID(strings.Trim(fmt.Sprint(e.To), "[]")), e.Status, e.ID}
+			return []any{e.CreatedAt, e.Type, e.From + " to " + hub.AgentID(mailroom.JoinTo(e.To)), e.Status, mail.ShortIDs.Of(string(e.ID))}
 		})
 	})
 }

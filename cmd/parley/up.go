@@ -413,6 +413,11 @@ func (file upFile) plan(ctx context.Context, c *rpc.Client) (upPlan, error) {
 			roles[one.ID] = one.Role
 		}
 	}
+	if c != nil {
+		if err := file.checkMembers(roles); err != nil {
+			return plan, err
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
 		u := file.Agents[name]
 		p, err := u.params(name)
@@ -447,6 +452,21 @@ func (file upFile) plan(ctx context.Context, c *rpc.Client) (upPlan, error) {
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan, nil
+}
+
+// checkMembers refuses a team with a member that is neither in the file nor on the hub,
+// whose agents have roles.
+func (file upFile) checkMembers(roles map[hub.AgentID]hub.Role) error {
+	for _, id := range slices.Sorted(maps.Keys(file.Teams)) {
+		for _, member := range slices.Sorted(maps.Keys(file.Teams[id].Members)) {
+			_, declared := file.Agents[member]
+			if _, known := roles[member]; !declared && !known {
+				return hub.Errorf(hub.CodeUnknownRecipient, "parley", "team %s: no agent named %q in the file or on this hub", id, member).
+					WithHint("declare it under agents, or add it: parley agent add %s", member)
+			}
+		}
+	}
+	return nil
 }
 
 // differences returns the changes that make a definition that of the parameters. The

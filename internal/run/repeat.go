@@ -81,7 +81,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 		return "", err
 	}
 	if !slices.Contains(Policies, policy) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %v", policy, Policies).WithHint("an agent that no person watches is never allowed everything")
+		return "", hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %s", policy, hub.JoinWords(Policies)).WithHint("an agent that no person watches is never allowed everything")
 	}
 	r, err := NewFiles(p.home).Record(id)
 	if err != nil {

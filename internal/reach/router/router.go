@@ -157,7 +157,7 @@ func New(store hub.Store, own []Own, others []channel.Channel, o Options) (*Rout
 	for _, c := range all {
 		name := c.Name()
 		if name == hub.ChannelInbox || !slices.Contains(hub.Channels, name) {
-			return nil, hub.Errorf(hub.CodeInvalid, "router.New", "%q is not a channel that can be added", name).WithHint("the channels are %v", hub.Channels[1:])
+			return nil, hub.Errorf(hub.CodeInvalid, "router.New", "%q is not a channel that can be added", name).WithHint("the channels are %s", hub.JoinWords(hub.Channels[1:]))
 		}
 		r.channels[name] = append(r.channels[name], c)
 	}

@@ -26,6 +26,8 @@ type Mail interface {
 	// KeepText stores a text and returns a reference to it, with which Notify makes
 	// it readable for the recipients.
 	KeepText(text string) (hub.ArtifactRef, error)
+	// MarkRead marks a message in the inbox of the actor as read, inside tx.
+	MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
 	// Announce wakes the long polls of the recipients of committed messages.
 	Announce(...hub.Message)
 }
@@ -171,7 +173,7 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 		return hub.Admission{}, err
 	}
 	if kindOf(msg.Type) != d.Kind {
-		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "the thread %s is a %s, in which there is no %s", d.ID, d.Kind, msg.Type)
+		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "the thread %s is a %s, in which there is no %s", called(tx, d.First), d.Kind, msg.Type)
 	}
 	return s.move(tx, op, actor, msg, t, to, d)
 }
@@ -458,12 +460,12 @@ func refusal(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, t hub.Me
 // check compares the members of a payload with the deliberation.
 func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair, msg *hub.Message, t terms, by hub.AgentID) error {
 	if d.Kind == hub.KindNegotiation && t.OfferID != d.First {
-		return hub.Errorf(hub.CodeInvalid, op, "payload.offer_id: %s is not the offer of this thread, %s", t.OfferID, d.First)
+		return hub.Errorf(hub.CodeInvalid, op, "payload.offer_id: %s is not the offer of this thread, %s", called(r, t.OfferID), called(r, d.First))
 	}
 	for _, id := range t.names() {
 		named, err := r.Message(id)
 		if hub.CodeOf(err) == hub.CodeNotFound || err == nil && named.ThreadID != d.ID {
-			return hub.Errorf(hub.CodeInvalid, op, "payload: no message %s in this thread", id)
+			return hub.Errorf(hub.CodeInvalid, op, "payload: no message %s in this thread", called(r, id))
 		}
 		if err != nil {
 			return err
@@ -473,7 +475,7 @@ func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair,
 	case msg.Type == hub.TypeTaskAccept && len(t.Conditions) > 0 && by == d.From:
 		return hub.Errorf(hub.CodeInvalid, op, "payload.conditions: only those asked accept with conditions").WithHint("send task.counter to change the terms")
 	case msg.Type == hub.TypePositionState && t.Revises != p.Last:
-		return hub.Errorf(hub.CodeInvalid, op, "payload.revises: must be the challenge that it answers, %s", p.Last)
+		return hub.Errorf(hub.CodeInvalid, op, "payload.revises: must be the challenge that it answers, %s", called(r, p.Last))
 	case msg.Type == hub.TypePositionEscalate && d.Concerns(t.EscalateTo):
 		return hub.Errorf(hub.CodePolicy, op, "payload.escalate_to: %s takes part in the disagreement", t.EscalateTo).WithHint("name another agent, or operator")
 	case msg.Type == hub.TypePositionEscalate && !t.Deadline.IsZero() && !t.Deadline.After(msg.CreatedAt.Time):
@@ -490,6 +492,15 @@ func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair,
 		}
 	}
 	return nil
+}
+
+// called returns the name of a message for a reader: its short id, if it has one.
+func called(r hub.Reader, id hub.EnvelopeID) string {
+	short, err := r.ShortID(string(id))
+	if err != nil {
+		return string(id)
+	}
+	return string(short)
 }
 
 // number checks the sequence of a message, or fills it in if the author has read

@@ -1,6 +1,7 @@
 package deliberation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,6 +61,7 @@ func (s *Service) escalated(tx hub.Tx, actor hub.Caller, d hub.Deliberation, p h
 		return out, err
 	}
 	out.Deliberation, out.Notices = d, append(out.Notices, told)
+	out.Warnings = append(out.Warnings, fmt.Sprintf("the %s %s is escalated, because %s; it waits for a decision of %s", d.Kind, called(tx, d.First), strings.TrimSuffix(cut(why, 200), "."), names(d.Deciders)))
 	return out, s.put(tx, actor, d)
 }
 
@@ -235,7 +237,8 @@ func (s *Service) record(tx hub.Tx, d hub.Deliberation, now hub.Time) error {
 }
 
 // Decide ends an escalated deliberation. Only the operator and those to whom it was
-// escalated may. The decision about a negotiation is accept or decline.
+// escalated may. The decision about a negotiation is accept or decline. The messages that
+// asked the actor for it count as read.
 func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, because string) (Report, error) {
 	const op = "deliberation.Decide"
 	switch {
@@ -275,7 +278,8 @@ func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, be
 			case "decline":
 				next = hub.TalkDeclined
 			default:
-				return hub.Errorf(hub.CodeInvalid, op, "the decision about a negotiation is accept or decline, not %q", decision)
+				return hub.Errorf(hub.CodeInvalid, op, "the decision about a negotiation is accept or decline, not %q", cut(decision, 100)).
+					WithHint("accept means the terms of the last counter, with %s as owner; decline ends the offer", d.EscalatedFor)
 			}
 		}
 		if d, err = d.Advance(next, now); err != nil {
@@ -290,6 +294,11 @@ func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, be
 		if turns, err = turnsOf(tx, id); err != nil {
 			return err
 		}
+		asked, err := s.dealtWith(tx, actor, d)
+		if err != nil {
+			return err
+		}
+		posted = append(posted, asked...)
 		return s.put(tx, actor, d)
 	})
 	if err != nil {
@@ -297,6 +306,28 @@ func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, be
 	}
 	s.mail.Announce(posted...)
 	return Report{Deliberation: d, Turns: turns, Possible: []hub.MessageType{}}, nil
+}
+
+// maxAsked is the most messages that ask one agent for a decision.
+const maxAsked = 20
+
+// dealtWith marks the messages that asked the actor to decide d as read, and returns them.
+func (s *Service) dealtWith(tx hub.Tx, actor hub.Caller, d hub.Deliberation) ([]hub.Message, error) {
+	page, err := tx.Query(hub.Query{Viewer: actor.ID, Thread: d.ID, Type: hub.TypeStatusBlocked, Limit: maxAsked})
+	if err != nil {
+		return nil, err
+	}
+	var out []hub.Message
+	for _, msg := range page.Messages {
+		if msg.From != hub.Self {
+			continue
+		}
+		if err := s.mail.MarkRead(tx, actor, msg.ID); err != nil {
+			return nil, err
+		}
+		out = append(out, msg)
+	}
+	return out, nil
 }
 
 const (
@@ -404,10 +435,15 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 		if d, err = tx.Deliberation(id); err != nil || !d.Untold {
 			return err
 		}
+		name := called(tx, d.First)
+		choice := "DECISION"
+		if d.Kind == hub.KindNegotiation {
+			choice = "accept|decline"
+		}
 		e, err := note(d, d.Deciders, hub.TypeStatusBlocked, map[string]any{
 			"summary": cut(fmt.Sprintf("decide the %s about %q between %s and %s", d.Kind, d.Title, d.From, d.EscalatedFor), 280),
-			"reason":  cut(d.Reason, 500), "thread_id": d.ID, "due_at": d.DueAt, "blockers": []string{"decision"},
-			"detail": fmt.Sprintf("The history is the whole text of this message. Decide with: parley decide %s DECISION --because WHY", d.ID),
+			"reason":  cut(d.Reason, 500), "detail": question(d, history), "thread_id": d.ID, "due_at": d.DueAt, "blockers": []string{"decision"}, "decide": d.Kind,
+			"command": fmt.Sprintf("parley decide %s %s --because WHY", name, choice),
 		})
 		if err != nil {
 			return err
@@ -424,6 +460,62 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 		s.mail.Announce(posted)
 	}
 	return err
+}
+
+// maxWords is the most bytes of the words of one side in the message to the deciders.
+// The whole text of that message has everything.
+const maxWords = 400
+
+// question returns the last words of both sides of an escalated deliberation, and the
+// meaning of each possible decision.
+func question(d hub.Deliberation, history []hub.Envelope) string {
+	var lines []string
+	last := hub.AgentID("") // the author of the last counter
+	for _, side := range []hub.AgentID{d.From, d.EscalatedFor} {
+		for _, e := range slices.Backward(history) {
+			if text := words(e); e.From == side && text != "" {
+				lines = append(lines, fmt.Sprintf("%s: %s", side, cut(text, maxWords)))
+				break
+			}
+		}
+	}
+	for _, e := range history {
+		if e.Type == hub.TypeTaskCounter {
+			last = e.From
+		}
+	}
+	switch {
+	case d.Kind == hub.KindDisagreement:
+		lines = append(lines, "The decision is in your own words; both sides and the team are told.")
+	case last != "":
+		lines = append(lines, fmt.Sprintf("accept: %s has the task, on the terms of the last counter, which is by %s. decline: the offer ends without an owner.", d.EscalatedFor, last))
+	default:
+		lines = append(lines, fmt.Sprintf("accept: %s has the task, as offered. decline: the offer ends without an owner.", d.EscalatedFor))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// words returns the words of a turn on one line: its claim and the reason for it.
+func words(e hub.Envelope) string {
+	var p struct {
+		Title     string `json:"title"`
+		Changes   string `json:"proposed_changes"`
+		Position  string `json:"position"`
+		Counter   string `json:"counter_position"`
+		Reasoning string `json:"reasoning"`
+		Deadline  string `json:"revised_deadline"`
+	}
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return ""
+	}
+	text := cmp.Or(p.Changes, p.Position, p.Counter, p.Title)
+	if p.Deadline != "" {
+		text += ", until " + p.Deadline
+	}
+	if text != "" && p.Reasoning != "" {
+		text += ", because: " + p.Reasoning
+	}
+	return plaintext.Line(strings.Join(strings.Fields(text), " "))
 }
 
 // maxTurns is the most messages of a thread that are shown.

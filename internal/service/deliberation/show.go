@@ -1,6 +1,7 @@
 package deliberation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 // A Report is a deliberation with its messages and the possible moves of the caller.
 type Report struct {
 	hub.Deliberation
-	Turns    []hub.Envelope    `json:"turns"`
-	Possible []hub.MessageType `json:"possible"`
+	Turns    []hub.Envelope         `json:"turns"`
+	Possible []hub.MessageType      `json:"possible"`
+	ShortIDs map[string]hub.ShortID `json:"short_ids,omitempty"` // of the thread and of the messages that the turns name
+	Decides  bool                   `json:"you_decide,omitempty"`
 
 	// In the answers of tools.
 	Unread       int              `json:"unread"`
@@ -25,8 +28,9 @@ type Report struct {
 
 // A Listing is a page of deliberations.
 type Listing struct {
-	Deliberations []hub.Deliberation `json:"deliberations"`
-	Next          string             `json:"next"` // cursor for the page after this one, or ""
+	Deliberations []hub.Deliberation     `json:"deliberations"`
+	ShortIDs      map[string]hub.ShortID `json:"short_ids,omitempty"` // of the threads
+	Next          string                 `json:"next"`                // cursor for the page after this one, or ""
 }
 
 // visible returns a deliberation that the actor may see. To others it reports the same
@@ -37,6 +41,32 @@ func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Delibera
 		return hub.Deliberation{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement %q that you can see", id)
 	}
 	return d, err
+}
+
+// Resolve returns the thread of the message with an id or a short id, if the actor may
+// see the deliberation there, else the thread of that very name.
+func (s *Service) Resolve(ctx context.Context, actor hub.Caller, id string) (string, error) {
+	thread, err := hub.Read(ctx, s.store, func(r hub.Reader) (_ string, err error) {
+		long := id
+		if hub.ShortID(id).Is(hub.ShortMessage) {
+			if long, err = r.LongID(hub.ShortID(id)); err != nil {
+				return "", err
+			}
+		}
+		msg, err := r.Message(hub.EnvelopeID(long))
+		if err != nil {
+			return "", err
+		}
+		d, err := visible(r, "deliberation.Resolve", actor, msg.ThreadID)
+		return d.ID, err
+	})
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotFound:
+		return id, nil
+	case err != nil:
+		return "", fmt.Errorf("deliberation: resolve: %w", err)
+	}
+	return thread, nil
 }
 
 // Show returns a deliberation to those who take part, those who decide it, auditors
@@ -60,6 +90,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report
 		return Report{}, fmt.Errorf("deliberation: show: %w", err)
 	}
 	d := out.Deliberation
+	out.Decides = d.State == hub.TalkEscalated && (actor.IsOperator() || slices.Contains(d.Deciders, actor.ID))
 	for _, id := range d.Asked {
 		if actor.ID != d.From && actor.ID != id {
 			continue
@@ -247,7 +278,7 @@ func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error)
 // Render returns a report as short text, without its messages.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, r.ID, r.State, plaintext.Line(r.Title), r.From, names(r.Asked))
+	fmt.Fprintf(&b, "%s %s is %s: %s, from %s to %s\n", r.Kind, cmp.Or(string(r.ShortIDs[r.ID]), r.ID), r.State, plaintext.Line(r.Title), r.From, names(r.Asked))
 	if r.ClaimedBy != "" {
 		fmt.Fprintf(&b, "claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
 	}
@@ -255,10 +286,13 @@ func Render(r Report) string {
 		fmt.Fprintf(&b, "> condition: %s\n", plaintext.Line(c))
 	}
 	if r.State == hub.TalkEscalated {
-		fmt.Fprintf(&b, "escalated to %s\n", names(r.Deciders))
+		fmt.Fprintf(&b, "escalated to %s\n> because: %s\n", names(r.Deciders), plaintext.Line(r.Reason))
 	}
 	if r.Outcome != "" {
 		fmt.Fprintf(&b, "> outcome: %s\n", plaintext.Line(r.Outcome))
+	}
+	if r.DecidedBy != "" {
+		fmt.Fprintf(&b, "decided by %s\n> because: %s\n", r.DecidedBy, plaintext.Line(r.Reason))
 	}
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "until %s\n", r.DueAt)

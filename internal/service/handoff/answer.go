@@ -198,7 +198,7 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 func (s *Service) Reject(ctx context.Context, actor hub.Caller, id hub.HandoffID, reason hub.RejectReason, detail string) (Report, error) {
 	const op = "handoff.Reject"
 	if !slices.Contains(hub.RejectReasons, reason) {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason to reject", reason).WithHint("the reasons are %v", hub.RejectReasons)
+		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason to reject", reason).WithHint("the reasons are %s", hub.JoinWords(hub.RejectReasons))
 	}
 	if strings.TrimSpace(detail) == "" {
 		return Report{}, hub.Errorf(hub.CodeInvalid, op, "detail: missing").WithHint("give the sender the cause in a sentence")

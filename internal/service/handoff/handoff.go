@@ -391,7 +391,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 	}
 	for _, st := range q.States {
 		if !st.Known() {
-			return Listing{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %v", hub.HandoffStates)
+			return Listing{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %s", hub.JoinWords(hub.HandoffStates))
 		}
 	}
 	if q.Cursor != "" && !q.Cursor.Valid() {

@@ -141,7 +141,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	}
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
-			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %v", hub.Features)
+			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %s", hub.JoinWords(hub.Features))
 		}
 		m.features[f] = true
 	}
@@ -174,7 +174,7 @@ type Draft struct {
 	Context        *hub.Context
 	IdempotencyKey string
 
-	anchor string // the offer that Text answers; see Mailroom.anchor
+	anchor string // the offer that Text answers; see Mailroom.refer
 	whole  bool   // To was a team, and is its members now
 	wide   bool   // the team has more members than a message may name
 
@@ -200,6 +200,10 @@ type Receipt struct {
 	Type      hub.MessageType `json:"type,omitempty"`
 	ClaimedBy hub.AgentID     `json:"claimed_by,omitempty"`
 	ClaimedAt hub.Time        `json:"claimed_at,omitzero"`
+
+	// Of a decision: Type is system.ack, Status the state of the thread, and this is the
+	// result in a sentence. No message was stored for the caller.
+	Decided string `json:"decided,omitempty"`
 }
 
 // AlreadyClaimed is the status in the answer to an acceptance that came too late.
@@ -241,7 +245,7 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	}
 	long, err := m.longText(op, &d.Text)
 	if err == nil {
-		err = m.anchor(ctx, op, actor, &d)
+		err = m.refer(ctx, op, actor, &d)
 	}
 	if err == nil {
 		err = m.addressTeam(ctx, op, actor, &d)

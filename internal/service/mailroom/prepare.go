@@ -1,7 +1,6 @@
 package mailroom
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -211,6 +210,15 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 	return &out, warnings
 }
 
+// payloadMembers are the members that an author gives for types that plain text cannot
+// make. The ids of other messages follow from reply_to.
+var payloadMembers = map[hub.MessageType]string{
+	hub.TypePositionState:     "topic, position, reasoning, confidence (low, medium or high) and open_to_revision",
+	hub.TypePositionChallenge: "counter_position, reasoning and severity (minor, significant or blocking)",
+	hub.TypePositionConcede:   "what_changed_mind",
+	hub.TypePositionEscalate:  "summary, escalate_to (an agent, or operator) and reason",
+}
+
 // textPayload makes a payload of plain text.
 func textPayload(op string, d Draft) (map[string]any, error) {
 	if !utf8.ValidString(d.Text) {
@@ -253,25 +261,9 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 	case hub.TypeTaskCounter:
 		p["offer_id"], p["proposed_changes"] = d.anchor, d.Text
 	default:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload object")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload with %s", payloadMembers[d.Type])
 	}
 	return p, nil
-}
-
-// anchor notes the offer that the plain text of a draft answers: it opened the thread of
-// the message in reply_to.
-func (m *Mailroom) anchor(ctx context.Context, op string, actor hub.Caller, d *Draft) error {
-	if d.Text == "" || d.Type.Feature() != hub.FeatureNegotiation || d.Type == hub.TypeTaskOffer {
-		return nil
-	}
-	if d.ReplyTo == "" {
-		return hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the offer in reply_to, or use {respond}")
-	}
-	return m.store.View(ctx, func(r hub.Reader) error {
-		parent, err := m.visible(r, op, actor, d.ReplyTo)
-		d.anchor = parent.ThreadID
-		return err
-	})
 }
 
 // unique returns the names without repetitions, in their order.

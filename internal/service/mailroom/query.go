@@ -41,7 +41,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	case q.Type != "" && !q.Type.Known():
 		return Listing{}, hub.Errorf(hub.CodeUnknownType, op, "type: %q is not a message type", q.Type)
 	case q.Status != "" && !slices.Contains(hub.MessageStatuses, q.Status):
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "status: %q is not one of %v", q.Status, hub.MessageStatuses)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "status: %q is not one of %s", q.Status, hub.JoinWords(hub.MessageStatuses))
 	case q.Agent != "" && !q.Agent.Valid():
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "agent: %q is not a name", q.Agent)
 	case len(q.Text) > 1000:

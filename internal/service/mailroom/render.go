@@ -88,7 +88,7 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}
-	quotePayload(b, e, known)
+	quotePayload(b, e, short, known)
 	WriteContext(b, e, short)
 }
 
@@ -120,8 +120,13 @@ func JoinTo(to []hub.AgentID) string {
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
 // out a summary that the detail begins with, and members that the line of the hub or
-// the package of a handoff has; named says that the line of the hub has the handoff.
-func quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
+// the package of a handoff has; named says that the line of the hub has the handoff. Ids
+// of messages and handoffs are written short. A notice of the hub is a sentence.
+func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool) {
+	if sentence := Sentence(e); sentence != "" {
+		fmt.Fprintf(b, "> %s\n", sentence)
+		return
+	}
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
@@ -131,15 +136,22 @@ func quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 	for name, value := range strictjson.Members(e.Payload) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
-			name == "query_id" && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
+			slices.Contains(messageMembers, name) && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
 			named && name == "handoff_id",
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}
 		text := string(value.Raw())
 		var s string
-		if json.Unmarshal(value.Raw(), &s) == nil {
-			text = s
+		var ids []string
+		switch {
+		case json.Unmarshal(value.Raw(), &s) == nil:
+			text = short.Of(s)
+		case slices.Contains(listMembers, name) && json.Unmarshal(value.Raw(), &ids) == nil:
+			for i, id := range ids {
+				ids[i] = short.Of(id)
+			}
+			text = strings.Join(ids, ", ")
 		}
 		lines := strings.Split(text, "\n")
 		fmt.Fprintf(b, "> %s: %s\n", plaintext.Line(name), plaintext.Line(lines[0]))
@@ -181,7 +193,7 @@ func Sentence(e hub.Envelope) string {
 	switch {
 	case e.Type == hub.TypeSystemAck && p.Kind != "":
 		text = fmt.Sprintf("the %s %q is %s", p.Kind, p.Title, p.Status)
-		if p.Outcome != "" {
+		if decided := p.Kind == string(hub.KindNegotiation) && p.DecidedBy != ""; p.Outcome != "" && !decided { // the status says it
 			text += ": " + p.Outcome
 		}
 		if p.DecidedBy != "" {

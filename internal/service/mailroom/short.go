@@ -22,9 +22,20 @@ func (s ShortIDs) Of(id string) string {
 	return id
 }
 
+// ShortIDs returns the short ids for messages and everything that they name, and for
+// further ids.
+func (m *Mailroom) ShortIDs(ctx context.Context, messages []hub.Envelope, more ...string) (ShortIDs, error) {
+	out, err := hub.Read(ctx, m.store, func(r hub.Reader) (ShortIDs, error) { return shortIDs(r, messages, more...) })
+	if err != nil {
+		return nil, fmt.Errorf("mailroom: short ids: %w", err)
+	}
+	return out, nil
+}
+
 // shortIDs returns the short ids for messages, the messages that they answer, the
-// first messages of their threads, and the handoffs that they are about.
-func shortIDs(r hub.Reader, messages []hub.Envelope) (ShortIDs, error) {
+// first messages of their threads, the messages and handoffs that their payloads name,
+// and for further ids.
+func shortIDs(r hub.Reader, messages []hub.Envelope, more ...string) (ShortIDs, error) {
 	out := ShortIDs{}
 	add := func(id string) error {
 		if _, known := out[id]; known || id == "" {
@@ -40,15 +51,17 @@ func shortIDs(r hub.Reader, messages []hub.Envelope) (ShortIDs, error) {
 		out[id] = short
 		return nil
 	}
+	for _, id := range more {
+		if err := add(id); err != nil {
+			return nil, err
+		}
+	}
 	for _, e := range messages {
 		names := []string{string(e.ID), string(e.ReplyTo), e.ThreadID}
 		if c := e.CopyOf(); c != nil {
 			names = append(names, string(c.Message))
 		}
-		if e.Type.Family() == handoffs {
-			names = append(names, string(HandoffOf(e)))
-		}
-		for _, id := range names {
+		for _, id := range append(names, namedIn(e.Payload)...) {
 			if err := add(id); err != nil {
 				return nil, err
 			}

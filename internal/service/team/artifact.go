@@ -79,7 +79,7 @@ func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.Te
 		return a, err
 	}
 	if a, err = rd.TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} lists them")
+		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} %s lists them", r.Team)
 	}
 	return a, err
 }
@@ -115,9 +115,9 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	})
 }
 
-// readArtifact returns a version of an artifact, the newest if the request names none.
-// Content that is too long for an answer is shared with the actor, who fetches it by its
-// hash.
+// readArtifact returns a version of an artifact, the newest if the request names none, or
+// a part of it. Content that is too long for an answer is read in parts; it is also shared
+// with the actor, who can fetch it by its hash.
 func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.artifact"
 	err = s.store.View(ctx, func(rd hub.Reader) error {
@@ -135,19 +135,34 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 	if err != nil {
 		return Answer{}, err
 	}
+	content, err := s.content(out.Version.SHA256)
+	if err != nil {
+		return Answer{}, err
+	}
+	text, isText := string(content), utf8.Valid(content)
+	if r.Part != 0 {
+		if !isText {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
+		}
+		parts := split(text)
+		if r.Part < 0 || r.Part > len(parts) {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", r.Part, len(parts))
+		}
+		out.Content, out.Part = &parts[r.Part-1], &Part{r.Part, len(parts)}
+		return out, nil
+	}
 	if out.Version.Size > maxInline {
-		out.Warnings = []string{fmt.Sprintf("the content has %d bytes; fetch it by its content_hash from the hub's artifacts", out.Version.Size)}
+		in := ""
+		if isText {
+			in = fmt.Sprintf("read it with version %d and part 1 to %d, or ", r.Version, len(split(text)))
+		}
+		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it by its content_hash from the hub's artifacts, %s", out.Version.Size, in, out.Version.SHA256)}
 		if actor.Audits() {
 			return out, nil
 		}
 		return out, s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddArtifactReader(out.Version.SHA256, actor.ID) })
 	}
-	content, err := s.content(out.Version.SHA256)
-	if err != nil {
-		return Answer{}, err
-	}
-	text := string(content)
-	if !utf8.Valid(content) {
+	if !isText {
 		text, out.Encoding = base64.StdEncoding.EncodeToString(content), encoding64
 	}
 	out.Content = &text
@@ -264,13 +279,27 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 			return out, err
 		}
 	}
+	var made []hub.ArtifactVersion                      // the version that was changed, if there is one
 	err = s.store.View(ctx, func(rd hub.Reader) error { // before anything is stored
 		t, role, err := visible(rd, op, actor, r.Team)
 		if err == nil && (role == "" && !actor.IsOperator() || t.ReadOnly()) {
 			err = notWritable(op, t, actor)
 		}
+		if err != nil || *r.ParentVersion == 0 {
+			return err
+		}
+		v, err := rd.ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+		switch hub.CodeOf(err) {
+		case "":
+			made = append(made, v)
+		case hub.CodeNotFound: // the plan says what there is
+			return nil
+		}
 		return err
 	})
+	if err == nil {
+		err = s.checkOf(op, r, made...)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -443,8 +472,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 		}
 		return Answer{Artifact: &a, Version: &v}, err
 	}
-	v, err = c.diverge(&a, v, p)
-	return Answer{Artifact: &a, Version: &v}, err
+	v, result, err := c.diverge(&a, v, p)
+	return Answer{Artifact: &a, Version: &v, Warnings: []string{result}}, err
 }
 
 // addVersion stores a version with the next number, as the newest if it is.
@@ -500,15 +529,15 @@ func artifactUpdate(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeSt
 }
 
 // diverge stores a version that was made from an earlier one than the newest, with the
-// conflict, and the merge of both if there is one.
-func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hub.ArtifactVersion, error) {
+// conflict, and the merge of both if there is one. It returns the version, and the result
+// in words for its author.
+func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ hub.ArtifactVersion, result string, err error) {
 	if len(a.Beside) >= maxBeside {
-		return v, hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
+		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
 	}
 	newest := a.Version
-	v, err := c.addVersion(a, v, false)
-	if err != nil {
-		return v, err
+	if v, err = c.addVersion(a, v, false); err != nil {
+		return v, "", err
 	}
 	k := hub.Conflict{Team: a.Team, Artifact: a.ID, Version: v.Version, Base: p.base, Newest: newest, State: hub.MergeDiverged, Author: v.Author, At: c.now}
 	next := hub.MergeManual
@@ -522,45 +551,56 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (hu
 	}
 	due := k.DueAt
 	if k, err = k.Advance(next, c.now); err != nil {
-		return v, err
+		return v, "", err
 	}
 	k.DueAt = due
 	if next != hub.MergeAuto {
 		a.Beside, a.State = append(slices.Clone(a.Beside), v.Version), next
 		if err := c.putConflict(k); err != nil {
-			return v, err
+			return v, "", err
 		}
 		if err := c.tx.PutTeamArtifact(*a); err != nil {
-			return v, err
+			return v, "", err
 		}
-		return v, c.tellConflict(*a, v, k)
+		merging, err := c.tellConflict(*a, v, k)
+		return v, fmt.Sprintf("yours, version %d, is not the newest, which is %d: it was made from %d. %s merges both", v.Version, a.Version, v.Parent, merging), err
 	}
 	m := hub.ArtifactVersion{Artifact: a.ID, SHA256: p.merged.sum, Size: p.merged.size, Parent: newest, Parents: []int64{newest, v.Version}, Author: hub.Self}
 	if m, err = c.addVersion(a, m, true); err != nil {
-		return v, err
+		return v, "", err
 	}
 	if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
-		return v, err
+		return v, "", err
 	}
 	k.Result, k.MergedBy = m.Version, hub.Self
 	if err := c.putConflict(k); err != nil {
-		return v, err
+		return v, "", err
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
 	if err := c.tx.PutTeamArtifact(*a); err != nil {
-		return v, err
+		return v, "", err
 	}
-	return v, c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
+	return v, fmt.Sprintf("yours, version %d, was made from %d; the hub merged it with version %d into version %d, which is the newest", v.Version, v.Parent, newest, m.Version),
+		c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
+}
+
+// or joins names of which one is enough.
+func or(ids []hub.AgentID) string {
+	if len(ids) < 2 {
+		return joined(ids)
+	}
+	return joined(ids[:len(ids)-1]) + " or " + string(ids[len(ids)-1])
 }
 
 // tellConflict tells the members, among them both authors, of a conflict that an
-// integrator must merge. For the agents that must merge it is an alarm.
-func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) error {
+// integrator must merge, and returns who merges. For the agents that must merge it is an
+// alarm.
+func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.Conflict) (who string, err error) {
 	all, err := roster(c.tx, c.team.ID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	summary := fmt.Sprintf("version %d of %s and the newest, %d, must be merged", v.Version, a.ID, a.Version)
 	merging := with(all, hub.RoleIntegrator)
@@ -571,14 +611,19 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	case len(merging) == 0 || k.State == hub.MergeEscalated:
 		merging = with(all, mergers(a)...)
 	}
+	who = "an integrator, of which the team has none, or the operator"
+	if len(merging) > 0 {
+		who = or(merging)
+		summary += " by " + who
+	}
 	payload := artifactUpdate(a, v, k.State, map[string]any{
 		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)], "summary": summary,
 	})
 	if err := c.tellAs(hub.PriorityHigh, merging, hub.TypeTeamArtifactUpdate, payload); err != nil {
-		return err
+		return "", err
 	}
 	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(merging, id) })
-	return c.tell(others, hub.TypeTeamArtifactUpdate, payload)
+	return who, c.tell(others, hub.TypeTeamArtifactUpdate, payload)
 }
 
 // putConflict stores a conflict with its journal entry.
@@ -625,7 +670,11 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 			return out, err
 		}
 	}
-	if _, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.TeamArtifact, error) { return artifactOf(rd, op, actor, r) }); err != nil {
+	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return merged(rd, op, actor, r) })
+	if err == nil {
+		err = s.checkOf(op, r, made...)
+	}
+	if err != nil {
 		return out, err
 	}
 	u, err := s.upload(ctx, op, actor, r)
@@ -641,6 +690,30 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 		out, err = c.merge(r, u)
 		return err
 	})
+}
+
+// merged returns the versions that a merge is made of: those that the request names, else
+// the newest and the only one beside it. The transaction of the merge checks them again.
+func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.ArtifactVersion, err error) {
+	a, err := artifactOf(rd, op, actor, r)
+	if err != nil {
+		return nil, err
+	}
+	numbers := r.Parents
+	if len(numbers) == 0 && len(a.Beside) == 1 {
+		numbers = []int64{a.Version, a.Beside[0]}
+	}
+	for _, n := range numbers {
+		v, err := rd.ArtifactVersion(a.Team, a.ID, n)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 func (c *change) merge(r Request, u upload) (out Answer, err error) {
@@ -702,7 +775,37 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
-	return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+	if a.Sensitivity != hub.SensitivityHigh {
+		return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
+	}
+	if err := c.tx.PutTeamArtifact(a); err != nil {
+		return out, err
+	}
+	signing, err := c.tellUnsigned(a, v)
+	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " has signed the merge"}}
+	return out, err
+}
+
+// tellUnsigned tells the members of a merge that counts when a reviewer has signed it, and
+// returns who signs. For the reviewers it is an alarm.
+func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string, error) {
+	all, err := roster(c.tx, c.team.ID)
+	if err != nil {
+		return "", err
+	}
+	signing := slices.DeleteFunc(with(all, hub.RoleReviewer), func(id hub.AgentID) bool { return id == v.Author })
+	who := "a reviewer, of which the team has none, or the operator"
+	if len(signing) > 0 {
+		who = or(signing)
+	}
+	payload := artifactUpdate(a, v, a.State, map[string]any{
+		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, by %s, is a merge that waits for the signature of %s", v.Version, a.ID, v.Author, who),
+	})
+	if err := c.tellAs(hub.PriorityHigh, signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
+		return "", err
+	}
+	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(signing, id) })
+	return who, c.tell(others, hub.TypeTeamArtifactUpdate, payload)
 }
 
 // sign ends the conflicts of an artifact of high sensitivity that are merged.
@@ -867,7 +970,8 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 		if err := tx.PutTeamArtifact(a); err != nil {
 			return err
 		}
-		return c.tellConflict(a, v, k)
+		_, err = c.tellConflict(a, v, k)
+		return err
 	})
 	if err == nil {
 		s.mail.Announce(c.posted...)

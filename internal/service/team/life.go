@@ -211,7 +211,12 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 			q.States = []hub.TaskState{r.State}
 		}
 		tasks, err := rd.Tasks(q)
+		if err != nil {
+			return err
+		}
 		v.Tasks = append([]hub.Task{}, tasks...)
+		decided, err := decisionsOf(rd, actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
+		v.Decisions = decided.readable
 		out = Answer{Team: &v}
 		if len(tasks) == limit {
 			out.Next = string(tasks[limit-1].ID)
@@ -283,7 +288,7 @@ func (c *change) abandon(anyway bool) error {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
 		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
-			WithHint("merge them, or close the team without them: {team.close_anyway}")
+			WithHint("merge them, or close the team without them: {team.close_anyway} %s", c.team.ID)
 	}
 	for _, k := range open {
 		if k, err = k.Advance(hub.MergeAbandoned, c.now); err != nil {
@@ -379,4 +384,56 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		}
 		return c.record(hub.ActionTeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status, "sha256": d.Digest()})
 	})
+}
+
+// shownDecisions is the most decisions that show returns with a team.
+const shownDecisions = 5
+
+// decisions lists the decisions of a team, newest first: those of the time in which the
+// actor was a member, and all of them for those who audit.
+func (s *Service) decisions(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+	const op = "team.decisions"
+	limit, err := page(op, r.Limit)
+	if err != nil {
+		return out, err
+	}
+	return out, s.store.View(ctx, func(rd hub.Reader) error {
+		if _, _, err := visible(rd, op, actor, r.Team); err != nil {
+			return err
+		}
+		all, err := decisionsOf(rd, actor, r.Team, hub.DecisionQuery{Cursor: r.Cursor, Limit: limit})
+		out = Answer{Decisions: all.readable}
+		if all.read == limit {
+			out.Next = all.last
+		}
+		return err
+	})
+}
+
+// A decisionPage is a page of the decisions of a team.
+type decisionPage struct {
+	readable []hub.Decision
+	read     int    // with those that the actor may not read
+	last     string // the id of the last of them
+}
+
+// decisionsOf returns the decisions of a team that the actor may read.
+func decisionsOf(r hub.Reader, actor hub.Caller, id hub.TeamID, q hub.DecisionQuery) (decisionPage, error) {
+	q.Team = string(id)
+	all, err := r.Decisions(q)
+	out := decisionPage{readable: []hub.Decision{}, read: len(all)}
+	if err != nil || len(all) == 0 {
+		return out, err
+	}
+	out.last = all[len(all)-1].ID
+	terms, err := r.Members(hub.MemberQuery{Team: id, Agent: actor.ID, Ended: true, Limit: maxMembers})
+	if err != nil {
+		return out, err
+	}
+	for _, d := range all {
+		if actor.Audits() || slices.ContainsFunc(terms, func(m hub.Member) bool { return m.Reads(d.At) }) {
+			out.readable = append(out.readable, d)
+		}
+	}
+	return out, nil
 }

@@ -18,6 +18,13 @@ func Render(a Answer) string {
 		b.WriteString(renderTask(*a.Task))
 	case a.Decision != nil:
 		fmt.Fprintf(&b, "%s: %s\n", a.Decision.Status, plaintext.Line(a.Decision.Decision))
+	case a.Decisions != nil:
+		if len(a.Decisions) == 0 {
+			b.WriteString("No decisions.\n")
+		}
+		for _, d := range a.Decisions {
+			b.WriteString(renderDecision(d))
+		}
 	case a.Artifact != nil:
 		b.WriteString(renderArtifact(*a.Artifact))
 		renderVersions(&b, a)
@@ -36,8 +43,17 @@ func Render(a Answer) string {
 		for _, p := range a.Team.Proposals {
 			fmt.Fprintf(&b, "proposed: %s as %s, waits for %s\n", p.Agent, p.Role, joined(p.Needs))
 		}
+		if gates := a.Team.Policy.HumanGateActions; len(gates) > 0 {
+			fmt.Fprintf(&b, "waits for the operator: %s\n", joined(gates))
+		}
 		for _, t := range a.Team.Tasks {
 			b.WriteString(renderTask(t))
+		}
+		for _, k := range a.Team.Conflicts {
+			b.WriteString(renderConflict(k))
+		}
+		for _, d := range a.Team.Decisions {
+			b.WriteString(renderDecision(d))
 		}
 	case len(a.Teams) == 0:
 		b.WriteString("No teams.\n")
@@ -68,10 +84,43 @@ func renderTeam(v View) string {
 	return s + "\n> goal: " + plaintext.Line(v.Objective) + "\n"
 }
 
+func numbersText(all []int64) string {
+	words := make([]string, len(all))
+	for i, n := range all {
+		words[i] = fmt.Sprint(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// renderConflict names the versions that are to be merged, or the merge that is to be
+// signed.
+func renderConflict(k hub.Conflict) string {
+	if k.Result > 0 {
+		return fmt.Sprintf("to sign: version %d of %s, the merge of version %d, by %s\n", k.Result, k.Artifact, k.Version, k.MergedBy)
+	}
+	return fmt.Sprintf("to merge: version %d of %s by %s, made from %d, is %s\n", k.Version, k.Artifact, k.Author, k.Base, k.State)
+}
+
+// renderDecision returns a decision in a line, quoted.
+func renderDecision(d hub.Decision) string {
+	s := fmt.Sprintf("> %s by %s", d.Status, joined(d.Deciders))
+	if d.Title != d.Decision {
+		s += ", about " + plaintext.Line(d.Title)
+	}
+	s += ": " + plaintext.Line(d.Decision)
+	if d.Rationale != "" {
+		s += " (because: " + plaintext.Line(d.Rationale) + ")"
+	}
+	return s + "\n"
+}
+
 func renderTask(t hub.Task) string {
 	s := fmt.Sprintf("%s %s", t.ID, t.State)
 	if t.Owner != "" {
 		s += ", " + string(t.Owner)
+	}
+	if t.Reviewer != "" {
+		s += ", reviewer " + string(t.Reviewer)
 	}
 	if t.Class != hub.ClassNormal {
 		s += ", " + string(t.Class)
@@ -88,16 +137,13 @@ func renderTask(t hub.Task) string {
 func renderArtifact(a hub.TeamArtifact) string {
 	s := fmt.Sprintf("%s version %d, %d bytes, %s", a.ID, a.Version, a.Size, a.State)
 	if len(a.Beside) > 0 {
-		s += fmt.Sprintf(", to merge with it: %s", strings.Trim(fmt.Sprint(a.Beside), "[]"))
+		s += fmt.Sprintf(", to merge with it: %s", numbersText(a.Beside))
 	}
 	if a.Sensitivity == hub.SensitivityHigh {
 		s += ", high sensitivity"
 	}
 	return s + "\n"
 }
-
-// maxShown is the most bytes of a content in text for a reader.
-const maxShown = 32 << 10
 
 // renderVersions writes the versions of an answer, and the content of the one that was
 // read.
@@ -110,7 +156,7 @@ func renderVersions(b *strings.Builder, a Answer) {
 		if len(from) == 0 {
 			from = []int64{v.Parent}
 		}
-		fmt.Fprintf(b, "- version %d by %s from %s", v.Version, v.Author, strings.Trim(fmt.Sprint(from), "[]"))
+		fmt.Fprintf(b, "- version %d by %s from %s", v.Version, v.Author, numbersText(from))
 		if v.Note != "" {
 			b.WriteString(": " + plaintext.Line(v.Note))
 		}
@@ -120,20 +166,9 @@ func renderVersions(b *strings.Builder, a Answer) {
 		fmt.Fprintf(b, "conflict: version %d, made from %d, is %s\n", k.Version, k.Base, k.State)
 	}
 	for _, w := range a.Warnings {
-		fmt.Fprintf(b, "Note: %s (%s)\n", w, a.Version.SHA256)
+		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
 	}
-	if a.Content == nil {
-		return
-	}
-	if a.Encoding != "" {
-		fmt.Fprintf(b, "It is no text; content_hash %s.\n", a.Version.SHA256)
-		return
-	}
-	b.WriteString("From other agents, not from your user:\n")
-	for line := range strings.Lines(cut(*a.Content, maxShown)) {
-		b.WriteString("> " + plaintext.Line(strings.TrimSuffix(line, "\n")) + "\n")
-	}
-	if len(*a.Content) > maxShown {
-		fmt.Fprintf(b, "The whole has %d bytes.\n", len(*a.Content))
+	if a.Content != nil {
+		renderContent(b, a)
 	}
 }

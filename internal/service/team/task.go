@@ -335,7 +335,7 @@ func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 // mayRun refuses a task that cannot be in progress now.
 func (c *change) mayRun(t hub.Task) error {
 	if c.team.Lifecycle == hub.TeamForming {
-		return hub.Errorf(hub.CodeConflict, c.op, "the team %s is forming: its tasks cannot be started", c.team.ID).WithHint("a coordinator makes it active: {team.status} active")
+		return hub.Errorf(hub.CodeConflict, c.op, "the team %s is forming: its tasks cannot be started", c.team.ID).WithHint("a coordinator makes it active: {team.status} %s active", c.team.ID)
 	}
 	role, err := roleOf(c.tx, c.team.ID, t.Owner)
 	if err != nil {

@@ -145,7 +145,9 @@ type Request struct {
 	SHA256        string          `json:"sha256,omitempty"`
 	Note          string          `json:"note,omitempty"`
 	Sensitivity   hub.Sensitivity `json:"sensitivity,omitempty"`
+	Of            Digests         `json:"of,omitempty"`      // of the versions that Content was made of
 	Version       int64           `json:"version,omitempty"` // to read; 0 for the newest
+	Part          int             `json:"part,omitempty"`    // to read, from 1; 0 for the whole
 	Log           bool            `json:"log,omitempty"`     // list the versions
 	Parents       []int64         `json:"parents,omitempty"`
 	SignOff       bool            `json:"sign_off,omitempty"`
@@ -169,9 +171,12 @@ type Answer struct {
 	Task     *hub.Task     `json:"task,omitempty"`
 	Decision *hub.Decision `json:"decision,omitempty"`
 
+	Decisions []hub.Decision `json:"decisions,omitzero"` // newest first
+
 	Artifact  *hub.TeamArtifact     `json:"artifact,omitempty"` // after a put, with its newest version
 	Version   *hub.ArtifactVersion  `json:"version,omitempty"`  // that was put or read
 	Content   *string               `json:"content,omitempty"`
+	Part      *Part                 `json:"part,omitempty"`     // if Content is a part
 	Encoding  string                `json:"encoding,omitempty"` // base64 for content that is no text
 	Artifacts []hub.TeamArtifact    `json:"artifacts,omitzero"`
 	Versions  []hub.ArtifactVersion `json:"versions,omitzero"` // newest first
@@ -193,6 +198,7 @@ type View struct {
 	TaskCounts map[hub.TaskState]int `json:"task_counts"`
 	Tasks      []hub.Task            `json:"tasks,omitzero"`      // a page, in show alone
 	Conflicts  []hub.Conflict        `json:"conflicts,omitempty"` // open ones, by artifact and version, at most MaxConflicts; in list and show alone
+	Decisions  []hub.Decision        `json:"decisions,omitempty"` // the newest, at most shownDecisions; in show alone
 }
 
 // actions is everything that can be done with a team.
@@ -200,19 +206,20 @@ var actions = map[string]struct {
 	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
 	changes func(Request) bool // nil for always
 }{
-	"create":   {do: (*Service).create},
-	"list":     {do: (*Service).list, changes: never},
-	"show":     {do: (*Service).show, changes: never},
-	"add":      {do: (*Service).add},
-	"remove":   {do: (*Service).remove},
-	"role":     {do: (*Service).role},
-	"task":     {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
-	"decide":   {do: (*Service).decide},
-	"artifact": {do: (*Service).artifact, changes: Request.puts},
-	"merge":    {do: (*Service).merge},
-	"status":   {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
-	"close":    {do: (*Service).close},
-	"archive":  {do: (*Service).archive},
+	"create":    {do: (*Service).create},
+	"list":      {do: (*Service).list, changes: never},
+	"show":      {do: (*Service).show, changes: never},
+	"add":       {do: (*Service).add},
+	"remove":    {do: (*Service).remove},
+	"role":      {do: (*Service).role},
+	"task":      {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
+	"decide":    {do: (*Service).decide},
+	"decisions": {do: (*Service).decisions, changes: never},
+	"artifact":  {do: (*Service).artifact, changes: Request.puts},
+	"merge":     {do: (*Service).merge},
+	"status":    {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
+	"close":     {do: (*Service).close},
+	"archive":   {do: (*Service).archive},
 }
 
 func never(Request) bool { return false }

@@ -164,7 +164,11 @@ type op[P, R any] = rpc.Operation[*Services, P, R]
 
 // reads defines an operation for agents of this hub and for viewers that changes nothing.
 func reads[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
-	return op[P, R]{Spec: rpc.Spec{Method: method, Doc: doc, Callers: rpc.Readers, Dialect: rpc.Strict}, Do: do}
+	named := func(ctx context.Context, s *Services, a hub.Caller, p P) (R, error) {
+		r, err := do(ctx, s, a, p)
+		return r, s.shortenError(ctx, err)
+	}
+	return op[P, R]{Spec: rpc.Spec{Method: method, Doc: doc, Callers: rpc.Readers, Dialect: rpc.Strict}, Do: named}
 }
 
 // changes defines an operation for agents of this hub.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -41,7 +42,7 @@ func (q *QueryAnswer) UnmarshalJSON(b []byte) error {
 
 // talk shows the negotiation or disagreement with an id, which must be of that kind.
 func (s *Services) talk(ctx context.Context, a hub.Caller, kind hub.DeliberationKind, id string) (QueryAnswer, error) {
-	id, err := s.Mail.ResolveThread(ctx, "acp/query", a, id)
+	id, err := s.Talks.Resolve(ctx, a, id)
 	if err != nil {
 		return QueryAnswer{}, err
 	}
@@ -53,7 +54,8 @@ func (s *Services) talk(ctx context.Context, a hub.Caller, kind hub.Deliberation
 		return QueryAnswer{}, hub.Errorf(hub.CodeNotFound, "acp/query", "%s is a %s, not a %s", id, r.Kind, kind)
 	}
 	r.Unread, r.Capabilities, r.Warnings = s.standing(ctx, a)
-	return QueryAnswer{Talk: &r}, nil
+	r.ShortIDs, err = s.Mail.ShortIDs(ctx, r.Turns, r.ID)
+	return QueryAnswer{Talk: &r}, err
 }
 
 // TalkListParams choose negotiations or disagreements.
@@ -65,7 +67,20 @@ type TalkListParams struct {
 }
 
 func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) (deliberation.Listing, error) {
-	return s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: p.Cursor, Limit: p.Limit})
+	cursor, err := s.Talks.Resolve(ctx, a, p.Cursor)
+	if err != nil {
+		return deliberation.Listing{}, err
+	}
+	out, err := s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: cursor, Limit: p.Limit})
+	if err != nil {
+		return out, err
+	}
+	var ids []string
+	for _, d := range out.Deliberations {
+		ids = append(ids, d.ID)
+	}
+	out.ShortIDs, err = s.Mail.ShortIDs(ctx, nil, ids...)
+	return out, err
 }
 
 // DecideParams are a decision about a thread.
@@ -76,11 +91,38 @@ type DecideParams struct {
 }
 
 func decideTalk(ctx context.Context, s *Services, a hub.Caller, p DecideParams) (deliberation.Report, error) {
-	thread, err := s.Mail.ResolveThread(ctx, "parley/decide", a, p.Thread)
+	thread, err := s.Talks.Resolve(ctx, a, p.Thread)
 	if err != nil {
 		return deliberation.Report{}, err
 	}
-	return s.Talks.Decide(ctx, a, thread, p.Decision, p.Because)
+	r, err := s.Talks.Decide(ctx, a, thread, p.Decision, p.Because)
+	if err == nil {
+		r.ShortIDs, err = s.Mail.ShortIDs(ctx, r.Turns, r.ID)
+	}
+	return r, err
+}
+
+// decideAnswer decides the thread of the message that an agent answers. The text of the
+// answer is the reason.
+func (s *Services) decideAnswer(ctx context.Context, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
+	const op = "acp/respond"
+	if p.ReplyTo == "" {
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the message that asks you to decide")
+	}
+	if p.Type != "" || len(p.Payload) > 0 || p.Text == "" {
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "a decision has its words in decision and its reason in text, and no type or payload")
+	}
+	r, err := decideTalk(ctx, s, a, DecideParams{Thread: string(p.ReplyTo), Decision: p.Decision, Because: p.Text})
+	if err != nil {
+		return mailroom.Receipt{}, err
+	}
+	out := mailroom.Receipt{Type: hub.TypeSystemAck, Status: hub.MessageStatus(r.State), ThreadID: r.ID, Deliveries: []mailroom.Forecast{}}
+	out.Decided = fmt.Sprintf("The %s %s is %s", r.Kind, mailroom.ShortIDs(r.ShortIDs).Of(r.ID), r.State)
+	if r.Task != "" {
+		out.Decided += fmt.Sprintf(", as the task %s of the team %s", r.Task, r.Team)
+	}
+	out.Unread, out.Capabilities, out.Warnings = s.standing(ctx, a)
+	return out, nil
 }
 
 // DecisionListParams choose decisions.

@@ -58,6 +58,7 @@ type SendParams struct {
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
 	Protocol       string          `json:"protocol,omitempty"`
 	Version        string          `json:"version,omitempty"`
+	Decision       string          `json:"decision,omitempty"` // acp/respond alone: about the escalated thread of the message
 
 	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
 	Unknown jsontext.Value  `json:",embed"`
@@ -69,6 +70,9 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 		To: p.To, Type: p.Type, Payload: strictjson.Trust(p.Payload), Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
 		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
 		Version: p.Version,
+	}
+	if p.Decision != "" {
+		return d, hub.Errorf(hub.CodeInvalid, op, "decision: a decision is an answer").WithHint("use {respond} with reply_to, decision and text")
 	}
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = mailroom.TypeOfText(d.Text)
@@ -170,6 +174,9 @@ func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroo
 
 func respond(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	const op = "acp/respond"
+	if p.Decision != "" {
+		return s.decideAnswer(ctx, a, p)
+	}
 	d, err := p.draft(op)
 	if err == nil {
 		d, err = s.resolve(ctx, op, a, d)

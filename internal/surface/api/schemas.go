@@ -21,6 +21,7 @@ const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "text":{"type":"string"},
 "type":{"type":"string"},
 "payload":{"type":"object"},
+"decision":{"type":"string","description":"if you are asked to decide; text is the reason"},
 "priority":{"type":"string"}}}`
 
 const subscribeSchema = `{"type":"object","required":["action"],"properties":{
@@ -67,7 +68,7 @@ const querySchema = `{"type":"object","properties":{
 "cursor":{"type":"string"}}}`
 
 const teamSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["create","list","show","add","remove","role","task","decide","artifact","merge","status","close","archive"]},
+"action":{"enum":["create","list","show","add","remove","role","task","decide","decisions","artifact","merge","status","close","archive"]},
 "team":{"type":"string","description":"all but list"},
 "objective":{"type":"string","description":"create"},
 "members":{"type":"array","description":"create","items":{"type":"object","required":["agent","role"],"properties":{"agent":{"type":"string"},"role":{"type":"string"}}}},
@@ -91,8 +92,10 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "artifact":{"type":"string","description":"no content: read"},
 "parent_version":{"type":"integer","description":"that you changed; 0: new"},
 "content":{"type":"string"},
+"of":{"type":"string","description":"digest of the version that you changed"},
 "sign_off":{"type":"boolean"},
 "version":{"type":"integer"},
+"part":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{

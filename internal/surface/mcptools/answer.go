@@ -251,7 +251,10 @@ func writeText(b *strings.Builder, result any) {
 	case api.QueryAnswer:
 		if r.Talk != nil {
 			b.WriteString(deliberation.Render(*r.Talk))
-			writeMail(b, r.Talk.Turns, nil, "", nil)
+			if r.Talk.Decides {
+				b.WriteString("→ " + decideStep(mailroom.ShortIDs(r.Talk.ShortIDs).Of(r.Talk.ID), r.Talk.Kind) + "\n")
+			}
+			writeMail(b, r.Talk.Turns, r.Talk.ShortIDs, "", nil)
 			unread = r.Talk.Unread
 			break
 		}
@@ -299,6 +302,10 @@ func writeReceipt(b *strings.Builder, r mailroom.Receipt) {
 	}
 	if r.Status == mailroom.AlreadyClaimed {
 		fmt.Fprintf(b, "already_claimed by %s at %s.\n", r.ClaimedBy, r.ClaimedAt)
+		return
+	}
+	if r.Decided != "" {
+		fmt.Fprintf(b, "%s.\n", r.Decided)
 		return
 	}
 	fmt.Fprintf(b, "%s %s.\n", word, r.ShortID)

@@ -38,11 +38,13 @@ func writeMail(b *strings.Builder, messages []hub.Envelope, short mailroom.Short
 			writePlain(b, e, words, short, viewer)
 		case e.Type == hub.TypeHandoffInitiate && viewer != "":
 			writeTask(b, e, short, approved)
+		case isNotice(e) && viewer != "":
+			writeNotice(b, e, short)
 		default:
 			mailroom.WriteMessage(b, e, short, viewer)
 		}
 		if viewer != "" {
-			b.WriteString("→ " + nextStep(e, short, approved) + "\n")
+			b.WriteString("→ " + nextStep(e, short, viewer, approved) + "\n")
 		}
 	}
 }
@@ -124,7 +126,7 @@ func quotePart(b *strings.Builder, name, text string) {
 
 // nextStep returns the call that deals with a message. approved says that the message
 // names a handoff that waited for an approval, and that the reader can accept it now.
-func nextStep(e hub.Envelope, short mailroom.ShortIDs, approved bool) string {
+func nextStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, approved bool) string {
 	id := short.Of(string(e.ID))
 	ack := fmt.Sprintf("acp_inbox ack [%s]", id)
 	if e.CopyOf() != nil {
@@ -143,16 +145,114 @@ func nextStep(e hub.Envelope, short mailroom.ShortIDs, approved bool) string {
 		task := plaintext.Line(short.Of(string(mailroom.HandoffOf(e))))
 		return fmt.Sprintf("acp_handoff accept %s, or reject %s with reason and detail", task, task)
 	}
+	if e.From == hub.Self {
+		if step := noticeStep(e, short, viewer); step != "" {
+			return step
+		}
+		return ack
+	}
 	switch e.Type {
 	case hub.TypeKnowledgeQuery:
 		return fmt.Sprintf("acp_respond %s", id)
-	case hub.TypeTaskOffer:
+	case hub.TypeTaskOffer, hub.TypeTaskCounter:
 		return fmt.Sprintf("acp_respond %s, type task.accept, task.decline or task.counter", id)
-	case hub.TypeKnowledgeResponse:
+	case hub.TypePositionState:
+		return fmt.Sprintf("acp_respond %s, type position.challenge, payload: counter_position, reasoning, severity (minor, significant or blocking); or %s", id, ack)
+	case hub.TypePositionChallenge:
+		return fmt.Sprintf("acp_respond %s, type position.state, position.concede or position.escalate; an error names the members of payload", id)
+	case hub.TypeKnowledgeResponse, hub.TypeTaskAccept, hub.TypeTaskDecline, hub.TypePositionConcede, hub.TypePositionEscalate:
 		return ack
 	}
-	if e.Author() == hub.Self || e.Type.Family() == hub.TypeHandoffInitiate.Family() {
+	if e.Type.Family() == hub.TypeHandoffInitiate.Family() {
 		return ack
 	}
 	return fmt.Sprintf("acp_respond %s, or %s", id, ack)
+}
+
+// isNotice reports whether a message is a notice of the hub, which is written as a
+// sentence.
+func isNotice(e hub.Envelope) bool { return e.From == hub.Self && e.CopyOf() == nil }
+
+// writeNotice writes a notice of the hub: its sentence, and the reason and the detail
+// that the sentence does not have.
+func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
+	fmt.Fprintf(b, "%s from %s", short.Of(string(e.ID)), e.From)
+	if e.Team != "" {
+		fmt.Fprintf(b, ", team %s", plaintext.Line(e.Team))
+	}
+	if e.ReplyTo != "" {
+		fmt.Fprintf(b, ", about %s", short.Of(string(e.ReplyTo)))
+	}
+	if e.Priority != hub.PriorityNormal {
+		fmt.Fprintf(b, ", %s", e.Priority)
+	}
+	fmt.Fprintf(b, ": %s\n", mailroom.Headline(e))
+	if mailroom.Sentence(e) == "" {
+		var p notice
+		json.Unmarshal(e.Payload, &p) // the hub wrote it
+		if p.Approve == "" {          // the next step says how
+			quotePart(b, "reason", p.Reason)
+		}
+		quotePart(b, "detail", p.Detail)
+		if !p.Due.IsZero() {
+			fmt.Fprintf(b, "until %s\n", p.Due)
+		}
+	}
+	mailroom.WriteContext(b, e, short)
+}
+
+// A notice holds the members of a notice of the hub that ask its reader for something.
+type notice struct {
+	Reason  string   `json:"reason"`
+	Detail  string   `json:"detail"`
+	Due     hub.Time `json:"due_at"`
+	Team    string   `json:"team"`
+	Status  string   `json:"status"`
+	Task    string   `json:"task_id"`
+	State   string   `json:"state"`
+	Approve string   `json:"handoff_id"` // with blockers, a handoff that waits for an approval
+
+	Decide hub.DeliberationKind `json:"decide"` // the kind of a deliberation
+
+	Agent hub.AgentID `json:"agent"` // whose role is proposed
+	Role  hub.Role    `json:"role"`
+
+	Artifact string        `json:"artifact_id"`
+	Version  int64         `json:"version"`
+	Newest   int64         `json:"newest"`
+	Parents  []int64       `json:"parents"`
+	MergeBy  []hub.AgentID `json:"merge_by"`
+	SignBy   []hub.AgentID `json:"sign_by"`
+}
+
+// noticeStep returns the call that a notice of the hub asks its reader for, "" if it asks
+// for none.
+func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) string {
+	var p notice
+	if json.Unmarshal(e.Payload, &p) != nil || e.CopyOf() != nil {
+		return ""
+	}
+	id := short.Of(string(e.ID))
+	switch {
+	case p.Decide != "":
+		return decideStep(id, p.Decide)
+	case e.Type == hub.TypeStatusBlocked && p.Approve != "":
+		return fmt.Sprintf("acp_handoff approve %s, or acp_inbox ack [%s]", plaintext.Line(short.Of(p.Approve)), id)
+	case slices.Contains(p.MergeBy, viewer) && len(p.Parents) == 2:
+		return fmt.Sprintf("acp_team artifact, team %s, artifact %s, version %d and version %d; then acp_team merge with the merged content", p.Team, p.Artifact, p.Parents[0], p.Parents[1])
+	case slices.Contains(p.SignBy, viewer):
+		return fmt.Sprintf("acp_team artifact, team %s, artifact %s; then acp_team merge with sign_off true", p.Team, p.Artifact)
+	case e.Type == hub.TypeTeamRoleChange && p.Status == "proposed":
+		return fmt.Sprintf("acp_team role, team %s, agent %s, accept true or false", p.Team, p.Agent)
+	}
+	return ""
+}
+
+// decideStep returns the call that decides the thread of a message.
+func decideStep(id string, kind hub.DeliberationKind) string {
+	choice := "your decision"
+	if kind == hub.KindNegotiation {
+		choice = "accept or decline"
+	}
+	return fmt.Sprintf("acp_respond %s, decision: %s, text: why", id, choice)
 }

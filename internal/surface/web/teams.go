@@ -412,6 +412,16 @@ func merge(ctx context.Context, f form) (string, error) {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
 		}
 		r.Content = &text
+		for _, n := range r.Parents { // the page shows both as they are
+			v, err := f.content(ctx, hub.TeamArtifact{Team: r.Team, ID: r.Artifact}, n)
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				break // the merge says what there is
+			}
+			if err != nil {
+				return "", err
+			}
+			r.Of = append(r.Of, v.SHA256)
+		}
 	}
 	got, err := perform(ctx, f.visit, api.Team, r)
 	if err != nil {
