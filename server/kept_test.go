@@ -304,6 +304,8 @@ func TestKeptAgents(t *testing.T) {
 			t.Errorf("got %+v", s)
 		}
 		w.pass(6 * time.Minute)
+		mail(w, "y") // the router visits the agent, and would end a wake whose time is over
+		(&terminal{wakeHub: w}).flush()
 		os.WriteFile(beside(dir, "go"), nil, 0o600)
 		w.turns("builder", dir, 1)
 		w.untilRow(id, hub.DeliveryAccepted)
