@@ -139,7 +139,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 	})
 	t.Run("a coordinator that has nothing but tools reads of it, finds it in its list, and approves it", func(t *testing.T) {
 		inbox := ana.use(t, "acp_inbox", m{})
-		found := regexp.MustCompile(`acp_handoff with action approve and handoff_id (h\d+)`).FindStringSubmatch(inbox)
+		found := regexp.MustCompile(`→ acp_handoff approve (h\d+)`).FindStringSubmatch(inbox)
 		if found == nil {
 			t.Fatalf("got %q", inbox)
 		}
@@ -244,7 +244,7 @@ func TestTeamWithVersionsToMergeIsNotClosed(t *testing.T) {
 		if ok {
 			t.Errorf("%v: closed: %s", args, text)
 		}
-		has(t, text, "version 3 of docs/plan.md", "acp_team with action close and anyway")
+		has(t, text, "version 3 of docs/plan.md", "acp_team with action close, anyway true and team auth")
 	}
 	if text, ok := ana.try(t, "acp_team", m{"action": "close", "team": "auth", "anyway": true}); !ok {
 		t.Fatal(text)

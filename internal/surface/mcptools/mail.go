@@ -186,11 +186,14 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 	if e.Priority != hub.PriorityNormal {
 		fmt.Fprintf(b, ", %s", e.Priority)
 	}
+	var p notice
+	json.Unmarshal(e.Payload, &p) // the hub wrote it
+	if p.Handoff != "" {
+		fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(p.Handoff)))
+	}
 	fmt.Fprintf(b, ": %s\n", mailroom.Headline(e))
 	if mailroom.Sentence(e) == "" {
-		var p notice
-		json.Unmarshal(e.Payload, &p) // the hub wrote it
-		if p.Approve == "" {          // the next step says how
+		if !p.asksToApprove() { // the next step says how
 			quotePart(b, "reason", p.Reason)
 		}
 		quotePart(b, "detail", p.Detail)
@@ -208,21 +211,23 @@ type notice struct {
 	Due     hub.Time `json:"due_at"`
 	Team    string   `json:"team"`
 	Status  string   `json:"status"`
-	Task    string   `json:"task_id"`
-	State   string   `json:"state"`
-	Approve string   `json:"handoff_id"` // with blockers, a handoff that waits for an approval
+	Handoff string   `json:"handoff_id"`
+
+	Blockers []string `json:"blockers"`
 
 	Decide hub.DeliberationKind `json:"decide"` // the kind of a deliberation
 
 	Agent hub.AgentID `json:"agent"` // whose role is proposed
-	Role  hub.Role    `json:"role"`
 
 	Artifact string        `json:"artifact_id"`
-	Version  int64         `json:"version"`
-	Newest   int64         `json:"newest"`
 	Parents  []int64       `json:"parents"`
 	MergeBy  []hub.AgentID `json:"merge_by"`
 	SignBy   []hub.AgentID `json:"sign_by"`
+}
+
+// asksToApprove reports whether a notice asks its reader to approve a handoff.
+func (p notice) asksToApprove() bool {
+	return p.Handoff != "" && slices.Contains(p.Blockers, "approval")
 }
 
 // noticeStep returns the call that a notice of the hub asks its reader for, "" if it asks
@@ -236,8 +241,8 @@ func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) str
 	switch {
 	case p.Decide != "":
 		return decideStep(id, p.Decide)
-	case e.Type == hub.TypeStatusBlocked && p.Approve != "":
-		return fmt.Sprintf("acp_handoff approve %s, or acp_inbox ack [%s]", plaintext.Line(short.Of(p.Approve)), id)
+	case p.asksToApprove():
+		return fmt.Sprintf("acp_handoff approve %s, or acp_inbox ack [%s]", plaintext.Line(short.Of(p.Handoff)), id)
 	case slices.Contains(p.MergeBy, viewer) && len(p.Parents) == 2:
 		return fmt.Sprintf("acp_team artifact, team %s, artifact %s, version %d and version %d; then acp_team merge with the merged content", p.Team, p.Artifact, p.Parents[0], p.Parents[1])
 	case slices.Contains(p.SignBy, viewer):
