@@ -61,11 +61,11 @@ type TalkListParams struct {
 	Kind   hub.DeliberationKind `json:"kind,omitempty"`
 	Open   bool                 `json:"open,omitempty"`
 	Cursor string               `json:"cursor,omitempty"`
-	Limit  int                  `json:"limit,omitempty"`
+	Limit  hub.Count            `json:"limit,omitzero"`
 }
 
 func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) (deliberation.Listing, error) {
-	return s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: p.Cursor, Limit: p.Limit})
+	return s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: p.Cursor, Limit: int(p.Limit)})
 }
 
 // DecideParams are a decision about a thread.
@@ -85,9 +85,9 @@ func decideTalk(ctx context.Context, s *Services, a hub.Caller, p DecideParams) 
 
 // DecisionListParams choose decisions.
 type DecisionListParams struct {
-	Team   string `json:"team,omitempty"`
-	Cursor string `json:"cursor,omitempty"`
-	Limit  int    `json:"limit,omitempty"`
+	Team   string    `json:"team,omitempty"`
+	Cursor string    `json:"cursor,omitempty"`
+	Limit  hub.Count `json:"limit,omitzero"`
 }
 
 // A DecisionList is a page of decisions, newest first.
@@ -96,6 +96,6 @@ type DecisionList struct {
 }
 
 func decisionList(ctx context.Context, s *Services, a hub.Caller, p DecisionListParams) (DecisionList, error) {
-	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Team: p.Team, Cursor: p.Cursor, Limit: p.Limit})
+	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Team: p.Team, Cursor: p.Cursor, Limit: int(p.Limit)})
 	return DecisionList{all}, err
 }
