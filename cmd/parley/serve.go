@@ -237,6 +237,11 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o.Coordination = server.Coordination{
 		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange, StrictUpdate: is(c.StrictUpdate),
 	}
+	if c.Role != "" {
+		if err := hub.CheckRepoRole("parley", c.Role); err != nil {
+			return o, err
+		}
+	}
 	switch c.Auth {
 	case "", "enforce":
 	case "open":
