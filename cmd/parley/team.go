@@ -177,7 +177,7 @@ move it (--state, with --reason where it needs one), or show it.`,
 	f.StringVar((*string)(&p.Owner), "owner", "", "member that works on it")
 	f.StringVar((*string)(&p.Reviewer), "reviewer", "", "member that reviews it")
 	f.StringVar((*string)(&p.State), "state", "", "move it: "+strings.Join(words(hub.TaskStates), ", "))
-	f.StringVar(&p.Reason, "reason", "", "blocked: "+strings.Join(hub.BlockReasons, ", ")+"; rework and dropped: why")
+	f.StringVar(&p.Reason, "reason", "", "blocked: "+strings.Join(hub.BlockReasons, ", ")+"; rework, backlog and dropped: why")
 	choices(cmd, "class", hub.TaskClasses...)
 	choices(cmd, "state", hub.TaskStates...)
 	return a.team(cmd, &p, argument(0, &p.Team), func(_ context.Context, args []string) error {
