@@ -2,6 +2,7 @@ package hub
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -68,11 +69,22 @@ var AgreementPolicies = []AgreementPolicy{AgreeAny, AgreeCounterparty, AgreeAll}
 // Known reports whether p is one of AgreementPolicies.
 func (p AgreementPolicy) Known() bool { return slices.Contains(AgreementPolicies, p) }
 
+// RepoRoles lists the roles that this hub gives to repositories.
+var RepoRoles = []string{"backend", "frontend", "mobile", "shared", "infra"}
+
+// CheckRepoRole reports CodeInvalid for a role that is not one of RepoRoles.
+func CheckRepoRole(op, role string) error {
+	if slices.Contains(RepoRoles, role) {
+		return nil
+	}
+	return Errorf(CodeInvalid, op, "role: %q is not a role of a repository", role).WithHint("use one of %s", strings.Join(RepoRoles, ", "))
+}
+
 // A Repo is one repository's part in a project.
 type Repo struct {
 	ID       RepoID
 	Name     string
-	Role     string   // backend, frontend, mobile, shared, infra or any other text
+	Role     string   // one of RepoRoles; any text if another program added the repository
 	Language string   // python, go, ...
 	Paths    []string // folders in the repository that belong to the project
 	URL      string

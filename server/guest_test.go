@@ -196,7 +196,7 @@ func TestGuestWithoutPermissions(t *testing.T) {
 		"cacp/project/join":            {with(in, m{"repoName": "mobile"}), with(in, m{"repoName": "backend-api"})},
 		"cacp/project/updateStatus":    {with(in, m{"status": "complete"})},
 		"cacp/project/setPolicy":       {with(in, m{"policy": "any"})},
-		"cacp/project/addRepo":         {with(in, m{"name": "x", "role": "r", "language": "l"})},
+		"cacp/project/addRepo":         {with(in, m{"name": "x", "role": "shared", "language": "l"})},
 		"cacp/contract/propose":        {with(in, m{"type": "custom", "name": "x", "content": m{}})},
 		"cacp/contract/respond":        {with(of, m{"action": "agree"}), with(of, m{"action": "reject"})},
 		"cacp/contract/update":         {with(of, m{"content": m{"b": 1}})},
@@ -513,7 +513,7 @@ func TestGuestsAreApart(t *testing.T) {
 	t.Parallel()
 	h := newHosted(t, "counterparty")
 	secret := ask[struct{ ProjectID string }](t, h.running, "cacp/project/create", m{"name": "hidden-name", "objective": "hidden-objective", "repos": []m{
-		{"name": "backend-api", "role": "backend", "language": "go"}, {"name": "hidden-repo", "role": "r", "language": "l"},
+		{"name": "backend-api", "role": "backend", "language": "go"}, {"name": "hidden-repo", "role": "shared", "language": "l"},
 	}}).ProjectID
 	g := invited(t, h.running, h.project, "frontend-app", "aid://front.example/hub@1.0.0", nil)
 	other := invited(t, h.running, secret, "hidden-repo", "aid://third.example/hub@1.0.0", nil)

@@ -115,7 +115,7 @@ func TestRaces(t *testing.T) {
 		}
 		edit := func(i int) []string { return slices.Concat(base[:2*i], edited[2*i:2*i+1], base[2*i+1:]) }
 		text := func(version int64) string {
-			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: version}))(t).Content
+			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: hub.Count(version)}))(t).Content
 		}
 		must(rpc.Call(ctx, c.operator(), api.Team, team.Request{Action: "create", Team: "core", Objective: "o", Members: seats}))(t)
 		must(put(0, 0, base))(t)

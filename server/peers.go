@@ -138,9 +138,9 @@ func (n network) Discover(ctx context.Context, q coordination.Search) ([]federat
 		return nil, err
 	}
 	if q.Query != "" {
-		return x.Search(ctx, peer.Search{Query: q.Query, Filters: peer.SearchFilters{Protocols: []string{"cacp"}}, Limit: q.Limit})
+		return x.Search(ctx, peer.Search{Query: q.Query, Filters: peer.SearchFilters{Protocols: []string{"cacp"}}, Limit: int(q.Limit)})
 	}
-	return x.Discover(ctx, q.Role, q.Languages, q.Limit)
+	return x.Discover(ctx, q.Role, q.Languages, int(q.Limit))
 }
 
 // Enlist tells an exchange about this hub.

@@ -61,11 +61,11 @@ func TestProjectAuthority(t *testing.T) {
 			{"cacp/context/shareTypes", m{"language": "go", "definitions": "d"}},
 			{"cacp/implementation/start", m{"contractId": h.contract}},
 			{"cacp/implementation/complete", m{"contractId": h.contract, "files": []string{}}},
-			{"cacp/contract/respond", m{"contractId": h.contract, "action": "request_change"}},
+			{"cacp/contract/respond", m{"contractId": h.contract, "action": "request_change", "comment": "more"}},
 			{"cacp/contract/update", m{"contractId": h.contract, "content": m{"b": 1}}},
 			{"cacp/file/share", m{"file": m{"name": "f", "content": "eA=="}}},
 			{"cacp/file/request", m{"description": "d"}},
-			{"cacp/project/addRepo", m{"name": "new", "role": "r", "language": "l"}},
+			{"cacp/project/addRepo", m{"name": "new", "role": "shared", "language": "l"}},
 		} {
 			h.call(t, keys[1], x.method, in(x.params)).wantError(t, -32602, hub.CodeInvalid)
 			x.params["repoName"] = "backend-api"
@@ -103,7 +103,7 @@ func TestGuestHub(t *testing.T) {
 	t.Run("a hub that was invited refuses what the host would refuse, so that both stay the same", func(t *testing.T) {
 		for method, params := range map[string]m{
 			"cacp/contract/propose": {"type": "custom", "name": "x", "content": m{}}, "cacp/context/share": {"type": "test_case", "content": m{"x": 1}},
-			"cacp/project/setPolicy": {"policy": "any"}, "cacp/project/updateStatus": {"status": "complete"}, "cacp/project/addRepo": {"name": "n", "role": "r", "language": "l"},
+			"cacp/project/setPolicy": {"policy": "any"}, "cacp/project/updateStatus": {"status": "complete"}, "cacp/project/addRepo": {"name": "n", "role": "shared", "language": "l"},
 		} {
 			params["projectId"] = project
 			b.call(t, b.operator, method, object(t, params)).wantError(t, -32000, hub.CodeDenied)

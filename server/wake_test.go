@@ -418,6 +418,7 @@ func TestWake(t *testing.T) {
 			mustCall(t, w.as(w.operator), api.ResumeWake, p)
 			b.next()
 			w.untilRow(id, hub.DeliveryAccepted)
+			w.ended("builder") // else its turn reads the next message
 		}
 	})
 	t.Run("an agent without a valid key is not woken, and its waiter is refused", func(t *testing.T) {

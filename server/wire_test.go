@@ -251,7 +251,7 @@ func TestVisitors(t *testing.T) {
 	}
 	t.Run("R1-063 a peer with its key may do everything that peers do", func(t *testing.T) {
 		call(t, peerKey, get, "X-Agent-ID", peerID).wantOK(t, nil)
-		call(t, peerKey, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"cacp/project/addRepo","params":{"projectId":%q,"name":"x","role":"r","language":"l"}}`, project)).
+		call(t, peerKey, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"cacp/project/addRepo","params":{"projectId":%q,"name":"x","role":"shared","language":"l"}}`, project)).
 			wantError(t, -32602, hub.CodeConflict) // it is let in, and has no repository to speak for
 	})
 	t.Run("R1-065 nobody is let in without a key, but all see the card and the health", func(t *testing.T) {

@@ -56,7 +56,7 @@ that concern them. The newest entries come last.`,
 	f.StringVar((*string)(&p.Actor), "actor", "", "only entries of this agent")
 	f.StringVar((*string)(&p.Action), "action", "", "only this action, as in message.sent")
 	f.Int64Var(&p.After, "after", 0, "continue after this entry")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.AddCommand(a.auditVerifyCommand())
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/hub"
 )
 
 // complyFlags are the flags of parley comply.
@@ -81,11 +82,11 @@ agent that cannot be started.`,
 	flags.StringVar(&f.profile, "profile", "full", "the tests to run: "+strings.Join(comply.Profiles(), ", "))
 	flags.StringVar(&f.requirements, "requirements", "", "the rules that may fail the run: v1, v2 or a file with ids (default: all)")
 	flags.StringVar(&f.run.Auth, "auth", "", "log in with this method of the agent before a session is opened")
-	flags.DurationVar(&f.run.Startup, "start-timeout", 0, "how long the first start of an agent may take, which may download (default 3m0s)")
+	flags.Var((*period)(&f.run.Startup), "start-timeout", "how long the first start of an agent may take, which may download (default 3m0s)")
 	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
 	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
-	flags.IntVar(&f.run.Jobs, "jobs", 0, "tests to run at the same time (default the number of processors)")
+	flags.Var((*hub.Count)(&f.run.Jobs), "jobs", "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
 	f.formatFlags(cmd)
 	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -56,39 +57,87 @@ type config struct {
 	Exchange          string   `yaml:"exchange"`
 	Limits            limits   `yaml:"limits"`
 	Wakes             wakes    `yaml:"wakes"`
-	Kept              int      `yaml:"kept"` // processes of kept agents at a time; 0 means the default
+	Kept              count    `yaml:"kept"` // processes of kept agents at a time
 
 	Notify  []notifyTarget `yaml:"notify"`  // ways to tell people
 	Gateway *gatewayConfig `yaml:"gateway"` // nil if the hub uses none
 }
 
-// wakes bounds the turns that mail may start of one agent; zero means the default.
+// A count is a number in the configuration; the zero count was not given.
+type count hub.Count
+
+// UnmarshalYAML reads a positive integer.
+func (c *count) UnmarshalYAML(n *yaml.Node) error { return scalar(n, (*hub.Count)(c)) }
+
+// A period is a length of time in the configuration or of a flag; the zero period was not given.
+type period time.Duration
+
+// UnmarshalYAML reads a positive length of time.
+func (s *period) UnmarshalYAML(n *yaml.Node) error { return scalar(n, s) }
+
+// Set reads a positive length of time.
+func (s *period) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a length of time such as 90s or 2h", text)
+	case d <= 0:
+		return fmt.Errorf("must be longer than 0, not %s; leave it out for the default", text)
+	}
+	*s = period(d)
+	return nil
+}
+
+// String returns the length of time, "0" for a period that was not given.
+func (s *period) String() string {
+	if *s == 0 {
+		return "0"
+	}
+	return time.Duration(*s).String()
+}
+
+// Type returns the word for the value in the help text of a flag.
+func (*period) Type() string { return "duration" }
+
+// scalar reads the value of n as the value of a flag is read.
+func scalar(n *yaml.Node, into interface{ Set(string) error }) error {
+	err := fmt.Errorf("must be a single value")
+	if n.Kind == yaml.ScalarNode {
+		err = into.Set(n.Value)
+	}
+	if err != nil {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
+	}
+	return nil
+}
+
+// wakes bounds the turns that mail may start of one agent.
 type wakes struct {
-	Gap         time.Duration `yaml:"gap"`
-	PerHour     int           `yaml:"per_hour"`
-	PairPerHour int           `yaml:"pair_per_hour"`
+	Gap         period `yaml:"gap"`
+	PerHour     count  `yaml:"per_hour"`
+	PairPerHour count  `yaml:"pair_per_hour"`
 }
 
-// runs says how long the files of runs are kept; zero means the default.
+// runs says how long the files of runs are kept.
 type runs struct {
-	Keep   int           `yaml:"keep"`
-	MaxAge time.Duration `yaml:"max_age"`
+	Keep   count  `yaml:"keep"`
+	MaxAge period `yaml:"max_age"`
 }
 
-// limits may be tightened; zero means the default.
+// limits may be tightened.
 type limits struct {
-	DirectPerMinute    int           `yaml:"direct_per_minute"`
-	BroadcastPerHour   int           `yaml:"broadcast_per_hour"`
-	Recipients         int           `yaml:"recipients"`
-	ThreadHops         int           `yaml:"thread_hops"`
-	NegotiationRounds  int           `yaml:"negotiation_rounds"`
-	DisagreementRounds int           `yaml:"disagreement_rounds"`
-	Repeats            int           `yaml:"repeats"`
-	SameType           int           `yaml:"same_type"`
-	TripsPerDay        int           `yaml:"trips_per_day"`
-	RepeatWindow       time.Duration `yaml:"repeat_window"`
-	SuspendFor         time.Duration `yaml:"suspend_for"`
-	CauseWindow        time.Duration `yaml:"cause_window"`
+	DirectPerMinute    count  `yaml:"direct_per_minute"`
+	BroadcastPerHour   count  `yaml:"broadcast_per_hour"`
+	Recipients         count  `yaml:"recipients"`
+	ThreadHops         count  `yaml:"thread_hops"`
+	NegotiationRounds  count  `yaml:"negotiation_rounds"`
+	DisagreementRounds count  `yaml:"disagreement_rounds"`
+	Repeats            count  `yaml:"repeats"`
+	SameType           count  `yaml:"same_type"`
+	TripsPerDay        count  `yaml:"trips_per_day"`
+	RepeatWindow       period `yaml:"repeat_window"`
+	SuspendFor         period `yaml:"suspend_for"`
+	CauseWindow        period `yaml:"cause_window"`
 }
 
 // loadConfig reads the configuration file, if there is one, and puts the

@@ -81,7 +81,7 @@ func (a *app) contextListCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Type), "type", "", "only packets of one type")
 	f.StringVar((*string)(&p.Contract), "contract", "", "only packets about one contract")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue with older packets: the cursor that the page before printed")
 	return operation(a, cmd, coordination.ListContext, &p, func(w io.Writer, got coordination.Context) {
 		writePackets(w, got.Packets)

@@ -61,7 +61,7 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 	var p contract.Revision
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
-	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that it replaces; refused if there is a newer one")
+	cmd.Flags().Var((*hub.Count)(&p.Version), "version", "the version that it replaces; refused if there is a newer one")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
@@ -75,7 +75,7 @@ func (a *app) contractRespondCommand() *cobra.Command {
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
 	}
 	cmd.Flags().StringVar(&p.Comment, "comment", "", "what the others should know")
-	cmd.Flags().IntVar(&p.Version, "version", 0, "the version that you have seen; refused if there is a newer one")
+	cmd.Flags().Var((*hub.Count)(&p.Version), "version", "the version that you have seen; refused if there is a newer one")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
@@ -107,8 +107,8 @@ func (a *app) contractShowCommand() *cobra.Command {
 func (a *app) contractDiffCommand() *cobra.Command {
 	var p coordination.DiffParams
 	cmd := &cobra.Command{Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1)}
-	cmd.Flags().IntVar(&p.From, "from", 0, "the older version (default the one before)")
-	cmd.Flags().IntVar(&p.To, "to", 0, "the newer version (default the newest)")
+	cmd.Flags().Var((*hub.Count)(&p.From), "from", "the older version (default the one before)")
+	cmd.Flags().Var((*hub.Count)(&p.To), "to", "the newer version (default the newest)")
 	return operation(a, cmd, coordination.DiffContract, &p, a.writeDiff, a.inContract(cmd, &p.InContract))
 }
 

@@ -102,6 +102,12 @@ func TestCoordination(t *testing.T) {
 		}
 		contains(t, r.out, "Get Profile version 1 is not agreed yet: waiting for frontend-app")
 	})
+	t.Run("a request for a change without a comment, and a role that no repository has, are refused", func(t *testing.T) {
+		refused(t, front.operator("contract", "respond", id, "request_change", "--json"), 2, "schema_invalid")
+		got := refused(t, front.operator("project", "create", "spells", "--objective", "o", "--repo", "tower:wizard:go", "--json"), 2, "schema_invalid")
+		contains(t, got.Error.Hint, "backend, frontend, mobile, shared, infra")
+		refused(t, do(t, parley(t, nil, "serve", "--home", t.TempDir(), "--addr", "127.0.0.1:0", "--role", "wizard", "--json")), 2, "schema_invalid")
+	})
 	t.Run("a contract is changed and agreed to", func(t *testing.T) {
 		front.says(front.operator("contract", "respond", id, "request_change", "--comment", "avatar?"), "version 1 is negotiating")
 		back.eventually("negotiating", "contract", "list")

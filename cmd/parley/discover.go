@@ -47,7 +47,7 @@ the endpoint that the exchange names.`,
 	f.StringVar(&p.Exchange, "exchange", "", "address of the exchange (default the one that the hub was started with)")
 	f.StringVar(&p.Role, "role", "", "role of their repository")
 	f.StringSliceVar(&p.Languages, "language", nil, "language of their repository")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 10)")
+	f.Var(&p.Limit, "limit", "how many at most (default 10)")
 	f.StringVar((*string)(&add.AID), "add", "", "make the agent with this id a peer")
 	f.StringVar(&add.Repo, "repo", "", "with --add: repository that the peer speaks for (default its name)")
 	f.BoolVar(&register, "register", false, "register this hub in the exchange")

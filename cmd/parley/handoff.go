@@ -172,7 +172,7 @@ func (a *app) handoffListCommand() *cobra.Command {
 	f.StringVar(&p.TaskID, "task", "", "only handoffs of one task")
 	f.StringVar((*string)(&p.To), "to", "", "only handoffs to this agent")
 	from := f.String("from", "", "only handoffs from this agent")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page: the cursor that it printed")
 	choices(cmd, "state", hub.HandoffStates...)
 	return operation(a, cmd, api.Handoff, &p, func(w io.Writer, got api.HandoffAnswer) { writeHandoffs(w, *got.Listing) },

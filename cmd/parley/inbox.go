@@ -72,8 +72,8 @@ without changing anything in it.`,
 	f.BoolVar(&p.NewOnly, "new", false, "leave out messages that were shown before")
 	f.BoolVar(&p.Peek, "peek", false, "show messages without marking them as delivered")
 	f.StringVar((*string)(&p.ID), "id", "", "show this one message")
-	f.IntVar(&p.Part, "part", 0, "with --id: show this part of its long text, from 1")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Part, "part", "with --id: show this part of its long text, from 1")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return cmd
 }

@@ -50,7 +50,7 @@ policy are told after the turn, not undone.`,
 	f.StringVar(&budget, "budget", "", "turns that mail may start within an hour, as in 20/h (default that of the hub)")
 	f.StringVar((*string)(&p.Role), "role", "", "role of an agent that is new (default executor)")
 	f.StringSliceVar(&p.Can, "can", nil, "abilities of an agent that is new, which other agents see: go,sql")
-	f.IntVar(&p.Memory, "memory", 0, "MiB that its processes may take (default 4096)")
+	f.Var(&p.Memory, "memory", "MiB that its processes may take (default 4096)")
 	choices(cmd, "policy", "read", "write", "ask")
 	choices(cmd, "role", words(hub.Roles)...)
 	return operation(a, cmd, api.KeepAgent, &p, func(w io.Writer, got api.KeptAgent) {

@@ -43,7 +43,7 @@ all of them. parley query shows whole messages.`,
 	f.StringVar(&c.feed.Filter.Topic, "topic", "", "topic")
 	f.StringVar(&c.feed.Filter.Team, "team", "", "messages of this team that you may read")
 	f.StringVar(&c.feed.Filter.Thread, "thread", "", "thread")
-	f.IntVar(&c.feed.Filter.Limit, "limit", 0, "how many of the newest at most (default 50, or all since --since)")
+	f.Var(&c.feed.Filter.Limit, "limit", "how many of the newest at most (default 50, or all since --since)")
 	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"))
 }
 

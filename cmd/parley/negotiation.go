@@ -111,7 +111,7 @@ the id of one, show its state, its messages and what you may send now.`,
 		},
 	}
 	cmd.Flags().BoolVar(&p.Open, "open", false, "leave out those that are over")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
 	return cmd
 }
@@ -155,7 +155,7 @@ that repositories recorded in projects.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Team, "team", "", "decisions of this team")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
 		writeList(w, "decisions", "AT, STATUS, TEAM, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
 			return []any{d.At, d.Status, d.Team, d.Title, d.Decision, joined(d.Deciders), d.Rationale}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -44,9 +45,10 @@ code is 1 if no turn began.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.AddCommand(a.probeGatewayCommand())
-	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the proof, at most 5m")
+	wait = time.Minute
+	cmd.Flags().Var((*period)(&wait), "wait", "how long to wait for the proof, at most 5m")
 	return prepared(cmd, func(ctx context.Context) error {
-		p.Seconds = int(wait / time.Second)
+		p.Seconds = hub.Count(wait / time.Second)
 		got, err := call(ctx, a, api.TestWake, p)
 		if err != nil {
 			return err

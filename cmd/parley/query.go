@@ -33,7 +33,7 @@ of them. Words must all occur in a message.`,
 	f.StringVar((*string)(&p.Status), "status", "", "pending, delivered, read, expired or failed")
 	f.StringVar(&p.Topic, "topic", "", "topic")
 	f.StringVar(&p.Text, "text", "", "words that must all occur, as the arguments are")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return operation(a, cmd, api.Query, &p, func(w io.Writer, got api.QueryAnswer) {
 		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))

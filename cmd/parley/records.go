@@ -121,14 +121,14 @@ Handoffs, their history and the messages about them stay for ever.`,
 		Example: `  parley archive --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.KeepS = int64(keep / time.Second)
+			p.KeepS = hub.Count(keep / time.Second)
 			return answerFromRecords(cmd.Context(), a, api.Archive, p, writeArchive, func(r api.Records) (records.ArchiveReport, error) {
 				return r.Archive(cmd.Context(), hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "print what would be archived, and change nothing")
-	cmd.Flags().DurationVar(&keep, "keep", 0, "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
+	cmd.Flags().Var((*period)(&keep), "keep", "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
 	return cmd
 }
 

@@ -184,15 +184,12 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	if c.Runs.Keep < 0 || c.Runs.MaxAge < 0 {
-		return hub.Errorf(hub.CodeInvalid, "parley", "runs: keep and max_age must not be negative")
-	}
 	opts := &run.Options{
 		Agent: fleet.Options{Auth: f.auth, Options: acp.Options{
 			Name: "parley", Version: version(), Policy: policy, V2: f.v2,
 			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
 		}},
-		Retention: run.Retention{Keep: c.Runs.Keep, MaxAge: c.Runs.MaxAge}, CommandTimeout: f.verifyTimeout, Alone: true,
+		Retention: run.Retention{Keep: int(c.Runs.Keep), MaxAge: time.Duration(c.Runs.MaxAge)}, CommandTimeout: f.verifyTimeout, Alone: true,
 	}
 	finished := func(context.Context, bool) error { return nil }
 	if !f.noHub {

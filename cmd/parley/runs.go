@@ -67,7 +67,7 @@ func (a *app) runRecord(ctx context.Context, id string) (*run.Files, run.Record,
 
 func (a *app) runsListCommand() *cobra.Command {
 	var agent string
-	var limit int
+	limit := hub.Count(50)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs on this machine, newest first",
@@ -76,9 +76,6 @@ parley was killed is recorded as interrupted, and its remaining processes are
 ended. With --json reports and evidence are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usagef("--limit: %d is not positive", limit)
-			}
 			files, err := a.runFiles(cmd.Context())
 			if err != nil {
 				return err
@@ -89,7 +86,7 @@ ended. With --json reports and evidence are left out.`,
 			}
 			list := []run.Record{}
 			for _, r := range all {
-				if (agent == "" || string(r.Agent) == agent) && len(list) < limit {
+				if (agent == "" || string(r.Agent) == agent) && len(list) < int(limit) {
 					r.Report, r.Evidence = nil, nil
 					list = append(list, r)
 				}
@@ -106,7 +103,7 @@ ended. With --json reports and evidence are left out.`,
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "only runs of this agent")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	cmd.Flags().Var(&limit, "limit", "how many at most")
 	return cmd
 }
 

@@ -126,7 +126,8 @@ func scriptAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		args = append(args, "executor")
 	}
-	out, err := command(ts, nil, "agent", "add", args[0], "--role", args[1], "--json", "--as-operator").Output()
+	add := append([]string{"agent", "add", args[0], "--role", args[1], "--json", "--as-operator"}, args[2:]...)
+	out, err := command(ts, nil, add...).Output()
 	ts.Check(err)
 	var got struct{ Key string }
 	ts.Check(json.Unmarshal(out, &got))

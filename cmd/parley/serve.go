@@ -129,7 +129,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 	f.StringVar(&flags.ResponseTime, "response-time", "", "how long an offer or a position waits for an answer (default 24h, which is the most)")
 	f.StringVar(&flags.Teamspaces, "teamspaces", "", "folder with the folders of teams (default _shared/teamspaces in the home, or in the workspace of $OPENCLAW_STATE_DIR)")
 	f.StringVar(&flags.MergeSLA, "merge-sla", "", "how long two versions of a team's artifact wait to be merged before the coordinators are told (default 4h, which is the most)")
-	f.IntVar(&flags.Limits.NegotiationRounds, "max-counters", 0, "counters of a pair before an offer is escalated (default 3, which is the most)")
+	f.Var((*hub.Count)(&flags.Limits.NegotiationRounds), "max-counters", "counters of a pair before an offer is escalated (default 3, which is the most)")
 	f.StringSliceVar(&flags.Without, "without", nil, "parts of the protocol that are off: negotiation, disagreement, teamspaces")
 	f.StringVar(&flags.Repo, "repo", "", "repository that the hub speaks for among other hubs")
 	f.StringVar(&flags.Role, "role", "", "role of the repository: backend, frontend, mobile, shared or infra")
@@ -173,13 +173,13 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	o := server.Options{
 		Home: home, Addr: c.Addr, Version: version(), TLSCert: c.TLSCert, TLSKey: c.TLSKey, NoTLSBecause: c.NoTLSBecause,
 		Hosts: c.Hosts, Log: log, Lenient: is(c.LenientFrom), NoInboxFiles: is(c.NoInboxFiles), RequireProof: is(c.RequireProof),
-		Bridge: ownProgram(), Kept: c.Kept,
+		Bridge: ownProgram(), Kept: int(c.Kept),
 		Store: c.Store, StorePasswordFile: c.StorePasswordFile, StoreNoTLSBecause: c.StoreNoTLSBecause, Machine: c.Machine,
-		Wakes: server.WakeLimits{Gap: c.Wakes.Gap, PerHour: c.Wakes.PerHour, PairPerHour: c.Wakes.PairPerHour},
+		Wakes: server.WakeLimits{Gap: time.Duration(c.Wakes.Gap), PerHour: int(c.Wakes.PerHour), PairPerHour: int(c.Wakes.PairPerHour)},
 		Limits: server.Limits{
-			DirectPerMinute: c.Limits.DirectPerMinute, BroadcastPerHour: c.Limits.BroadcastPerHour, Recipients: c.Limits.Recipients,
-			ThreadHops: c.Limits.ThreadHops, Repeats: c.Limits.Repeats, SameType: c.Limits.SameType, TripsPerDay: c.Limits.TripsPerDay,
-			RepeatWindow: c.Limits.RepeatWindow, SuspendFor: c.Limits.SuspendFor, CauseWindow: c.Limits.CauseWindow,
+			DirectPerMinute: int(c.Limits.DirectPerMinute), BroadcastPerHour: int(c.Limits.BroadcastPerHour), Recipients: int(c.Limits.Recipients),
+			ThreadHops: int(c.Limits.ThreadHops), Repeats: int(c.Limits.Repeats), SameType: int(c.Limits.SameType), TripsPerDay: int(c.Limits.TripsPerDay),
+			RepeatWindow: time.Duration(c.Limits.RepeatWindow), SuspendFor: time.Duration(c.Limits.SuspendFor), CauseWindow: time.Duration(c.Limits.CauseWindow),
 		},
 	}
 	gateway, err := c.Gateway.options()
@@ -194,7 +194,8 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		}
 		o.Notify = append(o.Notify, t)
 	}
-	o.MaxCounters, o.MaxChallenges = c.Limits.NegotiationRounds, c.Limits.DisagreementRounds
+	o.MaxCounters = int(c.Limits.NegotiationRounds)
+	o.MaxChallenges = int(c.Limits.DisagreementRounds)
 	for _, name := range c.Without {
 		o.Without = append(o.Without, hub.Feature(name))
 	}
@@ -235,6 +236,11 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 	}
 	o.Coordination = server.Coordination{
 		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange, StrictUpdate: is(c.StrictUpdate),
+	}
+	if c.Role != "" {
+		if err := hub.CheckRepoRole("parley", c.Role); err != nil {
+			return o, err
+		}
 	}
 	switch c.Auth {
 	case "", "enforce":

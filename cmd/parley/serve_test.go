@@ -203,6 +203,13 @@ func TestConfig(t *testing.T) {
 		h.awaitFile(filepath.Join(home, "inbox", "operator.md"))
 		h.stop()
 	})
+	t.Run("a 0 in the file is refused, not taken for the default", func(t *testing.T) {
+		for _, member := range []string{"kept: 0", "limits: {recipients: 0}", "limits: {negotiation_rounds: 0}", "limits: {suspend_for: 0s}", "wakes: {per_hour: 0}", "runs: {keep: -1}"} {
+			path := write(t, "hub.yaml", "addr: 127.0.0.1:0\n"+member+"\n")
+			got := refused(t, do(t, parley(t, nil, "serve", "--home", t.TempDir(), "--config", path, "--json")), 2, "schema_invalid")
+			contains(t, got.Error.Message, "line 2: must be ")
+		}
+	})
 	t.Run("a file can be named, and must be there then", func(t *testing.T) {
 		path := write(t, "hub.yaml", "addr: 127.0.0.1:0\nlog_level: info\n")
 		if got := level(t, serve(t, t.TempDir(), nil, "--config", path)); got != "text" {
@@ -226,7 +233,7 @@ func TestConfig(t *testing.T) {
 		{"a member of the wrong kind", "limits:\n  repeats: many\n", "line 2", ""},
 		{"a limit that is loosened", "limits:\n  direct_per_minute: 11\n", "limits.direct_per_minute: 11", "not loosened"},
 		{"a span that is loosened", "limits:\n  suspend_for: 1s\n", "limits.suspend_for: 1s", "not loosened"},
-		{"a negative limit", "limits:\n  repeats: -1\n", "limits.repeats", "not loosened"},
+		{"a negative limit", "limits:\n  repeats: -1\n", "line 2: must be at least 1, not -1", ""},
 		{"a feature that is not built", "features: [negotiation]\n", "unknown member features", ""},
 		{"a channel that is not built", "channels: [session]\n", "unknown member channels", ""},
 		{"a member of the gateway that does not exist", "gateway:\n  adress: x\n", "unknown member adress", "token_file"},

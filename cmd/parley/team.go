@@ -60,7 +60,7 @@ planned, and are started once parley team status TEAM active was run.`,
 	f.StringVar(&p.Objective, "goal", "", "what the team is to reach")
 	f.StringVar(&p.Name, "name", "", "title of the team (default its name)")
 	f.StringSliceVar(&members, "members", nil, "agents with their roles: "+strings.Join(words(hub.Roles), ", "))
-	f.IntVar(&p.Policy.MaxParallelTasks, "max-parallel", 0, "tasks in progress at a time (default 6)")
+	f.Var(&p.Policy.MaxParallelTasks, "max-parallel", "tasks in progress at a time (default 6)")
 	gates := listFlag(cmd, &p.Policy.HumanGateActions, "gate", "operations that wait for the operator: "+strings.Join(team.Gateable, ", "))
 	f.StringVar((*string)(&p.Policy.DefaultVisibility), "visibility", "", "of messages with the team that name none (default team)")
 	return a.team(cmd, &p, argument(0, &p.Team), gates, func(context.Context, []string) error {
@@ -84,7 +84,7 @@ func (a *app) teamListCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Member), "member", "", "teams of this agent")
 	f.StringVar((*string)(&p.Lifecycle), "lifecycle", "", "one of "+strings.Join(words(hub.Lifecycles), ", ")+"; archived teams are listed with it alone")
-	f.IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "next page")
 	choices(cmd, "lifecycle", hub.Lifecycles...)
 	return operation(a, cmd, api.Team, &p, func(w io.Writer, got team.Answer) {
@@ -106,7 +106,7 @@ func (a *app) teamShowCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.State), "state", "", "tasks in this state: "+strings.Join(words(hub.TaskStates), ", "))
 	f.StringVar((*string)(&p.Owner), "owner", "", "tasks of this agent")
-	f.IntVar(&p.Limit, "limit", 0, "how many tasks at most (default 50)")
+	f.Var(&p.Limit, "limit", "how many tasks at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "next page of tasks")
 	choices(cmd, "state", hub.TaskStates...)
 	return a.team(cmd, &p, argument(0, &p.Team))
@@ -177,7 +177,7 @@ move it (--state, with --reason where it needs one), or show it.`,
 	f.StringVar((*string)(&p.Owner), "owner", "", "member that works on it")
 	f.StringVar((*string)(&p.Reviewer), "reviewer", "", "member that reviews it")
 	f.StringVar((*string)(&p.State), "state", "", "move it: "+strings.Join(words(hub.TaskStates), ", "))
-	f.StringVar(&p.Reason, "reason", "", "blocked: "+strings.Join(hub.BlockReasons, ", ")+"; rework and dropped: why")
+	f.StringVar(&p.Reason, "reason", "", "blocked: "+strings.Join(hub.BlockReasons, ", ")+"; rework, backlog and dropped: why")
 	choices(cmd, "class", hub.TaskClasses...)
 	choices(cmd, "state", hub.TaskStates...)
 	return a.team(cmd, &p, argument(0, &p.Team), func(_ context.Context, args []string) error {
@@ -243,7 +243,7 @@ func (a *app) teamLogCommand() *cobra.Command {
 	var p api.TeamLogParams
 	cmd := &cobra.Command{Use: "log TEAM", Short: "Show what has happened in a team, oldest first", Args: cobra.ExactArgs(1)}
 	cmd.Flags().Int64Var(&p.After, "after", 0, "entries after this number")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	return operation(a, cmd, api.TeamLog, &p, func(w io.Writer, got team.Log) {
 		writeList(w, "entries", "N, AT, BY, ACTION, FACTS", got.Entries, func(e hub.Entry) []any {
 			return []any{e.Seq, e.At, e.Actor, e.Action, factsText(e)}

@@ -71,7 +71,7 @@ file. A dash stands for standard input.`,
 func (a *app) teamArtifactGetCommand() *cobra.Command {
 	p := team.Request{Action: "artifact"}
 	cmd := &cobra.Command{Use: "get TEAM NAME", Short: "Write a version of a file to standard output", Args: cobra.ExactArgs(2)}
-	cmd.Flags().Int64Var(&p.Version, "version", 0, "which one (default the newest)")
+	cmd.Flags().Var(&p.Version, "version", "which one (default the newest)")
 	return prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, api.Team, p)
 		if err != nil {
@@ -94,7 +94,7 @@ func (a *app) teamArtifactGetCommand() *cobra.Command {
 func (a *app) teamArtifactListCommand() *cobra.Command {
 	p := team.Request{Action: "artifact"}
 	cmd := &cobra.Command{Use: "list TEAM", Short: "List the files of a team", Args: cobra.ExactArgs(1)}
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
 	return operation(a, cmd, api.Team, &p, func(w io.Writer, got team.Answer) {
 		writeList(w, "artifacts", "NAME, VERSION, BYTES, STATE, TO MERGE, BY, AT", got.Artifacts, func(x hub.TeamArtifact) []any {
@@ -106,7 +106,7 @@ func (a *app) teamArtifactListCommand() *cobra.Command {
 func (a *app) teamArtifactLogCommand() *cobra.Command {
 	p := team.Request{Action: "artifact", Log: true}
 	cmd := &cobra.Command{Use: "log TEAM NAME", Short: "List the versions of a file, newest first, and its conflicts", Args: cobra.ExactArgs(2)}
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "how many at most (default 50)")
+	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
 	return operation(a, cmd, api.Team, &p, func(w io.Writer, got team.Answer) {
 		writeList(w, "versions", "VERSION, FROM, BY, AT, BYTES, SHA-256, NOTE", got.Versions, func(v hub.ArtifactVersion) []any {

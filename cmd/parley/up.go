@@ -51,7 +51,7 @@ type upAgent struct {
 	Idle         time.Duration  `yaml:"idle"`
 	Hang         time.Duration  `yaml:"hang"`
 	AnswerWithin time.Duration  `yaml:"answer_within"`
-	Memory       int            `yaml:"memory"`
+	Memory       count          `yaml:"memory"`
 }
 
 // upName is the file that up and down read unless another is named.
@@ -362,8 +362,8 @@ func (u upAgent) check(name hub.AgentID) error {
 		return fmt.Errorf("budget: %q is not of the form 20/h", u.Budget)
 	case err != nil || !info.IsDir():
 		return fmt.Errorf("dir: %s is not a folder", u.Dir)
-	case u.Idle < 0 || u.Hang < 0 || u.AnswerWithin < 0 || u.Memory < 0:
-		return errors.New("idle, hang, answer_within and memory must not be negative")
+	case u.Idle < 0 || u.Hang < 0 || u.AnswerWithin < 0:
+		return errors.New("idle, hang and answer_within must not be negative")
 	}
 	_, err = keptProgram(u.CLI, u.Command)
 	return err
@@ -371,7 +371,7 @@ func (u upAgent) check(name hub.AgentID) error {
 
 // params returns the parameters that keep the agent.
 func (u upAgent) params(name hub.AgentID) (p api.KeepParams, err error) {
-	p.Agent, p.CLI, p.Policy, p.Role, p.Can, p.Memory, p.Worktree = name, u.CLI, u.Policy, u.Role, u.Can, u.Memory, u.Worktree
+	p.Agent, p.CLI, p.Policy, p.Role, p.Can, p.Memory, p.Worktree = name, u.CLI, u.Policy, u.Role, u.Can, hub.Count(u.Memory), u.Worktree
 	for into, d := range map[*keeper.Seconds]time.Duration{&p.Idle: u.Idle, &p.Hang: u.Hang, &p.Question: u.AnswerWithin} {
 		*into = keeper.Seconds(d / time.Second)
 	}

@@ -534,7 +534,7 @@ func (a *app) wakeTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test AGENT", Short: "Wake an agent without mail, wait for the proof, and print mechanism and seconds (operator)", Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().IntVar(&p.Seconds, "seconds", 0, "how long to wait for the proof (default 60)")
+	cmd.Flags().Var(&p.Seconds, "seconds", "how long to wait for the proof (default 60)")
 	return operation(a, cmd, api.TestWake, &p, func(w io.Writer, got api.ProbeReport) {
 		if got.Proven {
 			fmt.Fprintf(w, "%s began a turn after %.1f s, by %s\n", got.Agent, got.Seconds, got.Mechanism)

@@ -261,7 +261,7 @@ func (m *member) put(ctx context.Context, name string, parent int64, text string
 
 // change replaces a line of the first version of login.conf.
 func (m *member) change(ctx context.Context, parent int64, from, to string) string {
-	got := m.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", Version: parent})
+	got := m.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", Version: hub.Count(parent)})
 	if m.err != nil {
 		return ""
 	}

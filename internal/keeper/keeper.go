@@ -49,7 +49,7 @@ type Definition struct {
 	Policy   sandbox.Policy `json:"policy"`             // read, write or ask
 	Idle     Seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
 	Hang     Seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
-	Memory   int            `json:"memory,omitempty"`   // MiB that its processes may have; default 4096
+	Memory   hub.Count      `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
 	PerHour  int            `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the router counts; 0 for the limit of the hub
 	Question Seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
 }

@@ -378,7 +378,7 @@ func (a *agent) measure() bool {
 	a.mu.Lock()
 	a.resident = size
 	a.mu.Unlock()
-	return size <= cmp.Or(a.record.Memory, defaultMemory)
+	return size <= int(cmp.Or(a.record.Memory, defaultMemory))
 }
 
 // A recorder is the hub of the runs of a kept agent: it gives them the key of the

@@ -36,7 +36,7 @@ func TestDelivery(t *testing.T) {
 		}},
 		{"R1-029 a contract that is proposed", "cacp/contract/sync", `"status":"proposed"`, func() error { id = n.propose(project, "profile"); return nil }},
 		{"R1-034 an answer to it", "cacp/contract/sync", `"status":"negotiating"`, func() error {
-			_, err := n.contracts.Respond(ctx, us, contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange})
+			_, err := n.contracts.Respond(ctx, us, contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange, Comment: "more"})
 			return err
 		}},
 		{"R1-037 its next version", "cacp/contract/sync", `"version":2`, func() error {

@@ -60,28 +60,50 @@ const maxWhole = 500
 
 // sendStatus sends the status of a project to an agent whose copy is behind. An agent
 // knows no method for that but the one that replaces the whole project: the project is
-// sent when the agent has nothing that this hub lacks, and is not large.
+// sent when the agent has nothing that this hub lacks, and is not large. Contracts that
+// differ are merged first.
 func (w *worker) sendStatus(ctx context.Context, id hub.ProjectID) error {
+	for range 2 {
+		whole, differing, err := w.behind(ctx, id)
+		if err != nil || whole == nil {
+			return err
+		}
+		if len(differing) == 0 {
+			return w.replace(ctx, *whole)
+		}
+		for _, c := range differing {
+			if err := w.sendContract(ctx, id, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil // the next comparison merges the rest first
+}
+
+// behind returns the project as this hub has it if the agent's copy has an earlier
+// status, nil if it must not be sent, and the contracts that differ there.
+func (w *worker) behind(ctx context.Context, id hub.ProjectID) (whole *federation.ProjectCopy, differing []hub.ContractID, err error) {
 	head, err := w.head(ctx, id)
 	if err != nil || head == nil {
-		return err
+		return nil, nil, err
 	}
 	theirs, found, err := w.theirProject(ctx, id)
 	if hub.CodeOf(err) == hub.CodeTooLarge {
-		return nil
+		return nil, nil, nil
 	}
 	if err != nil || !found || slices.Index(hub.ProjectStatuses, head.Standing()) <= slices.Index(hub.ProjectStatuses, theirs.Status) {
-		return err
+		return nil, nil, err
 	}
 	all, err := w.contents(ctx, id)
 	if err != nil || len(all.Contracts)+len(all.Packets) > maxWhole {
-		return err
+		return nil, nil, err
 	}
 	copies, err := w.contracts.Copies(ctx, "", all.changes())
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	whole := federation.ProjectCopy{Project: *head}
+
+	whole = &federation.ProjectCopy{Project: *head}
 	sums := map[hub.ContractID]string{}
 	for _, c := range copies {
 		if c.Contract != nil {
@@ -93,20 +115,25 @@ func (w *worker) sendStatus(ctx context.Context, id hub.ProjectID) error {
 	}
 	for _, c := range theirs.Contracts {
 		if sums[c.ID] != fingerprint(c) {
-			return nil // the next comparison merges it first
+			differing = append(differing, c.ID)
 		}
 	}
 	for _, p := range theirs.Packets {
 		if !slices.Contains(all.Packets, p.ID) {
-			return nil
+			return nil, nil, nil // the next comparison merges it first
 		}
 	}
 	if whole.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 { // it keeps its own otherwise
 		whole.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
 	}
+	return whole, differing, nil
+}
+
+// replace sends a whole project, which replaces the agent's copy.
+func (w *worker) replace(ctx context.Context, whole federation.ProjectCopy) error {
 	done, err := w.remote.send(ctx, syncCall{method: methodProjectSync, params: wholeProject(whole, w.zoned, w.self)})
 	if err == nil && done.Status == federation.SyncError {
-		err = w.addDeadLetter(ctx, federation.Copy{Project: id, Head: head}, done.Reason)
+		err = w.addDeadLetter(ctx, federation.Copy{Project: whole.ID, Head: &whole.Project}, done.Reason)
 	}
 	return err
 }

@@ -89,6 +89,19 @@ func TestReferenceFlow(t *testing.T) {
 					return n.status(project, id) == want && r.Status == string(want) && n.works(project, id) == works && len(r.Implementations) == works
 				})
 			}
+			stands := func(want hub.ProjectStatus, since hub.Instant) hub.Instant {
+				t.Helper()
+				eventually(t, "the project is "+string(want)+" on both", us, func() bool {
+					var theirs struct{ Status string }
+					ref.Do("cacp/project/get", map[string]any{"projectId": project}, &theirs)
+					return theirs.Status == string(want)
+				})
+				p, err := n.contracts.Project(t.Context(), n.caller(), project)
+				if err != nil || p.Status != want || p.UpdatedAt.Compare(since) <= 0 {
+					t.Errorf("here the project is %s since %s (%v), want %s and later than %s", p.Status, p.UpdatedAt, err, want, since)
+				}
+				return p.UpdatedAt
+			}
 			do := func(method string, params map[string]any) {
 				t.Helper()
 				params["projectId"], params["contractId"] = project, id
@@ -112,6 +125,7 @@ func TestReferenceFlow(t *testing.T) {
 			at("started there, on both", hub.ContractAgreed, 1)
 			n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Plan: "endpoint"}))
 			at("started on both", hub.ContractAgreed, 2)
+			since := stands(hub.ProjectImplementing, hub.Instant{})
 			n.must(n.contracts.Complete(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Files: []string{"a.go"}}))
 			eventually(t, "completed here, on both", us, func() bool {
 				return slices.ContainsFunc(refContract(ref, project, id).Implementations, func(i struct {
@@ -124,8 +138,10 @@ func TestReferenceFlow(t *testing.T) {
 			})
 			do("cacp/implementation/complete", map[string]any{"files": []string{"a.ts"}})
 			at("implemented on both", hub.ContractImplemented, 2)
+			since = stands(hub.ProjectIntegrating, since)
 			n.must(n.contracts.Verify(t.Context(), n.caller(), contract.Verification{InContract: contract.Of(project, id), Result: contract.VerifySuccess}))
 			at("verified on both", hub.ContractVerified, 2)
+			stands(hub.ProjectComplete, since)
 		})
 	}
 	t.Run("R1-080 a project that the agent made", func(t *testing.T) {

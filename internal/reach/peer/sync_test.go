@@ -326,7 +326,7 @@ func TestFailedComparison(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return true
 		})
-		if _, err := a.contracts.Respond(t.Context(), a.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange}); err != nil {
+		if _, err := a.contracts.Respond(t.Context(), a.caller(), contract.Response{InContract: contract.Of(project, id), Action: contract.ActionRequestChange, Comment: "more"}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the next version is here", both, func() bool {

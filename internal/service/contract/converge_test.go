@@ -332,7 +332,11 @@ func (w *network) operate(n *node) {
 		}
 	case luck < 55:
 		action := []string{ActionAgree, ActionAgree, ActionAgree, ActionRequestChange, ActionReject}[w.rand.IntN(5)]
-		r, err := n.service.Respond(ctx, who, Response{InContract: Of(w.project, c.ID), Action: action, Comment: strings.Repeat("x", w.rand.IntN(2))})
+		comment := strings.Repeat("x", w.rand.IntN(2))
+		if action == ActionRequestChange {
+			comment = "more"
+		}
+		r, err := n.service.Respond(ctx, who, Response{InContract: Of(w.project, c.ID), Action: action, Comment: comment})
 		if w.done(err) && action == ActionAgree {
 			w.acked.agreements[c.ID] = append(w.acked.agreements[c.ID], hub.Agreement{Repo: r.Repo, Version: r.Contract.Version, Content: hub.ContentHash(r.Contract.Content)})
 		}

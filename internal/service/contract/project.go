@@ -61,6 +61,9 @@ func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instan
 	if err := federation.Check(*r); err != nil {
 		return err
 	}
+	if err := hub.CheckRepoRole(op, r.Role); err != nil {
+		return err
+	}
 	if _, taken := p.RepoNamed(r.Name); taken {
 		return hub.Errorf(hub.CodeInvalid, op, "repos: there are two repositories called %q", r.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
@@ -91,7 +92,31 @@ func (se *session) recordContract(a hub.Action, p hub.Project, r hub.Repo, c hub
 	if err := se.record(a, contractChange(c), f); err != nil {
 		return err
 	}
+	if err := se.recordStanding(p, c); err != nil {
+		return err
+	}
 	return se.tell(p, r.ID, notice{Event: event, Project: p.ID, Contract: c.ID, Name: c.Name, Version: c.Version, Status: c.Status, By: r.Name})
+}
+
+// recordStanding records a change of the status of a project that follows from its
+// contracts: was is the project before contract c changed. The time of the change is
+// that of the contract, which is the same on every hub. Peers that keep the status of a
+// project get it, also the peer that sent the contract.
+func (se *session) recordStanding(was hub.Project, c hub.Contract) error {
+	now, err := se.tx.Project(was.ID)
+	if err != nil || now.Standing() == was.Standing() || c.UpdatedAt.Compare(now.UpdatedAt) <= 0 {
+		return err
+	}
+	moved := now
+	moved.UpdatedAt = c.UpdatedAt
+	if err := se.tx.PutProject(moved, now); err != nil {
+		return err
+	}
+	known := se.known
+	se.known = false
+	err = se.record(hub.ActionProjectChanged, projectChange(moved), facts{Project: moved.ID, Agent: se.agent(), Source: se.source, Action: "derived", Status: string(moved.Standing())})
+	se.known = known
+	return err
 }
 
 func contractChange(c hub.Contract) hub.Change {
@@ -140,6 +165,9 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	does, ok := responses[r.Action]
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
+	}
+	if r.Action == ActionRequestChange && strings.TrimSpace(r.Comment) == "" && len(r.Change) == 0 {
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment: a request for a change says what to change").WithHint("give a comment or a suggested change")
 	}
 	return s.move(ctx, caller, move{op, r.InContract, r.As, hub.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
 		if r.Action == ActionAgree {

@@ -304,8 +304,9 @@ type NewKey struct {
 // maxAbilities is the most abilities of an agent.
 const maxAbilities = 16
 
-// ability matches an ability: one word, which other agents read.
-var ability = regexp.MustCompile(`^[A-Za-z0-9.+#_-]{1,32}$`)
+// ability matches an ability: one word, which other agents read. A slash lets it be a
+// topic, such as schema/users.
+var ability = regexp.MustCompile(`^[A-Za-z0-9.+#_/-]{1,32}$`)
 
 // AddAgent adds an agent with its first key and returns both. Only the
 // operator may.
@@ -357,7 +358,7 @@ func complete(op string, agent *hub.Agent) error {
 		return err
 	}
 	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
-		return hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ -", maxAbilities)
+		return hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ / -", maxAbilities)
 	}
 	return nil
 }

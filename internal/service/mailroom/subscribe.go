@@ -25,7 +25,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 	}
 	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		for _, id := range f.Teams {
-			if _, err := teamOf(tx, op, actor, id); err != nil {
+			if err := maySubscribe(tx, op, actor, id); err != nil {
 				return err
 			}
 		}
@@ -54,6 +54,20 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 	}
 	m.bus.Publish(hub.TopicJournal)
 	return out, nil
+}
+
+// maySubscribe refuses a filter for the messages of a team that the actor may not read.
+// Those who audit read the messages of every team.
+func maySubscribe(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) error {
+	if !actor.Audits() {
+		_, err := teamOf(r, op, actor, id)
+		return err
+	}
+	_, err := r.Team(id)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Errorf(hub.CodeNotFound, op, "no team %q on this hub", id).WithHint("{team.list} lists all")
+	}
+	return err
 }
 
 // Unsubscribe removes a subscription of the actor; the operator may remove any.

@@ -56,7 +56,7 @@ func (s *Service) artifact(ctx context.Context, actor hub.Caller, r Request) (An
 }
 
 func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	limit, err := page("team.artifact", r.Limit)
+	limit, err := page("team.artifact", int(r.Limit))
 	if err != nil {
 		return out, err
 	}
@@ -87,7 +87,7 @@ func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.Te
 // logArtifact lists the versions of an artifact, newest first, and its conflicts.
 func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.artifact"
-	limit, err := page(op, r.Limit)
+	limit, err := page(op, int(r.Limit))
 	if err != nil {
 		return out, err
 	}
@@ -126,9 +126,9 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 			return err
 		}
 		if r.Version == 0 {
-			r.Version = a.Version
+			r.Version = hub.Count(a.Version)
 		}
-		v, err := versionOf(rd, op, a, r.Version)
+		v, err := versionOf(rd, op, a, int64(r.Version))
 		out = Answer{Artifact: &a, Version: &v}
 		return err
 	})
@@ -144,11 +144,11 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 		if !isText {
 			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
 		}
-		parts := split(text)
-		if r.Part < 0 || r.Part > len(parts) {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", r.Part, len(parts))
+		parts, n := split(text), int(r.Part)
+		if n < 0 || n > len(parts) {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", n, len(parts))
 		}
-		out.Content, out.Part = &parts[r.Part-1], &Part{r.Part, len(parts)}
+		out.Content, out.Part = &parts[n-1], &Part{n, len(parts)}
 		return out, nil
 	}
 	if out.Version.Size > maxInline {

@@ -77,7 +77,7 @@ func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
 		out.DefaultVisibility = p.DefaultVisibility
 	}
 	if p.MaxParallelTasks != 0 {
-		out.MaxParallelTasks = p.MaxParallelTasks
+		out.MaxParallelTasks = int(p.MaxParallelTasks)
 	}
 	out.HumanGateActions = append([]string{}, p.HumanGateActions...)
 	switch {
@@ -140,7 +140,7 @@ func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer
 	const op = "team.list"
 	q := hub.TeamQuery{Member: r.Member, Lifecycle: r.Lifecycle, Cursor: hub.TeamID(r.Cursor)}
 	var err error
-	if q.Limit, err = page(op, r.Limit); err != nil {
+	if q.Limit, err = page(op, int(r.Limit)); err != nil {
 		return Answer{}, err
 	}
 	if r.Lifecycle != "" && !slices.Contains(hub.Lifecycles, r.Lifecycle) {
@@ -189,7 +189,7 @@ func page(op string, limit int) (int, error) {
 // show returns a team with a page of its tasks.
 func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
 	const op = "team.show"
-	limit, err := page(op, r.Limit)
+	limit, err := page(op, int(r.Limit))
 	if err != nil {
 		return Answer{}, err
 	}
@@ -393,7 +393,7 @@ const shownDecisions = 5
 // actor was a member, and all of them for those who audit.
 func (s *Service) decisions(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.decisions"
-	limit, err := page(op, r.Limit)
+	limit, err := page(op, int(r.Limit))
 	if err != nil {
 		return out, err
 	}

@@ -259,7 +259,7 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 			return t, hub.Errorf(hub.CodeInvalid, c.op, "reason: %q is not a reason to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
 		}
 		moved.Reason = reason
-	case hub.TaskRework, hub.TaskDropped:
+	case hub.TaskRework, hub.TaskBacklog, hub.TaskDropped:
 		if err := checkText(c.op, "reason", reason, 500); err != nil {
 			return t, err
 		}

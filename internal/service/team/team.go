@@ -100,7 +100,7 @@ type Seat struct {
 type Policy struct {
 	DefaultVisibility hub.Visibility `json:"default_visibility,omitempty"`
 	HumanGateActions  []string       `json:"human_gate_actions,omitempty"`
-	MaxParallelTasks  int            `json:"max_parallel_tasks,omitempty"`
+	MaxParallelTasks  hub.Count      `json:"max_parallel_tasks,omitzero"`
 }
 
 // A Request is an operation on a team, as a caller asks for it.
@@ -145,17 +145,17 @@ type Request struct {
 	SHA256        string          `json:"sha256,omitempty"`
 	Note          string          `json:"note,omitempty"`
 	Sensitivity   hub.Sensitivity `json:"sensitivity,omitempty"`
-	Of            Digests         `json:"of,omitempty"`      // of the versions that Content was made of
-	Version       int64           `json:"version,omitempty"` // to read; 0 for the newest
-	Part          int             `json:"part,omitempty"`    // to read, from 1; 0 for the whole
-	Log           bool            `json:"log,omitempty"`     // list the versions
+	Of            Digests         `json:"of,omitempty"`     // of the versions that Content was made of
+	Version       hub.Count       `json:"version,omitzero"` // to read; not given for the newest
+	Part          hub.Count       `json:"part,omitzero"`    // to read, from 1; not given for the whole
+	Log           bool            `json:"log,omitempty"`    // list the versions
 	Parents       []int64         `json:"parents,omitempty"`
 	SignOff       bool            `json:"sign_off,omitempty"`
 
 	// To list and to show.
 	Member hub.AgentID `json:"member,omitempty"`
 	Cursor string      `json:"cursor,omitempty"`
-	Limit  int         `json:"limit,omitempty"`
+	Limit  hub.Count   `json:"limit,omitzero"`
 
 	via      string      // the action that stands for this one: status for close
 	approval *heldChange // set while a held operation is performed

@@ -63,7 +63,7 @@ type TalkListParams struct {
 	Kind   hub.DeliberationKind `json:"kind,omitempty"`
 	Open   bool                 `json:"open,omitempty"`
 	Cursor string               `json:"cursor,omitempty"`
-	Limit  int                  `json:"limit,omitempty"`
+	Limit  hub.Count            `json:"limit,omitzero"`
 }
 
 func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) (deliberation.Listing, error) {
@@ -71,7 +71,7 @@ func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) 
 	if err != nil {
 		return deliberation.Listing{}, err
 	}
-	out, err := s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: cursor, Limit: p.Limit})
+	out, err := s.Talks.List(ctx, a, hub.DeliberationQuery{Kind: p.Kind, Open: p.Open, Cursor: cursor, Limit: int(p.Limit)})
 	if err != nil {
 		return out, err
 	}
@@ -127,9 +127,9 @@ func (s *Services) decideAnswer(ctx context.Context, a hub.Caller, p SendParams)
 
 // DecisionListParams choose decisions.
 type DecisionListParams struct {
-	Team   string `json:"team,omitempty"`
-	Cursor string `json:"cursor,omitempty"`
-	Limit  int    `json:"limit,omitempty"`
+	Team   string    `json:"team,omitempty"`
+	Cursor string    `json:"cursor,omitempty"`
+	Limit  hub.Count `json:"limit,omitzero"`
 }
 
 // A DecisionList is a page of decisions, newest first.
@@ -138,6 +138,6 @@ type DecisionList struct {
 }
 
 func decisionList(ctx context.Context, s *Services, a hub.Caller, p DecisionListParams) (DecisionList, error) {
-	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Team: p.Team, Cursor: p.Cursor, Limit: p.Limit})
+	all, err := s.Talks.Decisions(ctx, a, hub.DecisionQuery{Team: p.Team, Cursor: p.Cursor, Limit: int(p.Limit)})
 	return DecisionList{all}, err
 }

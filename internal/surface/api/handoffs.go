@@ -55,7 +55,7 @@ type HandoffParams struct {
 	// To list.
 	Mine   bool             `json:"mine,omitempty"`
 	State  hub.HandoffState `json:"state,omitempty"`
-	Limit  int              `json:"limit,omitempty"`
+	Limit  hub.Count        `json:"limit,omitzero"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
 	From json.RawMessage `json:"from,omitempty"` // to list: the agent that hands over; else refused, because the sender is the authenticated caller
@@ -175,7 +175,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads handoffs and changes none")
 	}
 	if p.Action == "list" {
-		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: p.Limit, To: p.To}
+		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: int(p.Limit), To: p.To}
 		if p.From != nil {
 			if err := json.Unmarshal(p.From, &q.From); err != nil {
 				return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "from: must be a name")

@@ -200,7 +200,7 @@ type QueryParams struct {
 	Since  hub.Time          `json:"since,omitzero"`
 	Until  hub.Time          `json:"until,omitzero"`
 	Text   string            `json:"text,omitempty"`
-	Limit  int               `json:"limit,omitempty"`
+	Limit  hub.Count         `json:"limit,omitzero"`
 	Cursor string            `json:"cursor,omitempty"`
 
 	Negotiation  string `json:"negotiation,omitempty"`  // the id of one, in place of messages
@@ -220,23 +220,23 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 	}
 	page, err := s.Mail.Query(ctx, a, hub.Query{
 		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Team: p.Team, Type: p.Type, Status: p.Status, Topic: p.Topic,
-		Since: p.Since, Until: p.Until, Text: p.Text, Limit: p.Limit, Cursor: p.Cursor,
+		Since: p.Since, Until: p.Until, Text: p.Text, Limit: int(p.Limit), Cursor: p.Cursor,
 	})
 	return QueryAnswer{Listing: &page}, err
 }
 
 // InboxParams are the parameters of acp/inbox.
 type InboxParams struct {
-	Limit   int    `json:"limit,omitempty"`
-	Cursor  string `json:"cursor,omitempty"`
-	NewOnly bool   `json:"new_only,omitempty"`
-	WaitS   int    `json:"wait_s,omitempty"`
-	Ack     AckSet `json:"ack,omitzero"`
-	Peek    bool   `json:"peek,omitempty"`
+	Limit   hub.Count `json:"limit,omitzero"`
+	Cursor  string    `json:"cursor,omitempty"`
+	NewOnly bool      `json:"new_only,omitempty"`
+	WaitS   int       `json:"wait_s,omitempty"`
+	Ack     AckSet    `json:"ack,omitzero"`
+	Peek    bool      `json:"peek,omitempty"`
 
 	// To read one message, and a part of its whole text, from 1.
 	ID   hub.EnvelopeID `json:"id,omitempty"`
-	Part int            `json:"part,omitempty"`
+	Part hub.Count      `json:"part,omitzero"`
 
 	Agent hub.AgentID `json:"agent,omitempty"` // the owner of the inbox; for the operator, who changes nothing in it
 }
@@ -278,7 +278,7 @@ func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailr
 		if err != nil {
 			return mailroom.Inbox{}, err
 		}
-		return s.Mail.Read(ctx, a, id, p.Part)
+		return s.Mail.Read(ctx, a, id, int(p.Part))
 	}
 	if p.Part != 0 {
 		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "id: missing").WithHint("part needs the id of a message")
@@ -290,7 +290,7 @@ func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailr
 		}
 	}
 	return s.Mail.Inbox(ctx, a, mailroom.InboxRequest{
-		Limit: p.Limit, Cursor: p.Cursor, NewOnly: p.NewOnly, Wait: time.Duration(p.WaitS) * time.Second,
+		Limit: int(p.Limit), Cursor: p.Cursor, NewOnly: p.NewOnly, Wait: time.Duration(p.WaitS) * time.Second,
 		AckAll: p.Ack.All, Ack: p.Ack.IDs, Peek: p.Peek, Agent: p.Agent,
 	})
 }

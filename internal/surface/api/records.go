@@ -31,7 +31,7 @@ type AuditParams struct {
 	After  int64       `json:"after,omitempty"` // number of the last entry seen
 	Actor  hub.AgentID `json:"actor,omitempty"`
 	Action hub.Action  `json:"action,omitempty"`
-	Limit  int         `json:"limit,omitempty"`
+	Limit  hub.Count   `json:"limit,omitzero"`
 	Last   bool        `json:"last,omitempty"`   // the newest in place of the oldest
 	Before int64       `json:"before,omitempty"` // with last: the newest before this number
 }
@@ -78,7 +78,7 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 			if !fits(e) {
 				continue
 			}
-			if len(out.Entries) == p.Limit {
+			if len(out.Entries) == int(p.Limit) {
 				out.Next = out.Entries[p.Limit-1].Seq
 				return out, nil
 			}
@@ -108,7 +108,7 @@ func (out *AuditPage) readBack(ctx context.Context, s *Services, a hub.Caller, p
 			if e.Seq >= end || !fits(e) {
 				continue
 			}
-			if len(out.Entries) == p.Limit {
+			if len(out.Entries) == int(p.Limit) {
 				out.Older = out.Entries[p.Limit-1].Seq
 				slices.Reverse(out.Entries)
 				return nil
@@ -146,12 +146,12 @@ func verify(ctx context.Context, s *Services, a hub.Caller, p VerifyParams) (rec
 
 // ArchiveParams are the parameters of parley/archive.
 type ArchiveParams struct {
-	KeepS  int64 `json:"keep_s,omitempty"` // seconds that anything is kept; default 90 days
-	DryRun bool  `json:"dry_run,omitempty"`
+	KeepS  hub.Count `json:"keep_s,omitzero"` // seconds that anything is kept; default 90 days
+	DryRun bool      `json:"dry_run,omitempty"`
 }
 
 func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (records.ArchiveReport, error) {
-	if p.KeepS < 0 || p.KeepS > int64(100*365*24*time.Hour/time.Second) {
+	if int64(p.KeepS) > int64(100*365*24*time.Hour/time.Second) {
 		return records.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
 	}
 	return s.Records.Archive(ctx, a, records.ArchiveOptions{Keep: time.Duration(p.KeepS) * time.Second, DryRun: p.DryRun})

@@ -67,7 +67,7 @@ type RunListParams struct {
 	Agent   hub.AgentID   `json:"agent,omitempty"`
 	Handoff hub.HandoffID `json:"handoff_id,omitempty"`
 	Open    bool          `json:"open,omitempty"`
-	Limit   int           `json:"limit,omitempty"`
+	Limit   hub.Count     `json:"limit,omitzero"`
 	Cursor  hub.RunID     `json:"cursor,omitempty"`
 }
 
@@ -76,5 +76,5 @@ func runList(ctx context.Context, s *Services, a hub.Caller, p RunListParams) (r
 	if p.Handoff, err = s.Handoffs.Resolve(ctx, "parley/run/list", a, p.Handoff); err != nil {
 		return run.Listing{}, err
 	}
-	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: p.Limit, Cursor: p.Cursor})
+	return s.Runs.List(ctx, a, hub.RunQuery{Agent: p.Agent, Handoff: p.Handoff, Open: p.Open, Limit: int(p.Limit), Cursor: p.Cursor})
 }

@@ -52,7 +52,7 @@ func teamPolicy(ctx context.Context, s *Services, a hub.Caller, p TeamPolicyPara
 type TeamLogParams struct {
 	Team  hub.TeamID `json:"team"`
 	After int64      `json:"after,omitempty"`
-	Limit int        `json:"limit,omitempty"`
+	Limit hub.Count  `json:"limit,omitzero"`
 }
 
 func teamLog(ctx context.Context, s *Services, a hub.Caller, p TeamLogParams) (team.Log, error) {
@@ -60,5 +60,5 @@ func teamLog(ctx context.Context, s *Services, a hub.Caller, p TeamLogParams) (t
 	if err != nil {
 		return team.Log{}, err
 	}
-	return teams.Log(ctx, a, p.Team, p.After, p.Limit)
+	return teams.Log(ctx, a, p.Team, p.After, int(p.Limit))
 }

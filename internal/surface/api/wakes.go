@@ -166,7 +166,7 @@ func wakePause(paused bool) func(context.Context, *Services, hub.Caller, WakePau
 // WakeTestParams name an agent and the time to wait for the proof.
 type WakeTestParams struct {
 	Agent   hub.AgentID `json:"agent"`
-	Seconds int         `json:"seconds,omitempty"` // default 60, at most 300
+	Seconds hub.Count   `json:"seconds,omitzero"` // default 60, at most 300
 }
 
 func wakeTest(ctx context.Context, s *Services, a hub.Caller, p WakeTestParams) (ProbeReport, error) {

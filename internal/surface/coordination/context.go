@@ -59,7 +59,7 @@ type ContextParams struct {
 	Type     hub.ContextType `json:"type,omitempty"`
 	Contract hub.ContractID  `json:"contractId,omitempty"`
 	Since    hub.Instant     `json:"since,omitzero"` // with a zone or without
-	Limit    int             `json:"limit,omitempty"`
+	Limit    hub.Count       `json:"limit,omitzero"`
 	Cursor   string          `json:"cursor,omitempty"` // next of the page before, for older packets
 }
 
@@ -77,7 +77,7 @@ func listContext(ctx context.Context, s *Services, c hub.Caller, p ContextParams
 		p.Limit = contextPage
 	}
 	page, err := s.Contracts.Packets(ctx, c, hub.PacketQuery{
-		Project: p.Project, Type: p.Type, Contract: p.Contract, Since: p.Since, Newest: true, Cursor: p.Cursor, Limit: p.Limit,
+		Project: p.Project, Type: p.Type, Contract: p.Contract, Since: p.Since, Newest: true, Cursor: p.Cursor, Limit: int(p.Limit),
 	})
 	out := Context{Packets: make([]hub.Packet, len(page.Packets)), Next: page.Next}
 	for i, packet := range page.Packets {

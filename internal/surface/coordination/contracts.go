@@ -114,7 +114,7 @@ type ListContractsParams struct {
 	Status hub.ContractStatus `json:"status,omitempty"`
 	Type   hub.ContractType   `json:"type,omitempty"`
 	After  hub.ContractID     `json:"after,omitempty"`
-	Limit  int                `json:"limit,omitempty"` // default and most 200
+	Limit  hub.Count          `json:"limit,omitzero"` // default and most 200
 }
 
 // Contracts is the answer to cacp/contract/list.
@@ -130,12 +130,12 @@ func listContracts(ctx context.Context, s *Services, c hub.Caller, p ListContrac
 	if p.Limit == 0 {
 		p.Limit = contractPage
 	}
-	found, err := s.Contracts.Contracts(ctx, c, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: p.Limit})
+	found, err := s.Contracts.Contracts(ctx, c, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: int(p.Limit)})
 	out := Contracts{Contracts: make([]Contract, len(found))}
 	for i, c := range found {
 		out.Contracts[i].Contract = c
 	}
-	if len(found) == p.Limit && err == nil {
+	if len(found) == int(p.Limit) && err == nil {
 		out.Next = found[len(found)-1].ID
 	}
 	return out, err
@@ -156,9 +156,9 @@ func diff(ctx context.Context, s *Services, c hub.Caller, p DiffParams) (contrac
 type ConflictsParams struct {
 	InProject
 	After hub.ContractID `json:"after,omitempty"`
-	Limit int            `json:"limit,omitempty"`
+	Limit hub.Count      `json:"limit,omitzero"`
 }
 
 func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (contract.Conflicts, error) {
-	return s.Contracts.Conflicts(ctx, c, p.Project, p.After, p.Limit)
+	return s.Contracts.Conflicts(ctx, c, p.Project, p.After, int(p.Limit))
 }

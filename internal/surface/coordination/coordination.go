@@ -64,11 +64,11 @@ type Network interface {
 
 // A Search says which agents to look for in an exchange.
 type Search struct {
-	Exchange  string   `json:"exchange,omitempty"` // its address; "" for the one that is configured
-	Query     string   `json:"query,omitempty"`
-	Role      string   `json:"role,omitempty"`
-	Languages []string `json:"languages,omitempty"`
-	Limit     int      `json:"limit,omitempty"`
+	Exchange  string    `json:"exchange,omitempty"` // its address; "" for the one that is configured
+	Query     string    `json:"query,omitempty"`
+	Role      string    `json:"role,omitempty"`
+	Languages []string  `json:"languages,omitempty"`
+	Limit     hub.Count `json:"limit,omitzero"`
 }
 
 // largeBody is how many bytes a request may have that brings a file or a copy.

@@ -91,7 +91,7 @@ func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams,
 // ListParams are the parameters of cacp/project/list.
 type ListParams struct {
 	After   hub.ProjectID `json:"after,omitempty"`
-	Limit   int           `json:"limit,omitempty"`   // default all
+	Limit   hub.Count     `json:"limit,omitzero"`    // default all
 	Summary bool          `json:"summary,omitempty"` // without the contents of the projects
 }
 
@@ -243,9 +243,9 @@ func addRepo(ctx context.Context, s *Services, c hub.Caller, p RepoParams) (Repo
 
 // ChangesParams are the parameters of cacp/project/changes.
 type ChangesParams struct {
-	After *int64 `json:"after,omitempty"` // nil for those from now on
-	Limit int    `json:"limit,omitempty"`
-	WaitS int    `json:"waitS,omitempty"` // seconds, if there is none yet
+	After *int64    `json:"after,omitempty"` // nil for those from now on
+	Limit hub.Count `json:"limit,omitzero"`
+	WaitS int       `json:"waitS,omitempty"` // seconds, if there is none yet
 }
 
 // Changes is the answer to cacp/project/changes.
@@ -278,7 +278,7 @@ func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (C
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		found, err := s.Contracts.Changes(ctx, out.Next, p.Limit)
+		found, err := s.Contracts.Changes(ctx, out.Next, int(p.Limit))
 		if err != nil {
 			return out, err
 		}

@@ -270,6 +270,20 @@ func TestTools(t *testing.T) {
 				}
 			})
 
+			t.Run("a 0 is refused, not taken for a number that was left out", func(t *testing.T) {
+				for _, c := range []struct {
+					tool   string
+					params map[string]any
+				}{
+					{"acp_team", map[string]any{"action": "create", "team": "none", "objective": "o", "policy": map[string]any{"max_parallel_tasks": 0}}},
+					{"acp_inbox", map[string]any{"limit": 0}},
+					{"acp_query", map[string]any{"limit": 0}},
+				} {
+					if got := planner.call(t, c.tool, c.params); !got.isError || !strings.Contains(got.text, "must be at least 1, not 0; leave it out for the default") {
+						t.Errorf("%s: got %q", c.tool, got.text)
+					}
+				}
+			})
 			t.Run("R3-103 acp_handoff offers a task, and its receiver takes and finishes it", func(t *testing.T) {
 				got := planner.ok(t, "acp_handoff", map[string]any{"action": "initiate", "to": "builder", "task_id": "T-1", "title": "Nullable picture",
 					"summary": "frozen", "next_step": "run it", "success_criteria": []string{"old rows load"}})

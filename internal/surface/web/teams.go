@@ -179,7 +179,7 @@ func (v *visit) content(ctx context.Context, a hub.TeamArtifact, version int64) 
 	if version == 0 {
 		return contentView{IsText: true}, nil
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: version})
+	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: hub.Count(version)})
 	if err != nil {
 		return out, err
 	}
