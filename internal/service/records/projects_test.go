@@ -91,7 +91,7 @@ func TestPacts(t *testing.T) {
 		for _, f := range w.export(dir).Tables {
 			found[f.Name] = f.Rows
 		}
-		for table, want := range map[string]int{"projects": 1, "contracts": 1, "contract_versions": 1, "packets": 1, "changes": 7} {
+		for table, want := range map[string]int{"projects": 1, "contracts": 1, "contract_versions": 1, "packets": 1, "changes": 8} {
 			if found[table] != want {
 				t.Errorf("%s: got %d rows, want %d", table, found[table], want)
 			}
