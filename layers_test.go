@@ -93,8 +93,8 @@ var layers = map[string][]string{
 	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/terminal": {"hub", "internal/briefing", "internal/nearest", "internal/quota"}, // briefing: the text that each CLI is given
-	"internal/reach/notify":   {"hub", "channel", "internal/tail"},              // people: commands and webhooks; the end of a command's output
-	"internal/reach/gateway":  {"hub", "channel"},                               // the channels and the queue of an OpenClaw gateway
+	"internal/reach/notify":   {"hub", "channel", "internal/tail"},                                // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway":  {"hub", "channel"},                                                 // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.

@@ -141,7 +141,7 @@ func TestReaderHoldsNoMoreThanTheLimit(t *testing.T) {
 }
 
 func TestReaderKeepsNoLargeBuffer(t *testing.T) {
-	const readers, size = 16, 8 << 20
+	const readers, size = 4, 4 << 20
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats

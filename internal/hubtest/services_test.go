@@ -541,7 +541,7 @@ var operations = []struct {
 	{"contract add a repository", func(h *house) func() error {
 		p := h.created()
 		return func() error {
-			return last(h.contracts.AddRepo(h.ctx, front, p, contract.As{}, hub.Repo{Name: "docs", Role: "docs", Language: "text"}))
+			return last(h.contracts.AddRepo(h.ctx, front, p, contract.As{}, hub.Repo{Name: "docs", Role: "shared", Language: "text"}))
 		}
 	}},
 	{"contract status", func(h *house) func() error {

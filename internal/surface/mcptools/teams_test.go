@@ -323,7 +323,7 @@ func TestHandoffIntoTeamIsApproved(t *testing.T) {
 		t.Errorf("next step: got %s, want %s", got, handoff)
 	}
 	c.call("ana", "acp_handoff", map[string]any{"action": "approve", "handoff_id": handoff})
-	c.has(c.call("dan", "acp_inbox", nil), "dan may accept it", "> handoff_id: "+handoff)
+	c.has(c.call("dan", "acp_inbox", nil), "dan may accept it", "→ acp_handoff accept "+handoff)
 	c.has(c.call("dan", "acp_handoff", map[string]any{"action": "accept", "handoff_id": handoff}), handoff+" is yours until")
 	c.has(c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}), task+" in_progress, dan")
 	c.call("dan", "acp_handoff", map[string]any{"action": "complete", "handoff_id": handoff, "summary": "all keys are new"})
