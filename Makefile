@@ -52,7 +52,8 @@ chaos: ## a minute of calls that must all be answered; kill a hub under load KIL
 	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos(Postgres)?$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
 
 attack: ## attempts against a hub, many of those that come in numbers, lies about work and honest work of the same shape, and tables of them
-	PARLEY_ATTACK_FLOOD=75000 PARLEY_HONEST=300 $(GO) test -count 1 -run '^Test(Attack|Lies|HonestWork|RandomHonestWork)$$' -timeout 60m -v ./server | grep -v '^=== RUN'
+	@mkdir -p bin
+	PARLEY_ATTACK_FLOOD=75000 PARLEY_HONEST=300 $(GO) test -count 1 -run '^Test(Attack|Lies|HonestWork|RandomHonestWork)$$' -timeout 60m -v ./server > bin/attack.txt 2>&1; code=$$?; grep -v '^=== ' bin/attack.txt; exit $$code
 	$(GO) test -count 1 -run '^TestOtherPorts$$' ./internal/surface/web
 
 screenshots: ## write the pictures of the hub's page in docs/pages
