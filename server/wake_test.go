@@ -12,6 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -20,18 +21,12 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// A handClock is the clock of a hub that a test sets forward.
-type handClock struct{ ahead atomic.Int64 }
-
-func (c *handClock) now() time.Time       { return time.Now().Add(time.Duration(c.ahead.Load())) }
-func (c *handClock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
-
 // A wakeHub is a hub with agents whose sessions wait for wakes.
 type wakeHub struct {
 	*running
 	live  atomic.Pointer[running] // the same, for goroutines
 	t     *testing.T
-	clock *handClock
+	clock *hubtest.Clock
 	opts  server.Options
 	keys  map[hub.AgentID]string
 
@@ -41,8 +36,8 @@ type wakeHub struct {
 // startWakes starts a hub with agents; all but the first may be woken.
 func startWakes(t *testing.T, o server.Options, names ...hub.AgentID) *wakeHub {
 	t.Helper()
-	w := &wakeHub{t: t, clock: new(handClock), keys: map[hub.AgentID]string{}}
-	o.NoInboxFiles, o.Home, o.Clock, o.Limits.Unsafe = true, t.TempDir(), w.clock.now, true
+	w := &wakeHub{t: t, clock: new(hubtest.Clock), keys: map[hub.AgentID]string{}}
+	o.NoInboxFiles, o.Home, o.Clock, o.Limits.Unsafe = true, t.TempDir(), w.clock.Now, true
 	w.opts = o
 	w.running = start(t, o)
 	w.live.Store(w.running)
@@ -58,7 +53,7 @@ func startWakes(t *testing.T, o server.Options, names ...hub.AgentID) *wakeHub {
 // pass lets time pass at the hub. Tokens of the operator are short-lived.
 func (w *wakeHub) pass(d time.Duration) {
 	w.t.Helper()
-	w.clock.pass(d)
+	w.clock.Pass(d)
 	w.renew()
 }
 
@@ -375,7 +370,7 @@ func TestWake(t *testing.T) {
 	t.Run("an expired message wakes no agent", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		b.report(sessions.EventPrompt)
-		id := w.send("planner", api.SendParams{To: builder, ExpiresAt: hub.At(w.clock.now().Add(time.Minute))})
+		id := w.send("planner", api.SendParams{To: builder, ExpiresAt: hub.At(w.clock.Now().Add(time.Minute))})
 		w.pass(2 * time.Minute)
 		w.until("it expired", func() bool {
 			return mustCall(t, w.as(w.operator), api.Trace, api.IDParams{ID: id}).Message.Status == hub.StatusExpired

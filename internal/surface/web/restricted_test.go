@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -17,8 +18,8 @@ import (
 // runs on them, and loads everything that a viewer can load.
 func TestRestrictedIsWithheld(t *testing.T) {
 	const secret = "SESAME"
-	at := time.Now()
-	s := newSite(t, server.Options{Clock: func() time.Time { return at }}, "planner", "builder")
+	clock := new(hubtest.Clock)
+	s := newSite(t, server.Options{Clock: clock.Now}, "planner", "builder")
 	move := func(who hub.AgentID, p api.HandoffParams) {
 		t.Helper()
 		do(s, s.as(who), api.Handoff, p)
@@ -53,7 +54,7 @@ func TestRestrictedIsWithheld(t *testing.T) {
 	}})
 	move("builder", api.HandoffParams{Action: "complete", ID: done, Summary: secret + " done", NoChanges: true})
 	open := begin(late)
-	at = at.Add(25 * time.Hour)
+	clock.Pass(25 * time.Hour)
 
 	viewer, operator := s.visitor(), s.visitor()
 	viewer.signIn(s.invite("ben"))

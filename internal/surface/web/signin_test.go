@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -124,8 +125,8 @@ func (v *visitor) do(action string, form url.Values) answer {
 }
 
 func TestSignIn(t *testing.T) {
-	at := time.Now()
-	s := newSite(t, server.Options{Clock: func() time.Time { return at }}, "planner")
+	clock := new(hubtest.Clock)
+	s := newSite(t, server.Options{Clock: clock.Now}, "planner")
 	t.Run("a code works once", func(t *testing.T) {
 		link, v := s.link(), s.visitor()
 		got := v.signIn(link)
@@ -141,7 +142,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("a code is too old after a minute", func(t *testing.T) {
 		link := s.link()
-		at = at.Add(61 * time.Second)
+		clock.Pass(61 * time.Second)
 		if got := s.visitor().signIn(link); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("got %d, want 401", got.StatusCode)
 		}
@@ -245,7 +246,7 @@ func TestSignIn(t *testing.T) {
 		if got := other.get("/"); got.StatusCode != http.StatusOK {
 			t.Errorf("the other session: got %d, want 200", got.StatusCode)
 		}
-		at = at.Add(12*time.Hour + time.Second)
+		clock.Pass(12*time.Hour + time.Second)
 		if got := other.get("/"); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("after twelve hours: got %d, want 401", got.StatusCode)
 		}
