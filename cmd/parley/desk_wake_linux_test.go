@@ -80,6 +80,9 @@ func TestNewcomers(t *testing.T) {
 			continue
 		}
 		t.Run("claude hands over to "+c.name, func(t *testing.T) {
+			if c.name == "claude" { // its auto mode asks its maker about commands
+				c.args = append(slices.Clone(c.args), "--permission-mode", "default")
+			}
 			second, start := c.prepare(t, quickWakes)
 			inGit(t, second.dir, "init", "-q", "-b", "main")
 			inGit(t, second.dir, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "first")

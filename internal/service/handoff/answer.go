@@ -23,21 +23,13 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: accept: %w", err)
 	}
-	if pkg, err := shape.DecodePackage(h.Package); err == nil { // else the checks reject it
-		if err := s.checkRoots(ctx, op, h.Package, pkg, "then accept it, or reject it now"); err != nil {
-			return Report{}, fmt.Errorf("handoff: accept: %w", err)
-		}
-	}
+
 	// The checks take long, so they run before the transaction. The package cannot
 	// change meanwhile; the state of the handoff can, and is checked again.
-	checks := s.prove(ctx, h)
 	transfers := transfersOf(h, actor.Session)
-	if _, bad := failed(checks); !bad && s.queue != nil {
-		for _, t := range transfers {
-			if c := s.queue.Inspect(ctx, t); c.Result == hub.CheckFailed {
-				checks = append(checks, c)
-			}
-		}
+	checks, err := s.checkPackage(ctx, op, h, transfers)
+	if err != nil {
+		return Report{}, fmt.Errorf("handoff: accept: %w", err)
 	}
 
 	// The store owns two rules here: it does not run an update whose context has ended,
@@ -46,45 +38,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 		if h, err = s.acceptable(m.tx, op, actor, id, detail); err != nil {
 			return err
 		}
-		if err := s.dealtWith(m, actor, h); err != nil {
-			return err
-		}
-		all := checks
-		if s.queue == nil {
-			conflicts, err := claimConflicts(m.tx, transfers)
-			if err != nil {
-				return err
-			}
-			all = append(slices.Clip(checks), conflicts...)
-		}
-		if bad, ok := failed(all); ok {
-			return s.reject(m, actor, &h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, all)
-		}
-		if err := m.move(&h, hub.HandoffValidating, "", checks); err != nil {
-			return err
-		}
-		if err := m.move(&h, hub.HandoffAccepted, detail, nil); err != nil {
-			return err
-		}
-		if err := s.moveTask(m, h, false); err != nil {
-			return err
-		}
-		text := detail
-		if h.Restricted && text != "" {
-			text = onTheHub
-		}
-		err = s.post(m, actor, h, hub.TypeHandoffAccept, hub.PriorityNormal, struct {
-			ID     hub.HandoffID `json:"handoff_id"`
-			Detail string        `json:"detail,omitempty"`
-		}{h.ID, cut(text, 3000)}, false)
-		if err != nil || s.queue != nil && len(transfers) > 0 { // the queue answers outside of transactions
-			return err
-		}
-		owned, steps, err := moveClaims(m, transfers)
-		if err != nil {
-			return err
-		}
-		return s.activate(m, &h, owned, steps)
+		return s.accept(m, actor, &h, detail, transfers, checks)
 	})
 	if err != nil {
 		return Report{}, err
@@ -94,11 +48,85 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 			return Report{}, err
 		}
 	}
-	r := s.answer(h, checks)
+
+	out := s.answer(h, checks)
 	if pkg, err := shape.DecodePackage(h.Package); err == nil {
-		r.Criteria = pkg.Task.Criteria
+		out.Criteria = pkg.Task.Criteria
 	}
-	return r, nil
+	return out, nil
+}
+
+// checkPackage checks the claims of a package and, if they hold, asks the queue about the
+// items that change hands. It refuses a folder that the hub may not look into.
+func (s *Service) checkPackage(ctx context.Context, op string, h hub.Handoff, transfers []hub.Transfer) ([]hub.Check, error) {
+	if pkg, err := shape.DecodePackage(h.Package); err == nil { // else the checks reject it
+		if err := s.checkRoots(ctx, op, h.Package, pkg, "then accept it, or reject it now"); err != nil {
+			return nil, err
+		}
+	}
+	checks := s.prove(ctx, h)
+	if _, bad := failed(checks); bad || s.queue == nil {
+		return checks, nil
+	}
+	for _, t := range transfers {
+		if c := s.queue.Inspect(ctx, t); c.Result == hub.CheckFailed {
+			checks = append(checks, c)
+		}
+	}
+	return checks, nil
+}
+
+// accept moves a proposed handoff to accepted or, if a check failed, to rejected. With the
+// hub's own queue the items change hands in the same transaction, and the receiver owns the
+// task after it; another queue answers outside of transactions, see takeOver.
+func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail string, transfers []hub.Transfer, checks []hub.Check) error {
+	if err := s.dealtWith(m, actor, *h); err != nil {
+		return err
+	}
+	all := checks
+	if s.queue == nil {
+		conflicts, err := claimConflicts(m.tx, transfers)
+		if err != nil {
+			return err
+		}
+		all = append(slices.Clip(checks), conflicts...)
+	}
+	if bad, ok := failed(all); ok {
+		return s.reject(m, actor, h, hub.EndedRejected, bad.Reason, bad.What+": "+bad.Detail, all)
+	}
+
+	if err := m.move(h, hub.HandoffValidating, "", checks); err != nil {
+		return err
+	}
+	if err := m.move(h, hub.HandoffAccepted, detail, nil); err != nil {
+		return err
+	}
+	if err := s.moveTask(m, *h, false); err != nil {
+		return err
+	}
+	if err := s.postAccept(m, actor, *h, detail); err != nil {
+		return err
+	}
+
+	if s.queue != nil && len(transfers) > 0 {
+		return nil
+	}
+	owned, steps, err := moveClaims(m, transfers)
+	if err != nil {
+		return err
+	}
+	return s.activate(m, h, owned, steps)
+}
+
+// postAccept tells the sender of a handoff that it was accepted.
+func (s *Service) postAccept(m *mover, actor hub.Caller, h hub.Handoff, detail string) error {
+	if h.Restricted && detail != "" {
+		detail = onTheHub
+	}
+	return s.post(m, actor, h, hub.TypeHandoffAccept, hub.PriorityNormal, struct {
+		ID     hub.HandoffID `json:"handoff_id"`
+		Detail string        `json:"detail,omitempty"`
+	}{h.ID, cut(detail, 3000)}, false)
 }
 
 // acceptable returns a handoff that the actor may accept now.

@@ -30,113 +30,160 @@ type Completion struct {
 // worktree since acceptance, unless the owner declares NoChanges.
 func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.HandoffID, c Completion) (Report, error) {
 	const op = "handoff.Complete"
-	if err := checkText(op, "summary", c.Summary); err != nil {
+	if err := c.check(op); err != nil {
 		return Report{}, err
 	}
-	if err := checkArtifacts(op, c.Artifacts); err != nil {
-		return Report{}, err
-	}
-	if err := checkReason(op, "trivial", c.Trivial); c.Trivial != "" && err != nil {
-		return Report{}, err
-	}
-	if err := checkMessage(op, c.CommitMessage); err != nil {
-		return Report{}, err
-	}
-	var h hub.Handoff
-	var x setting
+	x := completing{s: s, op: op, actor: actor, id: id, claim: c}
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		if h, err = ownedBy(r, op, actor, id); err != nil {
+		if x.h, err = ownedBy(r, op, actor, id); err != nil {
 			return err
 		}
-		x, err = readSetting(r, op, h, c.SameChange)
+		x.setting, err = readSetting(r, op, x.h, c.SameChange)
 		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: complete: %w", err)
 	}
-	checks := s.proveWork(ctx, h, x, c)
-	if err := ctx.Err(); err != nil {
+
+	// The checks read the worktree, so they run before the transaction.
+	if err := x.prove(ctx); err != nil {
 		return Report{}, err
 	}
-	if bad, ok := failed(checks); ok {
-		return Report{}, hub.Errorf(hub.CodeUnproven, op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(h, bad))
+	if err := s.update(ctx, op, actor, x.store); err != nil {
+		return Report{}, err
+	}
+	return s.answer(x.h, x.checks), nil
+}
+
+// check refuses a claim whose texts or artifacts are not well formed.
+func (c Completion) check(op string) error {
+	if err := checkText(op, "summary", c.Summary); err != nil {
+		return err
+	}
+	if err := checkArtifacts(op, c.Artifacts); err != nil {
+		return err
+	}
+	if err := checkReason(op, "trivial", c.Trivial); c.Trivial != "" && err != nil {
+		return err
+	}
+	return checkMessage(op, c.CommitMessage)
+}
+
+// A completing is one call of Complete: the claim, the task as it was read, and what the
+// checks found. The last check is that of the work.
+type completing struct {
+	s       *Service
+	op      string
+	actor   hub.Caller
+	id      hub.HandoffID
+	claim   Completion
+	setting setting
+
+	h      hub.Handoff
+	checks []hub.Check
+	proof  proven
+}
+
+// work is the check of the change in the worktree.
+func (x *completing) work() *hub.Check { return &x.checks[len(x.checks)-1] }
+
+// prove checks the claim against the worktree, and commits the work if the owner asked for
+// that.
+func (x *completing) prove(ctx context.Context) error {
+	x.checks = x.s.proveWork(ctx, x.h, x.setting, x.claim)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if bad, ok := failed(x.checks); ok {
+		return hub.Errorf(hub.CodeUnproven, x.op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(x.h, bad))
 	}
 
-	proof := proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
-	if s.requireProof && proof.Proof != hub.ProofVerified {
+	x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)
+	if x.s.requireProof && x.proof.Proof != hub.ProofVerified {
 		hint := "name files that were changed as artifacts, or ask the operator to release the task"
-		if proof.Change != nil && proof.Change.Trivial {
+		if x.proof.Change != nil && x.proof.Change.Trivial {
 			hint = "do the work, or say why such a change is the task: {trivial}"
 		}
-		return Report{}, hub.Errorf(hub.CodeUnproven, op, "this hub requires proof, and the work is unproven: %s", proof.Reason).WithHint("%s", hint)
+		return hub.Errorf(hub.CodeUnproven, x.op, "this hub requires proof, and the work is unproven: %s", x.proof.Reason).WithHint("%s", hint)
 	}
-	if c.CommitMessage != "" {
-		if err := s.commitWork(ctx, op, h, x, c, &checks[len(checks)-1]); err != nil {
-			return Report{}, fmt.Errorf("handoff: complete: %w", err)
-		}
-		proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, checks)
-	}
-	checks[len(checks)-1].Change.Loose = nil // for the commit alone
 
-	err = s.update(ctx, op, actor, func(m *mover) (err error) {
-		if h, err = ownedBy(m.tx, op, actor, id); err != nil {
-			return err
+	if x.claim.CommitMessage != "" {
+		if err := x.s.commitWork(ctx, x.op, x.h, x.setting, x.claim, x.work()); err != nil {
+			return fmt.Errorf("handoff: complete: %w", err)
 		}
-		now, err := readBase(m.tx, op, h, c.SameChange)
-		if err != nil {
-			return err
-		}
-		if now.base != x.base || len(now.commits) != len(x.commits) {
-			return hub.Errorf(hub.CodeConflict, op, "you completed another task in this repository meanwhile").WithHint("complete this one again")
-		}
-		if err := s.dealtWith(m, actor, h); err != nil {
-			return err
-		}
-		if err := s.sender.Share(m.tx, actor, c.Artifacts, []hub.AgentID{h.From}); err != nil {
-			return err
-		}
-		h.Ending, h.Notes = hub.EndedDone, c.Summary
-		if c.NoChanges {
-			h.Notes = strings.TrimPrefix(h.Notes+"; nothing was changed", "; ")
-		}
-		if err := m.move(&h, hub.HandoffCompleted, h.Notes, checks); err != nil {
-			return err
-		}
-		if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
-			return err
-		}
-		if err := s.moveTask(m, h, true); err != nil {
-			return err
-		}
-		work := checks[len(checks)-1]
-		payload := map[string]any{"handoff_id": h.ID, "work": work.Result, "proof": proof.Proof}
-		for name, text := range map[string]string{"proof_reason": proof.Reason, "proof_note": proof.Note, "change": work.Change.Text} {
-			if text != "" && !h.Restricted {
-				payload[name] = cut(text, 500)
-			}
-		}
-		if h.Restricted && proof.Note != "" {
-			payload["proof_note"] = withheldNote
-		}
-		switch {
-		case h.Restricted:
-			payload["summary"] = onTheHub
-		case h.Notes != "":
-			payload["summary"] = cut(h.Notes, 1500)
-		}
-		if len(c.Artifacts) > 0 && !h.Restricted {
-			payload["artifacts"] = c.Artifacts
-		}
-		if len(encode(payload)) > hub.MaxPayload {
-			delete(payload, "artifacts")
-			payload["detail"] = fmt.Sprintf("%d artifacts: see the history of the handoff", len(c.Artifacts))
-		}
-		return s.post(m, actor, h, hub.TypeHandoffComplete, hub.PriorityNormal, payload, false)
-	})
-	if err != nil {
-		return Report{}, err
+		x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)
 	}
-	return s.answer(h, checks), nil
+	x.work().Change.Loose = nil // for the commit alone
+	return nil
+}
+
+// store ends the handoff and tells its sender. It refuses to do so if the owner completed
+// another task in the repository since the checks began: they compared with an older state.
+func (x *completing) store(m *mover) (err error) {
+	if x.h, err = ownedBy(m.tx, x.op, x.actor, x.id); err != nil {
+		return err
+	}
+	now, err := readBase(m.tx, x.op, x.h, x.claim.SameChange)
+	if err != nil {
+		return err
+	}
+	if now.base != x.setting.base || len(now.commits) != len(x.setting.commits) {
+		return hub.Errorf(hub.CodeConflict, x.op, "you completed another task in this repository meanwhile").WithHint("complete this one again")
+	}
+
+	if err := x.s.dealtWith(m, x.actor, x.h); err != nil {
+		return err
+	}
+	if err := x.s.sender.Share(m.tx, x.actor, x.claim.Artifacts, []hub.AgentID{x.h.From}); err != nil {
+		return err
+	}
+	x.h.Ending = hub.EndedDone
+	x.h.Notes = x.claim.Summary
+	if x.claim.NoChanges {
+		x.h.Notes = strings.TrimPrefix(x.h.Notes+"; nothing was changed", "; ")
+	}
+	if err := m.move(&x.h, hub.HandoffCompleted, x.h.Notes, x.checks); err != nil {
+		return err
+	}
+	if err := m.move(&x.h, hub.HandoffClosed, "", nil); err != nil {
+		return err
+	}
+	if err := x.s.moveTask(m, x.h, true); err != nil {
+		return err
+	}
+	return x.s.post(m, x.actor, x.h, hub.TypeHandoffComplete, hub.PriorityNormal, x.payload(), false)
+}
+
+// payload is the message to the sender of the task. That of a restricted handoff has no text
+// of its owner. Artifacts that would exceed the limit of a payload are left to the history.
+func (x *completing) payload() map[string]any {
+	work := x.work()
+	out := map[string]any{"handoff_id": x.h.ID, "work": work.Result, "proof": x.proof.Proof}
+	if x.h.Restricted {
+		out["summary"] = onTheHub
+		if x.proof.Note != "" {
+			out["proof_note"] = withheldNote
+		}
+		return out
+	}
+
+	texts := map[string]string{"proof_reason": x.proof.Reason, "proof_note": x.proof.Note, "change": work.Change.Text}
+	for name, text := range texts {
+		if text != "" {
+			out[name] = cut(text, 500)
+		}
+	}
+	if x.h.Notes != "" {
+		out["summary"] = cut(x.h.Notes, 1500)
+	}
+	if len(x.claim.Artifacts) > 0 {
+		out["artifacts"] = x.claim.Artifacts
+	}
+	if len(encode(out)) > hub.MaxPayload {
+		delete(out, "artifacts")
+		out["detail"] = fmt.Sprintf("%d artifacts: see the history of the handoff", len(x.claim.Artifacts))
+	}
+	return out
 }
 
 // end completes and closes an active handoff whose task is not done, and notifies

@@ -29,6 +29,8 @@ type Proposal struct {
 const (
 	defaultReason = "requested"
 	maxReason     = 500
+
+	maxIdempotencyKey = 128
 )
 
 // Initiate proposes a handoff. An invalid package is refused and stores nothing. An
@@ -38,154 +40,224 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 	if err := active(op, actor); err != nil {
 		return Report{}, err
 	}
-	if p.Reason == "" {
-		p.Reason = defaultReason
+	p.Reason = cmp.Or(p.Reason, defaultReason)
+	if err := s.checkProposal(ctx, op, actor, p); err != nil {
+		return Report{}, err
 	}
-	if !utf8.ValidString(p.Reason) || len(p.Reason) > maxReason || strings.TrimSpace(p.Reason) == "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: must be text of at most %d bytes", maxReason)
-	}
-	if len(p.IdempotencyKey) > 128 {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes")
-	}
-	if p.To == "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "to: missing").WithHint("name the agent that receives the task")
-	}
-	if p.To == actor.ID {
-		return Report{}, hub.Errorf(hub.CodeOwnership, op, "%s cannot hand a task to itself", actor.ID)
-	}
-	if _, err := s.sender.Recipient(ctx, p.To); err != nil {
-		return Report{}, fmt.Errorf("handoff: initiate: %w", err)
-	}
-	draft, err := s.build(op, actor, p.Package)
+	draft, pkg, err := s.draft(ctx, op, actor, p)
 	if err != nil {
 		return Report{}, err
 	}
-	// An invalid package is refused before the store is read.
-	raw, pkg, err := draft.seal(nil)
-	if err != nil {
-		return Report{}, err
-	}
-	if s.requireProof && pkg.Unproven != "" {
-		return Report{}, hub.Errorf(hub.CodePolicy, op, "this hub requires proof: a handoff cannot be declared unproven").
-			WithHint("leave unproven out; to add the folder, {root.add} DIR")
-	}
-	if err := s.checkRoots(ctx, op, raw, pkg, "or declare why it stays unproven: {unproven}"); err != nil {
-		return Report{}, err
-	}
-	if p.Team != "" && s.board == nil {
-		return Report{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not have teamspaces")
-	}
-	request := requestHash(p)
 
-	var h hub.Handoff
-	var box sealedPackage
-	approvers := ""       // who can approve a handoff into a team
-	var short hub.ShortID // of the handoff
-	store := func(m *mover) error {
-		if p.IdempotencyKey != "" {
-			before, found, err := repeated(m.tx, op, actor, p.IdempotencyKey, request)
-			if err != nil || found {
-				h = before
-				return err
-			}
-		}
-		chain, old, err := owners(m.tx, op, actor, draft.task, p)
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(chain, box.chain) {
-			return errOwnersChanged
-		}
-		raw, pkg := box.raw, box.pkg
-		h = hub.Handoff{
-			ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: actor.ID, To: p.To, Title: pkg.Task.Title,
-			Reason: p.Reason, Package: raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
-			Restricted: pkg.Policy.Classification == shape.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
-			NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline, Team: p.Team,
-		}
-		if h.Team != "" {
-			waits, err := s.board.Handable(m.tx, h)
-			if err != nil {
-				return err
-			}
-			h.NeedsHuman = h.NeedsHuman || waits
-		}
-		if old != nil {
-			h.Previous = old.ID
-			old.Ending, old.Notes = hub.EndedHandedOn, fmt.Sprintf("handed on to %s as %s", h.To, h.ID)
-			if err := s.end(m, actor, old); err != nil {
-				return err
-			}
-		}
-		first := hub.HandoffStep{State: hub.HandoffDraft, At: m.now, Actor: actor.ID}
-		if err := m.tx.PutHandoff(h, "", &first); err != nil {
-			return err
-		}
-		if err := m.record(h, first); err != nil {
-			return err
-		}
-		if err := m.move(&h, hub.HandoffProposed, "", nil); err != nil {
-			return err
-		}
-		refs := make([]hub.ArtifactRef, len(pkg.Artifacts))
-		for i, a := range pkg.Artifacts {
-			refs[i] = a.Ref
-		}
-		if err := s.sender.Share(m.tx, actor, refs, []hub.AgentID{h.To}); err != nil {
-			return err
-		}
-		if short, err = m.tx.ShortID(string(h.ID)); err != nil {
-			return err
-		}
-		if h.WaitsForTeam() {
-			if approvers, err = s.approvers(m.tx, h); err != nil {
-				return err
-			}
-		}
-		if err := s.post(m, actor, h, hub.TypeHandoffInitiate, pkg.Task.Priority, invitation(h, pkg, approvers), true); err != nil {
-			return err
-		}
-		if h.NeedsHuman {
-			summary := fmt.Sprintf("a handoff of the task %s waits for the operator's approval", h.TaskID)
-			if _, err := s.tell(m, "", h, summary, "parley approve "+string(h.ID)+", or parley deny", nil); err != nil {
-				return err
-			}
-		}
-		if h.WaitsForTeam() {
-			posted, err := s.board.Ask(m.tx, actor, h)
-			if err != nil {
-				return err
-			}
-			m.posted = append(m.posted, posted...)
-		}
-		if p.IdempotencyKey == "" {
-			return nil
-		}
-		return m.tx.AddReceipt(hub.Receipt{Actor: actor.ID, Key: p.IdempotencyKey, Request: request, Message: hub.EnvelopeID(h.ID), At: m.now})
-	}
 	// Sealing hashes the package and validates it against its schema, which would
 	// delay other writers. So it happens before the transaction, with the owners
 	// known then. If the owners changed in between, the transaction stores nothing
 	// and the package is sealed again.
+	x := proposing{s: s, op: op, actor: actor, p: p, draft: draft, pkg: pkg, request: requestHash(p)}
 	for err = errOwnersChanged; errors.Is(err, errOwnersChanged); {
-		if box, err = s.sealFor(ctx, op, actor, p, draft); err == nil {
-			err = s.update(ctx, op, actor, store)
+		if x.box, err = s.sealFor(ctx, op, actor, p, draft); err == nil {
+			err = s.update(ctx, op, actor, x.store)
 		}
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	out := s.answer(h, nil)
-	if h.WaitsForTeam() {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot accept it before it is approved; asked: %s", h.To, approvers))
-	}
-	if h.WaitsForOperator() {
-		out.Warnings = append(out.Warnings, "the receiver cannot accept it before the operator approves it: parley approve "+cmp.Or(string(short), string(h.ID)))
-	}
-	if pkg.WorkState.Worktree == "" && !slices.ContainsFunc(pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" }) {
-		out.Warnings = append(out.Warnings, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
-	}
+
+	out := s.answer(x.h, nil)
+	out.Warnings = append(out.Warnings, x.warnings()...)
 	return out, nil
+}
+
+// checkProposal refuses a proposal that is wrong without its package.
+func (s *Service) checkProposal(ctx context.Context, op string, actor hub.Caller, p Proposal) error {
+	switch {
+	case !utf8.ValidString(p.Reason) || len(p.Reason) > maxReason || strings.TrimSpace(p.Reason) == "":
+		return hub.Errorf(hub.CodeInvalid, op, "reason: must be text of at most %d bytes", maxReason)
+	case len(p.IdempotencyKey) > maxIdempotencyKey:
+		return hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most %d bytes", maxIdempotencyKey)
+	case p.To == "":
+		return hub.Errorf(hub.CodeInvalid, op, "to: missing").WithHint("name the agent that receives the task")
+	case p.To == actor.ID:
+		return hub.Errorf(hub.CodeOwnership, op, "%s cannot hand a task to itself", actor.ID)
+	}
+	if _, err := s.sender.Recipient(ctx, p.To); err != nil {
+		return fmt.Errorf("handoff: initiate: %w", err)
+	}
+	return nil
+}
+
+// draft returns a package that is valid, whose folders the hub may look into, and whose
+// proof is as the hub requires it. It does not read the store: the owners
+// of the task are added later.
+func (s *Service) draft(ctx context.Context, op string, actor hub.Caller, p Proposal) (*packageBuilder, shape.Package, error) {
+	draft, err := s.build(op, actor, p.Package)
+	if err != nil {
+		return nil, shape.Package{}, err
+	}
+	raw, pkg, err := draft.seal(nil)
+	if err != nil {
+		return nil, shape.Package{}, err
+	}
+
+	if s.requireProof && pkg.Unproven != "" {
+		return nil, shape.Package{}, hub.Errorf(hub.CodePolicy, op, "this hub requires proof: a handoff cannot be declared unproven").
+			WithHint("leave unproven out; to add the folder, {root.add} DIR")
+	}
+	if err := s.checkRoots(ctx, op, raw, pkg, "or declare why it stays unproven: {unproven}"); err != nil {
+		return nil, shape.Package{}, err
+	}
+	if p.Team != "" && s.board == nil {
+		return nil, shape.Package{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not have teamspaces")
+	}
+	return draft, pkg, nil
+}
+
+// A proposing is one call of Initiate: the proposal with its sealed package, and the handoff
+// that the transaction stored.
+type proposing struct {
+	s       *Service
+	op      string
+	actor   hub.Caller
+	p       Proposal
+	draft   *packageBuilder
+	pkg     shape.Package // of the draft, without the owners of the task
+	request string // see requestHash
+	box     sealedPackage
+
+	h         hub.Handoff
+	short     hub.ShortID
+	approvers string // of a handoff into a team
+}
+
+// store writes the handoff, its messages and its receipt in one transaction. A proposal that
+// repeats an earlier one stores nothing.
+func (x *proposing) store(m *mover) error {
+	if x.p.IdempotencyKey != "" {
+		before, found, err := repeated(m.tx, x.op, x.actor, x.p.IdempotencyKey, x.request)
+		if err != nil || found {
+			x.h = before
+			return err
+		}
+	}
+	chain, old, err := owners(m.tx, x.op, x.actor, x.draft.task, x.p)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(chain, x.box.chain) {
+		return errOwnersChanged
+	}
+
+	if err := x.fill(m); err != nil {
+		return err
+	}
+	if old != nil {
+		x.h.Previous = old.ID
+		old.Ending = hub.EndedHandedOn
+		old.Notes = fmt.Sprintf("handed on to %s as %s", x.h.To, x.h.ID)
+		if err := x.s.end(m, x.actor, old); err != nil {
+			return err
+		}
+	}
+	if err := x.put(m); err != nil {
+		return err
+	}
+	if err := x.announce(m); err != nil {
+		return err
+	}
+
+	if x.p.IdempotencyKey == "" {
+		return nil
+	}
+	return m.tx.AddReceipt(hub.Receipt{
+		Actor: x.actor.ID, Key: x.p.IdempotencyKey, Request: x.request, Message: hub.EnvelopeID(x.h.ID), At: m.now,
+	})
+}
+
+// fill makes the handoff of the sealed package. One into a team may have to wait for an
+// approval.
+func (x *proposing) fill(m *mover) error {
+	pkg := x.box.pkg
+	x.h = hub.Handoff{
+		ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: x.actor.ID, To: x.p.To, Title: pkg.Task.Title,
+		Reason: x.p.Reason, Package: x.box.raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
+		Restricted: pkg.Policy.Classification == shape.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
+		NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline, Team: x.p.Team,
+	}
+	if x.h.Team == "" {
+		return nil
+	}
+	waits, err := x.s.board.Handable(m.tx, x.h)
+	x.h.NeedsHuman = x.h.NeedsHuman || waits
+	return err
+}
+
+// put stores the handoff with its first two steps, and lets the receiver read the artifacts
+// of the package.
+func (x *proposing) put(m *mover) error {
+	first := hub.HandoffStep{State: hub.HandoffDraft, At: m.now, Actor: x.actor.ID}
+	if err := m.tx.PutHandoff(x.h, "", &first); err != nil {
+		return err
+	}
+	if err := m.record(x.h, first); err != nil {
+		return err
+	}
+	if err := m.move(&x.h, hub.HandoffProposed, "", nil); err != nil {
+		return err
+	}
+
+	refs := make([]hub.ArtifactRef, len(x.box.pkg.Artifacts))
+	for i, a := range x.box.pkg.Artifacts {
+		refs[i] = a.Ref
+	}
+	if err := x.s.sender.Share(m.tx, x.actor, refs, []hub.AgentID{x.h.To}); err != nil {
+		return err
+	}
+	var err error
+	x.short, err = m.tx.ShortID(string(x.h.ID))
+	return err
+}
+
+// announce sends the invitation to the receiver, and asks those who must approve first.
+func (x *proposing) announce(m *mover) (err error) {
+	if x.h.WaitsForTeam() {
+		if x.approvers, err = x.s.approvers(m.tx, x.h); err != nil {
+			return err
+		}
+	}
+	text := invitation(x.h, x.box.pkg, x.approvers)
+	if err := x.s.post(m, x.actor, x.h, hub.TypeHandoffInitiate, x.box.pkg.Task.Priority, text, true); err != nil {
+		return err
+	}
+
+	if x.h.NeedsHuman {
+		summary := fmt.Sprintf("a handoff of the task %s waits for the operator's approval", x.h.TaskID)
+		if _, err := x.s.tell(m, "", x.h, summary, "parley approve "+string(x.h.ID)+", or parley deny", nil); err != nil {
+			return err
+		}
+	}
+	if !x.h.WaitsForTeam() {
+		return nil
+	}
+	posted, err := x.s.board.Ask(m.tx, x.actor, x.h)
+	m.posted = append(m.posted, posted...)
+	return err
+}
+
+// warnings are sentences for the sender: who must approve the handoff first, and what the hub
+// will not be able to check.
+func (x *proposing) warnings() (out []string) {
+	if x.h.WaitsForTeam() {
+		out = append(out, fmt.Sprintf("%s cannot accept it before it is approved; asked: %s", x.h.To, x.approvers))
+	}
+	if x.h.WaitsForOperator() {
+		out = append(out, "the receiver cannot accept it before the operator approves it: parley approve "+cmp.Or(string(x.short), string(x.h.ID)))
+	}
+
+	namesFile := slices.ContainsFunc(x.pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" })
+	if x.pkg.WorkState.Worktree == "" && !namesFile {
+		out = append(out, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
+	}
+	return out
 }
 
 // errOwnersChanged ends a transaction whose package names other owners of the
@@ -254,22 +326,15 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 // another owner, a receiver that owned the task before, and a new task with the id of a
 // task of a team.
 func owners(tx hub.Reader, op string, actor hub.Caller, task string, p Proposal) ([]hub.AgentID, *hub.Handoff, error) {
-	owned, err := tx.Handoffs(hub.HandoffQuery{Task: task, Owned: true, Limit: math.MaxInt32})
+	owned, err := ownedBefore(tx, op, task, p.Team)
 	if err != nil {
 		return nil, nil, err
 	}
-	inTeam := p.Team != ""
-	owned = slices.DeleteFunc(owned, func(h hub.Handoff) bool { return (h.Team != "") != inTeam }) // another task with its id, of an older version
-	if !inTeam && len(owned) == 0 {
-		if _, err := tx.Task(hub.TaskID(task)); hub.CodeOf(err) != hub.CodeNotFound {
-			if err == nil {
-				err = hub.Errorf(hub.CodeConflict, op, "%s is a task of a team", task).
-					WithHint("to hand it over, name the team; for another task, use another id")
-			}
-			return nil, nil, err
-		}
+	old, err := handedOn(tx, op, actor, task, owned)
+	if err != nil {
+		return nil, nil, err
 	}
-	slices.Reverse(owned) // oldest first
+
 	var chain []hub.AgentID
 	add := func(id hub.AgentID) {
 		if !slices.Contains(chain, id) {
@@ -280,34 +345,76 @@ func owners(tx hub.Reader, op string, actor hub.Caller, task string, p Proposal)
 		add(h.From)
 		add(h.To)
 	}
-	claims, err := tx.Handoffs(hub.HandoffQuery{Task: task, States: hub.ActiveHandoffs, Limit: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	var old *hub.Handoff
-	switch {
-	case len(claims) > 0 && claims[0].Status == hub.HandoffActivated && claims[0].To == actor.ID:
-		old = &claims[0]
-	case len(claims) > 0:
-		active := claims[0]
-		e := hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff", task)
-		if active.Concerns(actor.ID) || actor.Audits() { // others do not learn its parties
-			e = hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff: %s from %s to %s is %s", task, active.ID, active.From, active.To, active.Status)
-		}
-		return nil, nil, e.WithHint("wait until it is completed, or ask its sender to withdraw it or the operator to release it")
-	case len(owned) > 0:
-		// A task that was handed on and not accepted belongs to its last owner. A
-		// task that was done or released has no owner.
-		if last := owned[len(owned)-1]; last.Ending == hub.EndedHandedOn && last.To != actor.ID && !actor.IsOperator() {
-			return nil, nil, hub.Errorf(hub.CodeOwnership, op, "the task %q belongs to %s: only %s can hand it on", task, last.To, last.To)
-		}
-	}
 	add(actor.ID)
+
 	if slices.Contains(chain, p.To) {
 		return nil, nil, hub.Errorf(hub.CodeOwnership, op, "%s owned the task %q before: %s", p.To, task, names(chain)).
 			WithHint("a task does not go back to an earlier owner; make a new task with an external_ref to this one")
 	}
 	return chain, old, nil
+}
+
+// ownedBefore returns the handoffs by which a task had owners, oldest first. Databases of
+// older versions may have a handoff outside of teams and one in a team with the same task
+// id: they are two tasks.
+func ownedBefore(tx hub.Reader, op, task string, team hub.TeamID) ([]hub.Handoff, error) {
+	owned, err := tx.Handoffs(hub.HandoffQuery{Task: task, Owned: true, Limit: math.MaxInt32})
+	if err != nil {
+		return nil, err
+	}
+	inTeam := team != ""
+	owned = slices.DeleteFunc(owned, func(h hub.Handoff) bool { return (h.Team != "") != inTeam })
+	slices.Reverse(owned)
+
+	if !inTeam && len(owned) == 0 {
+		_, err := tx.Task(hub.TaskID(task))
+		if err == nil {
+			return nil, hub.Errorf(hub.CodeConflict, op, "%s is a task of a team", task).
+				WithHint("to hand it over, name the team; for another task, use another id")
+		}
+		if hub.CodeOf(err) != hub.CodeNotFound {
+			return nil, err
+		}
+	}
+	return owned, nil
+}
+
+// handedOn returns the active handoff of a task that the actor ends by handing the task on,
+// nil if the task has none. It refuses a task that another agent owns.
+func handedOn(tx hub.Reader, op string, actor hub.Caller, task string, owned []hub.Handoff) (*hub.Handoff, error) {
+	claims, err := tx.Handoffs(hub.HandoffQuery{Task: task, States: hub.ActiveHandoffs, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(claims) > 0 {
+		active := claims[0]
+		if active.Status == hub.HandoffActivated && active.To == actor.ID {
+			return &active, nil
+		}
+		return nil, alreadyActive(op, actor, active)
+	}
+
+	// A task that was handed on and not accepted belongs to its last owner. A task that was
+	// done or released has no owner.
+	if len(owned) == 0 {
+		return nil, nil
+	}
+	last := owned[len(owned)-1]
+	if last.Ending == hub.EndedHandedOn && last.To != actor.ID && !actor.IsOperator() {
+		return nil, hub.Errorf(hub.CodeOwnership, op, "the task %q belongs to %s: only %s can hand it on", task, last.To, last.To)
+	}
+	return nil, nil
+}
+
+// alreadyActive refuses a second handoff of a task. Only its parties and auditors learn who
+// has the first.
+func alreadyActive(op string, actor hub.Caller, active hub.Handoff) error {
+	e := hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff", active.TaskID)
+	if active.Concerns(actor.ID) || actor.Audits() {
+		e = hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff: %s from %s to %s is %s",
+			active.TaskID, active.ID, active.From, active.To, active.Status)
+	}
+	return e.WithHint("wait until it is completed, or ask its sender to withdraw it or the operator to release it")
 }
 
 func names(chain []hub.AgentID) string {
