@@ -121,7 +121,7 @@ type proposing struct {
 	p       Proposal
 	draft   *packageBuilder
 	pkg     shape.Package // of the draft, without the owners of the task
-	request string // see requestHash
+	request string        // see requestHash
 	box     sealedPackage
 
 	h         hub.Handoff
