@@ -241,7 +241,8 @@ type Sent struct {
 	Payload json.RawMessage
 }
 
-// A SessionMark is the last message that a session read.
+// A SessionMark is the last message that a session read. Without a session it is the last
+// that any session of the agent read.
 type SessionMark struct {
 	Agent   AgentID
 	Session string

@@ -208,7 +208,8 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 }
 
 // cause returns the message that caused this one, and its hop: the message it
-// replies to, else the last message that the same session read.
+// replies to, else the last message that the same session read. For a command, which has no
+// session, it is the last message that the agent read.
 func (m *Mailroom) cause(tx hub.Tx, actor hub.Caller, msg *hub.Message) (hub.EnvelopeID, int, error) {
 	if msg.ReplyTo != "" {
 		parent, err := tx.Message(msg.ReplyTo)

@@ -330,6 +330,9 @@ func TestLoops(t *testing.T) {
 		if m := o.message(o.send(two, say("b", "tester")).ID); m.Cause != "" || m.Hop != 0 {
 			t.Errorf("other session: got cause %q, hop %d", m.Cause, m.Hop)
 		}
+		if m := o.message(o.send(builder, say("b by a command, which has no session", "tester")).ID); m.Cause != r.ID || m.Hop != 1 {
+			t.Errorf("no session: got cause %q, hop %d", m.Cause, m.Hop)
+		}
 		o.pass(10 * time.Minute)
 		if m := o.message(o.send(one, say("c", "tester")).ID); m.Cause != "" || m.Hop != 0 {
 			t.Errorf("later: got cause %q, hop %d", m.Cause, m.Hop)

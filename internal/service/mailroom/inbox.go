@@ -198,7 +198,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 			if out.Unread, err = tx.CountMessages(hub.CountFilter{Inbox: actor.ID, Limit: maxUnread}); err != nil {
 				return err
 			}
-			return tx.PutSessionMark(mark)
+			return putMarks(tx, mark)
 		})
 		if err != nil {
 			return Inbox{}, err
@@ -242,6 +242,16 @@ func deepest(actor hub.Caller, messages []hub.Message, now hub.Time) hub.Session
 		}
 	}
 	return mark
+}
+
+// putMarks stores the mark of a session. Commands have no session: an agent may read with a
+// tool and send with a command. So the newest mark of its sessions is that of its commands, too.
+func putMarks(tx hub.Tx, mark hub.SessionMark) error {
+	if err := tx.PutSessionMark(mark); err != nil || mark.Session == "" {
+		return err
+	}
+	mark.Session = ""
+	return tx.PutSessionMark(mark)
 }
 
 // ack marks messages as read by the actor. A message that was read before stays

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/comply/model"
+)
+
+// TestToolsChange has an agent join a team while its CLI runs. The next turn offers the
+// tools for teams to the model.
+func TestToolsChange(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
+	for _, c := range realCLIs {
+		if c.asleep || c.name == "pi" { // nothing wakes it; it has no MCP
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			d := c.open(t, quickWakes)
+			d.await("an armed session", d.idle)
+			turn := func(text string) {
+				t.Helper()
+				before := len(d.wakes())
+				d.mail(text)
+				d.await("a turn", func() bool { return len(d.wakes()) > before && d.idle() })
+			}
+			turn("before")
+			if tools := d.lastTools(); !offers(tools, "acp_inbox") || offers(tools, "acp_team") {
+				t.Fatalf("before: the model is offered %v", tools)
+			}
+
+			d.ok(d.operator("team", "new", "auth", "--goal", "log in", "--members", d.agent+":executor"), nil)
+			turn("the mail about the team")
+			turn("after")
+			if tools := d.lastTools(); !offers(tools, "acp_team") {
+				t.Errorf("after: the model is offered %v", tools)
+			}
+		})
+	}
+}
+
+// lastTools returns the tools of the CLI's last request to its model.
+func (d *desk) lastTools() []string {
+	for _, x := range slices.Backward(d.exchanges()) {
+		if !x.Side {
+			return x.Tools
+		}
+	}
+	return nil
+}
+
+// offers reports whether a tool is among those that a CLI names in its own way.
+func offers(tools []string, name string) bool {
+	return slices.ContainsFunc(tools, func(t string) bool { return strings.HasSuffix(t, name) })
+}
+
+// TestStorm has three agents in windows that answer every message to both others. The hub
+// stops them.
+func TestStorm(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
+	claude := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == "claude" })]
+	claude.args = append(slices.Clone(claude.args), "--permission-mode", "default")
+	names := []string{"builder", "tester", "writer"}
+	d, start := claude.prepare(t, "wakes:\n  gap: 1s\n")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	desks := []*desk{d}
+	d.model.Config.Handler = model.New(answersAll(self, names[1:]))
+	d.show(append(append(start, self, "claude", "--as", names[0], "--wake", "--"), claude.args...))
+	for i, name := range names[1:] {
+		other := &desk{house: d.house, cli: claude, agent: name, dir: d.dir}
+		start := other.furnish(answersAll(self, slices.Delete(slices.Clone(names), i+1, i+2)))
+		other.show(append(append(start, self, "claude", "--as", name, "--wake", "--"), claude.args...))
+		desks = append(desks, other)
+	}
+	for _, x := range desks {
+		x.await("an armed session", x.idle)
+	}
+
+	d.sent(d.as("planner", "send", "--to", strings.Join(names, ","), "What do you think?", "--json"))
+	d.await("the end of the storm", func() bool {
+		told := strings.Contains(d.operator("inbox", "--peek").out, "is held: loop")
+		return told && !slices.ContainsFunc(desks, func(x *desk) bool { return !x.idle() })
+	})
+	quiet()
+	turns, asked := 0, 0
+	for _, x := range desks {
+		turns += len(x.wakes())
+		asked += requests(x)
+	}
+	t.Logf("%d turns, %d model requests", turns, asked)
+	if turns > 12 {
+		t.Errorf("%d turns, want at most 12", turns)
+	}
+	if asked > 3*turns {
+		t.Errorf("%d model requests in %d turns, want at most 3 in each: inbox, send, end", asked, turns)
+	}
+}
+
+// answersAll returns the script of a model that answers mail with another message to others
+// each time.
+func answersAll(self string, others []string) *model.Script {
+	answer := asParley + "=1 " + self + " send --to " + strings.Join(others, ",") + ` "I think so, too, at $(date +%s%N). What do you think?"`
+	s := model.Default()
+	s.Rules = []model.Rule{{
+		When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
+		Do: []model.Step{
+			{Do: model.MCP, Server: "parley", Name: "acp_inbox", Args: json.RawMessage("{}")},
+			{Do: model.Shell, Command: answer},
+			{Do: model.Say, Text: "Answered."},
+		},
+	}}
+	return s
+}
