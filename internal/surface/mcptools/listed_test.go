@@ -111,6 +111,15 @@ func TestListedTools(t *testing.T) {
 					t.Errorf("tools: got %v, want coordinate and not acp_team", got)
 				}
 			})
+			t.Run("a client that lists tools once sees all", func(t *testing.T) {
+				for _, name := range []string{"codex-mcp-client", "qwen-cli-mcp-client-parley"} {
+					client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
+					loner := &agent{ClientSession: connect(r, t, client, r.add(t, hub.AgentID(name)))}
+					if got := loner.names(t); len(got) != 10 || !slices.Contains(got, "acp_team") {
+						t.Errorf("%s: tools: got %v, want all ten", name, got)
+					}
+				}
+			})
 			t.Run("a coordinator sees the tools for teams, because it makes them", func(t *testing.T) {
 				k, err := rpc.Call(t.Context(), r.client(r.operator), api.AddAgent, api.AgentParams{ID: "chief", Role: hub.RoleCoordinator})
 				if err != nil {

@@ -140,7 +140,9 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 		*text = plaintext.Text(instructions(who))
 		return
 	}
-	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !Listed(t.Name, who) })
+	if !listsOnce(req) {
+		list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !Listed(t.Name, who) })
+	}
 	news.listed(b.reader(req), who)
 }
 
@@ -155,6 +157,21 @@ func Listed(tool string, who api.Identity) bool {
 		return who.InProject
 	}
 	return true
+}
+
+// deferring are the names of clients that ignore tools/list_changed, as measured with real
+// ones. Their models search for tools, so that the whole list costs nothing in a request.
+var deferring = []string{"codex-mcp-client", "qwen-cli-mcp-client"}
+
+// listsOnce reports whether the client of a request reads the list of tools at its start
+// alone. Such a client gets all tools then.
+func listsOnce(req mcp.Request) bool {
+	session, ok := req.GetSession().(*mcp.ServerSession)
+	if !ok || session.InitializeParams() == nil || session.InitializeParams().ClientInfo == nil {
+		return false
+	}
+	name := session.InitializeParams().ClientInfo.Name // Qwen adds the name of the server
+	return slices.ContainsFunc(deferring, func(known string) bool { return strings.HasPrefix(name, known) })
 }
 
 // coordinateTool is the tool for projects between repositories.
