@@ -254,16 +254,19 @@ func declaring(r hub.Reader, asked []hub.AgentID, abilities []string) (string, e
 
 // move judges a message of an open deliberation and applies it.
 func (s *Service) move(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message, t terms, to []hub.AgentID, d hub.Deliberation) (out hub.Admission, err error) {
-	now, by := msg.CreatedAt, actor.ID
+	now := msg.CreatedAt
+	by := actor.ID
 	if msg.Type == hub.TypeTaskAccept && d.ClaimedBy != "" && slices.Contains(d.Asked, by) {
 		return hub.Admission{Deliberation: d, Claimed: true}, nil // nothing may be written before: it would be committed
 	}
 	if d, out.Notices, err = s.elapse(tx, d, now); err != nil {
 		return out, err
 	}
-	if by == d.From && msg.Type == hub.TypeTaskDecline && msg.Sequence == nil && t.Reason == "other" && (d.State == hub.TalkOffered || d.State == hub.TalkCountered) {
+	if withdraws(d, msg, t, by) {
 		return s.withdraw(tx, actor, msg, d, to, out)
 	}
+
+	// Is the message possible now, for this pair, with this content?
 	p, err := s.pair(op, d, by, msg.Type, to)
 	if err != nil {
 		return out, err
@@ -278,88 +281,40 @@ func (s *Service) move(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 		return out, err
 	}
 
-	p.State, p.Sequence, p.Turn, p.Last, p.At = p.After(msg.Type, by), *msg.Sequence, by, msg.ID, now
-	if by == d.From {
-		p.OpenerRead = p.Sequence
-	} else {
-		p.AddressedRead = p.Sequence
+	m := moving{s: s, tx: tx, msg: msg, terms: t, by: by, now: now, d: d, p: p}
+	m.note()
+	if err := m.apply(); err != nil {
+		return out, err
 	}
-	var next hub.DeliberationState
-	d.DueAt = now.Add(s.response)
-	if !d.RespondBy.IsZero() {
-		d.DueAt = d.RespondBy
+	if e := m.escalation; e != nil {
+		return s.escalated(tx, actor, m.d, m.p, e.to, now, e.due, e.reason, out)
 	}
-	var notices []hub.Message
-	switch msg.Type {
-	case hub.TypeTaskAccept:
-		if err := s.offerable(tx, d, p.Agent); err != nil {
-			return out, err
-		}
-		next = hub.TalkAccepted
-		if d.ClaimedBy == "" {
-			d.ClaimedBy, d.ClaimedAt = p.Agent, now
-		}
-		if len(t.Conditions) > 0 {
-			next, p.State = hub.TalkConditional, hub.TalkConditional
-			d.Conditions, d.DueAt = t.Conditions, now.Add(s.response)
-		}
-		d = d.WithPair(p)
-	case hub.TypeTaskDecline:
-		conditional := d.State == hub.TalkConditional
-		if d = d.WithPair(p); conditional {
-			next = hub.TalkDeclined
-		} else {
-			next = openState(d)
-		}
-	case hub.TypeTaskCounter:
-		p.Rounds++
-		if d = d.WithPair(p); p.Rounds > s.rounds[d.Kind] {
-			return s.escalated(tx, actor, d, p, nil, now, now.Add(s.response), "the limit of counters is reached", out)
-		}
-		next = hub.TalkCountered
-	case hub.TypePositionChallenge:
-		p.Rounds++
-		if slices.Index(hub.Severities, t.Severity) > slices.Index(hub.Severities, p.Severity) {
-			p.Severity = t.Severity
-		}
-		if d = d.WithPair(p); t.Severity == "blocking" {
-			return s.escalated(tx, actor, d, p, nil, now, now.Add(s.response), "the challenge is blocking", out)
-		}
-		next = openState(d)
-	case hub.TypePositionConcede:
-		if d = d.WithPair(p); by == d.From {
-			next = hub.TalkConceded
-		} else {
-			next = openState(d)
-		}
-		if next == hub.TalkConceded {
-			d.Outcome = fmt.Sprintf("%s conceded: %s", by, t.Changed)
-			if t.RevisedPosition != "" {
-				d.Outcome += " The position is now: " + t.RevisedPosition
-			}
-		}
-	case hub.TypePositionEscalate:
-		due := now.Add(s.response)
-		if !t.Deadline.IsZero() {
-			due = t.Deadline
-		}
-		return s.escalated(tx, actor, d.WithPair(p), p, []hub.AgentID{t.EscalateTo}, now, due, t.Reason, out)
-	default: // an answer to a challenge
-		d = d.WithPair(p)
-		next = openState(d)
-	}
+	return s.advance(tx, actor, m.d, m.next, now, out)
+}
+
+// withdraws reports whether a message takes an offer back for all that were asked.
+func withdraws(d hub.Deliberation, msg *hub.Message, t terms, by hub.AgentID) bool {
+	declines := msg.Type == hub.TypeTaskDecline && msg.Sequence == nil && t.Reason == "other"
+	open := d.State == hub.TalkOffered || d.State == hub.TalkCountered
+	return by == d.From && declines && open
+}
+
+// advance moves a deliberation to its next state and, if that is its last, ends it.
+func (s *Service) advance(tx hub.Tx, actor hub.Caller, d hub.Deliberation, next hub.DeliberationState, now hub.Time, out hub.Admission) (_ hub.Admission, err error) {
 	if d, err = d.Advance(next, now); err != nil {
 		return out, err
 	}
 	if d.Over() {
+		var notices []hub.Message
 		if d, notices, err = s.finish(tx, actor, d, now); err != nil {
 			return out, err
 		}
+		out.Notices = append(out.Notices, notices...)
 		if d.Task != "" {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("it is the task %s of the team %s", d.Task, d.Team))
 		}
 	}
-	out.Deliberation, out.Notices = d, append(out.Notices, notices...)
+	out.Deliberation = d
 	return out, s.put(tx, actor, d)
 }
 
