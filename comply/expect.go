@@ -240,76 +240,94 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
+
+	// An answer to one of its requests explains it, or is the frame that should have met it.
 	asked := a.about(x)
-	answered := false
-	answers := map[*rules.Entry]bool{} // of theirs; no other frame is near then
+	answers := map[*rules.Entry]bool{} // to them, and whether they can be near
 	for _, q := range asked {
-		if q.Answer != nil {
-			answered = true
-			answers[q.Answer] = !q.Answer.Taken
-			if r.wantsLogin(q.Request.Method, q.Answer) {
-				r.moot = needsLogin
-				return nil
-			}
-			if f := r.cause(x, q); f != nil {
-				return f
-			}
-		}
-	}
-	m := x.bound(r.c.vars)
-	var near *rules.Entry
-	var nearest *jsont.Mismatch
-	// They are no candidates: no test is about them.
-	own := map[*rules.Entry]bool{} // the answers to the runner's own requests
-	var last *request              // of the test; an update before it is not near
-	for _, q := range r.c.requests {
-		if own[q.Answer] = q.step == nil; q.step != nil {
-			last = q
-		}
-	}
-	for _, e := range r.c.log {
-		early := x.Class == jsont.Notification && last != nil && e.Seq < last.Request.Seq
-		if e.Direction != jsonrpc.In || e.Class != x.Class || e.Taken || own[e] || early || answered && !answers[e] {
+		if q.Answer == nil {
 			continue
 		}
-		// The later of two equally near frames is the likelier one.
-		if bad := m.Match(e.Value); bad != nil && (nearest == nil || bad.Met >= nearest.Met) {
-			near, nearest = e, bad
+		answers[q.Answer] = !q.Answer.Taken
+		if r.wantsLogin(q.Request.Method, q.Answer) {
+			r.moot = needsLogin
+			return nil
+		}
+		if f := r.cause(x, q); f != nil {
+			return f
 		}
 	}
-	actual := "no such message came"
-	var frames []*rules.Entry
-	if len(asked) > 0 && !answered && a.until.came() && r.allowed.soon(asked[0]) {
+	unanswered := len(asked) > 0 && len(answers) == 0
+	if unanswered && a.until.came() && r.allowed.soon(asked[0]) {
 		r.moot = fmt.Sprintf("the wait ended before the agent could answer %s, as slow as it is", asked[0].Request.Method)
 		return nil
 	}
-	if len(asked) > 0 && !answered {
-		near, actual = nil, "the request has no answer"
+
+	m := x.bound(r.c.vars)
+	var actual string
+	var frames []*rules.Entry
+	if unanswered {
+		actual = "the request has no answer"
 		frames = append(frames, asked[0].Request)
+	} else {
+		actual, frames = r.instead(step, x, m, answers)
 	}
-	if near != nil {
-		actual = fmt.Sprintf("in the nearest message %s", nearest)
+	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)
+	f.Timed = errors.Is(why, errTimeout)
+	return f
+}
+
+// instead describes the frame that came nearest to an expectation, with the request that it
+// answers; if there is none, the last request of the test. If answers has any, no other frame
+// is near.
+func (r *testRun) instead(step *jsont.Expect, x *openExpectation, m *jsont.Matcher, answers map[*rules.Entry]bool) (actual string, frames []*rules.Entry) {
+	own := map[*rules.Entry]bool{} // answers to requests of the runner, which no test is about
+	var last *request              // of the test
+	for _, q := range r.c.requests {
+		own[q.Answer] = q.step == nil
+		if q.step != nil {
+			last = q
+		}
+	}
+
+	if near, mismatch := r.nearest(x, m, own, last, answers); near != nil {
 		for _, q := range r.c.requests {
 			if q.Answer == near {
 				frames = append(frames, q.Request)
 			}
 		}
-		frames = append(frames, near)
+		return fmt.Sprintf("in the nearest message %s", mismatch), append(frames, near)
 	}
-	if near == nil && len(frames) == 0 {
-		if step.Ordered {
-			actual = "no such message came after the ones before it"
-		}
-		if last != nil {
-			frames = append(frames, last.Request)
-			if last.Answer != nil {
-				frames = append(frames, last.Answer)
-			}
+
+	actual = "no such message came"
+	if step.Ordered {
+		actual = "no such message came after the ones before it"
+	}
+	if last != nil {
+		frames = append(frames, last.Request)
+		if last.Answer != nil {
+			frames = append(frames, last.Answer)
 		}
 	}
-	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)
-	f.Timed = errors.Is(why, errTimeout)
-	return f
+	return actual, frames
+}
+
+// nearest returns the frame that matched the most of a pattern, nil if there is none, and
+// what it lacks. The later of two equally near frames is the likelier one. An update from
+// before the last request of the test is not near.
+func (r *testRun) nearest(x *openExpectation, m *jsont.Matcher, own map[*rules.Entry]bool, last *request, answers map[*rules.Entry]bool) (near *rules.Entry, lacks *jsont.Mismatch) {
+	for _, e := range r.c.log {
+		candidate := e.Direction == jsonrpc.In && e.Class == x.Class && !e.Taken && !own[e]
+		early := x.Class == jsont.Notification && last != nil && e.Seq < last.Request.Seq
+		if !candidate || early || (len(answers) > 0 && !answers[e]) {
+			continue
+		}
+		bad := m.Match(e.Value)
+		if bad != nil && (lacks == nil || bad.Met >= lacks.Met) {
+			near, lacks = e, bad
+		}
+	}
+	return near, lacks
 }
 
 // capture gives variables the values that the frames of a step have. A path without a value

@@ -259,16 +259,83 @@ func (v *visitor) later(at hub.Time) {
 }
 
 // consider announces messages over the channels of one kind if that can be done now.
-func (v *visitor) consider(kind hub.Channel, c choice) (err error) {
-	turns := startsTurns(kind)
-	if t := v.account.open(kind); t != nil && t.State == "" && t.Channel == kind && t.At.Before(v.now.Time) { // reserved before a crash
-		return v.retry(t, c)
+func (v *visitor) consider(kind hub.Channel, c choice) error {
+	under := v.account.open(kind)
+	if under != nil && under.State == "" && under.Channel == kind && under.At.Before(v.now.Time) { // reserved before a crash
+		return v.retry(under, c)
 	}
+	due, err := v.due(kind)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	if state := v.Capability(kind); !state.Enabled {
+		return v.skip(kind, due, cmp.Or(state.Detail, "the channel is off"))
+	}
+	if startsTurns(kind) {
+		return v.considerTurn(kind, c, due)
+	}
+
+	if under != nil {
+		return nil // one at a time; the next visit is when it ends
+	}
+	ready, interrupt, err := v.ready(kind, c, due)
+	if err != nil || !ready {
+		return err
+	}
+	return v.reserve(kind, c.over, due, interrupt, false)
+}
+
+// considerTurn starts a turn for messages, unless one is under way already, the messages are
+// the end of a loop, no session can take it now, or a budget or the gap between turns is in
+// the way.
+func (v *visitor) considerTurn(kind hub.Channel, c choice, due []inboxMessage) error {
+	if v.busy != nil {
+		return nil // one at a time; the next visit is when it ends
+	}
+	due, err := v.hold(kind, due)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	ready, interrupt, err := v.ready(kind, c, due)
+	if err != nil || !ready {
+		return err
+	}
+
+	if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
+		return err
+	}
+	if free := v.freeAt(&v.account, v.now, due); v.now.Before(free.Time) {
+		v.later(free)
+		return nil
+	}
+	return v.reserve(kind, c.over, due, interrupt, false)
+}
+
+// ready reports whether a channel takes messages now, and whether it must interrupt a turn
+// for them. Messages that it cannot take at all are skipped; for others there is a later visit.
+func (v *visitor) ready(kind hub.Channel, c choice, due []inboxMessage) (ready, interrupt bool, err error) {
+	if c.over == nil {
+		return false, false, v.skip(kind, due, c.reach.Reason)
+	}
+	if !c.reach.Later {
+		return true, false, nil
+	}
+	if interrupt, err = v.interrupts(due); err == nil && !interrupt {
+		v.later(v.now.Add(busyRetry))
+	}
+	return interrupt, interrupt, err
+}
+
+// due returns the unread messages that a kind of channel has not announced yet, and skips
+// those that it never will.
+func (v *visitor) due(kind hub.Channel) ([]inboxMessage, error) {
+	turns := startsTurns(kind)
 	var due, known []inboxMessage
 	for _, m := range v.unread {
 		row := m.newest(kind)
+		elsewhere := m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID)
 		switch {
-		case v.account.announced(m, kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
+		case v.account.announced(m, kind), elsewhere:
 		case turns && !v.account.mayWake(m):
 			known = append(known, m)
 		case turns, row != nil && row.Status == hub.DeliveryPending:
@@ -276,46 +343,12 @@ func (v *visitor) consider(kind hub.Channel, c choice) (err error) {
 		}
 	}
 	if err := v.skip(kind, known, "an alarm about the same subject was announced before"); err != nil {
-		return err
-	}
-	if len(due) == 0 {
-		return nil
+		return nil, err
 	}
 	if turns && v.block != "" {
-		return v.skip(kind, due, v.block)
+		return nil, v.skip(kind, due, v.block)
 	}
-	if state := v.Capability(kind); !state.Enabled {
-		return v.skip(kind, due, cmp.Or(state.Detail, "the channel is off"))
-	}
-	if turns && v.busy != nil || !turns && v.account.open(kind) != nil {
-		return nil // one at a time; the next visit is when it ends
-	}
-	if turns {
-		if due, err = v.hold(kind, due); err != nil || len(due) == 0 {
-			return err
-		}
-	}
-	interrupt, err := v.interrupts(due)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.over == nil:
-		return v.skip(kind, due, c.reach.Reason)
-	case c.reach.Later && !interrupt:
-		v.later(v.now.Add(busyRetry))
-		return nil
-	}
-	if turns {
-		if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
-			return err
-		}
-		if free := v.freeAt(&v.account, v.now, due); v.now.Before(free.Time) {
-			v.later(free)
-			return nil
-		}
-	}
-	return v.reserve(kind, c.over, due, interrupt && c.reach.Later, false)
+	return due, nil
 }
 
 // interrupts reports whether the turn that runs may be interrupted: a critical message
