@@ -2,10 +2,10 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// message converts any message. Notifications that follow it go to out.Then.
+// message converts any message: here those of clients and the answers to them, in
+// agentMessage the others. Notifications that follow it go to out.Then.
 func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	switch m := m.(type) {
-	// Requests and notifications of clients, and the answers to them.
 	case *InitializeRequest:
 		return c.initializeRequest(m)
 	case *InitializeResponse:
@@ -71,8 +71,15 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 		return ref(same[acpv1.CancelRequestNotification](c, m))
 	case *CancelToolCallRequest, *CancelToolCallResponse, *CancelTerminalRequest, *CancelTerminalResponse:
 		c.fail(m.Method(), "is no method of version 1")
+	default:
+		return c.agentMessage(m)
+	}
+	return nil
+}
 
-	// Requests and notifications of agents, and the answers to them.
+// agentMessage converts the requests and notifications of agents, and the answers to them.
+func (c *converter) agentMessage(m Message) acpv1.Message {
+	switch m := m.(type) {
 	case *UpdateSessionNotification:
 		return c.notification(m)
 	case *RequestPermissionRequest:

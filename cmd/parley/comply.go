@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -118,27 +119,17 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if a.json {
 		f.format = "json"
 	}
-	if err := f.checkFormat(); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	if f.writeSuite != "" {
-		n, err := comply.WriteSuite(f.writeSuite)
-		if err != nil {
-			return invalid(err)
-		}
-		return a.print(map[string]any{"folder": f.writeSuite, "files": n}, func(w io.Writer) { fmt.Fprintf(w, "%d tests are in %s\n", n, f.writeSuite) })
-	}
-	if f.run.Protocol != 1 && f.run.Protocol != 2 {
-		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
-	}
-	if f.run.TimeoutScale <= 0 {
-		return usagef("--timeout-scale must be more than 0")
+		return a.writeSuite(f.writeSuite)
 	}
 	tests, err := f.selectTests()
 	if err != nil {
 		return err
 	}
-	a.json = a.json || f.format == "json" && (f.listAgents || f.listTests || f.listRules)
+	a.json = a.json || (f.format == "json" && (f.listAgents || f.listTests || f.listRules))
 	switch {
 	case f.listAgents:
 		return a.listAgents()
@@ -147,6 +138,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	case f.listRules:
 		return a.listRules(tests)
 	}
+
 	asked, err := f.selectRequirements()
 	if err != nil {
 		return err
@@ -155,74 +147,17 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	known := &comply.Baseline{}
-	if f.baseline != "" {
-		text, err := os.ReadFile(f.baseline)
-		if err != nil {
-			return invalid(err)
-		}
-		if known, err = comply.ParseBaseline(f.baseline, text); err != nil {
-			return invalid(err)
-		}
-	}
-	if f.resume != "" {
-		if f.run.Resume, err = readReport(f.resume); err != nil {
-			return err
-		}
-	}
-	if f.asMe {
-		if f.run.Home, err = os.UserHomeDir(); err != nil {
-			return invalid(err)
-		}
-	}
-	for _, t := range tests {
-		for _, remark := range t.Remarks {
-			fmt.Fprintf(a.err, "%s: %s\n", t.Path, remark)
-		}
-	}
-	var wall, waited time.Duration
-	f.run.Progress = func(e comply.Event) {
-		wall, waited = wall+e.Wall, waited+e.Waited
-		if e.Result != nil {
-			again := ""
-			if e.Again {
-				again = " (again, alone)"
-			}
-			fmt.Fprintf(a.err, "%-7s %s: %s %.1fs%s\n", e.Result.Status, e.Agent, e.Test, e.Wall.Seconds(), again)
-		}
-	}
-	if f.verbose {
-		f.run.Trace = func(agent, test string, frame comply.Frame) {
-			fmt.Fprintf(a.err, "%s %s %s: %s\n", agent, test, frame.Direction, frame.Text)
-		}
-	}
-	if f.asMe && slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
-		return usagef("--real-home: an agent has files for its home folder, which are not written to a real one").WithHint("leave --real-home out for that agent")
-	}
-	endModel, err := f.startModel(cmd.Context(), agents)
+	known, err := f.readBaseline()
 	if err != nil {
 		return err
 	}
-	// An interrupt ends the tests that run; the report has those that ran before.
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-	defer stop()
-	report, err := comply.Run(ctx, agents, tests, &f.run)
-	interrupted := report != nil && report.Interrupted
-	if unstarted := (*comply.StartError)(nil); errors.As(err, &unstarted) {
-		err = invalid(err)
-	}
-	if interrupted {
-		err = nil
-		fmt.Fprintln(a.err, "interrupted: the report has the tests that ran, the others are ERROR")
-	}
-	if err := errors.Join(err, endModel()); err != nil {
+	if err := f.prepare(agents); err != nil {
 		return err
 	}
-	report.Tool = "parley " + version()
-	if f.verbose && wall > 0 {
-		own := wall - waited
-		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
-			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
+
+	report, err := a.runComply(cmd.Context(), f, agents, tests)
+	if err != nil {
+		return err
 	}
 	report.Selected = f.profile != "full" || len(f.tests)+len(f.rules) > 0
 	asked.Apply(report)
@@ -234,6 +169,123 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		return errCheck
 	}
 	return nil
+}
+
+// check refuses flags that make no sense in any run.
+func (f *complyFlags) check() error {
+	if err := f.checkFormat(); err != nil {
+		return err
+	}
+	if f.run.Protocol != 1 && f.run.Protocol != 2 {
+		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
+	}
+	if f.run.TimeoutScale <= 0 {
+		return usagef("--timeout-scale must be more than 0")
+	}
+	return nil
+}
+
+// writeSuite writes the built-in tests into a folder.
+func (a *app) writeSuite(dir string) error {
+	n, err := comply.WriteSuite(dir)
+	if err != nil {
+		return invalid(err)
+	}
+	return a.print(map[string]any{"folder": dir, "files": n}, func(w io.Writer) { fmt.Fprintf(w, "%d tests are in %s\n", n, dir) })
+}
+
+// readBaseline returns the accepted deviations, none without a file of them.
+func (f *complyFlags) readBaseline() (*comply.Baseline, error) {
+	if f.baseline == "" {
+		return &comply.Baseline{}, nil
+	}
+	text, err := os.ReadFile(f.baseline)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	known, err := comply.ParseBaseline(f.baseline, text)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return known, nil
+}
+
+// prepare reads the report to go on with and finds the home folder of the agents.
+func (f *complyFlags) prepare(agents []comply.Agent) (err error) {
+	if f.resume != "" {
+		if f.run.Resume, err = readReport(f.resume); err != nil {
+			return err
+		}
+	}
+	if !f.asMe {
+		return nil
+	}
+	if f.run.Home, err = os.UserHomeDir(); err != nil {
+		return invalid(err)
+	}
+	if slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
+		return usagef("--real-home: an agent has files for its home folder, which are not written to a real one").WithHint("leave --real-home out for that agent")
+	}
+	return nil
+}
+
+// runComply runs the tests, with progress on standard error. An interrupt ends the tests that
+// run; the report has those that ran before.
+func (a *app) runComply(parent context.Context, f complyFlags, agents []comply.Agent, tests []*comply.Test) (*comply.Report, error) {
+	for _, t := range tests {
+		for _, remark := range t.Remarks {
+			fmt.Fprintf(a.err, "%s: %s\n", t.Path, remark)
+		}
+	}
+	var wall, waited time.Duration
+	f.run.Progress = func(e comply.Event) {
+		wall += e.Wall
+		waited += e.Waited
+		a.showProgress(e)
+	}
+	if f.verbose {
+		f.run.Trace = func(agent, test string, frame comply.Frame) {
+			fmt.Fprintf(a.err, "%s %s %s: %s\n", agent, test, frame.Direction, frame.Text)
+		}
+	}
+
+	endModel, err := f.startModel(parent, agents)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt)
+	defer stop()
+	report, err := comply.Run(ctx, agents, tests, &f.run)
+	if unstarted := (*comply.StartError)(nil); errors.As(err, &unstarted) {
+		err = invalid(err)
+	}
+	if report != nil && report.Interrupted {
+		err = nil
+		fmt.Fprintln(a.err, "interrupted: the report has the tests that ran, the others are ERROR")
+	}
+	if err := errors.Join(err, endModel()); err != nil {
+		return nil, err
+	}
+
+	report.Tool = "parley " + version()
+	if f.verbose && wall > 0 {
+		own := wall - waited
+		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
+			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
+	}
+	return report, nil
+}
+
+// showProgress prints the result of one test.
+func (a *app) showProgress(e comply.Event) {
+	if e.Result == nil {
+		return
+	}
+	again := ""
+	if e.Again {
+		again = " (again, alone)"
+	}
+	fmt.Fprintf(a.err, "%-7s %s: %s %.1fs%s\n", e.Result.Status, e.Agent, e.Test, e.Wall.Seconds(), again)
 }
 
 // selectRequirements returns the rules that may fail the run, nil for all.
