@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -150,54 +152,66 @@ func checkName(op, name string) (string, error) {
 
 // check sets defaults and refuses values that cannot be written. The
 // texts of its errors never hold the key.
-func (e Entry) check(op string) (Entry, error) {
-	invalid := func(format string, args ...any) (Entry, error) {
-		return Entry{}, hub.Errorf(hub.CodeInvalid, op, format, args...)
-	}
-	var err error
+func (e Entry) check(op string) (_ Entry, err error) {
 	if e.Name, err = checkName(op, e.Name); err != nil {
 		return Entry{}, err
 	}
-	if e.Transport == "" {
-		e.Transport = Stdio
+	e.Transport = cmp.Or(e.Transport, Stdio)
+	e.Command = cmp.Or(e.Command, "parley")
+	problem := cmp.Or(e.transportProblem(), e.textProblem(), addressProblem(e.URL))
+	if problem != "" {
+		return Entry{}, hub.Errorf(hub.CodeInvalid, op, "%s", problem)
 	}
-	if e.Command == "" {
-		e.Command = "parley"
-	}
+	e.URL = strings.TrimRight(e.URL, "/")
+	return e, nil
+}
+
+// transportProblem says why the transport does not fit with the key; "" if it does.
+func (e Entry) transportProblem() string {
 	switch {
 	case e.Transport != Stdio && e.Transport != HTTP:
-		return invalid("there is no transport %q: use %s or %s", e.Transport, Stdio, HTTP)
+		return fmt.Sprintf("there is no transport %q: use %s or %s", e.Transport, Stdio, HTTP)
 	case e.Transport == HTTP && e.URL == "":
-		return invalid("the hub's address is missing")
+		return "the hub's address is missing"
 	case e.Transport == HTTP && e.KeyFile != "":
-		return invalid("over HTTP the key has to be in the CLI's configuration, not in a file")
+		return "over HTTP the key has to be in the CLI's configuration, not in a file"
 	case (e.Key == "") == (e.KeyFile == ""):
-		return invalid("exactly one of key and key file is needed")
+		return "exactly one of key and key file is needed"
 	case strings.ContainsFunc(e.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return invalid("the key has characters that cannot be sent in a header")
+		return "the key has characters that cannot be sent in a header"
 	}
+	return ""
+}
+
+// textProblem says which text cannot be written into the file of a CLI; "" if all can.
+func (e Entry) textProblem() string {
 	for _, line := range []struct{ what, text string }{
 		{"command", e.Command}, {"key file", e.KeyFile}, {"instruction", e.Instruction},
 	} {
 		if strings.ContainsFunc(line.text, unicode.IsControl) || !utf8.ValidString(line.text) {
-			return invalid("the %s has to be one line of text without control characters", line.what)
+			return fmt.Sprintf("the %s has to be one line of text without control characters", line.what)
 		}
 	}
 	if e.KeyFile != "" && !filepath.IsAbs(e.KeyFile) {
-		return invalid("the key file has to be an absolute path: the CLI is started anywhere")
+		return "the key file has to be an absolute path: the CLI is started anywhere"
 	}
 	if strings.Contains(e.Instruction, "<!--") || strings.Contains(e.Instruction, "-->") {
-		return invalid("the instruction must not hold a comment of its own")
+		return "the instruction must not hold a comment of its own"
 	}
-	if e.URL == "" {
-		return e, nil
+	return ""
+}
+
+// addressProblem says why a text is not the address of a hub; "" if it is, or if there is none.
+func addressProblem(text string) string {
+	if text == "" {
+		return ""
 	}
-	u, err := url.Parse(e.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return invalid("the hub's address has to look like http://127.0.0.1:7420, without a user, a query or a fragment")
+	u, err := url.Parse(text)
+	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	if !plain || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return "the hub's address has to look like http://127.0.0.1:7420, without a user, a query or a fragment"
 	}
-	e.URL = strings.TrimRight(e.URL, "/")
-	return e, nil
+	return ""
 }
 
 // server translates an entry that was checked.

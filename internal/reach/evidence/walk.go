@@ -133,48 +133,19 @@ type untracked struct {
 func (w *walker) level(ctx context.Context, folders []string) (below []string, err error) {
 	var all []untracked
 	for _, folder := range folders {
-		w.tree.folders[folder] = true
-		var found []untracked
-		nested := false
-		for e, err := range entries(ctx, w.root, folder) {
-			switch {
-			case errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
-				continue
-			case err != nil && ctx.Err() != nil:
-				return nil, err
-			case err != nil: // its content is unknown
-				w.tree.files[folder] = file{blob: blob{mode: modeFolder}, problem: explain(folder, err)}
-				continue
-			}
-			limit := cmp.Or(w.limit, maxEntries)
-			if w.count++; w.count > limit {
-				return nil, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d files and folders", limit)
-			}
-			name := path.Join(folder, e.Name())
-			was, tracked := w.tracked[name]
-			switch {
-			case e.Name() == ".git":
-				nested = !w.folders[folder]
-			case was.mode == modeSubmodule: // it is walked only as one of folders
-			case e.IsDir() && w.folders[name]:
-				below = append(below, name)
-			case tracked && (e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0):
-				if err := w.add(ctx, name); err != nil {
-					return nil, err
-				}
-			default:
-				found = append(found, untracked{name, e.Type()})
-			}
-			if err := w.copyRules(name, e); err != nil {
-				return nil, err
-			}
+		deeper, found, nested, err := w.folder(ctx, folder)
+		if err != nil {
+			return nil, err
 		}
+		below = append(below, deeper...)
 		if nested && !w.plain { // another repository counts as one entry
 			w.tree.files[folder] = file{blob: blob{modeSubmodule, w.nestedCommit(folder)}}
 			continue
 		}
 		all = append(all, found...)
 	}
+
+	// Whether entries are ignored is asked once for all of them.
 	ignored, err := w.ignored(ctx, all)
 	if err != nil {
 		return nil, err
@@ -184,10 +155,8 @@ func (w *walker) level(ctx context.Context, folders []string) (below []string, e
 		case ignored[u.name]:
 		case u.kind.IsDir():
 			below = append(below, u.name)
-		case w.onlyTracked && (u.kind.IsRegular() || u.kind&fs.ModeSymlink != 0):
-			w.tree.files[u.name] = file{blob: blob{mode: gitMode(u.kind)}}
-		case u.kind.IsRegular() || u.kind&fs.ModeSymlink != 0:
-			if err := w.add(ctx, u.name); err != nil {
+		case isFile(u.kind):
+			if err := w.addUntracked(ctx, u); err != nil {
 				return nil, err
 			}
 		default:
@@ -195,6 +164,59 @@ func (w *walker) level(ctx context.Context, folders []string) (below []string, e
 		}
 	}
 	return below, nil
+}
+
+// isFile reports whether git keeps entries of a kind as files.
+func isFile(kind fs.FileMode) bool { return kind.IsRegular() || kind&fs.ModeSymlink != 0 }
+
+// addUntracked adds a file that is not tracked; without its content if that is not compared.
+func (w *walker) addUntracked(ctx context.Context, u untracked) error {
+	if w.onlyTracked {
+		w.tree.files[u.name] = file{blob: blob{mode: gitMode(u.kind)}}
+		return nil
+	}
+	return w.add(ctx, u.name)
+}
+
+// folder reads one folder: it adds the tracked files, and returns the folders with tracked
+// files in it, the untracked entries, and whether it is another repository.
+func (w *walker) folder(ctx context.Context, folder string) (below []string, found []untracked, nested bool, err error) {
+	w.tree.folders[folder] = true
+	limit := cmp.Or(w.limit, maxEntries)
+	for e, err := range entries(ctx, w.root, folder) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
+			continue
+		case err != nil && ctx.Err() != nil:
+			return nil, nil, false, err
+		case err != nil: // its content is unknown
+			w.tree.files[folder] = file{blob: blob{mode: modeFolder}, problem: explain(folder, err)}
+			continue
+		}
+		if w.count++; w.count > limit {
+			return nil, nil, false, hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d files and folders", limit)
+		}
+
+		name := path.Join(folder, e.Name())
+		was, tracked := w.tracked[name]
+		switch {
+		case e.Name() == ".git":
+			nested = !w.folders[folder]
+		case was.mode == modeSubmodule: // it is walked only as one of folders
+		case e.IsDir() && w.folders[name]:
+			below = append(below, name)
+		case tracked && isFile(e.Type()):
+			if err := w.add(ctx, name); err != nil {
+				return nil, nil, false, err
+			}
+		default:
+			found = append(found, untracked{name, e.Type()})
+		}
+		if err := w.copyRules(name, e); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	return below, found, nested, nil
 }
 
 // nestedCommit returns the commit of a repository inside this one that is no

@@ -12,6 +12,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"log/slog"
 	"net"
@@ -84,48 +85,73 @@ type Options struct {
 
 // complete checks o and fills in the defaults.
 func (o Options) complete() (Options, error) {
-	const op = "gateway.New"
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.url: %q is not the address of a gateway", o.URL).WithHint("such as ws://127.0.0.1:18789")
+	if err := checkURL(o.URL); err != nil {
+		return o, err
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme == "ws" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return o, hub.Errorf(hub.CodePolicy, op, "gateway.url: %s is not on this machine and has no TLS, so that the token could be read on the way", o.URL).WithHint("use wss://")
+	if err := o.check(); err != nil {
+		return o, err
 	}
-	switch {
-	case o.Token == "" && o.HooksToken == "":
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway: a token is missing").WithHint("name its file in token_file, or hooks_token_file for wakes alone")
-	case o.Token == "" && (o.Session != "" || o.Notify != nil || o.Workq):
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway: with hooks_token_file alone the hub can only wake agents").WithHint("session_mode, notify and workq need token_file")
-	case !slices.Contains([]Mode{"", ModeRun, ModeAppend}, o.Session):
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.session_mode: %q is not run or append", o.Session)
-	case !slices.Contains([]KeyRule{"", KeyCaller, KeyAlways, KeyNever}, o.WorkqKeys):
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.workq_session: %q is not caller, always or never", o.WorkqKeys)
-	case o.Notify != nil && (o.Notify.Channel == "" || o.Notify.To == ""):
-		return o, hub.Errorf(hub.CodeInvalid, op, "gateway.notify: channel and to are required")
+	agents, err := completeAgents(o.Agents)
+	if err != nil {
+		return o, err
 	}
-	if o.WorkqKeys == "" {
-		o.WorkqKeys = KeyCaller
-	}
-	agents := make(map[hub.AgentID]Agent, len(o.Agents))
-	for name, a := range o.Agents {
-		if !name.Valid() || a.ID == "" {
-			return o, hub.Errorf(hub.CodeInvalid, op, "gateway.agents: %q: an agent of the hub and its id at the gateway are required", name).
-				WithHint("such as builder: {agent: main}")
-		}
-		if a.Session == "" {
-			a.Session = "agent:" + a.ID + ":main"
-		}
-		agents[name] = a
-	}
+
 	o.Agents = agents
+	o.WorkqKeys = cmp.Or(o.WorkqKeys, KeyCaller)
+	o.Retry = cmp.Or(o.Retry, time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Retry == 0 {
-		o.Retry = time.Second
-	}
 	return o, nil
+}
+
+// opNew is the operation of errors about options.
+const opNew = "gateway.New"
+
+// checkURL refuses an address that is none of a gateway, and one beyond this machine over
+// which the token would go in the clear.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "ws" && u.Scheme != "wss") || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.url: %q is not the address of a gateway", text).WithHint("such as ws://127.0.0.1:18789")
+	}
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
+	if u.Scheme == "ws" && !local {
+		return hub.Errorf(hub.CodePolicy, opNew, "gateway.url: %s is not on this machine and has no TLS, so that the token could be read on the way", text).WithHint("use wss://")
+	}
+	return nil
+}
+
+// check refuses options that contradict each other.
+func (o Options) check() error {
+	switch {
+	case o.Token == "" && o.HooksToken == "":
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway: a token is missing").WithHint("name its file in token_file, or hooks_token_file for wakes alone")
+	case o.Token == "" && (o.Session != "" || o.Notify != nil || o.Workq):
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway: with hooks_token_file alone the hub can only wake agents").WithHint("session_mode, notify and workq need token_file")
+	case !slices.Contains([]Mode{"", ModeRun, ModeAppend}, o.Session):
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.session_mode: %q is not run or append", o.Session)
+	case !slices.Contains([]KeyRule{"", KeyCaller, KeyAlways, KeyNever}, o.WorkqKeys):
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.workq_session: %q is not caller, always or never", o.WorkqKeys)
+	case o.Notify != nil && (o.Notify.Channel == "" || o.Notify.To == ""):
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.notify: channel and to are required")
+	}
+	return nil
+}
+
+// completeAgents returns agents with the sessions that they have by default.
+func completeAgents(given map[hub.AgentID]Agent) (map[hub.AgentID]Agent, error) {
+	agents := make(map[hub.AgentID]Agent, len(given))
+	for name, a := range given {
+		if !name.Valid() || a.ID == "" {
+			return nil, hub.Errorf(hub.CodeInvalid, opNew, "gateway.agents: %q: an agent of the hub and its id at the gateway are required", name).
+				WithHint("such as builder: {agent: main}")
+		}
+		a.Session = cmp.Or(a.Session, "agent:"+a.ID+":main")
+		agents[name] = a
+	}
+	return agents, nil
 }
 
 // The scopes of a connection. Admin includes the others.

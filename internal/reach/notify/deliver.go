@@ -84,67 +84,66 @@ func (n *Notifier) Deliver(ctx context.Context, store hub.Store, name string) (h
 // later is the time of the next call without an event.
 func (n *Notifier) later() hub.Time { return n.o.Clock.Now().Add(watchEvery) }
 
-// next returns the notice of a target that is due now; nil if none is.
-func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, hub.Time, error) {
-	var st state
-	var cursor int64
-	var head hub.Head
-	var entries []hub.Entry
-	var open common
-	err := store.View(ctx, func(r hub.Reader) (err error) {
-		if st, err = hub.ReadMeta[state](r, t.key()); err != nil {
+// A backlog is what is stored about a target and the entries that it was not told of.
+type backlog struct {
+	state   state
+	cursor  int64
+	head    hub.Head
+	waits   common
+	entries []hub.Entry
+}
+
+// readBacklog reads the backlog of a target: from its cursor or, if something is to be sent
+// again, from there.
+func readBacklog(ctx context.Context, store hub.Store, t Target) (b backlog, err error) {
+	err = store.View(ctx, func(r hub.Reader) (err error) {
+		if b.state, err = hub.ReadMeta[state](r, t.key()); err != nil {
 			return err
 		}
-		if cursor, err = r.Cursor(t.cursor()); err != nil {
+		if b.cursor, err = r.Cursor(t.cursor()); err != nil {
 			return err
 		}
-		if head, err = hub.HeadOf(r); err != nil {
+		if b.head, err = hub.HeadOf(r); err != nil {
 			return err
 		}
-		if open, err = hub.ReadMeta[common](r, waitsKey); err != nil {
+		if b.waits, err = hub.ReadMeta[common](r, waitsKey); err != nil {
 			return err
 		}
-		after, until := cursor, int64(math.MaxInt64)
-		if len(st.Replays) > 0 {
-			after, until = st.Replays[0].First-1, st.Replays[0].Last
+
+		after := b.cursor
+		until := int64(math.MaxInt64)
+		if len(b.state.Replays) > 0 {
+			after = b.state.Replays[0].First - 1
+			until = b.state.Replays[0].Last
 		}
-		entries, err = r.Journal(hub.JournalQuery{After: after, Subject: Subject, Limit: 4 * maxBatch})
-		entries = slices.DeleteFunc(entries, func(e hub.Entry) bool { return e.Seq > until })
+		b.entries, err = r.Journal(hub.JournalQuery{After: after, Subject: Subject, Limit: 4 * maxBatch})
+		b.entries = slices.DeleteFunc(b.entries, func(e hub.Entry) bool { return e.Seq > until })
 		return err
 	})
+	return b, err
+}
+
+// next returns the notice of a target that is due now; nil if none is.
+func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, hub.Time, error) {
+	b, err := readBacklog(ctx, store, t)
 	if err != nil {
 		return nil, n.later(), err
 	}
-	if cursor == 0 && head.Seq > 0 { // a new target is told of what waits already
-		return nil, n.o.Clock.Now(), n.advance(ctx, store, t, open.begin(head.Seq))
+	if b.cursor == 0 && b.head.Seq > 0 { // a new target is told of what waits already
+		return nil, n.o.Clock.Now(), n.advance(ctx, store, t, b.waits.begin(b.head.Seq))
 	}
 	now := n.o.Clock.Now()
-	if st.Next.After(now.Time) {
-		return nil, st.Next, nil
+	if b.state.Next.After(now.Time) {
+		return nil, b.state.Next, nil
 	}
 	if quiet := t.quietUntil(now.In(n.o.Location)); quiet.After(now.Time) {
 		return nil, hub.At(quiet), nil
 	}
-	j := &job{replay: len(st.Replays) > 0}
-	for _, e := range entries {
-		var w Wait
-		if err := json.Unmarshal(e.Facts, &w); err != nil {
-			return nil, n.later(), fmt.Errorf("notify: entry %d: %w", e.Seq, err)
-		}
-		if len(j.notice.Waits)+len(j.notice.Ended) == maxBatch {
-			break
-		}
-		j.through = e.Seq
-		if !t.wants(w.Kind) || e.Action == hub.ActionWaitEnded && !t.wants(EventEnded) && !j.notice.has(w) {
-			continue
-		}
-		if j.First == 0 {
-			j.First, j.At = e.Seq, e.At
-		}
-		j.Last, j.Count = e.Seq, j.Count+1
-		j.notice.add(e.Action, w)
-	}
+
+	j, err := t.collect(b)
 	switch {
+	case err != nil:
+		return nil, n.later(), err
 	case j.First == 0 && j.replay: // nothing of it is left
 		return nil, now, n.update(ctx, store, t, func(_ hub.Tx, st *state) error {
 			st.Replays = st.Replays[1:]
@@ -152,8 +151,8 @@ func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, h
 		})
 	case j.First == 0 && j.through > 0:
 		return nil, now, n.advance(ctx, store, t, j.through)
-	case j.First == 0 && head.Seq-cursor > 256: // archives wait for this cursor
-		return nil, n.later(), n.advance(ctx, store, t, head.Seq)
+	case j.First == 0 && b.head.Seq-b.cursor > 256: // archives wait for this cursor
+		return nil, n.later(), n.advance(ctx, store, t, b.head.Seq)
 	case j.First == 0:
 		return nil, n.later(), nil
 	case !j.replay && j.Count < maxBatch && now.Sub(j.At.Time) < t.Batch:
@@ -162,6 +161,33 @@ func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, h
 	j.notice.ID = newID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
 	j.notice.At = now
 	return j, now, nil
+}
+
+// collect makes one notice of the entries that the target wants, as far as one has room.
+func (t Target) collect(b backlog) (*job, error) {
+	j := &job{replay: len(b.state.Replays) > 0}
+	for _, e := range b.entries {
+		var w Wait
+		if err := json.Unmarshal(e.Facts, &w); err != nil {
+			return nil, fmt.Errorf("notify: entry %d: %w", e.Seq, err)
+		}
+		if len(j.notice.Waits)+len(j.notice.Ended) == maxBatch {
+			break
+		}
+		j.through = e.Seq
+		unwantedEnd := e.Action == hub.ActionWaitEnded && !t.wants(EventEnded) && !j.notice.has(w)
+		if !t.wants(w.Kind) || unwantedEnd {
+			continue
+		}
+		if j.First == 0 {
+			j.First = e.Seq
+			j.At = e.At
+		}
+		j.Last = e.Seq
+		j.Count++
+		j.notice.add(e.Action, w)
+	}
+	return j, nil
 }
 
 func (n *Notifier) advance(ctx context.Context, store hub.Store, t Target, seq int64) error {

@@ -104,88 +104,119 @@ func timed(key string, seconds *float64, scopes []string) []observation {
 	return []observation{{key: key, seconds: seconds, scopes: scopes}}
 }
 
+// observers has what each action of the journal adds to the figures. Other actions add
+// nothing.
+var observers = map[hub.Action]func(*state, hub.Entry, facts) []observation{
+	hub.ActionHandoffProposed: func(st *state, e hub.Entry, f facts) []observation {
+		st.begin("h/"+e.Subject, open{Kind: "handoff", At: e.At})
+		return one("handoffs_total|proposed", f.to())
+	},
+	hub.ActionHandoffAccepted: func(st *state, e hub.Entry, f facts) []observation {
+		_, took := st.end("h/"+e.Subject, e.At)
+		return append(one("handoffs_total|accepted", f.to()), timed("handoff_acceptance_seconds", took, []string{f.to()})...)
+	},
+	hub.ActionHandoffRejected: func(st *state, e hub.Entry, f facts) []observation {
+		st.end("h/"+e.Subject, e.At)
+		return append(one("handoffs_total|rejected", f.to()), one("handoff_rejections_total|"+label(f.Reject), f.to())...)
+	},
+	hub.ActionHandoffCompleted: func(_ *state, _ hub.Entry, f facts) []observation {
+		return append(one("handoffs_total|completed", f.to()), one("handoff_proofs_total|"+label(string(f.Proof)), f.to())...)
+	},
+	hub.ActionHandoffClosed: func(st *state, e hub.Entry, f facts) []observation {
+		st.end("h/"+e.Subject, e.At)
+		if f.Ending != hub.EndedWithdrawn {
+			return nil
+		}
+		return one("handoffs_total|withdrawn", f.to())
+	},
+	hub.ActionHandoffEscalated: func(_ *state, _ hub.Entry, f facts) []observation { return one("handoffs_total|late", f.to()) },
+
+	hub.ActionMessageHeld: func(st *state, e hub.Entry, _ facts) []observation {
+		return st.held("m/"+e.Subject, e, string(e.Actor))
+	},
+	hub.ActionMessageApproved: func(st *state, e hub.Entry, _ facts) []observation {
+		return st.judged("m/"+e.Subject, e, "approved")
+	},
+	hub.ActionMessageDenied: func(st *state, e hub.Entry, _ facts) []observation {
+		return st.judged("m/"+e.Subject, e, "denied")
+	},
+
+	hub.ActionTeamHeld: func(st *state, e hub.Entry, f facts) []observation {
+		return st.held("t/"+f.ID, e, string(e.Actor), teamOf(e))
+	},
+	hub.ActionTeamGate: func(st *state, e hub.Entry, f facts) []observation {
+		return st.judged("t/"+f.ID, e, label(f.Verdict))
+	},
+	hub.ActionTeamTask:     (*state).task,
+	hub.ActionTeamConflict: (*state).conflict,
+	hub.ActionTeamRole: func(_ *state, e hub.Entry, f facts) []observation {
+		if f.Status != "changed" {
+			return nil
+		}
+		return one("role_changes_total|"+label(f.Reason), f.Agent, teamOf(e))
+	},
+
+	hub.ActionRefused: func(_ *state, e hub.Entry, f facts) []observation {
+		return []observation{{key: "refusals_total|" + label(f.Code), n: f.Count, scopes: []string{string(e.Actor)}}}
+	},
+	hub.ActionMessageDelivered: func(_ *state, e hub.Entry, _ facts) []observation {
+		by := string(e.Actor)
+		return append(one("deliveries_total|inbox|delivered", by), timed("delivery_seconds|inbox", sinceSent(e), []string{by})...)
+	},
+	hub.ActionMessageRead: func(_ *state, e hub.Entry, _ facts) []observation {
+		return one("deliveries_total|inbox|read", string(e.Actor))
+	},
+	hub.ActionMessageExpired: func(_ *state, _ hub.Entry, f facts) []observation {
+		if f.Missed == 0 {
+			return nil
+		}
+		return []observation{{key: "deliveries_total|inbox|expired", n: f.Missed}}
+	},
+	hub.ActionDeliveryMoved: (*state).moved,
+
+	hub.ActionRunDone: func(_ *state, _ hub.Entry, f facts) []observation {
+		return one("runs_total|"+label(f.Verdict), f.Agent)
+	},
+	hub.ActionRunFailed:      func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|failed", f.Agent) },
+	hub.ActionRunInterrupted: func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|interrupted", f.Agent) },
+}
+
+// one returns an observation that counts 1.
+func one(key string, scopes ...string) []observation {
+	return []observation{{key: key, scopes: scopes}}
+}
+
 // observe returns the observations of an entry, and moves the open things.
 func (st *state) observe(e hub.Entry, f facts) []observation {
-	to := []string{f.to()}
-	one := func(key string, scopes ...string) []observation { return []observation{{key: key, scopes: scopes}} }
-	switch e.Action {
-	case hub.ActionHandoffProposed:
-		st.begin("h/"+e.Subject, open{Kind: "handoff", At: e.At})
-		return one("handoffs_total|proposed", to...)
-	case hub.ActionHandoffAccepted:
-		_, took := st.end("h/"+e.Subject, e.At)
-		return append(one("handoffs_total|accepted", to...), timed("handoff_acceptance_seconds", took, to)...)
-	case hub.ActionHandoffRejected:
-		st.end("h/"+e.Subject, e.At)
-		return append(one("handoffs_total|rejected", to...), one("handoff_rejections_total|"+label(f.Reject), to...)...)
-	case hub.ActionHandoffCompleted:
-		return append(one("handoffs_total|completed", to...), one("handoff_proofs_total|"+label(string(f.Proof)), to...)...)
-	case hub.ActionHandoffClosed:
-		st.end("h/"+e.Subject, e.At)
-		if f.Ending == hub.EndedWithdrawn {
-			return one("handoffs_total|withdrawn", to...)
-		}
-	case hub.ActionHandoffEscalated:
-		return one("handoffs_total|late", to...)
-
-	case hub.ActionMessageHeld:
-		return st.held("m/"+e.Subject, e, string(e.Actor))
-	case hub.ActionMessageApproved:
-		return st.judged("m/"+e.Subject, e, "approved")
-	case hub.ActionMessageDenied:
-		return st.judged("m/"+e.Subject, e, "denied")
-	case hub.ActionTeamHeld:
-		return st.held("t/"+f.ID, e, string(e.Actor), teamOf(e))
-	case hub.ActionTeamGate:
-		return st.judged("t/"+f.ID, e, label(f.Verdict))
-	case hub.ActionTeamTask:
-		return st.task(e, f)
-	case hub.ActionTeamConflict:
-		id := fmt.Sprintf("c/%s/%s/%d", e.Subject, f.Artifact, f.Version)
-		was, known := st.Open[id]
-		if !known {
-			was = open{Kind: "conflict", At: e.At}
-		}
-		if was.State == f.State {
-			return nil // such as a merge that waits for its signature: it stays escalated
-		}
-		was.State = f.State
-		st.begin(id, was)
-		out := one("conflicts_total|"+label(f.State), teamOf(e))
-		switch hub.MergeState(f.State) {
-		case hub.MergeResolved:
-			_, took := st.end(id, e.At)
-			out = append(out, timed("conflict_resolution_seconds", took, []string{teamOf(e)})...)
-		case hub.MergeAbandoned:
-			st.end(id, e.At)
-		}
-		return out
-	case hub.ActionTeamRole:
-		if f.Status == "changed" {
-			return one("role_changes_total|"+label(f.Reason), f.Agent, teamOf(e))
-		}
-
-	case hub.ActionRefused:
-		return []observation{{key: "refusals_total|" + label(f.Code), n: f.Count, scopes: []string{string(e.Actor)}}}
-	case hub.ActionMessageDelivered:
-		return append(one("deliveries_total|inbox|delivered", string(e.Actor)), timed("delivery_seconds|inbox", sinceSent(e), []string{string(e.Actor)})...)
-	case hub.ActionMessageRead:
-		return one("deliveries_total|inbox|read", string(e.Actor))
-	case hub.ActionMessageExpired:
-		if f.Missed > 0 {
-			return []observation{{key: "deliveries_total|inbox|expired", n: f.Missed}}
-		}
-	case hub.ActionDeliveryMoved:
-		return st.moved(e, f)
-
-	case hub.ActionRunDone:
-		return one("runs_total|"+label(f.Verdict), f.Agent)
-	case hub.ActionRunFailed:
-		return one("runs_total|failed", f.Agent)
-	case hub.ActionRunInterrupted:
-		return one("runs_total|interrupted", f.Agent)
+	if observer, ok := observers[e.Action]; ok {
+		return observer(st, e, f)
 	}
 	return nil
+}
+
+// conflict observes a conflict of versions. An entry that does not change its state, such as
+// a merge that waits for its signature, counts nothing.
+func (st *state) conflict(e hub.Entry, f facts) []observation {
+	id := fmt.Sprintf("c/%s/%s/%d", e.Subject, f.Artifact, f.Version)
+	was, known := st.Open[id]
+	if !known {
+		was = open{Kind: "conflict", At: e.At}
+	}
+	if was.State == f.State {
+		return nil
+	}
+	was.State = f.State
+	st.begin(id, was)
+
+	out := one("conflicts_total|"+label(f.State), teamOf(e))
+	switch hub.MergeState(f.State) {
+	case hub.MergeResolved:
+		_, took := st.end(id, e.At)
+		out = append(out, timed("conflict_resolution_seconds", took, []string{teamOf(e)})...)
+	case hub.MergeAbandoned:
+		st.end(id, e.At)
+	}
+	return out
 }
 
 // label returns a word as the value of a label.
