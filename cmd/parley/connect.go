@@ -219,6 +219,7 @@ func (c *connection) hooks(change catalog.Change, on bool) (catalog.Change, erro
 // label marks the keys that connect makes for a CLI.
 func (c *connection) label() string { return "connect-" + c.cli.Name }
 
+// connect gives a CLI a key of an agent, and the hub's tools.
 func (c *connection) connect(ctx context.Context) error {
 	if _, err := c.plan(anyKey); err != nil { // before anything is made
 		return err
@@ -227,23 +228,57 @@ func (c *connection) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.cli.Refuses() && !c.allow && isTerminal(c.in) && !c.asOperator {
-		if c.allow, err = c.askYes(ctx, fmt.Sprintf("Without you, %s refuses tools that it was not allowed to use. Allow it the hub's tools?", c.cli.Title)); err != nil {
+	if err := c.askForTools(ctx); err != nil {
+		return err
+	}
+
+	out := connected{CLI: c.cli.Name, Agent: c.agent}
+	if out.Added, err = c.addAgent(ctx, client); err != nil {
+		return err
+	}
+	if err := c.exchangeKeys(ctx, client, &out); err != nil {
+		return err
+	}
+	if c.wake {
+		if _, err := rpc.Call(ctx, client, api.AllowWake, api.WakeAllowParams{Agent: c.agent, Allow: true}); err != nil {
 			return err
 		}
 	}
-	out := connected{CLI: c.cli.Name, Agent: c.agent}
+
+	err = c.print(out, func(w io.Writer) { c.report(w, out) })
+	if err != nil || c.place.Scope != catalog.ScopeProject {
+		return err
+	}
+	return c.offerRoot(ctx, client, c.place.Dir)
+}
+
+// askForTools asks a person at a terminal whether a CLI that refuses unknown tools without a
+// person may use those of the hub.
+func (c *connection) askForTools(ctx context.Context) (err error) {
+	undecided := c.cli.Refuses() && !c.allow && !c.asOperator
+	if undecided && isTerminal(c.in) {
+		c.allow, err = c.askYes(ctx, fmt.Sprintf("Without you, %s refuses tools that it was not allowed to use. Allow it the hub's tools?", c.cli.Title))
+	}
+	return err
+}
+
+// addAgent adds the agent to the hub, unless it is there. The first key of a new agent is
+// revoked: no program has it.
+func (c *connection) addAgent(ctx context.Context, client *rpc.Client) (added bool, err error) {
 	_, err = rpc.Call(ctx, client, api.AddAgent, api.AgentParams{ID: c.agent, Role: hub.Role(c.role), Label: "first"})
 	switch hub.CodeOf(err) {
 	case "":
-		out.Added = true
-		if _, err := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: "first"}); err != nil { // no program has it
-			return err
-		}
+		_, err = rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: "first"})
+		return true, err
 	case hub.CodeConflict: // it is there
-	default:
-		return err
+		return false, nil
 	}
+	return false, err
+}
+
+// exchangeKeys makes a key, writes it for the CLI, and revokes those of earlier connections,
+// which have no user any more. A key that cannot be written is revoked.
+func (c *connection) exchangeKeys(ctx context.Context, client *rpc.Client, out *connected) error {
 	old, ever, err := c.keys(ctx, client, c.agent)
 	if err != nil {
 		return err
@@ -256,49 +291,43 @@ func (c *connection) connect(ctx context.Context) error {
 		_, revoked := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.agent, Label: made.Label})
 		return errors.Join(err, revoked)
 	}
-	if err := c.displace(ctx, client, &out); err != nil {
-		return err
-	}
-	// The key of an earlier connect has no user any more.
-	if out.Revoked, err = revoke(ctx, client, c.agent, old); err != nil {
-		return err
-	}
 	if c.entry.Transport != catalog.HTTP {
 		out.KeyFile = c.keyFile
 	}
-	if c.wake {
-		if _, err := rpc.Call(ctx, client, api.AllowWake, api.WakeAllowParams{Agent: c.agent, Allow: true}); err != nil {
-			return err
-		}
-	}
-	err = c.print(out, func(w io.Writer) {
-		if out.Added {
-			fmt.Fprintf(w, "added %s to the hub\n", c.agent)
-		}
-		io.WriteString(w, out.Change.String())
-		if out.KeyFile != "" {
-			fmt.Fprintf(w, "the key is in %s\n", out.KeyFile)
-		}
-		writeBackups(w, out.Written)
-		if out.Displaced != "" {
-			fmt.Fprintf(w, "%s was connected as %s here; it is %s now, and the key of that connection does not work any more\n", c.cli.Title, out.Displaced, c.agent)
-		}
-		fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: %s\n", c.cli.Title, c.agent, c.undoLine())
-		if c.cli.Refuses() && !c.allow {
-			fmt.Fprintf(w, "note: %s -p refuses the hub's tools; connect again with --allow-tools to allow them\n", c.cli.Name)
-		}
-		if c.place.Scope == catalog.ScopeProject {
-			for _, e := range out.Change.Edits {
-				if e.What == "the MCP server "+c.record().Name {
-					fmt.Fprintf(w, "note: keep %s out of version control: it names a program and a key of this machine\n", e.Path)
-				}
-			}
-		}
-	})
-	if err != nil || c.place.Scope != catalog.ScopeProject {
+
+	if err := c.displace(ctx, client, out); err != nil {
 		return err
 	}
-	return c.offerRoot(ctx, client, c.place.Dir)
+	out.Revoked, err = revoke(ctx, client, c.agent, old)
+	return err
+}
+
+// report prints the changes, how to take them back, and what to mind.
+func (c *connection) report(w io.Writer, out connected) {
+	if out.Added {
+		fmt.Fprintf(w, "added %s to the hub\n", c.agent)
+	}
+	io.WriteString(w, out.Change.String())
+	if out.KeyFile != "" {
+		fmt.Fprintf(w, "the key is in %s\n", out.KeyFile)
+	}
+	writeBackups(w, out.Written)
+	if out.Displaced != "" {
+		fmt.Fprintf(w, "%s was connected as %s here; it is %s now, and the key of that connection does not work any more\n", c.cli.Title, out.Displaced, c.agent)
+	}
+	fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: %s\n", c.cli.Title, c.agent, c.undoLine())
+
+	if c.cli.Refuses() && !c.allow {
+		fmt.Fprintf(w, "note: %s -p refuses the hub's tools; connect again with --allow-tools to allow them\n", c.cli.Name)
+	}
+	if c.place.Scope != catalog.ScopeProject {
+		return
+	}
+	for _, e := range out.Change.Edits {
+		if e.What == "the MCP server "+c.record().Name {
+			fmt.Fprintf(w, "note: keep %s out of version control: it names a program and a key of this machine\n", e.Path)
+		}
+	}
 }
 
 // write keeps the key where the CLI finds it, then changes the CLI's files.
