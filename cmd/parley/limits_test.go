@@ -31,6 +31,15 @@ func TestLimits(t *testing.T) {
 	t.Run("R3-092 the 6th broadcast within an hour is refused", func(t *testing.T) {
 		h := newHouse(t)
 		for i := range 5 {
+			var trial struct {
+				Remaining int      `json:"remaining"`
+				ResetsAt  hub.Time `json:"resets_at"`
+			}
+			h.ok(h.as("planner", "broadcast", "--dry-run", "n", "--json"), &trial)
+			if trial.Remaining != 5-i || trial.ResetsAt.IsZero() {
+				t.Errorf("after %d: got %+v", i, trial)
+			}
+			contains(t, h.as("planner", "broadcast", "--dry-run", "n").out, "resets at: "+trial.ResetsAt.String()[:10])
 			h.ok(h.as("planner", "send", "*", fmt.Sprint("n ", i)), nil)
 		}
 		got := refused(t, h.as("planner", "send", "*", "one more", "--json"), 3, "rate_limited")
