@@ -503,7 +503,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	meters := newMeters(s.store, s.metrics)
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
+		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, Without: s.opts.Without, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},

@@ -74,6 +74,8 @@ type backend struct {
 	whoami func(ctx context.Context, req mcp.Request) (api.Identity, error)
 	// reader returns the name of the reader of the answers to a request.
 	reader func(req mcp.Request) string
+	// specs has the operation of each tool.
+	specs map[string]rpc.Spec
 }
 
 // newServer returns an MCP server with every method that is a tool.
@@ -81,6 +83,10 @@ func newServer(version string, methods []*rpc.Method, log *slog.Logger, news *re
 	s := mcp.NewServer(&mcp.Implementation{Name: "parley", Title: "Parley", Version: version}, &mcp.ServerOptions{
 		Instructions: briefing.Rules, Logger: log, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 	})
+	b.specs = map[string]rpc.Spec{}
+	for _, m := range methods {
+		b.specs[m.Tool] = m.Spec
+	}
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
@@ -140,7 +146,12 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 		*text = plaintext.Text(instructions(who))
 		return
 	}
-	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !Listed(t.Name, who) })
+	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !Listed(t.Name, who) || !b.specs[t.Name].Offered(who.Without) })
+	if len(who.Without) > 0 {
+		for i, t := range list.Tools {
+			list.Tools[i] = Tool(api.Narrow(b.specs[t.Name], who.Without))
+		}
+	}
 	news.listed(b.reader(req), who)
 }
 
