@@ -52,9 +52,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	card := s.self.Card()
 	for _, base := range bases {
 		mux.Handle("POST "+base+"/{$}", door)
-		for _, name := range []string{peer.CardPath, "/.well-known/agent-card.json"} {
-			mux.HandleFunc("GET "+base+name, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
-		}
+		mux.HandleFunc("GET "+base+peer.CardPath, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
 		mux.HandleFunc("GET "+base+peer.HealthPath, s.health)
 		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods(), s.opts.Without) })
 		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))

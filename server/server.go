@@ -165,6 +165,7 @@ type Server struct {
 	hints    hub.Bus
 	listener net.Listener
 	socket   net.Listener // in the home; nil where there can be none
+	unread   unread       // answers under way
 	cert     *x509.Certificate
 	login    *handshake.Hub
 
@@ -526,8 +527,9 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
+	s.unread.most = maxUnread
 	s.http = &http.Server{
-		Handler:           s.tracer.Handler(s.guard(cleanPaths(s.routes(door, meters)), s.site)),
+		Handler:           s.tracer.Handler(s.unread.bound(s.guard(cleanPaths(s.routes(door, meters)), s.site))),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -754,7 +756,7 @@ func ensureOperator(ctx context.Context, k *keys.Service, path string) error {
 
 func listenError(addr string, err error) error {
 	return hub.Errorf(hub.CodeConflict, "server.New", "cannot listen on %s: %v", addr, errors.Unwrap(err)).
-		WithHint("another program may use that port; choose one with --addr 127.0.0.1:0")
+		WithHint("another program may use that port, such as another hub; choose a port with --addr 127.0.0.1:0")
 }
 
 func baseURL(addr net.Addr, secure bool) string {

@@ -233,7 +233,7 @@ func NewHandler(version string, d *rpc.Dispatcher, log *slog.Logger, done <-chan
 		reader: func(req mcp.Request) string { return readerName(callerOf(req), req.GetSession().ID()) },
 	})
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.server }, &mcp.StreamableHTTPOptions{
-		JSONResponse: true, Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: rpc.DefaultBody,
+		Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: rpc.DefaultBody,
 	})
 	h.library = auth.RequireBearerToken(verify, nil)(endStreams(tools, done))
 	return h
@@ -264,7 +264,14 @@ func verify(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, erro
 // serveLibrary lets the library answer. It carries the caller in the request's
 // context, because the library has no other place for it.
 func (h *Handler) serveLibrary(w http.ResponseWriter, r *http.Request, caller hub.Caller) {
-	h.library.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, caller)))
+	r = r.WithContext(context.WithValue(r.Context(), contextKey{}, caller))
+	if r.Method != http.MethodPost {
+		h.library.ServeHTTP(w, r)
+		return
+	}
+	answer := &answerWriter{ResponseWriter: w}
+	h.library.ServeHTTP(answer, r)
+	answer.finish()
 }
 
 // endStreams ends GET requests, which stay open as long as their session, when
