@@ -140,6 +140,7 @@ const (
 	OperatorKeyFile = "operator.key" // the operator's secret
 	SocketFile      = "hub.sock"     // where the operator's key is accepted, while the hub runs
 	URLFile         = "url"          // where the hub listens, while it runs
+	countsFile      = "counted"      // calls that are counted for the journal, with the ending .0 or .1
 	inboxDir        = "inbox"
 	artifactDir     = "artifacts"
 	teamspaceDir    = "_shared/teamspaces"
@@ -359,7 +360,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return err
 	}
 	s.mail.Moderate(s.talks)
-	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
+	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Slate: filepath.Join(home, countsFile)})
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
@@ -479,6 +480,9 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 func (s *Server) begin(ctx context.Context) (err error) {
 	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
+	}
+	if err := s.journal.Recover(ctx); err != nil {
+		return fmt.Errorf("server: %w", err)
 	}
 	if err := s.journal.Started(ctx, s.opts.Version); err != nil {
 		return fmt.Errorf("server: %w", err)

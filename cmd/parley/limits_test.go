@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -158,4 +159,35 @@ func TestFaults(t *testing.T) {
 		}
 		refused(t, do(t, parley(t, nil, "serve", "--home", h.home, "--addr", "127.0.0.1:0", "--json")), 5, string(hub.CodeDegraded))
 	})
+}
+
+// TestRefusalsSurviveAKill kills a hub after refusals that it has only counted.
+func TestRefusalsSurviveAKill(t *testing.T) {
+	h := newHouse(t)
+	const n = 7
+	for range n {
+		refused(t, h.as("mallory", "operator", "add", "eve", "--json"), 3, "forbidden")
+	}
+	h.hub.signal(t, syscall.SIGKILL)
+	h.hub.wait(t)
+	h.start()
+	var got struct {
+		Entries []struct {
+			Actor hub.AgentID
+			Facts struct {
+				Code  hub.Code
+				Count int
+			}
+		}
+	}
+	h.ok(h.operator("audit", "--action", "call.refused", "--json"), &got)
+	counted := 0
+	for _, e := range got.Entries {
+		if e.Actor == "mallory" && e.Facts.Code == hub.CodeDenied {
+			counted += e.Facts.Count
+		}
+	}
+	if counted != n {
+		t.Errorf("the journal has %d refusals of mallory after a kill, want %d: %+v", counted, n, got.Entries)
+	}
 }
