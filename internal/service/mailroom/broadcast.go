@@ -14,9 +14,9 @@ import (
 type Trial struct {
 	Recipients []hub.AgentID `json:"recipients"`
 	Allowed    bool          `json:"allowed"`
-	Reason     string        `json:"reason,omitempty"` // of a message that is not allowed
-	Remaining  int           `json:"remaining"`        // messages to everyone that the actor may send now
-	ResetsAt   hub.Time      `json:"resets_at"`        // when the oldest of the last hour counts no more; without one, when a message sent now would
+	Reason     string        `json:"reason,omitempty"`   // of a message that is not allowed
+	Remaining  int           `json:"remaining"`          // messages to everyone that the actor may send now
+	ResetsAt   hub.Time      `json:"resets_at,omitzero"` // when the oldest of the last hour counts no more; without one, when a message sent now would
 
 	Unread       int              `json:"unread"`
 	Capabilities hub.Capabilities `json:"capabilities"`
