@@ -72,7 +72,7 @@ type Agent struct {
 	Role      Role       `json:"role"`
 	Auditor   bool       `json:"auditor,omitempty"` // may read everything
 	State     AgentState `json:"state"`
-	CreatedAt Time       `json:"created_at"`
+	CreatedAt Time       `json:"created_at,omitzero"`
 	Can       []string   `json:"can,omitempty"` // abilities that the operator names, for agents that choose a recipient
 }
 
@@ -87,7 +87,7 @@ type Key struct {
 	Label     string  `json:"label"`
 	Hash      string  `json:"-"`    // hex SHA-256 of the secret
 	Hint      string  `json:"hint"` // the secret's last four characters
-	CreatedAt Time    `json:"created_at"`
+	CreatedAt Time    `json:"created_at,omitzero"`
 	ExpiresAt Time    `json:"expires_at,omitzero"`
 	RevokedAt Time    `json:"revoked_at,omitzero"`
 }

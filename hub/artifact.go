@@ -41,7 +41,7 @@ type TeamArtifact struct {
 	SHA256      string      `json:"content_hash"`
 	Size        int64       `json:"size_bytes"`
 	Author      AgentID     `json:"author"`
-	At          Time        `json:"at"`
+	At          Time        `json:"at,omitzero"`
 	Sensitivity Sensitivity `json:"sensitivity"` // the hub does not merge versions of a high one
 	State       MergeState  `json:"state"`
 	Beside      []int64     `json:"beside,omitempty"` // versions whose conflicts are open
@@ -72,7 +72,7 @@ type ArtifactVersion struct {
 	Parent   int64   `json:"parent_version"`    // 0 if it was made from none
 	Parents  []int64 `json:"parents,omitempty"` // of a merge: the newest version, and the one beside it
 	Author   AgentID `json:"author"`
-	At       Time    `json:"at"`
+	At       Time    `json:"at,omitzero"`
 	Note     string  `json:"note,omitempty"`
 }
 
@@ -89,7 +89,7 @@ type Conflict struct {
 	Result   int64      `json:"merged_version,omitempty"`
 	MergedBy AgentID    `json:"merged_by,omitempty"`
 	SignedBy AgentID    `json:"signed_by,omitempty"`
-	At       Time       `json:"at"`
+	At       Time       `json:"at,omitzero"`
 	DueAt    Time       `json:"due_at,omitzero"` // it is escalated then
 	EndedAt  Time       `json:"ended_at,omitzero"`
 	Revision int64      `json:"-"` // of the row; 0 for one that is not stored

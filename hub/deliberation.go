@@ -61,7 +61,7 @@ type Pair struct {
 	Last     EnvelopeID        `json:"last"`     // its last message
 	Rounds   int               `json:"rounds"`   // counters, or challenges
 	Severity string            `json:"severity,omitempty"`
-	At       Time              `json:"at"` // of its last message
+	At       Time              `json:"at,omitzero"` // of its last message
 
 	// The sequences up to which each side has read.
 	OpenerRead    int64 `json:"opener_read"`
@@ -98,8 +98,8 @@ type Deliberation struct {
 	Reason    string  `json:"reason,omitempty"`  // of a decision
 	DecidedBy AgentID `json:"decided_by,omitempty"`
 	DueAt     Time    `json:"due_at,omitzero"` // when it ends, or moves, without a message
-	CreatedAt Time    `json:"created_at"`
-	UpdatedAt Time    `json:"updated_at"`
+	CreatedAt Time    `json:"created_at,omitzero"`
+	UpdatedAt Time    `json:"updated_at,omitzero"`
 	Revision  int64   `json:"-"` // of the row; 0 for one that is not stored
 }
 
@@ -248,7 +248,7 @@ type Decision struct {
 	Deciders  []AgentID `json:"deciders"`
 	Status    string    `json:"status"` // proposed, decided or superseded
 	Refs      []string  `json:"context_refs,omitempty"`
-	At        Time      `json:"at"`
+	At        Time      `json:"at,omitzero"`
 }
 
 // A DecisionQuery chooses decisions, newest first. Empty members do not restrict.

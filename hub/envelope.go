@@ -36,7 +36,7 @@ type Envelope struct {
 	Payload   json.RawMessage `json:"payload"` // forwarded as received, never re-encoded
 	Policy    Policy          `json:"policy"`
 	Context   *Context        `json:"context,omitempty"`
-	CreatedAt Time            `json:"created_at"`
+	CreatedAt Time            `json:"created_at,omitzero"`
 	UpdatedAt Time            `json:"updated_at,omitzero"`
 
 	// Extra is a JSON object of the members that this version does not define, byte

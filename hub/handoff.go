@@ -111,7 +111,7 @@ type Transfer struct {
 type ItemClaim struct {
 	Item  string  `json:"item"`
 	Owner AgentID `json:"owner"`
-	At    Time    `json:"claimed_at"`
+	At    Time    `json:"claimed_at,omitzero"`
 }
 
 // An Ending is the way in which a handoff ended.
@@ -228,7 +228,7 @@ func (h Handoff) Concerns(agent AgentID) bool { return agent == h.From || agent 
 type HandoffStep struct {
 	N      int          `json:"n"` // 1, 2, 3; given by the store
 	State  HandoffState `json:"state"`
-	At     Time         `json:"at"`
+	At     Time         `json:"at,omitzero"`
 	Actor  AgentID      `json:"actor"`
 	Note   string       `json:"note,omitempty"`
 	Checks []Check      `json:"checks,omitempty"`

@@ -23,8 +23,8 @@ type Token struct {
 	Project     ProjectID    `json:"projectId"`
 	Permissions []Permission `json:"permissions"`
 	By          AgentID      `json:"createdBy"`
-	CreatedAt   Time         `json:"createdAt"`
-	ExpiresAt   Time         `json:"expiresAt"`
+	CreatedAt   Time         `json:"createdAt,omitzero"`
+	ExpiresAt   Time         `json:"expiresAt,omitzero"`
 	RevokedAt   Time         `json:"revokedAt,omitzero"`
 }
 

@@ -160,7 +160,7 @@ const (
 // payload and never a secret.
 type Entry struct {
 	Seq     int64           `json:"seq"` // given by the store; no gaps
-	At      Time            `json:"at"`
+	At      Time            `json:"at,omitzero"`
 	Actor   AgentID         `json:"actor"`
 	Action  Action          `json:"action"`
 	Subject string          `json:"subject,omitempty"` // id of the thing concerned
@@ -174,7 +174,7 @@ type Entry struct {
 type Head struct {
 	Seq  int64  `json:"seq"` // 0 if the journal is empty
 	Hash string `json:"hash"`
-	At   Time   `json:"at"`
+	At   Time   `json:"at,omitzero"`
 }
 
 // HeadOf returns the head of the journal in a snapshot.

@@ -270,6 +270,6 @@ type Change struct {
 	Kind    ChangeKind `json:"kind"`
 	Object  string     `json:"object"`            // id within the project
 	Version int        `json:"version,omitempty"` // of a contract
-	At      Time       `json:"at"`
+	At      Time       `json:"at,omitzero"`
 	Origin  AID        `json:"origin,omitempty"` // the peer that it came from; "" for this hub
 }

@@ -5,5 +5,5 @@ package hub
 type Root struct {
 	Path    string  `json:"path"` // absolute and clean, without links when it was added
 	AddedBy AgentID `json:"added_by"`
-	AddedAt Time    `json:"added_at"`
+	AddedAt Time    `json:"added_at,omitzero"`
 }

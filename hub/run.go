@@ -98,7 +98,7 @@ type Run struct {
 	Evidence       json.RawMessage `json:"evidence"`   // the facts; null if nothing was checked
 	Message        EnvelopeID      `json:"message_id"` // the message about the end of the run; empty until then
 
-	StartedAt Time `json:"started_at"`
+	StartedAt Time `json:"started_at,omitzero"`
 	ExpiresAt Time `json:"expires_at,omitzero"` // the run counts as interrupted after this time
 	EndedAt   Time `json:"ended_at,omitzero"`
 }

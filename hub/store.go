@@ -519,12 +519,12 @@ type JournalReader interface {
 type Archive struct {
 	Seq      int64  `json:"seq"`
 	Hash     string `json:"hash"` // of the entry Seq
-	Cutoff   Time   `json:"cutoff"`
+	Cutoff   Time   `json:"cutoff,omitzero"`
 	File     string `json:"file"`
 	SHA256   string `json:"sha256"` // of the file
 	Entries  int    `json:"entries"`
 	Messages int    `json:"messages"`
-	At       Time   `json:"at"`
+	At       Time   `json:"at,omitzero"`
 }
 
 // A JournalWriter appends to the journal. There is no way to change it; only

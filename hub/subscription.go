@@ -86,7 +86,7 @@ type Subscription struct {
 	ID        string  `json:"id"` // such as s3
 	Agent     AgentID `json:"agent"`
 	Filter    Filter  `json:"filter"`
-	CreatedAt Time    `json:"created_at"`
+	CreatedAt Time    `json:"created_at,omitzero"`
 }
 
 // The reasons of a copy that no subscription asked for.

@@ -133,8 +133,8 @@ type Team struct {
 	Overrides Matrix         `json:"overrides,omitempty"` // cells of the matrix that the operator changed
 	Proposals []RoleProposal `json:"proposals,omitempty"` // roles that wait for a yes
 	CreatedBy AgentID        `json:"created_by"`
-	CreatedAt Time           `json:"created_at"`
-	UpdatedAt Time           `json:"updated_at"`
+	CreatedAt Time           `json:"created_at,omitzero"`
+	UpdatedAt Time           `json:"updated_at,omitzero"`
 	ClosedAt  Time           `json:"closed_at,omitzero"`
 	Revision  int64          `json:"-"` // of the row; 0 for one that is not stored
 }
@@ -200,7 +200,7 @@ type RoleProposal struct {
 	Swap  AgentID   `json:"swap_with,omitempty"` // gets the role that Agent has
 	By    AgentID   `json:"by"`
 	Needs []AgentID `json:"needs"` // those that have not agreed; empty if any coordinator may
-	At    Time      `json:"at"`
+	At    Time      `json:"at,omitzero"`
 }
 
 // RoleReasons are the reasons with which a coordinator changes a role at once.
@@ -212,7 +212,7 @@ type Member struct {
 	Team   TeamID  `json:"team"`
 	Agent  AgentID `json:"agent"`
 	Role   Role    `json:"role"`
-	Since  Time    `json:"since"`
+	Since  Time    `json:"since,omitzero"`
 	By     AgentID `json:"by"`
 	Reason string  `json:"reason"`         // joined, agreed, or one of RoleReasons
 	Until  Time    `json:"until,omitzero"` // zero while it lasts
@@ -305,10 +305,10 @@ type Task struct {
 	Queue        Ownership     `json:"queue"`                 // whether a queue outside the hub knows its owner
 	QueueOwner   AgentID       `json:"queue_owner,omitempty"` // the owner that it knows
 	CreatedBy    AgentID       `json:"created_by"`
-	CreatedAt    Time          `json:"created_at"`
+	CreatedAt    Time          `json:"created_at,omitzero"`
 	StartedAt    Time          `json:"started_at,omitzero"`
 	DoneAt       Time          `json:"done_at,omitzero"`
-	UpdatedAt    Time          `json:"updated_at"`
+	UpdatedAt    Time          `json:"updated_at,omitzero"`
 	Revision     int64         `json:"-"` // of the row; 0 for one that is not stored
 }
 
@@ -381,7 +381,7 @@ type HeldAction struct {
 	Actor   AgentID         `json:"actor"`
 	Action  string          `json:"action"`
 	Request json.RawMessage `json:"request"`
-	At      Time            `json:"at"`
+	At      Time            `json:"at,omitzero"`
 	Verdict string          `json:"verdict,omitempty"` // approved or denied
 	By      AgentID         `json:"by,omitempty"`
 	EndedAt Time            `json:"ended_at,omitzero"`

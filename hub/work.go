@@ -87,5 +87,5 @@ type NewCommit struct {
 	Message string   `json:"message"`
 	Author  AgentID  `json:"author"`
 	Head    string   `json:"head,omitempty"` // the commit that must be checked out; empty if there is none yet
-	At      Time     `json:"at"`
+	At      Time     `json:"at,omitzero"`
 }

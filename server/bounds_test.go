@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -93,6 +94,49 @@ func TestSlowReader(t *testing.T) {
 			rest, err := io.ReadAll(res.Body)
 			if got := len(some) + len(rest); err == nil || got >= len(content) {
 				t.Errorf("got %d bytes and the error %v, want the answer cut off", got, err)
+			}
+		})
+	})
+}
+
+func TestUnreadAnswers(t *testing.T) {
+	t.Run("the answers that callers leave unread together are bounded, and a caller that reads gets its own", func(t *testing.T) {
+		withDials(t, func(t *testing.T, s *server.Server, dial func() net.Conn, key string) {
+			const most, callers = 4 << 20, 24
+			s.BoundUnread(most)
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","method":"parley/whoami"}`, strings.Repeat("x", 900<<10)) // the answer has the same id
+			ask := func() net.Conn {
+				conn := dial()
+				req, err := http.NewRequest("POST", "http://localhost/", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Authorization", "Bearer "+key)
+				req.Header.Set("Content-Type", "application/json")
+				go req.Write(conn)
+				return conn
+			}
+			for range callers {
+				defer ask().Close() // and reads nothing
+			}
+			synctest.Wait()
+			if n, bytes := s.Unread(); n != callers || bytes < callers*900<<10 {
+				t.Fatalf("got %d answers of %d bytes under way, want those of all %d callers", n, bytes, callers)
+			}
+
+			reader := ask()
+			defer reader.Close()
+			res, err := http.ReadResponse(bufio.NewReader(reader), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(res.Body); err != nil || len(got) < 900<<10 {
+				t.Errorf("a caller that reads got %d bytes: %v", len(got), err)
+			}
+			<-time.After(3 * time.Second) // all the others have stalled
+			synctest.Wait()
+			if n, bytes := s.Unread(); bytes > most || n == 0 {
+				t.Errorf("got %d answers of %d bytes under way, want at most %d bytes", n, bytes, most)
 			}
 		})
 	})

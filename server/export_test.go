@@ -14,6 +14,16 @@ func (s *Server) ServeHTTPOn(l net.Listener) error {
 	return s.http.Serve(&boundedListener{Listener: l, most: maxConnections(), log: s.log})
 }
 
+// BoundUnread sets how many bytes callers may leave unread together.
+func (s *Server) BoundUnread(most int64) { s.unread.most = most }
+
+// Unread returns how many large answers are under way, and their bytes.
+func (s *Server) Unread() (answers int, bytes int64) {
+	s.unread.mu.Lock()
+	defer s.unread.mu.Unlock()
+	return len(s.unread.all), s.unread.bytes
+}
+
 // CloseHTTP ends ServeHTTPOn.
 func (s *Server) CloseHTTP() error { return s.http.Close() }
 

@@ -170,6 +170,33 @@ func TestDoors(t *testing.T) {
 			}
 		}
 	})
+	t.Run("/methods lists no operation of a feature that is off", func(t *testing.T) {
+		listed := func(off ...hub.Feature) []string {
+			o := quiet()
+			o.Without = off
+			var got struct{ Methods []string }
+			if err := json.Unmarshal(start(t, o).do(t, "GET", "/methods", "", nil).body, &got); err != nil {
+				t.Fatal(err)
+			}
+			return got.Methods
+		}
+		all := listed()
+		for _, tt := range []struct {
+			off  []hub.Feature
+			gone []string
+		}{
+			{[]hub.Feature{hub.FeatureTeamspaces}, []string{"acp/subscribe", "acp/team", "parley/team/log", "parley/team/policy"}},
+			{[]hub.Feature{hub.FeatureNegotiation}, nil},
+			{[]hub.Feature{hub.FeatureNegotiation, hub.FeatureDisagreement}, []string{"parley/decide", "parley/deliberation/list"}},
+			{hub.Features, []string{"acp/subscribe", "acp/team", "parley/decide", "parley/decision/list", "parley/deliberation/list", "parley/team/log", "parley/team/policy"}},
+		} {
+			rest := listed(tt.off...)
+			gone := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return slices.Contains(rest, m) })
+			if !slices.Equal(gone, tt.gone) {
+				t.Errorf("without %v: %v are not listed, want %v", tt.off, gone, tt.gone)
+			}
+		}
+	})
 	t.Run("/schema gives the published schemas", func(t *testing.T) {
 		a := r.do(t, "GET", "/schema/envelope", "", nil)
 		want, err := schema.Text("envelope")

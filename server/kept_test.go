@@ -137,6 +137,7 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 	case has("lie"):
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
 	case exists(beside(dir, "spent")):
+		fmt.Fprintln(os.Stderr, "reading the account\nno credits left")
 		return &jsonrpc.Error{Code: jsonrpc.CodeServer, Message: "Internal error", Data: json.RawMessage(`{"codexErrorInfo":"usageLimitExceeded"}`)}
 	case has("forge"):
 		return forge(ctx, t)
@@ -342,6 +343,9 @@ func TestKeptAgents(t *testing.T) {
 		os.WriteFile(beside(dir, "spent"), nil, 0o600)
 		mail(w, "x")
 		w.until("it is out of quota", spent, func() any { return w.logOf("builder") })
+		if log := fmt.Sprint(mustCall(t, w.as(w.operator), api.LogAgent, api.KeptLogParams{Agent: "builder"}).Lines); !strings.Contains(log, "its standard error ends with:") || !strings.Contains(log, "no credits left") {
+			t.Errorf("the log of the failed turn: got %s, want the agent's standard error", log)
+		}
 		os.Remove(beside(dir, "spent"))
 		mail(w, "hello")
 		w.until("it has quota", func() bool { return !spent() }, func() any { return w.logOf("builder") })

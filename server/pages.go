@@ -26,6 +26,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -51,11 +52,9 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	card := s.self.Card()
 	for _, base := range bases {
 		mux.Handle("POST "+base+"/{$}", door)
-		for _, name := range []string{peer.CardPath, "/.well-known/agent-card.json"} {
-			mux.HandleFunc("GET "+base+name, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
-		}
+		mux.HandleFunc("GET "+base+peer.CardPath, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
 		mux.HandleFunc("GET "+base+peer.HealthPath, s.health)
-		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods()) })
+		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods(), s.opts.Without) })
 		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))
 		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
 	}
@@ -223,8 +222,8 @@ func (s *Server) peerCount(ctx context.Context) (int, error) {
 }
 
 // listMethods answers GET /methods: the name of each operation that can be called,
-// and its help.
-func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
+// and its help. Operations of features that are off are not listed.
+func listMethods(w http.ResponseWriter, methods []*rpc.Method, off []hub.Feature) {
 	type operation struct {
 		Method     string           `json:"method"`
 		Tool       string           `json:"tool,omitempty"`
@@ -235,7 +234,7 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
 	var names []string
 	var operations []operation
 	for _, m := range methods {
-		if m.Unlisted {
+		if !m.Offered(off) {
 			continue
 		}
 		permission := cmp.Or(string(m.Permission), "anyone")
@@ -243,7 +242,7 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method) {
 			permission = string(m.Callers[0])
 		}
 		names = append(names, m.Method)
-		operations = append(operations, operation{m.Method, m.Tool, m.Doc, permission, m.Callers})
+		operations = append(operations, operation{m.Method, m.Tool, api.Narrow(m.Spec, off).Doc, permission, m.Callers})
 	}
 	slices.Sort(names)
 	rpc.WriteJSON(w, http.StatusOK, map[string]any{"methods": names, "operations": operations})

@@ -140,6 +140,7 @@ const (
 	OperatorKeyFile = "operator.key" // the operator's secret
 	SocketFile      = "hub.sock"     // where the operator's key is accepted, while the hub runs
 	URLFile         = "url"          // where the hub listens, while it runs
+	countsFile      = "counted"      // calls that are counted for the journal, with the ending .0 or .1
 	inboxDir        = "inbox"
 	artifactDir     = "artifacts"
 	teamspaceDir    = "_shared/teamspaces"
@@ -165,6 +166,7 @@ type Server struct {
 	hints    hub.Bus
 	listener net.Listener
 	socket   net.Listener // in the home; nil where there can be none
+	unread   unread       // answers under way
 	cert     *x509.Certificate
 	login    *handshake.Hub
 
@@ -358,7 +360,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 		return err
 	}
 	s.mail.Moderate(s.talks)
-	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
+	s.journal = journal.New(s.store, &journal.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Slate: filepath.Join(home, countsFile)})
 	if err := s.openRoots(ctx); err != nil {
 		return err
 	}
@@ -479,6 +481,9 @@ func (s *Server) begin(ctx context.Context) (err error) {
 	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
 	}
+	if err := s.journal.Recover(ctx); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	if err := s.journal.Started(ctx, s.opts.Version); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
@@ -503,7 +508,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	meters := newMeters(s.store, s.metrics)
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
+		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, Without: s.opts.Without, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
@@ -526,8 +531,9 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
+	s.unread.most = maxUnread
 	s.http = &http.Server{
-		Handler:           s.tracer.Handler(s.guard(cleanPaths(s.routes(door, meters)), s.site)),
+		Handler:           s.tracer.Handler(s.unread.bound(s.guard(cleanPaths(s.routes(door, meters)), s.site))),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -754,7 +760,7 @@ func ensureOperator(ctx context.Context, k *keys.Service, path string) error {
 
 func listenError(addr string, err error) error {
 	return hub.Errorf(hub.CodeConflict, "server.New", "cannot listen on %s: %v", addr, errors.Unwrap(err)).
-		WithHint("another program may use that port; choose one with --addr 127.0.0.1:0")
+		WithHint("another program may use that port, such as another hub; choose a port with --addr 127.0.0.1:0")
 }
 
 func baseURL(addr net.Addr, secure bool) string {

@@ -53,6 +53,15 @@ func (p *pipes) dial() net.Conn {
 // inBubble runs a hub whose time is that of a bubble, and calls f with a connection
 // to it and the operator's key.
 func inBubble(t *testing.T, f func(t *testing.T, conn net.Conn, key string)) {
+	withDials(t, func(t *testing.T, _ *server.Server, dial func() net.Conn, key string) {
+		conn := dial()
+		defer conn.Close()
+		f(t, conn, key)
+	})
+}
+
+// withDials is inBubble with any number of connections.
+func withDials(t *testing.T, f func(t *testing.T, s *server.Server, dial func() net.Conn, key string)) {
 	home := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0"})
@@ -68,9 +77,7 @@ func inBubble(t *testing.T, f func(t *testing.T, conn net.Conn, key string)) {
 		ended := make(chan struct{})
 		go func() { s.ServeHTTPOn(l); close(ended) }()
 		defer func() { s.CloseHTTP(); <-ended }()
-		conn := l.dial()
-		defer conn.Close()
-		f(t, conn, s.TokenFor(t, strings.TrimSpace(string(key))))
+		f(t, s, l.dial, s.TokenFor(t, strings.TrimSpace(string(key))))
 	})
 }
 

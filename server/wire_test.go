@@ -261,14 +261,18 @@ func TestVisitors(t *testing.T) {
 			}
 			a.wantReason(t, -32000, hub.CodeUnauthenticated)
 		}
-		for _, page := range []string{"/health", "/.well-known/agent.json", "/.well-known/agent-card.json", "/methods"} {
+		for _, page := range []string{"/health", "/.well-known/agent.json", "/methods"} {
 			if a := r.do(t, "GET", page, "", nil); a.status != 200 {
 				t.Errorf("%s: got %d", page, a.status)
 			}
 		}
 		var card struct{ Protocols map[string]string }
-		if err := json.Unmarshal(r.do(t, "GET", "/.well-known/agent-card.json", "", nil).body, &card); err != nil || len(card.Protocols) != 1 || card.Protocols["cacp"] == "" {
+		if err := json.Unmarshal(r.do(t, "GET", "/.well-known/agent.json", "", nil).body, &card); err != nil || len(card.Protocols) != 1 || card.Protocols["cacp"] == "" {
 			t.Errorf("protocols of the card: got %v (%v), want the one that is spoken", card.Protocols, err)
+		}
+		// A2A clients read their card here, and the hub does not speak A2A.
+		if a := r.do(t, "GET", "/.well-known/agent-card.json", "", nil); a.status != http.StatusNotFound {
+			t.Errorf("the card at the address of A2A: got %d, want 404", a.status)
 		}
 		if a := r.do(t, "GET", "/peers", "", nil); a.status != http.StatusUnauthorized {
 			t.Errorf("/peers: got %d, want 401", a.status)

@@ -163,9 +163,13 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 		return explained(&acp.StartError{Err: err, Stderr: client.Stderr()})
 	}
 	told.setState("running")
+	failed := func(err error) error {
+		client.Close() // its standard error is complete after that
+		return explained(&fleet.TurnError{Err: err, Stderr: client.Stderr()})
+	}
 	turn, err := session.Prompt(ctx, acp.Text(prompt))
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	if !a.json {
 		a.printTurn(told, turn)
@@ -175,7 +179,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return explained(err)
+		return failed(err)
 	case !result.StopReason.Success():
 		fmt.Fprintf(a.err, "the agent stopped: %s\n", result.StopReason)
 		return errCheck

@@ -30,6 +30,10 @@ func init() {
 	if mode == "" {
 		return
 	}
+	noCredits := func() error {
+		fmt.Fprintln(os.Stderr, "reading settings\n\x1b[31mno credits\x1b[0m for sk-0123456789abcdefghij\ngiving up")
+		return &jsonrpc.Error{Code: -32603, Message: "Internal error", Data: json.RawMessage(`{"details":"the account has no credits"}`)}
+	}
 	agent := &acp.Agent{
 		Name: "tester", Version: "1.2.3", V2: true, Prompt: testAgent,
 		Capabilities: []acp.Capability{acp.CanImage},
@@ -40,8 +44,7 @@ func init() {
 			case "locked":
 				return authRequired
 			case "refusing":
-				fmt.Fprintln(os.Stderr, "reading settings\n\x1b[31mno credits\x1b[0m for sk-0123456789abcdefghij\ngiving up")
-				return &jsonrpc.Error{Code: -32603, Message: "Internal error", Data: json.RawMessage(`{"details":"the account has no credits"}`)}
+				return noCredits()
 			}
 			return nil
 		},
@@ -49,6 +52,8 @@ func init() {
 	switch mode {
 	case "novel":
 		novelAgent()
+	case "failing": // opens a session, and fails in each turn
+		agent.Prompt = func(context.Context, *acp.AgentTurn) (acp.StopReason, error) { return "", noCredits() }
 	case "broken":
 		fmt.Fprintln(os.Stderr, "no model")
 		os.Exit(7)
@@ -182,6 +187,8 @@ func TestACPExec(t *testing.T) {
 		{"another end than success is exit code 1", "good", []string{"exec", "--", "AGENT", "refuse"}, exitCheck, []string{"the agent stopped: refusal"}},
 		{"an agent that cannot start is told with its last words", "broken", []string{"exec", "--", "AGENT", "x"}, exitDegraded, []string{"exit status 7", "no model"}},
 		{"an agent that refuses a session is told with its data, its last words and a hint", "refusing", []string{"exec", "--", "AGENT", "x"}, exitDegraded,
+			[]string{"Internal error", "the account has no credits", "its standard error ends with:\n  reading settings\n  [31mno credits[0m for [redacted]\n  giving up", "start it by hand"}},
+		{"an agent that fails in its turn is told in the same way", "failing", []string{"exec", "--", "AGENT", "x"}, exitDegraded,
 			[]string{"Internal error", "the account has no credits", "its standard error ends with:\n  reading settings\n  [31mno credits[0m for [redacted]\n  giving up", "start it by hand"}},
 		{"a login that is needed is named", "locked", []string{"exec", "--", "AGENT", "x"}, exitRefused, []string{"log in first", "--auth METHOD"}},
 		{"a login is done", "locked", []string{"exec", "--auth", "key", "--", "AGENT", "x"}, exitDone, nil},

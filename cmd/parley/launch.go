@@ -48,7 +48,7 @@ type identity struct {
 	Dir     string      `json:"dir"`
 	Made    bool        `json:"made,omitempty"` // by launch, without --as: it is retired when it is not used
 	Wake    *bool       `json:"wake,omitempty"` // the user's answer; nil before it was asked
-	Last    hub.Time    `json:"last"`           // the last start or end
+	Last    hub.Time    `json:"last,omitzero"`  // the last start or end
 	Process int         `json:"process"`        // of its last launch
 	Program string      `json:"program"`        // the CLI's file in its last launch, see programOf
 	Version string      `json:"version,omitempty"`

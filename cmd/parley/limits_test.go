@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -31,6 +32,15 @@ func TestLimits(t *testing.T) {
 	t.Run("R3-092 the 6th broadcast within an hour is refused", func(t *testing.T) {
 		h := newHouse(t)
 		for i := range 5 {
+			var trial struct {
+				Remaining int      `json:"remaining"`
+				ResetsAt  hub.Time `json:"resets_at"`
+			}
+			h.ok(h.as("planner", "broadcast", "--dry-run", "n", "--json"), &trial)
+			if trial.Remaining != 5-i || trial.ResetsAt.IsZero() {
+				t.Errorf("after %d: got %+v", i, trial)
+			}
+			contains(t, h.as("planner", "broadcast", "--dry-run", "n").out, "resets at: "+trial.ResetsAt.String()[:10])
 			h.ok(h.as("planner", "send", "*", fmt.Sprint("n ", i)), nil)
 		}
 		got := refused(t, h.as("planner", "send", "*", "one more", "--json"), 3, "rate_limited")
@@ -149,4 +159,35 @@ func TestFaults(t *testing.T) {
 		}
 		refused(t, do(t, parley(t, nil, "serve", "--home", h.home, "--addr", "127.0.0.1:0", "--json")), 5, string(hub.CodeDegraded))
 	})
+}
+
+// TestRefusalsSurviveAKill kills a hub after refusals that it has only counted.
+func TestRefusalsSurviveAKill(t *testing.T) {
+	h := newHouse(t)
+	const n = 7
+	for range n {
+		refused(t, h.as("mallory", "operator", "add", "eve", "--json"), 3, "forbidden")
+	}
+	h.hub.signal(t, syscall.SIGKILL)
+	h.hub.wait(t)
+	h.start()
+	var got struct {
+		Entries []struct {
+			Actor hub.AgentID
+			Facts struct {
+				Code  hub.Code
+				Count int
+			}
+		}
+	}
+	h.ok(h.operator("audit", "--action", "call.refused", "--json"), &got)
+	counted := 0
+	for _, e := range got.Entries {
+		if e.Actor == "mallory" && e.Facts.Code == hub.CodeDenied {
+			counted += e.Facts.Count
+		}
+	}
+	if counted != n {
+		t.Errorf("the journal has %d refusals of mallory after a kill, want %d: %+v", counted, n, got.Entries)
+	}
 }

@@ -47,7 +47,8 @@ func TestServe(t *testing.T) {
 		h := newHouse(t)
 		got := refused(t, do(t, parley(t, nil, "serve", "--home", h.home, "--addr", "127.0.0.1:0", "--json")), 4, "conflict")
 		contains(t, got.Error.Message, fmt.Sprint(h.hub.cmd.Process.Pid))
-		contains(t, got.Error.Hint, "another home")
+		contains(t, got.Error.Message, h.home)
+		contains(t, got.Error.Hint, "parley stop", "--home DIR", "--addr ")
 		h.ok(h.as("planner", "send", "builder", "still well"), nil)
 		raw, _ := os.ReadFile(filepath.Join(h.home, "url"))
 		if strings.TrimSpace(string(raw)) != h.url {

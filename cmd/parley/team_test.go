@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -333,8 +334,45 @@ func TestTeamArtifacts(t *testing.T) {
 		for _, name := range []string{"teamspace.manifest.json", "TEAM.md", "STATUS.md", "DECISIONS.md", "artifacts/registry.jsonl", "artifacts/docs/plan.md"} {
 			h.awaitFile(filepath.Join(dir, filepath.FromSlash(name)))
 		}
+		manifest := filepath.Join(dir, "teamspace.manifest.json")
+		h.ok(h.operator("schema", "check", "--schema", "teamspace", manifest), nil)
+		var document, published map[string]any
+		raw, err := os.ReadFile(manifest)
+		if err == nil {
+			err = json.Unmarshal(raw, &document)
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(h.operator("schema", "print", "teamspace").out), &published)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unknown := undescribed("", document, published); len(unknown) > 0 {
+			t.Errorf("the schema of the manifest does not know %v", unknown)
+		}
 		if got := h.operator("team", "new", "../evil", "--goal", "g", "--members", "planner:coordinator"); got.code == exitDone {
 			t.Error("a name that leads out of the folder was taken")
 		}
 	})
+}
+
+// undescribed returns the members of a document that its schema does not have.
+func undescribed(path string, document, schema any) (out []string) {
+	described, _ := schema.(map[string]any)
+	switch v := document.(type) {
+	case map[string]any:
+		members, _ := described["properties"].(map[string]any)
+		for name, value := range v {
+			if members[name] == nil {
+				out = append(out, path+"/"+name)
+				continue
+			}
+			out = append(out, undescribed(path+"/"+name, value, members[name])...)
+		}
+	case []any:
+		for _, value := range v {
+			out = append(out, undescribed(path, value, described["items"])...)
+		}
+	}
+	return out
 }

@@ -35,9 +35,15 @@ func File() string { return strings.ReplaceAll(Text(), "\x00", "") + "\n" }
 // short is for names: they are short, and some must be on one line.
 const short = Marker + "\u202e\u00ad\u2060\ufeff\u3164\U000e0041\U000e0100"
 
-// Find returns the first character of the table in a text with the text around it, ""
-// if there is none.
+// zeroTime is how a time that was never set looks when it is written all the same.
+const zeroTime = "0001-01-01"
+
+// Find returns the first character of the table in a text with the text around it, or a
+// time that was never set, "" if there is none.
 func Find(text string) string {
+	if i := strings.Index(text, zeroTime); i >= 0 {
+		return fmt.Sprintf("a time that was never set in %.160q", text[max(0, i-80):])
+	}
 	for i, r := range text {
 		if plaintext.Hidden(r) {
 			return fmt.Sprintf("%U in %.120q", r, text[max(0, i-60):])

@@ -19,7 +19,7 @@ type Question struct {
 	ID      int      `json:"id"`
 	Text    string   `json:"text"`
 	Choices []Choice `json:"choices"`
-	Until   hub.Time `json:"until"` // after which it is denied
+	Until   hub.Time `json:"until,omitzero"` // after which it is denied
 
 	answer chan string
 }

@@ -108,7 +108,7 @@ type record struct {
 	Tell    string   `json:"tell,omitempty"`    // the refusal that its next turn begins with
 	Launch  string   `json:"launch,omitempty"`  // the id that its processes carry in their environment
 	Label   string   `json:"label,omitempty"`   // of its key
-	Since   hub.Time `json:"since"`
+	Since   hub.Time `json:"since,omitzero"`
 }
 
 // A turn is one that was begun and may have to be continued.
@@ -165,7 +165,7 @@ func (s State) leads(next State) bool { return s == next || slices.Contains(stat
 type Status struct {
 	Definition
 	State    State      `json:"state"`
-	Since    hub.Time   `json:"since"`
+	Since    hub.Time   `json:"since,omitzero"`
 	Problem  string     `json:"problem,omitempty"`
 	Session  string     `json:"session,omitempty"`
 	Process  int        `json:"process,omitempty"`

@@ -13,7 +13,7 @@ import (
 // A Line is something that a kept agent did or said.
 type Line struct {
 	N    int64     `json:"n"`
-	At   time.Time `json:"at"`
+	At   time.Time `json:"at,omitzero"`
 	Kind string    `json:"kind"` // text, thought, tool, state, start, stop, problem, denied, refused, breach, prompt, ask
 	Text string    `json:"text"`
 }

@@ -80,10 +80,12 @@ var synonyms = map[string][]string{
 	"files": {"artifacts"}, "worktree": {"worktree_path"}, "cwd": {"worktree_path"}, "status": {"state"}, "count": {"limit"}, "query": {"text"}, "search": {"text"},
 }
 
-// Member returns the name of a member that a wrong one was meant to be: the nearest by
-// its letters, else one with the same meaning, "" if there is none.
+// Member returns the name of a member that a wrong one was meant to be: one that is a
+// single edit away, else one with the same meaning, else the nearest by its letters, ""
+// if there is none.
 func Member(name string, candidates iter.Seq[string]) string {
-	if near := Name(name, candidates); near != "" {
+	near := Name(name, candidates)
+	if near != "" && distance(name, near) == 1 {
 		return near
 	}
 	all := slices.Collect(candidates)
@@ -92,5 +94,5 @@ func Member(name string, candidates iter.Seq[string]) string {
 			return known
 		}
 	}
-	return ""
+	return near
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/jsonrpc"
 )
@@ -41,8 +42,11 @@ func Explain(err error) (text, hint string) {
 // stderrOf returns the end of the agent's standard error that comes with an error.
 func stderrOf(err error) []byte {
 	var start *acp.StartError
+	var turn *fleet.TurnError
 	var exit *jsonrpc.ExitError
 	switch {
+	case errors.As(err, &turn):
+		return turn.Stderr
 	case errors.As(err, &start):
 		return start.Stderr
 	case errors.As(err, &exit):

@@ -21,7 +21,7 @@ import (
 // A RecordedFrame is one line of a recording.
 type RecordedFrame struct {
 	Direction jsonrpc.Direction `json:"direction"`
-	Time      time.Time         `json:"time"`
+	Time      time.Time         `json:"time,omitzero"`
 	Frame     json.RawMessage   `json:"frame,omitempty"`
 	Text      string            `json:"text,omitempty"` // in place of a frame that is not JSON
 	Truncated bool              `json:"truncated,omitempty"`

@@ -292,6 +292,9 @@ func (e *execution) work(ctx context.Context) ending {
 		reply, err = agent.Work(within, e.spec.Dispatch)
 	}
 	cancel()
+	if err != nil && ctx.Err() == nil {
+		err = agent.Fail(err)
+	}
 	e.problem(release())
 	end := ending{state: hub.RunDone, stop: string(reply.StopReason), report: reply.Report, err: err}
 	switch {

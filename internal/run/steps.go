@@ -16,7 +16,7 @@ import (
 
 // A RecordedStep is one thing that an agent was told, said or did, as people read it.
 type RecordedStep struct {
-	At     time.Time `json:"at"`
+	At     time.Time `json:"at,omitzero"`
 	Kind   string    `json:"kind"`             // prompt, text, thought, tool, plan, command, file, permission
 	Text   string    `json:"text"`             // at most 8 KiB
 	Status string    `json:"status,omitempty"` // of a tool call, a command or a permission

@@ -27,7 +27,7 @@ type Package struct {
 		Title        string            `json:"title"`
 		Objective    string            `json:"objective"`
 		Criteria     []string          `json:"success_criteria"`
-		Deadline     hub.Time          `json:"deadline"`
+		Deadline     hub.Time          `json:"deadline,omitzero"`
 		Priority     hub.Priority      `json:"priority"`
 		ExternalRefs []hub.ExternalRef `json:"external_refs"`
 	} `json:"task"`

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
 )
 
 // Backup copies the database, as it is now, into a file at path, while it is in
-// use, about as fast as the file can be copied. The log cannot be emptied meanwhile.
+// use, about as fast as the file can be copied when little was written since the last
+// checkpoint. The log cannot be emptied meanwhile.
 // The file appears when it is complete, or not at all; an existing file is refused
 // with CodeConflict.
 func (s *Store) Backup(ctx context.Context, path string) error {
@@ -54,6 +57,9 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 func (s *Store) copyTo(ctx context.Context, path string) error {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
+	if err := s.shortenLog(); err != nil {
+		return err
+	}
 	if err := durable.Copy(ctx, s.path, path); err != nil {
 		return err
 	}
@@ -87,6 +93,26 @@ func (s *Store) copyTo(ctx context.Context, path string) error {
 	// A connection that has read nothing leaves the log as it is.
 	_, err = c.number(`PRAGMA user_version`)
 	return errors.Join(err, c.close())
+}
+
+// shortenLog copies the log into the database and empties it, as far as readers and the
+// writer allow without a long wait: the log is as large as the database of a small hub,
+// also when little in it is new, and every byte of it would be copied. It is called with
+// logMu held.
+func (s *Store) shortenLog() error {
+	c, err := openConn(s.path, min(s.busy, checkpointWait), readerCache)
+	if err != nil {
+		return err
+	}
+	for _, mode := range []sqlite3.CheckpointMode{sqlite3.CHECKPOINT_PASSIVE, sqlite3.CHECKPOINT_TRUNCATE} {
+		if err == nil {
+			_, _, err = c.db.WALCheckpoint("main", mode)
+		}
+	}
+	if err != nil && !errors.Is(err, sqlite3.BUSY) {
+		s.log.Warn("checkpoint before a backup", "err", err) // such as on a full disk: the copy of a long log is as good
+	}
+	return c.close()
 }
 
 // logHeader returns the first bytes of the log, among them the numbers that change

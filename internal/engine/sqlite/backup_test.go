@@ -13,6 +13,25 @@ import (
 
 func TestBackup(t *testing.T) {
 	s := openTest(t, nil)
+	t.Run("the log is emptied before the copy, so that its old content is not copied", func(t *testing.T) {
+		for range 50 {
+			put(t, s)
+		}
+		logged := func() int64 {
+			info, err := os.Stat(s.path + "-wal")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Size()
+		}
+		before := logged()
+		if err := s.Backup(t.Context(), filepath.Join(t.TempDir(), databaseName)); err != nil {
+			t.Fatal(err)
+		}
+		if after := logged(); before == 0 || after != 0 {
+			t.Errorf("the log had %d bytes before the backup and %d after it, want 0", before, after)
+		}
+	})
 	t.Run("a backup made during writes is a hub's database as it was at one moment", func(t *testing.T) {
 		for range 300 {
 			put(t, s)

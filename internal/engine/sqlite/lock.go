@@ -74,8 +74,9 @@ func lockHome(path string) (*lock, error) {
 				who = "process " + strconv.Itoa(pid)
 			}
 		}
-		return nil, hub.Errorf(hub.CodeConflict, op, "%s has this hub open", who).
-			WithHint("stop it, or use another home")
+		home := filepath.Dir(path)
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s runs the hub in %s", who, home).
+			WithHint("use that hub, or stop it with: parley stop; a second hub needs a home and a port of its own: parley serve --home DIR --addr 127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot lock the hub's home: %v", err).

@@ -169,6 +169,25 @@ func (a *Agent) Close() error {
 	return err
 }
 
+// A TurnError is the failure of a turn.
+type TurnError struct {
+	Err    error
+	Stderr []byte // the end of the agent's standard error, which often says why
+}
+
+// Error returns the text of the cause.
+func (e *TurnError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *TurnError) Unwrap() error { return e.Err }
+
+// Fail closes the agent, so that its standard error is complete, and returns the error of
+// its turn with the end of that.
+func (a *Agent) Fail(err error) *TurnError {
+	a.Close() // the turn has failed already
+	return &TurnError{Err: err, Stderr: a.client.Stderr()}
+}
+
 // Environment returns the environment of a process that is started for a run: that
 // of this process, without the variables that identify its caller, and with
 // RunVariable if there is a run.

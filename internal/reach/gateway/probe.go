@@ -14,7 +14,7 @@ import (
 // A Report is the result of a probe of the gateway: one finding for each way of using
 // it. A probe starts no turn of an agent.
 type Report struct {
-	At       hub.Time  `json:"at"`
+	At       hub.Time  `json:"at,omitzero"`
 	URL      string    `json:"url"`
 	Version  string    `json:"version,omitempty"` // of the gateway
 	Protocol int       `json:"protocol,omitempty"`

@@ -34,7 +34,7 @@ type letter struct {
 	First  int64    `json:"first"`
 	Last   int64    `json:"last"`
 	Count  int      `json:"count"` // of things
-	At     hub.Time `json:"at"`
+	At     hub.Time `json:"at,omitzero"`
 	Reason string   `json:"reason,omitempty"`
 }
 

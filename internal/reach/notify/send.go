@@ -24,7 +24,7 @@ import (
 // A notice is one message to a person.
 type notice struct {
 	ID    string   `json:"id"`
-	At    hub.Time `json:"at"`
+	At    hub.Time `json:"at,omitzero"`
 	Waits []Wait   `json:"waits"`
 	Ended []Wait   `json:"ended"`
 	Test  bool     `json:"test,omitempty"`

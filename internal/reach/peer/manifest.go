@@ -23,7 +23,7 @@ type Manifest struct {
 	Privacy      ManifestPrivacy      `json:"privacy"`
 	Security     ManifestSecurity     `json:"security"`
 	Metadata     ManifestMetadata     `json:"metadata"`
-	UpdatedAt    hub.Time             `json:"updatedAt"`
+	UpdatedAt    hub.Time             `json:"updatedAt,omitzero"`
 }
 
 // ManifestOwner is the organization that runs an agent.

@@ -69,7 +69,7 @@ type attempt struct {
 	ID        string           `json:"id"`
 	Channel   hub.Channel      `json:"channel"`
 	Mechanism string           `json:"mechanism,omitempty"`
-	At        hub.Time         `json:"at"`
+	At        hub.Time         `json:"at,omitzero"`
 	State     channel.State    `json:"state,omitempty"` // "" until Deliver has returned
 	Until     hub.Time         `json:"until,omitzero"`  // when an open attempt ends without a proof
 	Proven    hub.Time         `json:"proven,omitzero"` // when the recipient showed that it noticed

@@ -42,7 +42,7 @@ type Standing struct {
 // An Announcement is an attempt, as people read it.
 type Announcement struct {
 	ID        string      `json:"id"`
-	At        hub.Time    `json:"at"`
+	At        hub.Time    `json:"at,omitzero"`
 	Channel   hub.Channel `json:"channel"`
 	Mechanism string      `json:"mechanism,omitempty"`
 	State     string      `json:"state"`

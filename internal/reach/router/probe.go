@@ -15,7 +15,7 @@ import (
 // became a turn. A delivery with a proof counts as one.
 type ProbeReport struct {
 	Agent     hub.AgentID `json:"agent"`
-	At        hub.Time    `json:"at"`
+	At        hub.Time    `json:"at,omitzero"`
 	Wake      string      `json:"wake"`
 	Channel   hub.Channel `json:"channel,omitempty"`
 	Mechanism string      `json:"mechanism,omitempty"`

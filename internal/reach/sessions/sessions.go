@@ -90,10 +90,10 @@ type Session struct {
 	Version   string   `json:"version,omitempty"`   // of the CLI; empty if it is not known
 	Mechanism string   `json:"mechanism,omitempty"` // by which its waiter writes notices
 	State     State    `json:"state"`
-	Since     hub.Time `json:"since"` // in that state
+	Since     hub.Time `json:"since,omitzero"` // in that state
 	Attended  bool     `json:"attended,omitempty"`
 	Armed     hub.Time `json:"armed,omitzero"`      // since when a waiter serves it; zero if none does
-	Seen      hub.Time `json:"seen"`                // the last request of its waiter or hooks
+	Seen      hub.Time `json:"seen,omitzero"`       // the last request of its waiter or hooks
 	Reported  hub.Time `json:"reported,omitzero"`   // the last report of its hooks; zero if it has none
 	NoQuota   hub.Time `json:"no_quota,omitzero"`   // since when its turns fail because its account is out of quota
 	LastProof hub.Time `json:"last_proof,omitzero"` // the last turn that a notice started

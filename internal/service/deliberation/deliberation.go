@@ -114,8 +114,8 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 type terms struct {
 	Title        string         `json:"title"`
 	Topic        string         `json:"topic"`
-	RespondBy    hub.Time       `json:"respond_by"`
-	Deadline     hub.Time       `json:"deadline"`
+	RespondBy    hub.Time       `json:"respond_by,omitzero"`
+	Deadline     hub.Time       `json:"deadline,omitzero"`
 	Capabilities []string       `json:"required_capabilities"`
 	OfferID      hub.EnvelopeID `json:"offer_id"`
 	Conditions   []string       `json:"conditions"`

@@ -440,11 +440,15 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 		if d.Kind == hub.KindNegotiation {
 			choice = "accept|decline"
 		}
-		e, err := note(d, d.Deciders, hub.TypeStatusBlocked, map[string]any{
+		payload := map[string]any{
 			"summary": cut(fmt.Sprintf("decide the %s about %q between %s and %s", d.Kind, d.Title, d.From, d.EscalatedFor), 280),
-			"reason":  cut(d.Reason, 500), "detail": question(d, history), "thread_id": d.ID, "due_at": d.DueAt, "blockers": []string{"decision"}, "decide": d.Kind,
+			"reason":  cut(d.Reason, 500), "detail": question(d, history), "thread_id": d.ID, "blockers": []string{"decision"}, "decide": d.Kind,
 			"command": fmt.Sprintf("parley decide %s %s --because WHY", name, choice),
-		})
+		}
+		if !d.DueAt.IsZero() {
+			payload["due_at"] = d.DueAt
+		}
+		e, err := note(d, d.Deciders, hub.TypeStatusBlocked, payload)
 		if err != nil {
 			return err
 		}

@@ -220,7 +220,7 @@ func collect(rd hub.Reader, after int64, limit int, todo map[hub.TeamID]*work) (
 // An event is a line about an entry of the journal.
 type event struct {
 	Seq    int64           `json:"seq"`
-	At     hub.Time        `json:"at"`
+	At     hub.Time        `json:"at,omitzero"`
 	By     hub.AgentID     `json:"by"`
 	Action hub.Action      `json:"action"`
 	ID     string          `json:"id,omitempty"`    // of a handoff
@@ -233,7 +233,7 @@ type event struct {
 // A letter is a line about a message of the team.
 type letter struct {
 	ID       hub.EnvelopeID  `json:"id"`
-	At       hub.Time        `json:"at"`
+	At       hub.Time        `json:"at,omitzero"`
 	From     hub.AgentID     `json:"from"`
 	To       []hub.AgentID   `json:"to"`
 	Type     hub.MessageType `json:"type"`

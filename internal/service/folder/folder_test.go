@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/hubtest"
@@ -456,4 +458,50 @@ func TestFolder(t *testing.T) {
 			t.Errorf("after the archive: got %q", snapshots())
 		}
 	})
+}
+
+func TestSchemaOfManifestHasEveryMember(t *testing.T) {
+	text, err := schema.Text("teamspace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var published described
+	if err := json.Unmarshal(text, &published); err != nil {
+		t.Fatal(err)
+	}
+	published.compare(t, "manifest", reflect.TypeFor[folder.Manifest]())
+}
+
+// A described is the part of a JSON schema that names members.
+type described struct {
+	Properties map[string]described
+	Items      *described
+}
+
+// compare reports the members of typ that d does not have, and the members of d that typ
+// does not have.
+func (d described) compare(t *testing.T, path string, typ reflect.Type) {
+	t.Helper()
+	if typ.Kind() == reflect.Slice && d.Items != nil {
+		typ, d = typ.Elem(), *d.Items
+	}
+	if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[hub.Time]() {
+		return
+	}
+	members := map[string]bool{}
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		members[name] = true
+		of, ok := d.Properties[name]
+		if !ok {
+			t.Errorf("%s.%s is not in the schema", path, name)
+			continue
+		}
+		of.compare(t, path+"."+name, f.Type)
+	}
+	for name := range d.Properties {
+		if !members[name] {
+			t.Errorf("%s.%s is in the schema alone", path, name)
+		}
+	}
 }

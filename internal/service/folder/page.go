@@ -49,7 +49,7 @@ func read(rd hub.Reader, id hub.TeamID) (v view, err error) {
 type seat struct {
 	Agent hub.AgentID `json:"agent"`
 	Role  hub.Role    `json:"role"`
-	Since hub.Time    `json:"since"`
+	Since hub.Time    `json:"since,omitzero"`
 }
 
 // A manifest is teamspace.manifest.json, as the schema teamspace says.
@@ -59,7 +59,7 @@ type manifest struct {
 	ID               hub.TeamID     `json:"teamspace_id"`
 	Name             string         `json:"name"`
 	Objective        string         `json:"objective"`
-	CreatedAt        hub.Time       `json:"created_at"`
+	CreatedAt        hub.Time       `json:"created_at,omitzero"`
 	CreatedBy        hub.AgentID    `json:"created_by"`
 	Lifecycle        hub.Lifecycle  `json:"lifecycle"`
 	Policy           hub.TeamPolicy `json:"policy"`

@@ -212,7 +212,7 @@ type Report struct {
 	Ending           hub.Ending       `json:"ending,omitempty"`
 	RejectReason     hub.RejectReason `json:"reject_reason,omitempty"`
 	Notes            string           `json:"resolution_notes,omitempty"`
-	InitiatedAt      hub.Time         `json:"initiated_at"`
+	InitiatedAt      hub.Time         `json:"initiated_at,omitzero"`
 	AcceptedAt       hub.Time         `json:"accepted_at,omitzero"`
 	DueAt            hub.Time         `json:"due_at,omitzero"` // when it becomes late, while it is active
 	ResolvedAt       hub.Time         `json:"resolved_at,omitzero"`

@@ -7,8 +7,11 @@ package journal
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +24,10 @@ type Options struct {
 	Clock hub.Clock    // default time.Now
 	Bus   hub.Bus      // gets a hint after every entry; may be nil
 	Log   *slog.Logger // default silent
+
+	// Slate is the path, without its ending, of the files with the calls that are counted
+	// and not yet in the journal; "" if they are in memory alone.
+	Slate string
 }
 
 // A Journal is safe for concurrent use.
@@ -30,8 +37,10 @@ type Journal struct {
 	bus   hub.Bus
 	log   *slog.Logger
 
-	mu     sync.Mutex // guards counts
+	mu     sync.Mutex // guards the fields below
 	counts map[kind]*count
+	slate  *slate    // has counts; nil without one
+	spare  [2]string // paths of this slate and of the next
 }
 
 // New returns a journal over store. opts may be nil.
@@ -45,8 +54,56 @@ func New(store hub.Store, opts *Options) *Journal {
 			j.log = opts.Log
 		}
 		j.bus = opts.Bus
+		if opts.Slate != "" {
+			j.spare = [2]string{opts.Slate + ".0", opts.Slate + ".1"}
+			j.slate = &slate{path: j.spare[0]}
+		}
 	}
 	return j
+}
+
+// Recover appends the calls that a killed hub had counted. A kill while they are appended
+// may count the calls of one kind twice.
+func (j *Journal) Recover(ctx context.Context) error {
+	if j.slate == nil {
+		return nil
+	}
+	left := map[kind]*count{}
+	for _, path := range j.spare {
+		if err := readSlate(path, left); err != nil {
+			return fmt.Errorf("journal: recover: %w", err)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	whole := &slate{path: j.spare[0] + ".whole"}
+	for k, c := range left {
+		if err := whole.set(k, c.op, c.n); err != nil {
+			return fmt.Errorf("journal: recover: %w", err)
+		}
+	}
+	if err := whole.move(j.spare[0]); err != nil {
+		return fmt.Errorf("journal: recover: %w", err)
+	}
+	if err := os.Remove(j.spare[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: recover: %w", err)
+	}
+	j.mu.Lock()
+	j.counts, j.slate = left, whole
+	j.mu.Unlock()
+	j.Flush(ctx)
+	return nil
+}
+
+// keep writes a count to the slate. It is called with mu held.
+func (j *Journal) keep(k kind, c *count) {
+	if j.slate == nil {
+		return
+	}
+	if err := j.slate.set(k, c.op, c.n); err != nil {
+		j.log.Warn("a count of calls would not survive a kill", "actor", k.actor, "err", err)
+	}
 }
 
 // Started records that a hub began to work on the store.
@@ -111,12 +168,14 @@ func (j *Journal) count(ctx context.Context, k kind, op string) {
 	case seen:
 		c.n++
 		c.op = op
+		j.keep(k, c)
 	case len(j.counts) < maxKinds:
 		j.counts[k] = &count{op: op}
 	default:
 		k = kind{action: k.action, code: k.code} // too many kinds to count apart
 		if c, seen = j.counts[k]; seen {
 			c.n++
+			j.keep(k, c)
 		} else {
 			j.counts[k] = &count{op: op}
 		}
@@ -127,8 +186,9 @@ func (j *Journal) count(ctx context.Context, k kind, op string) {
 	}
 }
 
-// counted appends an entry about n calls, or keeps them for the next Flush.
-func (j *Journal) counted(ctx context.Context, k kind, op string, n int) {
+// counted appends an entry about n calls, or keeps them for the next Flush. It reports
+// whether the entry is in the journal.
+func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -139,28 +199,45 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) {
 	}
 	err := j.append(ctx, e, facts)
 	if err == nil {
-		return
+		return true
 	}
 	j.log.Warn("a call could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if c, ok := j.counts[k]; ok {
+	c, ok := j.counts[k]
+	switch {
+	case ok:
 		c.n += n
-	} else if len(j.counts) < maxKinds {
-		j.counts[k] = &count{n: n, op: op}
+	case len(j.counts) < maxKinds:
+		c = &count{n: n, op: op}
+		j.counts[k] = c
+	default:
+		return false
 	}
+	j.keep(k, c)
+	return false
 }
 
 // Flush appends the calls that were gathered.
 func (j *Journal) Flush(ctx context.Context) {
 	j.mu.Lock()
-	gathered := j.counts
+	gathered, old := j.counts, j.slate
 	j.counts = map[kind]*count{}
+	if old != nil {
+		j.spare[0], j.spare[1] = j.spare[1], j.spare[0]
+		j.slate = &slate{path: j.spare[0]}
+	}
 	j.mu.Unlock()
 	for k, c := range gathered {
-		if c.n > 0 {
-			j.counted(ctx, k, c.op, c.n)
+		if c.n > 0 && j.counted(ctx, k, c.op, c.n) && old != nil {
+			old.set(k, c.op, 0) // the file is removed below
 		}
+	}
+	if old == nil {
+		return
+	}
+	if err := old.remove(); err != nil {
+		j.log.Warn("a file of counted calls could not be removed", "err", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,61 @@ func TestRefusedWhileDegraded(t *testing.T) {
 		broken.err = nil
 		j.Flush(t.Context())
 		wantRefusals(t, store, "alice schema_invalid acp/send 4")
+	})
+}
+
+func TestRefusedBeforeAKill(t *testing.T) {
+	store, opts := open(t), &journal.Options{Slate: filepath.Join(t.TempDir(), "counted")}
+	files := func() []string {
+		found, err := filepath.Glob(opts.Slate + "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	j := journal.New(store, opts)
+	refuse := func(actor hub.AgentID, n int) {
+		for range n {
+			j.Refused(t.Context(), actor, "op", hub.CodeInvalid)
+		}
+	}
+	refuse("alice", 4)
+	j.Flush(t.Context())
+	if got := files(); len(got) != 0 {
+		t.Errorf("what is in the journal is still in %v", got)
+	}
+	refuse("alice", 6)
+	wantRefusals(t, store, "alice schema_invalid op 1", "alice schema_invalid op 3", "alice schema_invalid op 1")
+
+	j = journal.New(store, opts) // the one before was killed
+	if err := j.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusals(t, store, "alice schema_invalid op 1", "alice schema_invalid op 3", "alice schema_invalid op 1", "alice schema_invalid op 5")
+	if got := files(); len(got) != 0 {
+		t.Errorf("what is in the journal is still in %v", got)
+	}
+	refuse("bob", 3)
+	j.Flush(t.Context())
+	j = journal.New(store, opts)
+	if err := j.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusals(t, store, "alice schema_invalid op 1", "alice schema_invalid op 3", "alice schema_invalid op 1", "alice schema_invalid op 5", "bob schema_invalid op 1", "bob schema_invalid op 2")
+
+	t.Run("a kill while the store is degraded loses none either", func(t *testing.T) {
+		broken := &brokenStore{store, hub.Errorf(hub.CodeDegraded, "test", "the disk is full")}
+		j = journal.New(broken, opts)
+		refuse("carol", 3)
+		j.Flush(t.Context())
+		refuse("carol", 1)
+		j = journal.New(store, opts)
+		if err := j.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := refusals(t, store); got[len(got)-1] != "carol schema_invalid op 4" {
+			t.Errorf("last refusal: got %q, want the four of carol", got[len(got)-1])
+		}
 	})
 }
 

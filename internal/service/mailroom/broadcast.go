@@ -16,7 +16,7 @@ type Trial struct {
 	Allowed    bool          `json:"allowed"`
 	Reason     string        `json:"reason,omitempty"`   // of a message that is not allowed
 	Remaining  int           `json:"remaining"`          // messages to everyone that the actor may send now
-	ResetsAt   hub.Time      `json:"resets_at,omitzero"` // when the oldest of the last hour counts no more
+	ResetsAt   hub.Time      `json:"resets_at,omitzero"` // when the oldest of the last hour counts no more; without one, when a message sent now would
 
 	Unread       int              `json:"unread"`
 	Capabilities hub.Capabilities `json:"capabilities"`
@@ -67,6 +67,7 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 			return err
 		}
 		out.Remaining = max(m.limits.BroadcastPerHour-len(sent), 0)
+		out.ResetsAt = now.Add(time.Hour)
 		if len(sent) > 0 {
 			out.ResetsAt = sent[len(sent)-1].At.Add(time.Hour)
 		}

@@ -22,8 +22,8 @@ const (
 
 // A late says which notices of a recipient wait to be listed.
 type late struct {
-	Since hub.Time `json:"since"` // the time of the first
-	After int64    `json:"after"` // the journal entry before the first
+	Since hub.Time `json:"since,omitzero"` // the time of the first
+	After int64    `json:"after"`          // the journal entry before the first
 }
 
 // postpone returns the recipients of a notice that get it now. For the others it is

@@ -87,7 +87,7 @@ type Trace struct {
 
 // A Step is one event in the history of a message.
 type Step struct {
-	At     hub.Time `json:"at"`
+	At     hub.Time `json:"at,omitzero"`
 	Kind   string   `json:"kind"` // journal, notice or delivery
 	Who    string   `json:"who"`
 	What   string   `json:"what"`

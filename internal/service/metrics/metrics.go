@@ -157,8 +157,8 @@ func slotKey(hour int64) string { return fmt.Sprintf("%s/%03d", stateKey, hour%s
 
 // An open thing is a handoff, a task or a gate that is not over.
 type open struct {
-	Kind    string   `json:"kind"` // handoff, task or gate
-	At      hub.Time `json:"at"`   // when it was proposed, started or held
+	Kind    string   `json:"kind"`        // handoff, task or gate
+	At      hub.Time `json:"at,omitzero"` // when it was proposed, started or held
 	State   string   `json:"state,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 	Blocked hub.Time `json:"blocked,omitzero"` // since when the task is blocked
@@ -376,8 +376,8 @@ type Figures map[string][]Figure
 
 // A Report has the figures of a period.
 type Report struct {
-	Since   hub.Time `json:"since"` // the beginning of its first hour
-	Until   hub.Time `json:"until"`
+	Since   hub.Time `json:"since,omitzero"` // the beginning of its first hour
+	Until   hub.Time `json:"until,omitzero"`
 	Agent   string   `json:"agent,omitempty"`
 	Team    string   `json:"team,omitempty"`
 	Metrics Figures  `json:"metrics"`

@@ -37,7 +37,7 @@ type ArchiveOptions struct {
 // An ArchiveReport describes an archive that was made, or that a dry run would make.
 type ArchiveReport struct {
 	DryRun     bool     `json:"dry_run"`
-	Cutoff     hub.Time `json:"cutoff"`           // older entries and messages may go
+	Cutoff     hub.Time `json:"cutoff,omitzero"`  // older entries and messages may go
 	File       string   `json:"file,omitempty"`   // "" if nothing was old enough
 	First      int64    `json:"first,omitempty"`  // number of the first entry in it
 	Last       int64    `json:"last,omitempty"`   // and of the last

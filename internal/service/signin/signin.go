@@ -82,8 +82,8 @@ type Session struct {
 	Viewer string    `json:"viewer,omitempty"` // empty for an operator
 	Person string    `json:"person,omitempty"` // the name of a further operator
 	Client string    `json:"client,omitempty"` // the browser, in its own words
-	Begun  hub.Time  `json:"begun"`
-	Until  hub.Time  `json:"until"`
+	Begun  hub.Time  `json:"begun,omitzero"`
+	Until  hub.Time  `json:"until,omitzero"`
 	Seen   *hub.Time `json:"seen,omitempty"` // its last request since the hub started; in answers alone
 }
 

@@ -32,6 +32,7 @@ type Services struct {
 	Handoffs *handoff.Service
 	Talks    *deliberation.Service
 	Teams    *team.Service // nil if teamspaces are off
+	Without  []hub.Feature // features that are off
 	Runs     *run.Service
 	Roots    *roots.Service
 	Keys     *keys.Service
@@ -62,15 +63,15 @@ var (
 	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
 	Handoff = readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)).AsTool("acp_handoff", "Hand over a task", handoffSchema)
 
-	Team       = readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)).AsTool("acp_team", "Teams, roles and tasks", teamSchema)
-	TeamPolicy = readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy))
-	TeamLog    = reads("parley/team/log", "Read the journal entries about a team.", teamLog)
-	Subscribe  = readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)).AsTool("acp_subscribe", "Subscribe to messages", subscribeSchema)
+	Team       = readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)).AsTool("acp_team", "Teams, roles and tasks", teamSchema).Needs(hub.FeatureTeamspaces)
+	TeamPolicy = readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy)).Needs(hub.FeatureTeamspaces)
+	TeamLog    = reads("parley/team/log", "Read the journal entries about a team.", teamLog).Needs(hub.FeatureTeamspaces)
+	Subscribe  = readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)).AsTool("acp_subscribe", "Subscribe to messages", subscribeSchema).Needs(hub.FeatureTeamspaces)
 	Broadcast  = changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast).AsTool("acp_broadcast", "Write to everyone", broadcastSchema)
 
-	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList)
-	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk)
-	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList)
+	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
+	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
+	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList).Needs(hub.Features...)
 
 	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
 	Trace  = reads("parley/trace", "Show one message from end to end.", trace)

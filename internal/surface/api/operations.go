@@ -336,6 +336,7 @@ type Identity struct {
 	InTeam       bool               `json:"in_team"`    // it is a member of a team that works, or may make one
 	InProject    bool               `json:"in_project"` // a project concerns it
 	Capabilities hub.Capabilities   `json:"capabilities"`
+	Without      []hub.Feature      `json:"without,omitempty"` // features that this hub has off
 }
 
 func whoami(ctx context.Context, s *Services, a hub.Caller, _ None) (Identity, error) {
@@ -343,7 +344,7 @@ func whoami(ctx context.Context, s *Services, a hub.Caller, _ None) (Identity, e
 	if err != nil {
 		return Identity{}, err
 	}
-	id := Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Contacts: contacts, Capabilities: s.Mail.Capabilities()}
+	id := Identity{ID: a.ID, Role: a.Role, Auditor: a.Audits(), Contacts: contacts, Capabilities: s.Mail.Capabilities(), Without: s.Without}
 	if id.InTeam, err = s.inTeam(ctx, a); err != nil {
 		return Identity{}, err
 	}

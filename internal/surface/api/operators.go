@@ -26,7 +26,7 @@ type OperatorList struct {
 type OperatorRow struct {
 	Name  string   `json:"name,omitempty"`
 	Hint  string   `json:"hint"` // the key's last four characters
-	Since hub.Time `json:"since"`
+	Since hub.Time `json:"since,omitzero"`
 }
 
 func operatorList(ctx context.Context, s *Services, a hub.Caller, _ None) (OperatorList, error) {

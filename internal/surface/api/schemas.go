@@ -5,6 +5,18 @@ package api
 // error text that asks for it. The operations check more than the schemas say. None has a
 // condition (if, then, else), because a model learns the same from an error when it errs.
 
+// The members that a hub without a feature does not list.
+const (
+	decisionMember = `"decision":{"type":"string","description":"if you are asked to decide; text is the reason"},
+`
+	negotiationMember = `"negotiation":{"type":"string","description":"id of an offer"},
+`
+	disagreementMember = `"disagreement":{"type":"string","description":"id of a first position"},
+`
+	teamMember = `"team":{"type":"string"},
+`
+)
+
 const sendSchema = `{"type":"object","required":["to"],"properties":{
 "to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, or *"},
 "text":{"type":"string"},
@@ -21,8 +33,7 @@ const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "text":{"type":"string"},
 "type":{"type":"string"},
 "payload":{"type":"object"},
-"decision":{"type":"string","description":"if you are asked to decide; text is the reason"},
-"priority":{"type":"string"}}}`
+` + decisionMember + `"priority":{"type":"string"}}}`
 
 const subscribeSchema = `{"type":"object","required":["action"],"properties":{
 "action":{"enum":["add","list","remove"]},
@@ -62,9 +73,7 @@ const querySchema = `{"type":"object","properties":{
 "type":{"type":"string"},
 "topic":{"type":"string"},
 "since":{"type":"string","description":"ISO 8601"},
-"negotiation":{"type":"string","description":"id of an offer"},
-"disagreement":{"type":"string","description":"id of a first position"},
-"limit":{"type":"integer"},
+` + negotiationMember + disagreementMember + `"limit":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 
 const teamSchema = `{"type":"object","required":["action"],"properties":{
@@ -110,8 +119,7 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "artifacts":{"type":"array","description":"files needed or made","items":{"type":"object","required":["type","path"],"properties":{"type":{"enum":["file","branch","pr","url"]},"path":{"type":"string","description":"absolute"},"version":{"type":"string","description":"commit"}}}},
 "worktree_path":{"type":"string","description":"absolute"},
 "branch":{"type":"string"},
-"team":{"type":"string"},
-"reason":{"type":"string","description":"reject: capacity_unavailable, success_criteria_ambiguous, other, ..."},
+` + teamMember + `"reason":{"type":"string","description":"reject: capacity_unavailable, success_criteria_ambiguous, other, ..."},
 "detail":{"type":"string","description":"reject"},
 "expect":{"type":"object","description":"initiate: {paths:[must change], merge:true}"},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},

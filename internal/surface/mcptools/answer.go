@@ -282,11 +282,7 @@ func writeTrial(b *strings.Builder, t mailroom.Trial) {
 	if !t.Allowed {
 		word = "Not allowed: " + t.Reason
 	}
-	fmt.Fprintf(b, "%s. %d recipients, %d broadcasts left", word, len(t.Recipients), t.Remaining)
-	if !t.ResetsAt.IsZero() {
-		fmt.Fprintf(b, ", one more at %s", t.ResetsAt)
-	}
-	b.WriteString(".\n")
+	fmt.Fprintf(b, "%s. %d recipients, %d broadcasts left, resets at %s.\n", word, len(t.Recipients), t.Remaining, t.ResetsAt)
 }
 
 func writeNext(b *strings.Builder, next string) {

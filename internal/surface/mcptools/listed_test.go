@@ -1,8 +1,10 @@
 package mcptools_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -130,6 +132,45 @@ func TestListedTools(t *testing.T) {
 					t.Errorf("tools: got %v, want acp_team", got)
 				}
 			})
+		})
+	}
+}
+
+func TestToolsOfFeaturesThatAreOff(t *testing.T) {
+	hubtest.NoGoroutinesLeft(t)
+	words := map[hub.Feature][]string{
+		hub.FeatureNegotiation:  {"negotiation", "task.offer"},
+		hub.FeatureDisagreement: {"disagreement", "position.state"},
+		hub.FeatureTeamspaces:   {"team"},
+	}
+	for _, off := range [][]hub.Feature{nil, {hub.FeatureNegotiation}, {hub.FeatureDisagreement}, {hub.FeatureTeamspaces}, hub.Features} {
+		t.Run(fmt.Sprint("without ", off), func(t *testing.T) {
+			r := start(t, server.Options{Without: off})
+			k, err := rpc.Call(t.Context(), r.client(r.operator), api.AddAgent, api.AgentParams{ID: "chief", Role: hub.RoleCoordinator})
+			if err != nil {
+				t.Fatal(err)
+			}
+			overHTTP := &agent{ClientSession: r.connectHTTP(t, mcp.NewClient(implementation, nil), &bearer{k.Key, &http.Transport{}})}
+			overStdio := &agent{ClientSession: r.connectStdio(t, mcp.NewClient(implementation, nil), k.Key)}
+			for _, chief := range []*agent{overHTTP, overStdio} {
+				raw, err := json.Marshal(chief.tools(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for feature, all := range words {
+					for _, word := range all {
+						if got, want := bytes.Contains(raw, []byte(word)), !slices.Contains(off, feature); got != want {
+							t.Errorf("the tools say %q: got %v, want %v", word, got, want)
+						}
+					}
+				}
+				if got, want := bytes.Contains(raw, []byte("asked to decide")), len(off) < len(hub.Features); got != want {
+					t.Errorf("the tools say that an agent decides: got %v, want %v", got, want)
+				}
+				if got, want := bytes.Contains(raw, []byte("acp_subscribe")), !slices.Contains(off, hub.FeatureTeamspaces); got != want {
+					t.Errorf("acp_subscribe is listed: got %v, want %v", got, want)
+				}
+			}
 		})
 	}
 }

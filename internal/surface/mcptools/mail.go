@@ -208,7 +208,7 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 type notice struct {
 	Reason  string   `json:"reason"`
 	Detail  string   `json:"detail"`
-	Due     hub.Time `json:"due_at"`
+	Due     hub.Time `json:"due_at,omitzero"`
 	Team    string   `json:"team"`
 	Status  string   `json:"status"`
 	Handoff string   `json:"handoff_id"`

@@ -74,6 +74,8 @@ type backend struct {
 	whoami func(ctx context.Context, req mcp.Request) (api.Identity, error)
 	// reader returns the name of the reader of the answers to a request.
 	reader func(req mcp.Request) string
+	// specs has the operation of each tool.
+	specs map[string]rpc.Spec
 }
 
 // newServer returns an MCP server with every method that is a tool.
@@ -81,6 +83,10 @@ func newServer(version string, methods []*rpc.Method, log *slog.Logger, news *re
 	s := mcp.NewServer(&mcp.Implementation{Name: "parley", Title: "Parley", Version: version}, &mcp.ServerOptions{
 		Instructions: briefing.Rules, Logger: log, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 	})
+	b.specs = map[string]rpc.Spec{}
+	for _, m := range methods {
+		b.specs[m.Tool] = m.Spec
+	}
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
@@ -140,8 +146,15 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 		*text = plaintext.Text(instructions(who))
 		return
 	}
-	if !listsOnce(req) {
-		list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !Listed(t.Name, who) })
+	all := listsOnce(req)
+	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool {
+		listed := all || Listed(t.Name, who)
+		return !listed || !b.specs[t.Name].Offered(who.Without)
+	})
+	if len(who.Without) > 0 {
+		for i, t := range list.Tools {
+			list.Tools[i] = Tool(api.Narrow(b.specs[t.Name], who.Without))
+		}
 	}
 	news.listed(b.reader(req), who)
 }
@@ -239,7 +252,7 @@ func NewHandler(version string, d *rpc.Dispatcher, log *slog.Logger, done <-chan
 		reader: func(req mcp.Request) string { return readerName(callerOf(req), req.GetSession().ID()) },
 	})
 	tools := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.server }, &mcp.StreamableHTTPOptions{
-		JSONResponse: true, Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: rpc.DefaultBody,
+		Logger: log, SessionTimeout: idle, MaxRequestBodyBytes: rpc.DefaultBody,
 	})
 	h.library = auth.RequireBearerToken(verify, nil)(endStreams(tools, done))
 	return h
@@ -270,7 +283,14 @@ func verify(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, erro
 // serveLibrary lets the library answer. It carries the caller in the request's
 // context, because the library has no other place for it.
 func (h *Handler) serveLibrary(w http.ResponseWriter, r *http.Request, caller hub.Caller) {
-	h.library.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, caller)))
+	r = r.WithContext(context.WithValue(r.Context(), contextKey{}, caller))
+	if r.Method != http.MethodPost {
+		h.library.ServeHTTP(w, r)
+		return
+	}
+	answer := &answerWriter{ResponseWriter: w}
+	h.library.ServeHTTP(answer, r)
+	answer.finish()
 }
 
 // endStreams ends GET requests, which stay open as long as their session, when

@@ -383,10 +383,10 @@ func TestTools(t *testing.T) {
 			})
 			t.Run("R3-173 acp_broadcast says with dry_run who would get it, and sends to everyone", func(t *testing.T) {
 				trial := builder.ok(t, "acp_broadcast", map[string]any{"text": "fire", "dry_run": true}).data
-				if trial["allowed"] != false || trial["remaining"] != 5.0 || len(trial["recipients"].([]any)) != 2 || trial["reason"] == nil {
+				if trial["allowed"] != false || trial["remaining"] != 5.0 || len(trial["recipients"].([]any)) != 2 || trial["reason"] == nil || trial["resets_at"] == nil {
 					t.Errorf("trial: got %v, want that an executor may not", trial)
 				}
-				if got := builder.text(t, "acp_broadcast", map[string]any{"text": "fire", "dry_run": true, "priority": "high"}).text; !strings.HasPrefix(got, "Allowed. 2 recipients, 5 broadcasts left.") {
+				if got := builder.text(t, "acp_broadcast", map[string]any{"text": "fire", "dry_run": true, "priority": "high"}).text; !strings.HasPrefix(got, "Allowed. 2 recipients, 5 broadcasts left, resets at 20") {
 					t.Errorf("trial: got %q", got)
 				}
 				if got := builder.ok(t, "acp_broadcast", map[string]any{"text": "fire", "priority": "high"}); len(got.data["deliveries"].([]any)) < 2 {

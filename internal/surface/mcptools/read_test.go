@@ -1,6 +1,7 @@
 package mcptools_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -205,6 +206,7 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 		}{
 			{"acp_send", "message: did you mean text?", map[string]any{"to": "builder", "message": "x"}},
 			{"acp_send", "recipient: did you mean to?", map[string]any{"recipient": "builder", "text": "x"}},
+			{"acp_inbox", "wait: no such member; did you mean wait_s?", map[string]any{"wait": 1}},
 			{"acp_inbox", "timeout: no such member; did you mean wait_s?", map[string]any{"timeout": 1}},
 			{"acp_send", "the agents are builder, eve, operator, planner, tester", map[string]any{"to": "zorro", "text": "x"}},
 			{"acp_send", "use acp_handoff to hand work over", map[string]any{"to": "builder", "type": "handoff.initiate", "payload": map[string]any{}}},
@@ -286,5 +288,39 @@ func TestDefinitions(t *testing.T) {
 				t.Errorf("%s: %s at the top of the schema, which services refuse", tool.Name, keyword)
 			}
 		}
+	}
+}
+
+func TestProgressIsOnTheStreamOfItsCall(t *testing.T) {
+	hubtest.NoGoroutinesLeft(t)
+	r := start(t, server.Options{})
+	waiterKey, senderKey := r.add(t, "waiter"), r.add(t, "sender")
+	waiter := r.begin(t, waiterKey) // it never opens a stream with GET
+	res := waiter.send("POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"acp_inbox","arguments":{"wait_s":60},"_meta":{"progressToken":"p1"}}}`)
+	defer res.Body.Close()
+	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("a call that reports progress: got %s", got)
+	}
+	var messages []string
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		data, found := strings.CutPrefix(lines.Text(), "data: ")
+		if !found {
+			continue
+		}
+		if messages = append(messages, data); len(messages) > 1 {
+			continue
+		}
+		if _, err := rpc.Call(t.Context(), r.client(senderKey), api.Send, api.SendParams{To: api.Recipients{"waiter"}, Text: "wake up"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first := messages[0]; !strings.Contains(first, "notifications/progress") || !strings.Contains(first, `"progressToken":"p1"`) {
+		t.Errorf("first event: got %s, want the progress of the call", first)
+	}
+	if last := messages[len(messages)-1]; !strings.Contains(last, `"id":7`) || !strings.Contains(last, "wake up") {
+		t.Errorf("last event: got %s, want the answer", last)
+	}
+	if _, body, header := waiter.do("POST", call("8", "acp_inbox", `{}`)); header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":8`) {
+		t.Errorf("a call without progress: got %s %s, want plain JSON", header.Get("Content-Type"), body)
 	}
 }

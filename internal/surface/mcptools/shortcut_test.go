@@ -22,6 +22,18 @@ type raw struct {
 
 func (c *raw) do(method, body string, change ...func(http.Header)) (int, string, http.Header) {
 	c.t.Helper()
+	res := c.send(method, body, change...)
+	defer res.Body.Close()
+	out, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.StatusCode, string(out), res.Header
+}
+
+// send returns the answer to a request before its body came.
+func (c *raw) send(method, body string, change ...func(http.Header)) *http.Response {
+	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+"/mcp", strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
@@ -40,12 +52,7 @@ func (c *raw) do(method, body string, change ...func(http.Header)) (int, string,
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	out, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return res.StatusCode, string(out), res.Header
+	return res
 }
 
 // begin opens a session in which nothing was called yet.

@@ -66,6 +66,10 @@ type Spec struct {
 	Title string          // of the tool, for people and for models that search
 	Input json.RawMessage // JSON Schema of the parameters; nil if it is no tool
 
+	// Features are the features of the protocol of which the operation needs one, nil for
+	// an operation of the base protocol. A hub that has all of them off does not list it.
+	Features []hub.Feature
+
 	Unlisted bool // known, but not built: it is not listed among those that can be called
 
 	MaxBody int64  // bytes of a request; 0 for DefaultBody
@@ -114,6 +118,18 @@ type Answer[R any] struct {
 func (o Operation[S, P, R]) AsTool(name, title, schema string) Operation[S, P, R] {
 	o.Tool, o.Title, o.Input = name, title, json.RawMessage(schema)
 	return o
+}
+
+// Needs marks an operation that is of no use on a hub without one of the features.
+func (o Operation[S, P, R]) Needs(features ...hub.Feature) Operation[S, P, R] {
+	o.Features = features
+	return o
+}
+
+// Offered reports whether a hub that has features off lists the operation.
+func (s Spec) Offered(off []hub.Feature) bool {
+	missing := func(f hub.Feature) bool { return slices.Contains(off, f) }
+	return !s.Unlisted && (s.Features == nil || slices.ContainsFunc(s.Features, func(f hub.Feature) bool { return !missing(f) }))
 }
 
 // Bind returns the operation as a method that works on services.

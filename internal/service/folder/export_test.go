@@ -1,0 +1,4 @@
+package folder
+
+// A Manifest is what the hub writes as teamspace.manifest.json.
+type Manifest = manifest
