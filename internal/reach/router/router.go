@@ -466,6 +466,8 @@ func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error 
 		return err
 	case hub.ActionMessageDelivered, hub.ActionMessageRead, hub.ActionMessageExpired:
 		return r.endRows(ctx, store, id, e)
+	case hub.ActionAgentResumed:
+		r.Visit(hub.AgentID(e.Subject)) // mail waited for it
 	}
 	return nil
 }

@@ -57,9 +57,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if w.Mechanism == "" || w.Seconds < 1 || time.Duration(w.Seconds)*time.Second > longestWait {
 		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
 	}
-	replaced, leave := g.enter(actor.ID, w.Key)
 	defer func() {
-		leave()
 		if ctx.Err() != nil && !w.Inside {
 			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
 		}
@@ -73,6 +71,8 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if !served {
 		return Call{Gone: true}, nil
 	}
+	replaced, leave := g.enter(actor.ID, w.Key) // not before: a waiter that was replaced must not end the one that serves
+	defer leave()
 	timeout := time.NewTimer(time.Duration(w.Seconds) * time.Second)
 	defer timeout.Stop()
 	for {
