@@ -465,6 +465,7 @@ func TestWake(t *testing.T) {
 		if second.ID == first.ID || !strings.Contains(second.Notice, "1 unread message for builder.") {
 			t.Errorf("got %+v after %+v", second, first)
 		}
+		w.ended("builder")
 		for range 24 {
 			w.pass(time.Hour)
 		}

@@ -96,7 +96,8 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	}
 }
 
-// enter makes this wait the one of its session and ends the one before.
+// enter makes this wait the one of its session and ends the one before. A waiter with a name
+// finds out by its session, too; this is the only end of one without.
 func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
