@@ -2,13 +2,13 @@ package server_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/pgtest"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -68,10 +68,11 @@ func TestWakeRules(t *testing.T) {
 	t.Parallel()
 	builder := api.Recipients{"builder"}
 	const offered = "session: waiting" // the wake is left for the waiter of a session
+	var rules sync.WaitGroup           // they mostly wait, so all are checked at once
+	defer rules.Wait()
 	rule := func(name string, check func(t *testing.T, w *wakeHub)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check(t, startWakes(t, server.Options{}, "planner", "builder"))
+		rules.Go(func() {
+			t.Run(name, func(t *testing.T) { check(t, startWakes(t, server.Options{}, "planner", "builder")) })
 		})
 	}
 
@@ -302,19 +303,6 @@ func TestWakeRules(t *testing.T) {
 			got = mustCall(t, w.as(w.operator), api.Archive, api.ArchiveParams{})
 			return got.HeldBackBy == ""
 		}, func() any { return got })
-	})
-
-	t.Run("a waiter at one hub is replaced by a newer one at another", func(t *testing.T) {
-		t.Parallel()
-		w := startWakes(t, server.Options{Store: pgtest.Address(t)}, "planner", "builder")
-		other := furtherHub(t, w.running, w.opts)
-		b := w.session("builder", "claude", 42)
-		old := b.waiting("old")
-		newer := api.WakeWaitParams{Key: b.key, Mechanism: b.mechanism, Waiter: "new", Attended: true, Seconds: 1}
-		mustCall(t, other.as(b.secret), api.WaitWake, newer)
-		if got := old(); !got.call.Gone {
-			t.Errorf("got %+v, want it gone", got)
-		}
 	})
 }
 
