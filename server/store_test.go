@@ -127,6 +127,17 @@ func TestHubsOnOneDatabase(t *testing.T) {
 		<-over
 		reach(hub.ReachOnPoll)
 	})
+	t.Run("a waiter of a session at one hub is replaced by a newer one at another", func(t *testing.T) {
+		w := &wakeHub{running: a, t: t, keys: map[hub.AgentID]string{"bob": bob}}
+		w.live.Store(a)
+		s := w.session("bob", "claude", 42)
+		old := s.waiting("old")
+		newer := api.WakeWaitParams{Key: s.key, Mechanism: s.mechanism, Waiter: "new", Attended: true, Seconds: 1}
+		mustCall(t, b.as(bob), api.WaitWake, newer)
+		if got := old(); !got.call.Gone {
+			t.Errorf("got %+v, want it gone", got)
+		}
+	})
 	t.Run("the stream of events on one hub has what happens on another", func(t *testing.T) {
 		s := b.listen(t, ada, "")
 		id := send(a, "to be seen elsewhere")

@@ -183,7 +183,9 @@ func (t *terminal) begin() {
 	go t.wait(ctx)
 	w.until(string(agent)+" is armed", func() bool {
 		list := mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent})
-		return len(list.Agents) == 1 && slices.ContainsFunc(list.Agents[0].Sessions, func(s sessions.Session) bool { return s.Key == t.key && !s.Armed.IsZero() })
+		return len(list.Agents) == 1 && slices.ContainsFunc(list.Agents[0].Sessions, func(s sessions.Session) bool {
+			return s.Key == t.key && !s.Armed.IsZero() && s.Mechanism == t.mechanism
+		})
 	}, func() any { return nil })
 }
 
@@ -209,7 +211,9 @@ func (t *terminal) wait(ctx context.Context) {
 			continue
 		}
 		last = call.Wake.ID
-		rpc.Call(ctx, t.client(), api.HandedWake, api.WakeHandedParams{Wake: last, Outcome: channel.Handed})
+		if _, err := rpc.Call(ctx, t.client(), api.HandedWake, api.WakeHandedParams{Wake: last, Outcome: channel.Handed}); err == nil {
+			last = "" // the hub gives it again only if it makes it again
+		}
 		t.wakes <- *call.Wake
 		if t.turn != nil {
 			t.turn(t, *call.Wake)
@@ -461,6 +465,7 @@ func TestWake(t *testing.T) {
 		if second.ID == first.ID || !strings.Contains(second.Notice, "1 unread message for builder.") {
 			t.Errorf("got %+v after %+v", second, first)
 		}
+		w.ended("builder")
 		for range 24 {
 			w.pass(time.Hour)
 		}

@@ -441,6 +441,15 @@ func TestHookOfATurn(t *testing.T) {
 		hook("copilot", "agentStop", `{"sessionId":"sub","agentId":"a","parentAgentId":"p","cwd":"/d"}`)
 		want("copilot", "p working", "s-copilot idle")
 	})
+	t.Run("a turn of claude that another hook continued is not continued with mail", func(t *testing.T) {
+		h.ok(h.operator("wake", "allow", "builder"), nil)
+		hook("claude", "UserPromptSubmit", `{"session_id":"stop","cwd":"/d","prompt":"hello"}`)
+		h.ok(h.as("planner", "send", "builder", "x"), nil)
+		if got := hook("claude", "Stop", `{"session_id":"stop","cwd":"/d","stop_hook_active":true}`); got != "" {
+			t.Errorf("the turn is continued: %s", got)
+		}
+		contains(t, hook("claude", "Stop", `{"session_id":"stop","cwd":"/d","stop_hook_active":false}`), `"decision":"block"`, "1 new message")
+	})
 }
 
 // patient waits for something that gives no sign when it happens.

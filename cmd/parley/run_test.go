@@ -398,6 +398,20 @@ func TestRuns(t *testing.T) {
 	refused(t, do(t, parley(t, nil, "runs", "show", string(hub.NewIDs(now).Next()), "--home", home, "--json")), exitMissing, "not_found")
 	refused(t, do(t, parley(t, nil, "runs", "show", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
 
+	t.Run("a copy of a run under another name is no run", func(t *testing.T) {
+		runs := filepath.Join(home, "runs")
+		other := string(hub.NewIDs(now).Next())
+		if err := os.CopyFS(filepath.Join(runs, other), os.DirFS(filepath.Join(runs, string(ids[0])))); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(nil); len(got) != 3 {
+			t.Errorf("got %v, want %v", got, ids)
+		}
+		contains(t, do(t, parley(t, nil, "runs", "show", other, "--home", home)).err, "it is the record of run", string(ids[0]))
+		if err := os.RemoveAll(filepath.Join(runs, other)); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("old runs are removed when another begins", func(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte("runs: {keep: 1, max_age: 1h}\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -129,3 +129,28 @@ func TestLedgerIsFair(t *testing.T) {
 		})
 	}
 }
+
+// A check describes a flaw better than the schema: a message with one flaw has one finding, also
+// the second message with the same flaw.
+func TestOneFlawIsOneFinding(t *testing.T) {
+	const begin = `>{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}
+{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}}
+>{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/a","mcpServers":[]}}
+{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}
+>{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"a"}]}}
+`
+	for flaw, want := range map[string]string{
+		`{"sessionUpdate":"tool_call","toolCallId":"c","title":"t","kind":"dance","status":"pending"}`: "TOOL-05", // a check and the schema
+		`{"sessionUpdate":"agent_message_chunk","content":{"type":"text"}}`:                            "CNT-02",  // likewise
+		`{"sessionUpdate":"plan","entries":[{"content":"x","priority":"urgent","status":"pending"}]}`:  "PLAN-02", // the schema alone
+	} {
+		update := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":` + flaw + "}}\n"
+		var got []string
+		for _, f := range judged(schema.V1, []byte(begin+update+strings.Replace(update, `"toolCallId":"c"`, `"toolCallId":"d"`, 1))) {
+			got = append(got, f.Rule)
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: got %v, want %s alone", flaw, got, want)
+		}
+	}
+}

@@ -1,5 +1,7 @@
 // Package acptest finds the agents of other projects that tests talk to. Only
 // tests import it.
+//
+// It has no tests of its own: acp/peers_test.go talks to each agent that it finds.
 package acptest
 
 import (

@@ -2,6 +2,9 @@
 // may do, what a message can never do, and how a task ends. The tools give it to every
 // client, the launch to a CLI that it starts, and connect writes it into the CLI's own
 // instructions.
+//
+// It is tested where it is shown: internal/surface/mcptools/texts_test.go (its length),
+// internal/reach/catalog/catalog_test.go and cmd/parley/connect_test.go.
 package briefing
 
 import (

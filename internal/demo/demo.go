@@ -1,6 +1,8 @@
 // Package demo holds the demos: programs that start hubs of their own and use
 // them as every program can, through the server and the typed client. A demo
 // checks each answer, so it fails where a hub does not keep its promises.
+//
+// It is tested by cmd/parley/demo_test.go, which runs each demo.
 package demo
 
 import (

@@ -1,6 +1,8 @@
 // Package gatewaytest is an OpenClaw gateway for tests: the real one, and a stand-in
 // that answers with frames recorded from it and can be made to do what the real one
 // does not. Only tests import it.
+//
+// internal/reach/gateway/gateway_test.go runs the same tests against both.
 package gatewaytest
 
 import (

@@ -13,4 +13,7 @@
 // of the session is auto. Sessions are kept in the home folder.
 //
 // Only tests and tools import this package.
+//
+// It is tested by comply/suite_test.go and package proof, which run every compliance test
+// against it and its variants.
 package goodagent

@@ -1,6 +1,9 @@
 // Package hostiletest puts text that hides, reorders or moves a cursor into every place
 // of a hub that takes text, through the hub's door, and finds such characters in what
 // the hub's surfaces show. Only tests import it.
+//
+// It has no tests of its own: cmd/parley/hostile_test.go and server/attack_test.go fail
+// where it finds a character.
 package hostiletest
 
 import (

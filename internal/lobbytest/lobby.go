@@ -1,5 +1,7 @@
 // Package lobbytest makes a hub that other hubs call, for tests of the services that
 // admit them.
+//
+// It has no tests of its own: those of packages callers and peers stand on it.
 package lobbytest
 
 import (

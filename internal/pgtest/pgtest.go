@@ -1,6 +1,8 @@
 // Package pgtest is a real PostgreSQL for tests: the one that PARLEY_TEST_POSTGRES
 // names, or else one that is made for the test process and ends with it. Only tests
 // import it.
+//
+// It has no tests of its own: those of internal/engine/postgres stand on it.
 package pgtest
 
 import (

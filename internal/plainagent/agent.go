@@ -6,6 +6,8 @@
 //
 // Like the good agent it does what directives in its prompts say. Only tests and tools
 // import this package.
+//
+// It is tested by package proof, which runs every compliance test against it.
 package plainagent
 
 import (

@@ -1,6 +1,8 @@
 // Package storetest opens the store on which the tests of services run: SQLite, or
 // PostgreSQL where PARLEY_TEST_STORE=postgres says so; PARLEY_TEST_POSTGRES names the
 // server then. Only tests import it.
+//
+// It has no tests of its own: those of the packages under internal/service stand on it.
 package storetest
 
 import (

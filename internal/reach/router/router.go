@@ -12,6 +12,11 @@
 // one attempt at a time, within budgets, and never while a turn runs unless a critical
 // message of a coordinator may interrupt. A message that was announced and not fetched
 // is announced once more after 15 minutes, and then only with the next message.
+//
+// The tests here hold its tables and bounds. What it does is tested through the
+// operations of a hub: server/wake_test.go (one message, budgets, loops, forecasts),
+// server/wake_rules_test.go (unlucky orders), server/ghost_linux_test.go (windows that
+// were killed), server/alarm_test.go and server/channels_test.go (channels of others).
 package router
 
 import (
@@ -466,6 +471,8 @@ func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error 
 		return err
 	case hub.ActionMessageDelivered, hub.ActionMessageRead, hub.ActionMessageExpired:
 		return r.endRows(ctx, store, id, e)
+	case hub.ActionAgentResumed:
+		r.Visit(hub.AgentID(e.Subject)) // mail waited for it
 	}
 	return nil
 }

@@ -227,7 +227,7 @@ func (v *visitor) expire(t *attempt) error {
 	}
 	o := channel.Outcome{Mechanism: t.Mechanism}
 	switch {
-	case t.State == "" && waiting == 0 && !t.Probe:
+	case t.State == "" && waiting == 0 && !t.Probe: // for channels of others; a session asks Valid
 		o.State, o.Detail = channel.Refused, "already read"
 	case t.State == channel.Handed && waiting < len(t.Messages):
 		o.State, o.Detail = channel.TurnStarted, "it read its inbox"

@@ -16,6 +16,12 @@
 // survives the end of the process and several hubs on one store can serve one agent.
 // The register starts nothing by itself: it is two channels of the router, one for
 // sessions that a person attends and one for those without.
+//
+// The tests here hold states, bounds and hubs that share a store. What a session sees is
+// tested through the operations of a hub, in server/wake_test.go, server/wake_rules_test.go
+// and server/ghost_linux_test.go; hooks and waiters as commands in
+// cmd/parley/launch_linux_test.go, and with real CLIs in
+// cmd/parley/desk_wake_linux_test.go.
 package sessions
 
 import (

@@ -57,9 +57,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if w.Mechanism == "" || w.Seconds < 1 || time.Duration(w.Seconds)*time.Second > longestWait {
 		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
 	}
-	replaced, leave := g.enter(actor.ID, w.Key)
 	defer func() {
-		leave()
 		if ctx.Err() != nil && !w.Inside {
 			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
 		}
@@ -73,6 +71,8 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	if !served {
 		return Call{Gone: true}, nil
 	}
+	replaced, leave := g.enter(actor.ID, w.Key) // not before: a waiter that was replaced must not end the one that serves
+	defer leave()
 	timeout := time.NewTimer(time.Duration(w.Seconds) * time.Second)
 	defer timeout.Stop()
 	for {
@@ -96,7 +96,8 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 	}
 }
 
-// enter makes this wait the one of its session and ends the one before.
+// enter makes this wait the one of its session and ends the one before. A waiter with a name
+// finds out by its session, too; this is the only end of one without.
 func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -70,6 +70,17 @@ func TestSilentSession(t *testing.T) {
 			return post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Header.Get("Mcp-Session-Id")
 		}
 		const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		calling := begin()
+		refused := call("2", "acp_query", `{"colour":"blue"}`) // before the operation
+		for range 20 {
+			<-time.After(8 * time.Minute)
+			if got := post(calling, refused).StatusCode; got != http.StatusOK {
+				t.Fatalf("a call in a session that is used: got %d", got)
+			}
+		}
+		if got := post(calling, ping).StatusCode; got != http.StatusOK {
+			t.Errorf("a session in which plain calls alone came for 160 minutes: got %d", got)
+		}
 		silent, used := begin(), begin()
 		for range 3 {
 			<-time.After(25 * time.Minute) // by the clock of the bubble

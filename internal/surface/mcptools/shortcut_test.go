@@ -133,6 +133,7 @@ func TestShortcut(t *testing.T) {
 			"a name that is a number":  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":1}}`,
 			"another method":           `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
 			"more than it needs":       `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"acp_query","arguments":{},"_meta":{"progressToken":1}}}`,
+			"a _meta that is none":     `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"acp_query","arguments":{},"_meta":3}}`,
 			"no JSON":                  `{"jsonrpc":`,
 			"too much":                 call("1", "acp_send", `{"text":"`+strings.Repeat("x", 2<<20)+`"}`),
 		} {
