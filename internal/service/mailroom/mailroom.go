@@ -170,6 +170,7 @@ type Draft struct {
 	Priority       hub.Priority
 	Topic          string
 	ExpiresAt      hub.Time
+	AckBy          string // when every recipient is to have acknowledged it: a span from now, or a time
 	Sequence       *int64
 	Context        *hub.Context
 	IdempotencyKey string
@@ -322,6 +323,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			return err
 		}
 		if err := m.shareMessage(tx, actor, msg, openTo(msg, to)); err != nil {
+			return err
+		}
+		if err := m.awaitAck(tx, op, msg); err != nil {
 			return err
 		}
 		if out.short, err = tx.ShortID(string(msg.ID)); err != nil {

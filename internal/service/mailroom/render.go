@@ -85,6 +85,9 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if !e.ExpiresAt.IsZero() {
 		fmt.Fprintf(b, "expires %s\n", e.ExpiresAt)
 	}
+	if by := e.AckBy(); !by.IsZero() {
+		fmt.Fprintf(b, "acknowledge by %s\n", by)
+	}
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}

@@ -78,12 +78,15 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 // sweepBatch is the most messages that one sweep ends.
 const sweepBatch = 200
 
-// Sweep lets messages expire whose time has passed, tells their senders, makes the
-// copies that are due, and forgets idempotency keys and session marks that are too old to matter.
+// Sweep lets messages expire whose time has passed, tells their senders and those of
+// messages that were not acknowledged in time, makes the copies that are due, and forgets idempotency keys and session marks that are too old to matter.
 func (m *Mailroom) Sweep(ctx context.Context) error {
 	return hub.Alone(ctx, m.store, "mailroom.Sweep", leaseTime, func(store hub.Store) error {
 		now := m.clock.Now()
 		if err := m.expireDue(ctx, store, now); err != nil {
+			return err
+		}
+		if err := m.tellOverdue(ctx, store, now); err != nil {
 			return err
 		}
 		if err := m.listLate(ctx, store, now); err != nil {

@@ -396,7 +396,10 @@ func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 	if err != nil {
 		return nil // the status never moves backwards
 	}
-	return tx.PutStatus(e, was)
+	if err := tx.PutStatus(e, was); err != nil || want == hub.StatusDelivered {
+		return err
+	}
+	return endAwait(tx, msg.Envelope)
 }
 
 // system writes a message of the hub. The hub has a limit of its own; over it the

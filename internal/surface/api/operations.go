@@ -53,6 +53,7 @@ type SendParams struct {
 	Priority       hub.Priority    `json:"priority,omitempty"`
 	Topic          string          `json:"topic,omitempty"`
 	ExpiresAt      hub.Time        `json:"expires_at,omitzero"`
+	AckBy          string          `json:"ack_by,omitempty"` // a span such as 30m, or a time
 	Sequence       *int64          `json:"sequence,omitempty"`
 	Context        json.RawMessage `json:"context,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
@@ -68,7 +69,7 @@ type SendParams struct {
 func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	d := mailroom.Draft{
 		To: p.To, Type: p.Type, Payload: strictjson.Trust(p.Payload), Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
-		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
+		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, AckBy: p.AckBy, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
 		Version: p.Version,
 	}
 	if p.Decision != "" {
@@ -102,7 +103,7 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 
 // chosen are the members of an envelope that a caller may choose.
 var chosen = []string{
-	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "sequence", "context", "idempotency_key",
+	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "ack_by", "sequence", "context", "idempotency_key",
 }
 
 // claimedSender returns the sender that the parameters claim, in any case of its
@@ -203,6 +204,8 @@ type QueryParams struct {
 	Limit  hub.Count         `json:"limit,omitzero"`
 	Cursor string            `json:"cursor,omitempty"`
 
+	Overdue bool `json:"overdue,omitempty"` // alone: messages that were not acknowledged in time
+
 	Negotiation  string `json:"negotiation,omitempty"`  // the id of one, in place of messages
 	Disagreement string `json:"disagreement,omitempty"` // the id of one, in place of messages
 }
@@ -213,6 +216,8 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 		return s.talk(ctx, a, hub.KindNegotiation, p.Negotiation)
 	case p.Disagreement != "":
 		return s.talk(ctx, a, hub.KindDisagreement, p.Disagreement)
+	case p.Overdue:
+		return s.overdue(ctx, a, p)
 	}
 	thread, err := s.Mail.ResolveThread(ctx, "acp/query", a, p.Thread)
 	if err != nil {
@@ -222,6 +227,23 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Team: p.Team, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: int(p.Limit), Cursor: p.Cursor,
 	})
+	return QueryAnswer{Listing: &page}, err
+}
+
+// overdue answers a query for the messages that were not acknowledged in time.
+func (s *Services) overdue(ctx context.Context, a hub.Caller, p QueryParams) (QueryAnswer, error) {
+	if p != (QueryParams{Overdue: true}) {
+		return QueryAnswer{}, hub.Errorf(hub.CodeInvalid, "acp/query", "overdue: stands alone").WithHint("leave the other members out")
+	}
+	list, err := s.Mail.Overdue(ctx, a)
+	if err != nil {
+		return QueryAnswer{}, err
+	}
+	var messages []hub.Envelope
+	for _, o := range list {
+		messages = append(messages, o.Message)
+	}
+	page, err := s.Mail.ListingOf(ctx, a, messages)
 	return QueryAnswer{Listing: &page}, err
 }
 

@@ -14,6 +14,7 @@ const sendSchema = `{"type":"object","required":["to"],"properties":{
 "thread_id":{"type":"string"},
 "topic":{"type":"string"},
 "priority":{"enum":["low","normal","high","critical"]},
+"ack_by":{"type":"string","description":"30m: ask for an ack in time"},
 "idempotency_key":{"type":"string","description":"safe to retry with"}}}`
 
 const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
@@ -64,6 +65,7 @@ const querySchema = `{"type":"object","properties":{
 "since":{"type":"string","description":"ISO 8601"},
 "negotiation":{"type":"string","description":"id of an offer"},
 "disagreement":{"type":"string","description":"id of a first position"},
+"overdue":{"type":"boolean","description":"no ack in time"},
 "limit":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 

@@ -67,6 +67,9 @@ func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom
 	if !e.ExpiresAt.IsZero() {
 		fmt.Fprintf(b, ", expires %s", e.ExpiresAt)
 	}
+	if by := e.AckBy(); !by.IsZero() {
+		fmt.Fprintf(b, ", acknowledge by %s", by)
+	}
 	if strings.Contains(words, "\n") {
 		b.WriteString(":\n")
 		for line := range strings.SplitSeq(words, "\n") {
