@@ -100,6 +100,14 @@ func (e Envelope) AckBy() Time {
 	return e.Context.AckBy
 }
 
+// RetryOf returns the undelivered message that e repeats, or "".
+func (e Envelope) RetryOf() EnvelopeID {
+	if e.Context == nil {
+		return ""
+	}
+	return e.Context.RetryOf
+}
+
 // Author returns the agent that wrote the text of e.
 func (e Envelope) Author() AgentID {
 	if c := e.CopyOf(); c != nil {
@@ -215,8 +223,9 @@ type Context struct {
 	SessionID    string        `json:"session_id,omitempty"` // set by the runtime; never taken from input
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Artifacts    []ArtifactRef `json:"artifacts,omitempty"`
-	CopyOf       *CopyMark     `json:"copy_of,omitempty"` // set by the hub; never taken from input
-	AckBy        Time          `json:"ack_by,omitzero"`   // when the sender wants every recipient to have acknowledged it; set by the hub
+	CopyOf       *CopyMark     `json:"copy_of,omitempty"`  // set by the hub; never taken from input
+	AckBy        Time          `json:"ack_by,omitzero"`    // when the sender wants every recipient to have acknowledged it; set by the hub
+	RetryOf      EnvelopeID    `json:"retry_of,omitempty"` // the undelivered message that this one repeats; set by the hub
 }
 
 // An ExternalRef points at something outside the hub.

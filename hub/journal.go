@@ -19,8 +19,9 @@ const (
 	ActionMessageDelivered Action = "message.delivered" // by one recipient
 	ActionMessageRead      Action = "message.read"      // by one recipient
 	ActionMessageExpired   Action = "message.expired"
-	ActionNoticeLate       Action = "notice.late"   // a notice of the hub that a later message lists
-	ActionChannelTried     Action = "channel.tried" // an attempt over a channel other than the inbox
+	ActionMessageRetried   Action = "message.retried" // an undelivered message was sent again
+	ActionNoticeLate       Action = "notice.late"     // a notice of the hub that a later message lists
+	ActionChannelTried     Action = "channel.tried"   // an attempt over a channel other than the inbox
 
 	ActionDeliveryMoved Action = "delivery.moved" // a row of another channel than the inbox: the notice of a message got further
 

@@ -115,6 +115,14 @@ func rootWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err 
 	return out, err
 }
 
+func undeliveredWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListUndelivered, api.None{})
+	for _, u := range got.Messages {
+		out = append(out, described(shortest(got.ShortIDs, u.Message), string(u.Message.Status)+":", string(u.Message.Type), "from", string(u.Message.From)))
+	}
+	return out, err
+}
+
 func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error) {
 	for _, t := range hub.MessageTypes {
 		out = append(out, string(t))
@@ -125,7 +133,7 @@ func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error)
 // argumentSources has the sources of the arguments of each command, in order.
 var argumentSources = map[string][]source{
 	"send": {agentWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
-	"approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords},
+	"retry": {undeliveredWords}, "approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords},
 	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent reset": {agentWords},
 	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent answer": {agentWords},
 	"wake allow": {agentWords}, "wake test": {agentWords}, "wake sessions": {agentWords}, "probe": {agentWords},

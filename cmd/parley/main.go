@@ -194,7 +194,7 @@ func (a *app) root() *cobra.Command {
 		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
-			a.approveCommand(), a.denyCommand(), a.forgetCommand(),
+			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
 		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.workqCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{

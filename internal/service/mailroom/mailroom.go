@@ -178,6 +178,7 @@ type Draft struct {
 	anchor string // the offer that Text answers; see Mailroom.refer
 	whole  bool   // To was a team, and is its members now
 	wide   bool   // the team has more members than a message may name
+	retry  *retry // what Text and Payload repeat; see Mailroom.Retry
 
 	Version string          // "" or one with the same major as hub.Version
 	Claimed *string         // the sender in the input; nil if there is none
@@ -275,6 +276,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 				return err
 			}
 		}
+		if err := d.retry.check(tx, op); err != nil {
+			return err
+		}
 		out.admission, err = m.admit(tx, op, actor, msg, to)
 		return err
 	}
@@ -326,6 +330,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			return err
 		}
 		if err := m.awaitAck(tx, op, msg); err != nil {
+			return err
+		}
+		if err := d.retry.record(tx, msg); err != nil {
 			return err
 		}
 		if out.short, err = tx.ShortID(string(msg.ID)); err != nil {

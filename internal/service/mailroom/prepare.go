@@ -85,6 +85,7 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 		}
 	}
 	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
+	d.retry.mark(&e)
 	if err := setAckBy(op, &e, d.AckBy); err != nil {
 		return fail(err)
 	}
@@ -212,7 +213,10 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 	if !out.AckBy.IsZero() {
 		warnings = append(warnings, "context.ack_by was ignored: give ack_by beside context")
 	}
-	out.SessionID, out.CopyOf, out.AckBy = actor.Session, nil, hub.Time{}
+	if out.RetryOf != "" {
+		warnings = append(warnings, "context.retry_of was ignored: the hub sets it")
+	}
+	out.SessionID, out.CopyOf, out.AckBy, out.RetryOf = actor.Session, nil, hub.Time{}, ""
 	return &out, warnings
 }
 

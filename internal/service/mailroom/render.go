@@ -78,6 +78,9 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	case e.ThreadID != "" && e.ThreadID != string(e.ID) && e.Type.Family() != handoffs:
 		fmt.Fprintf(b, ", thread %s", plaintext.Line(short.Of(e.ThreadID)))
 	}
+	if old := e.RetryOf(); old != "" {
+		fmt.Fprintf(b, ", retry of %s", short.Of(string(old)))
+	}
 	if viewer == "" && e.Status != hub.StatusPending {
 		fmt.Fprintf(b, ", %s", e.Status)
 	}

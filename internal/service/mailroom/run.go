@@ -136,6 +136,9 @@ func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time)
 	return nil
 }
 
+// CodeExpired is the code in the hub's message about a message that expired.
+const CodeExpired = "expired"
+
 // expire ends a message for the recipients that have not read it.
 func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResult, error) {
 	parties, err := tx.Parties(id)
@@ -167,7 +170,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 		return sendResult{}, err
 	}
 	return m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
-		"code": "expired", "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
+		"code": CodeExpired, "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
 	})
 }
 

@@ -72,6 +72,9 @@ var (
 	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk)
 	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList)
 
+	ListUndelivered = reads("parley/undelivered", "List messages that failed or expired: all of them for those who audit, else yours.", undelivered)
+	Retry           = changes("parley/retry", "Send a message again that failed or expired.", retry)
+
 	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
 	Trace  = reads("parley/trace", "Show one message from end to end.", trace)
 
@@ -152,7 +155,7 @@ var (
 
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
-	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
+	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, ListUndelivered, Retry, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,

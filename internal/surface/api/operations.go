@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,7 @@ type SendParams struct {
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
 	Protocol       string          `json:"protocol,omitempty"`
 	Version        string          `json:"version,omitempty"`
+	Retry          hub.EnvelopeID  `json:"retry,omitempty"`    // acp/send alone: the undelivered message to send again
 	Decision       string          `json:"decision,omitempty"` // acp/respond alone: about the escalated thread of the message
 
 	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
@@ -74,6 +76,9 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	}
 	if p.Decision != "" {
 		return d, hub.Errorf(hub.CodeInvalid, op, "decision: a decision is an answer").WithHint("use {respond} with reply_to, decision and text")
+	}
+	if p.Retry != "" {
+		return d, hub.Errorf(hub.CodeInvalid, op, "retry: a retry has the recipients and the text of the message that it repeats").WithHint("leave the other members out")
 	}
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = mailroom.TypeOfText(d.Text)
@@ -103,7 +108,7 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 
 // chosen are the members of an envelope that a caller may choose.
 var chosen = []string{
-	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "ack_by", "sequence", "context", "idempotency_key",
+	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "ack_by", "sequence", "context", "idempotency_key", "retry",
 }
 
 // claimedSender returns the sender that the parameters claim, in any case of its
@@ -163,6 +168,9 @@ func (s *Services) resolve(ctx context.Context, op string, a hub.Caller, d mailr
 
 func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	const op = "acp/send"
+	if again := (SendParams{Retry: p.Retry, ExpiresAt: p.ExpiresAt, IdempotencyKey: p.IdempotencyKey}); p.Retry != "" && reflect.DeepEqual(p, again) {
+		return retry(ctx, s, a, RetryParams{ID: p.Retry, ExpiresAt: p.ExpiresAt})
+	}
 	d, err := p.draft(op)
 	if err == nil {
 		d, err = s.resolve(ctx, op, a, d)

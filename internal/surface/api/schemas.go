@@ -5,7 +5,7 @@ package api
 // error text that asks for it. The operations check more than the schemas say. None has a
 // condition (if, then, else), because a model learns the same from an error when it errs.
 
-const sendSchema = `{"type":"object","required":["to"],"properties":{
+const sendSchema = `{"type":"object","properties":{
 "to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, or *"},
 "text":{"type":"string"},
 "type":{"type":"string","description":"rarely needed: status.update|blocked|complete, knowledge.push|query|response, task.offer|accept|decline|counter, position.state|challenge|concede|escalate"},
@@ -15,7 +15,8 @@ const sendSchema = `{"type":"object","required":["to"],"properties":{
 "topic":{"type":"string"},
 "priority":{"enum":["low","normal","high","critical"]},
 "ack_by":{"type":"string","description":"30m: ask for an ack in time"},
-"idempotency_key":{"type":"string","description":"safe to retry with"}}}`
+"idempotency_key":{"type":"string","description":"safe to retry with"},
+"retry":{"type":"string","description":"alone: your message that expired or failed"}}}`
 
 const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "reply_to":{"type":"string","description":"such as m17"},

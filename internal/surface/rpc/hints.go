@@ -62,6 +62,7 @@ var references = map[string][3]string{
 	"team.status":       {"acp/team with action status, team and lifecycle:", "parley team status", "acp_team with action status, team and lifecycle:"},
 	"team.task":         {"acp/team with action task and team", "parley team task", "acp_team with action task and team"},
 	"trivial":           {"member trivial", "--trivial \"WHY\"", "argument trivial"},
+	"undelivered":       {"parley/undelivered", "parley undelivered", "`parley undelivered` in a shell"},
 	"unproven":          {"member unproven", "--unproven \"WHY\"", "argument unproven"},
 	"workq.list":        {"workq/list", "parley workq list", "`parley workq list` in a shell"},
 }
