@@ -61,6 +61,8 @@ const (
 	ActionClaimed       Action = "claim.made" // an agent owns an item of the hub's own queue
 	ActionClaimMoved    Action = "claim.moved"
 	ActionClaimReleased Action = "claim.released"
+	ActionItemAdded     Action = "item.added" // to the hub's own queue
+	ActionItemDone      Action = "item.done"  // it left that queue
 
 	ActionSubscribed   Action = "subscription.added"
 	ActionUnsubscribed Action = "subscription.removed"
@@ -136,6 +138,7 @@ const (
 	ActionAgentPaused  Action = "agent.paused"
 	ActionAgentResumed Action = "agent.resumed"
 	ActionAgentRole    Action = "agent.role"
+	ActionContactRule  Action = "agent.contact" // the operator changed who may write to an agent, or wake it
 	ActionKeyMinted    Action = "key.minted"
 	ActionKeyRevoked   Action = "key.revoked"
 

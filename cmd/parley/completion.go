@@ -133,7 +133,7 @@ func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error)
 // argumentSources has the sources of the arguments of each command, in order.
 var argumentSources = map[string][]source{
 	"send": {agentWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
-	"retry": {undeliveredWords}, "approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords},
+	"retry": {undeliveredWords}, "approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords}, "contact": {agentWords},
 	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent reset": {agentWords},
 	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent answer": {agentWords},
 	"wake allow": {agentWords}, "wake test": {agentWords}, "wake sessions": {agentWords}, "probe": {agentWords},
@@ -148,7 +148,7 @@ var argumentSources = map[string][]source{
 }
 
 // flagSources has the sources of flags.
-var flagSources = map[string]source{"to": agentWords, "from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
+var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
 
 // messageTyped has the commands whose flag --type is that of a message.
 var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}

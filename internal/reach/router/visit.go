@@ -17,6 +17,8 @@ type inboxMessage struct {
 	hub.Message
 	rows []hub.Delivery // of its recipient, without the inbox, oldest first
 	root hub.EnvelopeID // the message that began its conversation, see loop; set for one that starts a turn
+
+	quiet bool // its sender may not wake the recipient
 }
 
 // newest returns the newest row of a kind; nil if there is none.
@@ -35,6 +37,10 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 	if err != nil {
 		return nil, err
 	}
+	rules, err := hub.ReadContactRules(r)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]inboxMessage, 0, len(page.Messages))
 	for _, m := range page.Messages {
 		rows, err := r.Deliveries(m.ID)
@@ -42,7 +48,11 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 			return nil, err
 		}
 		rows = slices.DeleteFunc(rows, func(d hub.Delivery) bool { return d.Recipient != agent || d.Channel == hub.ChannelInbox })
-		out = append(out, inboxMessage{Message: m, rows: rows})
+		wakes, err := rules.MayWake(r, m.From, agent)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inboxMessage{Message: m, rows: rows, quiet: !wakes})
 	}
 	return out, nil
 }
@@ -264,16 +274,21 @@ func (v *visitor) consider(kind hub.Channel, c choice) (err error) {
 	if t := v.account.open(kind); t != nil && t.State == "" && t.Channel == kind && t.At.Before(v.now.Time) { // reserved before a crash
 		return v.retry(t, c)
 	}
-	var due, known []inboxMessage
+	var due, known, quiet []inboxMessage
 	for _, m := range v.unread {
 		row := m.newest(kind)
 		switch {
 		case v.account.announced(m, kind), m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID):
+		case turns && m.quiet:
+			quiet = append(quiet, m)
 		case turns && !v.account.mayWake(m):
 			known = append(known, m)
 		case turns, row != nil && row.Status == hub.DeliveryPending:
 			due = append(due, m)
 		}
+	}
+	if err := v.skip(kind, quiet, fmt.Sprintf("its sender may not wake %s", v.agent)); err != nil {
+		return err
 	}
 	if err := v.skip(kind, known, "an alarm about the same subject was announced before"); err != nil {
 		return err

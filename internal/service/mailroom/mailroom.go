@@ -175,10 +175,11 @@ type Draft struct {
 	Context        *hub.Context
 	IdempotencyKey string
 
-	anchor string // the offer that Text answers; see Mailroom.refer
-	whole  bool   // To was a team, and is its members now
-	wide   bool   // the team has more members than a message may name
-	retry  *retry // what Text and Payload repeat; see Mailroom.Retry
+	anchor string        // the offer that Text answers; see Mailroom.refer
+	whole  bool          // To was a team, and is its members now
+	wide   bool          // the team has more members than a message may name
+	retry  *retry        // what Text and Payload repeat; see Mailroom.Retry
+	closed []hub.AgentID // members that take no messages of the sender, and do not get this one
 
 	Version string          // "" or one with the same major as hub.Version
 	Claimed *string         // the sender in the input; nil if there is none
@@ -261,9 +262,12 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		return Receipt{}, err
 	}
 	// Agents are never removed, so recipients are looked up before the transaction.
-	to, err := m.recipients(ctx, op, actor, e)
+	to, closed, err := m.recipients(ctx, op, actor, e)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
+	}
+	if closed = append(d.closed, closed...); len(closed) > 0 {
+		warnings = append(warnings, closedWarning(closed))
 	}
 	if err := m.survey(ctx, agentIDs(to)...); err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
@@ -386,6 +390,9 @@ func (m *Mailroom) admit(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		return out, err
 	}
 	if err := checkTeam(tx, op, actor, msg); err != nil {
+		return out, err
+	}
+	if err := m.checkContact(tx, op, msg, agentIDs(to)); err != nil {
 		return out, err
 	}
 	if msg.Type.Negotiates() {
