@@ -129,6 +129,7 @@ func (a *app) sendCommand() *cobra.Command {
 		Example: `  parley send builder "schema is frozen"
   parley send --to builder,tester --type knowledge.push --payload '{"topic":"db","summary":"avatar is nullable","confidence":"high"}'
   parley send '*' "deploying now" --priority high
+  parley send @backend "the schema is frozen"
   parley send builder "stop the deploy" --ack-by 30m
   git diff --stat | parley send reviewer -`,
 		Args: cobra.MaximumNArgs(2),
@@ -152,7 +153,7 @@ func (a *app) sendCommand() *cobra.Command {
 			return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
 		},
 	}
-	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients, or '*' for everyone")
+	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
 	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message that this one answers")
 	m.register(cmd)

@@ -253,6 +253,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err == nil {
 		err = m.addressTeam(ctx, op, actor, &d)
 	}
+	if err == nil {
+		err = m.addressGroups(ctx, op, actor, &d)
+	}
 	if err != nil {
 		return Receipt{}, err
 	}

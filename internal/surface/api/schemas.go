@@ -6,7 +6,7 @@ package api
 // condition (if, then, else), because a model learns the same from an error when it errs.
 
 const sendSchema = `{"type":"object","properties":{
-"to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, or *"},
+"to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, @ABILITY, or *"},
 "text":{"type":"string"},
 "type":{"type":"string","description":"rarely needed: status.update|blocked|complete, knowledge.push|query|response, task.offer|accept|decline|counter, position.state|challenge|concede|escalate"},
 "payload":{"type":"object","description":"for such a type; an error names its members"},
