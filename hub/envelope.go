@@ -91,6 +91,23 @@ func (e Envelope) CopyOf() *CopyMark {
 	return e.Context.CopyOf
 }
 
+// AckBy returns the time by which the sender of e wants it acknowledged; the zero time if
+// it asks for none.
+func (e Envelope) AckBy() Time {
+	if e.Context == nil {
+		return Time{}
+	}
+	return e.Context.AckBy
+}
+
+// RetryOf returns the undelivered message that e repeats, or "".
+func (e Envelope) RetryOf() EnvelopeID {
+	if e.Context == nil {
+		return ""
+	}
+	return e.Context.RetryOf
+}
+
 // Author returns the agent that wrote the text of e.
 func (e Envelope) Author() AgentID {
 	if c := e.CopyOf(); c != nil {
@@ -206,7 +223,9 @@ type Context struct {
 	SessionID    string        `json:"session_id,omitempty"` // set by the runtime; never taken from input
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Artifacts    []ArtifactRef `json:"artifacts,omitempty"`
-	CopyOf       *CopyMark     `json:"copy_of,omitempty"` // set by the hub; never taken from input
+	CopyOf       *CopyMark     `json:"copy_of,omitempty"`  // set by the hub; never taken from input
+	AckBy        Time          `json:"ack_by,omitzero"`    // when the sender wants every recipient to have acknowledged it; set by the hub
+	RetryOf      EnvelopeID    `json:"retry_of,omitempty"` // the undelivered message that this one repeats; set by the hub
 }
 
 // An ExternalRef points at something outside the hub.

@@ -19,8 +19,9 @@ const (
 	ActionMessageDelivered Action = "message.delivered" // by one recipient
 	ActionMessageRead      Action = "message.read"      // by one recipient
 	ActionMessageExpired   Action = "message.expired"
-	ActionNoticeLate       Action = "notice.late"   // a notice of the hub that a later message lists
-	ActionChannelTried     Action = "channel.tried" // an attempt over a channel other than the inbox
+	ActionMessageRetried   Action = "message.retried" // an undelivered message was sent again
+	ActionNoticeLate       Action = "notice.late"     // a notice of the hub that a later message lists
+	ActionChannelTried     Action = "channel.tried"   // an attempt over a channel other than the inbox
 
 	ActionDeliveryMoved Action = "delivery.moved" // a row of another channel than the inbox: the notice of a message got further
 
@@ -60,6 +61,8 @@ const (
 	ActionClaimed       Action = "claim.made" // an agent owns an item of the hub's own queue
 	ActionClaimMoved    Action = "claim.moved"
 	ActionClaimReleased Action = "claim.released"
+	ActionItemAdded     Action = "item.added" // to the hub's own queue
+	ActionItemDone      Action = "item.done"  // it left that queue
 
 	ActionSubscribed   Action = "subscription.added"
 	ActionUnsubscribed Action = "subscription.removed"
@@ -135,6 +138,7 @@ const (
 	ActionAgentPaused  Action = "agent.paused"
 	ActionAgentResumed Action = "agent.resumed"
 	ActionAgentRole    Action = "agent.role"
+	ActionContactRule  Action = "agent.contact" // the operator changed who may write to an agent, or wake it
 	ActionKeyMinted    Action = "key.minted"
 	ActionKeyRevoked   Action = "key.revoked"
 

@@ -182,7 +182,7 @@ func (c *Context) check(op string) error {
 			return invalid(op, fmt.Sprintf("context.artifacts[%d].%s", i, member), "%s", problem)
 		}
 	}
-	return nil
+	return checkTime(op, "context.ack_by", c.AckBy, false)
 }
 
 // problem returns the first member that breaks a rule, and the rule.

@@ -282,6 +282,21 @@ func TestEveryWrite(t *testing.T) {
 			return `"item":"` + must(rpc.Call(t.Context(), r.as(alice), api.ClaimItem, api.ClaimParams{Item: string(ids.Next())}))(t).Item + `"`
 		}},
 
+		"workq/add": {alice, func() string { return `"item":"` + string(ids.Next()) + `"` }},
+		"workq/next": {alice, func() string {
+			must(rpc.Call(t.Context(), r.as(alice), api.AddItem, api.ClaimParams{Item: string(ids.Next())}))(t)
+			return ""
+		}},
+		"workq/done": {alice, func() string {
+			return `"item":"` + must(rpc.Call(t.Context(), r.as(alice), api.ClaimItem, api.ClaimParams{Item: string(ids.Next())}))(t).Item + `"`
+		}},
+		"parley/contact/set": {r.operator, func() string { return `"agent":"worker","wake_from":["alice"]` }},
+		"parley/retry": {alice, func() string {
+			id := held()
+			must(rpc.Call(t.Context(), r.as(r.operator), api.Deny, api.IDParams{ID: id}))(t)
+			return `"id":"` + string(id) + `"`
+		}},
+
 		"parley/forget":  {r.operator, func() string { return `"id":"` + string(r.send(t, alice, "bob", "my secret")) + `"` }},
 		"parley/approve": {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 		"parley/deny":    {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
@@ -309,7 +324,7 @@ func TestEveryWrite(t *testing.T) {
 		t.Run("R3-009 "+o.Method+" refuses a claimed sender and changes nothing", func(t *testing.T) {
 			params := w.params()
 			before := r.tables(t)
-			a := r.call(t, w.key, o.Method, `{`+params+`,"from":"mallory"}`)
+			a := r.call(t, w.key, o.Method, `{`+strings.TrimPrefix(params+`,"from":"mallory"`, ",")+`}`)
 			if a.Error == nil {
 				t.Fatalf("answer: got %s, want a refusal", a.body)
 			}

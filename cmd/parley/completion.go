@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +40,22 @@ func agentWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err
 	got, err := rpc.Call(ctx, c, api.ListAgents, api.None{})
 	for _, p := range got.Agents {
 		out = append(out, described(p.ID, string(p.Role)))
+	}
+	return out, err
+}
+
+// recipientWords returns the agents, and the groups of agents with an ability.
+func recipientWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListAgents, api.None{})
+	groups := map[string][]string{}
+	for _, p := range got.Agents {
+		out = append(out, described(p.ID, string(p.Role)))
+		for _, ability := range p.Can {
+			groups[ability] = append(groups[ability], string(p.ID))
+		}
+	}
+	for _, ability := range slices.Sorted(maps.Keys(groups)) {
+		out = append(out, described("@"+ability, strings.Join(groups[ability], ", ")))
 	}
 	return out, err
 }
@@ -115,6 +133,14 @@ func rootWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err 
 	return out, err
 }
 
+func undeliveredWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListUndelivered, api.None{})
+	for _, u := range got.Messages {
+		out = append(out, described(shortest(got.ShortIDs, u.Message), string(u.Message.Status)+":", string(u.Message.Type), "from", string(u.Message.From)))
+	}
+	return out, err
+}
+
 func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error) {
 	for _, t := range hub.MessageTypes {
 		out = append(out, string(t))
@@ -124,8 +150,8 @@ func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error)
 
 // argumentSources has the sources of the arguments of each command, in order.
 var argumentSources = map[string][]source{
-	"send": {agentWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
-	"approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords},
+	"send": {recipientWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
+	"retry": {undeliveredWords}, "approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords}, "contact": {agentWords},
 	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent reset": {agentWords},
 	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent answer": {agentWords},
 	"wake allow": {agentWords}, "wake test": {agentWords}, "wake sessions": {agentWords}, "probe": {agentWords},
@@ -140,7 +166,7 @@ var argumentSources = map[string][]source{
 }
 
 // flagSources has the sources of flags.
-var flagSources = map[string]source{"to": agentWords, "from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
+var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
 
 // messageTyped has the commands whose flag --type is that of a message.
 var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}

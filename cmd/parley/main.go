@@ -191,10 +191,10 @@ func (a *app) root() *cobra.Command {
 	}{
 		{"The hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
 		{"Agents in this terminal:", a.launchCommands()},
-		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
+		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
-			a.approveCommand(), a.denyCommand(), a.forgetCommand(),
+			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
 		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.workqCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{

@@ -21,7 +21,8 @@ func (a *app) queryCommand() *cobra.Command {
 of them. Words must all occur in a message.`,
 		Example: `  parley query avatar nullable --since 2h
   parley query --from planner --to builder
-  parley query --agent builder --type status.blocked --json`,
+  parley query --agent builder --type status.blocked --json
+  parley query --overdue`,
 	}
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Agent), "agent", "", "sender or recipient")
@@ -33,6 +34,7 @@ of them. Words must all occur in a message.`,
 	f.StringVar((*string)(&p.Status), "status", "", "pending, delivered, read, expired or failed")
 	f.StringVar(&p.Topic, "topic", "", "topic")
 	f.StringVar(&p.Text, "text", "", "words that must all occur, as the arguments are")
+	f.BoolVar(&p.Overdue, "overdue", false, "only messages that were not acknowledged by the time that their sender asked for")
 	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
 	return operation(a, cmd, api.Query, &p, func(w io.Writer, got api.QueryAnswer) {

@@ -36,6 +36,7 @@ func (m *messageFlags) register(cmd *cobra.Command) {
 	f.StringVar(&m.ThreadID, "thread", "", "thread to continue")
 	f.StringVar(&m.Team, "team", "", "team that it belongs to; its members can read it")
 	m.expires = momentFlag(cmd, &m.ExpiresAt, 1, "expires", "when it expires unread: a span like 2h, or an ISO 8601 time")
+	f.StringVar(&m.AckBy, "ack-by", "", "when every recipient is to have acknowledged it: a span like 30m, or an ISO 8601 time")
 	f.StringVar(&m.visibility, "visibility", "", "private, team or human-audit")
 	f.StringVar(&m.sensitivity, "sensitivity", "", "low, moderate or high")
 	f.StringVar(&m.gate, "human-gate", "", "none or required: hold it until the operator approves")
@@ -128,6 +129,8 @@ func (a *app) sendCommand() *cobra.Command {
 		Example: `  parley send builder "schema is frozen"
   parley send --to builder,tester --type knowledge.push --payload '{"topic":"db","summary":"avatar is nullable","confidence":"high"}'
   parley send '*' "deploying now" --priority high
+  parley send @backend "the schema is frozen"
+  parley send builder "stop the deploy" --ack-by 30m
   git diff --stat | parley send reviewer -`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,7 +153,7 @@ func (a *app) sendCommand() *cobra.Command {
 			return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
 		},
 	}
-	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients, or '*' for everyone")
+	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
 	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message that this one answers")
 	m.register(cmd)

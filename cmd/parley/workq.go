@@ -7,13 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func (a *app) workqCommand() *cobra.Command {
-	cmd := group("workq", "Claim items of the hub's own queue", a.workqClaimCommand(), a.workqReleaseCommand(), a.workqListCommand())
+	cmd := group("workq", "Claim items of the hub's own queue", a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand(), a.workqListCommand())
 	cmd.Long = `Claim items of the hub's own queue. An item is any name that agents agree on, such as
-the number of an issue; it has one owner. A handoff that names it as a workq_item
+the number of an issue; it has one owner. Items that were added wait until an agent
+asks for the next one; one that is released is free again until it is done. A handoff that names it as a workq_item
 gives it to the receiver. A hub whose gateway has a queue (gateway.workq) uses that
 one.`
 	return cmd
@@ -27,6 +29,36 @@ func (a *app) workqClaimCommand() *cobra.Command {
 	}, argument(0, &p.Item))
 }
 
+func (a *app) workqAddCommand() *cobra.Command {
+	var p api.ClaimParams
+	cmd := &cobra.Command{Use: "add ITEM", Short: "Put an item into the queue, behind the others", Example: "  parley workq add app#42", Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, api.AddItem, &p, func(w io.Writer, q handoff.QueuedItem) {
+		fmt.Fprintf(w, "%s is in the queue since %s\n", q.Item, q.At)
+	}, argument(0, &p.Item))
+}
+
+func (a *app) workqNextCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "next",
+		Short: "Become the owner of the oldest free item of the queue",
+		Long: `Become the owner of the oldest free item of the queue. Two callers never get the same
+item. If none is free, the exit code is 4 and the error is not_found.`,
+		Example: "  parley workq next --json",
+		Args:    cobra.NoArgs,
+	}
+	return operation(a, cmd, api.NextItem, &api.None{}, func(w io.Writer, c hub.ItemClaim) {
+		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, c.At)
+	})
+}
+
+func (a *app) workqDoneCommand() *cobra.Command {
+	var p api.ClaimParams
+	cmd := &cobra.Command{Use: "done ITEM", Short: "Take an item out of the queue that is done", Args: cobra.ExactArgs(1)}
+	return operation(a, cmd, api.FinishItem, &p, func(w io.Writer, c hub.ItemClaim) {
+		fmt.Fprintf(w, "%s is done\n", c.Item)
+	}, argument(0, &p.Item))
+}
+
 func (a *app) workqReleaseCommand() *cobra.Command {
 	var p api.ClaimParams
 	cmd := &cobra.Command{Use: "release ITEM", Short: "Give an item back; the operator may release any", Args: cobra.ExactArgs(1)}
@@ -37,9 +69,13 @@ func (a *app) workqReleaseCommand() *cobra.Command {
 
 func (a *app) workqListCommand() *cobra.Command {
 	var p api.ClaimsParams
-	cmd := &cobra.Command{Use: "list", Short: "List the owners of items", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List the owners of items, and free items", Args: cobra.NoArgs}
 	cmd.Flags().StringVar((*string)(&p.Owner), "owner", "", "only items of this agent")
 	return operation(a, cmd, api.ListClaims, &p, func(w io.Writer, got api.ClaimList) {
-		writeList(w, "claims", "ITEM, OWNER, SINCE", got.Claims, func(c hub.ItemClaim) []any { return []any{c.Item, c.Owner, c.At} })
+		rows := got.Claims
+		for _, q := range got.Free {
+			rows = append(rows, hub.ItemClaim{Item: q.Item, Owner: "-", At: q.At})
+		}
+		writeList(w, "claims", "ITEM, OWNER, SINCE", rows, func(c hub.ItemClaim) []any { return []any{c.Item, c.Owner, c.At} })
 	})
 }

@@ -44,7 +44,7 @@ const maxAlarms = 64
 // mayWake reports whether a message may start a turn. Of the alarms about one subject
 // only the first does.
 func (a *account) mayWake(m inboxMessage) bool {
-	if !m.MayWake() {
+	if m.quiet || !m.MayWake() {
 		return false
 	}
 	return m.From != hub.Self || !slices.ContainsFunc(a.Alarms, func(old alarm) bool { return old.Subject == m.ThreadID && old.Message != m.ID })

@@ -17,6 +17,8 @@ type inboxMessage struct {
 	hub.Message
 	rows []hub.Delivery // of its recipient, without the inbox, oldest first
 	root hub.EnvelopeID // the message that began its conversation, see loop; set for one that starts a turn
+
+	quiet bool // its sender may not wake the recipient
 }
 
 // newest returns the newest row of a kind; nil if there is none.
@@ -35,6 +37,10 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 	if err != nil {
 		return nil, err
 	}
+	rules, err := hub.ReadContactRules(r)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]inboxMessage, 0, len(page.Messages))
 	for _, m := range page.Messages {
 		rows, err := r.Deliveries(m.ID)
@@ -42,7 +48,11 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 			return nil, err
 		}
 		rows = slices.DeleteFunc(rows, func(d hub.Delivery) bool { return d.Recipient != agent || d.Channel == hub.ChannelInbox })
-		out = append(out, inboxMessage{Message: m, rows: rows})
+		wakes, err := rules.MayWake(r, m.From, agent)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inboxMessage{Message: m, rows: rows, quiet: !wakes})
 	}
 	return out, nil
 }
@@ -330,17 +340,22 @@ func (v *visitor) ready(kind hub.Channel, c choice, due []inboxMessage) (ready, 
 // those that it never will.
 func (v *visitor) due(kind hub.Channel) ([]inboxMessage, error) {
 	turns := startsTurns(kind)
-	var due, known []inboxMessage
+	var due, known, quiet []inboxMessage
 	for _, m := range v.unread {
 		row := m.newest(kind)
 		elsewhere := m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID)
 		switch {
 		case v.account.announced(m, kind), elsewhere:
+		case turns && m.quiet:
+			quiet = append(quiet, m)
 		case turns && !v.account.mayWake(m):
 			known = append(known, m)
 		case turns, row != nil && row.Status == hub.DeliveryPending:
 			due = append(due, m)
 		}
+	}
+	if err := v.skip(kind, quiet, fmt.Sprintf("its sender may not wake %s", v.agent)); err != nil {
+		return nil, err
 	}
 	if err := v.skip(kind, known, "an alarm about the same subject was announced before"); err != nil {
 		return nil, err

@@ -170,10 +170,16 @@ func claimConflicts(r hub.Reader, transfers []hub.Transfer) (out []hub.Check, er
 // moveClaims gives the items of the hub's own queue to the receiver. An item that it
 // does not have is in a queue that the hub does not know.
 func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps []hub.Check, err error) {
+	queued, err := readQueued(m.tx)
+	if err != nil {
+		return "", nil, err
+	}
 	for _, t := range transfers {
 		got, step := hub.OwnershipTransferred, hub.Check{What: checkClaim + t.Item, Result: hub.CheckVerified, Detail: fmt.Sprintf("from %s to %s", t.From, t.To)}
 		c, err := m.tx.ItemClaim(t.Item)
 		switch {
+		case hub.CodeOf(err) == hub.CodeNotFound && queued.has(t.Item): // it is free
+			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, hub.ActionClaimMoved, map[string]any{"handoff": t.Handoff})
 		case hub.CodeOf(err) == hub.CodeNotFound:
 			got, step.Result, step.Detail = hub.OwnershipManual, hub.CheckUnverifiable, "the hub's own queue does not have it, and no other is configured"
 		case err != nil:
@@ -209,14 +215,22 @@ const (
 // ownQueue refuses work on the hub's own queue while another is configured: an item
 // would have two owners.
 func (s *Service) ownQueue(op string, actor hub.Caller, item string) error {
+	if err := s.openQueue(op, actor); err != nil {
+		return err
+	}
+	if item == "" || len(item) > maxItem || strings.TrimSpace(item) != item {
+		return hub.Errorf(hub.CodeInvalid, op, "item: a name of 1 to %d bytes is required", maxItem)
+	}
+	return nil
+}
+
+// openQueue refuses work on the hub's own queue while another is configured.
+func (s *Service) openQueue(op string, actor hub.Caller) error {
 	if err := active(op, actor); err != nil {
 		return err
 	}
 	if s.queue != nil {
 		return hub.Errorf(hub.CodeNotEnabled, op, "the items of this hub are in the queue of its gateway").WithHint("claim and release them there")
-	}
-	if item == "" || len(item) > maxItem || strings.TrimSpace(item) != item {
-		return hub.Errorf(hub.CodeInvalid, op, "item: a name of 1 to %d bytes is required", maxItem)
 	}
 	return nil
 }

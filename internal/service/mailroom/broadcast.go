@@ -54,10 +54,15 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 			out.Recipients = append(out.Recipients, a.ID)
 		}
 	}
+	if open, _, err := m.dropClosed(ctx, op, actor.ID, out.Recipients); err == nil {
+		out.Recipients = open
+	} else if hub.CodeOf(err) != hub.CodeDenied { // the refusal below says that nobody takes it
+		return Trial{}, err
+	}
 	e, _, refusal := m.prepare(op, actor, d)
 	var to []recipient
 	if refusal == nil {
-		to, refusal = m.recipients(ctx, op, actor, e)
+		to, _, refusal = m.recipients(ctx, op, actor, e)
 	}
 	var verdict error
 	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {

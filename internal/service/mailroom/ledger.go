@@ -73,8 +73,8 @@ func steps(e hub.Envelope) []routeStep {
 }
 
 // route returns the first ledger rows for one recipient of a message, with their
-// forecasts.
-func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient) (rows []hub.Delivery, forecasts []Forecast, err error) {
+// forecasts. quiet is why the message may not wake its recipient; "" if it may.
+func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet string) (rows []hub.Delivery, forecasts []Forecast, err error) {
 	e := msg.Envelope
 	held := e.Policy.HumanGate == hub.GateRequired
 	for _, s := range steps(e) {
@@ -87,12 +87,21 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient) (rows []hu
 			}
 			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message is in the inbox", s.channel, c.State)
 		}
+		if quiet != "" && (s.channel == hub.ChannelSession || s.channel == hub.ChannelWake) {
+			if s.need != always {
+				continue
+			}
+			d.Status, d.Error = hub.DeliverySkipped, quiet+": the message is in the inbox"
+		}
 		if held && d.Status != hub.DeliverySkipped {
 			d.Status = hub.DeliveryHeld
 		}
 		f, err := m.forecast(r, d, msg, to.keyed)
 		if err != nil {
 			return nil, nil, err
+		}
+		if quiet != "" && s.channel == hub.ChannelInbox && f.Reach == hub.ReachOnPoll {
+			f.Reason += "; " + quiet
 		}
 		tried := slices.ContainsFunc(rows, func(d hub.Delivery) bool { return d.Channel == hub.ChannelSession && d.Status == hub.DeliveryPending })
 		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {

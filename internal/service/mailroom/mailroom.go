@@ -170,13 +170,16 @@ type Draft struct {
 	Priority       hub.Priority
 	Topic          string
 	ExpiresAt      hub.Time
+	AckBy          string // when every recipient is to have acknowledged it: a span from now, or a time
 	Sequence       *int64
 	Context        *hub.Context
 	IdempotencyKey string
 
-	anchor string // the offer that Text answers; see Mailroom.refer
-	whole  bool   // To was a team, and is its members now
-	wide   bool   // the team has more members than a message may name
+	anchor string        // the offer that Text answers; see Mailroom.refer
+	whole  bool          // To was a team, and is its members now
+	wide   bool          // the team has more members than a message may name
+	retry  *retry        // what Text and Payload repeat; see Mailroom.Retry
+	closed []hub.AgentID // members that take no messages of the sender, and do not get this one
 
 	Version string          // "" or one with the same major as hub.Version
 	Claimed *string         // the sender in the input; nil if there is none
@@ -250,6 +253,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 	if err == nil {
 		err = m.addressTeam(ctx, op, actor, &d)
 	}
+	if err == nil {
+		err = m.addressGroups(ctx, op, actor, &d)
+	}
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -259,9 +265,12 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 		return Receipt{}, err
 	}
 	// Agents are never removed, so recipients are looked up before the transaction.
-	to, err := m.recipients(ctx, op, actor, e)
+	to, closed, err := m.recipients(ctx, op, actor, e)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
+	}
+	if closed = append(d.closed, closed...); len(closed) > 0 {
+		warnings = append(warnings, closedWarning(closed))
 	}
 	if err := m.survey(ctx, agentIDs(to)...); err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: send: %w", err)
@@ -273,6 +282,9 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			if out, err = m.repeated(tx, op, actor, d.IdempotencyKey, request); err != nil || out.again {
 				return err
 			}
+		}
+		if err := d.retry.check(tx, op); err != nil {
+			return err
 		}
 		out.admission, err = m.admit(tx, op, actor, msg, to)
 		return err
@@ -322,6 +334,12 @@ func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt
 			return err
 		}
 		if err := m.shareMessage(tx, actor, msg, openTo(msg, to)); err != nil {
+			return err
+		}
+		if err := m.awaitAck(tx, op, msg); err != nil {
+			return err
+		}
+		if err := d.retry.record(tx, msg); err != nil {
 			return err
 		}
 		if out.short, err = tx.ShortID(string(msg.ID)); err != nil {
@@ -375,6 +393,9 @@ func (m *Mailroom) admit(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		return out, err
 	}
 	if err := checkTeam(tx, op, actor, msg); err != nil {
+		return out, err
+	}
+	if err := m.checkContact(tx, op, msg, agentIDs(to)); err != nil {
 		return out, err
 	}
 	if msg.Type.Negotiates() {

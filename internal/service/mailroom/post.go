@@ -36,6 +36,9 @@ func (m *Mailroom) Post(tx hub.Tx, actor hub.Caller, e hub.Envelope, fresh bool)
 		if err := m.checkJoin(tx, op, actor, e.ThreadID); err != nil {
 			return hub.Message{}, err
 		}
+		if err := m.checkContact(tx, op, &msg, msg.To); err != nil {
+			return hub.Message{}, err
+		}
 		if err := m.guard(tx, op, actor, &msg); err != nil {
 			return hub.Message{}, err
 		}

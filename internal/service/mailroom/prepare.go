@@ -85,6 +85,10 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 		}
 	}
 	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
+	d.retry.mark(&e)
+	if err := setAckBy(op, &e, d.AckBy); err != nil {
+		return fail(err)
+	}
 	if names := memberNames(d.Extra); len(names) > 0 {
 		warnings = append(warnings, fmt.Sprintf("not defined in version %s, kept without effect: %s", hub.Version, strings.Join(names, ", ")))
 	}
@@ -206,7 +210,13 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 	if out.CopyOf != nil {
 		warnings = append(warnings, "context.copy_of was ignored: the hub sets it")
 	}
-	out.SessionID, out.CopyOf = actor.Session, nil
+	if !out.AckBy.IsZero() {
+		warnings = append(warnings, "context.ack_by was ignored: give ack_by beside context")
+	}
+	if out.RetryOf != "" {
+		warnings = append(warnings, "context.retry_of was ignored: the hub sets it")
+	}
+	out.SessionID, out.CopyOf, out.AckBy, out.RetryOf = actor.Session, nil, hub.Time{}, ""
 	return &out, warnings
 }
 

@@ -78,12 +78,18 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	case e.ThreadID != "" && e.ThreadID != string(e.ID) && e.Type.Family() != handoffs:
 		fmt.Fprintf(b, ", thread %s", plaintext.Line(short.Of(e.ThreadID)))
 	}
+	if old := e.RetryOf(); old != "" {
+		fmt.Fprintf(b, ", retry of %s", short.Of(string(old)))
+	}
 	if viewer == "" && e.Status != hub.StatusPending {
 		fmt.Fprintf(b, ", %s", e.Status)
 	}
 	fmt.Fprintf(b, ", %s\n", e.CreatedAt.UTC().Format("2006-01-02 15:04Z"))
 	if !e.ExpiresAt.IsZero() {
 		fmt.Fprintf(b, "expires %s\n", e.ExpiresAt)
+	}
+	if by := e.AckBy(); !by.IsZero() {
+		fmt.Fprintf(b, "acknowledge by %s\n", by)
 	}
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))

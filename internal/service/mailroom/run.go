@@ -78,12 +78,15 @@ func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, 
 // sweepBatch is the most messages that one sweep ends.
 const sweepBatch = 200
 
-// Sweep lets messages expire whose time has passed, tells their senders, makes the
-// copies that are due, and forgets idempotency keys and session marks that are too old to matter.
+// Sweep lets messages expire whose time has passed, tells their senders and those of
+// messages that were not acknowledged in time, makes the copies that are due, and forgets idempotency keys and session marks that are too old to matter.
 func (m *Mailroom) Sweep(ctx context.Context) error {
 	return hub.Alone(ctx, m.store, "mailroom.Sweep", leaseTime, func(store hub.Store) error {
 		now := m.clock.Now()
 		if err := m.expireDue(ctx, store, now); err != nil {
+			return err
+		}
+		if err := m.tellOverdue(ctx, store, now); err != nil {
 			return err
 		}
 		if err := m.listLate(ctx, store, now); err != nil {
@@ -133,6 +136,9 @@ func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time)
 	return nil
 }
 
+// CodeExpired is the code in the hub's message about a message that expired.
+const CodeExpired = "expired"
+
 // expire ends a message for the recipients that have not read it.
 func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResult, error) {
 	parties, err := tx.Parties(id)
@@ -164,7 +170,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 		return sendResult{}, err
 	}
 	return m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
-		"code": "expired", "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
+		"code": CodeExpired, "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
 	})
 }
 

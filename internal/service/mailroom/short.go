@@ -57,7 +57,7 @@ func shortIDs(r hub.Reader, messages []hub.Envelope, more ...string) (ShortIDs, 
 		}
 	}
 	for _, e := range messages {
-		names := []string{string(e.ID), string(e.ReplyTo), e.ThreadID}
+		names := []string{string(e.ID), string(e.ReplyTo), e.ThreadID, string(e.RetryOf())}
 		if c := e.CopyOf(); c != nil {
 			names = append(names, string(c.Message))
 		}

@@ -31,6 +31,16 @@ func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller,
 	if d.Team == "" || !m.features[hub.FeatureTeamspaces] {
 		return nil
 	}
+	if err := m.expandTeam(ctx, op, actor, d, offer); err != nil || !d.whole {
+		return err
+	}
+	var err error
+	d.To, d.closed, err = m.dropClosed(ctx, op, actor.ID, d.To)
+	return err
+}
+
+// expandTeam fills in the recipients and the visibility of a message for a team.
+func (m *Mailroom) expandTeam(ctx context.Context, op string, actor hub.Caller, d *Draft, offer bool) error {
 	return m.store.View(ctx, func(r hub.Reader) error {
 		t, err := teamOf(r, op, actor, hub.TeamID(d.Team))
 		if err != nil {

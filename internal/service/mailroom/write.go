@@ -139,13 +139,13 @@ type recipient struct {
 }
 
 // recipients looks up the recipients of a message. Those of a broadcast are all agents
-// that exist now, except its sender.
-func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, e hub.Envelope) ([]recipient, error) {
+// that exist now, except its sender and closed: those that take no messages of the sender.
+func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, e hub.Envelope) (out []recipient, closed []hub.AgentID, err error) {
 	to := e.To
 	if e.Broadcast() {
 		all, err := m.agents(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		to = nil
 		for _, a := range all {
@@ -154,21 +154,24 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 			}
 		}
 		if len(to) == 0 {
-			return nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("{agent.add} NAME")
+			return nil, nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("{agent.add} NAME")
+		}
+		if to, closed, err = m.dropClosed(ctx, op, actor.ID, to); err != nil {
+			return nil, nil, err
 		}
 	}
-	out := make([]recipient, len(to))
+	out = make([]recipient, len(to))
 	for i, id := range to {
 		keyed, err := m.directory.Keyed(ctx, id)
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return nil, m.unknownRecipient(ctx, op, id)
+			return nil, nil, m.unknownRecipient(ctx, op, id)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out[i] = recipient{id, keyed}
 	}
-	return out, nil
+	return out, closed, nil
 }
 
 func (m *Mailroom) agents(ctx context.Context) (all []hub.Agent, err error) {
@@ -267,8 +270,16 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 		return nil, err
 	}
 	var forecasts []Forecast
+	rules, err := hub.ReadContactRules(tx)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range to {
-		rows, some, err := m.route(tx, msg, r)
+		quiet, err := quietReason(tx, rules, msg.From, r.agent)
+		if err != nil {
+			return nil, err
+		}
+		rows, some, err := m.route(tx, msg, r, quiet)
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +294,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	if held {
 		action = hub.ActionMessageHeld
 	}
-	_, err := tx.Append(hub.Entry{
+	_, err = tx.Append(hub.Entry{
 		At: msg.CreatedAt, Actor: msg.From, Action: action, Subject: string(msg.ID), Outcome: hub.OutcomeOK, Facts: facts,
 	})
 	return forecasts, err
@@ -396,7 +407,10 @@ func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 	if err != nil {
 		return nil // the status never moves backwards
 	}
-	return tx.PutStatus(e, was)
+	if err := tx.PutStatus(e, was); err != nil || want == hub.StatusDelivered {
+		return err
+	}
+	return endAwait(tx, msg.Envelope)
 }
 
 // system writes a message of the hub. The hub has a limit of its own; over it the

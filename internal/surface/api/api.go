@@ -73,6 +73,9 @@ var (
 	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
 	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList).Needs(hub.Features...)
 
+	ListUndelivered = reads("parley/undelivered", "List messages that failed or expired: all of them for those who audit, else yours.", undelivered)
+	Retry           = changes("parley/retry", "Send a message again that failed or expired.", retry)
+
 	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
 	Trace  = reads("parley/trace", "Show one message from end to end.", trace)
 
@@ -94,6 +97,9 @@ var (
 	PauseAgent  = administers("parley/agent/pause", "Keep an agent from sending.", agentState(hub.AgentPaused))
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
+
+	SetContact   = administers("parley/contact/set", "Set who may write to an agent, and who may wake it.", contactSet)
+	ListContacts = reads("parley/contact/list", "List the rules for who may write to agents and wake them.", contactList)
 
 	KeepAgent    = administers("parley/agent/keep", "Run an agent on the hub's machine over ACP, and let mail start its turns.", keep)
 	ListKept     = reads("parley/agent/kept", "List the agents that the hub runs.", keptList)
@@ -124,6 +130,9 @@ var (
 
 	ClaimItem   = changes("workq/claim", "Claim an item of the hub's own queue: it is yours until you release it or hand it over.", claimItem)
 	ReleaseItem = changes("workq/release", "Release an item of the hub's own queue; the operator may release any.", releaseItem)
+	AddItem     = changes("workq/add", "Put an item into the hub's own queue, for an agent that asks for the next one.", addItem)
+	NextItem    = changes("workq/next", "Claim the item of the hub's own queue that is free for longest.", nextItem)
+	FinishItem  = changes("workq/done", "Take an item out of the hub's own queue: its owner, or the operator.", finishItem)
 	ListClaims  = reads("workq/list", "List the owners of items of the hub's own queue.", claimList)
 
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
@@ -153,10 +162,10 @@ var (
 
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
-	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, Whoami, Trace,
+	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, ListUndelivered, Retry, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
-	KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
-	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, ListClaims,
+	SetContact, ListContacts, KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
+	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +140,7 @@ type Waiting struct {
 	Peers     []federation.PeerStatus `json:"peers,omitempty"`
 	Troubled  []AgentNow              `json:"troubled,omitempty"` // agents that are stuck or suspended
 	Late      []handoff.Report        `json:"late,omitempty"`
+	Overdue   []mailroom.Overdue      `json:"overdue,omitempty"`    // messages that were not acknowledged in time
 	Conflicts []ConflictedContract    `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
 	Merges    []hub.Conflict          `json:"merges,omitempty"`     // versions of teams' artifacts whose conflict is escalated
 	Free      int64                   `json:"free_bytes,omitempty"` // on the disk of the home, if that is low
@@ -196,8 +198,8 @@ func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept
 			w.Late = append(w.Late, t)
 		}
 	}
-	if !a.IsOperator() {
-		return w, nil
+	if err := s.addOverdue(ctx, a, &w); err != nil || !a.IsOperator() {
+		return w, err
 	}
 	if s.Around != nil {
 		if w.Peers, err = s.Around.Pending(ctx); err != nil {
@@ -237,6 +239,23 @@ func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept
 	return w, nil
 }
 
+// addOverdue adds the messages that were not acknowledged in time, with their short ids.
+func (s *Services) addOverdue(ctx context.Context, a hub.Caller, w *Waiting) (err error) {
+	if w.Overdue, err = s.Mail.Overdue(ctx, a); err != nil || len(w.Overdue) == 0 {
+		return err
+	}
+	var messages []hub.Envelope
+	for _, o := range w.Overdue {
+		messages = append(messages, o.Message)
+	}
+	short, err := s.Mail.ShortIDs(ctx, messages)
+	if w.ShortIDs == nil {
+		w.ShortIDs = mailroom.ShortIDs{}
+	}
+	maps.Copy(w.ShortIDs, short)
+	return err
+}
+
 // A WaitKind says why something waits for a person.
 type WaitKind string
 
@@ -251,13 +270,14 @@ const (
 	WaitStuck      WaitKind = "stuck"      // nothing is heard of a turn
 	WaitSuspended  WaitKind = "suspended"  // an agent repeated itself
 	WaitLate       WaitKind = "late"       // a task was not done in time
+	WaitOverdue    WaitKind = "overdue"    // a message was not acknowledged in time
 	WaitDisk       WaitKind = "disk"       // the disk of the hub is nearly full
 	WaitMail       WaitKind = "mail"       // a message to the operator
 )
 
 // WaitKinds lists the kinds, the most pressing first.
 var WaitKinds = []WaitKind{
-	WaitDisk, WaitQuestion, WaitHeld, WaitApproval, WaitEscalation, WaitPeer, WaitStuck, WaitSuspended, WaitConflict, WaitLate, WaitMail,
+	WaitDisk, WaitQuestion, WaitHeld, WaitApproval, WaitEscalation, WaitPeer, WaitStuck, WaitSuspended, WaitConflict, WaitLate, WaitOverdue, WaitMail,
 }
 
 // A Wait is one thing that waits for a person.
@@ -283,6 +303,8 @@ func (w Wait) tells(e hub.Envelope) bool {
 	switch w.Kind {
 	case WaitEscalation:
 		return e.ThreadID == w.ID
+	case WaitOverdue:
+		return string(e.ReplyTo) == w.ID && strings.Contains(string(e.Payload), mailroom.CodeOverdue)
 	case WaitQuestion:
 		text := mailroom.Headline(e)
 		return strings.HasPrefix(text, fmt.Sprintf("%s asks: ", w.Agent)) && strings.HasSuffix(text, " "+w.ID)
@@ -374,6 +396,13 @@ func (w Waiting) Items() []Wait {
 		out = append(out, Wait{
 			Kind: WaitLate, ID: string(h.ID), Agent: h.To, Since: h.DueAt, Fact: fmt.Sprintf("a task of %s is late since %s", h.To, h.DueAt.UTC().Format("2006-01-02 15:04Z")), Text: h.Title,
 			Private: h.Restricted, Command: fmt.Sprintf("parley handoff show %s", cmp.Or(string(h.ShortID), string(h.ID))),
+		})
+	}
+	for _, o := range w.Overdue {
+		out = append(out, Wait{
+			Kind: WaitOverdue, ID: string(o.Message.ID), Agent: o.Missing[0], Since: o.By,
+			Fact: fmt.Sprintf("%s did not acknowledge a message of %s by %s", names(o.Missing), o.Message.From, o.By.UTC().Format("2006-01-02 15:04Z")), Text: mailroom.Headline(o.Message),
+			Private: o.Message.Policy.Sensitivity == hub.SensitivityHigh, Command: "parley trace " + short(string(o.Message.ID)),
 		})
 	}
 	if w.Free > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -32,10 +33,12 @@ func everything() api.Waiting {
 		Late:      []handoff.Report{{ID: "h2", To: "builder", Title: "secret", Restricted: true}},
 		Conflicts: []api.ConflictedContract{{Project: "p", ID: "c", Name: "plain", Version: 2}},
 		Merges:    []hub.Conflict{{Team: "alpha", Artifact: "plain", Version: 2}, {Team: "alpha", Artifact: "plain", Version: 4, Result: 5}},
+		Overdue:   []mailroom.Overdue{{Message: message("m4", hub.SensitivityHigh, "secret"), Missing: []hub.AgentID{"builder"}}},
 		Free:      1 << 20,
 		Inbox:     []hub.Envelope{message("m3", hub.SensitivityLow, "plain")},
 		Notices: []hub.Envelope{
 			{ID: "n1", From: hub.Self, ThreadID: "t1", Payload: payload("escalated")},
+			{ID: "n3", From: hub.Self, ReplyTo: "m4", Payload: json.RawMessage(`{"code":"ack_overdue","message":"late"}`)},
 			{ID: "n2", From: hub.Self, Payload: payload("migrator asks: plain; parley agent answer migrator 3")},
 		},
 	}
@@ -77,7 +80,7 @@ func TestWaitingItems(t *testing.T) {
 	if a, b := find("escalation t1"), find("escalation t2"); a.Yes != "accept" || b.Yes != "" {
 		t.Errorf("a disagreement needs words: %q, %q", a.Yes, b.Yes)
 	}
-	for key, want := range map[string]hub.EnvelopeID{"escalation t1": "n1", "question migrator 3": "n2"} {
+	for key, want := range map[string]hub.EnvelopeID{"escalation t1": "n1", "question migrator 3": "n2", "overdue m4": "n3"} {
 		if got := everything().About(find(key)); len(got) != 1 || got[0] != want {
 			t.Errorf("notices about %s: %v", key, got)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -53,11 +54,13 @@ type SendParams struct {
 	Priority       hub.Priority    `json:"priority,omitempty"`
 	Topic          string          `json:"topic,omitempty"`
 	ExpiresAt      hub.Time        `json:"expires_at,omitzero"`
+	AckBy          string          `json:"ack_by,omitempty"` // a span such as 30m, or a time
 	Sequence       *int64          `json:"sequence,omitempty"`
 	Context        json.RawMessage `json:"context,omitempty"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
 	Protocol       string          `json:"protocol,omitempty"`
 	Version        string          `json:"version,omitempty"`
+	Retry          hub.EnvelopeID  `json:"retry,omitempty"`    // acp/send alone: the undelivered message to send again
 	Decision       string          `json:"decision,omitempty"` // acp/respond alone: about the escalated thread of the message
 
 	From    json.RawMessage `json:"from,omitempty"` // refused: the sender is the authenticated caller
@@ -68,11 +71,14 @@ type SendParams struct {
 func (p SendParams) draft(op string) (mailroom.Draft, error) {
 	d := mailroom.Draft{
 		To: p.To, Type: p.Type, Payload: strictjson.Trust(p.Payload), Text: p.Text, Team: p.Team, ThreadID: p.ThreadID, ReplyTo: p.ReplyTo,
-		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
+		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, AckBy: p.AckBy, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
 		Version: p.Version,
 	}
 	if p.Decision != "" {
 		return d, hub.Errorf(hub.CodeInvalid, op, "decision: a decision is an answer").WithHint("use {respond} with reply_to, decision and text")
+	}
+	if p.Retry != "" {
+		return d, hub.Errorf(hub.CodeInvalid, op, "retry: a retry has the recipients and the text of the message that it repeats").WithHint("leave the other members out")
 	}
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = mailroom.TypeOfText(d.Text)
@@ -102,7 +108,7 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 
 // chosen are the members of an envelope that a caller may choose.
 var chosen = []string{
-	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "sequence", "context", "idempotency_key",
+	"to", "type", "payload", "text", "policy", "team", "thread_id", "reply_to", "priority", "topic", "expires_at", "ack_by", "sequence", "context", "idempotency_key", "retry",
 }
 
 // claimedSender returns the sender that the parameters claim, in any case of its
@@ -162,6 +168,9 @@ func (s *Services) resolve(ctx context.Context, op string, a hub.Caller, d mailr
 
 func send(ctx context.Context, s *Services, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	const op = "acp/send"
+	if again := (SendParams{Retry: p.Retry, ExpiresAt: p.ExpiresAt, IdempotencyKey: p.IdempotencyKey}); p.Retry != "" && reflect.DeepEqual(p, again) {
+		return retry(ctx, s, a, RetryParams{ID: p.Retry, ExpiresAt: p.ExpiresAt})
+	}
 	d, err := p.draft(op)
 	if err == nil {
 		d, err = s.resolve(ctx, op, a, d)
@@ -203,6 +212,8 @@ type QueryParams struct {
 	Limit  hub.Count         `json:"limit,omitzero"`
 	Cursor string            `json:"cursor,omitempty"`
 
+	Overdue bool `json:"overdue,omitempty"` // alone: messages that were not acknowledged in time
+
 	Negotiation  string `json:"negotiation,omitempty"`  // the id of one, in place of messages
 	Disagreement string `json:"disagreement,omitempty"` // the id of one, in place of messages
 }
@@ -213,6 +224,8 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 		return s.talk(ctx, a, hub.KindNegotiation, p.Negotiation)
 	case p.Disagreement != "":
 		return s.talk(ctx, a, hub.KindDisagreement, p.Disagreement)
+	case p.Overdue:
+		return s.overdue(ctx, a, p)
 	}
 	thread, err := s.Mail.ResolveThread(ctx, "acp/query", a, p.Thread)
 	if err != nil {
@@ -222,6 +235,23 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 		Agent: p.Agent, From: p.From, To: p.To, Thread: thread, Team: p.Team, Type: p.Type, Status: p.Status, Topic: p.Topic,
 		Since: p.Since, Until: p.Until, Text: p.Text, Limit: int(p.Limit), Cursor: p.Cursor,
 	})
+	return QueryAnswer{Listing: &page}, err
+}
+
+// overdue answers a query for the messages that were not acknowledged in time.
+func (s *Services) overdue(ctx context.Context, a hub.Caller, p QueryParams) (QueryAnswer, error) {
+	if p != (QueryParams{Overdue: true}) {
+		return QueryAnswer{}, hub.Errorf(hub.CodeInvalid, "acp/query", "overdue: stands alone").WithHint("leave the other members out")
+	}
+	list, err := s.Mail.Overdue(ctx, a)
+	if err != nil {
+		return QueryAnswer{}, err
+	}
+	var messages []hub.Envelope
+	for _, o := range list {
+		messages = append(messages, o.Message)
+	}
+	page, err := s.Mail.ListingOf(ctx, a, messages)
 	return QueryAnswer{Listing: &page}, err
 }
 

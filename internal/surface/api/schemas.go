@@ -17,8 +17,8 @@ const (
 `
 )
 
-const sendSchema = `{"type":"object","required":["to"],"properties":{
-"to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, or *"},
+const sendSchema = `{"type":"object","properties":{
+"to":{"type":"array","items":{"type":"string"},"description":"agents, team:NAME, @ABILITY, or *"},
 "text":{"type":"string"},
 "type":{"type":"string","description":"rarely needed: status.update|blocked|complete, knowledge.push|query|response, task.offer|accept|decline|counter, position.state|challenge|concede|escalate"},
 "payload":{"type":"object","description":"for such a type; an error names its members"},
@@ -26,7 +26,9 @@ const sendSchema = `{"type":"object","required":["to"],"properties":{
 "thread_id":{"type":"string"},
 "topic":{"type":"string"},
 "priority":{"enum":["low","normal","high","critical"]},
-"idempotency_key":{"type":"string","description":"safe to retry with"}}}`
+"ack_by":{"type":"string","description":"30m: ask for an ack in time"},
+"idempotency_key":{"type":"string","description":"safe to retry with"},
+"retry":{"type":"string","description":"alone: your message that expired or failed"}}}`
 
 const respondSchema = `{"type":"object","required":["reply_to"],"properties":{
 "reply_to":{"type":"string","description":"such as m17"},
@@ -73,7 +75,8 @@ const querySchema = `{"type":"object","properties":{
 "type":{"type":"string"},
 "topic":{"type":"string"},
 "since":{"type":"string","description":"ISO 8601"},
-` + negotiationMember + disagreementMember + `"limit":{"type":"integer"},
+` + negotiationMember + disagreementMember + `"overdue":{"type":"boolean","description":"no ack in time"},
+"limit":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 
 const teamSchema = `{"type":"object","required":["action"],"properties":{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/gateway"
+	"github.com/parley-agents/parley/internal/service/handoff"
 )
 
 // ClaimParams name an item of the hub's own queue.
@@ -17,9 +18,10 @@ type ClaimsParams struct {
 	Owner hub.AgentID `json:"owner,omitempty"` // default all agents
 }
 
-// A ClaimList lists claims by item.
+// A ClaimList lists claims by item, and free items, oldest first.
 type ClaimList struct {
-	Claims []hub.ItemClaim `json:"claims"`
+	Claims []hub.ItemClaim      `json:"claims"`
+	Free   []handoff.QueuedItem `json:"free"`
 }
 
 func claimItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) (hub.ItemClaim, error) {
@@ -31,8 +33,26 @@ func releaseItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) 
 }
 
 func claimList(ctx context.Context, s *Services, _ hub.Caller, p ClaimsParams) (ClaimList, error) {
+	out := ClaimList{Claims: []hub.ItemClaim{}, Free: []handoff.QueuedItem{}}
 	all, err := s.Handoffs.ItemClaims(ctx, p.Owner)
-	return ClaimList{append([]hub.ItemClaim{}, all...)}, err
+	if out.Claims = append(out.Claims, all...); err != nil || p.Owner != "" {
+		return out, err
+	}
+	free, err := s.Handoffs.FreeItems(ctx)
+	out.Free = append(out.Free, free...)
+	return out, err
+}
+
+func addItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) (handoff.QueuedItem, error) {
+	return s.Handoffs.AddItem(ctx, a, p.Item)
+}
+
+func nextItem(ctx context.Context, s *Services, a hub.Caller, _ None) (hub.ItemClaim, error) {
+	return s.Handoffs.NextItem(ctx, a)
+}
+
+func finishItem(ctx context.Context, s *Services, a hub.Caller, p ClaimParams) (hub.ItemClaim, error) {
+	return s.Handoffs.FinishItem(ctx, a, p.Item)
 }
 
 // gatewayReport is the key of the newest report of a probe of the gateway.

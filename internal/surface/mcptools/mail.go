@@ -64,8 +64,14 @@ func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom
 	case e.ThreadID != "" && e.ThreadID != string(e.ID):
 		fmt.Fprintf(b, ", thread %s", plaintext.Line(short.Of(e.ThreadID)))
 	}
+	if old := e.RetryOf(); old != "" {
+		fmt.Fprintf(b, ", retry of %s", short.Of(string(old)))
+	}
 	if !e.ExpiresAt.IsZero() {
 		fmt.Fprintf(b, ", expires %s", e.ExpiresAt)
+	}
+	if by := e.AckBy(); !by.IsZero() {
+		fmt.Fprintf(b, ", acknowledge by %s", by)
 	}
 	if strings.Contains(words, "\n") {
 		b.WriteString(":\n")
@@ -206,6 +212,7 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 
 // A notice holds the members of a notice of the hub that ask its reader for something.
 type notice struct {
+	Code    string   `json:"code"`
 	Reason  string   `json:"reason"`
 	Detail  string   `json:"detail"`
 	Due     hub.Time `json:"due_at,omitzero"`
@@ -241,6 +248,8 @@ func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) str
 	switch {
 	case p.Decide != "":
 		return decideStep(id, p.Decide)
+	case p.Code == mailroom.CodeExpired && e.ReplyTo != "":
+		return fmt.Sprintf("acp_send retry %s, or acp_inbox ack [%s]", short.Of(string(e.ReplyTo)), id)
 	case p.asksToApprove():
 		return fmt.Sprintf("acp_handoff approve %s, or acp_inbox ack [%s]", plaintext.Line(short.Of(p.Handoff)), id)
 	case slices.Contains(p.MergeBy, viewer) && len(p.Parents) == 2:

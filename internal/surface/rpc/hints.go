@@ -28,6 +28,7 @@ var references = map[string][3]string{
 	"as_operator":       {"call it with the operator's key", "run it on a terminal without PARLEY_KEY, or with --as-operator", "ask your operator to do it"},
 	"artifact.get":      {"GET /artifacts/", "parley artifact get", "`parley artifact get` in a shell:"},
 	"artifact.put":      {"POST /artifacts", "parley artifact put FILE", "name a file in context.artifacts (or `parley artifact put FILE` in a shell)"},
+	"contact":           {"the operator calls parley/contact/set:", "the operator runs: parley contact", "tell your operator to run in a shell: parley contact"},
 	"contract.diff":     {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
 	"contract.list":     {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
 	"contract.reply":    {"cacp/contract/respond with request_change", "parley contract respond ID request_change", "coordinate with action contract/respond and answer request_change"},
@@ -62,7 +63,10 @@ var references = map[string][3]string{
 	"team.status":       {"acp/team with action status, team and lifecycle:", "parley team status", "acp_team with action status, team and lifecycle:"},
 	"team.task":         {"acp/team with action task and team", "parley team task", "acp_team with action task and team"},
 	"trivial":           {"member trivial", "--trivial \"WHY\"", "argument trivial"},
+	"undelivered":       {"parley/undelivered", "parley undelivered", "`parley undelivered` in a shell"},
 	"unproven":          {"member unproven", "--unproven \"WHY\"", "argument unproven"},
+	"workq.add":         {"workq/add", "parley workq add", "`parley workq add` in a shell:"},
+	"workq.done":        {"workq/done", "parley workq done", "`parley workq done` in a shell"},
 	"workq.list":        {"workq/list", "parley workq list", "`parley workq list` in a shell"},
 }
 

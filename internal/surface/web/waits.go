@@ -51,7 +51,7 @@ func (v *visit) waiting(ctx context.Context) (*waits, error) {
 		w.Inbox = append(w.Inbox, v.message(e, now.Waiting.ShortIDs))
 	}
 	for _, i := range items {
-		if slices.Contains([]api.WaitKind{api.WaitStuck, api.WaitSuspended, api.WaitDisk}, i.Kind) {
+		if slices.Contains([]api.WaitKind{api.WaitStuck, api.WaitSuspended, api.WaitOverdue, api.WaitDisk}, i.Kind) {
 			w.Others = append(w.Others, i)
 		}
 	}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) contactCommand() *cobra.Command {
+	var p api.ContactParams
+	cmd := &cobra.Command{
+		Use:   "contact [AGENT]",
+		Short: "Show or set who may write to an agent, and who may wake it",
+		Long: `Show or set who may write to an agent, and who may wake it. By default everyone may.
+A message from an agent that may not write is refused; one from an agent that may write
+but not wake waits in the inbox. The operator and the hub always may, and an answer to a
+message of the agent is always delivered. Only the operator can change a rule.`,
+		Example: `  parley contact builder --from planner,team:auth --wake-from planner
+  parley contact builder
+  parley contact builder --open`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	from := listFlag(cmd, &p.From, "from", "agents and teams (team:NAME) that may write to it, or '*' for everyone")
+	wake := listFlag(cmd, &p.WakeFrom, "wake-from", "agents and teams that may wake it, or '*' for everyone who may write")
+	cmd.Flags().BoolVar(&p.Open, "open", false, "let everyone write to it and wake it")
+	run := func(ctx context.Context) error {
+		if p.From == nil && p.WakeFrom == nil && !p.Open {
+			return answer(ctx, a, api.ListContacts, api.ContactListParams{Agent: p.Agent}, writeContacts)
+		}
+		if p.Agent == "" {
+			return usagef("the command names no agent").WithHint("for example: parley contact builder --from planner")
+		}
+		return answer(ctx, a, api.SetContact, p, func(w io.Writer, got api.AgentContact) {
+			writeContacts(w, api.ContactList{Rules: hub.ContactRules{got.Agent: got.ContactRule}})
+		})
+	}
+	return prepared(cmd, run, argument(0, &p.Agent), from, wake)
+}
+
+// writeContacts writes rules for contact, one a line.
+func writeContacts(w io.Writer, got api.ContactList) {
+	if len(got.Rules) == 0 {
+		fmt.Fprintln(w, "everyone may write to every agent and wake it")
+	}
+	for _, id := range slices.Sorted(maps.Keys(got.Rules)) {
+		rule := got.Rules[id]
+		everyone := "everyone"
+		if len(rule.From) > 0 {
+			everyone = mailroom.JoinTo(rule.From)
+		}
+		fmt.Fprintf(w, "%s takes messages from %s; woken by %s\n", id, everyone, cmp.Or(mailroom.JoinTo(rule.WakeFrom), everyone))
+	}
+}
