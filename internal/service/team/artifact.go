@@ -482,7 +482,7 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 
 // putVersion stores the result of a plan.
 func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
-	a, err := c.planned(r, p)
+	a, err := c.current(r, p)
 	if err != nil {
 		return out, err
 	}
@@ -514,9 +514,9 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 	return Answer{Artifact: &a, Version: &v, Warnings: []string{result}}, err
 }
 
-// planned returns the artifact of a plan as the transaction has it. It reports errOvertaken
+// current returns the artifact of a plan as the transaction has it. It reports errOvertaken
 // if the artifact has changed since.
-func (c *change) planned(r Request, p plan) (hub.TeamArtifact, error) {
+func (c *change) current(r Request, p plan) (hub.TeamArtifact, error) {
 	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		a = p.artifact
