@@ -56,44 +56,59 @@ func parseMessage(raw []byte) (m message, problem *Problem) {
 		return m, problemf(ProblemNotMessage, raw, "a message is an object")
 	}
 	var seen names
-	var version, method, failure []byte
+	var values memberValues
 	for name, value := range members(raw) {
 		if twin, found := seen.add(name); found && problem == nil {
 			problem = twinProblem(raw, "a message", twin, name)
 		}
-		switch string(name) {
-		case "jsonrpc":
-			version = value
-		case "id":
-			if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
-				problem = cmp.Or(problem, problemf(ProblemID, raw, "the id of a message is a string, a number or null"))
-				continue
-			}
-			m.id = value
-		case "method":
-			method = value
-		case "params":
-			m.params = value
-		case "result":
-			m.result = value
-		case "error":
-			failure = value
-		default:
-			if like := memberLike(name); like != "" && problem == nil {
-				problem = problemf(ProblemCaseTwin, raw, "a message has the member %q, which must be written %q", name, like)
-			}
-		}
+		problem = cmp.Or(problem, values.set(raw, name, value))
 	}
-	if problem == nil && !isVersion(version) {
+	if problem == nil && !isVersion(values.version) {
 		problem = problemf(ProblemVersion, raw, `a message must have the member "jsonrpc" with the value "2.0"`)
 	}
+
+	m.id = values.id
+	m.params = values.params
+	m.result = values.result
 	var wrong *Problem
-	if method != nil {
-		wrong = m.readRequest(raw, method, m.result != nil || failure != nil)
+	if values.method != nil {
+		wrong = m.readRequest(raw, values.method, m.result != nil || values.failure != nil)
 	} else {
-		wrong = m.readResponse(raw, failure)
+		wrong = m.readResponse(raw, values.failure)
 	}
 	return m, cmp.Or(problem, wrong)
+}
+
+// memberValues are the values of a message's members, nil for those that it does not have.
+type memberValues struct {
+	version, id, method, params, result, failure []byte
+}
+
+// set notes the value of a member. It reports an id that is none, which it does not note,
+// and a name that differs from that of a member in case only.
+func (v *memberValues) set(raw, name, value []byte) *Problem {
+	switch string(name) {
+	case "jsonrpc":
+		v.version = value
+	case "id":
+		if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
+			return problemf(ProblemID, raw, "the id of a message is a string, a number or null")
+		}
+		v.id = value
+	case "method":
+		v.method = value
+	case "params":
+		v.params = value
+	case "result":
+		v.result = value
+	case "error":
+		v.failure = value
+	default:
+		if like := memberLike(name); like != "" {
+			return problemf(ProblemCaseTwin, raw, "a message has the member %q, which must be written %q", name, like)
+		}
+	}
+	return nil
 }
 
 func (m *message) readRequest(raw, method []byte, hasOutcome bool) *Problem {

@@ -148,55 +148,86 @@ func readCounts(value string) (t Tests, detail string, codes []Code) {
 	if value == "" || !digit(value[0]) {
 		return "", "", unknown
 	}
-	var sums [len(states)]int // passed, failed, skipped
-	last, total := 0, 0       // the last number, and the number behind its slash
-	number := func(s string) (n int, rest string) {
-		i := 0
-		for i < len(s) && digit(s[i]) {
-			i++
-		}
-		n, err := strconv.Atoi(s[:i])
-		if err != nil || n > 1e9 {
-			n = 0
-		}
-		return n, s[i:]
-	}
+
+	var c counts
 	for s := value; s != ""; {
 		if digit(s[0]) {
-			last, s = number(s)
-			total = 0
-			if len(s) > 1 && s[0] == '/' && digit(s[1]) {
-				total, s = number(s[1:])
-			}
+			s = c.readNumber(s)
 			continue
 		}
 		state, n, _ := readState(s)
-		switch state {
-		case Pass:
-			sums[0] += last
-			sums[1] += max(0, total-last)
-		case Fail:
-			sums[1] += last
-		case Skip:
-			sums[2] += last
-		default:
-			n = strings.IndexFunc(s, func(r rune) bool { return !wordRune(r) })
-			if n < 0 {
-				n = len(s)
-			}
-			for n < len(s) && !letter(s[n]) && !digit(s[n]) {
-				n++
-			}
+		if state == "" {
+			n = otherWord(s)
+		} else {
+			c.add(state)
 		}
 		s = s[n:]
 	}
+
 	// One failure outweighs any number of passed tests.
 	for _, i := range [...]int{1, 0, 2} {
-		if sums[i] > 0 {
-			return Tests(string(states[i]) + ":" + strconv.Itoa(sums[i])), value, []Code{CodeNormalised}
+		if c.sums[i] > 0 {
+			return Tests(string(states[i]) + ":" + strconv.Itoa(c.sums[i])), value, []Code{CodeNormalised}
 		}
 	}
 	return "", "", unknown
+}
+
+// counts are the numbers of a sentence while it is read.
+type counts struct {
+	sums  [len(states)]int // passed, failed, skipped
+	last  int              // the last number
+	total int              // the number behind the slash of the last, 0 if there is none
+}
+
+// readNumber reads the number at the beginning of s, with that behind its slash, and
+// returns the rest.
+func (c *counts) readNumber(s string) string {
+	c.last, s = number(s)
+	c.total = 0
+	if len(s) > 1 && s[0] == '/' && digit(s[1]) {
+		c.total, s = number(s[1:])
+	}
+	return s
+}
+
+// add adds the last number to the sum of a state.
+func (c *counts) add(s State) {
+	switch s {
+	case Pass:
+		c.sums[0] += c.last
+		c.sums[1] += max(0, c.total-c.last)
+	case Fail:
+		c.sums[1] += c.last
+	case Skip:
+		c.sums[2] += c.last
+	}
+}
+
+// number returns the number at the beginning of s, 0 if it is too great, and the rest.
+func number(s string) (n int, rest string) {
+	i := 0
+	for i < len(s) && digit(s[i]) {
+		i++
+	}
+	n, err := strconv.Atoi(s[:i])
+	if err != nil || n > 1e9 {
+		n = 0
+	}
+	return n, s[i:]
+}
+
+// otherWord returns the length of the word at the beginning of s, with the signs behind it
+// up to the next letter or digit.
+func otherWord(s string) int {
+	n := strings.IndexFunc(s, func(r rune) bool { return !wordRune(r) })
+	if n < 0 {
+		return len(s)
+	}
+	for n < len(s) && !letter(s[n]) && !digit(s[n]) {
+		n++
+	}
+	return n
 }
 
 // readBuild reads the value of BUILD. The result is empty if there is no state.

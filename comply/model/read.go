@@ -90,27 +90,16 @@ func (r *request) addTools(tools any, space string) {
 func (r *request) addMessages(messages any) error {
 	list, ok := messages.([]any)
 	if prompt, isText := messages.(string); isText {
-		list, ok = []any{obj{"role": "user", "content": prompt}}, true
+		list = []any{obj{"role": "user", "content": prompt}}
+		ok = true
 	}
 	if !ok && messages != nil {
 		return fmt.Errorf("the messages are neither a list nor a text")
 	}
+
 	searches := map[string]string{} // arguments of the tool search, by the ids of its calls
 	for _, m := range list {
-		kind, role := text(m, "type"), text(m, "role")
-		it := readBlocks(at(m, "content", "parts", "output"))
-		calls, _ := at(m, "tool_calls").([]any)
-		it.calls += len(calls)
-		for _, c := range calls {
-			it.made = append(it.made, madeCall{text(c, "id"), text(c, "function.name"), text(c, "function.arguments")})
-		}
-		if strings.HasSuffix(kind, "_call") {
-			name, args := text(m, "name"), text(m, "arguments")
-			if kind == "tool_search_call" { // its arguments are an object
-				name, args = searchTool, string(encoded(at(m, "arguments")))
-			}
-			it.made = append(it.made, madeCall{text(m, "call_id"), name, args})
-		}
+		it := readMessage(m)
 		for _, c := range it.made {
 			if plain(c.name) == searchTool {
 				searches[c.id] = c.args
@@ -119,31 +108,74 @@ func (r *request) addMessages(messages any) error {
 		for _, result := range it.results {
 			r.addResult(result, searches)
 		}
-		switch {
-		case kind == "tool_search_output":
-			r.addTools(at(m, "tools"), "")
-			r.addResult(item{of: text(m, "call_id")}, searches)
-		case role == "system", role == "developer":
-			r.system += "\n" + it.text()
-		case role == "assistant", role == "model":
-			it.role = assistant
-			r.items = append(r.items, it.item)
-		case strings.HasSuffix(kind, "_call"):
-			r.items = append(r.items, item{role: assistant, calls: 1})
-		case role == "tool", role == "function" && len(it.results) == 0, strings.HasSuffix(kind, "_call_output"):
-			it.of = text(m, "tool_call_id", "call_id")
-			r.addResult(it.item, searches)
-		case role == "user", role == "function", role == "" && at(m, "parts") != nil:
-			it.role = user
-			it.aside = len(r.items) > 0 && (r.items[len(r.items)-1].role == result || r.items[len(r.items)-1].role == lookup)
-			if len(it.blocks)+len(it.kinds) > 0 {
-				r.items = append(r.items, it.item)
-			}
-		case role != "":
-			return fmt.Errorf("messages: no role %q", role)
+		if err := r.addMessage(m, it, searches); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// readMessage reads the content of a message and the tool calls beside it or, if the
+// message is a tool call itself, that one.
+func readMessage(m any) message {
+	it := readBlocks(at(m, "content", "parts", "output"))
+	calls, _ := at(m, "tool_calls").([]any)
+	it.calls += len(calls)
+	for _, c := range calls {
+		it.made = append(it.made, madeCall{text(c, "id"), text(c, "function.name"), text(c, "function.arguments")})
+	}
+
+	kind := text(m, "type")
+	switch {
+	case kind == "tool_search_call": // its arguments are an object
+		it.made = append(it.made, madeCall{text(m, "call_id"), searchTool, string(encoded(at(m, "arguments")))})
+	case isCall(kind):
+		it.made = append(it.made, madeCall{text(m, "call_id"), text(m, "name"), text(m, "arguments")})
+	}
+	return it
+}
+
+// isCall reports whether a message of a type is a tool call.
+func isCall(kind string) bool { return strings.HasSuffix(kind, "_call") }
+
+// addMessage adds one message of a conversation, whose content is it, by its type and its
+// role.
+func (r *request) addMessage(m any, it message, searches map[string]string) error {
+	kind := text(m, "type")
+	role := text(m, "role")
+	switch {
+	case kind == "tool_search_output":
+		r.addTools(at(m, "tools"), "")
+		r.addResult(item{of: text(m, "call_id")}, searches)
+	case role == "system", role == "developer":
+		r.system += "\n" + it.text()
+	case role == "assistant", role == "model":
+		it.role = assistant
+		r.items = append(r.items, it.item)
+	case isCall(kind):
+		r.items = append(r.items, item{role: assistant, calls: 1})
+	case role == "tool", role == "function" && len(it.results) == 0, strings.HasSuffix(kind, "_call_output"):
+		it.of = text(m, "tool_call_id", "call_id")
+		r.addResult(it.item, searches)
+	case role == "user", role == "function", role == "" && at(m, "parts") != nil:
+		r.addPrompt(it)
+	case role != "":
+		return fmt.Errorf("messages: no role %q", role)
+	}
+	return nil
+}
+
+// addPrompt adds a message of the user, unless it has nothing but results of tools. One
+// that follows a result came together with it: it is an aside of the agent.
+func (r *request) addPrompt(it message) {
+	it.role = user
+	if n := len(r.items); n > 0 {
+		last := r.items[n-1].role
+		it.aside = last == result || last == lookup
+	}
+	if len(it.blocks)+len(it.kinds) > 0 {
+		r.items = append(r.items, it.item)
+	}
 }
 
 // addResult adds the result of a tool call. That of a search for tools which the model

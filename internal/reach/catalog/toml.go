@@ -226,11 +226,10 @@ func (s *tomlScanner) comment() {
 	}
 }
 
+// items reads the headers and the pairs of a file.
 func (s *tomlScanner) items() (items []item, err error) {
-	for i, c := range s.src {
-		if c == '\r' && !bytes.HasPrefix(s.src[i+1:], []byte("\n")) {
-			return nil, &flaw{i, "a carriage return is not followed by the line's end"}
-		}
+	if err := s.checkReturns(); err != nil {
+		return nil, err
 	}
 	s.eat("\ufeff")
 	var table []string
@@ -239,41 +238,79 @@ func (s *tomlScanner) items() (items []item, err error) {
 		if s.pos == len(s.src) {
 			return items, nil
 		}
-		it := item{start: s.pos, table: table}
-		for it.start > 0 && (s.src[it.start-1] == ' ' || s.src[it.start-1] == '\t') {
-			it.start--
-		}
+		it := item{start: s.lineStart(), table: table}
 		if s.eat("[") {
-			it.array = s.eat("[")
-			if it.table, err = s.key(); err != nil {
-				return nil, err
-			}
+			err = s.header(&it)
 			table = it.table
-			if !s.eat("]") || it.array && !s.eat("]") {
-				return nil, s.flaw("the closing bracket of a table's header is expected")
-			}
 		} else {
-			if it.key, err = s.key(); err != nil {
-				return nil, err
-			}
-			if !s.eat("=") {
-				return nil, s.flaw("an equals sign is expected behind a key")
-			}
-			s.space()
-			if err := s.value(0); err != nil {
-				return nil, err
-			}
+			err = s.pair(&it)
 		}
-		s.space()
-		if s.peek() == '#' {
-			s.comment()
+		if err != nil {
+			return nil, err
 		}
-		it.end = s.pos
-		if s.pos < len(s.src) && !s.eat("\n") && !s.eat("\r\n") {
-			return nil, s.flaw("the end of the line is expected")
+		if it.end, err = s.lineEnd(); err != nil {
+			return nil, err
 		}
 		items = append(items, it)
 	}
+}
+
+// checkReturns refuses a carriage return within a line.
+func (s *tomlScanner) checkReturns() error {
+	for i, c := range s.src {
+		if c == '\r' && !bytes.HasPrefix(s.src[i+1:], []byte("\n")) {
+			return &flaw{i, "a carriage return is not followed by the line's end"}
+		}
+	}
+	return nil
+}
+
+// lineStart returns the position of the space before the current position.
+func (s *tomlScanner) lineStart() int {
+	start := s.pos
+	for start > 0 && (s.src[start-1] == ' ' || s.src[start-1] == '\t') {
+		start--
+	}
+	return start
+}
+
+// header reads the header of a table behind its first bracket.
+func (s *tomlScanner) header(it *item) (err error) {
+	it.array = s.eat("[")
+	if it.table, err = s.key(); err != nil {
+		return err
+	}
+	closed := s.eat("]") && (!it.array || s.eat("]"))
+	if !closed {
+		return s.flaw("the closing bracket of a table's header is expected")
+	}
+	return nil
+}
+
+// pair reads a key and its value.
+func (s *tomlScanner) pair(it *item) (err error) {
+	if it.key, err = s.key(); err != nil {
+		return err
+	}
+	if !s.eat("=") {
+		return s.flaw("an equals sign is expected behind a key")
+	}
+	s.space()
+	return s.value(0)
+}
+
+// lineEnd reads the comment behind an item and the end of its line, and returns the
+// position before that.
+func (s *tomlScanner) lineEnd() (end int, err error) {
+	s.space()
+	if s.peek() == '#' {
+		s.comment()
+	}
+	end = s.pos
+	if end < len(s.src) && !s.eat("\n") && !s.eat("\r\n") {
+		return end, s.flaw("the end of the line is expected")
+	}
+	return end, nil
 }
 
 // key reads a key and the dots in it.

@@ -67,42 +67,55 @@ func (j *judge) files(c Changes, scope []string) {
 	claims := fileClaims(j.rep)
 	held := 0
 	for _, claim := range claims {
-		s, ok := f.named(claim.path)
-		switch {
-		case !ok:
-			j.find(FilesUnproven, claim.String(), "it was not compared")
-			continue
-		case s.Name == "":
-			j.find(PathEscape, claim.String(), "it is not in the working tree")
-			continue
-		case path.IsAbs(claim.path):
-			j.find(AbsolutePath, claim.String(), "%s in the working tree", show(s.Name))
-		}
-		if !s.Folder && !f.inScope(scope, s.Name) {
-			j.find(OutsideScope, claim.String(), "%s is not in the scope", show(s.Name))
-			f.outside[s.Name] = true
-		}
-		if j.file(claim, s, f) {
+		if j.named(claim, f, scope) {
 			held++
 		}
 	}
-	for _, name := range c.names() {
-		if !f.inScope(scope, name) && !f.outside[name] {
-			j.find(OutsideScope, j.status(), "%s was %s and is not in the scope", show(name), f.kinds[name])
-		}
-	}
-	if j.rep.Status == report.StatusNoChanges && !c.Empty() {
-		j.find(Edits, j.status(), "%s", f.summary())
-	} else {
-		for _, name := range f.undeclared() {
-			j.find(Undeclared, j.status(), "%s was %s, and is not named", show(name), f.kinds[name])
-		}
-	}
+	j.unnamed(f, scope)
+
 	switch {
 	case len(claims) > 0 && held == 0 && c.Empty():
 		j.find(NoEdits, j.status(), "%d files are named, and nothing has changed", len(claims))
 	case len(claims) == 0 && c.Empty() && j.rep.Status == report.StatusOK:
 		j.find(NothingDone, j.status(), "no file is named, and none has changed")
+	}
+}
+
+// named judges a claim about a file that the report names, and reports whether it holds.
+func (j *judge) named(claim fileClaim, f *files, scope []string) bool {
+	s, ok := f.named(claim.path)
+	switch {
+	case !ok:
+		j.find(FilesUnproven, claim.String(), "it was not compared")
+		return false
+	case s.Name == "":
+		j.find(PathEscape, claim.String(), "it is not in the working tree")
+		return false
+	case path.IsAbs(claim.path):
+		j.find(AbsolutePath, claim.String(), "%s in the working tree", show(s.Name))
+	}
+
+	if !s.Folder && !f.inScope(scope, s.Name) {
+		j.find(OutsideScope, claim.String(), "%s is not in the scope", show(s.Name))
+		f.outside[s.Name] = true
+	}
+	return j.file(claim, s, f)
+}
+
+// unnamed judges the changes that the report does not name: those outside the scope, all if
+// it says that there are none, else those that are not declared. It follows the claims.
+func (j *judge) unnamed(f *files, scope []string) {
+	for _, name := range f.changes.names() {
+		if !f.inScope(scope, name) && !f.outside[name] {
+			j.find(OutsideScope, j.status(), "%s was %s and is not in the scope", show(name), f.kinds[name])
+		}
+	}
+	if j.rep.Status == report.StatusNoChanges && !f.changes.Empty() {
+		j.find(Edits, j.status(), "%s", f.summary())
+		return
+	}
+	for _, name := range f.undeclared() {
+		j.find(Undeclared, j.status(), "%s was %s, and is not named", show(name), f.kinds[name])
 	}
 }
 

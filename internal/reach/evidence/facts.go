@@ -39,29 +39,44 @@ type CommandFact struct {
 // that it runs and, for VERIFY, the tests.
 func (b *Base) commandFacts(ctx context.Context, field, line string, c Changes) []CommandFact {
 	var facts []CommandFact
-	add := func(kind, format string, args ...any) {
-		facts = append(facts, CommandFact{kind, field, fmt.Sprintf(format, args...)})
-	}
 	kinds := newFiles(c).kinds
-
 	for _, x := range b.scripts(line) {
-		switch is := kinds[x.name]; {
-		case is == modified && b.samePart(ctx, x):
-		case is == modified || is == deleted:
-			add(CheckChanged, "%s was %s, and %s depends on it", show(x.name), is, field)
-		case is == created && b.replaces(x) != "":
-			add(CheckChanged, "%s was created, and %s uses it instead of %s", show(x.name), field, show(b.replaces(x)))
-		case is == created:
-			add(CheckAdded, "%s was created, and %s depends on it", show(x.name), field)
-		default:
-			if s := b.state(x.name, b.last); s.Ignored && s.Touched && !s.Folder {
-				add(CheckAdded, "%s is ignored by git and was written since the work began, and %s depends on it", show(x.name), field)
-			}
+		if kind, found := b.scriptFact(ctx, field, x, kinds[x.name]); kind != "" {
+			facts = append(facts, CommandFact{kind, field, found})
 		}
 	}
+	if field == fieldVerify {
+		facts = append(facts, testFacts(c, kinds)...)
+	}
+	return facts
+}
 
-	if field != fieldVerify {
-		return facts
+// scriptFact returns the kind and the text of the fact about a script of a command, whose
+// file was changed as is says. The kind is "" if there is none.
+func (b *Base) scriptFact(ctx context.Context, field string, x script, is change) (kind, found string) {
+	name := show(x.name)
+	switch is {
+	case modified, deleted:
+		if is == modified && b.samePart(ctx, x) {
+			return "", ""
+		}
+		return CheckChanged, fmt.Sprintf("%s was %s, and %s depends on it", name, is, field)
+	case created:
+		if before := b.replaces(x); before != "" {
+			return CheckChanged, fmt.Sprintf("%s was created, and %s uses it instead of %s", name, field, show(before))
+		}
+		return CheckAdded, fmt.Sprintf("%s was created, and %s depends on it", name, field)
+	}
+	if s := b.state(x.name, b.last); s.Ignored && s.Touched && !s.Folder {
+		return CheckAdded, fmt.Sprintf("%s is ignored by git and was written since the work began, and %s depends on it", name, field)
+	}
+	return "", ""
+}
+
+// testFacts returns the facts about tests that were changed, moved or added.
+func testFacts(c Changes, kinds map[string]change) (facts []CommandFact) {
+	add := func(kind, format string, args ...any) {
+		facts = append(facts, CommandFact{kind, fieldVerify, fmt.Sprintf(format, args...)})
 	}
 	for _, name := range slices.Concat(c.Modified, c.Deleted) {
 		to, moved := c.Moved[name]

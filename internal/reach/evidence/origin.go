@@ -314,30 +314,14 @@ func versionsOf(entry, name string) (out []version) {
 // changes makes of the earlier state. A file that differs from one of them in whitespace
 // alone is theirs. Of another the nearest one counts as its version before.
 func (r *changeReader) compareVersions(ctx context.Context, versions map[string][]version) error {
-	var ids []string
-	for _, f := range r.files {
-		all := versions[f.name]
-		if f.old || f.deleted() || len(all) == 0 {
-			continue
-		}
-		f.old = slices.ContainsFunc(all, func(v version) bool { return v.is == f.is.id })
-		if !f.old {
-			ids = append(ids, f.was.id)
-			for _, v := range all {
-				ids = append(ids, v.was, v.is)
-			}
-		}
-	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
-	contents, err := r.git.contents(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	files := r.unlikeVersions(versions)
+	contents, err := r.versionContents(ctx, files, versions)
 	if err != nil {
 		return err
 	}
+
 	o := &objectWriter{scratch: r.git.scratch, format: r.w.format, room: keepRoom}
-	for _, f := range r.files {
-		if f.old || f.deleted() || len(versions[f.name]) == 0 {
-			continue
-		}
+	for _, f := range files {
 		is, err := readSmall(r.w.repo.tree, f.name, maxContent)
 		if err != nil || bytes.IndexByte(is, 0) >= 0 {
 			continue // it is compared by its name alone
@@ -347,9 +331,10 @@ func (r *changeReader) compareVersions(ctx context.Context, versions map[string]
 		if err != nil {
 			return err
 		}
+
 		text, distance := nearest(is, texts)
 		switch {
-		case text == nil || known && distance >= lineDistance(was, is):
+		case text == nil || (known && distance >= lineDistance(was, is)):
 		case bytes.Equal(squeeze(text), squeeze(is)):
 			f.old = true
 		default:
@@ -359,6 +344,36 @@ func (r *changeReader) compareVersions(ctx context.Context, versions map[string]
 		}
 	}
 	return nil
+}
+
+// unlikeVersions returns the files with versions from before whose content none of them has.
+// A file whose content one of them has is marked as old.
+func (r *changeReader) unlikeVersions(versions map[string][]version) (out []*changedFile) {
+	for _, f := range r.files {
+		all := versions[f.name]
+		if f.old || f.deleted() || len(all) == 0 {
+			continue
+		}
+		f.old = slices.ContainsFunc(all, func(v version) bool { return v.is == f.is.id })
+		if !f.old {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// versionContents returns the contents, by their ids, that files had in the earlier state
+// and that their versions have.
+func (r *changeReader) versionContents(ctx context.Context, files []*changedFile, versions map[string][]version) (map[string][]byte, error) {
+	var ids []string
+	for _, f := range files {
+		ids = append(ids, f.was.id)
+		for _, v := range versions[f.name] {
+			ids = append(ids, v.was, v.is)
+		}
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	return r.git.contents(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
 }
 
 // candidates returns the contents that commits from before give a file: their own, and those

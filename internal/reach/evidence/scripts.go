@@ -119,41 +119,49 @@ func (s *scriptSearch) command(dir string, words []string) string {
 	if len(words) == 0 {
 		return dir
 	}
-	name, args := words[0], words[1:]
+	name := words[0]
+	args := words[1:]
 	if name == "$(MAKE)" || name == "${MAKE}" {
 		name = "make"
 	}
-	base := path.Base(name)
 	if strings.Contains(name, "/") && !strings.HasPrefix(name, "$") {
 		s.file(dir, name)
 	}
 
-	switch {
-	case base == "cd" || base == "pushd":
+	switch path.Base(name) {
+	case "cd", "pushd":
 		if len(args) > 0 {
 			return s.resolve(dir, args[len(args)-1])
 		}
-	case base == "make" || base == "gmake":
+	case "make", "gmake":
 		s.make(dir, args)
-	case base == "npm" || base == "pnpm" || base == "yarn" || base == "bun":
+	case "npm", "pnpm", "yarn", "bun":
 		s.packageScripts(dir, args)
-	case base == "include" || base == "-include" || base == "import": // of a makefile or a justfile
+	case "include", "-include", "import": // of a makefile or a justfile
 		for _, arg := range args {
 			s.file(dir, arg)
 		}
+	default:
+		s.run(dir, name, args)
+	}
+	return dir
+}
+
+// run searches a command that runs an interpreter, a program whose name a variable holds,
+// or a tool.
+func (s *scriptSearch) run(dir, name string, args []string) {
+	base := path.Base(name)
+	switch {
 	case slices.Contains(interpreters, base):
 		s.interpreter(dir, args)
 	case strings.HasPrefix(name, "$"):
-		for _, arg := range args {
-			if slices.Contains(extensions, path.Ext(arg)) {
-				s.file(dir, arg)
-				break
-			}
+		i := slices.IndexFunc(args, func(arg string) bool { return slices.Contains(extensions, path.Ext(arg)) })
+		if i >= 0 {
+			s.file(dir, args[i])
 		}
 	default:
 		s.tool(dir, base)
 	}
-	return dir
 }
 
 // program returns a command from its program on: without assignments, prefixes and their

@@ -303,54 +303,77 @@ func (c *Client) dial(ctx context.Context) (_ *link, err error) {
 		}
 	}()
 	conn.SetReadLimit(maxFrame)
-	var challenge struct {
-		Nonce string `json:"nonce"`
-		At    int64  `json:"ts"`
+
+	question, err := readChallenge(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
-	for {
-		f, err := readFrame(ctx, conn)
-		if err != nil {
-			return nil, err
-		}
-		if f.Event == "connect.challenge" {
-			if err := json.Unmarshal(f.Payload, &challenge); err != nil || challenge.Nonce == "" {
-				return nil, errors.New("its challenge cannot be read")
-			}
-			break
-		}
-	}
-	const method, id = "connect", "0"
-	if err := writeFrame(ctx, conn, request{"req", id, method, c.hail(challenge.Nonce, challenge.At)}); err != nil {
+	const id = "0"
+	if err := writeFrame(ctx, conn, request{"req", id, methodConnect, c.hail(question.Nonce, question.At)}); err != nil {
 		return nil, err
 	}
 	l := &link{conn: conn, done: make(chan struct{}), calls: map[string]chan frame{}}
-	for {
-		f, err := readFrame(ctx, conn)
-		if err != nil {
-			return nil, err
-		}
-		if f.Type != "res" || f.ID != id {
-			continue
-		}
-		if err := f.fault(method); err != nil {
-			if f.Error != nil && f.Error.Details.Code == "PROTOCOL_MISMATCH" {
-				return nil, fmt.Errorf("it speaks protocol %d, and this hub %d to %d: %w", f.Error.Details.Expected, minProtocol, maxProtocol, err)
-			}
-			return nil, err
-		}
-		if err := json.Unmarshal(f.Payload, &l.hello); err != nil {
-			return nil, errors.New("its hello cannot be read")
-		}
-		break
+	if l.hello, err = readHello(ctx, conn, id); err != nil {
+		return nil, err
 	}
-	if p := l.hello.Protocol; p < minProtocol || p > maxProtocol {
-		return nil, fmt.Errorf("it speaks protocol %d, and this hub %d to %d", p, minProtocol, maxProtocol)
-	}
+
 	l.tick = defaultTick
 	if ms := l.hello.Policy.TickMs; ms > 0 {
 		l.tick = time.Duration(ms) * time.Millisecond
 	}
 	return l, nil
+}
+
+// methodConnect is the method of the request that answers the challenge.
+const methodConnect = "connect"
+
+// A challenge is the first event of the gateway, which the client signs.
+type challenge struct {
+	Nonce string `json:"nonce"`
+	At    int64  `json:"ts"`
+}
+
+// readChallenge waits for the challenge. Other frames are skipped.
+func readChallenge(ctx context.Context, conn *websocket.Conn) (out challenge, err error) {
+	for {
+		f, err := readFrame(ctx, conn)
+		if err != nil {
+			return out, err
+		}
+		if f.Event != "connect.challenge" {
+			continue
+		}
+		if err := json.Unmarshal(f.Payload, &out); err != nil || out.Nonce == "" {
+			return out, errors.New("its challenge cannot be read")
+		}
+		return out, nil
+	}
+}
+
+// readHello waits for the response to the request to connect with an id. Other frames are
+// skipped. It refuses a gateway that speaks another protocol.
+func readHello(ctx context.Context, conn *websocket.Conn, id string) (out hello, err error) {
+	f, err := readFrame(ctx, conn)
+	for err == nil && (f.Type != "res" || f.ID != id) {
+		f, err = readFrame(ctx, conn)
+	}
+	if err != nil {
+		return out, err
+	}
+
+	if err := f.fault(methodConnect); err != nil {
+		if f.Error != nil && f.Error.Details.Code == "PROTOCOL_MISMATCH" {
+			return out, fmt.Errorf("it speaks protocol %d, and this hub %d to %d: %w", f.Error.Details.Expected, minProtocol, maxProtocol, err)
+		}
+		return out, err
+	}
+	if err := json.Unmarshal(f.Payload, &out); err != nil {
+		return out, errors.New("its hello cannot be read")
+	}
+	if p := out.Protocol; p < minProtocol || p > maxProtocol {
+		return out, fmt.Errorf("it speaks protocol %d, and this hub %d to %d", p, minProtocol, maxProtocol)
+	}
+	return out, nil
 }
 
 // The identity of the client. The gateway knows a closed list of ids and modes.

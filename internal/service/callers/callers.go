@@ -236,32 +236,51 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 // project is "" for a method that concerns none.
 func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, project hub.ProjectID) error {
 	const op = "callers.Admit"
-	token, legacy := c.Kind == hub.CallerToken, c.Kind == hub.CallerLegacyPeer
+	if err := admitKind(op, c, method, need); err != nil {
+		return err
+	}
+
+	who := "the invite of " + string(c.AID)
+	if c.Kind == hub.CallerToken {
+		who = "the project token of " + string(c.AID)
+	}
+	// Caller.Permits owns the rule that a grant is for one project. This error says so.
+	_, part := hub.GrantIn(c.Scope, project)
+	scoped := c.Scope != nil
+	if scoped && project != "" && !part {
+		return hub.Errorf(hub.CodeDenied, op, "%s is not for project %.128s", who, project)
+	}
+	// A method that needs to write and names no project makes one.
+	makesProject := project == "" && need == hub.PermitWrite
+	if !c.Permits(project, need) || (scoped && makesProject) {
+		return hub.Errorf(hub.CodeDenied, op, "%s does not permit %s", who, method)
+	}
+	return nil
+}
+
+// admitKind reports CodeDenied unless callers of the kind and with the trust of c may call a
+// method, whatever was granted to them.
+func admitKind(op string, c hub.Caller, method string, need hub.Permission) error {
+	token := c.Kind == hub.CallerToken
+	legacy := c.Kind == hub.CallerLegacyPeer
+	ofPeers := need == hub.PermitSync || need == hub.PermitCompare
 	switch {
 	case legacy && need != hub.PermitSync:
 		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
-	case need == "" && c.Outside(): // a token is refused below: no grant holds the permission ""
+	case need == "" && c.Outside(): // a token is refused later: no grant holds the permission ""
 		return hub.Errorf(hub.CodeDenied, op, "%s is for agents of this hub with their own keys", method)
-	case (need == hub.PermitSync || need == hub.PermitCompare) && (token || c.Local()):
+	case ofPeers && (token || c.Local()):
 		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
 	case token || legacy:
+		return nil // they have no trust
+	}
+
+	switch {
 	case c.Trust == hub.TrustKnown && need != hub.PermitRead:
 		return hub.Errorf(hub.CodeDenied, op, "%s has exchanged no key and may only read", c.AID).
 			WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
 	case c.Trust != hub.TrustVerified && c.Trust != hub.TrustKnown:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
-	}
-	who := "the invite of " + string(c.AID)
-	if token {
-		who = "the project token of " + string(c.AID)
-	}
-	// Caller.Permits owns the rule that a grant is for one project. This error says so.
-	if _, part := hub.GrantIn(c.Scope, project); c.Scope != nil && project != "" && !part {
-		return hub.Errorf(hub.CodeDenied, op, "%s is not for project %.128s", who, project)
-	}
-	// A method that needs to write and names no project makes one.
-	if !c.Permits(project, need) || c.Scope != nil && project == "" && need == hub.PermitWrite {
-		return hub.Errorf(hub.CodeDenied, op, "%s does not permit %s", who, method)
 	}
 	return nil
 }

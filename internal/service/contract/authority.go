@@ -208,32 +208,99 @@ func (g *guest) checkWork(p hub.Project, was hub.Contract, now hub.Implementatio
 // checkStatus reports CodeDenied unless the guest may move the status of a contract
 // from was to now, and the parts of the contract bear the status out.
 func (g *guest) checkStatus(p hub.Project, was, now hub.Contract, native bool) error {
-	next := was.ID == "" || now.Version != was.Version // a new version begins as proposed
-	reached := func(s hub.ContractStatus) bool { return now.Status.Reaches(s) && (next || !was.Status.Reaches(s)) }
-	left := func(s hub.ContractStatus) bool { return !next && was.Status.Reaches(s) && !now.Status.Reaches(s) }
-	var errs []error
-	if reached(hub.ContractAgreed) {
-		errs = append(errs, g.needs("agree to a contract", hub.PermitRespond))
-		if native && !agreed(p, now) || !native && p.Policy != hub.AgreeAny && g.forRepo(p, now.ProposedBy) == nil {
-			errs = append(errs, g.denied("sent contract %s as agreed, and no repository agreed that has to", now.ID))
-		}
+	m := statusMove{was: was, now: now}
+	m.next = was.ID == "" || now.Version != was.Version
+
+	return first(
+		g.checkAgreed(p, m, native),
+		g.checkImplemented(p, m),
+		g.checkVerified(m),
+		g.checkReopened(m),
+		g.checkAnswer(m))
+}
+
+// A statusMove is the change of a contract's status that a guest sends.
+type statusMove struct {
+	was, now hub.Contract
+	next     bool // now is a new version, which begins as proposed
+}
+
+// reached reports whether the move leads to a status or beyond it.
+func (m statusMove) reached(s hub.ContractStatus) bool {
+	before := !m.next && m.was.Status.Reaches(s)
+	return m.now.Status.Reaches(s) && !before
+}
+
+// left reports whether the move takes a status of the same version back.
+func (m statusMove) left(s hub.ContractStatus) bool {
+	return !m.next && m.was.Status.Reaches(s) && !m.now.Status.Reaches(s)
+}
+
+// checkAgreed reports CodeDenied unless the guest may make a contract agreed. A native
+// guest sends the agreements with it. Another one does not: unless any repository may
+// agree, it must not speak for the repository that proposed.
+func (g *guest) checkAgreed(p hub.Project, m statusMove, native bool) error {
+	if !m.reached(hub.ContractAgreed) {
+		return nil
 	}
-	if reached(hub.ContractImplemented) {
-		errs = append(errs, g.needs("record work", hub.PermitImplement))
-		if len(now.Pending(p)) > 0 {
-			errs = append(errs, g.denied("sent contract %s as implemented, and not every repository has completed it", now.ID))
-		}
+	if err := g.needs("agree to a contract", hub.PermitRespond); err != nil {
+		return err
 	}
-	if reached(hub.ContractVerified) || left(hub.ContractImplemented) {
-		errs = append(errs, g.needs("verify a contract", hub.PermitImplement))
+
+	unproven := false
+	if native {
+		unproven = !agreed(p, m.now)
+	} else {
+		unproven = p.Policy != hub.AgreeAny && g.forRepo(p, m.now.ProposedBy) == nil
 	}
-	if left(hub.ContractAgreed) || !next && was.ReopenedAt != now.ReopenedAt || !next && now.Status == hub.ContractNegotiating && was.Status != now.Status {
-		errs = append(errs, g.needs("respond to a contract", hub.PermitRespond))
+	if unproven {
+		return g.denied("sent contract %s as agreed, and no repository agreed that has to", m.now.ID)
 	}
-	if !next && was.Status == now.Status && was.UpdatedAt != now.UpdatedAt { // a verification that failed in part, or an answer
-		errs = append(errs, g.needs("change a contract", hub.PermitImplement, hub.PermitRespond))
+	return nil
+}
+
+// checkImplemented reports CodeDenied unless the guest may make a contract implemented and
+// every repository has completed it.
+func (g *guest) checkImplemented(p hub.Project, m statusMove) error {
+	if !m.reached(hub.ContractImplemented) {
+		return nil
 	}
-	return first(errs...)
+	if err := g.needs("record work", hub.PermitImplement); err != nil {
+		return err
+	}
+	if len(m.now.Pending(p)) > 0 {
+		return g.denied("sent contract %s as implemented, and not every repository has completed it", m.now.ID)
+	}
+	return nil
+}
+
+// checkVerified reports CodeDenied unless the guest may record a verification, whether it
+// passed or failed.
+func (g *guest) checkVerified(m statusMove) error {
+	if m.reached(hub.ContractVerified) || m.left(hub.ContractImplemented) {
+		return g.needs("verify a contract", hub.PermitImplement)
+	}
+	return nil
+}
+
+// checkReopened reports CodeDenied unless the guest may bring a contract back to a
+// negotiation.
+func (g *guest) checkReopened(m statusMove) error {
+	reopened := !m.next && m.was.ReopenedAt != m.now.ReopenedAt
+	negotiates := !m.next && m.now.Status == hub.ContractNegotiating && m.was.Status != m.now.Status
+	if m.left(hub.ContractAgreed) || reopened || negotiates {
+		return g.needs("respond to a contract", hub.PermitRespond)
+	}
+	return nil
+}
+
+// checkAnswer reports CodeDenied unless the guest may change a contract whose status stays:
+// by a verification that failed in part, or by an answer.
+func (g *guest) checkAnswer(m statusMove) error {
+	if !m.next && m.was.Status == m.now.Status && m.was.UpdatedAt != m.now.UpdatedAt {
+		return g.needs("change a contract", hub.PermitImplement, hub.PermitRespond)
+	}
+	return nil
 }
 
 // agreed reports whether the agreements of a contract are those that the policy of its

@@ -208,65 +208,30 @@ type variantKey struct {
 
 func (v variant) key() variantKey { return variantKey{v.Version, v.hash} }
 
+// compare orders keys by version, then by hash.
+func (k variantKey) compare(other variantKey) int {
+	return cmp.Or(cmp.Compare(k.version, other.version), cmp.Compare(k.hash, other.hash))
+}
+
 // mergeVersions merges all contents but that of the winning head, and splits them
 // into the history, the content of each version that a later one replaced, and the
 // conflicts, contents that lost against another one of the same version.
 func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVersion) {
-	var all []variant
-	add := func(v hub.ContractVersion, superseded bool) {
-		v.Superseded = v.Superseded || superseded
-		all = append(all, variant{v, hub.ContentHash(v.Content)})
-	}
-	// Versions that one copy has folded are folded in both: of two folds the later
-	// counts, then the one with the greater digest.
-	var fold hub.ContractVersion
-	for _, c := range [...]hub.Contract{won, lost} {
-		for _, v := range c.History {
-			if federation.IsFold(v) && cmp.Or(cmp.Compare(v.Version, fold.Version), bytes.Compare(v.Content, fold.Content)) > 0 {
-				fold = v
-			}
-		}
-	}
-	if fold.Version > 0 {
-		add(fold, true)
-	}
-	for _, c := range [...]hub.Contract{won, lost} {
-		for _, v := range c.History {
-			if v.Version <= fold.Version {
-				continue
-			}
-			add(v, true)
-		}
-		for _, v := range c.Conflicts {
-			add(v, false)
-		}
-	}
-	if lost.Version != won.Version || !bytes.Equal(lost.Content, won.Content) {
-		add(hub.ContractVersion{Version: lost.Version, Content: lost.Content, ProposedBy: lost.ProposedBy, At: lost.UpdatedAt}, false)
-	}
+	all := variantsOf(won, lost)
 	if len(all) == 0 {
 		return nil, nil
 	}
+	distinct := greatest(all, nil, variant.key, variantKey.compare, compareVariants)
+
+	// The history has one content of each version, the conflicts have the others.
 	head := variantKey{won.Version, hub.ContentHash(won.Content)}
-	distinct := greatest(all, nil, variant.key,
-		func(x, y variantKey) int {
-			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.hash, y.hash))
-		},
-		func(x, y variant) int {
-			return cmp.Or(compareBools(x.Superseded, y.Superseded), x.At.Compare(y.At), cmp.Compare(x.ChangeNotes, y.ChangeNotes), cmp.Compare(x.ProposedBy, y.ProposedBy), bytes.Compare(x.Content, y.Content))
-		})
-	trunk := map[int]variant{}
-	for _, v := range distinct {
-		other, taken := trunk[v.Version]
-		if v.Superseded && v.key() != head && (!taken || cmp.Or(v.At.Compare(other.At), cmp.Compare(v.hash, other.hash)) > 0) {
-			trunk[v.Version] = v
-		}
-	}
+	replaced := replacedVersions(distinct, head)
 	var losers []variant
 	for _, v := range distinct {
-		switch t, ok := trunk[v.Version]; {
+		winner, ok := replaced[v.Version]
+		switch {
 		case v.key() == head:
-		case ok && t.key() == v.key():
+		case ok && winner.key() == v.key():
 			v.Superseded = false // implied in the history
 			history = append(history, v.ContractVersion)
 		default:
@@ -274,6 +239,7 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 		}
 	}
 	history = federation.Fold(history)
+
 	slices.SortFunc(losers, func(x, y variant) int {
 		return cmp.Or(cmp.Compare(y.Version, x.Version), y.At.Compare(x.At), cmp.Compare(x.hash, y.hash))
 	})
@@ -281,6 +247,76 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 		conflicts = append(conflicts, v.ContractVersion)
 	}
 	return history, conflicts
+}
+
+// variantsOf returns the contents of two copies of a contract, but that of the winning
+// head. The histories of both begin with the later fold.
+func variantsOf(won, lost hub.Contract) (all []variant) {
+	add := func(v hub.ContractVersion, superseded bool) {
+		v.Superseded = v.Superseded || superseded
+		all = append(all, variant{v, hub.ContentHash(v.Content)})
+	}
+
+	fold := laterFold(won, lost)
+	if fold.Version > 0 {
+		add(fold, true)
+	}
+	for _, c := range [...]hub.Contract{won, lost} {
+		for _, v := range c.History {
+			if v.Version > fold.Version {
+				add(v, true)
+			}
+		}
+		for _, v := range c.Conflicts {
+			add(v, false)
+		}
+	}
+
+	if lost.Version != won.Version || !bytes.Equal(lost.Content, won.Content) {
+		add(hub.ContractVersion{Version: lost.Version, Content: lost.Content, ProposedBy: lost.ProposedBy, At: lost.UpdatedAt}, false)
+	}
+	return all
+}
+
+// laterFold returns the fold of two copies of a contract, zero if neither has one. Versions
+// that one copy has folded are folded in both: of two folds the later counts, then the one
+// with the greater digest.
+func laterFold(won, lost hub.Contract) (fold hub.ContractVersion) {
+	for _, c := range [...]hub.Contract{won, lost} {
+		for _, v := range c.History {
+			order := cmp.Or(cmp.Compare(v.Version, fold.Version), bytes.Compare(v.Content, fold.Content))
+			if federation.IsFold(v) && order > 0 {
+				fold = v
+			}
+		}
+	}
+	return fold
+}
+
+// compareVariants orders two copies of one content of a version.
+func compareVariants(x, y variant) int {
+	return cmp.Or(
+		compareBools(x.Superseded, y.Superseded),
+		x.At.Compare(y.At),
+		cmp.Compare(x.ChangeNotes, y.ChangeNotes),
+		cmp.Compare(x.ProposedBy, y.ProposedBy),
+		bytes.Compare(x.Content, y.Content))
+}
+
+// replacedVersions returns the content of each version that a later one replaced: of several
+// the newest, then the one with the greater hash.
+func replacedVersions(distinct []variant, head variantKey) map[int]variant {
+	out := map[int]variant{}
+	for _, v := range distinct {
+		if !v.Superseded || v.key() == head {
+			continue
+		}
+		other, taken := out[v.Version]
+		if !taken || cmp.Or(v.At.Compare(other.At), cmp.Compare(v.hash, other.hash)) > 0 {
+			out[v.Version] = v
+		}
+	}
+	return out
 }
 
 func compareBools(a, b bool) int {

@@ -56,12 +56,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 		return nil
 	}
 	n.Summary = n.sentence()
-	var to []hub.AgentID
-	for _, r := range p.Repos {
-		if id, ok := se.s.o.Local(r.Agent); ok && r.ID != by && id != se.caller.ID && !slices.Contains(to, id) {
-			to = append(to, id)
-		}
-	}
+	to := se.concerned(p, by)
 	if len(to) == 0 {
 		return nil
 	}
@@ -69,39 +64,70 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 	if err != nil {
 		return err
 	}
-	var now []hub.AgentID
-	for _, id := range to {
-		ok, err := se.reads(id)
-		if err != nil {
-			return err
-		}
-		if _, waits := held[id]; ok && !waits {
-			now = append(now, id)
-		}
+
+	now, later, err := se.divide(to, held)
+	if err != nil {
+		return err
 	}
 	if len(now) > 0 {
 		if err := se.post(now, n); err != nil {
 			return err
 		}
 	}
-	if len(now) == len(to) {
+	if len(later) == 0 {
 		return nil
 	}
+
 	if held == nil {
 		held = map[hub.AgentID]heldNotice{}
 	}
-	for _, id := range to {
-		if slices.Contains(now, id) {
-			continue
-		}
-		h := held[id]
-		h.Count, h.Project, h.Urgent = h.Count+1, p.ID, h.Urgent || n.Urgent
-		if h.Events = append(h.Events, n.Summary); len(h.Events) > maxHeld {
-			h.Events = h.Events[1:]
-		}
-		held[id] = h
+	for _, id := range later {
+		held[id] = held[id].with(p.ID, n)
 	}
 	return hub.WriteMeta(se.tx, heldKey, held)
+}
+
+// concerned returns the agents of this hub with a repository in the project, except that of
+// the repository that made an event and the caller.
+func (se *session) concerned(p hub.Project, by hub.RepoID) (to []hub.AgentID) {
+	for _, r := range p.Repos {
+		id, ok := se.s.o.Local(r.Agent)
+		author := r.ID == by || id == se.caller.ID
+		if ok && !author && !slices.Contains(to, id) {
+			to = append(to, id)
+		}
+	}
+	return to
+}
+
+// divide splits agents into those that get a notice now, and those that do not read or have
+// notices held already.
+func (se *session) divide(to []hub.AgentID, held map[hub.AgentID]heldNotice) (now, later []hub.AgentID, err error) {
+	for _, id := range to {
+		reads, err := se.reads(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, waits := held[id]; reads && !waits {
+			now = append(now, id)
+		} else {
+			later = append(later, id)
+		}
+	}
+	return now, later, nil
+}
+
+// with returns h with one more notice of a project. Of more than maxHeld sentences the
+// oldest is dropped.
+func (h heldNotice) with(project hub.ProjectID, n notice) heldNotice {
+	h.Count++
+	h.Project = project
+	h.Urgent = h.Urgent || n.Urgent
+	h.Events = append(h.Events, n.Summary)
+	if len(h.Events) > maxHeld {
+		h.Events = h.Events[1:]
+	}
+	return h
 }
 
 // reads reports whether an agent reads its notices and they do not come too fast.

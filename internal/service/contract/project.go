@@ -86,62 +86,109 @@ func repoChange(p hub.ProjectID, id hub.RepoID) hub.Change {
 // JoinProject claims a repository for the caller and returns the project with
 // it. Claiming again is a success, and may change the endpoint.
 func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, repoName, endpoint string) (hub.Project, hub.Repo, error) {
-	const op = "contract.JoinProject"
-	var p hub.Project
-	var r hub.Repo
-	if err := mayAct(op, caller); err != nil {
-		return p, r, err
+	x := claiming{op: "contract.JoinProject", s: s, id: id, name: repoName, endpoint: endpoint}
+	if err := x.check(caller); err != nil {
+		return x.p, x.r, err
 	}
-	if g, _ := hub.GrantIn(caller.Scope, id); caller.Scope != nil && !slices.Contains(g.Repos, repoName) && !g.Permits(hub.PermitWrite) {
-		return p, r, hub.Errorf(hub.CodeDenied, op, "%s may not claim repository %.200s", caller.AID, repoName)
+	err := s.update(ctx, caller, "", x.store)
+	return x.p, x.r, err
+}
+
+// A claiming is one call of JoinProject: the claim, and the project and the repository that
+// the transaction read and stored.
+type claiming struct {
+	op       string
+	s        *Service
+	id       hub.ProjectID
+	name     string // of the repository
+	endpoint string // "" keeps that of the repository
+	agent    hub.AID
+
+	p hub.Project
+	r hub.Repo
+}
+
+// check refuses a caller that cannot claim the repository whatever the store holds.
+func (x *claiming) check(caller hub.Caller) error {
+	if err := mayAct(x.op, caller); err != nil {
+		return err
 	}
-	if err := required(op, "repoName", repoName); err != nil {
-		return p, r, err
+	g, _ := hub.GrantIn(caller.Scope, x.id)
+	granted := caller.Scope == nil || slices.Contains(g.Repos, x.name) || g.Permits(hub.PermitWrite)
+	if !granted {
+		return hub.Errorf(hub.CodeDenied, x.op, "%s may not claim repository %.200s", caller.AID, x.name)
 	}
-	agent := s.aid(caller)
-	if agent == "" {
-		return p, r, hub.Errorf(hub.CodeInvalid, op, "%q has no agent id across hubs", caller.ID).WithHint("start the hub with --aid")
+	if err := required(x.op, "repoName", x.name); err != nil {
+		return err
 	}
-	err := s.update(ctx, caller, "", func(se *session) (err error) {
-		if p, err = project(se.tx, op, id); err != nil {
-			return err
-		}
-		var ok bool
-		if r, ok = p.RepoNamed(repoName); !ok {
-			return hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", repoName, id)
-		}
-		taken := r.Agent != "" && r.Agent != agent
-		if own, ok := s.ownRepo(p); taken && ok && own.ID == r.ID && r.Agent == s.o.Self && s.isOurs(caller) {
-			if !caller.Coordinates() {
-				return hub.Errorf(hub.CodeConflict, op, "Repository %s is claimed by %s, which is this hub", repoName, r.Agent).
-					WithHint("a coordinator of this hub can claim it; the operator can give it back with {project.leave}, so that you can")
-			}
-			r.Agent, taken = "", false // a coordinator takes the claim over
-			r.Term++
-		}
-		if taken {
-			return hub.Errorf(hub.CodeConflict, op, "Repository %s is claimed by %s", repoName, r.Agent)
-		}
-		if endpoint == "" {
-			endpoint = r.Endpoint
-		}
-		if r.Agent == agent && r.Endpoint == endpoint {
-			return nil
-		}
-		r.UpdatedAt = r.UpdatedAt.After(s.o.Clock)
-		if r.Agent == "" {
-			r.Agent, r.ClaimedAt = agent, r.UpdatedAt
-		}
-		r.Endpoint = endpoint
-		if err := federation.Check(r); err != nil {
-			return err
-		}
-		if p, err = se.putRepo(p, r); err != nil {
-			return err
-		}
-		return se.record(hub.ActionRepoClaimed, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
-	})
-	return p, r, err
+	if x.agent = x.s.aid(caller); x.agent == "" {
+		return hub.Errorf(hub.CodeInvalid, x.op, "%q has no agent id across hubs", caller.ID).WithHint("start the hub with --aid")
+	}
+	return nil
+}
+
+// store writes the claim. A claim that changes nothing is not stored.
+func (x *claiming) store(se *session) error {
+	if err := x.read(se); err != nil {
+		return err
+	}
+	if err := x.release(se.caller); err != nil {
+		return err
+	}
+	endpoint := x.endpoint
+	if endpoint == "" {
+		endpoint = x.r.Endpoint
+	}
+	if x.r.Agent == x.agent && x.r.Endpoint == endpoint {
+		return nil
+	}
+
+	x.r.UpdatedAt = x.r.UpdatedAt.After(x.s.o.Clock)
+	if x.r.Agent == "" {
+		x.r.Agent = x.agent
+		x.r.ClaimedAt = x.r.UpdatedAt
+	}
+	x.r.Endpoint = endpoint
+	if err := federation.Check(x.r); err != nil {
+		return err
+	}
+	var err error
+	if x.p, err = se.putRepo(x.p, x.r); err != nil {
+		return err
+	}
+	return se.record(hub.ActionRepoClaimed, repoChange(x.p.ID, x.r.ID), facts{Project: x.p.ID, Repo: x.r.ID, Agent: x.agent})
+}
+
+// read reads the project and its repository.
+func (x *claiming) read(se *session) (err error) {
+	if x.p, err = project(se.tx, x.op, x.id); err != nil {
+		return err
+	}
+	var ok bool
+	if x.r, ok = x.p.RepoNamed(x.name); !ok {
+		return hub.Errorf(hub.CodeNotFound, x.op, "Repository %s not found in project %s", x.name, x.id)
+	}
+	return nil
+}
+
+// release ends the claim of this hub on its own repository, which a coordinator takes over.
+// It refuses a repository that another agent claimed.
+func (x *claiming) release(caller hub.Caller) error {
+	if x.r.Agent == "" || x.r.Agent == x.agent {
+		return nil
+	}
+	own, ok := x.s.ownRepo(x.p)
+	hubs := ok && own.ID == x.r.ID && x.r.Agent == x.s.o.Self
+	if !hubs || !x.s.isOurs(caller) {
+		return hub.Errorf(hub.CodeConflict, x.op, "Repository %s is claimed by %s", x.name, x.r.Agent)
+	}
+	if !caller.Coordinates() {
+		return hub.Errorf(hub.CodeConflict, x.op, "Repository %s is claimed by %s, which is this hub", x.name, x.r.Agent).
+			WithHint("a coordinator of this hub can claim it; the operator can give it back with {project.leave}, so that you can")
+	}
+	x.r.Agent = ""
+	x.r.Term++
+	return nil
 }
 
 // LeaveProject gives the caller's repository back, so that another agent can claim it.

@@ -499,63 +499,102 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract, sum string) (fede
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
-	was, err := m.tx.Contract(p.ID, in.ID)
-	if err == nil {
-		was, err = withVersions(m.tx, was)
-	}
-	created := hub.CodeOf(err) == hub.CodeNotFound
-	if err != nil && !created {
+	was, created, err := m.contractHere(p.ID, in.ID)
+	if err != nil {
 		return federation.SyncResult{}, err
 	}
 	if in.Version-was.Version > maxAhead {
 		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "version: %d is more than %d after the version here, which is %d", in.Version, maxAhead, was.Version)
 	}
+
+	// Merge, and see whether the peer may have the result.
 	in = m.completeContract(was, in)
 	m.seen(in.UpdatedAt)
-	merged, event := was, "merged"
+	merged := was
+	event := "merged"
 	if created {
-		merged, event = in, "received"
+		merged = in
+		event = "received"
 	}
 	merged = advance(mergeContract(merged, in), p)
-	if g, err := m.guest(p.ID); err != nil {
+	if err := m.checkGuest(p, was, merged); err != nil {
 		return federation.SyncResult{}, err
-	} else if g != nil {
-		if err := g.checkContract(p, was, merged, m.native); err != nil {
-			return federation.SyncResult{}, err
-		}
 	}
+
 	out := federation.SyncResult{Status: federation.SyncUpdated, Version: merged.Version, Behind: !sameContract(merged, in)}
 	if sum != "" {
 		out.Behind = merged.Sum() != sum || !merged.Stamps.Equal(in.Stamps)
 	}
-	switch {
-	case created:
+	if created {
 		out.Status = federation.SyncCreated
-		err = m.s.roomForContract(op, p, contentBytes(merged))
-	case sameContract(merged, was):
-		out.Status, out.Reason = federation.SyncSkipped, nothingNew
+	} else if sameContract(merged, was) {
+		out.Status = federation.SyncSkipped
+		out.Reason = nothingNew
 		return out, nil
-	case len(merged.Implementations) > federation.MaxRepos:
-		err = hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
-	case checkStamps(op, merged.Stamps) != nil:
-		err = checkStamps(op, merged.Stamps)
-	default:
-		err = m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was))
 	}
-	if err == nil {
-		err = m.charge(op, Rate{Things: 1, Bytes: contentBytes(merged) - contentBytes(was)})
-	}
-	if err == nil {
-		err = m.tx.PutContract(merged, was)
-	}
-	if err == nil && !created && !(sameVersions(merged.History, was.History) && sameVersions(merged.Conflicts, was.Conflicts)) {
-		err = m.tx.PutVersions(merged)
-	}
-	if err != nil {
+
+	if err := m.putMerged(op, p, was, merged, created); err != nil {
 		return federation.SyncResult{}, err
 	}
 	m.known = !out.Behind
 	return out, m.recordMerge(p, was, merged, event)
+}
+
+// contractHere returns the local copy of a contract with its versions. If there is none, the
+// copy is zero and created is true.
+func (m *merger) contractHere(project hub.ProjectID, id hub.ContractID) (c hub.Contract, created bool, err error) {
+	c, err = m.tx.Contract(project, id)
+	if err == nil {
+		c, err = withVersions(m.tx, c)
+	}
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return c, true, nil
+	}
+	return c, false, err
+}
+
+// checkGuest reports CodeDenied if the peer is a guest of the project that may not change a
+// contract from was to merged.
+func (m *merger) checkGuest(p hub.Project, was, merged hub.Contract) error {
+	g, err := m.guest(p.ID)
+	if err != nil || g == nil {
+		return err
+	}
+	return g.checkContract(p, was, merged, m.native)
+}
+
+// putMerged stores a contract that a copy changed or created, if there is room for it, and
+// charges the peer with it.
+func (m *merger) putMerged(op string, p hub.Project, was, merged hub.Contract, created bool) error {
+	if err := m.checkRoom(op, p, was, merged, created); err != nil {
+		return err
+	}
+	if err := m.charge(op, Rate{Things: 1, Bytes: contentBytes(merged) - contentBytes(was)}); err != nil {
+		return err
+	}
+	if err := m.tx.PutContract(merged, was); err != nil {
+		return err
+	}
+
+	kept := sameVersions(merged.History, was.History) && sameVersions(merged.Conflicts, was.Conflicts)
+	if created || kept {
+		return nil
+	}
+	return m.tx.PutVersions(merged)
+}
+
+// checkRoom refuses a merged contract that is too large for the contract or for its project.
+func (m *merger) checkRoom(op string, p hub.Project, was, merged hub.Contract, created bool) error {
+	if created {
+		return m.s.roomForContract(op, p, contentBytes(merged))
+	}
+	if len(merged.Implementations) > federation.MaxRepos {
+		return hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
+	}
+	if err := checkStamps(op, merged.Stamps); err != nil {
+		return err
+	}
+	return m.s.roomForContent(op, p, contentBytes(merged)-contentBytes(was))
 }
 
 // recordMerge records a contract that a copy changed, and the contents and moves that

@@ -417,32 +417,64 @@ func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair,
 	if d.Kind == hub.KindNegotiation && t.OfferID != d.First {
 		return hub.Errorf(hub.CodeInvalid, op, "payload.offer_id: %s is not the offer of this thread, %s", called(r, t.OfferID), called(r, d.First))
 	}
+	if err := checkMessages(r, op, d, t); err != nil {
+		return err
+	}
+
+	switch msg.Type {
+	case hub.TypeTaskAccept:
+		if len(t.Conditions) > 0 && by == d.From {
+			return hub.Errorf(hub.CodeInvalid, op, "payload.conditions: only those asked accept with conditions").WithHint("send task.counter to change the terms")
+		}
+	case hub.TypePositionState:
+		if t.Revises != p.Last {
+			return hub.Errorf(hub.CodeInvalid, op, "payload.revises: must be the challenge that it answers, %s", called(r, p.Last))
+		}
+	case hub.TypePositionEscalate:
+		if err := checkEscalation(op, d, msg, t); err != nil {
+			return err
+		}
+	}
+	return checkAgents(r, op, t)
+}
+
+// checkMessages refuses a payload that names a message of another thread.
+func checkMessages(r hub.Reader, op string, d hub.Deliberation, t terms) error {
 	for _, id := range t.names() {
 		named, err := r.Message(id)
-		if hub.CodeOf(err) == hub.CodeNotFound || err == nil && named.ThreadID != d.ID {
+		elsewhere := err == nil && named.ThreadID != d.ID
+		if hub.CodeOf(err) == hub.CodeNotFound || elsewhere {
 			return hub.Errorf(hub.CodeInvalid, op, "payload: no message %s in this thread", called(r, id))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	switch {
-	case msg.Type == hub.TypeTaskAccept && len(t.Conditions) > 0 && by == d.From:
-		return hub.Errorf(hub.CodeInvalid, op, "payload.conditions: only those asked accept with conditions").WithHint("send task.counter to change the terms")
-	case msg.Type == hub.TypePositionState && t.Revises != p.Last:
-		return hub.Errorf(hub.CodeInvalid, op, "payload.revises: must be the challenge that it answers, %s", called(r, p.Last))
-	case msg.Type == hub.TypePositionEscalate && d.Concerns(t.EscalateTo):
+	return nil
+}
+
+// checkEscalation refuses a decider that takes part, and a deadline that has passed.
+func checkEscalation(op string, d hub.Deliberation, msg *hub.Message, t terms) error {
+	if d.Concerns(t.EscalateTo) {
 		return hub.Errorf(hub.CodePolicy, op, "payload.escalate_to: %s takes part in the disagreement", t.EscalateTo).WithHint("name another agent, or operator")
-	case msg.Type == hub.TypePositionEscalate && !t.Deadline.IsZero() && !t.Deadline.After(msg.CreatedAt.Time):
+	}
+	if !t.Deadline.IsZero() && !t.Deadline.After(msg.CreatedAt.Time) {
 		return hub.Errorf(hub.CodeInvalid, op, "payload.deadline: %s has passed", t.Deadline).WithHint("it is now %s", msg.CreatedAt)
 	}
+	return nil
+}
+
+// checkAgents refuses a payload that names an agent which is not on this hub.
+func checkAgents(r hub.Reader, op string, t terms) error {
 	for _, id := range []hub.AgentID{t.Suggested, t.EscalateTo} {
 		if id == "" {
 			continue
 		}
-		if _, err := r.Agent(id); hub.CodeOf(err) == hub.CodeNotFound {
+		_, err := r.Agent(id)
+		if hub.CodeOf(err) == hub.CodeNotFound {
 			return hub.Errorf(hub.CodeUnknownRecipient, op, "no agent named %q on this hub", id).WithHint("the agents are in {agents}")
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -240,72 +240,117 @@ func (s *Service) record(tx hub.Tx, d hub.Deliberation, now hub.Time) error {
 // escalated may. The decision about a negotiation is accept or decline. The messages that
 // asked the actor for it count as read.
 func (s *Service) Decide(ctx context.Context, actor hub.Caller, id, decision, because string) (Report, error) {
-	const op = "deliberation.Decide"
-	switch {
-	case strings.TrimSpace(decision) == "" || strings.TrimSpace(because) == "":
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "a decision needs its words and a reason")
-	case actor.Paused:
-		return Report{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot decide", actor.ID).WithHint("to end the pause, {agent.resume} %s", actor.ID)
-	case len(decision) > 1000 || len(because) > 1000:
-		return Report{}, hub.Errorf(hub.CodeTooLarge, op, "decision and reason: at most 1000 bytes each")
+	x := deciding{op: "deliberation.Decide", s: s, actor: actor, id: id, decision: decision, because: because}
+	if err := x.check(); err != nil {
+		return Report{}, err
 	}
-	var d hub.Deliberation
-	var turns []hub.Envelope
-	var posted []hub.Message
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		posted = nil
-		if d, err = visible(tx, op, actor, id); err != nil {
-			return err
-		}
-		now := s.clock.Now()
-		if d, posted, err = s.elapse(tx, d, now); err != nil {
-			return err
-		}
-		switch {
-		case d.State != hub.TalkEscalated:
-			return hub.Errorf(hub.CodeConflict, op, "the %s is %s; only an escalated one is decided, once", d.Kind, d.State)
-		case !actor.IsOperator() && !slices.Contains(d.Deciders, actor.ID):
-			return hub.Errorf(hub.CodeDenied, op, "%s does not decide it: it was escalated to %s", actor.ID, names(d.Deciders))
-		}
-		next := hub.TalkDecided
-		if d.Kind == hub.KindNegotiation {
-			switch decision {
-			case "accept":
-				if err := s.offerable(tx, d, d.EscalatedFor); err != nil {
-					return err
-				}
-				next, d.ClaimedBy, d.ClaimedAt = hub.TalkAccepted, d.EscalatedFor, now
-			case "decline":
-				next = hub.TalkDeclined
-			default:
-				return hub.Errorf(hub.CodeInvalid, op, "the decision about a negotiation is accept or decline, not %q", cut(decision, 100)).
-					WithHint("accept means the terms of the last counter, with %s as owner; decline ends the offer", d.EscalatedFor)
-			}
-		}
-		if d, err = d.Advance(next, now); err != nil {
-			return err
-		}
-		d.Outcome, d.Reason, d.DecidedBy, d.Untold = decision, because, actor.ID, false
-		told := []hub.Message(nil)
-		if d, told, err = s.finish(tx, actor, d, now); err != nil {
-			return err
-		}
-		posted = append(posted, told...)
-		if turns, err = turnsOf(tx, id); err != nil {
-			return err
-		}
-		asked, err := s.dealtWith(tx, actor, d)
-		if err != nil {
-			return err
-		}
-		posted = append(posted, asked...)
-		return s.put(tx, actor, d)
-	})
-	if err != nil {
+	if err := s.store.Update(ctx, hub.SurvivesPowerLoss, x.store); err != nil {
 		return Report{}, fmt.Errorf("deliberation: decide: %w", err)
 	}
-	s.mail.Announce(posted...)
-	return Report{Deliberation: d, Turns: turns, Possible: []hub.MessageType{}}, nil
+	s.mail.Announce(x.posted...)
+	return Report{Deliberation: x.d, Turns: x.turns, Possible: []hub.MessageType{}}, nil
+}
+
+// A deciding is one call of Decide: the decision, and the deliberation and the messages
+// that the transaction stored.
+type deciding struct {
+	op       string
+	s        *Service
+	actor    hub.Caller
+	id       string
+	decision string
+	because  string
+
+	d      hub.Deliberation
+	turns  []hub.Envelope
+	posted []hub.Message
+}
+
+// check refuses a decision that is wrong by itself, and a paused actor.
+func (x *deciding) check() error {
+	switch {
+	case strings.TrimSpace(x.decision) == "" || strings.TrimSpace(x.because) == "":
+		return hub.Errorf(hub.CodeInvalid, x.op, "a decision needs its words and a reason")
+	case x.actor.Paused:
+		return hub.Errorf(hub.CodeDenied, x.op, "%s is paused and cannot decide", x.actor.ID).WithHint("to end the pause, {agent.resume} %s", x.actor.ID)
+	case len(x.decision) > 1000 || len(x.because) > 1000:
+		return hub.Errorf(hub.CodeTooLarge, x.op, "decision and reason: at most 1000 bytes each")
+	}
+	return nil
+}
+
+// store ends the deliberation in one transaction. It begins anew if the transaction is
+// repeated.
+func (x *deciding) store(tx hub.Tx) error {
+	now := x.s.clock.Now()
+	if err := x.read(tx, now); err != nil {
+		return err
+	}
+	next, err := x.next(tx, now)
+	if err != nil {
+		return err
+	}
+
+	if x.d, err = x.d.Advance(next, now); err != nil {
+		return err
+	}
+	x.d.Outcome = x.decision
+	x.d.Reason = x.because
+	x.d.DecidedBy = x.actor.ID
+	x.d.Untold = false
+	var told []hub.Message
+	if x.d, told, err = x.s.finish(tx, x.actor, x.d, now); err != nil {
+		return err
+	}
+	x.posted = append(x.posted, told...)
+
+	if x.turns, err = turnsOf(tx, x.id); err != nil {
+		return err
+	}
+	asked, err := x.s.dealtWith(tx, x.actor, x.d)
+	if err != nil {
+		return err
+	}
+	x.posted = append(x.posted, asked...)
+	return x.s.put(tx, x.actor, x.d)
+}
+
+// read reads the deliberation as it is now, and refuses one that the actor cannot decide.
+func (x *deciding) read(tx hub.Tx, now hub.Time) (err error) {
+	x.posted = nil
+	if x.d, err = visible(tx, x.op, x.actor, x.id); err != nil {
+		return err
+	}
+	if x.d, x.posted, err = x.s.elapse(tx, x.d, now); err != nil {
+		return err
+	}
+	switch {
+	case x.d.State != hub.TalkEscalated:
+		return hub.Errorf(hub.CodeConflict, x.op, "the %s is %s; only an escalated one is decided, once", x.d.Kind, x.d.State)
+	case !x.actor.IsOperator() && !slices.Contains(x.d.Deciders, x.actor.ID):
+		return hub.Errorf(hub.CodeDenied, x.op, "%s does not decide it: it was escalated to %s", x.actor.ID, names(x.d.Deciders))
+	}
+	return nil
+}
+
+// next returns the state that the decision leads to. An accepted negotiation gets its owner.
+func (x *deciding) next(tx hub.Tx, now hub.Time) (hub.DeliberationState, error) {
+	if x.d.Kind != hub.KindNegotiation {
+		return hub.TalkDecided, nil
+	}
+	switch x.decision {
+	case "accept":
+		if err := x.s.offerable(tx, x.d, x.d.EscalatedFor); err != nil {
+			return "", err
+		}
+		x.d.ClaimedBy = x.d.EscalatedFor
+		x.d.ClaimedAt = now
+		return hub.TalkAccepted, nil
+	case "decline":
+		return hub.TalkDeclined, nil
+	}
+	return "", hub.Errorf(hub.CodeInvalid, x.op, "the decision about a negotiation is accept or decline, not %q", cut(x.decision, 100)).
+		WithHint("accept means the terms of the last counter, with %s as owner; decline ends the offer", x.d.EscalatedFor)
 }
 
 // maxAsked is the most messages that ask one agent for a decision.

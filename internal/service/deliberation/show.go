@@ -72,35 +72,23 @@ func (s *Service) Resolve(ctx context.Context, actor hub.Caller, id string) (str
 // Show returns a deliberation to those who take part, those who decide it, auditors
 // and the operator.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report, error) {
-	out := Report{Turns: []hub.Envelope{}, Possible: []hub.MessageType{}}
+	var out Report
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if out.Deliberation, err = visible(r, "deliberation.Show", actor, id); err != nil {
 			return err
 		}
 		turns, err := turnsOf(r, id)
-		whole := actor.Audits() || actor.ID == out.From || slices.Contains(out.Deciders, actor.ID)
-		for _, e := range turns {
-			if whole || e.From == actor.ID || e.Broadcast() || slices.Contains(e.To, actor.ID) {
-				out.Turns = append(out.Turns, e)
-			}
-		}
+		out.Turns = readable(turns, out.Deliberation, actor)
 		return err
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("deliberation: show: %w", err)
 	}
+
 	d := out.Deliberation
-	out.Decides = d.State == hub.TalkEscalated && (actor.IsOperator() || slices.Contains(d.Deciders, actor.ID))
-	for _, id := range d.Asked {
-		if actor.ID != d.From && actor.ID != id {
-			continue
-		}
-		for _, t := range d.Possible(d.Pair(id), actor.ID, s.rounds[d.Kind]) {
-			if !slices.Contains(out.Possible, t) {
-				out.Possible = append(out.Possible, t)
-			}
-		}
-	}
+	decides := actor.IsOperator() || slices.Contains(d.Deciders, actor.ID)
+	out.Decides = d.State == hub.TalkEscalated && decides
+	out.Possible = s.possible(d, actor)
 	if !actor.Audits() && actor.ID != d.From { // turns of other pairs are private to them
 		out.Pairs = []hub.Pair{d.Pair(actor.ID)}
 	}
@@ -108,6 +96,36 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report
 		return Report{}, err
 	}
 	return out, nil
+}
+
+// readable returns the turns of a deliberation that the actor may read: all for auditors,
+// its opener and its deciders, else those that the actor sent or got.
+func readable(turns []hub.Envelope, d hub.Deliberation, actor hub.Caller) []hub.Envelope {
+	out := []hub.Envelope{}
+	whole := actor.Audits() || actor.ID == d.From || slices.Contains(d.Deciders, actor.ID)
+	for _, e := range turns {
+		own := e.From == actor.ID || e.Broadcast() || slices.Contains(e.To, actor.ID)
+		if whole || own {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// possible returns the types of messages that the actor can send now in any of its pairs.
+func (s *Service) possible(d hub.Deliberation, actor hub.Caller) []hub.MessageType {
+	out := []hub.MessageType{}
+	for _, id := range d.Asked {
+		if actor.ID != d.From && actor.ID != id {
+			continue
+		}
+		for _, t := range d.Possible(d.Pair(id), actor.ID, s.rounds[d.Kind]) {
+			if !slices.Contains(out, t) {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
 }
 
 // List returns deliberations of a kind, newest first: all of them for those who audit,
@@ -141,47 +159,11 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.Deliberation
 // Seen notes that messages were returned to an agent, so that the hub may fill in the
 // sequence of its next message. It changes nothing for messages of other kinds.
 func (s *Service) Seen(ctx context.Context, actor hub.Caller, messages []hub.Envelope) error {
-	unseen := func(r hub.Reader) (map[string]hub.Deliberation, error) {
-		changed := map[string]hub.Deliberation{}
-		for _, e := range messages {
-			if !e.Type.Negotiates() || e.From == actor.ID || e.Sequence == nil {
-				continue
-			}
-			d, ok := changed[e.ThreadID]
-			if !ok {
-				var err error
-				if d, err = r.Deliberation(e.ThreadID); hub.CodeOf(err) == hub.CodeNotFound {
-					continue
-				} else if err != nil {
-					return nil, err
-				}
-			}
-			if d.Over() {
-				continue
-			}
-			var p hub.Pair
-			switch {
-			case actor.ID == d.From && slices.Contains(d.Asked, e.From):
-				if p = d.Pair(e.From); p.OpenerRead >= *e.Sequence {
-					continue
-				}
-				p.OpenerRead = *e.Sequence
-			case slices.Contains(d.Asked, actor.ID) && e.From == d.From:
-				if p = d.Pair(actor.ID); p.AddressedRead >= *e.Sequence {
-					continue
-				}
-				p.AddressedRead = *e.Sequence
-			default:
-				continue
-			}
-			changed[d.ID] = d.WithPair(p)
-		}
-		return changed, nil
-	}
-	changed, err := hub.Read(ctx, s.store, unseen)
+	read := func(r hub.Reader) (map[string]hub.Deliberation, error) { return newlySeen(r, actor, messages) }
+	changed, err := hub.Read(ctx, s.store, read)
 	if err == nil && len(changed) > 0 {
 		err = s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-			changed, err := unseen(tx)
+			changed, err := read(tx)
 			for _, d := range changed {
 				if err := tx.PutDeliberation(d); err != nil {
 					return err
@@ -194,6 +176,51 @@ func (s *Service) Seen(ctx context.Context, actor hub.Caller, messages []hub.Env
 		return fmt.Errorf("deliberation: seen: %w", err)
 	}
 	return nil
+}
+
+// newlySeen returns the open deliberations, by id, whose messages the actor had not read
+// before, with the sequences that it has read now.
+func newlySeen(r hub.Reader, actor hub.Caller, messages []hub.Envelope) (map[string]hub.Deliberation, error) {
+	changed := map[string]hub.Deliberation{}
+	for _, e := range messages {
+		if !e.Type.Negotiates() || e.From == actor.ID || e.Sequence == nil {
+			continue
+		}
+		d, ok := changed[e.ThreadID]
+		if !ok {
+			var err error
+			d, err = r.Deliberation(e.ThreadID)
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if d.Over() {
+			continue
+		}
+		if p, unread := pairSeen(d, e, actor.ID); unread {
+			changed[d.ID] = d.WithPair(p)
+		}
+	}
+	return changed, nil
+}
+
+// pairSeen returns the pair of a message after its reader has read it. It reports false if
+// the reader is not the other agent of the pair, or has read as much before.
+func pairSeen(d hub.Deliberation, e hub.Envelope, reader hub.AgentID) (p hub.Pair, unread bool) {
+	switch {
+	case reader == d.From && slices.Contains(d.Asked, e.From):
+		p = d.Pair(e.From)
+		unread = p.OpenerRead < *e.Sequence
+		p.OpenerRead = *e.Sequence
+	case slices.Contains(d.Asked, reader) && e.From == d.From:
+		p = d.Pair(reader)
+		unread = p.AddressedRead < *e.Sequence
+		p.AddressedRead = *e.Sequence
+	}
+	return p, unread
 }
 
 // Decisions returns decisions, newest first: all of them for those who audit, else

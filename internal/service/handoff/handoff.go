@@ -382,61 +382,77 @@ const (
 // first page begins with those of others that wait for the approval of the caller as a
 // member of their team. With mine, all callers get their own alone.
 func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery, mine bool) (Listing, error) {
-	const op = "handoff.List"
 	if q.Limit == 0 {
 		q.Limit = defaultPage
 	}
-	if q.Limit < 0 || q.Limit > maxPage {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+	if err := checkList("handoff.List", q); err != nil {
+		return Listing{}, err
 	}
-	for _, st := range q.States {
-		if !st.Known() {
-			return Listing{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %s", hub.JoinWords(hub.HandoffStates))
-		}
-	}
-	if q.Cursor != "" && !q.Cursor.Valid() {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a listing", q.Cursor)
-	}
-	if mine || !actor.Audits() {
+
+	own := mine || !actor.Audits()
+	if own {
 		q.Viewer = actor.ID
 	}
-	asked := !mine && !actor.Audits() && q.Cursor == "" && (len(q.States) == 0 || slices.Contains(q.States, hub.HandoffProposed))
-	limit := q.Limit
-	q.Limit++ // one more than asked for tells whether there is a next page
-	out := Listing{Handoffs: []Report{}, Warnings: []string{}, Capabilities: s.sender.Capabilities()}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		found, err := r.Handoffs(q)
-		if err != nil {
-			return err
-		}
-		if len(found) > limit {
-			found = found[:limit]
-			out.Next = string(found[limit-1].ID)
-		}
-		if asked {
-			waiting, err := s.approvable(r, actor, q)
-			if err != nil {
-				return err
-			}
-			found = append(waiting, found...)
-		}
-		out.Handoffs = out.Handoffs[:0]
-		for _, h := range found {
-			steps, err := r.HandoffSteps(h.ID)
-			if err != nil {
-				return err
-			}
-			row := s.report(h, lastChecks(steps))
-			row.Checks = []hub.Check{}
-			row.withhold(actor)
-			out.Handoffs = append(out.Handoffs, row)
-		}
-		return nil
-	})
+	showsProposed := len(q.States) == 0 || slices.Contains(q.States, hub.HandoffProposed)
+	withApprovable := own && !mine && q.Cursor == "" && showsProposed
+
+	out, err := hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.readPage(r, actor, q, withApprovable) })
 	if err != nil {
 		return Listing{}, fmt.Errorf("handoff: list: %w", err)
 	}
+	out.Capabilities = s.sender.Capabilities()
 	s.lookForWork(ctx, missingAge, out.Handoffs)
+	return out, nil
+}
+
+// checkList refuses a limit, a state or a cursor of a listing that is none.
+func checkList(op string, q hub.HandoffQuery) error {
+	if q.Limit < 0 || q.Limit > maxPage {
+		return hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+	}
+	for _, st := range q.States {
+		if !st.Known() {
+			return hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %s", hub.JoinWords(hub.HandoffStates))
+		}
+	}
+	if q.Cursor != "" && !q.Cursor.Valid() {
+		return hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a listing", q.Cursor)
+	}
+	return nil
+}
+
+// readPage reads one page of handoffs, after those that the actor can approve if they are
+// asked for.
+func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, withApprovable bool) (Listing, error) {
+	out := Listing{Handoffs: []Report{}, Warnings: []string{}}
+	limit := q.Limit
+	q.Limit++ // one more than asked for tells whether there is a next page
+	found, err := r.Handoffs(q)
+	if err != nil {
+		return out, err
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		out.Next = string(found[limit-1].ID)
+	}
+	if withApprovable {
+		waiting, err := s.approvable(r, actor, q)
+		if err != nil {
+			return out, err
+		}
+		found = append(waiting, found...)
+	}
+
+	for _, h := range found {
+		steps, err := r.HandoffSteps(h.ID)
+		if err != nil {
+			return out, err
+		}
+		row := s.report(h, lastChecks(steps))
+		row.Checks = []hub.Check{}
+		row.withhold(actor)
+		out.Handoffs = append(out.Handoffs, row)
+	}
 	return out, nil
 }
 

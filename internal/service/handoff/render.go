@@ -20,75 +20,114 @@ import (
 // its sender stands in a quote, so that it cannot pass for text of the hub.
 func Render(r Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Handoff %s is %s", r.Name(), r.Status)
-	if r.Ending != "" && r.Status != hub.HandoffRejected {
-		fmt.Fprintf(&b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
-	}
-	fmt.Fprintf(&b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
-	fmt.Fprintf(&b, "proof: %s\n", r.proofText(math.MaxInt))
-	if r.Change != "" {
-		fmt.Fprintf(&b, "change: %s", r.changeText(math.MaxInt))
-		if r.Commit != "" {
-			fmt.Fprintf(&b, ", commit %s", r.Commit)
-		}
-		b.WriteByte('\n')
-	}
-	for _, c := range r.Attribution {
-		fmt.Fprintf(&b, "also there: %s\n", CreditText(c))
-	}
-	if r.Ownership != "" && r.Ownership != hub.QueueNone {
-		fmt.Fprintf(&b, "ownership in the queue: %s\n", r.Ownership)
-	}
+	renderHead(&b, r)
+	renderChange(&b, r)
 	fmt.Fprintf(&b, "> task %s: %s\n", plaintext.Line(r.TaskID), plaintext.Line(r.Title))
-	for _, who := range r.WaitsFor {
-		switch who {
-		case ApproverOperator:
-			b.WriteString("It waits for the operator's approval.\n")
-		case ApproverTeam:
-			fmt.Fprintf(&b, "It waits for the approval of a member of the team %s whose role permits it, or of the operator.\n", r.Team)
-		}
-	}
+	renderWaits(&b, r)
+
 	if r.Notes != "" {
 		fmt.Fprintf(&b, "> %s\n", plaintext.Line(r.Notes))
 	}
-	for _, c := range r.Checks {
-		fmt.Fprintf(&b, "- %s: %s, %s\n", c.Result, plaintext.Line(c.What), plaintext.Line(c.Detail))
-	}
+	renderChecks(&b, "", r.Checks)
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "Due %s.\n", r.DueAt)
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "Note: %s.\n", w)
 	}
-	if len(r.Package) > 0 {
-		b.WriteString("The package, from another agent, not from your user:\n")
-		var text bytes.Buffer
-		if json.Indent(&text, r.Package, "", " ") == nil {
-			for line := range strings.Lines(text.String()) {
-				fmt.Fprintf(&b, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
-			}
+
+	renderPackage(&b, r.Package)
+	renderRuns(&b, r.Runs)
+	renderHistory(&b, r.History)
+	return b.String()
+}
+
+// renderHead writes the state of a handoff, its agents and its proof.
+func renderHead(b *strings.Builder, r Report) {
+	fmt.Fprintf(b, "Handoff %s is %s", r.Name(), r.Status)
+	if r.Ending != "" && r.Status != hub.HandoffRejected {
+		fmt.Fprintf(b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
+	}
+	fmt.Fprintf(b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
+	fmt.Fprintf(b, "proof: %s\n", r.proofText(math.MaxInt))
+}
+
+// renderChange writes the change of the work, the other agents that worked there, and the
+// owner in the queue.
+func renderChange(b *strings.Builder, r Report) {
+	if r.Change != "" {
+		fmt.Fprintf(b, "change: %s", r.changeText(math.MaxInt))
+		if r.Commit != "" {
+			fmt.Fprintf(b, ", commit %s", r.Commit)
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range r.Attribution {
+		fmt.Fprintf(b, "also there: %s\n", CreditText(c))
+	}
+	if r.Ownership != "" && r.Ownership != hub.QueueNone {
+		fmt.Fprintf(b, "ownership in the queue: %s\n", r.Ownership)
+	}
+}
+
+// renderWaits writes a sentence for each approval that a handoff waits for.
+func renderWaits(b *strings.Builder, r Report) {
+	for _, who := range r.WaitsFor {
+		switch who {
+		case ApproverOperator:
+			b.WriteString("It waits for the operator's approval.\n")
+		case ApproverTeam:
+			fmt.Fprintf(b, "It waits for the approval of a member of the team %s whose role permits it, or of the operator.\n", r.Team)
 		}
 	}
-	for _, run := range r.Runs {
-		fmt.Fprintf(&b, "Run %s of %s: %s", run.ID, run.Agent, run.State)
+}
+
+// renderChecks writes a list of checks, each line behind an indent.
+func renderChecks(b *strings.Builder, indent string, checks []hub.Check) {
+	for _, c := range checks {
+		fmt.Fprintf(b, "%s- %s: %s, %s\n", indent, c.Result, plaintext.Line(c.What), plaintext.Line(c.Detail))
+	}
+}
+
+// renderPackage writes a package as a quote, if there is one.
+func renderPackage(b *strings.Builder, pkg json.RawMessage) {
+	if len(pkg) == 0 {
+		return
+	}
+	b.WriteString("The package, from another agent, not from your user:\n")
+	var text bytes.Buffer
+	if json.Indent(&text, pkg, "", " ") != nil {
+		return
+	}
+	for line := range strings.Lines(text.String()) {
+		fmt.Fprintf(b, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+// renderRuns writes a line for each run of a handoff.
+func renderRuns(b *strings.Builder, runs []hub.Run) {
+	for _, run := range runs {
+		fmt.Fprintf(b, "Run %s of %s: %s", run.ID, run.Agent, run.State)
 		if run.Verdict != "" {
-			fmt.Fprintf(&b, ", %s", run.VerdictText())
+			fmt.Fprintf(b, ", %s", run.VerdictText())
 		}
 		b.WriteString(".\n")
 	}
-	for _, s := range r.History {
-		fmt.Fprintf(&b, "%d. %s %s by %s", s.N, s.At, s.State, s.Actor)
+}
+
+// renderHistory writes a line for each step of a handoff. Below its activation are the
+// steps of the queue.
+func renderHistory(b *strings.Builder, steps []hub.HandoffStep) {
+	for _, s := range steps {
+		fmt.Fprintf(b, "%d. %s %s by %s", s.N, s.At, s.State, s.Actor)
 		if s.Note != "" {
-			fmt.Fprintf(&b, ": %s", plaintext.Line(s.Note))
+			fmt.Fprintf(b, ": %s", plaintext.Line(s.Note))
 		}
 		b.WriteByte('\n')
 		if s.State == hub.HandoffActivated {
-			for _, c := range s.Checks {
-				fmt.Fprintf(&b, "   - %s: %s, %s\n", c.Result, plaintext.Line(c.What), plaintext.Line(c.Detail))
-			}
+			renderChecks(b, "   ", s.Checks)
 		}
 	}
-	return b.String()
 }
 
 // Name returns the short id of the handoff or, if the report has none, the long one.

@@ -130,8 +130,17 @@ func completions(r hub.Reader, h hub.Handoff, in hub.WorkState) (done []completi
 // readOthers finds the agents other than the owner of h that have a handoff or a run in the
 // worktree, or had one since h was accepted, and their handoffs in other worktrees.
 func (x *setting) readOthers(r hub.Reader, h hub.Handoff) error {
-	open := []hub.HandoffState{hub.HandoffAccepted, hub.HandoffActivated}
-	handoffs, err := r.Handoffs(hub.HandoffQuery{States: open, Limit: maxActive})
+	if err := x.readHandoffs(r, h); err != nil {
+		return err
+	}
+	return x.readRuns(r, h)
+}
+
+// readHandoffs adds the handoffs of other agents that are open, or ended since h was
+// accepted.
+func (x *setting) readHandoffs(r hub.Reader, h hub.Handoff) error {
+	states := []hub.HandoffState{hub.HandoffAccepted, hub.HandoffActivated}
+	open, err := r.Handoffs(hub.HandoffQuery{States: states, Limit: maxActive})
 	if err != nil {
 		return err
 	}
@@ -139,10 +148,11 @@ func (x *setting) readOthers(r hub.Reader, h hub.Handoff) error {
 	if err != nil {
 		return err
 	}
+
 	seen := map[hub.HandoffID]bool{}
-	for _, other := range append(handoffs, recent...) {
-		ended := !other.ResolvedAt.IsZero() && other.ResolvedAt.Before(h.AcceptedAt.Time)
-		if other.To == h.To || other.AcceptedAt.IsZero() || ended || seen[other.ID] {
+	for _, other := range append(open, recent...) {
+		over := !other.ResolvedAt.IsZero() && other.ResolvedAt.Before(h.AcceptedAt.Time)
+		if other.To == h.To || other.AcceptedAt.IsZero() || over || seen[other.ID] {
 			continue
 		}
 		seen[other.ID] = true
@@ -150,20 +160,27 @@ func (x *setting) readOthers(r hub.Reader, h hub.Handoff) error {
 			return err
 		}
 	}
+	return nil
+}
 
-	runs, err := r.Runs(hub.RunQuery{Open: true, Limit: maxActive})
+// readRuns credits the other agents whose runs in the worktree are open, or ended since h
+// was accepted.
+func (x *setting) readRuns(r hub.Reader, h hub.Handoff) error {
+	open, err := r.Runs(hub.RunQuery{Open: true, Limit: maxActive})
 	if err != nil {
 		return err
 	}
-	ended, err := r.Runs(hub.RunQuery{Limit: maxRecents})
+	recent, err := r.Runs(hub.RunQuery{Limit: maxRecents})
 	if err != nil {
 		return err
 	}
-	for _, run := range append(runs, ended...) {
+
+	for _, run := range append(open, recent...) {
 		over := !run.EndedAt.IsZero() && run.EndedAt.Before(h.AcceptedAt.Time)
 		ofTask := run.Agent == h.To || run.By == h.To || run.Handoff == h.ID
 		rel, err := filepath.Rel(x.path, run.Dir)
-		if err == nil && filepath.IsLocal(rel) && !over && !ofTask {
+		here := err == nil && filepath.IsLocal(rel)
+		if here && !over && !ofTask {
 			x.credit(run.Agent, "run "+string(run.ID))
 		}
 	}

@@ -199,52 +199,96 @@ func trust(p hub.Peer) hub.TrustLevel {
 // its key.
 func (s *Service) RegisterPeer(ctx context.Context, c hub.Caller, n NewPeer) (hub.Peer, error) {
 	const op = "peers.RegisterPeer"
-	p, err := s.newPeer(op, n.AID, n.Endpoint, n.Repo)
+	self, err := s.newPeer(op, n.AID, n.Endpoint, n.Repo)
 	if err != nil {
 		return hub.Peer{}, err
 	}
-	proved := isPeer(c, n.AID)
-	if !s.opts.Open && !proved && !c.IsOperator() {
-		vouched := false
-		if s.opts.Directory != nil {
-			if vouched, err = s.opts.Directory.Vouch(ctx, p.AID, p.Endpoint); err != nil {
-				return hub.Peer{}, err
-			}
-		}
-		if !vouched && !(c.Kind == hub.CallerLegacyPeer && c.AID == n.AID) {
-			return hub.Peer{}, hub.Errorf(hub.CodeUnauthenticated, op, "a peer registers with its key, or after an invite").
-				WithHint("parley peer invite on this side, parley peer join on the other")
+	x := registering{s: s, op: op, caller: c, self: self}
+	x.trusted = isPeer(c, n.AID) || c.IsOperator() || s.opts.Open
+	if err := x.confirm(ctx); err != nil {
+		return hub.Peer{}, err
+	}
+	err = s.update(ctx, "register "+string(n.AID), x.store)
+	return x.p, err
+}
+
+// A registering is one call of RegisterPeer: the peer as it describes itself, and the peer
+// that the transaction read or stored.
+type registering struct {
+	s       *Service
+	op      string
+	caller  hub.Caller
+	self    hub.Peer
+	trusted bool // for its key or the operator's, or because the hub is open
+
+	p hub.Peer
+}
+
+// confirm refuses a peer that neither proves who it is nor is confirmed by the directory. A
+// legacy peer that is known has no key to prove it with.
+func (x *registering) confirm(ctx context.Context) error {
+	if x.trusted {
+		return nil
+	}
+	if x.s.opts.Directory != nil {
+		vouched, err := x.s.opts.Directory.Vouch(ctx, x.self.AID, x.self.Endpoint)
+		if err != nil || vouched {
+			return err
 		}
 	}
-	err = s.update(ctx, "register "+string(n.AID), func(tx hub.Tx) error {
-		was, err := tx.Peer(p.AID)
-		switch {
-		case hub.CodeOf(err) == hub.CodeNotFound:
-			if err := checkCapacity(tx, op); err != nil {
-				return err
-			}
-			if s.opts.Open {
-				p.State, p.Trust = hub.PeerApproved, hub.TrustVerified
-			}
-			return s.putPeer(tx, c, hub.ActionPeerRegistered, p)
-		case err != nil:
-			return err
-		case was.State == hub.PeerRemoved && !s.opts.Open:
-			return hub.Errorf(hub.CodeDenied, op, "%s was removed from this hub", p.AID).WithHint("its operator can add it again: parley peer approve %s", p.AID)
-		case was.Endpoint == p.Endpoint && was.Repo == cmp.Or(p.Repo, was.Repo):
-			p = was
-			return nil
-		case !proved && !c.IsOperator() && !s.opts.Open:
-			return hub.Errorf(hub.CodeDenied, op, "%s is known already, and only its key can say that it moved", p.AID)
-		}
-		if was.Endpoint != p.Endpoint {
-			was.Seen = hub.Instant{} // it has not answered there
-		}
-		was.Endpoint, was.Repo = p.Endpoint, cmp.Or(p.Repo, was.Repo)
-		p = was
-		return s.putPeer(tx, c, hub.ActionPeerMoved, p)
-	})
-	return p, err
+	if x.caller.Kind == hub.CallerLegacyPeer && x.caller.AID == x.self.AID {
+		return nil
+	}
+	return hub.Errorf(hub.CodeUnauthenticated, x.op, "a peer registers with its key, or after an invite").
+		WithHint("parley peer invite on this side, parley peer join on the other")
+}
+
+// store adds the peer, or moves a known one.
+func (x *registering) store(tx hub.Tx) error {
+	x.p = x.self
+	was, err := tx.Peer(x.p.AID)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return x.add(tx)
+	}
+	if err != nil {
+		return err
+	}
+	return x.move(tx, was)
+}
+
+// add stores a new peer, which is approved at once if the hub is open.
+func (x *registering) add(tx hub.Tx) error {
+	if err := checkCapacity(tx, x.op); err != nil {
+		return err
+	}
+	if x.s.opts.Open {
+		x.p.State = hub.PeerApproved
+		x.p.Trust = hub.TrustVerified
+	}
+	return x.s.putPeer(tx, x.caller, hub.ActionPeerRegistered, x.p)
+}
+
+// move changes the endpoint and the repository of a known peer. One that registers as it is
+// stored is left alone.
+func (x *registering) move(tx hub.Tx, was hub.Peer) error {
+	repo := cmp.Or(x.self.Repo, was.Repo)
+	switch {
+	case was.State == hub.PeerRemoved && !x.s.opts.Open:
+		return hub.Errorf(hub.CodeDenied, x.op, "%s was removed from this hub", x.self.AID).WithHint("its operator can add it again: parley peer approve %s", x.self.AID)
+	case was.Endpoint == x.self.Endpoint && was.Repo == repo:
+		x.p = was
+		return nil
+	case !x.trusted:
+		return hub.Errorf(hub.CodeDenied, x.op, "%s is known already, and only its key can say that it moved", x.self.AID)
+	}
+
+	if was.Endpoint != x.self.Endpoint {
+		was.Seen = hub.Instant{} // it has not answered there
+	}
+	was.Endpoint = x.self.Endpoint
+	was.Repo = repo
+	x.p = was
+	return x.s.putPeer(tx, x.caller, hub.ActionPeerMoved, x.p)
 }
 
 // checkCapacity reports CodeRateLimited when too many peers are pending.

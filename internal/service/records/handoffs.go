@@ -133,45 +133,67 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 		v.find(where, "it has no history")
 		return
 	}
-	var accepted, resolved hub.Time
-	notes, owned := "", hub.OwnershipHub
+	v.checkMoves(where, steps)
+	if last := steps[len(steps)-1]; h.Status != last.State {
+		v.find(where, "its status is %s, by its history it is %s", h.Status, last.State)
+	}
+
+	is := outcomeOf(steps)
+	over := !is.resolved.IsZero()
+	withheld := withheldPackage(h)
+	sameOwnership := h.Ownership == is.owned || (is.owned.NeedsOperator() && h.Ownership != hub.OwnershipHub)
+	for _, name := range differing(
+		field{"time of acceptance", is.accepted.Equal(h.AcceptedAt.Time)},
+		field{"time of completion or rejection", is.resolved.Equal(h.ResolvedAt.Time)},
+		field{"closing note", is.notes == h.Notes || withheld},
+		field{"ending", over || h.Ending == ""},
+		field{"reason for rejection", over || h.RejectReason == ""},
+		field{"ownership", sameOwnership || withheld},
+	) {
+		v.find(where, "its %s does not follow from its history", name)
+	}
+}
+
+// checkMoves compares the steps of a handoff with the state machine.
+func (v *verifier) checkMoves(where string, steps []hub.HandoffStep) {
 	for i, s := range steps {
 		if s.N != i+1 {
 			v.find(where, "its history has no step %d", i+1)
-			break
+			return
 		}
 		if i > 0 && !steps[i-1].State.CanBecome(s.State) {
 			v.find(where, "step %d of its history leads from %s to %s, which is no move", s.N, steps[i-1].State, s.State)
 		}
 	}
+}
+
+// An outcome has the members of a handoff that follow from its history.
+type outcome struct {
+	accepted hub.Time
+	resolved hub.Time // zero while the handoff is open
+	notes    string
+	owned    hub.Ownership
+}
+
+// outcomeOf reads the outcome of a handoff from its steps.
+func outcomeOf(steps []hub.HandoffStep) outcome {
+	is := outcome{owned: hub.OwnershipHub}
 	for _, s := range steps {
 		switch s.State {
 		case hub.HandoffAccepted:
-			accepted = s.At
+			is.accepted = s.At
 		case hub.HandoffActivated:
 			for _, o := range []hub.Ownership{hub.OwnershipTransferred, hub.OwnershipDegraded, hub.OwnershipManual} {
 				if strings.HasSuffix(s.Note, ": "+string(o)) {
-					owned = o
+					is.owned = o
 				}
 			}
 		case hub.HandoffRejected, hub.HandoffCompleted:
-			resolved, notes = s.At, s.Note
+			is.resolved = s.At
+			is.notes = s.Note
 		}
 	}
-	if last := steps[len(steps)-1]; h.Status != last.State {
-		v.find(where, "its status is %s, by its history it is %s", h.Status, last.State)
-	}
-	over := !resolved.IsZero()
-	for _, name := range differing(
-		field{"time of acceptance", accepted.Equal(h.AcceptedAt.Time)},
-		field{"time of completion or rejection", resolved.Equal(h.ResolvedAt.Time)},
-		field{"closing note", notes == h.Notes || withheldPackage(h)},
-		field{"ending", over || h.Ending == ""},
-		field{"reason for rejection", over || h.RejectReason == ""},
-		field{"ownership", h.Ownership == owned || owned.NeedsOperator() && h.Ownership != hub.OwnershipHub || withheldPackage(h)},
-	) {
-		v.find(where, "its %s does not follow from its history", name)
-	}
+	return is
 }
 
 // checkStep compares a step with the entry that records it, and the handoff with

@@ -78,23 +78,43 @@ func versionName(team, artifact string, version int64) string {
 }
 
 // checkTeams compares teams with all that belongs to them, deliberations, decisions and
-// claims with the journal.
+// claims with the journal. If a table cannot be read, it does not know what is missing and
+// ends.
 func (v *verifier) checkTeams(r hub.Reader) error {
-	teams := hub.TeamQuery{All: true, Limit: archivePage}
+	tables := []struct {
+		name  string
+		check func(hub.Reader) error
+	}{
+		{"teams", v.checkTeamRows},
+		{"tasks", v.checkTasks},
+		{"deliberations", v.checkDeliberations},
+		{"decisions", v.checkDecisions},
+		{"claims", v.checkClaims},
+	}
+	for _, table := range tables {
+		if err := table.check(r); err != nil {
+			return v.unreadable(table.name, err)
+		}
+	}
+
+	for _, kind := range teamKinds {
+		v.Items[kind].missing(v, kind)
+	}
+	return nil
+}
+
+// checkTeamRows compares the teams, their policies and permits, their members and their
+// artifacts.
+func (v *verifier) checkTeamRows(r hub.Reader) error {
+	q := hub.TeamQuery{All: true, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Teams(teams)
+		page, err := r.Teams(q)
 		if err != nil {
-			return v.unreadable("teams", err)
+			return err
 		}
 		for _, t := range page {
-			teams.Cursor = t.ID
-			v.checkItem("team", string(t.ID), string(t.Lifecycle))
-			v.checkItem("policy", ofTeam("", string(t.ID)), t.Policy.Digest())
-			for action, row := range t.Overrides {
-				for role, permit := range row {
-					v.checkItem("permit", ofTeam(string(role)+":"+string(action), string(t.ID)), string(permit))
-				}
-			}
+			q.Cursor = t.ID
+			v.checkTeam(t)
 			if err := v.checkMembers(r, t.ID); err != nil {
 				return err
 			}
@@ -104,51 +124,80 @@ func (v *verifier) checkTeams(r hub.Reader) error {
 		}
 		more = len(page) == archivePage
 	}
-	tasks := hub.TaskQuery{Limit: archivePage}
+	return nil
+}
+
+// checkTeam compares the row of a team with its policy and its permits.
+func (v *verifier) checkTeam(t hub.Team) {
+	id := string(t.ID)
+	v.checkItem("team", id, string(t.Lifecycle))
+	v.checkItem("policy", ofTeam("", id), t.Policy.Digest())
+	for action, row := range t.Overrides {
+		for role, permit := range row {
+			v.checkItem("permit", ofTeam(string(role)+":"+string(action), id), string(permit))
+		}
+	}
+}
+
+// checkTasks compares the tasks of all teams.
+func (v *verifier) checkTasks(r hub.Reader) error {
+	q := hub.TaskQuery{Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Tasks(tasks)
+		page, err := r.Tasks(q)
 		if err != nil {
-			return v.unreadable("tasks", err)
+			return err
 		}
 		for _, t := range page {
-			tasks.Cursor = t.ID
+			q.Cursor = t.ID
 			v.checkItem("task", string(t.ID), t.Digest())
 		}
 		more = len(page) == archivePage
 	}
-	talks := hub.DeliberationQuery{Limit: archivePage}
+	return nil
+}
+
+// checkDeliberations compares the states of deliberations.
+func (v *verifier) checkDeliberations(r hub.Reader) error {
+	q := hub.DeliberationQuery{Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Deliberations(talks)
+		page, err := r.Deliberations(q)
 		if err != nil {
-			return v.unreadable("deliberations", err)
+			return err
 		}
 		for _, d := range page {
-			talks.Cursor = d.ID
+			q.Cursor = d.ID
 			v.checkItem("deliberation", d.ID, string(d.State))
 		}
 		more = len(page) == archivePage
 	}
-	decisions := hub.DecisionQuery{Limit: archivePage}
+	return nil
+}
+
+// checkDecisions compares decisions.
+func (v *verifier) checkDecisions(r hub.Reader) error {
+	q := hub.DecisionQuery{Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Decisions(decisions)
+		page, err := r.Decisions(q)
 		if err != nil {
-			return v.unreadable("decisions", err)
+			return err
 		}
 		for _, d := range page {
-			decisions.Cursor = d.ID
+			q.Cursor = d.ID
 			v.checkItem("decision", d.ID, d.Digest())
 		}
 		more = len(page) == archivePage
 	}
+	return nil
+}
+
+// checkClaims compares the owners of items.
+func (v *verifier) checkClaims(r hub.Reader) error {
 	claims, err := r.ItemClaims("", math.MaxInt32)
 	if err != nil {
-		return v.unreadable("claims", err)
+		return err
 	}
 	for _, c := range claims {
 		v.checkItem("claim", c.Item, string(c.Owner))
-	}
-	for _, kind := range teamKinds {
-		v.Items[kind].missing(v, kind)
 	}
 	return nil
 }

@@ -186,32 +186,55 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 	case e.Action == hub.ActionHandoffProposed:
 		return fmt.Sprintf("what it says beside journal row %d is not what the database holds", e.Seq), nil
 	}
+
 	if beginsMessage(e.Action) {
 		// An archive may hold the message, or the database was changed; then
 		// the facts of the entry decide.
-		var facts sentFacts
-		fits := json.Unmarshal(e.Facts, &facts) == nil && l.Envelope != nil &&
-			(facts.Digest != "" || v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type))
-		if fits {
-			sent, err := shape.DecodeEnvelope(l.Envelope)
-			if fits = err == nil; fits && facts.forgotten(sent) {
-				removed, err := v.recordedLater(r, e.Subject, hub.ActionMessageForgotten)
-				if err != nil {
-					return "", err
-				}
-				fits = removed.Seq > 0
-			} else if fits && !sent.IsForgotten() && want.forgotten() {
-				return "it holds a text that was removed; parley forget " + e.Subject + " removes it here too", nil
-			}
-			fits = fits && len(facts.differences(hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}, e)) == 0
-		}
-		if !fits {
-			return fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq), nil
+		sentence, err := v.messageDiffers(r, l, e, want)
+		if err != nil || sentence != "" {
+			return sentence, err
 		}
 		want.Envelope = l.Envelope
 	}
 	if !want.bytesEqual(raw) {
 		return "it is not as the hub writes it", nil
+	}
+	return "", nil
+}
+
+// messageDiffers compares the message of a line with the facts of its entry, and returns a
+// sentence if it differs. want is the line as the database has it.
+func (v *verifier) messageDiffers(r hub.Reader, l line, e hub.Entry, want line) (string, error) {
+	changed := fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq)
+	var facts sentFacts
+	if json.Unmarshal(e.Facts, &facts) != nil || l.Envelope == nil {
+		return changed, nil
+	}
+	comparesFacts := facts.Digest != "" || v.mayBeArchived(hub.EnvelopeID(e.Subject), facts.Type)
+	if !comparesFacts {
+		return changed, nil
+	}
+	sent, err := shape.DecodeEnvelope(l.Envelope)
+	if err != nil {
+		return changed, nil
+	}
+
+	// A text may be missing only after it was removed, and must be missing then.
+	if facts.forgotten(sent) {
+		removed, err := v.recordedLater(r, e.Subject, hub.ActionMessageForgotten)
+		if err != nil {
+			return "", err
+		}
+		if removed.Seq == 0 {
+			return changed, nil
+		}
+	} else if !sent.IsForgotten() && want.forgotten() {
+		return "it holds a text that was removed; parley forget " + e.Subject + " removes it here too", nil
+	}
+
+	msg := hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}
+	if len(facts.differences(msg, e)) > 0 {
+		return changed, nil
 	}
 	return "", nil
 }

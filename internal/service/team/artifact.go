@@ -265,44 +265,19 @@ func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), e
 // newest until an integrator merges it.
 func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.artifact"
-	switch {
-	case !hub.ValidArtifactID(r.Artifact):
-		return out, hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
-			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
-	case r.ParentVersion == nil || *r.ParentVersion < 0:
-		return out, hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
-	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
-		return out, hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
+	if err := checkPut(op, r); err != nil {
+		return out, err
 	}
-	if r.Note != "" {
-		if err := checkText(op, "note", r.Note, maxNote); err != nil {
-			return out, err
-		}
-	}
-	var made []hub.ArtifactVersion                      // the version that was changed, if there is one
-	err = s.store.View(ctx, func(rd hub.Reader) error { // before anything is stored
-		t, role, err := visible(rd, op, actor, r.Team)
-		if err == nil && (role == "" && !actor.IsOperator() || t.ReadOnly()) {
-			err = notWritable(op, t, actor)
-		}
-		if err != nil || *r.ParentVersion == 0 {
-			return err
-		}
-		v, err := rd.ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
-		switch hub.CodeOf(err) {
-		case "":
-			made = append(made, v)
-		case hub.CodeNotFound: // the plan says what there is
-			return nil
-		}
-		return err
-	})
+
+	// Before anything is stored: may the actor put, and did it read what it changed?
+	parent, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return parentOf(rd, op, actor, r) })
 	if err == nil {
-		err = s.checkOf(op, r, made...)
+		err = s.checkOf(op, r, parent...)
 	}
 	if err != nil {
 		return out, err
 	}
+
 	u, err := s.upload(ctx, op, actor, r)
 	if err != nil {
 		return out, err
@@ -312,6 +287,7 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 		return out, err
 	}
 	defer unlock()
+
 	for range putAttempts {
 		p, err := s.plan(ctx, op, r, u)
 		if err != nil {
@@ -326,6 +302,48 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 		}
 	}
 	return out, hub.Errorf(hub.CodeConflict, op, "%s changes too often now", r.Artifact).WithHint("try again")
+}
+
+// checkPut refuses the request of a put that is wrong by itself.
+func checkPut(op string, r Request) error {
+	switch {
+	case !hub.ValidArtifactID(r.Artifact):
+		return hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
+			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
+	case r.ParentVersion == nil || *r.ParentVersion < 0:
+		return hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
+	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
+		return hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
+	case r.Note != "":
+		return checkText(op, "note", r.Note, maxNote)
+	}
+	return nil
+}
+
+// parentOf returns the version that a put was made from, none if it is new or not there:
+// then the plan says which versions there are. It refuses a put into a team that the actor
+// cannot change.
+func parentOf(rd hub.Reader, op string, actor hub.Caller, r Request) ([]hub.ArtifactVersion, error) {
+	t, role, err := visible(rd, op, actor, r.Team)
+	if err != nil {
+		return nil, err
+	}
+	writes := role != "" || actor.IsOperator()
+	if !writes || t.ReadOnly() {
+		return nil, notWritable(op, t, actor)
+	}
+	if *r.ParentVersion == 0 {
+		return nil, nil
+	}
+
+	v, err := rd.ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []hub.ArtifactVersion{v}, nil
 }
 
 // notWritable says why the actor cannot put an artifact into a team.
@@ -345,67 +363,101 @@ type plan struct {
 
 // plan reads the artifact and merges the put with its newest version, if it diverges.
 func (s *Service) plan(ctx context.Context, op string, r Request, u upload) (p plan, err error) {
-	var sums [2]string // of the base and of the newest version
-	diverges := false
+	var d *divergence
 	err = s.store.View(ctx, func(rd hub.Reader) (err error) {
-		p.artifact, err = rd.TeamArtifact(r.Team, r.Artifact)
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
-			if *r.ParentVersion != 0 {
-				return hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", r.Team, r.Artifact, *r.ParentVersion).WithHint("parent_version is 0 for a new artifact")
-			}
-			return freeName(rd, op, p.artifact)
-		}
-		if err != nil {
-			return err
-		}
-		if p.artifact.ID != r.Artifact {
-			return hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
-		}
-		p.base = *r.ParentVersion
-		if diverges = p.base != p.artifact.Version && u.sum != p.artifact.SHA256; !diverges {
-			return nil
-		}
-		if p.base > 0 {
-			if _, err := versionOf(rd, op, p.artifact, p.base); err != nil {
-				return err
-			}
-		}
-		// A version beside the newest is no ancestor of it: the base of its conflict is.
-		open, err := rd.Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Version: max(p.base, 1), Open: true, Limit: 1})
-		if err == nil && len(open) == 1 && p.base > 0 && open[0].Result == 0 {
-			p.base = open[0].Base
-		}
-		sums[1] = p.artifact.SHA256
-		if err == nil && p.base > 0 {
-			var v hub.ArtifactVersion
-			v, err = rd.ArtifactVersion(r.Team, r.Artifact, p.base)
-			sums[0] = v.SHA256
-		}
+		p, d, err = readPlan(rd, op, r, u)
 		return err
 	})
-	if err != nil || !diverges || p.artifact.Sensitivity == hub.SensitivityHigh {
+	if err != nil || d == nil || p.artifact.Sensitivity == hub.SensitivityHigh {
 		return p, err
 	}
+	p.merged, err = s.mergeTexts(ctx, d.base, d.newest, u.sum)
+	return p, err
+}
+
+// A divergence has the hashes of the versions that a put is merged with.
+type divergence struct {
+	base   string // "" if the put and the newest version have no common version
+	newest string
+}
+
+// readPlan reads the artifact of a put. The divergence is nil if the put was made from the
+// newest version or has its content.
+func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *divergence, err error) {
+	p.artifact, err = rd.TeamArtifact(r.Team, r.Artifact)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
+		if *r.ParentVersion != 0 {
+			return p, nil, hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", r.Team, r.Artifact, *r.ParentVersion).WithHint("parent_version is 0 for a new artifact")
+		}
+		return p, nil, freeName(rd, op, p.artifact)
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	if p.artifact.ID != r.Artifact {
+		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
+	}
+
+	p.base = *r.ParentVersion
+	if p.base == p.artifact.Version || u.sum == p.artifact.SHA256 {
+		return p, nil, nil
+	}
+	d = &divergence{newest: p.artifact.SHA256}
+	p.base, d.base, err = mergeBase(rd, op, p.artifact, p.base)
+	return p, d, err
+}
+
+// mergeBase returns the number and the hash of the version that the newest version of an
+// artifact and one made from parent have in common, 0 and "" if there is none.
+func mergeBase(rd hub.Reader, op string, a hub.TeamArtifact, parent int64) (base int64, sum string, err error) {
+	if parent == 0 {
+		return 0, "", nil
+	}
+	if _, err := versionOf(rd, op, a, parent); err != nil {
+		return 0, "", err
+	}
+
+	// A version beside the newest is no ancestor of it: the base of its conflict is.
+	open, err := rd.Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Version: parent, Open: true, Limit: 1})
+	if err != nil {
+		return 0, "", err
+	}
+	base = parent
+	if len(open) == 1 && open[0].Result == 0 {
+		base = open[0].Base
+	}
+	if base == 0 {
+		return 0, "", nil
+	}
+	v, err := rd.ArtifactVersion(a.Team, a.ID, base)
+	return base, v.SHA256, err
+}
+
+// mergeTexts merges two contents by their base, each named by its hash, and stores the
+// result. It returns nil if they cannot be merged: one is not text, both changed the same
+// place, or the result is too large.
+func (s *Service) mergeTexts(ctx context.Context, base, newest, put string) (*upload, error) {
 	var text [3][]byte
-	for i, sum := range []string{sums[0], sums[1], u.sum} {
+	for i, sum := range []string{base, newest, put} {
 		if sum == "" {
 			continue
 		}
+		var err error
 		if text[i], err = s.content(sum); err != nil {
-			return p, err
+			return nil, err
 		}
 		if !diff3.IsText(text[i]) {
-			return p, nil
+			return nil, nil
 		}
 	}
+
 	merged, ok, err := diff3.Merge(ctx, text[0], text[1], text[2])
 	if err != nil || !ok || len(merged) > maxArtifact {
-		return p, err
+		return nil, err
 	}
 	_, sum, size, err := s.artifacts.Put(bytes.NewReader(merged))
-	p.merged = &upload{sum, size}
-	return p, err
+	return &upload{sum, size}, err
 }
 
 // freeName refuses the name of a new artifact that is the folder of another, or that has
@@ -430,32 +482,18 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 
 // putVersion stores the result of a plan.
 func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
-	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		if a, err = p.artifact, nil; a.Revision == 0 { // another name may be its folder by now
-			err = freeName(c.tx, c.op, a)
-		}
-	}
-	switch {
-	case err != nil:
+	a, err := c.current(r, p)
+	if err != nil {
 		return out, err
-	case a.Revision != p.artifact.Revision:
-		return out, errOvertaken
-	case c.role == "" && !c.actor.IsOperator():
-		return out, notWritable(c.op, c.team, c.actor)
 	}
 	marked := r.Sensitivity != "" && r.Sensitivity != a.Sensitivity
-	if marked && a.Sensitivity == hub.SensitivityHigh {
-		if err := c.leads("lower the sensitivity of an artifact"); err != nil {
+	if marked {
+		if err := c.checkMark(a); err != nil {
 			return out, err
 		}
-		if len(a.Beside) > 0 && !c.actor.IsOperator() {
-			return out, hub.Errorf(hub.CodeConflict, c.op, "sensitivity: versions of %s wait to be merged or signed as they are", a.ID).WithHint("lower it after that; the operator can now")
-		}
-	}
-	if marked {
 		a.Sensitivity = r.Sensitivity
 	}
+
 	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
 	switch {
 	case a.Versions > 0 && u.sum == a.SHA256: // equal content
@@ -474,6 +512,44 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 	}
 	v, result, err := c.diverge(&a, v, p)
 	return Answer{Artifact: &a, Version: &v, Warnings: []string{result}}, err
+}
+
+// current returns the artifact of a plan as the transaction has it. It reports errOvertaken
+// if the artifact has changed since.
+func (c *change) current(r Request, p plan) (hub.TeamArtifact, error) {
+	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		a = p.artifact
+		err = nil
+		if a.Revision == 0 { // another name may be its folder by now
+			err = freeName(c.tx, c.op, a)
+		}
+	}
+
+	switch {
+	case err != nil:
+		return a, err
+	case a.Revision != p.artifact.Revision:
+		return a, errOvertaken
+	case c.role == "" && !c.actor.IsOperator():
+		return a, notWritable(c.op, c.team, c.actor)
+	}
+	return a, nil
+}
+
+// checkMark refuses another sensitivity of an artifact: only those who lead the team lower a
+// high one, and not while versions wait for an integrator or a reviewer.
+func (c *change) checkMark(a hub.TeamArtifact) error {
+	if a.Sensitivity != hub.SensitivityHigh {
+		return nil
+	}
+	if err := c.leads("lower the sensitivity of an artifact"); err != nil {
+		return err
+	}
+	if len(a.Beside) > 0 && !c.actor.IsOperator() {
+		return hub.Errorf(hub.CodeConflict, c.op, "sensitivity: versions of %s wait to be merged or signed as they are", a.ID).WithHint("lower it after that; the operator can now")
+	}
+	return nil
 }
 
 // addVersion stores a version with the next number, as the newest if it is.
@@ -716,6 +792,8 @@ func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.Ar
 	return out, nil
 }
 
+// merge stores the merge of the newest version and one beside it. That of an artifact with
+// a high sensitivity counts when a reviewer has signed it.
 func (c *change) merge(r Request, u upload) (out Answer, err error) {
 	a, open, err := c.conflictsOf(r)
 	if err != nil {
@@ -726,55 +804,22 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 			WithHint("these roles may: %s", joined(mergers(a)))
 	}
 	unmerged := slices.DeleteFunc(slices.Clone(open), func(k hub.Conflict) bool { return k.Result > 0 })
-	if len(r.Parents) == 0 && len(unmerged) == 1 {
-		r.Parents = []int64{a.Version, unmerged[0].Version}
+	parents, err := mergeParents(c.op, a, unmerged, r.Parents)
+	if err != nil {
+		return out, err
 	}
-	switch {
-	case len(unmerged) == 0:
-		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no version that is to be merged", a.ID)
-	case len(r.Parents) != 2:
-		return out, hub.Errorf(hub.CodeInvalid, c.op, "parents: name the newest version, %d, and one of %s", a.Version, numbers(unmerged))
-	case r.Parents[0] != a.Version:
-		return out, hub.Errorf(hub.CodeConflict, c.op, "parents: %d is not the newest version of %s any more: %d is", r.Parents[0], a.ID, a.Version).WithHint("read it and merge again")
-	case !slices.ContainsFunc(unmerged, func(k hub.Conflict) bool { return k.Version == r.Parents[1] }):
-		return out, hub.Errorf(hub.CodeConflict, c.op, "parents: version %d of %s is not to be merged", r.Parents[1], a.ID).WithHint("these are: %s", numbers(unmerged))
-	}
-	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: a.Version, Parents: r.Parents, Author: c.actor.ID, Note: r.Note}
+
+	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: a.Version, Parents: parents, Author: c.actor.ID, Note: r.Note}
 	if v, err = c.addVersion(&a, v, true); err != nil {
 		return out, err
 	}
-	// The version beside may come from others beside, which it has.
-	merged := []int64{r.Parents[1]}
-	for i := len(unmerged) - 1; i >= 0; i-- {
-		k := unmerged[i]
-		if !slices.Contains(merged, k.Version) {
-			continue
-		}
-		from, err := c.tx.ArtifactVersion(a.Team, a.ID, k.Version)
-		if err != nil {
-			return out, err
-		}
-		merged = append(merged, from.Parent)
-		k.Result, k.MergedBy = v.Version, c.actor.ID
-		next := hub.MergeResolved
-		if a.Sensitivity == hub.SensitivityHigh {
-			next = hub.MergeEscalated // until a reviewer signs
-		}
-		if k.State != next {
-			if k, err = k.Advance(next, c.now); err != nil {
-				return out, err
-			}
-		}
-		if err := c.putConflict(k); err != nil {
-			return out, err
-		}
-		if k.Over() {
-			a.Beside = slices.DeleteFunc(slices.Clone(a.Beside), func(n int64) bool { return n == k.Version })
-		}
+	if err := c.endConflicts(&a, v, unmerged); err != nil {
+		return out, err
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
+
 	if a.Sensitivity != hub.SensitivityHigh {
 		return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
 	}
@@ -784,6 +829,60 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 	signing, err := c.tellUnsigned(a, v)
 	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " has signed the merge"}}
 	return out, err
+}
+
+// mergeParents returns the two versions that a merge is made of: the newest and one beside
+// it. A request that names none means the only one beside.
+func mergeParents(op string, a hub.TeamArtifact, unmerged []hub.Conflict, parents []int64) ([]int64, error) {
+	if len(parents) == 0 && len(unmerged) == 1 {
+		parents = []int64{a.Version, unmerged[0].Version}
+	}
+	switch {
+	case len(unmerged) == 0:
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s has no version that is to be merged", a.ID)
+	case len(parents) != 2:
+		return nil, hub.Errorf(hub.CodeInvalid, op, "parents: name the newest version, %d, and one of %s", a.Version, numbers(unmerged))
+	case parents[0] != a.Version:
+		return nil, hub.Errorf(hub.CodeConflict, op, "parents: %d is not the newest version of %s any more: %d is", parents[0], a.ID, a.Version).WithHint("read it and merge again")
+	case !slices.ContainsFunc(unmerged, func(k hub.Conflict) bool { return k.Version == parents[1] }):
+		return nil, hub.Errorf(hub.CodeConflict, op, "parents: version %d of %s is not to be merged", parents[1], a.ID).WithHint("these are: %s", numbers(unmerged))
+	}
+	return parents, nil
+}
+
+// endConflicts notes in the conflicts that v merges that it does, and ends those that need
+// no signature. The version beside may come from others beside, which v merges too.
+func (c *change) endConflicts(a *hub.TeamArtifact, v hub.ArtifactVersion, unmerged []hub.Conflict) error {
+	next := hub.MergeResolved
+	if a.Sensitivity == hub.SensitivityHigh {
+		next = hub.MergeEscalated // until a reviewer signs
+	}
+	merged := []int64{v.Parents[1]}
+	for _, k := range slices.Backward(unmerged) {
+		if !slices.Contains(merged, k.Version) {
+			continue
+		}
+		from, err := c.tx.ArtifactVersion(a.Team, a.ID, k.Version)
+		if err != nil {
+			return err
+		}
+		merged = append(merged, from.Parent)
+
+		k.Result = v.Version
+		k.MergedBy = c.actor.ID
+		if k.State != next {
+			if k, err = k.Advance(next, c.now); err != nil {
+				return err
+			}
+		}
+		if err := c.putConflict(k); err != nil {
+			return err
+		}
+		if k.Over() {
+			a.Beside = slices.DeleteFunc(slices.Clone(a.Beside), func(n int64) bool { return n == k.Version })
+		}
+	}
+	return nil
 }
 
 // tellUnsigned tells the members of a merge that counts when a reviewer has signed it, and

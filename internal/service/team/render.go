@@ -19,53 +19,52 @@ func Render(a Answer) string {
 	case a.Decision != nil:
 		fmt.Fprintf(&b, "%s: %s\n", a.Decision.Status, plaintext.Line(a.Decision.Decision))
 	case a.Decisions != nil:
-		if len(a.Decisions) == 0 {
-			b.WriteString("No decisions.\n")
-		}
-		for _, d := range a.Decisions {
-			b.WriteString(renderDecision(d))
-		}
+		b.WriteString(renderList(a.Decisions, renderDecision, "No decisions.\n"))
 	case a.Artifact != nil:
 		b.WriteString(renderArtifact(*a.Artifact))
 		renderVersions(&b, a)
 	case a.Artifacts != nil:
-		if len(a.Artifacts) == 0 {
-			b.WriteString("No artifacts.\n")
-		}
-		for _, x := range a.Artifacts {
-			b.WriteString(renderArtifact(x))
-		}
+		b.WriteString(renderList(a.Artifacts, renderArtifact, "No artifacts.\n"))
 	case a.Team != nil:
-		b.WriteString(renderTeam(*a.Team))
-		for _, m := range a.Team.Members {
-			fmt.Fprintf(&b, "- %s, %s\n", m.Agent, m.Role)
-		}
-		for _, p := range a.Team.Proposals {
-			fmt.Fprintf(&b, "proposed: %s as %s, waits for %s\n", p.Agent, p.Role, joined(p.Needs))
-		}
-		if gates := a.Team.Policy.HumanGateActions; len(gates) > 0 {
-			fmt.Fprintf(&b, "waits for the operator: %s\n", joined(gates))
-		}
-		for _, t := range a.Team.Tasks {
-			b.WriteString(renderTask(t))
-		}
-		for _, k := range a.Team.Conflicts {
-			b.WriteString(renderConflict(k))
-		}
-		for _, d := range a.Team.Decisions {
-			b.WriteString(renderDecision(d))
-		}
-	case len(a.Teams) == 0:
-		b.WriteString("No teams.\n")
+		renderWhole(&b, *a.Team)
 	default:
-		for _, t := range a.Teams {
-			b.WriteString(renderTeam(t))
-		}
+		b.WriteString(renderList(a.Teams, renderTeam, "No teams.\n"))
 	}
+
 	if a.Next != "" {
 		fmt.Fprintf(&b, "More: cursor %s\n", a.Next)
 	}
 	return b.String()
+}
+
+// renderList returns the lines of a list, or a sentence if it has none.
+func renderList[T any](list []T, line func(T) string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	var b strings.Builder
+	for _, x := range list {
+		b.WriteString(line(x))
+	}
+	return b.String()
+}
+
+// renderWhole writes a team with its members, its tasks, its conflicts and its decisions.
+func renderWhole(b *strings.Builder, t View) {
+	b.WriteString(renderTeam(t))
+	for _, m := range t.Members {
+		fmt.Fprintf(b, "- %s, %s\n", m.Agent, m.Role)
+	}
+	for _, p := range t.Proposals {
+		fmt.Fprintf(b, "proposed: %s as %s, waits for %s\n", p.Agent, p.Role, joined(p.Needs))
+	}
+	if gates := t.Policy.HumanGateActions; len(gates) > 0 {
+		fmt.Fprintf(b, "waits for the operator: %s\n", joined(gates))
+	}
+
+	b.WriteString(renderList(t.Tasks, renderTask, ""))
+	b.WriteString(renderList(t.Conflicts, renderConflict, ""))
+	b.WriteString(renderList(t.Decisions, renderDecision, ""))
 }
 
 func renderTeam(v View) string {
