@@ -19,7 +19,7 @@ const (
 type QueuedItem struct {
 	Item string      `json:"item"`
 	By   hub.AgentID `json:"by"`
-	At   hub.Time    `json:"at"`
+	At   hub.Time    `json:"at,omitzero"`
 }
 
 // queuedItems are the items of the hub's own queue, oldest first.

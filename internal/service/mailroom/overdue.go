@@ -28,15 +28,15 @@ const CodeOverdue = "ack_overdue"
 type ackRequest struct {
 	ID   hub.EnvelopeID `json:"id"`
 	From hub.AgentID    `json:"from"`
-	By   hub.Time       `json:"by"`
+	By   hub.Time       `json:"by,omitzero"`
 	Told hub.Time       `json:"told,omitzero"` // when its sender was told that it is overdue
 }
 
 // An Overdue is a message that was not acknowledged in time.
 type Overdue struct {
 	Message hub.Envelope  `json:"message"`
-	By      hub.Time      `json:"by"`      // the time that the sender asked for
-	Missing []hub.AgentID `json:"missing"` // the recipients without an acknowledgement, at most 20
+	By      hub.Time      `json:"by,omitzero"` // the time that the sender asked for
+	Missing []hub.AgentID `json:"missing"`     // the recipients without an acknowledgement, at most 20
 	Held    bool          `json:"held,omitempty"`
 }
 

@@ -27,7 +27,7 @@ var (
 var offTexts = []offText{
 	{negotiation, "acp_send", ", task.offer|accept|decline|counter", ""},
 	{disagreement, "acp_send", ", position.state|challenge|concede|escalate", ""},
-	{teamspaces, "acp_send", "agents, team:NAME, or *", "agents, or *"},
+	{teamspaces, "acp_send", "agents, team:NAME, @ABILITY, or *", "agents, @ABILITY, or *"},
 	{talks, "acp_respond", decisionMember, ""},
 	{talks, "acp_query", "; or show how a negotiation or disagreement stands, and what you may do", ""},
 	{negotiation, "acp_query", "a negotiation or disagreement", "a disagreement"},
