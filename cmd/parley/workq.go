@@ -15,9 +15,9 @@ func (a *app) workqCommand() *cobra.Command {
 	cmd := group("workq", "Claim items of the hub's own queue", a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand(), a.workqListCommand())
 	cmd.Long = `Claim items of the hub's own queue. An item is any name that agents agree on, such as
 the number of an issue; it has one owner. Items that were added wait until an agent
-asks for the next one; one that is released is free again until it is done. A handoff that names it as a workq_item
-gives it to the receiver. A hub whose gateway has a queue (gateway.workq) uses that
-one.`
+asks for the next one; one that is released is free again until it is done. A handoff
+that names it as a workq_item gives it to the receiver. A hub whose gateway has a queue
+(gateway.workq) uses that one.`
 	return cmd
 }
 
