@@ -376,7 +376,7 @@ type TaskQuery struct {
 
 // A HeldAction is an operation of a team that waits for the operator.
 type HeldAction struct {
-	ID      string          `json:"id"`
+	ID      string          `json:"id"` // that of the message that asks the operator
 	Team    TeamID          `json:"team"`
 	Actor   AgentID         `json:"actor"`
 	Action  string          `json:"action"`

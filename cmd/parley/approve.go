@@ -38,7 +38,7 @@ operator can do this.`,
 						io.WriteString(w, "\n"+handoff.Render(h))
 					}
 					for _, t := range got.Teams {
-						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", t.ID, t.Actor, t.Action, t.Team, t.Request)
+						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", got.ShortIDs.Of(t.ID), t.Actor, t.Action, t.Team, t.Request)
 					}
 					for _, k := range got.Asks {
 						for _, q := range k.Asks {

@@ -96,7 +96,7 @@ func heldWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err 
 		out = append(out, described(cmp.Or(string(h.ShortID), string(h.ID)), h.Title))
 	}
 	for _, t := range got.Teams {
-		out = append(out, described(t.ID, t.Action, "in", string(t.Team)))
+		out = append(out, described(got.ShortIDs.Of(t.ID), t.Action, "in", string(t.Team)))
 	}
 	return out, err
 }

@@ -22,35 +22,44 @@ func gated(t hub.Team, actor hub.AgentID, action string) bool {
 // hold stores an operation that waits for the operator, and tells the operator.
 func (s *Service) hold(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
 	var c *change
-	var h hub.HeldAction
-	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
+	var out Answer
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		c = &change{s: s, tx: tx, actor: actor, now: s.clock.Now(), team: hub.Team{ID: r.Team}}
-		h, err = c.hold(r)
+		h, err := c.hold(r)
+		if err != nil {
+			return err
+		}
+		out = Answer{Status: "held", ID: h.ID}
+		out.ShortID, err = tx.ShortID(h.ID)
 		return err
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("team: hold: %w", err)
 	}
 	s.mail.Announce(c.posted...)
-	return Answer{Status: "held", ID: h.ID}, nil
+	return out, nil
 }
 
 // hold stores a request of the actor, which waits for the operator, and tells the operator.
+// The operation has the id of that message, so that a person names both by one short id.
 func (c *change) hold(r Request) (hub.HeldAction, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return hub.HeldAction{}, err
 	}
-	h := hub.HeldAction{ID: string(c.s.ids.Next()), Team: r.Team, Actor: c.actor.ID, Action: r.Action, Request: raw, At: c.now}
+	err = c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
+		"summary": fmt.Sprintf("%s asks to %s in the team %s", c.actor.ID, r.Action, r.Team), "reason": "parley approve, or parley deny, with the id of this message",
+	})
+	if err != nil {
+		return hub.HeldAction{}, err
+	}
+	question := c.posted[len(c.posted)-1]
+
+	h := hub.HeldAction{ID: string(question.ID), Team: r.Team, Actor: c.actor.ID, Action: r.Action, Request: raw, At: c.now}
 	if err := c.tx.PutHeldAction(h); err != nil {
 		return h, err
 	}
-	if err := c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action}); err != nil {
-		return h, err
-	}
-	return h, c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-		"summary": fmt.Sprintf("%s asks to %s in the team %s", c.actor.ID, r.Action, r.Team), "reason": "parley approve " + h.ID + ", or parley deny " + h.ID,
-	})
+	return h, c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action})
 }
 
 // Held returns the operations that wait for the operator, oldest first.

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,7 +14,7 @@ func Render(a Answer) string {
 	var b strings.Builder
 	switch {
 	case a.Status == "held":
-		fmt.Fprintf(&b, "held: the operator must approve it (%s)\n", a.ID)
+		fmt.Fprintf(&b, "held: the operator must approve it (%s)\n", cmp.Or(string(a.ShortID), a.ID))
 	case a.Task != nil:
 		b.WriteString(renderTask(*a.Task))
 	case a.Decision != nil:

@@ -164,8 +164,9 @@ type Request struct {
 // An Answer is the result of a request. Of the parts those are there that the action
 // answers with.
 type Answer struct {
-	Status   string        `json:"status,omitempty"` // held, if the operation waits for the operator
-	ID       string        `json:"id,omitempty"`     // of the held operation
+	Status   string        `json:"status,omitempty"`   // held, if the operation waits for the operator
+	ID       string        `json:"id,omitempty"`       // of the held operation
+	ShortID  hub.ShortID   `json:"short_id,omitempty"` // likewise
 	Team     *View         `json:"team,omitempty"`
 	Teams    []View        `json:"teams,omitzero"`
 	Task     *hub.Task     `json:"task,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -369,8 +370,11 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 	if s.Teams != nil {
 		actions, err = s.Teams.Held(ctx, a)
 	}
+	if err != nil {
+		return HeldList{}, err
+	}
 	out := HeldList{Listing: messages, Handoffs: waiting, Teams: actions}
-	if err != nil || s.Keeper == nil {
+	if err := s.nameActions(ctx, &out); err != nil || s.Keeper == nil {
 		return out, err
 	}
 	kept, err := s.Keeper.List(ctx)
@@ -382,6 +386,20 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 	return out, err
 }
 
+// nameActions adds the short ids of held operations of teams.
+func (s *Services) nameActions(ctx context.Context, l *HeldList) error {
+	ids := make([]string, len(l.Teams))
+	for i, t := range l.Teams {
+		ids[i] = t.ID
+	}
+	names, err := s.Mail.ShortIDs(ctx, nil, ids...)
+	if l.ShortIDs == nil {
+		l.ShortIDs = mailroom.ShortIDs{}
+	}
+	maps.Copy(l.ShortIDs, names)
+	return err
+}
+
 // resolveEither returns the id of the message or handoff that a short id names.
 func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, id hub.EnvelopeID) (hub.EnvelopeID, error) {
 	long, err := s.Handoffs.Resolve(ctx, op, a, hub.HandoffID(id))
@@ -391,26 +409,25 @@ func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, i
 	return s.Mail.Resolve(ctx, op, a, hub.EnvelopeID(long))
 }
 
-// decide decides about the message with an id or, if there is none, about the handoff
-// or the operation of a team: all have ids of one kind, and a person need not know which
-// it is.
+// decide decides about the operation of a team, the message or the handoff with an id: all
+// have ids of one kind, and a person need not know which it is. An operation has the id of
+// the message that asks for it, so it comes first.
 func (s *Services) decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error), action func() (hub.HeldAction, error)) (mailroom.Verdict, error) {
+	if s.Teams != nil {
+		held, err := action()
+		if hub.CodeOf(err) != hub.CodeNotFound || held.ID != "" {
+			return mailroom.Verdict{ID: id, Status: hub.MessageStatus(held.Verdict), Decision: word, From: held.Actor, To: []hub.AgentID{}}, err
+		}
+	}
 	v, err := message()
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return v, err
 	}
 	h, second := task()
-	if hub.CodeOf(second) != hub.CodeNotFound {
-		return mailroom.Verdict{ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}, second
-	}
-	if s.Teams == nil {
+	if hub.CodeOf(second) == hub.CodeNotFound {
 		return v, err
 	}
-	held, third := action()
-	if held.ID == "" {
-		return v, err
-	}
-	return mailroom.Verdict{ID: id, Status: hub.MessageStatus(held.Verdict), Decision: word, From: held.Actor, To: []hub.AgentID{}}, third
+	return mailroom.Verdict{ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}, second
 }
 
 func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {

@@ -301,6 +301,8 @@ func (w Wait) Key() string { return string(w.Kind) + " " + w.ID }
 // tells reports whether a message of the hub is the notice of the thing.
 func (w Wait) tells(e hub.Envelope) bool {
 	switch w.Kind {
+	case WaitApproval:
+		return string(e.ID) == w.ID // of an operation of a team
 	case WaitEscalation:
 		return e.ThreadID == w.ID
 	case WaitOverdue:
@@ -353,7 +355,7 @@ func (w Waiting) Items() []Wait {
 	for _, t := range w.Teams {
 		out = append(out, Wait{
 			Kind: WaitApproval, ID: t.ID, Agent: t.Actor, Since: t.At, Fact: fmt.Sprintf("%s asks to %s in the team %s", t.Actor, t.Action, t.Team),
-			Yes: "approve", No: "deny", Command: "parley approve " + t.ID,
+			Yes: "approve", No: "deny", Command: "parley approve " + short(t.ID),
 		})
 	}
 	for _, t := range w.Talks {
