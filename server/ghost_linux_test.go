@@ -34,18 +34,6 @@ func (w *wakeHub) windowOf(agent hub.AgentID, id string, turn func(*terminal, se
 	return t, kill
 }
 
-// sessionNamed returns a session of an agent, as the operator sees it.
-func (w *wakeHub) sessionNamed(agent hub.AgentID, id string) sessions.Session {
-	w.t.Helper()
-	for _, s := range mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent}).Agents[0].Sessions {
-		if s.ID == id {
-			return s
-		}
-	}
-	w.t.Fatalf("%s has no session %s", agent, id)
-	return sessions.Session{}
-}
-
 func TestGhosts(t *testing.T) {
 	t.Parallel()
 	builder := api.Recipients{"builder"}

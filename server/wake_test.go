@@ -939,3 +939,15 @@ func (w *wakeHub) forecast(c hub.Channel) (hub.EnvelopeID, mailroom.Forecast) {
 	w.t.Errorf("no row for %s: %+v", c, got.Deliveries)
 	return got.ID, mailroom.Forecast{}
 }
+
+// sessionNamed returns a session of an agent, as the operator sees it.
+func (w *wakeHub) sessionNamed(agent hub.AgentID, id string) sessions.Session {
+	w.t.Helper()
+	for _, s := range mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent}).Agents[0].Sessions {
+		if s.ID == id {
+			return s
+		}
+	}
+	w.t.Fatalf("%s has no session %s", agent, id)
+	return sessions.Session{}
+}

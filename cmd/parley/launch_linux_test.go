@@ -451,17 +451,3 @@ func TestHookOfATurn(t *testing.T) {
 		contains(t, hook("claude", "Stop", `{"session_id":"stop","cwd":"/d","stop_hook_active":false}`), `"decision":"block"`, "1 new message")
 	})
 }
-
-// patient waits for something that gives no sign when it happens.
-func (h *house) patient(what string, happened func() bool) {
-	h.t.Helper()
-	tick, timeout := time.NewTicker(50*time.Millisecond), time.After(waitTime)
-	defer tick.Stop()
-	for !happened() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			h.t.Fatalf("%s did not come", what)
-		}
-	}
-}

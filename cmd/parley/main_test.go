@@ -390,3 +390,17 @@ func poll(t *testing.T, what string, happened func() bool) {
 		}
 	}
 }
+
+// patient waits for something that gives no sign when it happens.
+func (h *house) patient(what string, happened func() bool) {
+	h.t.Helper()
+	tick, timeout := time.NewTicker(50*time.Millisecond), time.After(waitTime)
+	defer tick.Stop()
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			h.t.Fatalf("%s did not come", what)
+		}
+	}
+}
