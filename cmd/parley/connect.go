@@ -302,7 +302,7 @@ func (c *connection) exchangeKeys(ctx context.Context, client *rpc.Client, out *
 	return err
 }
 
-// report prints the changes, how to take them back, and what to mind.
+// report prints the changes, the command that takes them back, and notes.
 func (c *connection) report(w io.Writer, out connected) {
 	if out.Added {
 		fmt.Fprintf(w, "added %s to the hub\n", c.agent)

@@ -9,7 +9,7 @@ import (
 // read it in goroutines of their own.
 type Clock struct{ ahead atomic.Int64 }
 
-// Now is the time of the machine and what a test let pass.
+// Now is the time of the machine plus the time that a test let pass.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // Pass sets the clock forward.

@@ -84,7 +84,7 @@ func (n *Notifier) Deliver(ctx context.Context, store hub.Store, name string) (h
 // later is the time of the next call without an event.
 func (n *Notifier) later() hub.Time { return n.o.Clock.Now().Add(watchEvery) }
 
-// A backlog is what is stored about a target and the entries that it was not told of.
+// A backlog is the stored state of a target with the entries of the journal that it did not get yet.
 type backlog struct {
 	state   state
 	cursor  int64

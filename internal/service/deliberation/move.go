@@ -30,7 +30,7 @@ type escalation struct {
 	reason string
 }
 
-// applications has what each type of message does. Any other is an answer to a challenge.
+// applications has the effect of each type of message. Any other is an answer to a challenge.
 var applications = map[hub.MessageType]func(*moving) error{
 	hub.TypeTaskAccept:        (*moving).accept,
 	hub.TypeTaskDecline:       (*moving).decline,
@@ -40,7 +40,7 @@ var applications = map[hub.MessageType]func(*moving) error{
 	hub.TypePositionEscalate:  (*moving).escalate,
 }
 
-// note notes the message in its pair: who said it, and that its author has read all before.
+// note enters the message in its pair: its author, and that the author has read all before.
 func (m *moving) note() {
 	m.p.State = m.p.After(m.msg.Type, m.by)
 	m.p.Sequence = *m.msg.Sequence
@@ -59,7 +59,7 @@ func (m *moving) note() {
 	}
 }
 
-// apply does what the message does.
+// apply applies the effect of the message.
 func (m *moving) apply() error {
 	if do, ok := applications[m.msg.Type]; ok {
 		return do(m)
@@ -102,7 +102,7 @@ func (m *moving) decline() error {
 	return nil
 }
 
-// counter begins another round. Beyond the limit of rounds somebody else decides.
+// counter begins another round. Beyond the limit of rounds a decider ends it.
 func (m *moving) counter() error {
 	m.p.Rounds++
 	m.keepPair()

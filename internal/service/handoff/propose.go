@@ -217,7 +217,7 @@ func (x *proposing) put(m *mover) error {
 	return err
 }
 
-// announce sends the invitation to the receiver, and asks those who must approve first.
+// announce sends the invitation to the receiver, and asks the approvers, if it needs any.
 func (x *proposing) announce(m *mover) (err error) {
 	if x.h.WaitsForTeam() {
 		if x.approvers, err = x.s.approvers(m.tx, x.h); err != nil {

@@ -172,7 +172,7 @@ func (x *sending) commit(tx hub.Tx) (err error) {
 	return x.writeEffects(tx, msg)
 }
 
-// writeEffects stores what follows from a message: an acknowledgement that it asks for, the retry
+// writeEffects stores the effects of a message: an acknowledgement that it asks for, the retry
 // that it is, the message that it answers, and the receipt of its idempotency key.
 func (x *sending) writeEffects(tx hub.Tx, msg hub.Message) error {
 	if err := x.awaitAck(tx, x.op, msg); err != nil {
