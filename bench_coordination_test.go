@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -41,7 +42,7 @@ func newBenchHub(b *testing.B, name string) *benchHub {
 	h := &benchHub{b: b, opts: server.Options{
 		Home: b.TempDir(), Addr: "127.0.0.1:0", NoInboxFiles: true, Limits: server.Limits{Unsafe: true},
 		Coordination: server.Coordination{
-			AID: hub.AID("aid://" + name + ".example/hub@1.0.0"), Repo: name, Role: "backend", Language: "go",
+			AID: coord.AID("aid://" + name + ".example/hub@1.0.0"), Repo: name, Role: "backend", Language: "go",
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		},
 	}}
@@ -297,16 +298,16 @@ func (t *table) wholeProject() {
 
 // A mirror is the content of a project as its peers have it.
 type mirror struct {
-	project hub.ProjectID
+	project coord.ProjectID
 	summary federation.Summary // with all contracts
-	packets []hub.PacketID
+	packets []coord.PacketID
 }
 
 func readMirror(b *testing.B, home, project string) mirror {
 	store, err := sqlite.Open(home, nil)
 	must(b, err)
 	defer store.Close()
-	m, contracts := mirror{project: hub.ProjectID(project)}, contract.New(store, nil)
+	m, contracts := mirror{project: coord.ProjectID(project)}, contract.New(store, nil)
 	m.summary, err = contracts.Summary(b.Context(), m.project, "")
 	must(b, err)
 	for next := m.summary.Next; next != ""; {
@@ -314,32 +315,34 @@ func readMirror(b *testing.B, home, project string) mirror {
 		must(b, err)
 		m.summary.Contracts, next = append(m.summary.Contracts, page.Contracts...), page.Next
 	}
-	m.packets, err = hub.Read(b.Context(), store, func(r hub.Reader) ([]hub.PacketID, error) { return r.PacketIDs(m.project, "", 1_000_000) })
+	m.packets, err = hub.Read(b.Context(), store, func(r hub.Reader) ([]coord.PacketID, error) {
+		return r.Coordination().PacketIDs(m.project, "", 1_000_000)
+	})
 	must(b, err)
 	return m
 }
 
 // benchPeer is a hub that lacks one contract and one packet of a mirror, and takes
 // what it is sent.
-func benchPeer(b *testing.B, n int, m mirror) (hub.AID, *httptest.Server) {
-	aid := hub.AID(fmt.Sprintf("aid://peer%d.example/hub@1.0.0", n))
+func benchPeer(b *testing.B, n int, m mirror) (coord.AID, *httptest.Server) {
+	aid := coord.AID(fmt.Sprintf("aid://peer%d.example/hub@1.0.0", n))
 	lacks, part := m.packets[n], m.summary
 	part.Contracts = slices.Delete(slices.Clone(m.summary.Contracts), n, n+1)
 	part.Buckets = slices.Clone(m.summary.Buckets)
 	for i, k := range part.Buckets {
 		if k.N == lacks.Bucket() {
-			part.Buckets[i] = hub.PacketBucket{N: k.N, Count: k.Count - 1, Sum: hub.ToggleSum(k.Sum, string(lacks))}
+			part.Buckets[i] = coord.PacketBucket{N: k.N, Count: k.Count - 1, Sum: coord.ToggleSum(k.Sum, string(lacks))}
 		}
 	}
 	answer := func(method string, raw json.RawMessage) any {
 		switch method {
 		case "cacp/sync/projects":
-			return federation.ProjectsPage{Projects: []hub.ProjectID{m.project}, Sums: map[hub.ProjectID]string{m.project: "another"}}
+			return federation.ProjectsPage{Projects: []coord.ProjectID{m.project}, Sums: map[coord.ProjectID]string{m.project: "another"}}
 		case "cacp/sync/summary":
 			var in federation.SummaryParams
 			must(b, json.Unmarshal(raw, &in))
 			page := part
-			page.Contracts = slices.DeleteFunc(slices.Clone(part.Contracts), func(c hub.ContractSum) bool { return c.ID <= in.After })
+			page.Contracts = slices.DeleteFunc(slices.Clone(part.Contracts), func(c coord.ContractSum) bool { return c.ID <= in.After })
 			if page.Next = ""; len(page.Contracts) > 1000 {
 				page.Contracts, page.Next = page.Contracts[:1000], page.Contracts[999].ID
 			}
@@ -347,7 +350,7 @@ func benchPeer(b *testing.B, n int, m mirror) (hub.AID, *httptest.Server) {
 		case "cacp/sync/packets":
 			var in federation.PacketsParams
 			must(b, json.Unmarshal(raw, &in))
-			return federation.PacketsPage{Packets: slices.DeleteFunc(slices.Clone(m.packets), func(id hub.PacketID) bool {
+			return federation.PacketsPage{Packets: slices.DeleteFunc(slices.Clone(m.packets), func(id coord.PacketID) bool {
 				return id == lacks || !slices.Contains(in.Buckets, id.Bucket())
 			})}
 		}

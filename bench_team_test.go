@@ -55,18 +55,18 @@ func (t *table) team(tasks, messages, versions int) *benchTeam {
 	must(b, err)
 	must(b, x.store.Update(b.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		for i := range tasks {
-			if _, err := tx.PutTask(hub.Task{Team: "core", Title: fmt.Sprint("task ", i), Class: hub.ClassNormal, State: hub.TaskStates[i%len(hub.TaskStates)], CreatedAt: now, UpdatedAt: now}); err != nil {
+			if _, err := tx.WriteTeamspaces().PutTask(hub.Task{Team: "core", Title: fmt.Sprint("task ", i), Class: hub.ClassNormal, State: hub.TaskStates[i%len(hub.TaskStates)], CreatedAt: now, UpdatedAt: now}); err != nil {
 				return err
 			}
 		}
 		for i := range versions {
 			id := fmt.Sprint("file", i%10)
 			if i < 10 {
-				if err := tx.PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: id, Version: int64(versions / 10), Versions: int64(versions / 10), SHA256: sum, Size: size, At: now}); err != nil {
+				if err := tx.WriteTeamspaces().PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: id, Version: int64(versions / 10), Versions: int64(versions / 10), SHA256: sum, Size: size, At: now}); err != nil {
 					return err
 				}
 			}
-			if err := tx.AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: id, Version: int64(i/10 + 1), SHA256: sum, Size: size, At: now}); err != nil {
+			if err := tx.WriteTeamspaces().AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: id, Version: int64(i/10 + 1), SHA256: sum, Size: size, At: now}); err != nil {
 				return err
 			}
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -747,7 +748,7 @@ func fill(b *testing.B, home string, n int) *sqlite.Store {
 				if err := tx.AddDelivery(hub.Delivery{MessageID: id, Recipient: to, Channel: hub.ChannelInbox, Status: hub.DeliveryStored}); err != nil {
 					return err
 				}
-				if _, err := tx.Append(hub.Entry{At: id.Time(), Actor: from, Action: hub.ActionMessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
+				if _, err := tx.Append(hub.Entry{At: id.Time(), Actor: from, Action: actions.MessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
 					return err
 				}
 			}

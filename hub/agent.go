@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // An AgentID is the name of an agent on this hub.
@@ -135,23 +138,23 @@ const (
 type Caller struct {
 	Kind    CallerKind // "" for the hub's own work
 	ID      AgentID    // of a caller from elsewhere a stand-in for the journal, which no agent can have as its name
-	AID     AID        // name across hubs; "" for a caller that has none
+	AID     coord.AID  // name across hubs; "" for a caller that has none
 	Key     KeyID      // the key of the request; "" if the caller needs none
 	Role    Role
 	Auditor bool
 	Paused  bool
 	Session string     // the caller's session, from its runtime; may be empty
 	Source  netip.Addr // address that the request came from; zero for a call within the process
-	Trust   TrustLevel
-	Native  bool    // a peer that runs this software
-	Scope   []Grant // bounds of a project token or of a peer that was invited; nil for callers without bounds
-	Token   string  // the id of the project token; "" for a caller without one
+	Trust   coord.TrustLevel
+	Native  bool          // a peer that runs this software
+	Scope   []coord.Grant // bounds of a project token or of a peer that was invited; nil for callers without bounds
+	Token   string        // the id of the project token; "" for a caller without one
 }
 
 // Permits reports whether the bounds of c leave it a permission in a project, or in
 // some project if that is "".
-func (c Caller) Permits(project ProjectID, need Permission) bool {
-	return c.Scope == nil || slices.ContainsFunc(c.Scope, func(g Grant) bool {
+func (c Caller) Permits(project coord.ProjectID, need coord.Permission) bool {
+	return c.Scope == nil || slices.ContainsFunc(c.Scope, func(g coord.Grant) bool {
 		return (project == "" || g.Project == project) && g.Permits(need)
 	})
 }
@@ -190,7 +193,7 @@ func (c Caller) OperatorOnly(op string) error {
 const outsidePrefix = "peer:"
 
 // OutsideCaller returns a caller from another hub.
-func OutsideCaller(kind CallerKind, aid AID, t TrustLevel) Caller {
+func OutsideCaller(kind CallerKind, aid coord.AID, t coord.TrustLevel) Caller {
 	return Caller{Kind: kind, ID: AgentID(outsidePrefix + aid), AID: aid, Trust: t}
 }
 
@@ -199,7 +202,7 @@ const viewerPrefix = "viewer:"
 
 // ViewerCaller returns a viewer of a name as a caller.
 func ViewerCaller(name string) Caller {
-	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Trust: TrustVerified}
+	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Trust: coord.TrustVerified}
 }
 
 // Outside reports whether c acts for no agent of this hub.
@@ -207,7 +210,7 @@ func (c Caller) Outside() bool { return strings.HasPrefix(string(c.ID), outsideP
 
 // Entry returns the journal entry about a successful action of c. The facts are
 // strings, numbers and bools, or lists of them.
-func (c Caller) Entry(at Time, action Action, subject string, facts map[string]any) Entry {
+func (c Caller) Entry(at Time, action actions.Action, subject string, facts map[string]any) Entry {
 	e := Entry{At: at, Actor: c.ID, Action: action, Subject: subject, Outcome: OutcomeOK}
 	if facts != nil {
 		e.Facts, _ = json.Marshal(facts) // cannot fail; keys are sorted

@@ -24,18 +24,18 @@ func ReadContactRules(r MetaReader) (ContactRules, error) {
 func (c ContactRules) Write(tx MetaWriter) error { return WriteMeta(tx, contactKey, c) }
 
 // MayWrite reports whether an agent may write to another one.
-func (c ContactRules) MayWrite(r TeamReader, from, to AgentID) (bool, error) {
+func (c ContactRules) MayWrite(r Reader, from, to AgentID) (bool, error) {
 	return admits(r, c[to].From, from, to)
 }
 
 // MayWake reports whether the messages of an agent may wake another one.
-func (c ContactRules) MayWake(r TeamReader, from, to AgentID) (bool, error) {
+func (c ContactRules) MayWake(r Reader, from, to AgentID) (bool, error) {
 	return admits(r, c[to].WakeFrom, from, to)
 }
 
 // admits reports whether a list of a rule has an agent, by its name or as a member of a
 // team. The empty list has everyone.
-func admits(r TeamReader, list []AgentID, from, to AgentID) (bool, error) {
+func admits(r Reader, list []AgentID, from, to AgentID) (bool, error) {
 	if len(list) == 0 || from == Operator || from == Self || from == to || slices.Contains(list, from) {
 		return true, nil
 	}
@@ -44,7 +44,7 @@ func admits(r TeamReader, list []AgentID, from, to AgentID) (bool, error) {
 		if !ok {
 			continue
 		}
-		members, err := r.Members(MemberQuery{Team: team, Agent: from, Limit: 1})
+		members, err := r.Teamspaces().Members(MemberQuery{Team: team, Agent: from, Limit: 1})
 		if err != nil || len(members) > 0 {
 			return err == nil, err
 		}

@@ -10,8 +10,8 @@
 //     one recipient over one [Channel].
 //   - A [Handoff] is a task that changes its owner; a [Run] is one task given to
 //     one agent process.
-//   - A [Project] is several repositories that agree on contracts ([Contract])
-//     and share context ([Packet]); a [Peer] is another hub that takes part.
+//   - A [coord.Project] is several repositories that agree on contracts ([coord.Contract])
+//     and share context ([coord.Packet]); a [Peer] is another hub that takes part.
 //   - An [Entry] of the journal records each change, chained to the one before.
 //
 // A state machine is one table and one pure method (Advance, CanBecome, After);

@@ -4,33 +4,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/hub/coord"
 )
-
-// An AID names an agent across hubs: aid://domain/name@version, or, for peers
-// that have no better, a plain name.
-type AID string
-
-// Split returns the domain of an AID in lower case and the name in it. Both are
-// empty for a plain name, and for a text that is no AID.
-func (a AID) Split() (domain, name string) {
-	rest, ok := strings.CutPrefix(string(a), "aid://")
-	domain, rest, cut := strings.Cut(rest, "/")
-	name, _, versioned := strings.Cut(rest, "@")
-	other := func(r rune) bool { // ASCII alone: two domains that look alike differ
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
-	}
-	if !ok || !cut || !versioned || domain == "" || name == "" || strings.ContainsFunc(domain, other) {
-		return "", ""
-	}
-	return strings.ToLower(domain), name
-}
-
-// Same reports whether two AIDs name one agent, perhaps in two versions.
-func (a AID) Same(b AID) bool {
-	domain, name := a.Split()
-	other, second := b.Split()
-	return a == b || domain != "" && domain == other && name == second
-}
 
 // A PeerState says whether changes are exchanged with a peer.
 type PeerState string
@@ -55,19 +31,6 @@ var peerNext = map[PeerState][]PeerState{
 // CanBecome reports whether a peer in state s may move to next.
 func (s PeerState) CanBecome(next PeerState) bool { return slices.Contains(peerNext[s], next) }
 
-// A TrustLevel says how well the identity of a peer is known.
-type TrustLevel string
-
-// The levels.
-const (
-	TrustVerified TrustLevel = "verified" // found in the exchange and has a key: full access
-	TrustKnown    TrustLevel = "known"    // found in the exchange, no key: may read
-	TrustUnknown  TrustLevel = "unknown"  // nothing
-)
-
-// TrustLevels lists every level, most trusted first.
-var TrustLevels = []TrustLevel{TrustVerified, TrustKnown, TrustUnknown}
-
 // A PeerHealth is the outcome of the last call to a peer.
 type PeerHealth string
 
@@ -80,11 +43,11 @@ const (
 
 // A Peer is another hub, or another agent that keeps projects of its own.
 type Peer struct {
-	AID      AID        `json:"agentId"`
-	Endpoint string     `json:"endpoint"`
-	Repo     string     `json:"repoName,omitempty"`
-	State    PeerState  `json:"state"`
-	Trust    TrustLevel `json:"trust"`
+	AID      coord.AID        `json:"agentId"`
+	Endpoint string           `json:"endpoint"`
+	Repo     string           `json:"repoName,omitempty"`
+	State    PeerState        `json:"state"`
+	Trust    coord.TrustLevel `json:"trust"`
 
 	// Legacy marks a peer that cannot send a key: it may sync, and nothing
 	// else, from this address alone.
@@ -94,19 +57,19 @@ type Peer struct {
 	// Grants are the projects that the peer takes part in, those of its invites,
 	// with its permissions in each. A peer with nil takes part in all projects, with
 	// every permission: the operator added it without an invite.
-	Grants []Grant `json:"grants,omitempty"`
+	Grants []coord.Grant `json:"grants,omitempty"`
 	// ActsFor lists agents outside of the peer's own domain for which the operator
 	// lets it act.
-	ActsFor []AID `json:"actsFor,omitempty"`
+	ActsFor []coord.AID `json:"actsFor,omitempty"`
 
 	KeyHash string `json:"-"` // of the key that it sends; see HashSecret
 	Sealed  string `json:"-"` // the key that we send, encrypted
 
-	Health  PeerHealth `json:"health"`
-	Fails   int        `json:"failures,omitempty"` // calls in a row that failed
-	Fault   string     `json:"fault,omitempty"`    // why the last call failed
-	Seen    Instant    `json:"lastSeen,omitzero"`  // when it last answered
-	AddedAt Instant    `json:"addedAt"`
+	Health  PeerHealth    `json:"health"`
+	Fails   int           `json:"failures,omitempty"` // calls in a row that failed
+	Fault   string        `json:"fault,omitempty"`    // why the last call failed
+	Seen    coord.Instant `json:"lastSeen,omitzero"`  // when it last answered
+	AddedAt coord.Instant `json:"addedAt"`
 }
 
 // DomainVerified reports whether the domain in the peer's AID is that of its endpoint: the
@@ -122,65 +85,25 @@ func (p Peer) DomainVerified() bool {
 	return host == domain || (strings.Contains(domain, ".") && strings.HasSuffix(host, "."+domain))
 }
 
-// A Grant bounds a peer, or the holder of a project token, to some permissions in
-// one project.
-type Grant struct {
-	Project     ProjectID    `json:"projectId"`
-	Repos       []string     `json:"repos,omitempty"` // names of the repositories that it may claim
-	Permissions []Permission `json:"permissions"`     // none permit nothing
-
-	// Host marks the peer that invited this hub to the project. It passes on the
-	// changes of all repositories, and this hub has the permissions Ours there.
-	Host bool         `json:"host,omitempty"`
-	Ours []Permission `json:"ours,omitempty"`
-}
-
-// Permits reports whether the grant holds a permission. Every grant permits to send
-// copies: what a copy changes decides then. One that permits to read permits to
-// compare.
-func (g Grant) Permits(need Permission) bool {
-	switch need {
-	case PermitSync:
-		return true
-	case PermitCompare:
-		need = PermitRead
-	case PermitClaim:
-		if len(g.Repos) > 0 {
-			return true
-		}
-		need = PermitWrite
-	}
-	return slices.Contains(g.Permissions, need)
-}
-
-// GrantIn returns the grant of a list for a project.
-func GrantIn(grants []Grant, project ProjectID) (Grant, bool) {
-	i := slices.IndexFunc(grants, func(g Grant) bool { return g.Project == project })
-	if i < 0 {
-		return Grant{}, false
-	}
-	return grants[i], true
-}
-
 // Reads reports whether the peer may read a project.
-func (p Peer) Reads(project ProjectID) bool {
-	g, ok := GrantIn(p.Grants, project)
-	return p.Grants == nil || ok && g.Permits(PermitRead)
+func (p Peer) Reads(project coord.ProjectID) bool {
+	g, ok := coord.GrantIn(p.Grants, project)
+	return p.Grants == nil || ok && g.Permits(coord.PermitRead)
 }
 
 // WorksOnContracts reports whether the peer may propose, answer or implement contracts
 // of a project. A guest that may not only reads them.
-func (p Peer) WorksOnContracts(project ProjectID) bool {
+func (p Peer) WorksOnContracts(project coord.ProjectID) bool {
 	if p.Grants == nil {
 		return true
 	}
-	g, invited := GrantIn(p.Grants, project)
-	return invited && (g.Host || slices.ContainsFunc([]Permission{PermitPropose, PermitRespond, PermitImplement}, g.Permits))
+	g, invited := coord.GrantIn(p.Grants, project)
+	return invited && (g.Host || slices.ContainsFunc([]coord.Permission{coord.PermitPropose, coord.PermitRespond, coord.PermitImplement}, g.Permits))
 }
 
 // MayActFor reports whether the peer may act for an agent: for itself, for agents of
 // its domain, and for those that the operator named.
-func (p Peer) MayActFor(aid AID) bool {
+func (p Peer) MayActFor(aid coord.AID) bool {
 	domain, _ := p.AID.Split()
 	other, _ := aid.Split()
 	return aid != "" && (p.AID.Same(aid) || domain != "" && domain == other || slices.Contains(p.ActsFor, aid))
@@ -188,20 +111,20 @@ func (p Peer) MayActFor(aid AID) bool {
 
 // MetaCompared is the key of the fact when the last complete comparison with a peer
 // began. Dead letters before that are void.
-func MetaCompared(peer AID) string { return "peer.compared/" + string(peer) }
+func MetaCompared(peer coord.AID) string { return "peer.compared/" + string(peer) }
 
 // LiveDeadLetters returns the dead letters of a peer since the last complete comparison
 // with it began, newest first and at most 1,000. A dead letter whose change has the peer
 // as its origin was refused on this hub; the others were refused by the peer.
-func LiveDeadLetters(r Reader, peer AID) ([]DeadLetter, error) {
+func LiveDeadLetters(r Reader, peer coord.AID) ([]DeadLetter, error) {
 	dead, err := r.DeadLetters(peer, 1000)
 	if err != nil {
 		return nil, err
 	}
-	var compared Instant
+	var compared coord.Instant
 	text, err := r.Meta(MetaCompared(peer))
 	if err == nil {
-		compared, err = ParseInstant(text)
+		compared, err = coord.ParseInstant(text)
 	}
 	if err != nil && CodeOf(err) != CodeNotFound {
 		return nil, err
@@ -212,42 +135,42 @@ func LiveDeadLetters(r Reader, peer AID) ([]DeadLetter, error) {
 // An Outbox is the position of a peer in the log of changes: every change after
 // Sent still has to be sent to it.
 type Outbox struct {
-	Peer    AID     `json:"peer"`
-	Sent    int64   `json:"sent"`            // the last change that the peer has
-	CatchUp bool    `json:"catchUp"`         // projects must be compared as a whole, because changes before Sent were trimmed
-	Tries   int     `json:"tries,omitempty"` // for the change after Sent
-	NextTry Instant `json:"nextTry,omitzero"`
-	Fault   string  `json:"fault,omitempty"`
+	Peer    coord.AID     `json:"peer"`
+	Sent    int64         `json:"sent"`            // the last change that the peer has
+	CatchUp bool          `json:"catchUp"`         // projects must be compared as a whole, because changes before Sent were trimmed
+	Tries   int           `json:"tries,omitempty"` // for the change after Sent
+	NextTry coord.Instant `json:"nextTry,omitzero"`
+	Fault   string        `json:"fault,omitempty"`
 }
 
 // A DeadLetter is a change that was given up after a peer refused it for too
 // long. A comparison of whole projects may still bring it there.
 type DeadLetter struct {
-	Peer   AID     `json:"peer"`
-	Change Change  `json:"change"`
-	Fault  string  `json:"fault"`
-	At     Instant `json:"at"`
+	Peer   coord.AID     `json:"peer"`
+	Change Change        `json:"change"`
+	Fault  string        `json:"fault"`
+	At     coord.Instant `json:"at"`
 }
 
 // An Invite admits one agent, once, to one repository of one project.
 type Invite struct {
-	ID          string       `json:"id"`   // names it; not secret
-	Hash        string       `json:"-"`    // of the text that was given out
-	Hint        string       `json:"hint"` // the text's last characters
-	Project     ProjectID    `json:"projectId"`
-	Repo        string       `json:"repoName"`
-	Permissions []Permission `json:"permissions"`
-	ActsFor     []AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
-	By          AgentID      `json:"createdBy"`
-	CreatedAt   Instant      `json:"createdAt"`
-	ExpiresAt   Instant      `json:"expiresAt"`
-	RedeemedAt  Instant      `json:"redeemedAt,omitzero"`
-	RedeemedBy  AID          `json:"redeemedBy,omitempty"`
-	RevokedAt   Instant      `json:"revokedAt,omitzero"`
+	ID          string             `json:"id"`   // names it; not secret
+	Hash        string             `json:"-"`    // of the text that was given out
+	Hint        string             `json:"hint"` // the text's last characters
+	Project     coord.ProjectID    `json:"projectId"`
+	Repo        string             `json:"repoName"`
+	Permissions []coord.Permission `json:"permissions"`
+	ActsFor     []coord.AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
+	By          AgentID            `json:"createdBy"`
+	CreatedAt   coord.Instant      `json:"createdAt"`
+	ExpiresAt   coord.Instant      `json:"expiresAt"`
+	RedeemedAt  coord.Instant      `json:"redeemedAt,omitzero"`
+	RedeemedBy  coord.AID          `json:"redeemedBy,omitempty"`
+	RevokedAt   coord.Instant      `json:"revokedAt,omitzero"`
 }
 
 // Live reports whether the invite can be redeemed at the given time.
-func (i Invite) Live(now Instant) bool {
+func (i Invite) Live(now coord.Instant) bool {
 	return i.RedeemedAt.IsZero() && i.RevokedAt.IsZero() && now.Compare(i.ExpiresAt) < 0
 }
 
@@ -265,11 +188,11 @@ const (
 // A Change marks a thing of a project as changed. It carries no content: the
 // sender reads the thing itself, so that several changes become one copy.
 type Change struct {
-	Seq     int64      `json:"seq"` // given by the store; rises
-	Project ProjectID  `json:"projectId"`
-	Kind    ChangeKind `json:"kind"`
-	Object  string     `json:"object"`            // id within the project
-	Version int        `json:"version,omitempty"` // of a contract
-	At      Time       `json:"at,omitzero"`
-	Origin  AID        `json:"origin,omitempty"` // the peer that it came from; "" for this hub
+	Seq     int64           `json:"seq"` // given by the store; rises
+	Project coord.ProjectID `json:"projectId"`
+	Kind    ChangeKind      `json:"kind"`
+	Object  string          `json:"object"`            // id within the project
+	Version int             `json:"version,omitempty"` // of a contract
+	At      Time            `json:"at,omitzero"`
+	Origin  coord.AID       `json:"origin,omitempty"` // the peer that it came from; "" for this hub
 }

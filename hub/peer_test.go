@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 func TestDomainVerified(t *testing.T) {
-	seen := hub.InstantAt(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
+	seen := coord.InstantAt(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
 	for _, test := range []struct {
 		name     string
-		aid      hub.AID
+		aid      coord.AID
 		endpoint string
-		seen     hub.Instant
+		seen     coord.Instant
 		want     bool
 	}{
 		{"the domain itself", "aid://bank.example/hub@1.0.0", "https://bank.example", seen, true},
 		{"a host of the domain, with a port and a path", "aid://Bank.example/hub@1.0.0", "https://HUB.bank.example:7420/parley", seen, true},
 		{"a root dot", "aid://bank.example/hub@1.0.0", "https://bank.example.", seen, true},
-		{"it has not answered", "aid://bank.example/hub@1.0.0", "https://bank.example", hub.Instant{}, false},
+		{"it has not answered", "aid://bank.example/hub@1.0.0", "https://bank.example", coord.Instant{}, false},
 		{"without TLS", "aid://bank.example/hub@1.0.0", "http://bank.example", seen, false},
 		{"another domain", "aid://bank.example/hub@1.0.0", "https://evil.example", seen, false},
 		{"a domain that ends so", "aid://bank.example/hub@1.0.0", "https://evilbank.example", seen, false},
@@ -37,5 +38,19 @@ func TestDomainVerified(t *testing.T) {
 				t.Errorf("%s at %s: got %v", test.aid, test.endpoint, got)
 			}
 		})
+	}
+}
+
+func TestPeerState(t *testing.T) {
+	want := map[[2]hub.PeerState]bool{
+		{hub.PeerPending, hub.PeerApproved}: true, {hub.PeerPending, hub.PeerRemoved}: true, {hub.PeerApproved, hub.PeerRemoved}: true,
+		{hub.PeerRemoved, hub.PeerPending}: true, {hub.PeerRemoved, hub.PeerApproved}: true,
+	}
+	for _, from := range hub.PeerStates {
+		for _, to := range hub.PeerStates {
+			if got := from.CanBecome(to); got != want[[2]hub.PeerState{from, to}] {
+				t.Errorf("%s to %s: got %v", from, to, got)
+			}
+		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/hostiletest"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/patience"
@@ -461,7 +462,7 @@ func (s *scene) tokens() {
 	aid := must(rpc.Call(s.t.Context(), s.as(s.alice), api.Whoami, api.None{}))(s.t).ID
 	claims := map[string]any{
 		"sub": "aid://back.example/" + string(aid) + "@1.0.0", "iss": "aid://back.example/back@1.0.0", "project_id": s.project, "repo_id": "x", "jti": "x",
-		"permissions": hub.Permissions, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+		"permissions": coord.Permissions, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	}
 	sign := func(alg, secret string) string {
 		text := encode(map[string]string{"alg": alg, "typ": "JWT"}) + "." + encode(claims)

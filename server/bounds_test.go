@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -166,7 +167,7 @@ func TestClockSetBack(t *testing.T) {
 				if err := tx.AddMessage(m, []hub.Party{{Agent: "alice", State: hub.PartySender}, {Agent: "bob", State: hub.PartyUnread}}); err != nil {
 					return err
 				}
-				if _, err := tx.Append(hub.Entry{At: tomorrow, Actor: "alice", Action: hub.ActionMessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
+				if _, err := tx.Append(hub.Entry{At: tomorrow, Actor: "alice", Action: actions.MessageSent, Subject: string(id), Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{}`)}); err != nil {
 					return err
 				}
 			}

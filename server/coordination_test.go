@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/server"
 )
@@ -16,7 +16,7 @@ import (
 func onLoopback(name, repo, role string) server.Options {
 	o := quiet()
 	o.Coordination = server.Coordination{
-		AID: hub.AID("aid://" + name + ".example/" + name + "@1.0.0"), Repo: repo, Role: role, Language: "go",
+		AID: coord.AID("aid://" + name + ".example/" + name + "@1.0.0"), Repo: repo, Role: role, Language: "go",
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}
 	return o
@@ -70,10 +70,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // contractStatus returns how far a contract has come on a hub, "" if it is not
 // there.
-func contractStatus(t *testing.T, r *running, project, contract string) (status hub.ContractStatus, version int) {
+func contractStatus(t *testing.T, r *running, project, contract string) (status coord.ContractStatus, version int) {
 	t.Helper()
 	var c struct {
-		Status  hub.ContractStatus
+		Status  coord.ContractStatus
 		Version int
 	}
 	a := r.call(t, r.operator, "cacp/contract/get", object(t, m{"projectId": project, "contractId": contract}))
@@ -87,28 +87,28 @@ func TestTwoHubs(t *testing.T) {
 	id := ask[struct{ ContractID string }](t, a, "cacp/contract/propose", m{
 		"projectId": project, "type": "api_endpoint", "name": "Get User", "content": m{"method": "GET", "path": "/user"},
 	}).ContractID
-	reaches := func(r *running, want hub.ContractStatus, version int) {
+	reaches := func(r *running, want coord.ContractStatus, version int) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("version %d is %s at %s", version, want, r.url), func() bool {
 			s, v := contractStatus(t, r, project, id)
 			return s == want && v == version
 		})
 	}
-	reaches(b, hub.ContractProposed, 1)
+	reaches(b, coord.ContractProposed, 1)
 	ask[m](t, b, "cacp/contract/respond", m{"projectId": project, "contractId": id, "action": "request_change", "comment": "avatar?"})
-	reaches(a, hub.ContractNegotiating, 1)
+	reaches(a, coord.ContractNegotiating, 1)
 	ask[m](t, a, "cacp/contract/update", m{"projectId": project, "contractId": id, "content": m{"method": "GET", "path": "/user", "avatar": nil}})
-	reaches(b, hub.ContractProposed, 2)
+	reaches(b, coord.ContractProposed, 2)
 	ask[m](t, b, "cacp/contract/respond", m{"projectId": project, "contractId": id, "action": "agree"})
-	reaches(a, hub.ContractAgreed, 2)
+	reaches(a, coord.ContractAgreed, 2)
 	for _, r := range []*running{a, b} {
 		ask[m](t, r, "cacp/implementation/start", m{"projectId": project, "contractId": id, "plan": "p"})
 	}
 	for _, r := range []*running{a, b} {
 		ask[m](t, r, "cacp/implementation/complete", m{"projectId": project, "contractId": id, "files": []string{"x.go"}})
 	}
-	reaches(a, hub.ContractImplemented, 2)
-	reaches(b, hub.ContractImplemented, 2)
+	reaches(a, coord.ContractImplemented, 2)
+	reaches(b, coord.ContractImplemented, 2)
 	ask[m](t, b, "cacp/implementation/verify", m{"projectId": project, "contractId": id, "result": "success", "notes": "works"})
-	reaches(a, hub.ContractVerified, 2)
+	reaches(a, coord.ContractVerified, 2)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
@@ -75,7 +76,7 @@ func TestCopyStore(t *testing.T) {
 	mustCall(t, ada, api.Team, team.Request{Action: "task", Team: "auth", Title: "rotate keys", Owner: "bob"})
 	project := coordination.InProject{Project: mustCall(t, operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: []coordination.NewRepo{{Name: "backend", Role: "backend", Language: "go"}}}).Project}
 	mustCall(t, ada, coordination.JoinProject, coordination.JoinParams{InProject: project, Repo: "backend"})
-	mustCall(t, ada, coordination.Propose, contract.Proposal{InProject: project, Type: hub.ContractAPI, Name: "orders", Content: []byte(`{"method":"GET","path":"/orders"}`)})
+	mustCall(t, ada, coordination.Propose, contract.Proposal{InProject: project, Type: coord.ContractAPI, Name: "orders", Content: []byte(`{"method":"GET","path":"/orders"}`)})
 	content := bytes.Repeat([]byte("text "), 500_000) // more than one chunk
 	if put := first.do(t, "POST", "/artifacts", keys[0], bytes.NewReader(content)); put.status != 200 && put.status != 201 {
 		t.Fatalf("got %d %s", put.status, put.body)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -91,7 +92,7 @@ func TestEvents(t *testing.T) {
 		mine, others := r.listen(t, bob, ""), r.listen(t, carol, "")
 		id := r.send(t, alice, "bob", "for bob")
 		last := r.send(t, alice, "carol", "for carol")
-		if e, _ := mine.next(t); e.Subject != string(id) || e.Action != hub.ActionMessageSent || e.Actor != "alice" {
+		if e, _ := mine.next(t); e.Subject != string(id) || e.Action != actions.MessageSent || e.Actor != "alice" {
 			t.Errorf("bob's first event: got %+v, want that alice sent %s", e, id)
 		}
 		if e, _ := others.next(t); e.Subject != string(last) {
@@ -114,7 +115,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("first event: got %s about %s, want the message that is not held, %s", e.Action, e.Subject, open)
 		}
 		must(rpc.Call(t.Context(), r.as(r.operator), api.Approve, api.IDParams{ID: held}))(t)
-		if e, _ := s.next(t); e.Subject != string(held) || e.Action != hub.ActionMessageApproved {
+		if e, _ := s.next(t); e.Subject != string(held) || e.Action != actions.MessageApproved {
 			t.Errorf("event: got %s about %s, want the approval of %s", e.Action, e.Subject, held)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/server"
 )
@@ -22,7 +23,7 @@ import (
 // sends.
 type guest struct {
 	at  *running
-	aid hub.AID
+	aid coord.AID
 	key string
 
 	mu   *sync.Mutex
@@ -31,7 +32,7 @@ type guest struct {
 }
 
 // newGuest returns a guest that was not invited yet.
-func newGuest(t *testing.T, r *running, aid hub.AID) *guest {
+func newGuest(t *testing.T, r *running, aid coord.AID) *guest {
 	t.Helper()
 	g := &guest{at: r, aid: aid, mu: new(sync.Mutex), got: new([]string)}
 	g.home = httptest.NewServer(http.HandlerFunc(g.serve))
@@ -81,7 +82,7 @@ func (g *guest) sent() string {
 }
 
 // invited lets a guest in at a hub, with an invite for a repository of a project.
-func invited(t *testing.T, r *running, project, repo string, aid hub.AID, invite m) *guest {
+func invited(t *testing.T, r *running, project, repo string, aid coord.AID, invite m) *guest {
 	t.Helper()
 	g := newGuest(t, r, aid)
 	params := m{"projectId": project, "repoName": repo}
@@ -99,7 +100,7 @@ func invited(t *testing.T, r *running, project, repo string, aid hub.AID, invite
 }
 
 // redeem redeems an invite without a key.
-func redeem(t *testing.T, r *running, invite string, aid hub.AID, home string, change ...func(*http.Request)) answer {
+func redeem(t *testing.T, r *running, invite string, aid coord.AID, home string, change ...func(*http.Request)) answer {
 	t.Helper()
 	return r.do(t, "POST", "/", "", strings.NewReader(object(t, m{"jsonrpc": "2.0", "id": 1, "method": "cacp/invite/redeem", "params": m{
 		"invite": invite, "agentId": aid, "endpoint": home, "repoName": "x", "key": "cacp_sk_live_theirs",
@@ -164,7 +165,7 @@ func TestGuestWithoutPermissions(t *testing.T) {
 	h := newHosted(t, "all")
 	g := invited(t, h.running, h.project, "frontend-app", "aid://front.example/hub@1.0.0", m{"permissions": []string{"project:read"}})
 	front, back := h.repos["frontend-app"], h.repos["backend-api"]
-	hash := hub.ContentHash(json.RawMessage(`{"a":1}`))
+	hash := coord.ContentHash(json.RawMessage(`{"a":1}`))
 	agreement := func(repo, agent string) []m {
 		return []m{{"repo_id": repo, "agent_id": agent, "version": 1, "content_sha256": hash, "at": soon}}
 	}
@@ -260,10 +261,10 @@ func TestGuestsAndTheMergeGate(t *testing.T) {
 		return m{"projectId": h.project, "contract": c}
 	}
 	type standing struct {
-		AgentID              hub.AID
+		AgentID              coord.AID
 		DeadLetters, Refused int
 	}
-	standingOf := func(t *testing.T, aid hub.AID) standing {
+	standingOf := func(t *testing.T, aid coord.AID) standing {
 		t.Helper()
 		peers := ask[struct{ Peers []standing }](t, h.running, "parley/peer/list", m{}).Peers
 		return peers[slices.IndexFunc(peers, func(p standing) bool { return p.AgentID == aid })]
@@ -378,7 +379,7 @@ func TestGuestOfOthers(t *testing.T) {
 	front, mobile := h.repos["frontend-app"], h.repos["mobile"]
 	g.call(t, "cacp/project/join", m{"projectId": h.project, "repoName": "frontend-app"}).wantOK(t, nil)
 	evil.call(t, "cacp/project/join", m{"projectId": h.project, "repoName": "mobile"}).wantOK(t, nil)
-	hash := hub.ContentHash(json.RawMessage(`{"a":1}`))
+	hash := coord.ContentHash(json.RawMessage(`{"a":1}`))
 	agree := func(repo, agent string) m {
 		return h.contractCopy(t, m{"status": "agreed", "updated_at": soon, "agreements": []m{{"repo_id": repo, "agent_id": agent, "version": 1, "content_sha256": hash, "at": soon}}})
 	}
@@ -417,13 +418,13 @@ func TestGuestOfOthers(t *testing.T) {
 		ask[m](t, h.running, "parley/peer/approve", m{"agentId": evil.aid, "actsFor": []string{"aid://third.example/x@1.0.0"}})
 		evil.call(t, "cacp/context/sync", packet(mobile, "aid://third.example/x@1.0.0")).wantOK(t, nil)
 		g.call(t, "cacp/contract/sync", agree(front, string(g.aid))).wantOK(t, nil)
-		if s, _ := contractStatus(t, h.running, h.project, h.contract); s != hub.ContractAgreed {
+		if s, _ := contractStatus(t, h.running, h.project, h.contract); s != coord.ContractAgreed {
 			t.Errorf("got %s, want agreed", s)
 		}
 	})
 	t.Run("a guest cannot redeem in the name of an agent or of the hub", func(t *testing.T) {
 		invite := ask[struct{ Invite string }](t, h.running, "cacp/invite/create", m{"projectId": h.project, "repoName": "mobile"}).Invite
-		for _, aid := range []hub.AID{"aid://back.example/alice@1.0.0", "aid://back.example/back@9.0.0", "aid://front.example/other@1.0.0"} {
+		for _, aid := range []coord.AID{"aid://back.example/alice@1.0.0", "aid://back.example/back@9.0.0", "aid://front.example/other@1.0.0"} {
 			redeem(t, h.running, invite, aid, "https://127.0.0.1:9").wantError(t, -32000, hub.CodeDenied)
 		}
 	})
@@ -438,7 +439,7 @@ func TestRedeemsWithMadeUpNames(t *testing.T) {
 			r := start(t, o)
 			head := r.journalHead(t)
 			for i := range 300 {
-				redeem(t, r, fmt.Sprintf("INV-f0ebc-guess%d-00", i), hub.AID(fmt.Sprintf("aid://a%d.example/x@1.0.0", i)), "https://127.0.0.1:9", func(q *http.Request) {
+				redeem(t, r, fmt.Sprintf("INV-f0ebc-guess%d-00", i), coord.AID(fmt.Sprintf("aid://a%d.example/x@1.0.0", i)), "https://127.0.0.1:9", func(q *http.Request) {
 					q.Header.Set("X-Agent-ID", fmt.Sprintf("aid://b%d.example/x@1.0.0", i))
 				})
 			}

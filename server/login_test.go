@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -175,7 +176,7 @@ func TestOperatorLogin(t *testing.T) {
 		held := must(rpc.Call(t.Context(), r.as(alice), api.Send, api.SendParams{To: api.Recipients{"alice"}, Text: "held", Policy: []byte(`{"human_gate":"required"}`)}))(t)
 		c := rpc.NewOperator("", r.url, ana.Key, "")
 		must(rpc.Call(t.Context(), c, api.Approve, api.IDParams{ID: held.ID}))(t)
-		page := must(rpc.Call(t.Context(), c, api.Audit, api.AuditParams{Action: hub.ActionMessageApproved}))(t)
+		page := must(rpc.Call(t.Context(), c, api.Audit, api.AuditParams{Action: actions.MessageApproved}))(t)
 		if len(page.Entries) != 1 || !strings.Contains(string(page.Entries[0].Facts), `"operator":"ana"`) {
 			t.Errorf("journal: got %+v, want one approval by ana", page.Entries)
 		}

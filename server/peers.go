@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -29,8 +30,8 @@ import (
 // Coordination says how a hub works with other hubs. The zero value works: the
 // hub keeps projects, and has no peers until it is told of one.
 type Coordination struct {
-	AID      hub.AID // of the hub; default one made of the machine's name and Repo
-	Repo     string  // repository that the hub stands for
+	AID      coord.AID // of the hub; default one made of the machine's name and Repo
+	Repo     string    // repository that the hub stands for
 	Role     string
 	Language string
 	URL      string         // where other hubs reach this one; default where it listens
@@ -58,7 +59,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	}
 	s.self = peer.Self{
 		AID: string(c.AID), URL: home, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
-		ContractTypes: words(hub.ContractTypes), ContextTypes: words(hub.PacketTypes),
+		ContractTypes: words(coord.ContractTypes), ContextTypes: words(coord.PacketTypes),
 	}
 	if c.AID == "" {
 		if s.self.AID, err = s.defaultAID(ctx); err != nil {
@@ -74,7 +75,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	}
 	guard := peer.Guard{Allow: c.Allow}
 	s.client = peer.NewClient(&peer.ClientOptions{Guard: guard})
-	self := hub.AID(s.self.AID)
+	self := coord.AID(s.self.AID)
 	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self, Shared: s.postgres != nil})
 	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint}
 	if c.Exchange != "" {
@@ -98,7 +99,7 @@ func (s *Server) openProjects(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: the folder for shared files: %w", err)
 	}
-	self := hub.AID(s.self.AID)
+	self := coord.AID(s.self.AID)
 	var limits contract.Limits
 	if s.opts.Limits.Unsafe {
 		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}
@@ -212,16 +213,16 @@ func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
 func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error) {
 	return hub.Read(ctx, a.s.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
 		const most = 100
-		projects, err := r.Projects("", most)
+		projects, err := r.Coordination().Projects("", most)
 		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
-			var found []hub.Contract
-			found, err = r.Contracts(hub.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
+			var found []coord.Contract
+			found, err = r.Coordination().Contracts(coord.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
 			for _, c := range found {
-				_, lost, err := r.Versions(c.Project, c.ID)
+				_, lost, err := r.Coordination().Versions(c.Project, c.ID)
 				if err != nil {
 					return nil, err
 				}
-				if !c.Status.Reaches(hub.ContractAgreed) && slices.ContainsFunc(lost, func(v hub.ContractVersion) bool { return v.Version == c.Version }) {
+				if !c.Status.Reaches(coord.ContractAgreed) && slices.ContainsFunc(lost, func(v coord.ContractVersion) bool { return v.Version == c.Version }) {
 					out = append(out, api.ConflictedContract{Project: c.Project, ID: c.ID, Name: c.Name, Version: c.Version})
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 func TestProjectAuthority(t *testing.T) {
@@ -111,9 +112,9 @@ func TestGuestHub(t *testing.T) {
 	})
 	t.Run("what it was invited to do reaches the host", func(t *testing.T) {
 		id := ask[struct{ ContractID string }](t, a, "cacp/contract/propose", m{"projectId": project, "type": "custom", "name": "c", "content": m{}}).ContractID
-		eventually(t, "the contract is there", func() bool { s, _ := contractStatus(t, b, project, id); return s == hub.ContractProposed })
+		eventually(t, "the contract is there", func() bool { s, _ := contractStatus(t, b, project, id); return s == coord.ContractProposed })
 		ask[m](t, b, "cacp/contract/respond", m{"projectId": project, "contractId": id, "action": "agree", "comment": "yes"})
-		eventually(t, "the agreement is at the host", func() bool { s, _ := contractStatus(t, a, project, id); return s == hub.ContractAgreed })
+		eventually(t, "the agreement is at the host", func() bool { s, _ := contractStatus(t, a, project, id); return s == coord.ContractAgreed })
 		eventually(t, "the comment is at the host", func() bool {
 			return strings.Contains(string(a.call(t, a.operator, "cacp/context/list", object(t, m{"projectId": project})).Result), `"comment":"yes"`)
 		})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/patience"
@@ -146,7 +147,7 @@ func TestHubsOnOneDatabase(t *testing.T) {
 			if !ok {
 				t.Fatal("the stream ended")
 			}
-			if e.Subject == string(id) && e.Action == hub.ActionMessageSent {
+			if e.Subject == string(id) && e.Action == actions.MessageSent {
 				break
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reftest"
 	"github.com/parley-agents/parley/server"
 )
@@ -428,7 +429,7 @@ func TestReferencePeer(t *testing.T) {
 		})
 		eventually(t, "the hub has it", func() bool {
 			s, _ := contractStatus(t, r, project, id)
-			return s == hub.ContractAgreed
+			return s == coord.ContractAgreed
 		})
 	})
 	t.Run("R1-053 /peers says whether a peer is healthy and when it was seen, and shows removed ones to the operator alone", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
@@ -37,7 +38,7 @@ func (a *app) contextShareCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "code_snippet, type_definition, api_spec, error_catalog, env_config, test_case, dependency_info or implementation_status")
-	choices(cmd, "type", hub.PacketTypes...)
+	choices(cmd, "type", coord.PacketTypes...)
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Share, &p, writeShared,
 		a.jsonFlag(cmd, &p.Content, "content", "what to share: a JSON object, @FILE, or - for standard input"),
@@ -90,14 +91,14 @@ func (a *app) contextListCommand() *cobra.Command {
 		}
 	}, momentFlag(cmd, &since, -1, "since", "a span like 2h, or an ISO 8601 time"), func(context.Context, []string) error {
 		if !since.IsZero() {
-			p.Since = hub.InstantAt(since.Time)
+			p.Since = coord.InstantAt(since.Time)
 		}
 		return nil
 	}, a.inProject(cmd, &p.InProject))
 }
 
 // writePackets writes packets.
-func writePackets(w io.Writer, packets []hub.Packet) {
+func writePackets(w io.Writer, packets []coord.Packet) {
 	if len(packets) == 0 {
 		fmt.Fprintln(w, "nothing was shared")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -36,7 +37,7 @@ func (a *app) contractProposeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
 	cmd.Flags().StringVar(&p.Name, "name", "", "name of the interface")
-	choices(cmd, "type", hub.ContractTypes...)
+	choices(cmd, "type", coord.ContractTypes...)
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Propose, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inProject(cmd, &p.InProject))
 }
@@ -153,7 +154,7 @@ func (a *app) contractListCommand() *cobra.Command {
 	}, a.inProject(cmd, &p.InProject))
 	cmd.Flags().StringVar((*string)(&p.Status), "status", "", "only contracts that are proposed, negotiating, agreed, implemented or verified")
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "only contracts of one type")
-	choices(cmd, "status", hub.ContractStatuses...)
+	choices(cmd, "status", coord.ContractStatuses...)
 	return cmd
 }
 
@@ -207,7 +208,7 @@ unless --allow-none is given. Meant for CI and for merges.`,
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts that this repository takes part in (default all)")
 	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "agreed, implemented or verified (default agreed)")
 	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "succeed if there is no contract to check")
-	choices(cmd, "require", hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified)
+	choices(cmd, "require", coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified)
 	return cmd
 }
 
@@ -247,7 +248,7 @@ const watchWait = 30
 
 // watchContracts prints every change of a contract, also over a restart of the
 // hub. A hub that cannot be reached at the first call is an error.
-func (a *app) watchContracts(ctx context.Context, project hub.ProjectID) error {
+func (a *app) watchContracts(ctx context.Context, project coord.ProjectID) error {
 	var p coordination.ChangesParams
 	away := false
 	for {
@@ -284,7 +285,7 @@ func (a *app) watchContracts(ctx context.Context, project hub.ProjectID) error {
 // printChange shows a contract after a change.
 func (a *app) printChange(ctx context.Context, c hub.Change) error {
 	got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{
-		InContract: contract.Of(c.Project, hub.ContractID(c.Object)),
+		InContract: contract.Of(c.Project, coord.ContractID(c.Object)),
 	})
 	if err != nil {
 		return err

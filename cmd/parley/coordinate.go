@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -21,7 +22,7 @@ func projectFlag(cmd *cobra.Command, into *coordination.InProject) {
 func (a *app) inProject(cmd *cobra.Command, in *coordination.InProject) preparation {
 	projectFlag(cmd, in)
 	return func(ctx context.Context, _ []string) error {
-		in.Project = cmp.Or(in.Project, hub.ProjectID(os.Getenv("PARLEY_PROJECT")))
+		in.Project = cmp.Or(in.Project, coord.ProjectID(os.Getenv("PARLEY_PROJECT")))
 		if in.Project != "" {
 			return nil
 		}
@@ -44,7 +45,7 @@ func (a *app) inProject(cmd *cobra.Command, in *coordination.InProject) preparat
 func (a *app) inContract(cmd *cobra.Command, in *coordination.InContract) preparation {
 	find := a.inProject(cmd, &in.InProject)
 	return func(ctx context.Context, args []string) error {
-		in.Contract = hub.ContractID(args[0])
+		in.Contract = coord.ContractID(args[0])
 		return find(ctx, args)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // neighbours are two hubs that run as processes, with a project in which both
@@ -175,7 +176,7 @@ func TestCoordination(t *testing.T) {
 		}
 		var got struct{ Peer hub.Peer }
 		back.ok(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0", "--acts-for", "aid://other.example/x@1.0.0", "--json"), &got)
-		if len(got.Peer.ActsFor) != 1 || len(got.Peer.Grants) != 1 || got.Peer.Grants[0].Project != hub.ProjectID(project) {
+		if len(got.Peer.ActsFor) != 1 || len(got.Peer.Grants) != 1 || got.Peer.Grants[0].Project != coord.ProjectID(project) {
 			t.Errorf("got %+v", got.Peer)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/watch"
@@ -69,7 +70,7 @@ func (c *conversation) run(ctx context.Context) error {
 		return nil
 	}
 	return watch.Follow(ctx, c.client, seq, c.away(ctx), func(client *rpc.Client, e hub.Entry) error {
-		if e.Action != hub.ActionMessageSent && e.Action != hub.ActionMessageApproved {
+		if e.Action != actions.MessageSent && e.Action != actions.MessageApproved {
 			return nil
 		}
 		return c.more(ctx, client)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -74,7 +75,7 @@ func writeInvites(w io.Writer, got coordination.Invites) {
 			state = "revoked"
 		case !i.RedeemedAt.IsZero():
 			state = "redeemed by " + string(i.RedeemedBy)
-		case !i.Live(hub.InstantAt(time.Now())):
+		case !i.Live(coord.InstantAt(time.Now())):
 			state = "expired"
 		}
 		return []any{i.ID, i.Project, i.Repo, state}
@@ -115,7 +116,7 @@ project has arrived.`,
 }
 
 // claim claims a repository of a project as soon as the project has arrived.
-func (a *app) claim(ctx context.Context, project hub.ProjectID, repo string, wait time.Duration) error {
+func (a *app) claim(ctx context.Context, project coord.ProjectID, repo string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var p coordination.ChangesParams

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
@@ -69,14 +70,14 @@ func (a *app) projectShowCommand() *cobra.Command {
 
 func writeProject(w io.Writer, p federation.ProjectCopy) {
 	fmt.Fprintf(w, "%s: %s\n%s, %d packets of context, agreement by %s\n\n",
-		p.Name, p.Objective, p.Status, len(p.Packets), cmp.Or(p.Policy, hub.AgreeCounterparty))
-	names := map[hub.RepoID]string{}
-	writeTable(w, "REPOSITORY, ROLE, LANGUAGE, CLAIMED BY", p.Repos, func(r hub.Repo) []any {
+		p.Name, p.Objective, p.Status, len(p.Packets), cmp.Or(p.Policy, coord.AgreeCounterparty))
+	names := map[coord.RepoID]string{}
+	writeTable(w, "REPOSITORY, ROLE, LANGUAGE, CLAIMED BY", p.Repos, func(r coord.Repo) []any {
 		names[r.ID] = r.Name
 		return []any{r.Name, r.Role, r.Language, cmp.Or(r.Agent, "not claimed")}
 	})
 	fmt.Fprintln(w)
-	writeList(w, "contracts", "CONTRACT, VERSION, STATUS, BY, NAME", p.Contracts, func(c hub.Contract) []any {
+	writeList(w, "contracts", "CONTRACT, VERSION, STATUS, BY, NAME", p.Contracts, func(c coord.Contract) []any {
 		return []any{c.ID, c.Version, c.Status, names[c.ProposedBy], c.Name}
 	})
 }

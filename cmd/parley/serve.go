@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -235,7 +236,7 @@ func (c config) options(home string, log *slog.Logger) (server.Options, error) {
 		o.Roots = append(o.Roots, dir)
 	}
 	o.Coordination = server.Coordination{
-		AID: hub.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange, StrictUpdate: is(c.StrictUpdate),
+		AID: coord.AID(c.AID), Repo: c.Repo, Role: c.Role, Language: c.Language, URL: c.URL, Exchange: c.Exchange, StrictUpdate: is(c.StrictUpdate),
 	}
 	if c.Role != "" {
 		if err := hub.CheckRepoRole("parley", c.Role); err != nil {

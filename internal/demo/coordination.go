@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -26,8 +27,8 @@ func Coordination(ctx context.Context, dir, version string, tell func(actor, tex
 type pairDemo struct {
 	script
 	back, front     *node
-	project         hub.ProjectID
-	profile, logout hub.ContractID
+	project         coord.ProjectID
+	profile, logout coord.ContractID
 }
 
 // on calls an operation on a hub as its operator.
@@ -39,7 +40,7 @@ func on[S, P, R any](ctx context.Context, d *pairDemo, n *node, o rpc.Operation[
 func (d *pairDemo) in() coordination.InProject { return coordination.InProject{Project: d.project} }
 
 // of returns a contract of the project as part of parameters.
-func (d *pairDemo) of(id hub.ContractID) coordination.InContract {
+func (d *pairDemo) of(id coord.ContractID) coordination.InContract {
 	return coordination.InContract{InProject: d.in(), Contract: id}
 }
 
@@ -60,7 +61,7 @@ func (d *pairDemo) until(ctx context.Context, n *node, ok func() (bool, error)) 
 }
 
 // reaches waits until a version of a contract has a status on a hub.
-func (d *pairDemo) reaches(ctx context.Context, n *node, id hub.ContractID, version int, want hub.ContractStatus) {
+func (d *pairDemo) reaches(ctx context.Context, n *node, id coord.ContractID, version int, want coord.ContractStatus) {
 	d.until(ctx, n, func() (bool, error) {
 		c, err := rpc.Call(ctx, n.client, coordination.GetContract, coordination.GetParams{InContract: d.of(id)})
 		return c.Version == version && c.Status == want, err
@@ -70,7 +71,7 @@ func (d *pairDemo) reaches(ctx context.Context, n *node, id hub.ContractID, vers
 // begin starts the hub of one repository.
 func (d *pairDemo) begin(ctx context.Context, name, repo, language string) *node {
 	return d.node(ctx, name, server.Options{NoInboxFiles: true, Coordination: server.Coordination{
-		AID: hub.AID("aid://" + name + ".example/hub@1.0.0"), Repo: repo, Role: name, Language: language,
+		AID: coord.AID("aid://" + name + ".example/hub@1.0.0"), Repo: repo, Role: name, Language: language,
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}})
 }
@@ -101,28 +102,28 @@ func endpoint(avatar string) json.RawMessage {
 }
 
 // propose proposes an endpoint on the backend and returns the id of its contract.
-func (d *pairDemo) propose(ctx context.Context, name string, content json.RawMessage) hub.ContractID {
-	return on(ctx, d, d.back, coordination.Propose, contract.Proposal{InProject: d.in(), Type: hub.ContractAPI, Name: name, Content: content}).Contract
+func (d *pairDemo) propose(ctx context.Context, name string, content json.RawMessage) coord.ContractID {
+	return on(ctx, d, d.back, coordination.Propose, contract.Proposal{InProject: d.in(), Type: coord.ContractAPI, Name: name, Content: content}).Contract
 }
 
 // negotiate brings a contract to its agreement, after a change.
 func (d *pairDemo) negotiate(ctx context.Context) {
 	d.profile = d.propose(ctx, "Get Profile", endpoint("string"))
 	d.tell("backend", `proposes "Get Profile", version 1`)
-	d.reaches(ctx, d.front, d.profile, 1, hub.ContractProposed)
+	d.reaches(ctx, d.front, d.profile, 1, coord.ContractProposed)
 	const comment = "old users have no avatar: it may be null"
 	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.profile), Action: contract.ActionRequestChange, Comment: comment})
 	d.tell("frontend", "asks for a change: %s", comment)
-	d.reaches(ctx, d.back, d.profile, 1, hub.ContractNegotiating)
+	d.reaches(ctx, d.back, d.profile, 1, coord.ContractNegotiating)
 	on(ctx, d, d.back, coordination.Update, contract.Revision{InContract: d.of(d.profile), Content: endpoint("string or null"), Note: "avatar may be null"})
-	d.reaches(ctx, d.front, d.profile, 2, hub.ContractProposed)
+	d.reaches(ctx, d.front, d.profile, 2, coord.ContractProposed)
 	d.tell("backend", "updates it to version 2. What changed, as frontend sees it:")
 	for _, c := range on(ctx, d, d.front, coordination.DiffContract, coordination.DiffParams{InContract: d.of(d.profile)}).Changes {
 		d.tell("", "           %s: %s is now %s", c.Path, c.Old, c.New)
 	}
 	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.profile), Action: contract.ActionAgree})
 	d.tell("frontend", "agrees")
-	d.reaches(ctx, d.back, d.profile, 2, hub.ContractAgreed)
+	d.reaches(ctx, d.back, d.profile, 2, coord.ContractAgreed)
 }
 
 // separate stops one hub; the other continues.
@@ -144,7 +145,7 @@ func (d *pairDemo) separate(ctx context.Context) {
 
 // check tells whether all contracts are verified, as a hub sees it.
 func (d *pairDemo) check(ctx context.Context, n *node) {
-	v := on(ctx, d, n, coordination.Check, contract.Gate{InProject: d.in(), Require: hub.ContractVerified})
+	v := on(ctx, d, n, coordination.Check, contract.Gate{InProject: d.in(), Require: coord.ContractVerified})
 	if v.OK {
 		d.tell("", "           contract check --require verified: green, %d contracts", v.Checked)
 		return
@@ -155,25 +156,25 @@ func (d *pairDemo) check(ctx context.Context, n *node) {
 	}
 }
 
-func (d *pairDemo) start(ctx context.Context, n *node, id hub.ContractID) {
+func (d *pairDemo) start(ctx context.Context, n *node, id coord.ContractID) {
 	on(ctx, d, n, coordination.StartWork, contract.Work{InContract: d.of(id), Plan: "one handler"})
 }
 
-func (d *pairDemo) complete(ctx context.Context, n *node, id hub.ContractID, files ...string) {
+func (d *pairDemo) complete(ctx context.Context, n *node, id coord.ContractID, files ...string) {
 	on(ctx, d, n, coordination.CompleteWork, contract.Work{InContract: d.of(id), Files: files})
 }
 
-func (d *pairDemo) verify(ctx context.Context, n *node, id hub.ContractID, notes string) {
+func (d *pairDemo) verify(ctx context.Context, n *node, id coord.ContractID, notes string) {
 	on(ctx, d, n, coordination.VerifyWork, contract.Verification{InContract: d.of(id), Result: contract.VerifySuccess, Notes: notes})
 }
 
 // reunite starts the stopped hub again; both receive the changes that they missed.
 func (d *pairDemo) reunite(ctx context.Context) {
 	d.open(ctx, d.front)
-	d.reaches(ctx, d.front, d.logout, 1, hub.ContractProposed)
+	d.reaches(ctx, d.front, d.logout, 1, coord.ContractProposed)
 	d.complete(ctx, d.front, d.profile, "profile.ts")
 	for _, n := range d.hubs {
-		d.reaches(ctx, n, d.profile, 2, hub.ContractImplemented)
+		d.reaches(ctx, n, d.profile, 2, coord.ContractImplemented)
 	}
 	d.tell("frontend", "is back: it hears what it missed and completes its part. Both hubs say: implemented.")
 }
@@ -184,15 +185,15 @@ func (d *pairDemo) finish(ctx context.Context) {
 	d.tell("frontend", `verifies "Get Profile"; for "Log Out" both agree, implement and verify as well`)
 	on(ctx, d, d.front, coordination.Respond, contract.Response{InContract: d.of(d.logout), Action: contract.ActionAgree})
 	for _, n := range d.hubs {
-		d.reaches(ctx, n, d.logout, 1, hub.ContractAgreed)
+		d.reaches(ctx, n, d.logout, 1, coord.ContractAgreed)
 		d.start(ctx, n, d.logout)
 		d.complete(ctx, n, d.logout)
 	}
-	d.reaches(ctx, d.back, d.logout, 1, hub.ContractImplemented)
+	d.reaches(ctx, d.back, d.logout, 1, coord.ContractImplemented)
 	d.verify(ctx, d.back, d.logout, "")
 	for _, n := range d.hubs {
-		d.reaches(ctx, n, d.profile, 2, hub.ContractVerified)
-		d.reaches(ctx, n, d.logout, 1, hub.ContractVerified)
+		d.reaches(ctx, n, d.profile, 2, coord.ContractVerified)
+		d.reaches(ctx, n, d.logout, 1, coord.ContractVerified)
 	}
 	d.check(ctx, d.front)
 	d.compare(ctx)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -36,19 +37,19 @@ const maxVersion = 1<<31 - 1
 
 // DecodeContract reads a contract as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid or CodeTooLarge.
-func DecodeContract(project hub.ProjectID, raw []byte) (hub.Contract, error) {
-	return decode("contract", raw, func(c *hub.Contract) { c.Project = project })
+func DecodeContract(project coord.ProjectID, raw []byte) (coord.Contract, error) {
+	return decode("contract", raw, func(c *coord.Contract) { c.Project = project })
 }
 
 // DecodePacket reads a context packet as hubs exchange it and checks all that
 // Check checks. It reports CodeInvalid or CodeTooLarge.
-func DecodePacket(project hub.ProjectID, raw []byte) (hub.Packet, error) {
-	return decode("packet", raw, func(p *hub.Packet) { p.Project = project })
+func DecodePacket(project coord.ProjectID, raw []byte) (coord.Packet, error) {
+	return decode("packet", raw, func(p *coord.Packet) { p.Project = project })
 }
 
 // DecodeRepo reads a repository as hubs exchange it and checks all that Check
 // checks. It reports CodeInvalid.
-func DecodeRepo(raw []byte) (hub.Repo, error) { return decode("repo", raw, func(*hub.Repo) {}) }
+func DecodeRepo(raw []byte) (coord.Repo, error) { return decode("repo", raw, func(*coord.Repo) {}) }
 
 // DecodeProject reads a project with everything in it as hubs exchange it and
 // checks all that the Check of each part checks. It reports CodeInvalid or
@@ -68,7 +69,7 @@ func decode[T noun](what string, raw []byte, complete func(*T)) (T, error) {
 
 // A noun is a thing that hubs exchange.
 type noun interface {
-	hub.Project | hub.Repo | hub.Contract | hub.Packet | ProjectCopy
+	coord.Project | coord.Repo | coord.Contract | coord.Packet | ProjectCopy
 }
 
 // Check reports CodeInvalid when v breaks a rule that every hub keeps, and
@@ -76,13 +77,13 @@ type noun interface {
 func Check[T noun](v T) error {
 	var c checker
 	switch v := any(v).(type) {
-	case hub.Project:
+	case coord.Project:
 		c.project(v)
-	case hub.Repo:
+	case coord.Repo:
 		c.repo(v)
-	case hub.Contract:
+	case coord.Contract:
 		c.contract(v)
-	case hub.Packet:
+	case coord.Packet:
 		c.packet(v)
 	case ProjectCopy:
 		c.project(v.Project)
@@ -99,11 +100,11 @@ func Check[T noun](v T) error {
 // A checker keeps the first rule that a value breaks.
 type checker struct{ err error }
 
-func (c *checker) project(p hub.Project) {
+func (c *checker) project(p coord.Project) {
 	c.id("project_id", p.ID.Valid(), string(p.ID))
-	oneOf(c, "status", p.Status, hub.ProjectStatuses)
+	oneOf(c, "status", p.Status, coord.ProjectStatuses)
 	if p.Policy != "" {
-		oneOf(c, "agreement_policy", p.Policy, hub.AgreementPolicies)
+		oneOf(c, "agreement_policy", p.Policy, coord.AgreementPolicies)
 	}
 	c.most("repos", len(p.Repos), MaxRepos)
 	c.texts(MaxName, true, "name", p.Name)
@@ -111,11 +112,11 @@ func (c *checker) project(p hub.Project) {
 	c.stamps(p.Stamps)
 	for _, w := range p.Stamps.Writes {
 		newest, _ := p.Stamps.Newest(w.Member)
-		if slices.Contains(hub.ProjectMembers, w.Member) && p.Member(w.Member) != newest.Value {
+		if slices.Contains(coord.ProjectMembers, w.Member) && p.Member(w.Member) != newest.Value {
 			c.invalid("stamps.writes", "%s is %s and was written as %s", w.Member, shorten.Quote(p.Member(w.Member)), shorten.Quote(newest.Value))
 		}
 	}
-	seen := map[hub.RepoID]bool{}
+	seen := map[coord.RepoID]bool{}
 	for _, r := range p.Repos {
 		c.repo(r)
 		c.once("repos", seen, r.ID)
@@ -125,7 +126,7 @@ func (c *checker) project(p hub.Project) {
 // maxAddress is how many bytes a path, an id of an agent or an address may have.
 const maxAddress = 2048
 
-func (c *checker) repo(r hub.Repo) {
+func (c *checker) repo(r coord.Repo) {
 	c.id("repo_id", r.ID.Valid(), string(r.ID))
 	c.texts(MaxName, true, "name", r.Name, "role", r.Role, "language", r.Language)
 	c.texts(maxAddress, false, "url", r.URL, "agent_id", string(r.Agent), "agent_endpoint", r.Endpoint)
@@ -133,11 +134,11 @@ func (c *checker) repo(r hub.Repo) {
 	c.between("claim_term", r.Term, 0, maxVersion)
 }
 
-func (c *checker) contract(k hub.Contract) {
+func (c *checker) contract(k coord.Contract) {
 	c.id("project_id", k.Project.Valid(), string(k.Project))
 	c.id("contract_id", k.ID.Valid(), string(k.ID))
-	oneOf(c, "type", k.Type, hub.ContractTypes)
-	oneOf(c, "status", k.Status, hub.ContractStatuses)
+	oneOf(c, "type", k.Type, coord.ContractTypes)
+	oneOf(c, "status", k.Status, coord.ContractStatuses)
 	c.between("version", k.Version, 1, maxVersion)
 	c.id("proposed_by", k.ProposedBy.Valid(), string(k.ProposedBy))
 	c.most("implementations", len(k.Implementations), MaxRepos)
@@ -161,7 +162,7 @@ func (c *checker) contract(k hub.Contract) {
 		c.notFold("conflicts.content", v.Content)
 	}
 	c.stamps(k.Stamps)
-	seen := map[hub.RepoID]bool{}
+	seen := map[coord.RepoID]bool{}
 	for _, i := range k.Implementations {
 		c.implementation(i)
 		c.once("implementations", seen, i.Repo)
@@ -177,10 +178,10 @@ func (c *checker) contract(k hub.Contract) {
 }
 
 // stamps checks the writes that a copy includes.
-func (c *checker) stamps(s hub.Stamps) {
+func (c *checker) stamps(s coord.Stamps) {
 	c.most("stamps.writes", len(s.Writes), MaxStamps)
 	c.most("stamps.seen", len(s.Seen), MaxStamps)
-	if !slices.IsSortedFunc(s.Writes, hub.Stamp.Compare) {
+	if !slices.IsSortedFunc(s.Writes, coord.Stamp.Compare) {
 		c.invalid("stamps.writes", "not in order")
 	}
 	for _, w := range s.Writes {
@@ -196,25 +197,25 @@ func (c *checker) stamps(s hub.Stamps) {
 	}
 }
 
-func (c *checker) version(list string, v hub.ContractVersion) {
+func (c *checker) version(list string, v coord.ContractVersion) {
 	c.id(list+".proposed_by", v.ProposedBy.Valid(), string(v.ProposedBy))
 	c.texts(MaxText, false, list+".change_notes", v.ChangeNotes)
 	c.content(v.Content)
 }
 
-func (c *checker) implementation(i hub.Implementation) {
+func (c *checker) implementation(i coord.Implementation) {
 	c.id("implementations.repo_id", i.Repo.Valid(), string(i.Repo))
-	oneOf(c, "implementations.status", i.Status, hub.ImplementationStatuses)
+	oneOf(c, "implementations.status", i.Status, coord.ImplementationStatuses)
 	c.between("implementations.contract_version", i.Version, 0, maxVersion)
 	c.texts(MaxText, false, "implementations.plan", i.Plan, "implementations.notes", i.Notes)
 	c.texts(maxAddress, false, "implementations.agent_id", string(i.Agent), "implementations.test_endpoint", i.TestEndpoint)
 	c.paths("implementations.files", i.Files)
 }
 
-func (c *checker) packet(p hub.Packet) {
+func (c *checker) packet(p coord.Packet) {
 	c.id("project_id", p.Project.Valid(), string(p.Project))
 	c.id("packet_id", p.ID.Valid(), string(p.ID))
-	oneOf(c, "type", p.Type, hub.PacketTypes)
+	oneOf(c, "type", p.Type, coord.PacketTypes)
 	c.id("from_repo", p.FromRepo.Valid(), string(p.FromRepo))
 	c.id("reply_to", p.ReplyTo == "" || p.ReplyTo.Valid(), string(p.ReplyTo))
 	c.most("related_contracts", len(p.Related), MaxRelated)
@@ -291,7 +292,7 @@ func (c *checker) most(member string, n, most int) {
 	}
 }
 
-func (c *checker) once(member string, seen map[hub.RepoID]bool, id hub.RepoID) {
+func (c *checker) once(member string, seen map[coord.RepoID]bool, id coord.RepoID) {
 	if seen[id] {
 		c.invalid(member, "%s is there twice", shorten.Quote(string(id)))
 	}

@@ -13,18 +13,19 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Copy is one thing of a project as one hub sends it to another. Exactly one
 // of its last four members is set.
 type Copy struct {
-	Project hub.ProjectID `json:"projectId"`
+	Project coord.ProjectID `json:"projectId"`
 
-	Head     *hub.Project  `json:"project,omitempty"` // with its repositories, without contracts and packets
-	Repo     *hub.Repo     `json:"repo,omitempty"`
-	Contract *hub.Contract `json:"contract,omitempty"` // with History and Conflicts
-	Packet   *hub.Packet   `json:"packet,omitempty"`
+	Head     *coord.Project  `json:"project,omitempty"` // with its repositories, without contracts and packets
+	Repo     *coord.Repo     `json:"repo,omitempty"`
+	Contract *coord.Contract `json:"contract,omitempty"` // with History and Conflicts
+	Packet   *coord.Packet   `json:"packet,omitempty"`
 
 	// Sum is that of the whole contract, if the copy leaves versions out that the
 	// receiver has.
@@ -85,61 +86,61 @@ type SyncResult struct {
 // A Summary tells two hubs whether they hold the same of a project, and if not
 // then where they differ, without sending it.
 type Summary struct {
-	Project   hub.ProjectID      `json:"projectId"`
-	Head      string             `json:"head"` // hash of the project with its repositories
-	Contracts []hub.ContractSum  `json:"contracts"`
-	Buckets   []hub.PacketBucket `json:"buckets"` // those that are not empty, by number
-	Next      hub.ContractID     `json:"next,omitempty"`
+	Project   coord.ProjectID      `json:"projectId"`
+	Head      string               `json:"head"` // hash of the project with its repositories
+	Contracts []coord.ContractSum  `json:"contracts"`
+	Buckets   []coord.PacketBucket `json:"buckets"` // those that are not empty, by number
+	Next      coord.ContractID     `json:"next,omitempty"`
 }
 
 // The parameters and results of the calls with which two hubs compare.
 type (
 	// ProjectsParams ask for the projects after one, by id.
 	ProjectsParams struct {
-		After hub.ProjectID `json:"after,omitempty"`
+		After coord.ProjectID `json:"after,omitempty"`
 	}
 	// A ProjectsPage lists projects. Next is where the next page begins, or "".
 	ProjectsPage struct {
-		Projects []hub.ProjectID `json:"projects"`
-		Next     hub.ProjectID   `json:"next,omitempty"`
+		Projects []coord.ProjectID `json:"projects"`
+		Next     coord.ProjectID   `json:"next,omitempty"`
 
 		// Sums has one hash for each project. Hubs of older releases send none.
-		Sums map[hub.ProjectID]string `json:"sums,omitempty"`
+		Sums map[coord.ProjectID]string `json:"sums,omitempty"`
 	}
 	// SummaryParams ask for a summary with the contracts after one.
 	SummaryParams struct {
-		Project hub.ProjectID  `json:"projectId"`
-		After   hub.ContractID `json:"after,omitempty"`
+		Project coord.ProjectID  `json:"projectId"`
+		After   coord.ContractID `json:"after,omitempty"`
 	}
 	// PacketsParams ask for the ids of the packets in some buckets.
 	PacketsParams struct {
-		Project hub.ProjectID `json:"projectId"`
-		Buckets []int         `json:"buckets"` // of a summary
-		After   hub.PacketID  `json:"after,omitempty"`
+		Project coord.ProjectID `json:"projectId"`
+		Buckets []int           `json:"buckets"` // of a summary
+		After   coord.PacketID  `json:"after,omitempty"`
 	}
 	// A PacketsPage lists packets by id.
 	PacketsPage struct {
-		Packets []hub.PacketID `json:"packets"`
-		Next    hub.PacketID   `json:"next,omitempty"`
+		Packets []coord.PacketID `json:"packets"`
+		Next    coord.PacketID   `json:"next,omitempty"`
 	}
 	// CopiesParams ask for copies of some things.
 	CopiesParams struct {
-		Project   hub.ProjectID    `json:"projectId"`
-		Head      bool             `json:"head,omitempty"`
-		Contracts []hub.ContractID `json:"contracts,omitempty"`
-		Packets   []hub.PacketID   `json:"packets,omitempty"`
+		Project   coord.ProjectID    `json:"projectId"`
+		Head      bool               `json:"head,omitempty"`
+		Contracts []coord.ContractID `json:"contracts,omitempty"`
+		Packets   []coord.PacketID   `json:"packets,omitempty"`
 
 		// Have holds the sums of the versions that the caller has; they are left out.
-		Have map[hub.ContractID][]string `json:"have,omitempty"`
+		Have map[coord.ContractID][]string `json:"have,omitempty"`
 	}
 	// VersionsParams ask for the versions of some contracts.
 	VersionsParams struct {
-		Project   hub.ProjectID    `json:"projectId"`
-		Contracts []hub.ContractID `json:"contracts"`
+		Project   coord.ProjectID    `json:"projectId"`
+		Contracts []coord.ContractID `json:"contracts"`
 	}
 	// A VersionsPage holds the sums of the versions of the contracts that are there.
 	VersionsPage struct {
-		Versions map[hub.ContractID][]string `json:"versions"`
+		Versions map[coord.ContractID][]string `json:"versions"`
 	}
 	// A CopiesPage holds the copies that fit into one answer.
 	CopiesPage struct {
@@ -150,35 +151,35 @@ type (
 
 // A ProjectCopy is a whole project as one hub sends it to another.
 type ProjectCopy struct {
-	hub.Project
-	Contracts []hub.Contract
-	Packets   []hub.Packet
+	coord.Project
+	Contracts []coord.Contract
+	Packets   []coord.Packet
 }
 
 // MarshalJSON writes the project as the protocol has it: whole.
 func (p ProjectCopy) MarshalJSON() ([]byte, error) {
-	type plain hub.Project
+	type plain coord.Project
 	p.Repos = notNil(p.Repos)
 	return strictjson.Encode(struct {
 		plain
-		Contracts []hub.Contract `json:"contracts"`
-		Packets   []hub.Packet   `json:"context_history"`
+		Contracts []coord.Contract `json:"contracts"`
+		Packets   []coord.Packet   `json:"context_history"`
 	}{plain(p.Project), notNil(p.Contracts), notNil(p.Packets)})
 }
 
 // UnmarshalJSON reads a project with everything in it. The contracts know
 // their project afterwards.
 func (p *ProjectCopy) UnmarshalJSON(b []byte) error {
-	type plain hub.Project
+	type plain coord.Project
 	var in struct {
 		plain
-		Contracts []hub.Contract `json:"contracts"`
-		Packets   []hub.Packet   `json:"context_history"`
+		Contracts []coord.Contract `json:"contracts"`
+		Packets   []coord.Packet   `json:"context_history"`
 	}
 	if _, err := strictjson.DecodeOpen(b, &in); err != nil {
 		return err
 	}
-	*p = ProjectCopy{hub.Project(in.plain), in.Contracts, in.Packets}
+	*p = ProjectCopy{coord.Project(in.plain), in.Contracts, in.Packets}
 	for i := range p.Contracts {
 		p.Contracts[i].Project = p.ID
 	}
@@ -189,22 +190,22 @@ func (p *ProjectCopy) UnmarshalJSON(b []byte) error {
 }
 
 // Naive returns v with times for peers that know no zones.
-func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
+func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T {
 	switch v := any(&v).(type) {
-	case *hub.Project:
+	case *coord.Project:
 		naive(&v.CreatedAt, &v.UpdatedAt)
-		v.Stamps = hub.Stamps{} // agents that know no zones keep none
+		v.Stamps = coord.Stamps{} // agents that know no zones keep none
 		v.Repos = slices.Clone(v.Repos)
 		for i := range v.Repos {
 			naive(&v.Repos[i].ClaimedAt, &v.Repos[i].UpdatedAt)
 		}
-	case *hub.Repo:
+	case *coord.Repo:
 		naive(&v.ClaimedAt, &v.UpdatedAt)
-	case *hub.Packet:
+	case *coord.Packet:
 		naive(&v.At)
-	case *hub.Contract:
+	case *coord.Contract:
 		naive(&v.CreatedAt, &v.UpdatedAt, &v.ReopenedAt)
-		v.Stamps = hub.Stamps{}
+		v.Stamps = coord.Stamps{}
 		v.Implementations, v.Agreements = slices.Clone(v.Implementations), slices.Clone(v.Agreements)
 		for i := range v.Implementations {
 			naive(&v.Implementations[i].StartedAt, &v.Implementations[i].CompletedAt)
@@ -212,7 +213,7 @@ func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
 		for i := range v.Agreements {
 			naive(&v.Agreements[i].At)
 		}
-		for _, versions := range []*[]hub.ContractVersion{&v.History, &v.Conflicts} {
+		for _, versions := range []*[]coord.ContractVersion{&v.History, &v.Conflicts} {
 			*versions = slices.Clone(*versions)
 			for i := range *versions {
 				naive(&(*versions)[i].At)
@@ -222,7 +223,7 @@ func Naive[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v T) T {
 	return v
 }
 
-func naive(times ...*hub.Instant) {
+func naive(times ...*coord.Instant) {
 	for _, t := range times {
 		*t = t.Naive()
 	}
@@ -234,7 +235,7 @@ func (c Copy) Naive() Copy {
 	return c
 }
 
-func naiveCopy[T hub.Project | hub.Repo | hub.Contract | hub.Packet](v *T) *T {
+func naiveCopy[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v *T) *T {
 	if v == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -54,7 +55,7 @@ func TestExchange(t *testing.T) {
 		})
 	}
 	t.Run("R1-010 what has no lists is written with empty ones", func(t *testing.T) {
-		for _, v := range []any{federation.ProjectCopy{}, hub.Project{}, hub.Repo{}, hub.Contract{Content: json.RawMessage(`{}`)}, hub.Implementation{}, hub.Packet{Content: json.RawMessage(`{}`)}} {
+		for _, v := range []any{federation.ProjectCopy{}, coord.Project{}, coord.Repo{}, coord.Contract{Content: json.RawMessage(`{}`)}, coord.Implementation{}, coord.Packet{Content: json.RawMessage(`{}`)}} {
 			b, err := json.Marshal(v)
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +68,7 @@ func TestExchange(t *testing.T) {
 		}
 	})
 	t.Run("R1-011 an agent is read under either name, and what is null is not there", func(t *testing.T) {
-		for raw, want := range map[string]hub.AID{
+		for raw, want := range map[string]coord.AID{
 			`"agent_id":"a"`:                        "a",
 			`"assigned_agent":"b"`:                  "b",
 			`"agent_id":"a","assigned_agent":"b"`:   "b",

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -19,26 +19,26 @@ const foldMark = `{"parley.folded":`
 const keptVersions = MaxVersions * 3 / 4
 
 // IsFold reports whether an entry of a history stands for the versions up to its own.
-func IsFold(v hub.ContractVersion) bool { return bytes.HasPrefix(v.Content, []byte(foldMark)) }
+func IsFold(v coord.ContractVersion) bool { return bytes.HasPrefix(v.Content, []byte(foldMark)) }
 
 // Fold returns a history, oldest version first, with at most MaxVersions entries. If
 // there are more, the oldest become one entry with the number of the last of them,
 // whose content is a digest over their contents. An entry that was folded before is
 // part of the digest, so that it covers every version from the first.
-func Fold(history []hub.ContractVersion) []hub.ContractVersion {
+func Fold(history []coord.ContractVersion) []coord.ContractVersion {
 	if len(history) <= MaxVersions {
 		return history
 	}
 	old := history[:len(history)-keptVersions+1]
 	sum := sha256.New()
 	for _, v := range old {
-		fmt.Fprintf(sum, "%d %s %s\n", v.Version, hub.ContentHash(v.Content), v.ProposedBy)
+		fmt.Fprintf(sum, "%d %s %s\n", v.Version, coord.ContentHash(v.Content), v.ProposedBy)
 	}
 	last := old[len(old)-1]
 	last.Content, _ = strictjson.Encode(map[string]any{"parley.folded": map[string]any{ // plain values: cannot fail
 		"versions": last.Version, "sha256": hex.EncodeToString(sum.Sum(nil)),
 	}})
-	return append([]hub.ContractVersion{last}, history[len(old):]...)
+	return append([]coord.ContractVersion{last}, history[len(old):]...)
 }
 
 // Parts returns copies that together hold the content of c, each with about limit bytes
@@ -52,7 +52,7 @@ func (c Copy) Parts(limit int) []Copy {
 	head.History, head.Conflicts = nil, nil
 	var parts []Copy
 	part, size := head, 0
-	room := func(v hub.ContractVersion) {
+	room := func(v coord.ContractVersion) {
 		if n := len(v.Content) + len(v.ChangeNotes); size > 0 && size+n > limit {
 			parts = append(parts, c.part(part))
 			part, size = head, n
@@ -63,7 +63,7 @@ func (c Copy) Parts(limit int) []Copy {
 	for i := len(c.Contract.History) - 1; i >= 0; i-- {
 		v := c.Contract.History[i]
 		room(v)
-		part.History = append([]hub.ContractVersion{v}, part.History...)
+		part.History = append([]coord.ContractVersion{v}, part.History...)
 	}
 	for _, v := range c.Contract.Conflicts {
 		room(v)
@@ -72,4 +72,4 @@ func (c Copy) Parts(limit int) []Copy {
 	return append(parts, c.part(part))
 }
 
-func (c Copy) part(k hub.Contract) Copy { return Copy{Project: c.Project, Contract: &k, Sum: c.Sum} }
+func (c Copy) part(k coord.Contract) Copy { return Copy{Project: c.Project, Contract: &k, Sum: c.Sum} }

@@ -6,41 +6,42 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Redemption is sent by a hub that was invited: its identity, and the key that
 // it expects from the inviting hub.
 type Redemption struct {
-	Invite   string  `json:"invite"`
-	AID      hub.AID `json:"agentId"`
-	Endpoint string  `json:"endpoint"`
-	Repo     string  `json:"repoName"`
-	Key      string  `json:"key"` // secret
+	Invite   string    `json:"invite"`
+	AID      coord.AID `json:"agentId"`
+	Endpoint string    `json:"endpoint"`
+	Repo     string    `json:"repoName"`
+	Key      string    `json:"key"` // secret
 }
 
 // A Welcome is the answer to a Redemption: the identity of the inviting hub, the
 // scope of the invite, and the key that it expects from now on.
 type Welcome struct {
-	AID         hub.AID          `json:"agentId"`
-	Endpoint    string           `json:"endpoint"`
-	Repo        string           `json:"repoName"`
-	Project     hub.ProjectID    `json:"projectId"`
-	ForRepo     string           `json:"forRepo"` // the repository that the guest may claim
-	Permissions []hub.Permission `json:"permissions"`
-	Key         string           `json:"key"` // secret
+	AID         coord.AID          `json:"agentId"`
+	Endpoint    string             `json:"endpoint"`
+	Repo        string             `json:"repoName"`
+	Project     coord.ProjectID    `json:"projectId"`
+	ForRepo     string             `json:"forRepo"` // the repository that the guest may claim
+	Permissions []coord.Permission `json:"permissions"`
+	Key         string             `json:"key"` // secret
 }
 
 // A PeerStatus is a peer and how far it is behind.
 type PeerStatus struct {
 	hub.Peer
-	DomainVerified bool        `json:"domainVerified"` // see hub.Peer
-	Healthy        bool        `json:"isHealthy"`      // the name that the reference implementation has for a health of up
-	Lag            int64       `json:"lag"`            // changes that it has not been sent
-	CatchUp        bool        `json:"catchUp,omitempty"`
-	Tries          int         `json:"tries,omitempty"`
-	NextTry        hub.Instant `json:"nextTry,omitzero"`
-	DeadLetters    int         `json:"deadLetters,omitempty"` // changes that the peer did not take since the last comparison; up to 1,000
-	Refused        int         `json:"refused,omitempty"`     // copies of the peer that this hub did not take since then
+	DomainVerified bool          `json:"domainVerified"` // see hub.Peer
+	Healthy        bool          `json:"isHealthy"`      // the name that the reference implementation has for a health of up
+	Lag            int64         `json:"lag"`            // changes that it has not been sent
+	CatchUp        bool          `json:"catchUp,omitempty"`
+	Tries          int           `json:"tries,omitempty"`
+	NextTry        coord.Instant `json:"nextTry,omitzero"`
+	DeadLetters    int           `json:"deadLetters,omitempty"` // changes that the peer did not take since the last comparison; up to 1,000
+	Refused        int           `json:"refused,omitempty"`     // copies of the peer that this hub did not take since then
 }
 
 // DomainWord returns the word for a domain in lists and pages.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // handoff returns a proposed handoff that is ready to be stored.
@@ -258,7 +259,7 @@ var handoffTests = []storeTest{
 		young := w.send("ada", "bob")
 		w.update(func(tx hub.Tx) error {
 			for range 3 {
-				if _, err := tx.Append(hub.Entry{At: epoch, Actor: "ada", Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}); err != nil {
+				if _, err := tx.Append(hub.Entry{At: epoch, Actor: "ada", Action: actions.HubStarted, Outcome: hub.OutcomeOK}); err != nil {
 					return err
 				}
 			}
@@ -297,7 +298,7 @@ var handoffTests = []storeTest{
 		})
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Message(old.ID); return err })
 		w.update(func(tx hub.Tx) error {
-			e, err := tx.Append(hub.Entry{At: epoch, Actor: "ada", Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK})
+			e, err := tx.Append(hub.Entry{At: epoch, Actor: "ada", Action: actions.HubStarted, Outcome: hub.OutcomeOK})
 			w.equal("the next entry", e.Seq, int64(4))
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 var ledgerTests = []storeTest{
@@ -151,7 +152,7 @@ var ledgerTests = []storeTest{
 }
 
 // entry returns an entry about a subject.
-func entry(actor hub.AgentID, action hub.Action, subject string, at hub.Time) hub.Entry {
+func entry(actor hub.AgentID, action actions.Action, subject string, at hub.Time) hub.Entry {
 	return hub.Entry{At: at, Actor: actor, Action: action, Subject: subject, Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{"n": 1}`)}
 }
 
@@ -191,9 +192,9 @@ func (w *world) chain() []hub.Entry {
 var journalTests = []storeTest{
 	{"an empty journal has no head", func(w *world) { w.equal("entries", len(w.chain()), 0) }},
 	{"R3-120 an entry keeps actor, action, time, outcome and facts", func(w *world) {
-		e := entry("ada", hub.ActionMessageSent, "m1", epoch)
+		e := entry("ada", actions.MessageSent, "m1", epoch)
 		e.Outcome, e.Facts = hub.OutcomeRefused, json.RawMessage(`{"b" : 1, "a":"<é>"}`)
-		plain := hub.Entry{At: epoch, Actor: hub.Operator, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}
+		plain := hub.Entry{At: epoch, Actor: hub.Operator, Action: actions.HubStarted, Outcome: hub.OutcomeOK}
 		var stored [2]hub.Entry
 		w.update(func(tx hub.Tx) (err error) {
 			stored[0], err = tx.Append(e)
@@ -210,7 +211,7 @@ var journalTests = []storeTest{
 	{"the chain goes on after a restart", func(w *world) {
 		for i := range 3 {
 			w.update(func(tx hub.Tx) error {
-				_, err := tx.Append(entry("ada", hub.ActionMessageSent, fmt.Sprint(i), epoch))
+				_, err := tx.Append(entry("ada", actions.MessageSent, fmt.Sprint(i), epoch))
 				return err
 			})
 			w.store = w.reopen()
@@ -224,7 +225,7 @@ var journalTests = []storeTest{
 			wg.Go(func() {
 				err := w.store.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
 					for range 2 {
-						if _, err := tx.Append(entry("ada", hub.ActionMessageSent, fmt.Sprint(i), epoch)); err != nil {
+						if _, err := tx.Append(entry("ada", actions.MessageSent, fmt.Sprint(i), epoch)); err != nil {
 							return err
 						}
 					}
@@ -244,11 +245,11 @@ var journalTests = []storeTest{
 		wg.Wait()
 		w.equal("entries", len(w.chain()), 40)
 		w.store = w.reopen()
-		w.update(func(tx hub.Tx) error { _, err := tx.Append(entry("ada", hub.ActionMessageSent, "", epoch)); return err })
+		w.update(func(tx hub.Tx) error { _, err := tx.Append(entry("ada", actions.MessageSent, "", epoch)); return err })
 		w.equal("entries", len(w.chain()), 41)
 	}},
 	{"entries are found by subject, and by actor, action and time", func(w *world) {
-		actions := []hub.Action{hub.ActionBreakerOpen, hub.ActionBreakerReset, hub.ActionMessageSent, hub.ActionKeyMinted}
+		actions := []actions.Action{actions.BreakerOpen, actions.BreakerReset, actions.MessageSent, actions.KeyMinted}
 		w.update(func(tx hub.Tx) error {
 			for i := range 24 {
 				actor := []hub.AgentID{"ada", "bob"}[i%2]

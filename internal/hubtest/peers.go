@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // peer stores an approved peer.
-func (w *world) peer(aid hub.AID) hub.Peer {
+func (w *world) peer(aid coord.AID) hub.Peer {
 	w.Helper()
 	p := hub.Peer{
-		AID: aid, Endpoint: "https://" + string(aid), Repo: "front", State: hub.PeerApproved, Trust: hub.TrustVerified, Legacy: "10.0.0.1", Native: true,
+		AID: aid, Endpoint: "https://" + string(aid), Repo: "front", State: hub.PeerApproved, Trust: coord.TrustVerified, Legacy: "10.0.0.1", Native: true,
 		KeyHash: "hash of " + string(aid), Sealed: "sealed", Health: hub.HealthDown, Fails: 2, Fault: "refused", Seen: at(5), AddedAt: at(1),
-		Grants:  []hub.Grant{{Project: "p", Repos: []string{"front"}, Permissions: hub.Contributor}, {Project: "q", Permissions: []hub.Permission{}, Host: true, Ours: hub.Contributor}},
-		ActsFor: []hub.AID{"aid://c/d@1.0.0"},
+		Grants:  []coord.Grant{{Project: "p", Repos: []string{"front"}, Permissions: coord.Contributor}, {Project: "q", Permissions: []coord.Permission{}, Host: true, Ours: coord.Contributor}},
+		ActsFor: []coord.AID{"aid://c/d@1.0.0"},
 	}
 	w.update(func(tx hub.Tx) error { return tx.PutPeer(p) })
 	return p
@@ -108,7 +109,7 @@ var peerTests = []storeTest{
 			same(w, "again", got, want)
 			return err
 		})
-		for _, grants := range [][]hub.Grant{{}, nil} { // no project, and all of them
+		for _, grants := range [][]coord.Grant{{}, nil} { // no project, and all of them
 			want.Grants, want.ActsFor = grants, nil
 			w.update(func(tx hub.Tx) error { return tx.PutPeer(want) })
 			w.view(func(r hub.Reader) error {
@@ -154,8 +155,8 @@ var peerTests = []storeTest{
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "nobody"}) })
 	}},
 	{"project tokens are revoked by id and by agent, and leave after they expired", func(w *world) {
-		token := func(id string, agent hub.AID, project hub.ProjectID, made, expires hub.Time) hub.Token {
-			t := hub.Token{ID: id, Agent: agent, Project: project, Permissions: hub.Contributor, By: hub.Operator, CreatedAt: made, ExpiresAt: expires}
+		token := func(id string, agent coord.AID, project coord.ProjectID, made, expires hub.Time) hub.Token {
+			t := hub.Token{ID: id, Agent: agent, Project: project, Permissions: coord.Contributor, By: hub.Operator, CreatedAt: made, ExpiresAt: expires}
 			w.update(func(tx hub.Tx) error { return tx.AddToken(t) })
 			return t
 		}
@@ -164,7 +165,7 @@ var peerTests = []storeTest{
 		token("t2", "a", "q", epoch.Add(time.Second), later)
 		token("t3", "b", "p", epoch.Add(2*time.Second), later)
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddToken(want) })
-		revoke := func(agent hub.AID, id string, want ...string) {
+		revoke := func(agent coord.AID, id string, want ...string) {
 			w.Helper()
 			w.update(func(tx hub.Tx) error {
 				got, err := tx.RevokeTokens(agent, id, later)
@@ -176,7 +177,7 @@ var peerTests = []storeTest{
 		revoke("", "t3", "t3")
 		revoke("b", "")
 		revoke("a", "", "t1", "t2")
-		list := func(project hub.ProjectID, want ...string) {
+		list := func(project coord.ProjectID, want ...string) {
 			w.Helper()
 			w.view(func(r hub.Reader) error {
 				all, err := r.Tokens(project, 10)
@@ -201,10 +202,10 @@ var peerTests = []storeTest{
 		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Token("t1"); return err })
 	}},
 	{"an invite is redeemed or revoked once", func(w *world) {
-		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []hub.Permission{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}
+		want := hub.Invite{ID: "1", Hash: "h", Hint: "f00", Project: "p", Repo: "front", Permissions: []coord.Permission{"project:read"}, By: "operator", CreatedAt: at(1), ExpiresAt: at(9)}
 		w.update(func(tx hub.Tx) error { return tx.PutInvite(want) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutInvite(want) })
-		other := hub.Invite{ID: "2", Hash: "h2", Project: "q", Permissions: []hub.Permission{}}
+		other := hub.Invite{ID: "2", Hash: "h2", Project: "q", Permissions: []coord.Permission{}}
 		w.update(func(tx hub.Tx) error { return tx.PutInvite(other) })
 		redeemed := want
 		redeemed.RedeemedAt, redeemed.RedeemedBy = at(2), "aid://a/b@1.0.0"

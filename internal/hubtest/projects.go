@@ -9,41 +9,42 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // at returns the n-th microsecond of a day.
-func at(n int) hub.Instant {
-	return hub.InstantAt(time.Date(2026, 3, 2, 0, 0, 0, n*1000, time.UTC))
+func at(n int) coord.Instant {
+	return coord.InstantAt(time.Date(2026, 3, 2, 0, 0, 0, n*1000, time.UTC))
 }
 
 // project stores a project with two repositories.
-func (w *world) project(id hub.ProjectID) hub.Project {
+func (w *world) project(id coord.ProjectID) coord.Project {
 	w.Helper()
-	p := hub.Project{
-		ID: id, Name: "Sign in", Objective: "One way in", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at(1), UpdatedAt: at(2),
-		Stamps: hub.Stamps{Writes: []hub.Stamp{{Member: hub.MemberPolicy, Value: "any", At: at(2), By: "h"}}, Seen: map[hub.AID]hub.Instant{"h": at(2)}},
-		Repos: []hub.Repo{
+	p := coord.Project{
+		ID: id, Name: "Sign in", Objective: "One way in", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, CreatedAt: at(1), UpdatedAt: at(2),
+		Stamps: coord.Stamps{Writes: []coord.Stamp{{Member: coord.MemberPolicy, Value: "any", At: at(2), By: "h"}}, Seen: map[coord.AID]coord.Instant{"h": at(2)}},
+		Repos: []coord.Repo{
 			{ID: "r1", Name: "back", Role: "backend", Language: "go", Paths: []string{"api/"}, URL: "https://x/<a>", Agent: "aid://a/b@1.0.0", Endpoint: "http://h", ClaimedAt: at(1), UpdatedAt: at(2)},
 			{ID: "r2", Name: "front", Role: "frontend", Language: "typescript", Paths: []string{}},
 		},
 	}
-	w.update(func(tx hub.Tx) error { return tx.PutProject(p, hub.Project{}) })
+	w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(p, coord.Project{}) })
 	return p
 }
 
 // fullContract returns a contract with everything that it can have.
-func fullContract(project hub.ProjectID, id hub.ContractID) hub.Contract {
-	return hub.Contract{
-		Project: project, ID: id, Type: hub.ContractAPI, Name: "Profile", Version: 3, Status: hub.ContractAgreed, Content: json.RawMessage(`{"path":"/<me>&","n":1.0}`),
+func fullContract(project coord.ProjectID, id coord.ContractID) coord.Contract {
+	return coord.Contract{
+		Project: project, ID: id, Type: coord.ContractAPI, Name: "Profile", Version: 3, Status: coord.ContractAgreed, Content: json.RawMessage(`{"path":"/<me>&","n":1.0}`),
 		ProposedBy: "r1", CreatedAt: at(3), UpdatedAt: at(9), ReopenedAt: at(4),
-		Stamps:          hub.Stamps{Writes: []hub.Stamp{{Member: hub.MemberStatus, Value: "agreed", Version: 3, At: at(9), By: "h"}}, Seen: map[hub.AID]hub.Instant{"h": at(9), "g": at(1)}},
-		Implementations: []hub.Implementation{{Repo: "r1", Agent: "a", Status: hub.ImplInProgress, Plan: "p", Files: []string{"x.go"}, Notes: "n", StartedAt: at(8), Version: 3}},
-		Agreements:      []hub.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
-		History: []hub.ContractVersion{
+		Stamps:          coord.Stamps{Writes: []coord.Stamp{{Member: coord.MemberStatus, Value: "agreed", Version: 3, At: at(9), By: "h"}}, Seen: map[coord.AID]coord.Instant{"h": at(9), "g": at(1)}},
+		Implementations: []coord.Implementation{{Repo: "r1", Agent: "a", Status: coord.ImplInProgress, Plan: "p", Files: []string{"x.go"}, Notes: "n", StartedAt: at(8), Version: 3}},
+		Agreements:      []coord.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
+		History: []coord.ContractVersion{
 			{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "first"},
 			{Version: 2, Content: json.RawMessage(`{"v":2}`), ProposedBy: "r2", At: at(5)},
 		},
-		Conflicts: []hub.ContractVersion{
+		Conflicts: []coord.ContractVersion{
 			{Version: 3, Content: json.RawMessage(`{"v":"3b"}`), ProposedBy: "r2", At: at(6)},
 			{Version: 2, Content: json.RawMessage(`{"v":"2b"}`), ProposedBy: "r2", At: at(6), Superseded: true},
 			{Version: 2, Content: json.RawMessage(`{"v":"2c"}`), ProposedBy: "r2", At: at(4)},
@@ -52,12 +53,12 @@ func fullContract(project hub.ProjectID, id hub.ContractID) hub.Contract {
 }
 
 // read returns a contract with History and Conflicts.
-func (w *world) read(project hub.ProjectID, id hub.ContractID) hub.Contract {
+func (w *world) read(project coord.ProjectID, id coord.ContractID) coord.Contract {
 	w.Helper()
-	var c hub.Contract
+	var c coord.Contract
 	w.view(func(r hub.Reader) (err error) {
-		if c, err = r.Contract(project, id); err == nil {
-			c.History, c.Conflicts, err = r.Versions(project, id)
+		if c, err = r.Coordination().Contract(project, id); err == nil {
+			c.History, c.Conflicts, err = r.Coordination().Versions(project, id)
 		}
 		return err
 	})
@@ -65,25 +66,25 @@ func (w *world) read(project hub.ProjectID, id hub.ContractID) hub.Contract {
 }
 
 // sums compares the sums that the store keeps with those of the contents.
-func (w *world) sums(what string, id hub.ProjectID) {
+func (w *world) sums(what string, id coord.ProjectID) {
 	w.Helper()
-	want, counts := hub.Sums{Buckets: []hub.PacketBucket{}}, map[int]hub.PacketBucket{}
-	var each []hub.ContractSum
-	var contracts []hub.Contract
+	want, counts := coord.Sums{Buckets: []coord.PacketBucket{}}, map[int]coord.PacketBucket{}
+	var each []coord.ContractSum
+	var contracts []coord.Contract
 	w.view(func(r hub.Reader) (err error) {
-		contracts, err = r.Contracts(hub.ContractQuery{Project: id, Limit: 100})
+		contracts, err = r.Coordination().Contracts(coord.ContractQuery{Project: id, Limit: 100})
 		return err
 	})
 	for _, c := range contracts {
 		c = w.read(id, c.ID)
-		each = append(each, hub.ContractSum{ID: c.ID, Sum: c.Sum()})
-		want.Contracts = hub.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
+		each = append(each, coord.ContractSum{ID: c.ID, Sum: c.Sum()})
+		want.Contracts = coord.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
 	}
 	w.view(func(r hub.Reader) error {
-		packets, err := r.PacketIDs(id, "", 1000)
+		packets, err := r.Coordination().PacketIDs(id, "", 1000)
 		for _, k := range packets {
 			b := counts[k.Bucket()]
-			counts[k.Bucket()] = hub.PacketBucket{N: k.Bucket(), Count: b.Count + 1, Sum: hub.ToggleSum(b.Sum, string(k))}
+			counts[k.Bucket()] = coord.PacketBucket{N: k.Bucket(), Count: b.Count + 1, Sum: coord.ToggleSum(b.Sum, string(k))}
 		}
 		for _, n := range slices.Sorted(maps.Keys(counts)) {
 			want.Buckets = append(want.Buckets, counts[n])
@@ -91,15 +92,15 @@ func (w *world) sums(what string, id hub.ProjectID) {
 		if err != nil {
 			return err
 		}
-		got, err := r.Sums(id)
+		got, err := r.Coordination().Sums(id)
 		same(w, what, got, want)
 		if err != nil {
 			return err
 		}
-		var listed []hub.ContractSum
-		for after, more := hub.ContractID(""), true; more && err == nil; {
-			var page []hub.ContractSum
-			page, err = r.ContractSums(id, after, 1)
+		var listed []coord.ContractSum
+		for after, more := coord.ContractID(""), true; more && err == nil; {
+			var page []coord.ContractSum
+			page, err = r.Coordination().ContractSums(id, after, 1)
 			if more = len(page) > 0; more {
 				listed, after = append(listed, page...), page[0].ID
 			}
@@ -109,11 +110,11 @@ func (w *world) sums(what string, id hub.ProjectID) {
 	})
 }
 
-func (w *world) tally(id hub.ProjectID) hub.Tally {
+func (w *world) tally(id coord.ProjectID) coord.Tally {
 	w.Helper()
-	var p hub.Project
+	var p coord.Project
 	w.view(func(r hub.Reader) (err error) {
-		p, err = r.Project(id)
+		p, err = r.Coordination().Project(id)
 		return err
 	})
 	return p.Tally
@@ -132,13 +133,13 @@ var projectTests = []storeTest{
 		want := w.project("p1")
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {
-			got, err := r.Project("p1")
+			got, err := r.Coordination().Project("p1")
 			same(w, "project", got, want)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Project("p2"); return err })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(want, hub.Project{}) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { want.ID = "p2"; return tx.PutProject(want, want) })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Coordination().Project("p2"); return err })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(want, coord.Project{}) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { want.ID = "p2"; return tx.WriteCoordination().PutProject(want, want) })
 	}},
 	{"a project is replaced only if it is still as its writer read it", func(w *world) {
 		was := w.project("p")
@@ -146,22 +147,22 @@ var projectTests = []storeTest{
 		renamed.Name = "Other"
 		claimed.Repos = slices.Clone(was.Repos)
 		claimed.Repos[1].Agent = "aid://c/d@1.0.0"
-		w.update(func(tx hub.Tx) error { return tx.PutProject(renamed, was) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(claimed, was) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(renamed, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(claimed, was) })
 		was, claimed.Name = renamed, renamed.Name
-		w.update(func(tx hub.Tx) error { return tx.PutProject(claimed, was) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutProject(renamed, was) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(claimed, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutProject(renamed, was) })
 	}},
 	{"projects are listed by id, page by page", func(w *world) {
-		for _, id := range []hub.ProjectID{"c", "a", "b"} {
+		for _, id := range []coord.ProjectID{"c", "a", "b"} {
 			w.project(id)
 		}
 		w.view(func(r hub.Reader) error {
-			first, err := r.Projects("", 2)
+			first, err := r.Coordination().Projects("", 2)
 			if err != nil {
 				return err
 			}
-			rest, err := r.Projects(first[1].ID, 2)
+			rest, err := r.Coordination().Projects(first[1].ID, 2)
 			if len(first) != 2 || first[0].ID != "a" || first[1].ID != "b" || len(rest) != 1 || rest[0].ID != "c" {
 				w.Errorf("got %v and %v", first, rest)
 			}
@@ -171,61 +172,63 @@ var projectTests = []storeTest{
 	{"a contract comes back with its versions as it was stored", func(w *world) {
 		w.project("p")
 		want := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.PutContract(want, hub.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(want, coord.Contract{}) })
 		w.store = w.reopen()
 		same(w, "contract", w.read("p", "c"), want)
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(want, hub.Contract{}) })
-		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.PutContract(fullContract("nowhere", "c"), hub.Contract{}) })
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Contract("p", "x"); return err })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(want, coord.Contract{}) })
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error {
+			return tx.WriteCoordination().PutContract(fullContract("nowhere", "c"), coord.Contract{})
+		})
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Coordination().Contract("p", "x"); return err })
 	}},
 	{"one id may name contracts of several projects", func(w *world) {
 		w.project("p")
 		w.project("q")
 		a, b := fullContract("p", "c"), fullContract("q", "c")
 		b.Name = "Other"
-		w.update(func(tx hub.Tx) error { return tx.PutContract(a, hub.Contract{}) })
-		w.update(func(tx hub.Tx) error { return tx.PutContract(b, hub.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(a, coord.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(b, coord.Contract{}) })
 		same(w, "first", w.read("p", "c"), a)
 		same(w, "second", w.read("q", "c"), b)
 	}},
 	{"a contract is put only in place of what it was made from", func(w *world) {
 		w.project("p")
 		was := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.PutContract(was, hub.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(was, coord.Contract{}) })
 		next := was
-		next.Version, next.Status, next.UpdatedAt, next.Content = 4, hub.ContractProposed, at(20), json.RawMessage(`{}`)
-		w.update(func(tx hub.Tx) error { return tx.PutContract(next, was) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(next, was) })
+		next.Version, next.Status, next.UpdatedAt, next.Content = 4, coord.ContractProposed, at(20), json.RawMessage(`{}`)
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, was) })
 		stale := next
 		stale.UpdatedAt = at(19)
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(next, stale) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, stale) })
 		same(w, "contract", w.read("p", "c"), next)
 	}},
 	{"versions are added, and put as a whole", func(w *world) {
 		w.project("p")
 		c := fullContract("p", "c")
 		c.History, c.Conflicts = nil, nil
-		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
-		v := hub.ContractVersion{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "why"}
-		w.update(func(tx hub.Tx) error { return tx.AddVersion("p", "c", v) })
-		c.History = []hub.ContractVersion{v}
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
+		v := coord.ContractVersion{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "why"}
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().AddVersion("p", "c", v) })
+		c.History = []coord.ContractVersion{v}
 		same(w, "after AddVersion", w.read("p", "c"), c)
 		full := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.PutVersions(full) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutVersions(full) })
 		same(w, "after PutVersions", w.read("p", "c"), full)
 	}},
 	{"contracts with contents that lost can be found", func(w *world) {
 		w.project("p")
-		for _, id := range []hub.ContractID{"a", "b", "c"} {
+		for _, id := range []coord.ContractID{"a", "b", "c"} {
 			c := fullContract("p", id)
 			if id == "b" {
 				c.Conflicts = nil
 			}
-			w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+			w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		}
-		find := func(after hub.ContractID, limit int) (ids []hub.ContractID) {
+		find := func(after coord.ContractID, limit int) (ids []coord.ContractID) {
 			w.view(func(r hub.Reader) (err error) {
-				found, err := r.Contracts(hub.ContractQuery{Project: "p", Conflicted: true, After: after, Limit: limit})
+				found, err := r.Coordination().Contracts(coord.ContractQuery{Project: "p", Conflicted: true, After: after, Limit: limit})
 				for _, c := range found {
 					ids = append(ids, c.ID)
 				}
@@ -233,26 +236,26 @@ var projectTests = []storeTest{
 			})
 			return ids
 		}
-		same(w, "conflicted", find("", 10), []hub.ContractID{"a", "c"})
-		same(w, "after the first", find("a", 10), []hub.ContractID{"c"})
+		same(w, "conflicted", find("", 10), []coord.ContractID{"a", "c"})
+		same(w, "after the first", find("a", 10), []coord.ContractID{"c"})
 		gone := fullContract("p", "a")
 		gone.Conflicts = nil
-		w.update(func(tx hub.Tx) error { return tx.PutVersions(gone) })
-		same(w, "after one is solved", find("", 10), []hub.ContractID{"c"})
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutVersions(gone) })
+		same(w, "after one is solved", find("", 10), []coord.ContractID{"c"})
 	}},
 	{"contracts are listed by id and filtered", func(w *world) {
 		w.project("p")
 		for i := range 5 {
-			c := fullContract("p", hub.ContractID(fmt.Sprint("c", i)))
+			c := fullContract("p", coord.ContractID(fmt.Sprint("c", i)))
 			if i%2 == 1 {
-				c.Status, c.Type = hub.ContractVerified, hub.ContractModel
+				c.Status, c.Type = coord.ContractVerified, coord.ContractModel
 			}
-			w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+			w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		}
-		list := func(q hub.ContractQuery) (ids []hub.ContractID) {
+		list := func(q coord.ContractQuery) (ids []coord.ContractID) {
 			q.Project = "p"
 			w.view(func(r hub.Reader) error {
-				found, err := r.Contracts(q)
+				found, err := r.Coordination().Contracts(q)
 				for _, c := range found {
 					ids = append(ids, c.ID)
 				}
@@ -260,67 +263,67 @@ var projectTests = []storeTest{
 			})
 			return ids
 		}
-		same(w, "all", list(hub.ContractQuery{Limit: 10}), []hub.ContractID{"c0", "c1", "c2", "c3", "c4"})
-		same(w, "a page", list(hub.ContractQuery{Limit: 2, After: "c1"}), []hub.ContractID{"c2", "c3"})
-		same(w, "by status", list(hub.ContractQuery{Limit: 10, Status: hub.ContractVerified}), []hub.ContractID{"c1", "c3"})
-		same(w, "by type", list(hub.ContractQuery{Limit: 10, Type: hub.ContractAPI}), []hub.ContractID{"c0", "c2", "c4"})
+		same(w, "all", list(coord.ContractQuery{Limit: 10}), []coord.ContractID{"c0", "c1", "c2", "c3", "c4"})
+		same(w, "a page", list(coord.ContractQuery{Limit: 2, After: "c1"}), []coord.ContractID{"c2", "c3"})
+		same(w, "by status", list(coord.ContractQuery{Limit: 10, Status: coord.ContractVerified}), []coord.ContractID{"c1", "c3"})
+		same(w, "by type", list(coord.ContractQuery{Limit: 10, Type: coord.ContractAPI}), []coord.ContractID{"c0", "c2", "c4"})
 	}},
 	{"what a project holds is counted", func(w *world) {
 		w.project("p")
-		c := hub.Contract{Project: "p", ID: "c", Type: hub.ContractCustom, Name: "n", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r1", CreatedAt: at(1), UpdatedAt: at(1)}
-		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
-		same(w, "proposed", w.tally("p"), hub.Tally{Contracts: 1, Bytes: 2})
+		c := coord.Contract{Project: "p", ID: "c", Type: coord.ContractCustom, Name: "n", Version: 1, Status: coord.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r1", CreatedAt: at(1), UpdatedAt: at(1)}
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
+		same(w, "proposed", w.tally("p"), coord.Tally{Contracts: 1, Bytes: 2})
 		next := c
-		next.Status, next.UpdatedAt, next.Content = hub.ContractImplemented, at(2), json.RawMessage(`{"ab":1}`)
-		next.Implementations = []hub.Implementation{{Repo: "r1", Status: hub.ImplComplete, Files: []string{}}}
-		w.update(func(tx hub.Tx) error { return tx.PutContract(next, c) })
-		same(w, "implemented", w.tally("p"), hub.Tally{Contracts: 1, Started: 1, Implemented: 1, Bytes: 8})
+		next.Status, next.UpdatedAt, next.Content = coord.ContractImplemented, at(2), json.RawMessage(`{"ab":1}`)
+		next.Implementations = []coord.Implementation{{Repo: "r1", Status: coord.ImplComplete, Files: []string{}}}
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, c) })
+		same(w, "implemented", w.tally("p"), coord.Tally{Contracts: 1, Started: 1, Implemented: 1, Bytes: 8})
 		done := next
-		done.Status, done.UpdatedAt = hub.ContractVerified, at(3)
-		w.update(func(tx hub.Tx) error { return tx.PutContract(done, next) })
+		done.Status, done.UpdatedAt = coord.ContractVerified, at(3)
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(done, next) })
 		w.update(func(tx hub.Tx) error {
-			return tx.AddVersion("p", "c", hub.ContractVersion{Version: 1, Content: json.RawMessage(`{}`), ProposedBy: "r1", At: at(1)})
+			return tx.WriteCoordination().AddVersion("p", "c", coord.ContractVersion{Version: 1, Content: json.RawMessage(`{}`), ProposedBy: "r1", At: at(1)})
 		})
 		w.update(func(tx hub.Tx) error {
-			return tx.PutPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{"é":1}`), At: at(1)}, hub.Packet{})
+			return tx.WriteCoordination().PutPacket(coord.Packet{Project: "p", ID: "k", FromRepo: "r1", Type: coord.ContextQuestion, Content: json.RawMessage(`{"é":1}`), At: at(1)}, coord.Packet{})
 		})
-		same(w, "all", w.tally("p"), hub.Tally{Contracts: 1, Started: 1, Implemented: 1, Verified: 1, Packets: 1, Bytes: 8 + 2 + 8})
+		same(w, "all", w.tally("p"), coord.Tally{Contracts: 1, Started: 1, Implemented: 1, Verified: 1, Packets: 1, Bytes: 8 + 2 + 8})
 		done.History, done.Conflicts = nil, nil
-		w.update(func(tx hub.Tx) error { return tx.PutVersions(done) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutVersions(done) })
 		same(w, "without versions", w.tally("p").Bytes, int64(8+8))
 		w.update(func(tx hub.Tx) error {
-			p, err := tx.Project("p")
+			p, err := tx.Coordination().Project("p")
 			if err != nil {
 				return err
 			}
 			was := p
-			p.Name, p.Tally = "Other", hub.Tally{}
-			return tx.PutProject(p, was)
+			p.Name, p.Tally = "Other", coord.Tally{}
+			return tx.WriteCoordination().PutProject(p, was)
 		})
 		same(w, "after PutProject", w.tally("p").Contracts, 1)
 	}},
 	{"packets come back as they were stored, and are listed by time", func(w *world) {
 		w.project("p")
-		full := hub.Packet{Project: "p", ID: "k2", FromRepo: "r1", FromAgent: "a", At: at(2), Type: hub.ContextDecision, Content: json.RawMessage(`{"a":"<b>"}`), Related: []hub.ContractID{"c1", "c2"}, ReplyTo: "k1"}
-		packets := []hub.Packet{
-			{Project: "p", ID: "k3", FromRepo: "r2", At: at(3), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Related: []hub.ContractID{"c11"}},
+		full := coord.Packet{Project: "p", ID: "k2", FromRepo: "r1", FromAgent: "a", At: at(2), Type: coord.ContextDecision, Content: json.RawMessage(`{"a":"<b>"}`), Related: []coord.ContractID{"c1", "c2"}, ReplyTo: "k1"}
+		packets := []coord.Packet{
+			{Project: "p", ID: "k3", FromRepo: "r2", At: at(3), Type: coord.ContextQuestion, Content: json.RawMessage(`{}`), Related: []coord.ContractID{"c11"}},
 			full,
-			{Project: "p", ID: "k1", FromRepo: "r2", At: at(1), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)},
-			{Project: "p", ID: "k0", FromRepo: "r2", At: at(3), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "k1"},
+			{Project: "p", ID: "k1", FromRepo: "r2", At: at(1), Type: coord.ContextQuestion, Content: json.RawMessage(`{}`)},
+			{Project: "p", ID: "k0", FromRepo: "r2", At: at(3), Type: coord.ContextQuestion, Content: json.RawMessage(`{}`), ReplyTo: "k1"},
 		}
 		for _, p := range packets {
-			w.update(func(tx hub.Tx) error { return tx.PutPacket(p, hub.Packet{}) })
+			w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutPacket(p, coord.Packet{}) })
 		}
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutPacket(full, hub.Packet{}) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutPacket(full, coord.Packet{}) })
 		w.view(func(r hub.Reader) error {
-			got, err := r.Packet("p", "k2")
+			got, err := r.Coordination().Packet("p", "k2")
 			same(w, "packet", got, full)
 			return err
 		})
-		list := func(q hub.PacketQuery) (ids []hub.PacketID, next string) {
+		list := func(q coord.PacketQuery) (ids []coord.PacketID, next string) {
 			q.Project = "p"
 			w.view(func(r hub.Reader) error {
-				page, err := r.Packets(q)
+				page, err := r.Coordination().Packets(q)
 				for _, p := range page.Packets {
 					ids = append(ids, p.ID)
 				}
@@ -331,15 +334,15 @@ var projectTests = []storeTest{
 		}
 		for _, test := range []struct {
 			name string
-			q    hub.PacketQuery
-			want []hub.PacketID
+			q    coord.PacketQuery
+			want []coord.PacketID
 		}{
-			{"oldest first", hub.PacketQuery{Limit: 9}, []hub.PacketID{"k1", "k2", "k0", "k3"}},
-			{"newest first", hub.PacketQuery{Limit: 9, Newest: true}, []hub.PacketID{"k3", "k0", "k2", "k1"}},
-			{"of a type", hub.PacketQuery{Limit: 9, Type: hub.ContextDecision}, []hub.PacketID{"k2"}},
-			{"about a contract", hub.PacketQuery{Limit: 9, Contract: "c1"}, []hub.PacketID{"k2"}},
-			{"since a time", hub.PacketQuery{Limit: 9, Since: at(2)}, []hub.PacketID{"k2", "k0", "k3"}},
-			{"answers to one", hub.PacketQuery{Limit: 9, ReplyTo: "k1"}, []hub.PacketID{"k2", "k0"}},
+			{"oldest first", coord.PacketQuery{Limit: 9}, []coord.PacketID{"k1", "k2", "k0", "k3"}},
+			{"newest first", coord.PacketQuery{Limit: 9, Newest: true}, []coord.PacketID{"k3", "k0", "k2", "k1"}},
+			{"of a type", coord.PacketQuery{Limit: 9, Type: coord.ContextDecision}, []coord.PacketID{"k2"}},
+			{"about a contract", coord.PacketQuery{Limit: 9, Contract: "c1"}, []coord.PacketID{"k2"}},
+			{"since a time", coord.PacketQuery{Limit: 9, Since: at(2)}, []coord.PacketID{"k2", "k0", "k3"}},
+			{"answers to one", coord.PacketQuery{Limit: 9, ReplyTo: "k1"}, []coord.PacketID{"k2", "k0"}},
 		} {
 			got, next := list(test.q)
 			same(w, test.name, got, test.want)
@@ -350,9 +353,9 @@ var projectTests = []storeTest{
 				whole := q
 				whole.Limit = 9
 				want, _ := list(whole)
-				var paged []hub.PacketID
+				var paged []coord.PacketID
 				for more := true; more; more = q.Cursor != "" {
-					var ids []hub.PacketID
+					var ids []coord.PacketID
 					ids, q.Cursor = list(q)
 					paged = append(paged, ids...)
 				}
@@ -360,26 +363,26 @@ var projectTests = []storeTest{
 			}
 		}
 		w.miss(hub.CodeInvalid, func(r hub.Reader) error {
-			_, err := r.Packets(hub.PacketQuery{Project: "p", Limit: 1, Cursor: "x"})
+			_, err := r.Coordination().Packets(coord.PacketQuery{Project: "p", Limit: 1, Cursor: "x"})
 			return err
 		})
 		was := full
 		full.Content, full.At = json.RawMessage(`{"other":true}`), at(7)
-		w.update(func(tx hub.Tx) error { return tx.PutPacket(full, was) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutPacket(full, was) }) // replaced meanwhile
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { was.ID = "k9"; return tx.PutPacket(was, was) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutPacket(full, was) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutPacket(full, was) }) // replaced meanwhile
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { was.ID = "k9"; return tx.WriteCoordination().PutPacket(was, was) })
 		w.view(func(r hub.Reader) error {
-			got, err := r.Packet("p", "k2")
+			got, err := r.Coordination().Packet("p", "k2")
 			same(w, "after PutPacket", got, full)
 			if err != nil {
 				return err
 			}
-			ids, err := r.PacketIDs("p", "", 2)
+			ids, err := r.Coordination().PacketIDs("p", "", 2)
 			if err != nil {
 				return err
 			}
-			rest, err := r.PacketIDs("p", ids[1], 9)
-			same(w, "ids", append(ids, rest...), []hub.PacketID{"k1", "k0", "k3", "k2"})
+			rest, err := r.Coordination().PacketIDs("p", ids[1], 9)
+			same(w, "ids", append(ids, rest...), []coord.PacketID{"k1", "k0", "k3", "k2"})
 			return err
 		})
 	}},
@@ -387,30 +390,32 @@ var projectTests = []storeTest{
 		w.project("p")
 		w.project("q")
 		c := fullContract("p", "c")
-		w.update(func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		w.sums("a new contract", "p")
 		next := c
 		next.Version, next.Content, next.UpdatedAt = 4, json.RawMessage(`{"z":1,"a":2}`), at(20)
 		w.update(func(tx hub.Tx) error {
-			if err := tx.AddVersion("p", "c", hub.ContractVersion{Version: 3, Content: c.Content, ProposedBy: "r1", At: at(9), ChangeNotes: "n"}); err != nil {
+			if err := tx.WriteCoordination().AddVersion("p", "c", coord.ContractVersion{Version: 3, Content: c.Content, ProposedBy: "r1", At: at(9), ChangeNotes: "n"}); err != nil {
 				return err
 			}
-			return tx.PutContract(next, c)
+			return tx.WriteCoordination().PutContract(next, c)
 		})
 		w.sums("the next version", "p")
 		w.update(func(tx hub.Tx) error {
 			next.History, next.Conflicts = next.History[1:], nil
-			return tx.PutVersions(next)
+			return tx.WriteCoordination().PutVersions(next)
 		})
 		w.sums("other versions", "p")
-		w.update(func(tx hub.Tx) error { return tx.PutContract(fullContract("p", "d"), hub.Contract{}) })
+		w.update(func(tx hub.Tx) error {
+			return tx.WriteCoordination().PutContract(fullContract("p", "d"), coord.Contract{})
+		})
 		for i := range 300 {
-			p := hub.Packet{Project: "p", ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r1", Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), At: at(i)}
-			w.update(func(tx hub.Tx) error { return tx.PutPacket(p, hub.Packet{}) })
+			p := coord.Packet{Project: "p", ID: coord.PacketID(fmt.Sprint("k", i)), FromRepo: "r1", Type: coord.ContextQuestion, Content: json.RawMessage(`{}`), At: at(i)}
+			w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutPacket(p, coord.Packet{}) })
 		}
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutContract(c, hub.Contract{}) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		w.refuse(hub.CodeInternal, func(tx hub.Tx) error {
-			if err := tx.PutContract(fullContract("p", "e"), hub.Contract{}); err != nil {
+			if err := tx.WriteCoordination().PutContract(fullContract("p", "e"), coord.Contract{}); err != nil {
 				return err
 			}
 			return hub.Errorf(hub.CodeInternal, "test", "changed my mind")
@@ -422,27 +427,27 @@ var projectTests = []storeTest{
 	}},
 	{"requests for files are kept, newest first", func(w *world) {
 		w.project("p")
-		a := hub.FileRequest{Project: "p", ID: "1", FromRepo: "r1", FromAgent: "a", Description: "the schema", Format: "sql", At: at(1)}
-		b := hub.FileRequest{Project: "p", ID: "2", FromRepo: "r1", FromAgent: "a", Description: "a key", At: at(2)}
-		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(a) })
-		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(b) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutFileRequest(a) })
+		a := coord.FileRequest{Project: "p", ID: "1", FromRepo: "r1", FromAgent: "a", Description: "the schema", Format: "sql", At: at(1)}
+		b := coord.FileRequest{Project: "p", ID: "2", FromRepo: "r1", FromAgent: "a", Description: "a key", At: at(2)}
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutFileRequest(a) })
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutFileRequest(b) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutFileRequest(a) })
 		a.FulfilledAt, a.File = at(3), "p/x.sql"
-		w.update(func(tx hub.Tx) error { return tx.PutFileRequest(a) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutFileRequest(a) }) // fulfilled once
+		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutFileRequest(a) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutFileRequest(a) }) // fulfilled once
 		w.view(func(r hub.Reader) error {
-			all, err := r.FileRequests("p", 10)
-			same(w, "requests", all, []hub.FileRequest{b, a})
+			all, err := r.Coordination().FileRequests("p", 10)
+			same(w, "requests", all, []coord.FileRequest{b, a})
 			if err != nil {
 				return err
 			}
-			got, err := r.FileRequest("p", "1")
+			got, err := r.Coordination().FileRequest("p", "1")
 			same(w, "request", got, a)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.FileRequest("p", "3"); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Coordination().FileRequest("p", "3"); return err })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error {
-			return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "3", FulfilledAt: at(4)})
+			return tx.WriteCoordination().PutFileRequest(coord.FileRequest{Project: "p", ID: "3", FulfilledAt: at(4)})
 		})
 	}},
 }

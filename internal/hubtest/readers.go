@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 var readerTests = []storeTest{
@@ -36,7 +37,7 @@ var readerTests = []storeTest{
 	{"a short id is not given again after its message was removed", func(w *world) {
 		m := w.send("ada", "bob")
 		w.update(func(tx hub.Tx) error {
-			e, err := tx.Append(hub.Entry{At: m.CreatedAt, Actor: "ada", Action: hub.ActionMessageSent, Subject: string(m.ID), Outcome: hub.OutcomeOK})
+			e, err := tx.Append(hub.Entry{At: m.CreatedAt, Actor: "ada", Action: actions.MessageSent, Subject: string(m.ID), Outcome: hub.OutcomeOK})
 			if err != nil {
 				return err
 			}
@@ -78,7 +79,7 @@ var readerTests = []storeTest{
 		old := naming("old", "again", "kept")
 		var end hub.Entry
 		put := func(tx hub.Tx, sum string) (e hub.Entry, err error) {
-			return tx.Append(hub.Entry{At: old.CreatedAt, Actor: "ada", Action: hub.ActionArtifactPut, Subject: sum, Outcome: hub.OutcomeOK})
+			return tx.Append(hub.Entry{At: old.CreatedAt, Actor: "ada", Action: actions.ArtifactPut, Subject: sum, Outcome: hub.OutcomeOK})
 		}
 		w.update(func(tx hub.Tx) (err error) {
 			for _, sum := range []string{"old", "again", "kept", "unsent"} {

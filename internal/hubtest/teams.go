@@ -17,7 +17,7 @@ func newTeam(id hub.TeamID) hub.Team {
 // addTeam stores a team.
 func (w *world) addTeam(id hub.TeamID) {
 	w.Helper()
-	w.update(func(tx hub.Tx) error { return tx.PutTeam(newTeam(id)) })
+	w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(newTeam(id)) })
 }
 
 // addTask stores a task and returns it as it is stored.
@@ -25,7 +25,7 @@ func (w *world) addTask(team hub.TeamID, state hub.TaskState, owner hub.AgentID)
 	w.Helper()
 	t = hub.Task{Team: team, Title: "t", Class: hub.ClassNormal, State: state, Owner: owner, Queue: hub.QueueNone, CreatedBy: "ada", CreatedAt: epoch, UpdatedAt: epoch}
 	w.update(func(tx hub.Tx) (err error) {
-		t.ID, err = tx.PutTask(t)
+		t.ID, err = tx.WriteTeamspaces().PutTask(t)
 		return err
 	})
 	t.Revision = 1
@@ -37,21 +37,21 @@ var teamTests = []storeTest{
 		t := newTeam("core")
 		t.Overrides = hub.Matrix{hub.MayBlock: {hub.RoleReviewer: hub.PermitDeny}}
 		t.Proposals = []hub.RoleProposal{{Agent: "bob", Role: hub.RoleReviewer, By: "ada", Needs: []hub.AgentID{"bob"}, At: epoch}}
-		w.update(func(tx hub.Tx) error { return tx.PutTeam(t) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeam(t) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(t) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(t) })
 		w.store = w.reopen()
 		t.Revision = 1
 		w.view(func(r hub.Reader) error {
-			got, err := r.Team("core")
+			got, err := r.Teamspaces().Team("core")
 			w.equal("team", got, t)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Team("nothing"); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Teamspaces().Team("nothing"); return err })
 		t.Lifecycle = hub.TeamArchived
-		w.update(func(tx hub.Tx) error { return tx.PutTeam(t) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeam(t) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(t) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(t) })
 		t.Revision = 2
-		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.PutTeam(t) })
+		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeam(t) })
 	}},
 	{"teams are listed by name, those of a member and those that are not archived", func(w *world) {
 		w.people("ada", "bob")
@@ -59,15 +59,15 @@ var teamTests = []storeTest{
 			w.addTeam(id)
 		}
 		w.update(func(tx hub.Tx) error {
-			if err := tx.PutMember(hub.Member{Team: "b", Agent: "ada", Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"}); err != nil {
+			if err := tx.WriteTeamspaces().PutMember(hub.Member{Team: "b", Agent: "ada", Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"}); err != nil {
 				return err
 			}
-			t, err := tx.Team("c")
+			t, err := tx.Teamspaces().Team("c")
 			if err != nil {
 				return err
 			}
 			t.Lifecycle = hub.TeamArchived
-			return tx.PutTeam(t)
+			return tx.WriteTeamspaces().PutTeam(t)
 		})
 		for _, test := range []struct {
 			name string
@@ -82,7 +82,7 @@ var teamTests = []storeTest{
 			{"none of bob", hub.TeamQuery{Limit: 9, Member: "bob"}, []hub.TeamID{}},
 		} {
 			w.view(func(r hub.Reader) error {
-				all, err := r.Teams(test.q)
+				all, err := r.Teamspaces().Teams(test.q)
 				ids := []hub.TeamID{}
 				for _, t := range all {
 					ids = append(ids, t.ID)
@@ -96,21 +96,21 @@ var teamTests = []storeTest{
 		w.people("ada", "bob")
 		w.addTeam("core")
 		first := hub.Member{Team: "core", Agent: "ada", Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"}
-		w.update(func(tx hub.Tx) error { return tx.PutMember(first) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutMember(first) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutMember(first) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutMember(first) })
 		ended := first
 		ended.N, ended.Until, ended.Ending = 1, epoch, "coverage"
 		second := first
 		second.Role, second.Reason, second.N = hub.RoleReviewer, "coverage", 2
 		w.update(func(tx hub.Tx) error {
-			if err := tx.PutMember(ended); err != nil {
+			if err := tx.WriteTeamspaces().PutMember(ended); err != nil {
 				return err
 			}
 			next := second
 			next.N = 0
-			return tx.PutMember(next)
+			return tx.WriteTeamspaces().PutMember(next)
 		})
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutMember(ended) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutMember(ended) })
 		w.store = w.reopen()
 		for _, test := range []struct {
 			name string
@@ -124,7 +124,7 @@ var teamTests = []storeTest{
 			{"of bob", hub.MemberQuery{Agent: "bob", Limit: 9}, nil},
 		} {
 			w.view(func(r hub.Reader) error {
-				got, err := r.Members(test.q)
+				got, err := r.Teamspaces().Members(test.q)
 				w.equal(test.name, got, test.want)
 				return err
 			})
@@ -137,13 +137,13 @@ var teamTests = []storeTest{
 		w.equal("ids", []hub.TaskID{t.ID, w.addTask("b", hub.TaskBacklog, "").ID}, []hub.TaskID{"T-1", "T-2"})
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {
-			got, err := r.Task("T-1")
+			got, err := r.Teamspaces().Task("T-1")
 			w.equal("task", got, t)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Task("T-9"); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Teamspaces().Task("T-9"); return err })
 		t.State = hub.TaskDropped
-		put := func(tx hub.Tx) error { _, err := tx.PutTask(t); return err }
+		put := func(tx hub.Tx) error { _, err := tx.WriteTeamspaces().PutTask(t); return err }
 		w.update(put)
 		w.refuse(hub.CodeConflict, put)
 		t.Revision = 2
@@ -156,7 +156,7 @@ var teamTests = []storeTest{
 		w.hand("T-3", "ada", "bob")
 		w.equal("next id", w.addTask("a", hub.TaskBacklog, "").ID, hub.TaskID("T-4"))
 		for _, id := range []hub.TaskID{"1", "T-01", "T-+1", "t-1"} {
-			w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Task(id); return err })
+			w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Teamspaces().Task(id); return err })
 		}
 	}},
 	{"tasks are listed oldest first, and counted by state", func(w *world) {
@@ -177,7 +177,7 @@ var teamTests = []storeTest{
 			{"of an owner", hub.TaskQuery{Owner: "ada", Limit: 9}, []hub.TaskID{"T-2", "T-3"}},
 		} {
 			w.view(func(r hub.Reader) error {
-				all, err := r.Tasks(test.q)
+				all, err := r.Teamspaces().Tasks(test.q)
 				ids := []hub.TaskID{}
 				for _, t := range all {
 					ids = append(ids, t.ID)
@@ -187,7 +187,7 @@ var teamTests = []storeTest{
 			})
 		}
 		w.view(func(r hub.Reader) error {
-			got, err := r.CountTasks("a")
+			got, err := r.Teamspaces().CountTasks("a")
 			w.equal("counts", got, map[hub.TaskState]int{hub.TaskBacklog: 1, hub.TaskInProgress: 2})
 			return err
 		})
@@ -197,7 +197,7 @@ var teamTests = []storeTest{
 		w.addTeam("core")
 		for _, id := range []hub.AgentID{"ada", "cyd"} {
 			w.update(func(tx hub.Tx) error {
-				return tx.PutMember(hub.Member{Team: "core", Agent: id, Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"})
+				return tx.WriteTeamspaces().PutMember(hub.Member{Team: "core", Agent: id, Role: hub.RoleExecutor, Since: epoch, By: "bob", Reason: "joined"})
 			})
 		}
 		send := func(v hub.Visibility) hub.Message {
@@ -207,12 +207,12 @@ var teamTests = []storeTest{
 		}
 		first, private := send(hub.VisibilityTeam), send(hub.VisibilityPrivate)
 		w.update(func(tx hub.Tx) error {
-			all, err := tx.Members(hub.MemberQuery{Team: "core", Agent: "cyd", Limit: 1})
+			all, err := tx.Teamspaces().Members(hub.MemberQuery{Team: "core", Agent: "cyd", Limit: 1})
 			if err != nil {
 				return err
 			}
 			all[0].Until, all[0].Ending = w.ids.Next().Time(), "left"
-			return tx.PutMember(all[0])
+			return tx.WriteTeamspaces().PutMember(all[0])
 		})
 		last := send(hub.VisibilityTeam)
 		w.indexText()
@@ -243,21 +243,21 @@ var teamTests = []storeTest{
 	{"a held action waits until its verdict, which is given once", func(w *world) {
 		w.addTeam("a")
 		h := hub.HeldAction{ID: string(w.ids.Next()), Team: "a", Actor: "ada", Action: "close", Request: json.RawMessage(`{"action":"close"}`), At: epoch}
-		w.update(func(tx hub.Tx) error { return tx.PutHeldAction(h) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutHeldAction(h) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
 		w.view(func(r hub.Reader) error {
-			got, err := r.HeldActions(9)
+			got, err := r.Teamspaces().HeldActions(9)
 			w.equal("waiting", got, []hub.HeldAction{h})
 			return err
 		})
 		h.Verdict, h.By, h.EndedAt = "denied", hub.Operator, epoch
-		w.update(func(tx hub.Tx) error { return tx.PutHeldAction(h) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutHeldAction(h) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
 		w.view(func(r hub.Reader) error {
-			got, err := r.HeldActions(9)
+			got, err := r.Teamspaces().HeldActions(9)
 			w.equal("none waits", len(got), 0)
 			if err == nil {
-				h2, err2 := r.HeldAction(h.ID)
+				h2, err2 := r.Teamspaces().HeldAction(h.ID)
 				w.equal("kept", h2, h)
 				err = err2
 			}
@@ -272,10 +272,10 @@ func (w *world) addArtifact(team hub.TeamID, id string) (hub.TeamArtifact, hub.A
 	a := hub.TeamArtifact{Team: team, ID: id, Version: 1, Versions: 1, SHA256: "aa", Size: 2, Author: "ada", At: epoch, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
 	v := hub.ArtifactVersion{Team: team, Artifact: id, Version: 1, SHA256: "aa", Size: 2, Author: "ada", At: epoch, Note: "n"}
 	w.update(func(tx hub.Tx) error {
-		if err := tx.PutTeamArtifact(a); err != nil {
+		if err := tx.WriteTeamspaces().PutTeamArtifact(a); err != nil {
 			return err
 		}
-		return tx.AddArtifactVersion(v)
+		return tx.WriteTeamspaces().AddArtifactVersion(v)
 	})
 	a.Revision = 1
 	return a, v
@@ -289,17 +289,17 @@ var artifactTests = []storeTest{
 		w.addArtifact("other", "docs/plan.md")
 		twin := a
 		twin.ID, twin.Revision = "DOCS/plan.md", 0
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeamArtifact(twin) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeamArtifact(twin) })
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {
-			got, err := r.TeamArtifact("core", "docs/plan.MD")
+			got, err := r.Teamspaces().TeamArtifact("core", "docs/plan.MD")
 			w.equal("artifact", got, a)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.TeamArtifact("core", "docs"); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Teamspaces().TeamArtifact("core", "docs"); return err })
 		a.Version, a.Beside = 2, []int64{3}
-		w.update(func(tx hub.Tx) error { return tx.PutTeamArtifact(a) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutTeamArtifact(a) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeamArtifact(a) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutTeamArtifact(a) })
 	}},
 	{"artifacts are listed by name, and those of a folder", func(w *world) {
 		w.addTeam("core")
@@ -317,7 +317,7 @@ var artifactTests = []storeTest{
 			{"no folder", hub.ArtifactQuery{Team: "core", Under: "docs/b", Limit: 9}, nil},
 		} {
 			w.view(func(r hub.Reader) error {
-				all, err := r.TeamArtifacts(test.q)
+				all, err := r.Teamspaces().TeamArtifacts(test.q)
 				var ids []string
 				for _, a := range all {
 					ids = append(ids, a.ID)
@@ -330,20 +330,20 @@ var artifactTests = []storeTest{
 	{"R3-154 a version is stored once and never changes, and its content stays", func(w *world) {
 		w.addTeam("core")
 		_, first := w.addArtifact("core", "Plan")
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.AddArtifactVersion(first) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().AddArtifactVersion(first) })
 		second := first
 		second.Version, second.SHA256, second.Parent, second.Parents = 2, "bb", 1, []int64{1, 1}
-		w.update(func(tx hub.Tx) error { return tx.AddArtifactVersion(second) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().AddArtifactVersion(second) })
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {
-			got, err := r.ArtifactVersion("core", "plan", 2)
+			got, err := r.Teamspaces().ArtifactVersion("core", "plan", 2)
 			w.equal("version", got, second)
 			return err
 		})
-		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.ArtifactVersion("core", "plan", 3); return err })
+		w.miss(hub.CodeNotFound, func(r hub.Reader) error { _, err := r.Teamspaces().ArtifactVersion("core", "plan", 3); return err })
 		for before, want := range map[int64][]hub.ArtifactVersion{0: {second, first}, 2: {first}, 1: nil} {
 			w.view(func(r hub.Reader) error {
-				got, err := r.ArtifactVersions(hub.VersionQuery{Team: "core", Artifact: "plan", Before: before, Limit: 9})
+				got, err := r.Teamspaces().ArtifactVersions(hub.VersionQuery{Team: "core", Artifact: "plan", Before: before, Limit: 9})
 				w.equal("versions", got, want)
 				return err
 			})
@@ -359,15 +359,15 @@ var artifactTests = []storeTest{
 		w.addArtifact("core", "Plan")
 		later := epoch.Add(time.Hour)
 		c := hub.Conflict{Team: "core", Artifact: "Plan", Version: 1, Newest: 1, State: hub.MergeManual, Author: "ada", At: epoch, DueAt: later}
-		w.update(func(tx hub.Tx) error { return tx.PutConflict(c) })
-		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutConflict(c) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutConflict(c) })
+		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutConflict(c) })
 		w.store = w.reopen()
 		c.Revision = 1
 		find := func(name string, q hub.ConflictQuery, want ...hub.Conflict) {
 			w.Helper()
 			q.Limit = 9
 			w.view(func(r hub.Reader) error {
-				got, err := r.Conflicts(q)
+				got, err := r.Teamspaces().Conflicts(q)
 				w.equal(name, got, want)
 				return err
 			})
@@ -380,9 +380,9 @@ var artifactTests = []storeTest{
 		find("due", hub.ConflictQuery{Due: later}, c)
 		find("not due", hub.ConflictQuery{Due: epoch})
 		c.State, c.DueAt = hub.MergeResolved, hub.Time{}
-		w.update(func(tx hub.Tx) error { return tx.PutConflict(c) })
+		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutConflict(c) })
 		c.Revision = 2
-		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.PutConflict(c) })
+		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutConflict(c) })
 		find("open after the end", hub.ConflictQuery{Open: true})
 		find("all", hub.ConflictQuery{}, c)
 	}},

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // writeAll makes one change of every kind.
@@ -25,7 +26,7 @@ func (w *world) writeAll(tx hub.Tx, m hub.Message, agent hub.AgentID) error {
 		return fmt.Errorf("%d rows in the ledger (%w), want 1", len(rows), err)
 	}
 	_, err = tx.MarkProcessed(id, m.To[0], epoch)
-	_, err2 := tx.Append(entry(m.From, hub.ActionMessageSent, string(id), epoch))
+	_, err2 := tx.Append(entry(m.From, actions.MessageSent, string(id), epoch))
 	delivered := m.Envelope
 	delivered.Status = hub.StatusDelivered
 	return errors.Join(err, err2,
@@ -216,7 +217,7 @@ var transactionTests = []storeTest{
 						if err := tx.AddMessage(m, parties(m, hub.PartyUnread)); err != nil {
 							return err
 						}
-						_, err := tx.Append(entry("ada", hub.ActionMessageSent, string(m.ID), epoch))
+						_, err := tx.Append(entry("ada", actions.MessageSent, string(m.ID), epoch))
 						return err
 					})
 					if err != nil {

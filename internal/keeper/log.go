@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
@@ -124,7 +125,7 @@ func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if err != nil {
 		return err
 	}
-	err = k.change(ctx, actor, name, hub.ActionAgentPrompted, func(_ hub.Tx, r *record) error {
+	err = k.change(ctx, actor, name, actions.AgentPrompted, func(_ hub.Tx, r *record) error {
 		if len(r.Prompts) == maxPrompts {
 			return hub.Errorf(hub.CodeRateLimited, op, "%d prompts wait for %s already", maxPrompts, name)
 		}

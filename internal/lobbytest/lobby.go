@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -30,8 +31,8 @@ type Lobby struct {
 
 // A project of the lobby, and a peer that takes part in it.
 const (
-	Project  = hub.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
-	Frontend = hub.AID("aid://example.com/frontend@1.0.0")
+	Project  = coord.ProjectID("f0ebc7e6-3b58-4d02-abb1-b63e1e0ba7ac")
+	Frontend = coord.AID("aid://example.com/frontend@1.0.0")
 )
 
 // New returns a lobby. change, if not nil, changes the options of its peers.
@@ -51,12 +52,12 @@ func New(t *testing.T, change func(*peers.Options)) *Lobby {
 		change(o)
 	}
 	l.Connect(o)
-	at := hub.InstantAt(l.Now)
-	for _, id := range []hub.ProjectID{Project, "other"} {
+	at := coord.InstantAt(l.Now)
+	for _, id := range []coord.ProjectID{Project, "other"} {
 		err = store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutProject(hub.Project{ID: id, Name: "n", Objective: "o", Status: hub.ProjectPlanning, Policy: hub.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []hub.Repo{
+			return tx.WriteCoordination().PutProject(coord.Project{ID: id, Name: "n", Objective: "o", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, CreatedAt: at, UpdatedAt: at, Repos: []coord.Repo{
 				{ID: "r1", Name: "backend-api", Role: "backend", Language: "go"}, {ID: "r2", Name: "frontend-app", Role: "frontend", Language: "typescript"},
-			}}, hub.Project{})
+			}}, coord.Project{})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +75,7 @@ func (l *Lobby) Connect(o *peers.Options) {
 }
 
 // Add adds a peer and returns its key.
-func (l *Lobby) Add(t *testing.T, aid hub.AID, from string) string {
+func (l *Lobby) Add(t *testing.T, aid coord.AID, from string) string {
 	t.Helper()
 	_, secret, err := l.Peers.AddPeer(t.Context(), l.Boss, peers.NewPeer{AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", From: from})
 	if err != nil {

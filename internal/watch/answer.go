@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -41,7 +42,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i api.Wait, yes b
 	case api.WaitEscalation:
 		_, err = rpc.Call(ctx, c, api.Decide, api.DecideParams{Thread: i.ID, Decision: word, Because: because})
 	case api.WaitPeer:
-		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: hub.AID(i.ID)})
+		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(i.ID)})
 	case api.WaitSuspended:
 		_, err = rpc.Call(ctx, c, api.ResetAgent, api.AgentParams{ID: i.Agent})
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/hubtest"
@@ -53,7 +54,7 @@ func wantCode(t *testing.T, err error, want hub.Code) {
 
 func note(s hub.Store, subject string) error {
 	return s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: "ada", Action: hub.ActionMessageSent, Subject: subject, Outcome: hub.OutcomeOK})
+		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: "ada", Action: actions.MessageSent, Subject: subject, Outcome: hub.OutcomeOK})
 		return err
 	})
 }
@@ -190,7 +191,7 @@ func TestAppendOnly(t *testing.T) {
 	address := pgtest.Address(t)
 	s := open(t, address, nil)
 	if err := s.Update(context.Background(), hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: hub.Operator, Action: hub.ActionAgentPaused, Subject: "agent/x", Outcome: hub.OutcomeOK})
+		_, err := tx.Append(hub.Entry{At: hub.At(time.Now()), Actor: hub.Operator, Action: actions.AgentPaused, Subject: "agent/x", Outcome: hub.OutcomeOK})
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package rows
 
-import "github.com/parley-agents/parley/hub"
+import (
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
+)
 
 var changes = newTable("changes", "change", "seq, project, kind, object, version, at, origin", func(c *codec, v *hub.Change) {
 	c.int64(&v.Seq)
@@ -56,7 +59,7 @@ var invites = newTable("invites", "invite", "id, hash, hint, project, repo, perm
 		c.text((*string)(&i.Project))
 		c.text(&i.Repo)
 		if i.Permissions == nil {
-			i.Permissions = []hub.Permission{} // never stored as null
+			i.Permissions = []coord.Permission{} // never stored as null
 		}
 		c.encoded(&i.Permissions, false)
 		c.encoded(&i.ActsFor, len(i.ActsFor) == 0)
@@ -136,7 +139,7 @@ func (t *tx) DropChanges(upTo int64, limit int) (int, error) {
 	return int(n), err
 }
 
-func (r *reader) Peer(aid hub.AID) (hub.Peer, error) {
+func (r *reader) Peer(aid coord.AID) (hub.Peer, error) {
 	return peers.one(r, string(aid), peerByAID, string(aid))
 }
 
@@ -154,7 +157,7 @@ func (t *tx) PutPeer(p hub.Peer) error {
 	return err
 }
 
-func (r *reader) Outbox(peer hub.AID) (hub.Outbox, error) {
+func (r *reader) Outbox(peer coord.AID) (hub.Outbox, error) {
 	return outboxes.one(r, string(peer), outboxOf, string(peer))
 }
 
@@ -166,7 +169,7 @@ func (t *tx) PutOutbox(o hub.Outbox) error {
 	return err
 }
 
-func (r *reader) DeadLetters(peer hub.AID, limit int) ([]hub.DeadLetter, error) {
+func (r *reader) DeadLetters(peer coord.AID, limit int) ([]hub.DeadLetter, error) {
 	return deadLetters.all(r, deadLettersOf, string(peer), max(limit, 0))
 }
 
@@ -198,7 +201,7 @@ func (t *tx) PutInvite(i hub.Invite) error {
 
 func (r *reader) Token(id string) (hub.Token, error) { return tokens.one(r, id, tokenByID, id) }
 
-func (r *reader) Tokens(project hub.ProjectID, limit int) ([]hub.Token, error) {
+func (r *reader) Tokens(project coord.ProjectID, limit int) ([]hub.Token, error) {
 	var w filter
 	w.equal("project", string(project))
 	return tokens.filtered(r, w, `ORDER BY created_at DESC, id`, limit)
@@ -211,7 +214,7 @@ func (t *tx) AddToken(token hub.Token) error {
 	return tokens.add(t, token.ID, &token)
 }
 
-func (t *tx) RevokeTokens(agent hub.AID, id string, at hub.Time) ([]string, error) {
+func (t *tx) RevokeTokens(agent coord.AID, id string, at hub.Time) ([]string, error) {
 	live, err := tokens.all(&t.reader, liveTokens, orNull(agent), orNull(id))
 	var ids []string
 	for _, token := range live {

@@ -4,14 +4,16 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A reader is a hub.Reader on a connection that is in a transaction.
 type reader struct {
 	c Conn
 
-	policies  map[string]hub.Policy // as read, by their text; see policy
-	repoLists map[string][]hub.Repo // likewise; see repos
+	policies  map[string]hub.Policy   // as read, by their text; see policy
+	repoLists map[string][]coord.Repo // likewise; see repos
 }
 
 // A Reader is a reader for the engines.
@@ -19,7 +21,7 @@ type Reader = reader
 
 // NewReader returns a reader on a connection.
 func NewReader(c Conn) *Reader {
-	return &reader{c: c, policies: map[string]hub.Policy{}, repoLists: map[string][]hub.Repo{}}
+	return &reader{c: c, policies: map[string]hub.Policy{}, repoLists: map[string][]coord.Repo{}}
 }
 
 func (r *reader) Message(id hub.EnvelopeID) (m hub.Message, err error) {
@@ -270,7 +272,7 @@ func (q *query) entries(op string) ([]hub.Entry, error) {
 			Seq:     q.s.ColumnInt64(0),
 			At:      columnTime(q.s, 1),
 			Actor:   hub.AgentID(q.s.ColumnText(2)),
-			Action:  hub.Action(q.s.ColumnText(3)),
+			Action:  actions.Action(q.s.ColumnText(3)),
 			Subject: q.s.ColumnText(4),
 			Outcome: hub.Outcome(q.s.ColumnText(5)),
 			Facts:   columnJSON(q.s, 6),
@@ -324,3 +326,9 @@ func (r *reader) Meta(key string) (value string, err error) {
 	}
 	return value, nil
 }
+
+// Teamspaces returns the reader as the part about teams.
+func (r *reader) Teamspaces() hub.TeamReader { return r }
+
+// Coordination returns the reader as the part about projects.
+func (r *reader) Coordination() coord.Reader { return r }

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // Sums are kept on write: PutPacket counts a packet into its bucket, and the sums of
@@ -40,28 +40,28 @@ var (
 
 // A contractKey names a contract on this hub.
 type contractKey struct {
-	project hub.ProjectID
-	id      hub.ContractID
+	project coord.ProjectID
+	id      coord.ContractID
 }
 
-func (r *reader) ContractSums(project hub.ProjectID, after hub.ContractID, limit int) (all []hub.ContractSum, err error) {
+func (r *reader) ContractSums(project coord.ProjectID, after coord.ContractID, limit int) (all []coord.ContractSum, err error) {
 	q := r.query(contractSums)
 	q.bind(string(project), string(after), max(limit, 0))
 	for q.next() {
-		all = append(all, hub.ContractSum{ID: hub.ContractID(q.s.ColumnText(0)), Sum: q.s.ColumnText(1)})
+		all = append(all, coord.ContractSum{ID: coord.ContractID(q.s.ColumnText(0)), Sum: q.s.ColumnText(1)})
 	}
 	return all, engineError("store.ContractSums", q.done())
 }
 
-func (r *reader) Sums(project hub.ProjectID) (sums hub.Sums, err error) {
-	sums.Buckets = []hub.PacketBucket{}
+func (r *reader) Sums(project coord.ProjectID) (sums coord.Sums, err error) {
+	sums.Buckets = []coord.PacketBucket{}
 	q := r.query(projectSums)
 	q.text(string(project))
 	for q.next() {
 		if part := int(q.s.ColumnInt64(0)); part == contractsPart {
 			sums.Contracts = q.s.ColumnText(2)
 		} else {
-			sums.Buckets = append(sums.Buckets, hub.PacketBucket{N: part, Count: int(q.s.ColumnInt64(1)), Sum: q.s.ColumnText(2)})
+			sums.Buckets = append(sums.Buckets, coord.PacketBucket{N: part, Count: int(q.s.ColumnInt64(1)), Sum: q.s.ColumnText(2)})
 		}
 	}
 	return sums, engineError("store.Sums", q.done())
@@ -69,7 +69,7 @@ func (r *reader) Sums(project hub.ProjectID) (sums hub.Sums, err error) {
 
 // toggle adds things to a part of a project's sums, or takes them away if they are
 // part of it. by is added to its count.
-func (t *tx) toggle(project hub.ProjectID, part, by int, things ...string) error {
+func (t *tx) toggle(project coord.ProjectID, part, by int, things ...string) error {
 	const op = "store.Sums"
 	q := t.query(projectSum)
 	q.bind(string(project), part)
@@ -79,7 +79,7 @@ func (t *tx) toggle(project hub.ProjectID, part, by int, things ...string) error
 	}
 	err := engineError(op, q.done())
 	for _, thing := range things {
-		sum = hub.ToggleSum(sum, thing)
+		sum = coord.ToggleSum(sum, thing)
 	}
 	if err == nil {
 		_, err = t.run(op, putProjectSum, string(project), part, by, sum)
@@ -91,12 +91,12 @@ func (t *tx) toggle(project hub.ProjectID, part, by int, things ...string) error
 }
 
 // summed is a contract with its sum, as the sum of its project has it.
-func summed(id hub.ContractID, sum string) string { return string(id) + " " + sum }
+func summed(id coord.ContractID, sum string) string { return string(id) + " " + sum }
 
 // changedContract notes that the sum of a contract follows. head may be nil.
-func (t *tx) changedContract(project hub.ProjectID, id hub.ContractID, head *hub.Contract) {
+func (t *tx) changedContract(project coord.ProjectID, id coord.ContractID, head *coord.Contract) {
 	if t.unsummed == nil {
-		t.unsummed = map[contractKey]*hub.Contract{}
+		t.unsummed = map[contractKey]*coord.Contract{}
 	}
 	if key := (contractKey{project, id}); head != nil || t.unsummed[key] == nil {
 		t.unsummed[key] = head
@@ -116,7 +116,7 @@ func (t *tx) sumContracts() error {
 	return nil
 }
 
-func (t *tx) sumContract(key contractKey, head *hub.Contract) error {
+func (t *tx) sumContract(key contractKey, head *coord.Contract) error {
 	const op = "store.Sums"
 	if head == nil {
 		c, err := t.Contract(key.project, key.id)
@@ -149,14 +149,14 @@ func (t *tx) sumContract(key contractKey, head *hub.Contract) error {
 }
 
 // versionHashes returns the versions of a contract with hashes in place of contents.
-func (r *reader) versionHashes(project hub.ProjectID, id hub.ContractID) (history, conflicts []hub.ContractVersion, err error) {
+func (r *reader) versionHashes(project coord.ProjectID, id coord.ContractID) (history, conflicts []coord.ContractVersion, err error) {
 	q := r.query(versionHashesOf)
 	q.bind(string(project), string(id))
 	var all []contractVersion
 	for q.next() {
-		v := contractVersion{standing: q.s.ColumnText(2), ContractVersion: hub.ContractVersion{
-			Version: int(q.s.ColumnInt64(0)), Content: json.RawMessage(`"` + q.s.ColumnText(1) + `"`), ProposedBy: hub.RepoID(q.s.ColumnText(3)),
-			At: hub.InstantMicro(q.s.ColumnInt64(4)), ChangeNotes: q.s.ColumnText(5),
+		v := contractVersion{standing: q.s.ColumnText(2), ContractVersion: coord.ContractVersion{
+			Version: int(q.s.ColumnInt64(0)), Content: json.RawMessage(`"` + q.s.ColumnText(1) + `"`), ProposedBy: coord.RepoID(q.s.ColumnText(3)),
+			At: coord.InstantMicro(q.s.ColumnInt64(4)), ChangeNotes: q.s.ColumnText(5),
 		}}
 		all = append(all, v)
 	}
@@ -177,21 +177,21 @@ func (t *tx) FillSums() error {
 		if err := q.done(); err != nil || !found {
 			return err
 		}
-		if err := t.fillProjectSums(hub.ProjectID(after)); err != nil {
+		if err := t.fillProjectSums(coord.ProjectID(after)); err != nil {
 			return err
 		}
 	}
 }
 
-func (t *tx) fillProjectSums(id hub.ProjectID) error {
+func (t *tx) fillProjectSums(id coord.ProjectID) error {
 	const op = "store.Sums"
 	for _, drop := range []StmtID{dropContractSums, dropProjectSums} {
 		if _, err := t.run(op, drop, string(id)); err != nil {
 			return err
 		}
 	}
-	for last, more := hub.ContractID(""), true; more; {
-		page, err := t.Contracts(hub.ContractQuery{Project: id, After: last, Limit: sumsAtOnce})
+	for last, more := coord.ContractID(""), true; more; {
+		page, err := t.Contracts(coord.ContractQuery{Project: id, After: last, Limit: sumsAtOnce})
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (t *tx) fillProjectSums(id hub.ProjectID) error {
 		}
 		more = len(page) == sumsAtOnce
 	}
-	for last, more := hub.PacketID(""), true; more; {
+	for last, more := coord.PacketID(""), true; more; {
 		page, err := t.PacketIDs(id, last, sumsAtOnce)
 		if err != nil {
 			return err

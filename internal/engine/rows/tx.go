@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A tx is a hub.Tx on a writer's connection. It serves the functions of a
@@ -18,7 +19,7 @@ type tx struct {
 	wrote  bool  // the function at hand has changed something
 	fault  error // spoils the function at hand, even if it returns nil
 
-	unsummed map[contractKey]*hub.Contract // whose sums follow at the end of the function at hand; nil if the head is to be read
+	unsummed map[contractKey]*coord.Contract // whose sums follow at the end of the function at hand; nil if the head is to be read
 
 	foreign error // once the journal has a row of another program, the answer to every change
 }
@@ -468,3 +469,9 @@ func (t *tx) PutMeta(key, value string) error {
 	_, err := t.change(op, &q)
 	return err
 }
+
+// WriteTeamspaces returns the transaction as the part that writes teams.
+func (t *tx) WriteTeamspaces() hub.TeamWriter { return t }
+
+// WriteCoordination returns the transaction as the part that writes projects.
+func (t *tx) WriteCoordination() coord.Writer { return t }

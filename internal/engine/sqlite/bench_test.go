@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // benchMessage returns a message of ordinary size.
@@ -36,7 +37,7 @@ func benchSend(tx hub.Tx, m hub.Message, parties []hub.Party) error {
 		return err
 	}
 	_, err := tx.Append(hub.Entry{
-		At: m.CreatedAt, Actor: m.From, Action: hub.ActionMessageSent, Subject: string(m.ID), Outcome: hub.OutcomeOK,
+		At: m.CreatedAt, Actor: m.From, Action: actions.MessageSent, Subject: string(m.ID), Outcome: hub.OutcomeOK,
 		Facts: json.RawMessage(`{"to":["bob"],"type":"status.update","bytes":80}`),
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
@@ -175,7 +176,7 @@ func (t Target) collect(b backlog) (*job, error) {
 			break
 		}
 		j.through = e.Seq
-		unwantedEnd := e.Action == hub.ActionWaitEnded && !t.wants(EventEnded) && !j.notice.has(w)
+		unwantedEnd := e.Action == actions.WaitEnded && !t.wants(EventEnded) && !j.notice.has(w)
 		if !t.wants(w.Kind) || unwantedEnd {
 			continue
 		}
@@ -232,7 +233,7 @@ func (n *Notifier) record(ctx context.Context, store hub.Store, t Target, j *job
 	err = n.update(ctx, store, t, func(tx hub.Tx, st *state) error {
 		next = now
 		facts := map[string]any{"target": t.Name, "notice": j.notice.ID, "count": j.Count}
-		action, outcome := hub.ActionPeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
+		action, outcome := actions.PeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
 		if failure == nil {
 			st.Tries, st.Problem, st.Since, st.Next, st.SentAt, st.Sent = 0, "", hub.Time{}, hub.Time{}, now, st.Sent+1
 		} else {
@@ -250,7 +251,7 @@ func (n *Notifier) record(ctx context.Context, store hub.Store, t Target, j *job
 				next = st.Next
 				return nil
 			}
-			action, outcome = hub.ActionNoticeDead, channel.Outcome{State: channel.Failed, Mechanism: mechanism, Detail: fmt.Sprintf("%s: %v", t.Name, failure)}
+			action, outcome = actions.NoticeDead, channel.Outcome{State: channel.Failed, Mechanism: mechanism, Detail: fmt.Sprintf("%s: %v", t.Name, failure)}
 			facts["reason"] = failure.Error()
 			st.bury(letter{First: j.First, Last: j.Last, Count: j.Count, At: now, Reason: failure.Error()})
 		}
@@ -353,7 +354,7 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 			}
 			for _, e := range entries {
 				var w Wait
-				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && (e.Action == hub.ActionWaitBegan || t.wants(EventEnded)) {
+				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && (e.Action == actions.WaitBegan || t.wants(EventEnded)) {
 					s.Waiting++
 				}
 			}
@@ -439,7 +440,7 @@ func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (i
 			if err := hub.WriteMeta(tx, t.key(), st); err != nil {
 				return err
 			}
-			if _, err := tx.Append(actor.Entry(now, hub.ActionNoticeReplayed, t.Name, map[string]any{"count": count})); err != nil {
+			if _, err := tx.Append(actor.Entry(now, actions.NoticeReplayed, t.Name, map[string]any{"count": count})); err != nil {
 				return err
 			}
 		}

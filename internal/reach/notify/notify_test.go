@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/hostiletest"
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, targets ...Target) *world {
 	w.restart(targets...)
 	// A hub has entries before anything waits.
 	w.do(w.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(hub.At(w.now), hub.ActionHubStarted, "", nil))
+		_, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(hub.At(w.now), actions.HubStarted, "", nil))
 		return err
 	}))
 	return w

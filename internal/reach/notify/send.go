@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/tail"
@@ -35,8 +36,8 @@ func same(w Wait) func(Wait) bool { return func(o Wait) bool { return o.key() ==
 func (n *notice) has(w Wait) bool { return slices.ContainsFunc(n.Waits, same(w)) }
 
 // add adds an entry. A thing that ended in the same notice did not wait for its reader.
-func (n *notice) add(action hub.Action, w Wait) {
-	if action == hub.ActionWaitBegan {
+func (n *notice) add(action actions.Action, w Wait) {
+	if action == actions.WaitBegan {
 		n.Waits = append(n.Waits, w)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // waitsKey is the key of the fact with the things that wait.
@@ -42,7 +43,7 @@ func (c common) begin(seq int64) int64 {
 const maxBatches = 256 // of the delivery channel that are remembered
 
 // entry returns the journal entry about a wait, without text of agents.
-func entry(at hub.Time, action hub.Action, w Wait) hub.Entry {
+func entry(at hub.Time, action actions.Action, w Wait) hub.Entry {
 	facts := map[string]any{"kind": w.Kind, "id": w.ID, "fact": w.Fact}
 	if w.Agent != "" {
 		facts["agent"] = w.Agent
@@ -89,7 +90,7 @@ func (n *Notifier) Watch(ctx context.Context, store hub.Store) error {
 				old.Ended = hub.Time{} // it flaps: people know
 				continue
 			}
-			e, err := tx.Append(entry(at, hub.ActionWaitBegan, w))
+			e, err := tx.Append(entry(at, actions.WaitBegan, w))
 			if err != nil {
 				return err
 			}
@@ -103,7 +104,7 @@ func (n *Notifier) Watch(ctx context.Context, store hub.Store) error {
 			switch {
 			case o.Ended.IsZero():
 				o.Ended = at
-				if _, err := tx.Append(entry(at, hub.ActionWaitEnded, Wait{Kind: o.Kind, ID: o.ID, Fact: o.Fact})); err != nil {
+				if _, err := tx.Append(entry(at, actions.WaitEnded, Wait{Kind: o.Kind, ID: o.ID, Fact: o.Fact})); err != nil {
 					return err
 				}
 			case at.Sub(o.Ended.Time) >= flapTime:
@@ -191,7 +192,7 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 		if err != nil || slices.Contains(all.Batches, b.ID) {
 			return err
 		}
-		e, err := tx.Append(entry(c.o.Clock.Now(), hub.ActionWaitBegan, w))
+		e, err := tx.Append(entry(c.o.Clock.Now(), actions.WaitBegan, w))
 		if err != nil {
 			return err
 		}

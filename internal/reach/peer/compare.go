@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -24,7 +25,7 @@ const (
 func (s *Syncer) pageOf(usual int) int { return cmp.Or(s.opts.Page, usual) }
 
 // checkScope reports CodeNotFound unless a peer takes part in a project.
-func (s *Syncer) checkScope(ctx context.Context, peer hub.AID, project hub.ProjectID) error {
+func (s *Syncer) checkScope(ctx context.Context, peer coord.AID, project coord.ProjectID) error {
 	ok, err := s.scope.InScope(ctx, peer, project)
 	if err == nil && !ok {
 		err = hub.Errorf(hub.CodeNotFound, "peer.Compare", "Project %.128s not found", project)
@@ -33,7 +34,7 @@ func (s *Syncer) checkScope(ctx context.Context, peer hub.AID, project hub.Proje
 }
 
 // Summary answers a peer that compares a project with this hub.
-func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.SummaryParams) (federation.Summary, error) {
+func (s *Syncer) Summary(ctx context.Context, peer coord.AID, p federation.SummaryParams) (federation.Summary, error) {
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.Summary{}, err
 	}
@@ -42,10 +43,12 @@ func (s *Syncer) Summary(ctx context.Context, peer hub.AID, p federation.Summary
 
 // Projects returns a page of the projects that a peer takes part in, with the sum of
 // each.
-func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
+func (s *Syncer) Projects(ctx context.Context, peer coord.AID, p federation.ProjectsParams) (federation.ProjectsPage, error) {
 	ctx = hub.InBackground(ctx)
-	out := federation.ProjectsPage{Projects: []hub.ProjectID{}, Sums: map[hub.ProjectID]string{}}
-	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(p.After, s.pageOf(pageProjects)) })
+	out := federation.ProjectsPage{Projects: []coord.ProjectID{}, Sums: map[coord.ProjectID]string{}}
+	page, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]coord.Project, error) {
+		return r.Coordination().Projects(p.After, s.pageOf(pageProjects))
+	})
 	if err != nil {
 		return out, fmt.Errorf("peer: list projects: %w", err)
 	}
@@ -57,7 +60,7 @@ func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.Projec
 		if !ok {
 			continue
 		}
-		sums, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Sums, error) { return r.Sums(p.ID) })
+		sums, err := hub.Read(ctx, s.store, func(r hub.Reader) (coord.Sums, error) { return r.Coordination().Sums(p.ID) })
 		if err != nil {
 			return out, fmt.Errorf("peer: read sums: %w", err)
 		}
@@ -70,7 +73,7 @@ func (s *Syncer) Projects(ctx context.Context, peer hub.AID, p federation.Projec
 }
 
 // Packets answers a peer that compares a project with this hub.
-func (s *Syncer) Packets(ctx context.Context, peer hub.AID, p federation.PacketsParams) (federation.PacketsPage, error) {
+func (s *Syncer) Packets(ctx context.Context, peer coord.AID, p federation.PacketsParams) (federation.PacketsPage, error) {
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.PacketsPage{}, err
 	}
@@ -87,9 +90,9 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 	}
 	var out federation.PacketsPage
 	err := s.store.View(hub.InBackground(ctx), func(r hub.Reader) error {
-		out = federation.PacketsPage{Packets: []hub.PacketID{}}
+		out = federation.PacketsPage{Packets: []coord.PacketID{}}
 		for after := in.After; ; {
-			page, err := r.PacketIDs(in.Project, after, s.pageOf(pagePackets))
+			page, err := r.Coordination().PacketIDs(in.Project, after, s.pageOf(pagePackets))
 			if err != nil {
 				return err
 			}
@@ -115,7 +118,7 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 }
 
 // Copies returns the requested copies, as far as they fit into one answer.
-func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesParams) (federation.CopiesPage, error) {
+func (s *Syncer) Copies(ctx context.Context, peer coord.AID, p federation.CopiesParams) (federation.CopiesPage, error) {
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.CopiesPage{}, err
 	}
@@ -153,7 +156,7 @@ func (s *Syncer) Copies(ctx context.Context, peer hub.AID, p federation.CopiesPa
 
 // Versions answers a peer that is about to send contracts: the versions of them that
 // are here need not come again.
-func (s *Syncer) Versions(ctx context.Context, peer hub.AID, p federation.VersionsParams) (federation.VersionsPage, error) {
+func (s *Syncer) Versions(ctx context.Context, peer coord.AID, p federation.VersionsParams) (federation.VersionsPage, error) {
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.VersionsPage{}, err
 	}
@@ -162,8 +165,8 @@ func (s *Syncer) Versions(ctx context.Context, peer hub.AID, p federation.Versio
 }
 
 // versions returns the sums of the versions of some contracts, as far as they are here.
-func (s *Syncer) versions(ctx context.Context, project hub.ProjectID, ids []hub.ContractID) (map[hub.ContractID][]string, error) {
-	have := map[hub.ContractID][]string{}
+func (s *Syncer) versions(ctx context.Context, project coord.ProjectID, ids []coord.ContractID) (map[coord.ContractID][]string, error) {
+	have := map[coord.ContractID][]string{}
 	for _, change := range (copiesParams{Project: project, Contracts: ids}).changes() { // one at a time: contents may be large
 		got, err := s.contracts.Copies(hub.InBackground(ctx), "", []hub.Change{change})
 		if err != nil {
@@ -234,8 +237,8 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 // compareAll finds and repairs every difference with the peer. Projects whose sums are
 // equal are not looked at.
 func (w *worker) compareAll(ctx context.Context) error {
-	sums := map[hub.ProjectID]string{}
-	ours, err := pages(math.MaxInt, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
+	sums := map[coord.ProjectID]string{}
+	ours, err := pages(math.MaxInt, func(after coord.ProjectID) ([]coord.ProjectID, coord.ProjectID, error) {
 		page, err := w.Projects(ctx, w.aid, federation.ProjectsParams{After: after})
 		maps.Copy(sums, page.Sums)
 		return page.Projects, page.Next, err
@@ -273,22 +276,22 @@ const maxProjectIDs = 100_000
 
 // theirProjects returns the ids of every project that the peer has, and their sums if
 // the peer has some.
-func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, map[hub.ProjectID]string, error) {
+func (w *worker) theirProjects(ctx context.Context) ([]coord.ProjectID, map[coord.ProjectID]string, error) {
 	if !w.native {
 		var out struct {
 			Projects []struct {
-				ID hub.ProjectID `json:"projectId"`
+				ID coord.ProjectID `json:"projectId"`
 			}
 		}
 		err := w.remote.call(ctx, methodProjectList, struct{}{}, &out)
-		var ids []hub.ProjectID
+		var ids []coord.ProjectID
 		for _, p := range out.Projects {
 			ids = append(ids, p.ID)
 		}
 		return ids, nil, err
 	}
-	sums := map[hub.ProjectID]string{}
-	ids, err := pages(maxProjectIDs, func(after hub.ProjectID) ([]hub.ProjectID, hub.ProjectID, error) {
+	sums := map[coord.ProjectID]string{}
+	ids, err := pages(maxProjectIDs, func(after coord.ProjectID) ([]coord.ProjectID, coord.ProjectID, error) {
 		var out federation.ProjectsPage
 		err := w.remote.call(ctx, methodSyncProjects, federation.ProjectsParams{After: after}, &out)
 		if len(out.Sums) <= len(out.Projects) { // a peer cannot make this hub hold more
@@ -300,7 +303,7 @@ func (w *worker) theirProjects(ctx context.Context) ([]hub.ProjectID, map[hub.Pr
 }
 
 // compareProject finds and repairs every difference in one project.
-func (w *worker) compareProject(ctx context.Context, id hub.ProjectID) error {
+func (w *worker) compareProject(ctx context.Context, id coord.ProjectID) error {
 	if !w.native {
 		return w.compareReference(ctx, id)
 	}
@@ -329,7 +332,7 @@ func (w *worker) compareProject(ctx context.Context, id hub.ProjectID) error {
 const maxContractSums = 200_000
 
 // summary reads a summary to its end.
-func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(context.Context, hub.ProjectID, hub.ContractID) (federation.Summary, error)) (federation.Summary, error) {
+func (w *worker) summary(ctx context.Context, id coord.ProjectID, read func(context.Context, coord.ProjectID, coord.ContractID) (federation.Summary, error)) (federation.Summary, error) {
 	whole, err := read(ctx, id, "")
 	for after := whole.Next; err == nil && after != "" && len(whole.Contracts) < maxContractSums; {
 		var part federation.Summary
@@ -342,7 +345,7 @@ func (w *worker) summary(ctx context.Context, id hub.ProjectID, read func(contex
 	return whole, err
 }
 
-func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
+func (w *worker) theirSummary(ctx context.Context, id coord.ProjectID, after coord.ContractID) (federation.Summary, error) {
 	var out federation.Summary
 	err := w.remote.call(ctx, methodSyncSummary, federation.SummaryParams{Project: id, After: after}, &out)
 	return out, err
@@ -350,12 +353,12 @@ func (w *worker) theirSummary(ctx context.Context, id hub.ProjectID, after hub.C
 
 // differences returns the things to fetch from the peer and those to send to it. A
 // thing that both have in different states is in both.
-func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs federation.Summary) (pull, push copiesParams, err error) {
+func (w *worker) differences(ctx context.Context, id coord.ProjectID, ours, theirs federation.Summary) (pull, push copiesParams, err error) {
 	pull, push = copiesParams{Project: id}, copiesParams{Project: id}
 	if ours.Head != theirs.Head {
 		pull.Head, push.Head = theirs.Head != "", ours.Head != ""
 	}
-	sums := map[hub.ContractID]string{}
+	sums := map[coord.ContractID]string{}
 	for _, c := range ours.Contracts {
 		sums[c.ID] = c.Sum
 	}
@@ -391,7 +394,7 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 	if err != nil {
 		return pull, push, err
 	}
-	var there []hub.PacketID
+	var there []coord.PacketID
 	if theirs.Project != "" {
 		there, err = allPackets(in, func(in federation.PacketsParams) (out federation.PacketsPage, err error) {
 			err = w.remote.call(ctx, methodSyncPackets, in, &out)
@@ -406,8 +409,8 @@ func (w *worker) differences(ctx context.Context, id hub.ProjectID, ours, theirs
 const maxPacketIDs = 1_000_000
 
 // allPackets reads the ids of all packets in the buckets of in.
-func allPackets(in federation.PacketsParams, read func(federation.PacketsParams) (federation.PacketsPage, error)) ([]hub.PacketID, error) {
-	return pages(maxPacketIDs, func(after hub.PacketID) ([]hub.PacketID, hub.PacketID, error) {
+func allPackets(in federation.PacketsParams, read func(federation.PacketsParams) (federation.PacketsPage, error)) ([]coord.PacketID, error) {
+	return pages(maxPacketIDs, func(after coord.PacketID) ([]coord.PacketID, coord.PacketID, error) {
 		in.After = after
 		out, err := read(in)
 		return out.Packets, out.Next, err
@@ -456,7 +459,7 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 }
 
 // setProject sets the project of a copy to the requested one.
-func setProject(c *federation.Copy, project hub.ProjectID) {
+func setProject(c *federation.Copy, project coord.ProjectID) {
 	c.Project = project
 	switch {
 	case c.Contract != nil:

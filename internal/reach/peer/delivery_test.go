@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reftest"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
@@ -19,15 +20,15 @@ func TestDelivery(t *testing.T) {
 	n, ref := withReference(t)
 	ctx, us := t.Context(), n.caller()
 	eventually(t, "they have met", []*node{n}, func() bool { return ref.Healthy(string(n.aid)) })
-	var project hub.ProjectID
-	var id hub.ContractID
+	var project coord.ProjectID
+	var id coord.ContractID
 	for _, step := range []struct {
 		name, method, holds string
 		do                  func() error
 	}{
 		{"R1-022 a project that is made", "cacp/project/sync", `"objective":"log in"`, func() error { project = n.refProject(ref); return nil }},
 		{"R1-025 a repository that is claimed", "cacp/repo/sync", `"assigned_agent":"aid://alpha.example/mobile@1.0.0"`, func() error {
-			if _, err := n.contracts.AddRepo(ctx, us, project, contract.As{}, hub.Repo{Name: "mobile", Role: "mobile", Language: "swift"}); err != nil {
+			if _, err := n.contracts.AddRepo(ctx, us, project, contract.As{}, coord.Repo{Name: "mobile", Role: "mobile", Language: "swift"}); err != nil {
 				return err
 			}
 			mobile := hub.Caller{ID: "mobile", AID: "aid://alpha.example/mobile@1.0.0"}
@@ -92,10 +93,10 @@ func TestDelivery(t *testing.T) {
 			return true
 		})
 		made := n.propose(project, "alone")
-		if got := n.status(project, made); got != hub.ContractProposed {
+		if got := n.status(project, made); got != coord.ContractProposed {
 			t.Errorf("here it is %q", got)
 		}
-		eventually(t, "the peer is down", []*node{n}, func() bool { return n.standing(&node{aid: hub.AID(ref.ID)}).Health == hub.HealthDown })
+		eventually(t, "the peer is down", []*node{n}, func() bool { return n.standing(&node{aid: coord.AID(ref.ID)}).Health == hub.HealthDown })
 		ref.Gate(nil)
 		eventually(t, "it is there", []*node{n}, func() bool { return refContract(ref, project, made).Version == 1 })
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
@@ -227,7 +228,7 @@ func (e *Exchange) Discover(ctx context.Context, role string, languages []string
 }
 
 // Vouch reports whether the exchange verified the agent, at that endpoint.
-func (e *Exchange) Vouch(ctx context.Context, aid hub.AID, endpoint string) (bool, error) {
+func (e *Exchange) Vouch(ctx context.Context, aid coord.AID, endpoint string) (bool, error) {
 	f, err := e.Agent(ctx, string(aid))
 	switch hub.CodeOf(err) {
 	case "":

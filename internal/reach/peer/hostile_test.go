@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -21,7 +22,7 @@ import (
 // A script is a peer that answers as it is told to.
 type script struct {
 	*httptest.Server
-	aid hub.AID
+	aid coord.AID
 
 	mu      sync.Mutex
 	native  bool
@@ -100,9 +101,9 @@ func against(t *testing.T, s *script) *node {
 	return n.start()
 }
 
-func (n *node) projectIDs() (ids []hub.ProjectID) {
+func (n *node) projectIDs() (ids []coord.ProjectID) {
 	err := n.store.View(n.t.Context(), func(r hub.Reader) error {
-		ps, err := r.Projects("", 100)
+		ps, err := r.Coordination().Projects("", 100)
 		ids = nil
 		for _, p := range ps {
 			ids = append(ids, p.ID)
@@ -164,7 +165,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-func (n *node) outbox(aid hub.AID) (box hub.Outbox) {
+func (n *node) outbox(aid coord.AID) (box hub.Outbox) {
 	n.t.Helper()
 	err := n.store.View(n.t.Context(), func(r hub.Reader) (err error) {
 		box, err = r.Outbox(aid)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -38,7 +39,7 @@ func TestInvitedPeer(t *testing.T) {
 		eventually(t, "the project is on both", both, same(a, b, shared))
 		b.share(shared, "from the guest")
 		eventually(t, "what the guest says is on both", both, same(a, b, shared))
-		if b.status(shared, contractID) != hub.ContractProposed {
+		if b.status(shared, contractID) != coord.ContractProposed {
 			t.Error("the contract is not there")
 		}
 	})

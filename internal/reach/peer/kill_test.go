@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -30,7 +31,7 @@ func TestKilledHub(t *testing.T) {
 	say := func(words ...any) { fmt.Println(append([]any{"@"}, words...)...) }
 	key := ""
 	if _, secret, err := n.peers.AddPeer(t.Context(), operator, peers.NewPeer{
-		AID: hub.AID(os.Getenv("PARLEY_KILLED_PEER")), Endpoint: os.Getenv("PARLEY_KILLED_URL"), Key: os.Getenv("PARLEY_KILLED_KEY"),
+		AID: coord.AID(os.Getenv("PARLEY_KILLED_PEER")), Endpoint: os.Getenv("PARLEY_KILLED_URL"), Key: os.Getenv("PARLEY_KILLED_KEY"),
 	}); err == nil {
 		key = secret
 	} else if hub.CodeOf(err) != hub.CodeConflict {
@@ -38,10 +39,10 @@ func TestKilledHub(t *testing.T) {
 	}
 	say("ready", n.server.URL, key)
 	n.start()
-	project := hub.ProjectID(os.Getenv("PARLEY_KILLED_PROJECT"))
+	project := coord.ProjectID(os.Getenv("PARLEY_KILLED_PROJECT"))
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() { // one line, one change; the answer is the acknowledgement
-		r, err := n.contracts.Propose(t.Context(), n.caller(), contract.Proposal{InProject: contract.In(project), Type: hub.ContractCustom, Name: in.Text(), Content: json.RawMessage(`{}`)})
+		r, err := n.contracts.Propose(t.Context(), n.caller(), contract.Proposal{InProject: contract.In(project), Type: coord.ContractCustom, Name: in.Text(), Content: json.RawMessage(`{}`)})
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			say("later") // the project is not here yet
 			continue
@@ -121,8 +122,8 @@ func TestKill(t *testing.T) {
 		}
 	}
 	b := newNode(t, "beta", nil)
-	const aid = hub.AID("aid://killed.example/killed@1.0.0")
-	p, err := b.contracts.CreateProject(t.Context(), b.caller(), contract.NewProject{Name: "n", Objective: "o", Repos: []hub.Repo{
+	const aid = coord.AID("aid://killed.example/killed@1.0.0")
+	p, err := b.contracts.CreateProject(t.Context(), b.caller(), contract.NewProject{Name: "n", Objective: "o", Repos: []coord.Repo{
 		{Name: b.repo, Role: "backend", Language: "go"}, {Name: "killed-repo", Role: "frontend", Language: "go"},
 	}})
 	if err != nil {
@@ -135,7 +136,7 @@ func TestKill(t *testing.T) {
 	home := t.TempDir()
 	env := []string{"PARLEY_KILLED_HOME=" + home, "PARLEY_KILLED_PEER=" + string(b.aid), "PARLEY_KILLED_URL=" + b.server.URL, "PARLEY_KILLED_KEY=" + key, "PARLEY_KILLED_PROJECT=" + string(p.ID)}
 	b.start()
-	var promised []hub.ContractID
+	var promised []coord.ContractID
 	begin := func() *killed {
 		k := startKilled(t, env...)
 		ready := k.next(t)
@@ -155,7 +156,7 @@ func TestKill(t *testing.T) {
 			fmt.Fprintln(k.in, "theirs")
 			words := k.next(t)
 			if words[0] == "ack" {
-				promised = append(promised, hub.ContractID(words[1]))
+				promised = append(promised, coord.ContractID(words[1]))
 				promised = append(promised, b.propose(p.ID, "ours"))
 				n++
 			}
@@ -184,7 +185,7 @@ func TestKill(t *testing.T) {
 		// Look at the other side's store, which nobody has open any more.
 		fmt.Fprintln(k.in, "last")
 		if words := k.next(t); words[0] == "ack" {
-			promised = append(promised, hub.ContractID(words[1]))
+			promised = append(promised, coord.ContractID(words[1]))
 		}
 		k.kill()
 		b.stop()

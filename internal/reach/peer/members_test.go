@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -35,47 +37,47 @@ func TestMembersInAPartition(t *testing.T) {
 	a.start()
 	b.start()
 	eventually(t, "the project is on both", both, same(a, b, project))
-	ok := func(_ hub.Project, err error) {
+	ok := func(_ coord.Project, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	is := func(n *node, policy hub.AgreementPolicy, status hub.ProjectStatus) bool {
+	is := func(n *node, policy coord.AgreementPolicy, status coord.ProjectStatus) bool {
 		p, err := n.contracts.Project(t.Context(), n.caller(), project)
 		return err == nil && p.Policy == policy && p.Status == status
 	}
 	t.Run("R1-056 a policy that was set stands when another hub sets the status", func(t *testing.T) {
 		apart(both, func() {
-			ok(a.contracts.SetPolicy(t.Context(), a.caller(), project, hub.AgreeAll))
-			ok(b.contracts.SetStatus(t.Context(), b.caller(), project, hub.ProjectIntegrating))
+			ok(a.contracts.SetPolicy(t.Context(), a.caller(), project, coord.AgreeAll))
+			ok(b.contracts.SetStatus(t.Context(), b.caller(), project, coord.ProjectIntegrating))
 		})
 		eventually(t, "both writes are on both", both, func() bool {
-			return is(a, hub.AgreeAll, hub.ProjectIntegrating) && is(b, hub.AgreeAll, hub.ProjectIntegrating)
+			return is(a, coord.AgreeAll, coord.ProjectIntegrating) && is(b, coord.AgreeAll, coord.ProjectIntegrating)
 		})
 	})
 	t.Run("R1-056 of two policies the later stands, and the other is a recorded conflict on both", func(t *testing.T) {
 		apart(both, func() {
-			ok(a.contracts.SetPolicy(t.Context(), a.caller(), project, hub.AgreeAny))
-			ok(b.contracts.SetPolicy(t.Context(), b.caller(), project, hub.AgreeCounterparty))
+			ok(a.contracts.SetPolicy(t.Context(), a.caller(), project, coord.AgreeAny))
+			ok(b.contracts.SetPolicy(t.Context(), b.caller(), project, coord.AgreeCounterparty))
 		})
 		for _, n := range both {
 			eventually(t, "the later policy, and a conflict", both, func() bool {
 				found, err := n.contracts.Conflicts(t.Context(), n.caller(), project, "", 0)
-				return err == nil && is(n, hub.AgreeCounterparty, hub.ProjectIntegrating) && len(found.Members) == 1 &&
-					found.Members[0].Value == string(hub.AgreeAny) && found.Members[0].By == a.aid && n.journaled(hub.ActionProjectConflict)
+				return err == nil && is(n, coord.AgreeCounterparty, coord.ProjectIntegrating) && len(found.Members) == 1 &&
+					found.Members[0].Value == string(coord.AgreeAny) && found.Members[0].By == a.aid && n.journaled(actions.ProjectConflict)
 			})
 		}
-		ok(b.contracts.SetPolicy(t.Context(), b.caller(), project, hub.AgreeAll))
+		ok(b.contracts.SetPolicy(t.Context(), b.caller(), project, coord.AgreeAll))
 		eventually(t, "a write that knew both ends the conflict", both, func() bool {
 			found, err := a.contracts.Conflicts(t.Context(), a.caller(), project, "", 0)
-			return err == nil && is(a, hub.AgreeAll, hub.ProjectIntegrating) && len(found.Members) == 0
+			return err == nil && is(a, coord.AgreeAll, coord.ProjectIntegrating) && len(found.Members) == 0
 		})
 	})
 }
 
 // journaled reports whether the journal of a node has a row of an action.
-func (n *node) journaled(action hub.Action) bool {
+func (n *node) journaled(action actions.Action) bool {
 	entries, err := hub.Read(n.t.Context(), n.store, func(r hub.Reader) ([]hub.Entry, error) {
 		return r.Journal(hub.JournalQuery{Newest: true, Limit: 1000})
 	})
@@ -100,7 +102,7 @@ func TestLargeHistory(t *testing.T) {
 	equal := same(a, b, project)
 	eventually(t, "R1-083 a contract whose versions are larger than a request is on both", []*node{a, b}, func() bool {
 		// To compare everything is slow, so the newest version is looked for first.
-		there, err := hub.Read(t.Context(), b.store, func(r hub.Reader) (hub.Contract, error) { return r.Contract(project, id) })
+		there, err := hub.Read(t.Context(), b.store, func(r hub.Reader) (coord.Contract, error) { return r.Coordination().Contract(project, id) })
 		return err == nil && there.Version == 71 && equal()
 	})
 	if n := a.standing(b).DeadLetters; n > 0 {
@@ -109,7 +111,7 @@ func TestLargeHistory(t *testing.T) {
 }
 
 // undelivered reports whether the gate fails because a contract was not delivered.
-func (n *node) undelivered(project hub.ProjectID) bool {
+func (n *node) undelivered(project coord.ProjectID) bool {
 	n.t.Helper()
 	v, err := n.contracts.Check(n.t.Context(), n.caller(), contract.Gate{InProject: contract.In(project)})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
@@ -22,7 +24,7 @@ func TestPages(t *testing.T) {
 	two := func() *peer.Options { o := quick(); o.Page = 2; return o }
 	a, b := newNode(t, "alpha", two()), newNode(t, "beta", two())
 	befriend(a, b)
-	var projects []hub.ProjectID
+	var projects []coord.ProjectID
 	for range 5 {
 		projects = append(projects, a.project(b))
 	}
@@ -65,7 +67,7 @@ func (n *node) bodies(with string) func() []string {
 	}
 }
 
-func (n *node) revise(project hub.ProjectID, id hub.ContractID, content string) {
+func (n *node) revise(project coord.ProjectID, id coord.ContractID, content string) {
 	n.t.Helper()
 	if _, err := n.contracts.Update(n.t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(content)}); err != nil {
 		n.t.Fatal(err)
@@ -132,13 +134,13 @@ func TestRefusedHere(t *testing.T) {
 		t.Fatal("the gate waits for a delivery before one failed")
 	}
 	err := a.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		was, err := tx.Contract(project, id)
+		was, err := tx.Coordination().Contract(project, id)
 		if err != nil {
 			return err
 		}
 		next := was
 		next.Version, next.UpdatedAt = 200_000, was.UpdatedAt.After(time.Now)
-		if err := tx.PutContract(next, was); err != nil {
+		if err := tx.WriteCoordination().PutContract(next, was); err != nil {
 			return err
 		}
 		return tx.AddChange(hub.Change{Project: project, Kind: hub.ChangeContract, Object: string(id), Version: next.Version, At: hub.At(was.UpdatedAt.Time())})
@@ -148,7 +150,7 @@ func TestRefusedHere(t *testing.T) {
 	}
 	a.hints.Publish(hub.TopicChanges)
 	eventually(t, "R1-083 what is not delivered fails the gate at both ends", both, func() bool { return a.undelivered(project) && b.undelivered(project) })
-	if !a.journaled(hub.ActionDeadLetter) || !b.journaled(hub.ActionCopyRefused) {
+	if !a.journaled(actions.DeadLetter) || !b.journaled(actions.CopyRefused) {
 		t.Error("R1-083 what is not delivered is in the journal of both ends")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 func TestRateOfPeer(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRateOfPeer(t *testing.T) {
 	})
 	t.Run("R1-083 changes that come too fast for a peer are sent again, and the peer does not count as down", func(t *testing.T) {
 		id := a.propose(project, "too fast")
-		eventually(t, "it is there", []*node{a, b}, func() bool { return b.status(project, id) == hub.ContractProposed })
+		eventually(t, "it is there", []*node{a, b}, func() bool { return b.status(project, id) == coord.ContractProposed })
 		if s := a.standing(b); s.DeadLetters != 0 || s.Health != hub.HealthUp || s.Fails != 0 {
 			t.Errorf("got %+v, want no dead letter and a peer that is up", s)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -38,7 +39,7 @@ func (w *worker) sendReference(ctx context.Context, c federation.Copy) error {
 
 // alignRepos merges the agent's list of repositories and this hub's, and creates the
 // project there if there is none.
-func (w *worker) alignRepos(ctx context.Context, id hub.ProjectID) error {
+func (w *worker) alignRepos(ctx context.Context, id coord.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
 	if hub.CodeOf(err) == hub.CodeTooLarge {
 		found, err = true, nil // it exists, and is too large to be read
@@ -62,7 +63,7 @@ const maxWhole = 500
 // knows no method for that but the one that replaces the whole project: the project is
 // sent when the agent has nothing that this hub lacks, and is not large. Contracts that
 // differ are merged first.
-func (w *worker) sendStatus(ctx context.Context, id hub.ProjectID) error {
+func (w *worker) sendStatus(ctx context.Context, id coord.ProjectID) error {
 	for range 2 {
 		whole, differing, err := w.behind(ctx, id)
 		if err != nil || whole == nil {
@@ -82,7 +83,7 @@ func (w *worker) sendStatus(ctx context.Context, id hub.ProjectID) error {
 
 // behind returns the project as this hub has it if the agent's copy has an earlier
 // status, nil if it must not be sent, and the contracts that differ there.
-func (w *worker) behind(ctx context.Context, id hub.ProjectID) (whole *federation.ProjectCopy, differing []hub.ContractID, err error) {
+func (w *worker) behind(ctx context.Context, id coord.ProjectID) (whole *federation.ProjectCopy, differing []coord.ContractID, err error) {
 	head, err := w.head(ctx, id)
 	if err != nil || head == nil {
 		return nil, nil, err
@@ -91,7 +92,7 @@ func (w *worker) behind(ctx context.Context, id hub.ProjectID) (whole *federatio
 	if hub.CodeOf(err) == hub.CodeTooLarge {
 		return nil, nil, nil
 	}
-	if err != nil || !found || slices.Index(hub.ProjectStatuses, head.Standing()) <= slices.Index(hub.ProjectStatuses, theirs.Status) {
+	if err != nil || !found || slices.Index(coord.ProjectStatuses, head.Standing()) <= slices.Index(coord.ProjectStatuses, theirs.Status) {
 		return nil, nil, err
 	}
 	all, err := w.contents(ctx, id)
@@ -104,7 +105,7 @@ func (w *worker) behind(ctx context.Context, id hub.ProjectID) (whole *federatio
 	}
 
 	whole = &federation.ProjectCopy{Project: *head}
-	sums := map[hub.ContractID]string{}
+	sums := map[coord.ContractID]string{}
 	for _, c := range copies {
 		if c.Contract != nil {
 			whole.Contracts = append(whole.Contracts, *c.Contract)
@@ -124,7 +125,7 @@ func (w *worker) behind(ctx context.Context, id hub.ProjectID) (whole *federatio
 		}
 	}
 	if whole.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 { // it keeps its own otherwise
-		whole.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
+		whole.UpdatedAt = coord.InstantMicro(theirs.UpdatedAt.Micro() + 1)
 	}
 	return whole, differing, nil
 }
@@ -138,8 +139,8 @@ func (w *worker) replace(ctx context.Context, whole federation.ProjectCopy) erro
 	return err
 }
 
-func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs federation.ProjectCopy) error {
-	there := map[hub.RepoID]hub.Repo{}
+func (w *worker) mergeRepos(ctx context.Context, id coord.ProjectID, theirs federation.ProjectCopy) error {
+	there := map[coord.RepoID]coord.Repo{}
 	var copies []federation.Copy
 	for _, r := range theirs.Repos {
 		there[r.ID] = r
@@ -166,12 +167,12 @@ func (w *worker) mergeRepos(ctx context.Context, id hub.ProjectID, theirs federa
 }
 
 // sameRepo compares the members of a repository that the agent keeps.
-func sameRepo(a, b hub.Repo) bool {
+func sameRepo(a, b coord.Repo) bool {
 	return a.Name == b.Name && a.Role == b.Role && a.Language == b.Language && a.URL == b.URL && a.Agent == b.Agent && a.Endpoint == b.Endpoint
 }
 
 // head returns this hub's project, or nil if it has none.
-func (w *worker) head(ctx context.Context, id hub.ProjectID) (*hub.Project, error) {
+func (w *worker) head(ctx context.Context, id coord.ProjectID) (*coord.Project, error) {
 	copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: id, Head: true}.changes())
 	if err != nil || len(copies) == 0 {
 		return nil, err
@@ -181,7 +182,7 @@ func (w *worker) head(ctx context.Context, id hub.ProjectID) (*hub.Project, erro
 
 // create makes the project at the agent, empty, and then sends its contracts and
 // packets one by one, so that no request becomes large.
-func (w *worker) create(ctx context.Context, id hub.ProjectID) error {
+func (w *worker) create(ctx context.Context, id coord.ProjectID) error {
 	head, err := w.head(ctx, id)
 	if err != nil || head == nil {
 		return err
@@ -213,9 +214,9 @@ func (w *worker) lacks(ctx context.Context, c federation.Copy, reason string) er
 
 // wholeProject returns the parameters that send a project, with the later of its own
 // status and the one that follows from its contracts.
-func wholeProject(p federation.ProjectCopy, zoned bool, self hub.AID) json.RawMessage {
+func wholeProject(p federation.ProjectCopy, zoned bool, self coord.AID) json.RawMessage {
 	p.Status = p.Standing()
-	p.Stamps = hub.Stamps{}
+	p.Stamps = coord.Stamps{}
 	if !zoned {
 		p.Project = federation.Naive(p.Project)
 		for i := range p.Contracts {
@@ -227,18 +228,18 @@ func wholeProject(p federation.ProjectCopy, zoned bool, self hub.AID) json.RawMe
 	}
 	raw, _ := encode(struct { // stored as JSON before: cannot fail
 		Project federation.ProjectCopy `json:"project"`
-		Source  hub.AID                `json:"source_agent"`
+		Source  coord.AID              `json:"source_agent"`
 	}{p, self})
 	return raw
 }
 
 // contents returns the contracts and packets in a project.
-func (w *worker) contents(ctx context.Context, id hub.ProjectID) (copiesParams, error) {
+func (w *worker) contents(ctx context.Context, id coord.ProjectID) (copiesParams, error) {
 	size := w.pageOf(1000)
 	all := copiesParams{Project: id}
 	err := w.store.View(ctx, func(r hub.Reader) (err error) {
-		all.Contracts, err = pages(math.MaxInt, func(after hub.ContractID) (ids []hub.ContractID, next hub.ContractID, err error) {
-			page, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: size})
+		all.Contracts, err = pages(math.MaxInt, func(after coord.ContractID) (ids []coord.ContractID, next coord.ContractID, err error) {
+			page, err := r.Coordination().Contracts(coord.ContractQuery{Project: id, After: after, Limit: size})
 			for _, c := range page {
 				ids = append(ids, c.ID)
 			}
@@ -250,8 +251,8 @@ func (w *worker) contents(ctx context.Context, id hub.ProjectID) (copiesParams, 
 		if err != nil {
 			return err
 		}
-		all.Packets, err = pages(math.MaxInt, func(after hub.PacketID) (ids []hub.PacketID, next hub.PacketID, err error) {
-			if ids, err = r.PacketIDs(id, after, size); len(ids) == size {
+		all.Packets, err = pages(math.MaxInt, func(after coord.PacketID) (ids []coord.PacketID, next coord.PacketID, err error) {
+			if ids, err = r.Coordination().PacketIDs(id, after, size); len(ids) == size {
 				next = ids[size-1]
 			}
 			return ids, next, err
@@ -291,7 +292,7 @@ func (w *worker) trySend(ctx context.Context, c federation.Copy) (federation.Syn
 }
 
 // sendContract sends the present state of a contract to the agent.
-func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) error {
+func (w *worker) sendContract(ctx context.Context, project coord.ProjectID, id coord.ContractID) error {
 	for range maxRounds {
 		theirs, found, err := w.theirContract(ctx, project, id)
 		if err != nil {
@@ -304,7 +305,7 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 		sent := *ours.Contract
 		if found && sent.UpdatedAt.Compare(theirs.UpdatedAt) <= 0 {
 			// The agent's clock is ahead, and would make it keep its own copy.
-			sent.UpdatedAt = hub.InstantMicro(theirs.UpdatedAt.Micro() + 1)
+			sent.UpdatedAt = coord.InstantMicro(theirs.UpdatedAt.Micro() + 1)
 		}
 		r, err := w.trySend(ctx, federation.Copy{Project: project, Contract: &sent})
 		switch {
@@ -323,9 +324,9 @@ func (w *worker) sendContract(ctx context.Context, project hub.ProjectID, id hub
 
 // reconcile merges the agent's copy of a contract into this hub, unless it is only
 // an echo, and returns this hub's copy and whether the agent's differs from it.
-func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.ContractID, theirs hub.Contract, found bool) (ours federation.Copy, differs bool, err error) {
+func (w *worker) reconcile(ctx context.Context, project coord.ProjectID, id coord.ContractID, theirs coord.Contract, found bool) (ours federation.Copy, differs bool, err error) {
 	read := func() (federation.Copy, error) {
-		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: project, Contracts: []hub.ContractID{id}}.changes())
+		copies, err := w.contracts.Copies(ctx, "", copiesParams{Project: project, Contracts: []coord.ContractID{id}}.changes())
 		if err != nil || len(copies) == 0 {
 			return federation.Copy{}, err
 		}
@@ -350,7 +351,7 @@ func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.Co
 			return ours, true, nil // an echo with a new time
 		case here == base && theirs.Version >= ours.Contract.Version && theirs.UpdatedAt.Compare(ours.Contract.UpdatedAt) <= 0:
 			// Only the agent changed it, with a clock that is behind.
-			theirs.UpdatedAt = hub.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
+			theirs.UpdatedAt = coord.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
 		}
 	}
 	if _, err = w.contracts.Sync(ctx, w.aid, false, []federation.Copy{{Project: project, Contract: &theirs}}); err != nil {
@@ -367,22 +368,22 @@ func (w *worker) reconcile(ctx context.Context, project hub.ProjectID, id hub.Co
 
 // fingerprint is a hash of the members of a contract that the agent keeps, without
 // the times that it changes by itself.
-func fingerprint(c hub.Contract) string {
+func fingerprint(c coord.Contract) string {
 	type work struct {
-		Repo   hub.RepoID
-		Status hub.ImplementationStatus
+		Repo   coord.RepoID
+		Status coord.ImplementationStatus
 		Plan   string
 		Files  []string
 		Notes  string
 		Start  int64
 		End    int64
 	}
-	works := map[hub.RepoID]work{}
+	works := map[coord.RepoID]work{}
 	for _, i := range c.Implementations {
 		works[i.Repo] = work{i.Repo, i.Status, i.Plan, list(i.Files), i.Notes, i.StartedAt.Micro(), i.CompletedAt.Micro()}
 	}
 	raw, err := json.Marshal(map[string]any{ // sorts the keys
-		"type": c.Type, "name": c.Name, "version": c.Version, "status": c.Status, "content": hub.ContentHash(c.Content), "by": c.ProposedBy, "work": works,
+		"type": c.Type, "name": c.Name, "version": c.Version, "status": c.Status, "content": coord.ContentHash(c.Content), "by": c.ProposedBy, "work": works,
 	})
 	if err != nil {
 		return ""
@@ -393,11 +394,11 @@ func fingerprint(c hub.Contract) string {
 
 // baseKey is the key of the fingerprint that a contract had when this hub and the
 // agent last had the same.
-func (w *worker) baseKey(project hub.ProjectID, id hub.ContractID) string {
+func (w *worker) baseKey(project coord.ProjectID, id coord.ContractID) string {
 	return "peer.base/" + string(w.aid) + "/" + string(project) + "/" + string(id)
 }
 
-func (w *worker) base(ctx context.Context, project hub.ProjectID, id hub.ContractID) (base string, err error) {
+func (w *worker) base(ctx context.Context, project coord.ProjectID, id coord.ContractID) (base string, err error) {
 	base, err = hub.Read(ctx, w.store, func(r hub.Reader) (string, error) { return r.Meta(w.baseKey(project, id)) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return "", nil
@@ -406,7 +407,7 @@ func (w *worker) base(ctx context.Context, project hub.ProjectID, id hub.Contrac
 }
 
 // saveBase stores the fingerprint of a contract that both sides have.
-func (w *worker) saveBase(ctx context.Context, c hub.Contract) error {
+func (w *worker) saveBase(ctx context.Context, c coord.Contract) error {
 	sum := fingerprint(c)
 	if known, err := w.base(ctx, c.Project, c.ID); err != nil || known == sum {
 		return err
@@ -415,23 +416,23 @@ func (w *worker) saveBase(ctx context.Context, c hub.Contract) error {
 }
 
 // theirContract returns the contract that the agent has.
-func (w *worker) theirContract(ctx context.Context, project hub.ProjectID, id hub.ContractID) (c hub.Contract, found bool, err error) {
+func (w *worker) theirContract(ctx context.Context, project coord.ProjectID, id coord.ContractID) (c coord.Contract, found bool, err error) {
 	var raw json.RawMessage
 	err = w.remote.call(ctx, methodContractGet, map[string]any{"projectId": project, "contractId": id, "includeHistory": true}, &raw)
 	if r, ok := refused(err); ok && r.missing() {
-		return hub.Contract{}, false, nil
+		return coord.Contract{}, false, nil
 	}
 	if err != nil {
-		return hub.Contract{}, false, err
+		return coord.Contract{}, false, err
 	}
 	if c, err = federation.DecodeContract(project, raw); err != nil || c.ID != id {
-		return hub.Contract{}, false, garbled(w.endpoint)
+		return coord.Contract{}, false, garbled(w.endpoint)
 	}
 	return c, true, nil
 }
 
 // theirProject returns the whole project that the agent has.
-func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p federation.ProjectCopy, found bool, err error) {
+func (w *worker) theirProject(ctx context.Context, id coord.ProjectID) (p federation.ProjectCopy, found bool, err error) {
 	var raw json.RawMessage
 	err = w.remote.call(ctx, methodProjectGet, map[string]any{"projectId": id}, &raw)
 	if r, ok := refused(err); ok && r.missing() {
@@ -447,7 +448,7 @@ func (w *worker) theirProject(ctx context.Context, id hub.ProjectID) (p federati
 }
 
 // compareReference finds and repairs every difference in one project.
-func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
+func (w *worker) compareReference(ctx context.Context, id coord.ProjectID) error {
 	theirs, found, err := w.theirProject(ctx, id)
 	if hub.CodeOf(err) == hub.CodeTooLarge {
 		// The contracts are compared one by one. Packets that the agent lost stay
@@ -478,7 +479,7 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 	if err != nil {
 		return err
 	}
-	var there []hub.ContractID
+	var there []coord.ContractID
 	for _, c := range theirs.Contracts {
 		_, differs, err := w.reconcile(ctx, id, c.ID, c, true)
 		if err != nil {
@@ -489,7 +490,7 @@ func (w *worker) compareReference(ctx context.Context, id hub.ProjectID) error {
 		}
 	}
 	var copies []federation.Copy
-	var known []hub.PacketID
+	var known []coord.PacketID
 	for _, p := range theirs.Packets {
 		copies = append(copies, federation.Copy{Project: id, Packet: &p})
 		known = append(known, p.ID)

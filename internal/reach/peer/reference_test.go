@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reftest"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -43,20 +43,20 @@ func withReference(t *testing.T) (*node, *reftest.Agent) {
 
 func (n *node) addLegacy(ref *reftest.Agent) {
 	n.t.Helper()
-	if _, _, err := n.peers.AddPeer(n.t.Context(), operator, peers.NewPeer{AID: hub.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
+	if _, _, err := n.peers.AddPeer(n.t.Context(), operator, peers.NewPeer{AID: coord.AID(ref.ID), Endpoint: ref.URL(), Repo: ref.Repo, From: "127.0.0.1"}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func refContract(ref *reftest.Agent, project hub.ProjectID, id hub.ContractID) refView {
+func refContract(ref *reftest.Agent, project coord.ProjectID, id coord.ContractID) refView {
 	var v refView
 	ref.Do("cacp/contract/get", map[string]any{"projectId": project, "contractId": id}, &v) // nothing yet is nothing
 	return v
 }
 
-func (n *node) refProject(ref *reftest.Agent) hub.ProjectID {
+func (n *node) refProject(ref *reftest.Agent) coord.ProjectID {
 	n.t.Helper()
-	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Policy: hub.AgreeAny, Repos: []hub.Repo{
+	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Policy: coord.AgreeAny, Repos: []coord.Repo{
 		{Name: n.repo, Role: "backend", Language: "go"}, {Name: ref.Repo, Role: "frontend", Language: "typescript"},
 	}})
 	if err != nil {
@@ -82,14 +82,14 @@ func TestReferenceFlow(t *testing.T) {
 			us := []*node{n}
 			project := n.refProject(ref)
 			id := n.propose(project, "profile")
-			at := func(what string, want hub.ContractStatus, works int) {
+			at := func(what string, want coord.ContractStatus, works int) {
 				t.Helper()
 				eventually(t, what, us, func() bool {
 					r := refContract(ref, project, id)
 					return n.status(project, id) == want && r.Status == string(want) && n.works(project, id) == works && len(r.Implementations) == works
 				})
 			}
-			stands := func(want hub.ProjectStatus, since hub.Instant) hub.Instant {
+			stands := func(want coord.ProjectStatus, since coord.Instant) coord.Instant {
 				t.Helper()
 				eventually(t, "the project is "+string(want)+" on both", us, func() bool {
 					var theirs struct{ Status string }
@@ -109,23 +109,23 @@ func TestReferenceFlow(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			at("proposed on both", hub.ContractProposed, 0)
+			at("proposed on both", coord.ContractProposed, 0)
 			eventually(t, "the agent tells the hub", us, func() bool { return ref.Healthy(string(n.aid)) })
 			if err := ref.Do("cacp/project/join", map[string]any{"projectId": project, "repoName": ref.Repo}, nil); err != nil {
 				t.Fatal(err)
 			}
 			do("cacp/contract/respond", map[string]any{"action": "request_change"})
-			at("negotiating on both", hub.ContractNegotiating, 0)
+			at("negotiating on both", coord.ContractNegotiating, 0)
 			n.must(n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: json.RawMessage(`{"path":"/v2"}`)}))
 			eventually(t, "the second version on both", us, func() bool { return refContract(ref, project, id).Version == 2 })
-			at("proposed again on both", hub.ContractProposed, 0)
+			at("proposed again on both", coord.ContractProposed, 0)
 			do("cacp/contract/respond", map[string]any{"action": "agree"})
-			at("agreed on both", hub.ContractAgreed, 0)
+			at("agreed on both", coord.ContractAgreed, 0)
 			do("cacp/implementation/start", map[string]any{"plan": "components"})
-			at("started there, on both", hub.ContractAgreed, 1)
+			at("started there, on both", coord.ContractAgreed, 1)
 			n.must(n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Plan: "endpoint"}))
-			at("started on both", hub.ContractAgreed, 2)
-			since := stands(hub.ProjectImplementing, hub.Instant{})
+			at("started on both", coord.ContractAgreed, 2)
+			since := stands(coord.ProjectImplementing, coord.Instant{})
 			n.must(n.contracts.Complete(t.Context(), n.caller(), contract.Work{InContract: contract.Of(project, id), Files: []string{"a.go"}}))
 			eventually(t, "completed here, on both", us, func() bool {
 				return slices.ContainsFunc(refContract(ref, project, id).Implementations, func(i struct {
@@ -137,11 +137,11 @@ func TestReferenceFlow(t *testing.T) {
 				})
 			})
 			do("cacp/implementation/complete", map[string]any{"files": []string{"a.ts"}})
-			at("implemented on both", hub.ContractImplemented, 2)
-			since = stands(hub.ProjectIntegrating, since)
+			at("implemented on both", coord.ContractImplemented, 2)
+			since = stands(coord.ProjectIntegrating, since)
 			n.must(n.contracts.Verify(t.Context(), n.caller(), contract.Verification{InContract: contract.Of(project, id), Result: contract.VerifySuccess}))
-			at("verified on both", hub.ContractVerified, 2)
-			stands(hub.ProjectComplete, since)
+			at("verified on both", coord.ContractVerified, 2)
+			stands(coord.ProjectComplete, since)
 		})
 	}
 	t.Run("R1-080 a project that the agent made", func(t *testing.T) {
@@ -149,18 +149,18 @@ func TestReferenceFlow(t *testing.T) {
 		n, ref := withReference(t)
 		us := []*node{n}
 		eventually(t, "the agent tells the hub", us, func() bool { return ref.Healthy(string(n.aid)) })
-		var made struct{ ProjectID hub.ProjectID }
+		var made struct{ ProjectID coord.ProjectID }
 		err := ref.Do("cacp/project/create", map[string]any{"name": "n", "objective": "o", "repos": []any{
 			map[string]string{"name": ref.Repo, "role": "frontend", "language": "typescript"}, map[string]string{"name": n.repo, "role": "backend", "language": "go"},
 		}}, &made)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var proposed struct{ ContractID hub.ContractID }
+		var proposed struct{ ContractID coord.ContractID }
 		if err := ref.Do("cacp/contract/propose", map[string]any{"projectId": made.ProjectID, "type": "custom", "name": "c", "content": map[string]any{}}, &proposed); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "proposed here", us, func() bool { return n.status(made.ProjectID, proposed.ContractID) == hub.ContractProposed })
+		eventually(t, "proposed here", us, func() bool { return n.status(made.ProjectID, proposed.ContractID) == coord.ContractProposed })
 		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(made.ProjectID, proposed.ContractID), Action: contract.ActionAgree}))
 		eventually(t, "agreed there", us, func() bool { return refContract(ref, made.ProjectID, proposed.ContractID).Status == "agreed" })
 	})
@@ -190,13 +190,13 @@ func TestReferenceRepair(t *testing.T) {
 		eventually(t, "all is there again", us, func() bool { return refContract(ref, project, id).Version == 1 && packets() == 2 })
 	})
 	t.Run("R1-012 the status of a project reaches the agent, and nothing there is lost", func(t *testing.T) {
-		if _, err := n.contracts.SetStatus(t.Context(), operator, project, hub.ProjectIntegrating); err != nil {
+		if _, err := n.contracts.SetStatus(t.Context(), operator, project, coord.ProjectIntegrating); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the status is there", us, func() bool {
 			var got struct{ Status string }
 			ref.Do("cacp/project/get", map[string]any{"projectId": project}, &got)
-			return got.Status == string(hub.ProjectIntegrating) && refContract(ref, project, id).Version == 1 && packets() == 2
+			return got.Status == string(coord.ProjectIntegrating) && refContract(ref, project, id).Version == 1 && packets() == 2
 		})
 	})
 	t.Run("R1-083 an agent that was down during 100 changes gets them in order", func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestReferenceRepair(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return true
 		})
-		var ids []hub.ContractID
+		var ids []coord.ContractID
 		for i := range 50 {
 			ids = append(ids, n.propose(project, fmt.Sprint("c", i)))
 			n.share(project, fmt.Sprint("s", i))
@@ -212,10 +212,10 @@ func TestReferenceRepair(t *testing.T) {
 		ref.Calls()
 		ref.Gate(nil)
 		eventually(t, "all is there", us, func() bool { return refContract(ref, project, ids[49]).Version == 1 && packets() == 52 })
-		var got []hub.ContractID
+		var got []coord.ContractID
 		for _, c := range ref.Calls() {
 			var in struct {
-				Contract struct{ Contract_ID hub.ContractID }
+				Contract struct{ Contract_ID coord.ContractID }
 			}
 			if c.Method == "cacp/contract/sync" && json.Unmarshal(c.Params, &in) == nil {
 				got = append(got, in.Contract.Contract_ID)
@@ -234,7 +234,7 @@ func TestReferenceRepair(t *testing.T) {
 		if err != nil || refContract(ref, project, id).Version != 1 {
 			t.Fatalf("the agent was not taken back: %v", err)
 		}
-		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {
+		if err := n.syncer.Compare(coord.AID(ref.ID)); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the second version is back", us, func() bool { return refContract(ref, project, id).Version == 2 })
@@ -253,14 +253,14 @@ func TestReferenceRepair(t *testing.T) {
 		})
 		defer ref.Gate(nil)
 		other := n.propose(project, "in a large project")
-		if _, err := n.contracts.AddRepo(t.Context(), n.caller(), project, contract.As{}, hub.Repo{Name: "late", Role: "shared", Language: "go"}); err != nil {
+		if _, err := n.contracts.AddRepo(t.Context(), n.caller(), project, contract.As{}, coord.Repo{Name: "late", Role: "shared", Language: "go"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.syncer.Compare(hub.AID(ref.ID)); err != nil {
+		if err := n.syncer.Compare(coord.AID(ref.ID)); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "it is there", us, func() bool {
-			s := n.standing(&node{aid: hub.AID(ref.ID)})
+			s := n.standing(&node{aid: coord.AID(ref.ID)})
 			return refContract(ref, project, other).Version == 1 && s.Lag == 0 && s.Fault == ""
 		})
 	})
@@ -290,12 +290,12 @@ func TestReferenceRepair(t *testing.T) {
 		if err := ref.Do("cacp/contract/respond", map[string]any{"projectId": project, "contractId": other, "action": "request_change"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "heard here", us, func() bool { return n.status(project, other) == hub.ContractNegotiating })
+		eventually(t, "heard here", us, func() bool { return n.status(project, other) == coord.ContractNegotiating })
 		n.stop()
 		n.must(n.contracts.Respond(t.Context(), n.caller(), contract.Response{InContract: contract.Of(project, other), Action: contract.ActionAgree}))
 		n.start()
 		eventually(t, "agreed there", us, func() bool { return refContract(ref, project, other).Status == "agreed" })
-		if got := n.status(project, other); got != hub.ContractAgreed {
+		if got := n.status(project, other); got != coord.ContractAgreed {
 			t.Errorf("here it is %s", got)
 		}
 	})

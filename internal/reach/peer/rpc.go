@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -56,7 +57,7 @@ const maxRetryAfter = 10 * time.Minute
 type remote struct {
 	client   *Client
 	endpoint string
-	self     hub.AID
+	self     coord.AID
 	home     string // endpoint of this hub
 	key      string // of this hub at the peer; may be empty
 }
@@ -159,10 +160,10 @@ type syncCall struct {
 }
 
 // pack returns the call that sends a copy.
-func pack(c federation.Copy, self hub.AID) (syncCall, error) {
+func pack(c federation.Copy, self coord.AID) (syncCall, error) {
 	raw, err := encode(struct {
 		federation.Copy
-		Source hub.AID `json:"source_agent"`
+		Source coord.AID `json:"source_agent"`
 	}{c, self})
 	return syncCall{c, "cacp/" + string(c.Change().Kind) + "/sync", raw}, err
 }
@@ -284,8 +285,8 @@ func (r remote) knows(ctx context.Context) (bool, error) {
 	}
 	var v struct {
 		Peers []struct {
-			AID     hub.AID `json:"agentId"`
-			Healthy *bool   `json:"isHealthy"`
+			AID     coord.AID `json:"agentId"`
+			Healthy *bool     `json:"isHealthy"`
 		} `json:"peers"`
 	}
 	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &v) != nil || v.Peers == nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/peers"
 )
 
@@ -23,7 +23,7 @@ func TestComparisons(t *testing.T) {
 	release := make(chan struct{})
 	for i := range all {
 		s := newScript(t, true, map[string]string{"cacp/sync/projects": `{"projects":[]}`})
-		s.aid = hub.AID(fmt.Sprintf("aid://peer%d.example/x@1.0.0", i))
+		s.aid = coord.AID(fmt.Sprintf("aid://peer%d.example/x@1.0.0", i))
 		s.before = func(method string) {
 			if method != "cacp/sync/projects" {
 				return

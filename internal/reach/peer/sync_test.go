@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
 // same reports whether two nodes have the same of a project.
-func same(a, b *node, project hub.ProjectID) func() bool {
+func same(a, b *node, project coord.ProjectID) func() bool {
 	return func() bool {
 		one, err := a.contracts.Project(a.t.Context(), a.caller(), project)
 		other, missing := b.contracts.Project(b.t.Context(), b.caller(), project)
@@ -48,14 +50,14 @@ func TestNativePeers(t *testing.T) {
 	})
 	t.Run("R1-083 changes reach the peer both ways", func(t *testing.T) {
 		id := a.propose(before, "profile")
-		eventually(t, "proposed there", both, func() bool { return b.status(before, id) == hub.ContractProposed })
+		eventually(t, "proposed there", both, func() bool { return b.status(before, id) == coord.ContractProposed })
 		if _, _, err := b.contracts.JoinProject(t.Context(), b.caller(), before, b.repo, b.server.URL); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.contracts.Respond(t.Context(), b.caller(), contract.Response{InContract: contract.Of(before, id), Action: contract.ActionAgree}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "agreed here", both, func() bool { return a.status(before, id) == hub.ContractAgreed })
+		eventually(t, "agreed here", both, func() bool { return a.status(before, id) == coord.ContractAgreed })
 		for _, n := range both {
 			if _, err := n.contracts.Start(t.Context(), n.caller(), contract.Work{InContract: contract.Of(before, id), Plan: "soon"}); err != nil {
 				t.Fatal(err)
@@ -105,7 +107,7 @@ func TestNativePeers(t *testing.T) {
 	}
 }
 
-func (n *node) status(project hub.ProjectID, id hub.ContractID) hub.ContractStatus {
+func (n *node) status(project coord.ProjectID, id coord.ContractID) coord.ContractStatus {
 	c, err := n.contracts.Contract(n.t.Context(), n.caller(), project, id, false)
 	if err != nil {
 		return ""
@@ -113,7 +115,7 @@ func (n *node) status(project hub.ProjectID, id hub.ContractID) hub.ContractStat
 	return c.Status
 }
 
-func (n *node) works(project hub.ProjectID, id hub.ContractID) int {
+func (n *node) works(project coord.ProjectID, id coord.ContractID) int {
 	c, err := n.contracts.Contract(n.t.Context(), n.caller(), project, id, false)
 	if err != nil {
 		return 0
@@ -358,7 +360,7 @@ func TestRefusedChanges(t *testing.T) {
 		a.propose(project, "refused")
 		eventually(t, "it is given up", []*node{a, b}, func() bool { return a.standing(b).DeadLetters == 1 })
 		id := a.propose(project, "next")
-		eventually(t, "the next one is there", []*node{a, b}, func() bool { return b.status(project, id) == hub.ContractProposed })
+		eventually(t, "the next one is there", []*node{a, b}, func() bool { return b.status(project, id) == coord.ContractProposed })
 	})
 	t.Run("R1-087 what is too large together goes one by one, and what is too large alone is given up", func(t *testing.T) {
 		b.setGate(func(w http.ResponseWriter, r *http.Request) bool {
@@ -376,9 +378,9 @@ func TestRefusedChanges(t *testing.T) {
 		small := a.propose(project, "small")
 		a.start()
 		eventually(t, "the small one is there", []*node{a, b}, func() bool {
-			return b.status(project, small) == hub.ContractProposed && a.standing(b).DeadLetters > dead && a.standing(b).Lag == 0
+			return b.status(project, small) == coord.ContractProposed && a.standing(b).DeadLetters > dead && a.standing(b).Lag == 0
 		})
-		if !a.journaled(hub.ActionDeadLetter) || !a.undelivered(project) {
+		if !a.journaled(actions.DeadLetter) || !a.undelivered(project) {
 			t.Error("the journal or the gate knows nothing of the contract that was not delivered")
 		}
 		b.setGate(nil)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -22,13 +23,13 @@ type Contracts interface {
 	// Copies returns the present state of changed things, each once, in the order
 	// of its last change. Things of which all changes came from the peer "to" are
 	// left out.
-	Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error)
+	Copies(ctx context.Context, to coord.AID, changes []hub.Change) ([]federation.Copy, error)
 	// Receive merges copies that a peer sent; the peer has a rate.
-	Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
+	Receive(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Sync merges copies that this hub fetched from a peer.
-	Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
+	Sync(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Summary returns the sums of a project, a part of its contracts at a time.
-	Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error)
+	Summary(ctx context.Context, id coord.ProjectID, after coord.ContractID) (federation.Summary, error)
 }
 
 // Secrets returns the keys of this hub at its peers.
@@ -39,7 +40,7 @@ type Secrets interface {
 
 // A Scope decides whether a peer is part of a project.
 type Scope interface {
-	InScope(ctx context.Context, peer hub.AID, project hub.ProjectID) (bool, error)
+	InScope(ctx context.Context, peer coord.AID, project coord.ProjectID) (bool, error)
 }
 
 // Options changes how a Syncer works. The zero value works.
@@ -71,7 +72,7 @@ type Syncer struct {
 	client    *Client
 	secrets   Secrets
 	scope     Scope
-	self      hub.AID
+	self      coord.AID
 	home      string // endpoint of this hub
 	opts      Options
 	clock     hub.Clock
@@ -82,12 +83,12 @@ type Syncer struct {
 	comparing chan struct{}
 
 	mu      sync.Mutex // guards workers
-	workers map[hub.AID]*worker
+	workers map[coord.AID]*worker
 }
 
 // NewSyncer returns a syncer for the hub with the given id, which others reach
 // at home. opts may be nil.
-func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Secrets, scope Scope, self hub.AID, home string, opts *Options) *Syncer {
+func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Secrets, scope Scope, self coord.AID, home string, opts *Options) *Syncer {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -105,7 +106,7 @@ func NewSyncer(store hub.Store, contracts Contracts, client *Client, secrets Sec
 	o.Probe = cmp.Or(o.Probe, 15*time.Second)
 	s := &Syncer{
 		store: store, contracts: contracts, client: client, secrets: secrets, scope: scope, self: self, home: home,
-		opts: o, clock: o.Clock, log: o.Log, workers: map[hub.AID]*worker{}, comparing: make(chan struct{}, o.Comparing),
+		opts: o, clock: o.Clock, log: o.Log, workers: map[coord.AID]*worker{}, comparing: make(chan struct{}, o.Comparing),
 	}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -166,7 +167,7 @@ func (s *Syncer) updateWorkers(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := map[hub.AID]bool{}
+	wanted := map[coord.AID]bool{}
 	for _, p := range peers {
 		if p.State != hub.PeerApproved || p.Endpoint == "" || p.AID == s.self {
 			continue
@@ -198,7 +199,7 @@ func (s *Syncer) begin(ctx context.Context, p hub.Peer) *worker {
 	ctx, cancel := context.WithCancel(hub.InBackground(ctx))
 	w := &worker{
 		Syncer: s, store: s.store, aid: p.AID, endpoint: p.Endpoint, cancel: cancel,
-		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[hub.ProjectID]bool{}, batch: s.opts.Batch, native: p.Native,
+		wake: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), pending: map[coord.ProjectID]bool{}, batch: s.opts.Batch, native: p.Native,
 	}
 	s.workers[p.AID] = w
 	go func() {
@@ -220,7 +221,7 @@ func (s *Syncer) stop() {
 
 // Compare makes the worker of a peer compare everything soon. It reports CodeNotFound
 // when the peer is not approved.
-func (s *Syncer) Compare(peer hub.AID) error {
+func (s *Syncer) Compare(peer coord.AID) error {
 	s.mu.Lock()
 	w, ok := s.workers[peer]
 	s.mu.Unlock()
@@ -234,7 +235,7 @@ func (s *Syncer) Compare(peer hub.AID) error {
 // Receive merges copies that a peer sent. When an agent that is not native sent an
 // older state than this hub has, its worker compares the project soon: the clock of
 // such an agent may be behind, and it does not send again.
-func (s *Syncer) Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+func (s *Syncer) Receive(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	results, err := s.contracts.Receive(ctx, from, native, copies)
 	if err != nil || native {
 		return results, err

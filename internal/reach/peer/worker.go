@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
@@ -27,7 +29,7 @@ import (
 // m copies.
 type worker struct {
 	*Syncer
-	aid      hub.AID
+	aid      coord.AID
 	endpoint string
 	cancel   context.CancelFunc
 	wake     chan struct{} // holds one: there may be changes
@@ -38,21 +40,21 @@ type worker struct {
 	store     hub.Store // of the holder of the outbox's lease
 	remote    remote
 	native    bool
-	zoned     bool          // the peer reads time zones
-	connected bool          // since the last failure
-	up        bool          // it confirmed everything since the last failure
-	fails     int           // in a row
-	batch     int           // changes per request: fewer after a failure
-	sent      time.Time     // time of the last send
-	compared  time.Time     // time of the last full comparison
-	every     time.Duration // until the next full comparison
-	queued    bool          // a full comparison waits for others to end
-	probed    time.Time     // time at which the agent last knew this hub
-	created   hub.ProjectID // at an agent, whose contents are sent now
+	zoned     bool            // the peer reads time zones
+	connected bool            // since the last failure
+	up        bool            // it confirmed everything since the last failure
+	fails     int             // in a row
+	batch     int             // changes per request: fewer after a failure
+	sent      time.Time       // time of the last send
+	compared  time.Time       // time of the last full comparison
+	every     time.Duration   // until the next full comparison
+	queued    bool            // a full comparison waits for others to end
+	probed    time.Time       // time at which the agent last knew this hub
+	created   coord.ProjectID // at an agent, whose contents are sent now
 
-	mu      sync.Mutex             // guards the following
-	all     bool                   // compare everything
-	pending map[hub.ProjectID]bool // projects to compare
+	mu      sync.Mutex               // guards the following
+	all     bool                     // compare everything
+	pending map[coord.ProjectID]bool // projects to compare
 }
 
 // maxPending is the number of projects that are remembered one by one.
@@ -73,7 +75,7 @@ func (w *worker) compareAllLater() {
 	signal(w.now)
 }
 
-func (w *worker) compareLater(project hub.ProjectID) {
+func (w *worker) compareLater(project coord.ProjectID) {
 	w.mu.Lock()
 	if len(w.pending) < maxPending {
 		w.pending[project] = true
@@ -85,7 +87,7 @@ func (w *worker) compareLater(project hub.ProjectID) {
 }
 
 // takePending returns the projects to compare, and empties the list.
-func (w *worker) takePending() (all bool, projects []hub.ProjectID) {
+func (w *worker) takePending() (all bool, projects []coord.ProjectID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.pending {
@@ -174,14 +176,14 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		p.Fails, p.Fault = w.fails, fault
 		if w.fails >= w.opts.Fails && p.Health != hub.HealthDown {
 			p.Health = hub.HealthDown
-			if err := w.note(tx, hub.ActionPeerDown, map[string]any{"fault": fault}); err != nil {
+			if err := w.note(tx, actions.PeerDown, map[string]any{"fault": fault}); err != nil {
 				return err
 			}
 		}
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
-		box.Tries, box.Fault, box.NextTry = w.fails, fault, hub.InstantAt(w.clock().Add(wait))
+		box.Tries, box.Fault, box.NextTry = w.fails, fault, coord.InstantAt(w.clock().Add(wait))
 		return w.giveUp(tx, p, box)
 	})
 	if note != nil && !errors.Is(note, errNotApproved) && ctx.Err() == nil {
@@ -203,7 +205,7 @@ func (w *worker) giveUp(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 			return err
 		}
 		next[0].Origin = "" // of a copy that came from the peer, which was refused here
-		dead := hub.DeadLetter{Peer: w.aid, Change: next[0], Fault: box.Fault, At: hub.InstantAt(w.clock())}
+		dead := hub.DeadLetter{Peer: w.aid, Change: next[0], Fault: box.Fault, At: coord.InstantAt(w.clock())}
 		if err := w.putDeadLetter(tx, dead); err != nil {
 			return err
 		}
@@ -236,7 +238,7 @@ func (w *worker) update(ctx context.Context, fn func(hub.Tx, hub.Peer, hub.Outbo
 
 // outbox returns a peer's outbox. One that has never been written starts at the
 // end of the log, with everything before it to be compared.
-func outbox(r hub.Reader, aid hub.AID) (hub.Outbox, error) {
+func outbox(r hub.Reader, aid coord.AID) (hub.Outbox, error) {
 	box, err := r.Outbox(aid)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return box, err
@@ -392,18 +394,18 @@ func (w *worker) check(said string) error {
 
 // seen returns when the peer last answered at its endpoint, given that it answered now: the
 // peer may have moved meanwhile.
-func (w *worker) seen(p hub.Peer, now time.Time) hub.Instant {
+func (w *worker) seen(p hub.Peer, now time.Time) coord.Instant {
 	if p.Endpoint != w.endpoint {
 		return p.Seen
 	}
-	return hub.InstantAt(now)
+	return coord.InstantAt(now)
 }
 
 // markUp records that the peer confirms its deliveries.
 func (w *worker) markUp(ctx context.Context) error {
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		if p.Health != hub.HealthUp {
-			if err := w.note(tx, hub.ActionPeerUp, map[string]any{"endpoint": w.endpoint}); err != nil {
+			if err := w.note(tx, actions.PeerUp, map[string]any{"endpoint": w.endpoint}); err != nil {
 				return err
 			}
 		}
@@ -412,7 +414,7 @@ func (w *worker) markUp(ctx context.Context) error {
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
-		box.Tries, box.Fault, box.NextTry = 0, "", hub.Instant{}
+		box.Tries, box.Fault, box.NextTry = 0, "", coord.Instant{}
 		return tx.PutOutbox(box)
 	})
 	if err != nil {
@@ -454,7 +456,7 @@ func (w *worker) sendChanges(ctx context.Context, box hub.Outbox) (more bool, er
 
 // inScope leaves out changes of projects that the peer is not part of.
 func (w *worker) inScope(ctx context.Context, changes []hub.Change) ([]hub.Change, error) {
-	known := map[hub.ProjectID]bool{}
+	known := map[coord.ProjectID]bool{}
 	out := changes[:0]
 	for _, c := range changes {
 		in, ok := known[c.Project]
@@ -520,7 +522,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 // lacking returns copies of which contracts hold no version that the peer has. A hub
 // of an older release does not say which it has, and gets all.
 func (w *worker) lacking(ctx context.Context, copies []federation.Copy) ([]federation.Copy, error) {
-	asked := map[hub.ProjectID][]hub.ContractID{}
+	asked := map[coord.ProjectID][]coord.ContractID{}
 	for _, c := range copies {
 		if c.Contract != nil && len(c.Contract.History)+len(c.Contract.Conflicts) > 0 {
 			asked[c.Project] = append(asked[c.Project], c.Contract.ID)
@@ -605,7 +607,7 @@ func (w *worker) applyResult(ctx context.Context, c federation.Copy, r federatio
 func (w *worker) addDeadLetter(ctx context.Context, c federation.Copy, fault string) error {
 	w.log.Warn("a peer refuses a change", "peer", w.aid, "project", c.Project, "err", fault)
 	err := w.update(ctx, func(tx hub.Tx, _ hub.Peer, _ hub.Outbox) error {
-		return w.putDeadLetter(tx, hub.DeadLetter{Peer: w.aid, Change: c.Change(), Fault: shorten.Bytes(fault, 300), At: hub.InstantAt(w.clock())})
+		return w.putDeadLetter(tx, hub.DeadLetter{Peer: w.aid, Change: c.Change(), Fault: shorten.Bytes(fault, 300), At: coord.InstantAt(w.clock())})
 	})
 	if err != nil {
 		return fmt.Errorf("peer: add a dead letter: %w", err)
@@ -618,11 +620,11 @@ func (w *worker) putDeadLetter(tx hub.Tx, d hub.DeadLetter) error {
 	if err := tx.AddDeadLetter(d); err != nil {
 		return err
 	}
-	return w.note(tx, hub.ActionDeadLetter, map[string]any{"project_id": d.Change.Project, "kind": d.Change.Kind, "object": d.Change.Object, "fault": d.Fault})
+	return w.note(tx, actions.DeadLetter, map[string]any{"project_id": d.Change.Project, "kind": d.Change.Kind, "object": d.Change.Object, "fault": d.Fault})
 }
 
 // note writes a journal row about the peer.
-func (w *worker) note(tx hub.Tx, a hub.Action, facts map[string]any) error {
+func (w *worker) note(tx hub.Tx, a actions.Action, facts map[string]any) error {
 	raw, err := encode(facts)
 	if err == nil {
 		_, err = tx.Append(hub.Entry{At: w.clock.Now(), Actor: hub.Self, Action: a, Subject: string(w.aid), Outcome: hub.OutcomeOK, Facts: raw})
@@ -633,7 +635,7 @@ func (w *worker) note(tx hub.Tx, a hub.Action, facts map[string]any) error {
 // catchUp compares everything. Dead letters that are older than its begin are void:
 // it has delivered their subject, or there are newer ones.
 func (w *worker) catchUp(ctx context.Context) error {
-	begin := hub.InstantAt(w.clock())
+	begin := coord.InstantAt(w.clock())
 	if err := w.compareAll(ctx); err != nil {
 		w.compareAllLater()
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
@@ -30,7 +31,7 @@ import (
 // and a real syncer, over real HTTP.
 type node struct {
 	t         testing.TB
-	aid       hub.AID
+	aid       coord.AID
 	repo      string
 	store     *sqlite.Store
 	vault     *vault.Vault
@@ -69,7 +70,7 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	if opts == nil {
 		opts = quick()
 	}
-	n := &node{t: t, aid: hub.AID("aid://" + name + ".example/" + name + "@1.0.0"), repo: name + "-repo", hints: new(bus.Local), stop: func() {}}
+	n := &node{t: t, aid: coord.AID("aid://" + name + ".example/" + name + "@1.0.0"), repo: name + "-repo", hints: new(bus.Local), stop: func() {}}
 	var err error
 	if n.store, err = sqlite.Open(home, nil); err != nil {
 		t.Fatal(err)
@@ -168,7 +169,7 @@ func befriend(a, b *node) {
 }
 
 // setKey stores the key that the node sends to a peer.
-func (n *node) setKey(to hub.AID, key string) {
+func (n *node) setKey(to coord.AID, key string) {
 	n.t.Helper()
 	err := n.store.Update(n.t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		p, err := tx.Peer(to)
@@ -186,23 +187,23 @@ func (n *node) setKey(to hub.AID, key string) {
 func (n *node) caller() hub.Caller { return operator }
 
 // project makes a project of which the node has its own repository.
-func (n *node) project(others ...*node) hub.ProjectID {
+func (n *node) project(others ...*node) coord.ProjectID {
 	n.t.Helper()
-	repos := []hub.Repo{{Name: n.repo, Role: "backend", Language: "go"}}
+	repos := []coord.Repo{{Name: n.repo, Role: "backend", Language: "go"}}
 	for _, o := range others {
-		repos = append(repos, hub.Repo{Name: o.repo, Role: "frontend", Language: "typescript"})
+		repos = append(repos, coord.Repo{Name: o.repo, Role: "frontend", Language: "typescript"})
 	}
-	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Repos: repos, Policy: hub.AgreeAny})
+	p, err := n.contracts.CreateProject(n.t.Context(), n.caller(), contract.NewProject{Name: "login", Objective: "log in", Repos: repos, Policy: coord.AgreeAny})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return p.ID
 }
 
-func (n *node) propose(project hub.ProjectID, name string) hub.ContractID {
+func (n *node) propose(project coord.ProjectID, name string) coord.ContractID {
 	n.t.Helper()
 	r, err := n.contracts.Propose(n.t.Context(), n.caller(), contract.Proposal{
-		InProject: contract.In(project), Type: hub.ContractAPI, Name: name, Content: json.RawMessage(`{"method":"GET","path":"/` + name + `"}`),
+		InProject: contract.In(project), Type: coord.ContractAPI, Name: name, Content: json.RawMessage(`{"method":"GET","path":"/` + name + `"}`),
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -210,19 +211,19 @@ func (n *node) propose(project hub.ProjectID, name string) hub.ContractID {
 	return r.Contract.ID
 }
 
-func (n *node) share(project hub.ProjectID, text string) {
+func (n *node) share(project coord.ProjectID, text string) {
 	n.t.Helper()
 	raw, err := json.Marshal(map[string]string{"snippet": text})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := n.contracts.Share(n.t.Context(), n.caller(), contract.NewPacket{InProject: contract.In(project), Type: hub.ContextCode, Content: raw}); err != nil {
+	if _, err := n.contracts.Share(n.t.Context(), n.caller(), contract.NewPacket{InProject: contract.In(project), Type: coord.ContextCode, Content: raw}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
 // dump returns everything in a project, as one text.
-func (n *node) dump(project hub.ProjectID) string {
+func (n *node) dump(project coord.ProjectID) string {
 	var b strings.Builder
 	if err := n.contracts.WriteProject(n.t.Context(), n.caller(), project, &b, nil); err != nil {
 		return err.Error()

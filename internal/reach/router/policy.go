@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Permission is the yes or no of an agent's user to wakes.
@@ -117,7 +118,7 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if p.WithText {
 		data["with_text"] = true
 	}
-	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
+	return r.change(ctx, op, actor, p.Agent, actions.WakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
 		a.Allowed = p.Allow
 		a.Interrupt = p.Allow && p.Interrupt
 		a.WithText = p.Allow && p.WithText
@@ -140,16 +141,16 @@ func (r *Router) CarriesText(rd hub.Reader, agent hub.AgentID) (bool, error) {
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
 // on.
 func (r *Router) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return r.pause(ctx, "router.Pause", actor, agent, hub.ActionWakePaused, true)
+	return r.pause(ctx, "router.Pause", actor, agent, actions.WakePaused, true)
 }
 
 // Resume ends a pause, arms an agent again that was disarmed, and lets messages start
 // turns that are held as the end of a loop.
 func (r *Router) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return r.pause(ctx, "router.Resume", actor, agent, hub.ActionWakeResumed, false)
+	return r.pause(ctx, "router.Resume", actor, agent, actions.WakeResumed, false)
 }
 
-func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, paused bool) error {
+func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, paused bool) error {
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent h
 
 // change changes the state of an agent, or of all if there is no name, with a journal
 // entry, and visits the agents concerned.
-func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
+func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
 	var visits []hub.AgentID
 	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, commonKey)

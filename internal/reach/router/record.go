@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Record records how far an attempt has come, in the transaction of the channel that
@@ -120,7 +121,7 @@ func (r *Router) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, bef
 		return nil
 	}
 	a.Disarmed = fmt.Sprintf("%d wakes in a row led to no message being read", a.Barren)
-	_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(r.o.Clock.Now(), hub.ActionWakeDisarmed, string(agent), map[string]any{"reason": a.Disarmed, "mechanism": t.Mechanism}))
+	_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(r.o.Clock.Now(), actions.WakeDisarmed, string(agent), map[string]any{"reason": a.Disarmed, "mechanism": t.Mechanism}))
 	return err
 }
 
@@ -168,7 +169,7 @@ func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcom
 	if t != nil && t.Interrupt {
 		facts["interrupt"] = true
 	}
-	e := hub.Caller{ID: hub.Self}.Entry(now, hub.ActionDeliveryMoved, string(d.MessageID), facts)
+	e := hub.Caller{ID: hub.Self}.Entry(now, actions.DeliveryMoved, string(d.MessageID), facts)
 	if status == hub.DeliveryFailed {
 		e.Outcome = hub.OutcomeFailed
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -24,7 +25,7 @@ type Keys interface {
 	// ByHash does the same for the hash of a secret.
 	ByHash(ctx context.Context, hash string) (hub.Caller, error)
 	// Local returns the agent of this hub that has the AID.
-	Local(aid hub.AID) (hub.AgentID, bool)
+	Local(aid coord.AID) (hub.AgentID, bool)
 	// Lookup returns an agent, and whether it has a key that is valid now.
 	Lookup(ctx context.Context, id hub.AgentID) (hub.Agent, bool, error)
 }
@@ -33,7 +34,7 @@ type Keys interface {
 type Options struct {
 	Clock hub.Clock      // default time.Now
 	Vault *vault.Vault   // without one there are no project tokens
-	Self  hub.AID        // of this hub, the issuer of tokens
+	Self  coord.AID      // of this hub, the issuer of tokens
 	Login *handshake.Hub // without one the operator has no tokens
 	Open  bool           // a request without a key is believed; for loopback only
 }
@@ -60,7 +61,7 @@ func New(store hub.Store, keys Keys, opts *Options) *Service {
 // Credentials are the members of a request that name its sender.
 type Credentials struct {
 	Bearer  string     // a key or a project token
-	AgentID hub.AID    // the sender's claim
+	AgentID coord.AID  // the sender's claim
 	Token   string     // a project token
 	Source  netip.Addr // the address of the sender
 	Socket  bool       // the request came through the socket in the hub's home
@@ -73,7 +74,7 @@ type Credentials struct {
 func (s *Service) Identify(ctx context.Context, c Credentials) (hub.Caller, error) {
 	caller, err := s.identify(ctx, "callers.Identify", c)
 	if err != nil {
-		caller = hub.Caller{Kind: hub.CallerGuest, ID: caller.ID, Trust: hub.TrustUnknown}
+		caller = hub.Caller{Kind: hub.CallerGuest, ID: caller.ID, Trust: coord.TrustUnknown}
 	}
 	caller.Source, caller.Session = c.Source, c.Session
 	return caller, err
@@ -104,7 +105,7 @@ func (s *Service) identify(ctx context.Context, op string, c Credentials) (hub.C
 
 // byClaim believes the name in a request, on an open hub.
 func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error) {
-	caller := hub.OutsideCaller(hub.CallerAnyone, c.AgentID, hub.TrustVerified)
+	caller := hub.OutsideCaller(hub.CallerAnyone, c.AgentID, coord.TrustVerified)
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
 	switch {
 	case err == nil:
@@ -138,7 +139,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 			WithHint("call through the socket hub.sock in the hub's home, or with the parley command and --as-operator, which proves the key without sending it")
 	}
 	if unknown == nil {
-		return caller, matches(op, c.AgentID, caller.AID, hub.AID(caller.ID))
+		return caller, matches(op, c.AgentID, caller.AID, coord.AID(caller.ID))
 	}
 	if hub.CodeOf(unknown) != hub.CodeUnauthenticated {
 		return hub.Caller{}, unknown
@@ -161,7 +162,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 
 // matches reports CodeTampering when the name that a request claims is not one
 // of the names of its key's holder.
-func matches(op string, claimed hub.AID, names ...hub.AID) error {
+func matches(op string, claimed coord.AID, names ...coord.AID) error {
 	if claimed == "" || slices.Contains(names, claimed) {
 		return nil
 	}
@@ -190,9 +191,9 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 		if err != nil || !from.Contains(c.Source.Unmap().WithZone("")) {
 			return v, hub.Errorf(hub.CodeTampering, op, "%s may call without a key from %s only", p.AID, p.Legacy)
 		}
-		v.Kind, v.Trust = hub.CallerLegacyPeer, hub.TrustUnknown
+		v.Kind, v.Trust = hub.CallerLegacyPeer, coord.TrustUnknown
 		return v, nil
-	case p.Trust == hub.TrustKnown:
+	case p.Trust == coord.TrustKnown:
 		return v, nil
 	}
 	return v, unknown
@@ -204,14 +205,14 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	if err != nil {
 		return v, err
 	}
-	subject := hub.AID(t.Subject)
+	subject := coord.AID(t.Subject)
 	switch {
-	case v.AID != "" && v.AID != subject, v.ID != "" && v.AID == "" && hub.AID(v.ID) != subject:
+	case v.AID != "" && v.AID != subject, v.ID != "" && v.AID == "" && coord.AID(v.ID) != subject:
 		return v, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the key is not", subject)
 	case c.AgentID != "" && c.AgentID != subject:
 		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
 	}
-	g := hub.Grant{Project: t.Project, Permissions: t.Permissions}
+	g := coord.Grant{Project: t.Project, Permissions: t.Permissions}
 	if v.ID == "" {
 		v = hub.OutsideCaller(hub.CallerToken, subject, "")
 		if name, ok := s.keys.Local(subject); ok {
@@ -225,16 +226,16 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 			}
 		}
 	} else {
-		g.Permissions = slices.DeleteFunc(slices.Clone(g.Permissions), func(p hub.Permission) bool { return !v.Permits(t.Project, p) })
+		g.Permissions = slices.DeleteFunc(slices.Clone(g.Permissions), func(p coord.Permission) bool { return !v.Permits(t.Project, p) })
 	}
-	v.Kind, v.AID, v.Scope, v.Token = hub.CallerToken, subject, []hub.Grant{g}, t.ID
+	v.Kind, v.AID, v.Scope, v.Token = hub.CallerToken, subject, []coord.Grant{g}, t.ID
 	return v, nil
 }
 
 // Admit reports CodeDenied unless the caller may call a method that needs a
 // permission in a project. A method that needs "" is for agents of this hub. The
 // project is "" for a method that concerns none.
-func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, project hub.ProjectID) error {
+func (s *Service) Admit(c hub.Caller, method string, need coord.Permission, project coord.ProjectID) error {
 	const op = "callers.Admit"
 	if err := admitKind(op, c, method, need); err != nil {
 		return err
@@ -245,13 +246,13 @@ func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, projec
 		who = "the project token of " + string(c.AID)
 	}
 	// Caller.Permits owns the rule that a grant is for one project. This error says so.
-	_, part := hub.GrantIn(c.Scope, project)
+	_, part := coord.GrantIn(c.Scope, project)
 	scoped := c.Scope != nil
 	if scoped && project != "" && !part {
 		return hub.Errorf(hub.CodeDenied, op, "%s is not for project %.128s", who, project)
 	}
 	// A method that needs to write and names no project makes one.
-	makesProject := project == "" && need == hub.PermitWrite
+	makesProject := project == "" && need == coord.PermitWrite
 	if !c.Permits(project, need) || (scoped && makesProject) {
 		return hub.Errorf(hub.CodeDenied, op, "%s does not permit %s", who, method)
 	}
@@ -260,12 +261,12 @@ func (s *Service) Admit(c hub.Caller, method string, need hub.Permission, projec
 
 // admitKind reports CodeDenied unless callers of the kind and with the trust of c may call a
 // method, whatever was granted to them.
-func admitKind(op string, c hub.Caller, method string, need hub.Permission) error {
+func admitKind(op string, c hub.Caller, method string, need coord.Permission) error {
 	token := c.Kind == hub.CallerToken
 	legacy := c.Kind == hub.CallerLegacyPeer
-	ofPeers := need == hub.PermitSync || need == hub.PermitCompare
+	ofPeers := need == coord.PermitSync || need == coord.PermitCompare
 	switch {
-	case legacy && need != hub.PermitSync:
+	case legacy && need != coord.PermitSync:
 		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
 	case need == "" && c.Outside(): // a token is refused later: no grant holds the permission ""
 		return hub.Errorf(hub.CodeDenied, op, "%s is for agents of this hub with their own keys", method)
@@ -276,10 +277,10 @@ func admitKind(op string, c hub.Caller, method string, need hub.Permission) erro
 	}
 
 	switch {
-	case c.Trust == hub.TrustKnown && need != hub.PermitRead:
+	case c.Trust == coord.TrustKnown && need != coord.PermitRead:
 		return hub.Errorf(hub.CodeDenied, op, "%s has exchanged no key and may only read", c.AID).
 			WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
-	case c.Trust != hub.TrustVerified && c.Trust != hub.TrustKnown:
+	case c.Trust != coord.TrustVerified && c.Trust != coord.TrustKnown:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
 	}
 	return nil
@@ -287,7 +288,7 @@ func admitKind(op string, c hub.Caller, method string, need hub.Permission) erro
 
 // Source reports CodeTampering unless a copy names its sender as its source, or
 // no source.
-func (s *Service) Source(c hub.Caller, source hub.AID) error {
+func (s *Service) Source(c hub.Caller, source coord.AID) error {
 	if source == "" || source == c.AID || s.opts.Open && c.AID == "" {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
@@ -55,8 +56,8 @@ var (
 )
 
 // needs holds the permission of each operation of coordination, by method.
-var needs = func() map[string]hub.Permission {
-	out := map[string]hub.Permission{}
+var needs = func() map[string]coord.Permission {
+	out := map[string]coord.Permission{}
 	for _, m := range coordination.Operations.Bind(nil) {
 		out[m.Method] = m.Permission
 	}
@@ -64,7 +65,7 @@ var needs = func() map[string]hub.Permission {
 }()
 
 // may returns those methods that a visitor may call.
-func (l *lobby) may(t *testing.T, v hub.Caller, id hub.ProjectID, methods ...[]string) (out []string) {
+func (l *lobby) may(t *testing.T, v hub.Caller, id coord.ProjectID, methods ...[]string) (out []string) {
 	t.Helper()
 	for _, m := range slices.Concat(methods...) {
 		err := l.Admit(v, m, needs[m], id)
@@ -91,7 +92,7 @@ func TestTrust(t *testing.T) {
 	}
 	t.Run("R1-063 a verified peer may do everything", func(t *testing.T) {
 		v := identify(t, callers.Credentials{Bearer: key, AgentID: frontend})
-		if v.Trust != hub.TrustVerified || v.AID != frontend {
+		if v.Trust != coord.TrustVerified || v.AID != frontend {
 			t.Errorf("got %+v", v)
 		}
 		if got := l.may(t, v, project, all); !slices.Equal(got, all) {
@@ -102,15 +103,15 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
-		known := hub.AID("aid://example.com/known@1.0.0")
+		known := coord.AID("aid://example.com/known@1.0.0")
 		v, err := l.Peers.RegisterPeer(t.Context(), l.Boss, peers.NewPeer{AID: known, Endpoint: "https://k.example"})
-		if err != nil || v.State != hub.PeerPending || v.Trust != hub.TrustUnknown {
+		if err != nil || v.State != hub.PeerPending || v.Trust != coord.TrustUnknown {
 			t.Fatalf("registered: got %+v, %v", v, err)
 		}
 		if _, err := l.Identify(t.Context(), callers.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("before it is approved: got %v", err)
 		}
-		if p, err := l.Peers.ApprovePeer(t.Context(), l.Boss, known); err != nil || p.Trust != hub.TrustKnown {
+		if p, err := l.Peers.ApprovePeer(t.Context(), l.Boss, known); err != nil || p.Trust != coord.TrustKnown {
 			t.Fatalf("approved: got %+v, %v", p, err)
 		}
 		if got := l.may(t, identify(t, callers.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
@@ -131,7 +132,7 @@ func TestTrust(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", name, v, err)
 			}
 		}
-		if err := l.Admit(hub.Caller{AID: "x", Trust: hub.TrustUnknown}, "cacp/project/get", hub.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
+		if err := l.Admit(hub.Caller{AID: "x", Trust: coord.TrustUnknown}, "cacp/project/get", coord.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -164,7 +165,7 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-060 a legacy peer may sync from its address and do nothing else", func(t *testing.T) {
-		const ref = hub.AID("agent-frontend")
+		const ref = coord.AID("agent-frontend")
 		if secret := l.Add(t, ref, "10.1.2.0/24"); secret != "" {
 			t.Error("it was given a key")
 		}
@@ -190,11 +191,11 @@ func TestTrust(t *testing.T) {
 		}
 	})
 	t.Run("R1-060 a stored peer calls only as its row permits", func(t *testing.T) {
-		const aid = hub.AID("aid://stored.example/peer@1.0.0")
+		const aid = coord.AID("aid://stored.example/peer@1.0.0")
 		secret := vault.NewSecret()
 		store := func(t *testing.T, p hub.Peer) {
 			t.Helper()
-			p.AID, p.Endpoint, p.AddedAt = aid, "https://stored.example", hub.InstantAt(l.Now)
+			p.AID, p.Endpoint, p.AddedAt = aid, "https://stored.example", coord.InstantAt(l.Now)
 			if err := l.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(p) }); err != nil {
 				t.Fatal(err)
 			}
@@ -207,11 +208,11 @@ func TestTrust(t *testing.T) {
 			shows callers.Credentials
 			in    bool
 		}{
-			{"an approved peer calls with its key", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustVerified}, withKey, true},
-			{"a pending peer does not call with its key", hub.Peer{State: hub.PeerPending, Trust: hub.TrustVerified}, withKey, false},
-			{"a removed peer does not call with its key", hub.Peer{State: hub.PeerRemoved, Trust: hub.TrustVerified}, withKey, false},
-			{"a peer that has a key does not read without it", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustKnown}, withoutKey, false},
-			{"a peer that has a key does not sync without it from its address", hub.Peer{State: hub.PeerApproved, Trust: hub.TrustUnknown, Legacy: "10.1.2.0/24"}, withoutKey, false},
+			{"an approved peer calls with its key", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustVerified}, withKey, true},
+			{"a pending peer does not call with its key", hub.Peer{State: hub.PeerPending, Trust: coord.TrustVerified}, withKey, false},
+			{"a removed peer does not call with its key", hub.Peer{State: hub.PeerRemoved, Trust: coord.TrustVerified}, withKey, false},
+			{"a peer that has a key does not read without it", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustKnown}, withoutKey, false},
+			{"a peer that has a key does not sync without it from its address", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustUnknown, Legacy: "10.1.2.0/24"}, withoutKey, false},
 		} {
 			t.Run(c.rule, func(t *testing.T) {
 				c.peer.KeyHash = hub.HashSecret(secret)
@@ -263,7 +264,7 @@ func TestProjectTokens(t *testing.T) {
 	l := newLobby(t, nil)
 	all := slices.Concat(reads, writes, syncs, pulls)
 	t.Run("R1-068 a token permits what it says, in its project", func(t *testing.T) {
-		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []hub.Permission{hub.PermitRead, hub.PermitPropose}})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Repo: "r2", Permissions: []coord.Permission{coord.PermitRead, coord.PermitPropose}})
 		v, err := l.Identify(t.Context(), callers.Credentials{Token: token, AgentID: frontend})
 		if err != nil || v.AID != frontend || v.Scope[0].Project != project {
 			t.Fatalf("got %+v, %v", v, err)
@@ -279,8 +280,8 @@ func TestProjectTokens(t *testing.T) {
 		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "anna"}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, holder := range []hub.AID{frontend, "aid://hub.example/anna@1.0.0"} {
-			v, err := l.Identify(t.Context(), callers.Credentials{Bearer: l.token(t, callers.NewToken{Agent: holder, Project: project, Permissions: hub.Permissions})})
+		for _, holder := range []coord.AID{frontend, "aid://hub.example/anna@1.0.0"} {
+			v, err := l.Identify(t.Context(), callers.Credentials{Bearer: l.token(t, callers.NewToken{Agent: holder, Project: project, Permissions: coord.Permissions})})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +292,7 @@ func TestProjectTokens(t *testing.T) {
 	})
 	t.Run("R1-068 a token narrows what a key permits", func(t *testing.T) {
 		key := l.Add(t, frontend, "")
-		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{hub.PermitRead}})
+		token := l.token(t, callers.NewToken{Agent: frontend, Project: project, Permissions: []coord.Permission{coord.PermitRead}})
 		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: key, Token: token, AgentID: frontend})
 		if err != nil {
 			t.Fatal(err)
@@ -411,7 +412,7 @@ func TestProjectTokens(t *testing.T) {
 			"for no project":        {callers.NewToken{Agent: frontend}, hub.CodeInvalid},
 			"for an unknown one":    {callers.NewToken{Agent: frontend, Project: "nowhere"}, hub.CodeNotFound},
 			"for ever":              {callers.NewToken{Agent: frontend, Project: project, Life: 1000 * time.Hour}, hub.CodeInvalid},
-			"with a new permission": {callers.NewToken{Agent: frontend, Project: project, Permissions: []hub.Permission{"peer:sync"}}, hub.CodeInvalid},
+			"with a new permission": {callers.NewToken{Agent: frontend, Project: project, Permissions: []coord.Permission{"peer:sync"}}, hub.CodeInvalid},
 		} {
 			if _, _, err := l.MintToken(t.Context(), l.Boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
@@ -441,10 +442,10 @@ func FuzzIdentify(f *testing.F) {
 	l.Connect(&peers.Options{Vault: v, Self: "aid://hub.example/backend@1.0.0"})
 	f.Add("cacp_sk_live_x", "aid://a/b@1.0.0", "eyJ.eyJ.x", "INV-f0ebc-x-00")
 	f.Fuzz(func(t *testing.T, bearer, agent, token, invite string) {
-		if v, err := l.Identify(t.Context(), callers.Credentials{Bearer: bearer, AgentID: hub.AID(agent), Token: token}); err == nil {
+		if v, err := l.Identify(t.Context(), callers.Credentials{Bearer: bearer, AgentID: coord.AID(agent), Token: token}); err == nil {
 			t.Fatalf("somebody unknown was let in: %+v", v)
 		}
-		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: hub.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{}, federation.Redemption{Invite: invite, AID: coord.AID(agent), Endpoint: "https://x.example", Key: bearer}); err == nil {
 			t.Fatalf("%q was redeemed", invite)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 const (
@@ -20,19 +22,19 @@ const (
 
 // claims is the signed content of a project token.
 type claims struct {
-	Project     hub.ProjectID    `json:"project_id"`
-	Repo        hub.RepoID       `json:"repo_id,omitempty"`
-	Permissions []hub.Permission `json:"permissions"`
+	Project     coord.ProjectID    `json:"project_id"`
+	Repo        coord.RepoID       `json:"repo_id,omitempty"`
+	Permissions []coord.Permission `json:"permissions"`
 	jwt.RegisteredClaims
 }
 
 // A NewToken describes a project token to make.
 type NewToken struct {
-	Agent       hub.AID
-	Project     hub.ProjectID
-	Repo        hub.RepoID
-	Permissions []hub.Permission // default hub.Contributor
-	Life        time.Duration    // default a day, at most 30
+	Agent       coord.AID
+	Project     coord.ProjectID
+	Repo        coord.RepoID
+	Permissions []coord.Permission // default hub.Contributor
+	Life        time.Duration      // default a day, at most 30
 }
 
 // MintToken makes a project token, which proves for a short time that an agent has
@@ -71,13 +73,13 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 		return "", hub.Token{}, fmt.Errorf("callers: sign a token: %w", err)
 	}
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		if _, err := tx.Project(t.Project); err != nil {
+		if _, err := tx.Coordination().Project(t.Project); err != nil {
 			return err
 		}
 		if err := tx.AddToken(made); err != nil {
 			return err
 		}
-		_, err := tx.Append(actor.Entry(made.CreatedAt, hub.ActionTokenMinted, string(t.Project), map[string]any{
+		_, err := tx.Append(actor.Entry(made.CreatedAt, actions.TokenMinted, string(t.Project), map[string]any{
 			"agent": t.Agent, "jti": c.ID, "permissions": permissions, "expires": c.ExpiresAt.UTC().Format(time.RFC3339),
 		}))
 		return err
@@ -93,7 +95,7 @@ const maxTokens = 1000
 
 // Tokens returns the tokens of a project, or all if it is "", that have not expired,
 // newest first. Only the operator may.
-func (s *Service) Tokens(ctx context.Context, actor hub.Caller, project hub.ProjectID) ([]hub.Token, error) {
+func (s *Service) Tokens(ctx context.Context, actor hub.Caller, project coord.ProjectID) ([]hub.Token, error) {
 	if err := actor.OperatorOnly("callers.Tokens"); err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (s *Service) RevokeToken(ctx context.Context, actor hub.Caller, id string) 
 		if _, err := tx.RevokeTokens("", id, t.RevokedAt); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(t.RevokedAt, hub.ActionTokenRevoked, id, map[string]any{"agent": t.Agent, "project": t.Project}))
+		_, err = tx.Append(actor.Entry(t.RevokedAt, actions.TokenRevoked, id, map[string]any{"agent": t.Agent, "project": t.Project}))
 		return err
 	})
 	if hub.CodeOf(err) == hub.CodeNotFound {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A guest is a peer that was invited to a project. Its copies are merged only as far
@@ -16,12 +17,12 @@ import (
 // are not bound: they pass on the changes of others.
 type guest struct {
 	peer  hub.Peer
-	grant hub.Grant
-	taken func(hub.AID) bool // an agent of this hub, or the hub itself
+	grant coord.Grant
+	taken func(coord.AID) bool // an agent of this hub, or the hub itself
 }
 
 // guest returns the bounds of the source of copies in a project, nil if it has none.
-func (m *merger) guest(project hub.ProjectID) (*guest, error) {
+func (m *merger) guest(project coord.ProjectID) (*guest, error) {
 	if m.peer == nil {
 		p, err := m.tx.Peer(m.source)
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -29,14 +30,14 @@ func (m *merger) guest(project hub.ProjectID) (*guest, error) {
 		}
 		m.peer = &p
 	}
-	g, part := hub.GrantIn(m.peer.Grants, project)
+	g, part := coord.GrantIn(m.peer.Grants, project)
 	switch {
 	case m.peer.Grants == nil || g.Host:
 		return nil, nil
 	case !part:
 		return nil, hub.Errorf(hub.CodeDenied, "contract.Sync", "%s was not invited to project %s", m.source, project)
 	}
-	taken := func(aid hub.AID) bool { return aid.Same(m.s.o.Self) }
+	taken := func(aid coord.AID) bool { return aid.Same(m.s.o.Self) }
 	if m.s.o.Taken != nil {
 		taken = m.s.o.Taken
 	}
@@ -48,7 +49,7 @@ func (g *guest) denied(format string, args ...any) error {
 }
 
 // needs reports CodeDenied unless the invite has one of some permissions.
-func (g *guest) needs(what string, any ...hub.Permission) error {
+func (g *guest) needs(what string, any ...coord.Permission) error {
 	if slices.ContainsFunc(any, g.grant.Permits) {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (g *guest) needs(what string, any ...hub.Permission) error {
 }
 
 // as reports CodeDenied unless the guest may act for an agent.
-func (g *guest) as(aid hub.AID) error {
+func (g *guest) as(aid coord.AID) error {
 	if g.peer.MayActFor(aid) && (!g.taken(aid) || slices.Contains(g.peer.ActsFor, aid)) {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (g *guest) as(aid hub.AID) error {
 
 // forRepo reports CodeDenied unless an agent that the guest may act for claimed a
 // repository, or the guest was invited for it and no agent has claimed it yet.
-func (g *guest) forRepo(p hub.Project, id hub.RepoID) error {
+func (g *guest) forRepo(p coord.Project, id coord.RepoID) error {
 	r, ok := p.Repo(id)
 	if ok && (g.as(r.Agent) == nil || r.Agent == "" && slices.Contains(g.grant.Repos, r.Name)) {
 		return nil
@@ -84,7 +85,7 @@ func first(errs ...error) error {
 }
 
 // checkHead reports CodeDenied unless the guest may change a project from was to now.
-func (g *guest) checkHead(was, now hub.Project) error {
+func (g *guest) checkHead(was, now coord.Project) error {
 	if was.ID == "" {
 		return g.denied("was not invited to make a project")
 	}
@@ -102,18 +103,18 @@ func (g *guest) checkHead(was, now hub.Project) error {
 
 // checkRepo reports CodeDenied unless the guest may change a repository from was, zero
 // if it is new, to now.
-func (g *guest) checkRepo(was, now hub.Repo) error {
+func (g *guest) checkRepo(was, now coord.Repo) error {
 	if sameRepo(was, now) {
 		return nil
 	}
 	var err error
 	switch {
 	case was.ID == "":
-		err = g.needs("add a repository", hub.PermitWrite)
+		err = g.needs("add a repository", coord.PermitWrite)
 	case was.Agent != "": // it changes a claim, or the repository under it
 		err = g.as(was.Agent)
 	case !slices.Contains(g.grant.Repos, was.Name):
-		err = g.needs("claim "+was.Name, hub.PermitWrite)
+		err = g.needs("claim "+was.Name, coord.PermitWrite)
 	}
 	if err == nil && now.Agent != "" {
 		err = g.as(now.Agent)
@@ -123,19 +124,19 @@ func (g *guest) checkRepo(was, now hub.Repo) error {
 
 // checkContract reports CodeDenied unless the guest may change a contract from was,
 // zero if it is new, to now. Both have History and Conflicts.
-func (g *guest) checkContract(p hub.Project, was, now hub.Contract, native bool) error {
+func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native bool) error {
 	if sameContract(was, now) {
 		return nil
 	}
-	contents := func(c hub.Contract) []hub.ContractVersion {
-		return append(slices.Concat(c.History, c.Conflicts), hub.ContractVersion{Version: c.Version, Content: c.Content, ProposedBy: c.ProposedBy})
+	contents := func(c coord.Contract) []coord.ContractVersion {
+		return append(slices.Concat(c.History, c.Conflicts), coord.ContractVersion{Version: c.Version, Content: c.Content, ProposedBy: c.ProposedBy})
 	}
-	proposes := func(what string, by hub.RepoID) error {
-		return first(g.needs(what, hub.PermitPropose), g.forRepo(p, by))
+	proposes := func(what string, by coord.RepoID) error {
+		return first(g.needs(what, coord.PermitPropose), g.forRepo(p, by))
 	}
 	known := contents(was)
 	for _, v := range contents(now) {
-		i := slices.IndexFunc(known, func(k hub.ContractVersion) bool { return sameContent(k, v) })
+		i := slices.IndexFunc(known, func(k coord.ContractVersion) bool { return sameContent(k, v) })
 		if i < 0 || known[i].ProposedBy != v.ProposedBy {
 			if err := proposes("propose a contract", v.ProposedBy); err != nil {
 				return err
@@ -151,7 +152,7 @@ func (g *guest) checkContract(p hub.Project, was, now hub.Contract, native bool)
 		if slices.Contains(was.Agreements, a) {
 			continue
 		}
-		if err := first(g.needs("agree to a contract", hub.PermitRespond), g.as(a.Agent), g.forRepo(p, a.Repo)); err != nil {
+		if err := first(g.needs("agree to a contract", coord.PermitRespond), g.as(a.Agent), g.forRepo(p, a.Repo)); err != nil {
 			return err
 		}
 	}
@@ -167,7 +168,7 @@ func (g *guest) checkContract(p hub.Project, was, now hub.Contract, native bool)
 // by hubs that the guest may act for. A guest that knows of more moves of another hub
 // than this hub does could make them disappear, and so could one that leaves moves out
 // without a move of its own.
-func (g *guest) checkMoves(was, now hub.Stamps) error {
+func (g *guest) checkMoves(was, now coord.Stamps) error {
 	fresh := 0
 	for _, w := range now.Writes {
 		if !slices.Contains(was.Writes, w) {
@@ -184,7 +185,7 @@ func (g *guest) checkMoves(was, now hub.Stamps) error {
 			}
 		}
 	}
-	if fresh == 0 && slices.ContainsFunc(was.Writes, func(w hub.Stamp) bool { return !slices.Contains(now.Writes, w) }) {
+	if fresh == 0 && slices.ContainsFunc(was.Writes, func(w coord.Stamp) bool { return !slices.Contains(now.Writes, w) }) {
 		return g.denied("leaves out moves of a contract")
 	}
 	return nil
@@ -192,22 +193,22 @@ func (g *guest) checkMoves(was, now hub.Stamps) error {
 
 // checkWork reports CodeDenied unless the guest may record the work of a repository on
 // a contract. An update and a failed verification mark the work of all repositories.
-func (g *guest) checkWork(p hub.Project, was hub.Contract, now hub.Implementation) error {
+func (g *guest) checkWork(p coord.Project, was coord.Contract, now coord.Implementation) error {
 	before, there := was.Implementation(now.Repo)
 	marked := before
-	marked.Status = hub.ImplNeedsRevision
+	marked.Status = coord.ImplNeedsRevision
 	switch {
 	case there && sameImplementation(before, now):
 		return nil
 	case there && sameImplementation(marked, now):
-		return g.needs("ask for a revision", hub.PermitPropose, hub.PermitImplement)
+		return g.needs("ask for a revision", coord.PermitPropose, coord.PermitImplement)
 	}
-	return first(g.needs("record work", hub.PermitImplement), g.as(now.Agent), g.forRepo(p, now.Repo))
+	return first(g.needs("record work", coord.PermitImplement), g.as(now.Agent), g.forRepo(p, now.Repo))
 }
 
 // checkStatus reports CodeDenied unless the guest may move the status of a contract
 // from was to now, and the parts of the contract bear the status out.
-func (g *guest) checkStatus(p hub.Project, was, now hub.Contract, native bool) error {
+func (g *guest) checkStatus(p coord.Project, was, now coord.Contract, native bool) error {
 	m := statusMove{was: was, now: now}
 	m.next = was.ID == "" || now.Version != was.Version
 
@@ -221,29 +222,29 @@ func (g *guest) checkStatus(p hub.Project, was, now hub.Contract, native bool) e
 
 // A statusMove is the change of a contract's status that a guest sends.
 type statusMove struct {
-	was, now hub.Contract
+	was, now coord.Contract
 	next     bool // now is a new version, which begins as proposed
 }
 
 // reached reports whether the move leads to a status or beyond it.
-func (m statusMove) reached(s hub.ContractStatus) bool {
+func (m statusMove) reached(s coord.ContractStatus) bool {
 	before := !m.next && m.was.Status.Reaches(s)
 	return m.now.Status.Reaches(s) && !before
 }
 
 // left reports whether the move takes a status of the same version back.
-func (m statusMove) left(s hub.ContractStatus) bool {
+func (m statusMove) left(s coord.ContractStatus) bool {
 	return !m.next && m.was.Status.Reaches(s) && !m.now.Status.Reaches(s)
 }
 
 // checkAgreed reports CodeDenied unless the guest may make a contract agreed. A native
 // guest sends the agreements with it. Another one does not: unless any repository may
 // agree, it must not speak for the repository that proposed.
-func (g *guest) checkAgreed(p hub.Project, m statusMove, native bool) error {
-	if !m.reached(hub.ContractAgreed) {
+func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
+	if !m.reached(coord.ContractAgreed) {
 		return nil
 	}
-	if err := g.needs("agree to a contract", hub.PermitRespond); err != nil {
+	if err := g.needs("agree to a contract", coord.PermitRespond); err != nil {
 		return err
 	}
 
@@ -251,7 +252,7 @@ func (g *guest) checkAgreed(p hub.Project, m statusMove, native bool) error {
 	if native {
 		unproven = !agreed(p, m.now)
 	} else {
-		unproven = p.Policy != hub.AgreeAny && g.forRepo(p, m.now.ProposedBy) == nil
+		unproven = p.Policy != coord.AgreeAny && g.forRepo(p, m.now.ProposedBy) == nil
 	}
 	if unproven {
 		return g.denied("sent contract %s as agreed, and no repository agreed that has to", m.now.ID)
@@ -261,11 +262,11 @@ func (g *guest) checkAgreed(p hub.Project, m statusMove, native bool) error {
 
 // checkImplemented reports CodeDenied unless the guest may make a contract implemented and
 // every repository has completed it.
-func (g *guest) checkImplemented(p hub.Project, m statusMove) error {
-	if !m.reached(hub.ContractImplemented) {
+func (g *guest) checkImplemented(p coord.Project, m statusMove) error {
+	if !m.reached(coord.ContractImplemented) {
 		return nil
 	}
-	if err := g.needs("record work", hub.PermitImplement); err != nil {
+	if err := g.needs("record work", coord.PermitImplement); err != nil {
 		return err
 	}
 	if len(m.now.Pending(p)) > 0 {
@@ -277,8 +278,8 @@ func (g *guest) checkImplemented(p hub.Project, m statusMove) error {
 // checkVerified reports CodeDenied unless the guest may record a verification, whether it
 // passed or failed.
 func (g *guest) checkVerified(m statusMove) error {
-	if m.reached(hub.ContractVerified) || m.left(hub.ContractImplemented) {
-		return g.needs("verify a contract", hub.PermitImplement)
+	if m.reached(coord.ContractVerified) || m.left(coord.ContractImplemented) {
+		return g.needs("verify a contract", coord.PermitImplement)
 	}
 	return nil
 }
@@ -287,9 +288,9 @@ func (g *guest) checkVerified(m statusMove) error {
 // negotiation.
 func (g *guest) checkReopened(m statusMove) error {
 	reopened := !m.next && m.was.ReopenedAt != m.now.ReopenedAt
-	negotiates := !m.next && m.now.Status == hub.ContractNegotiating && m.was.Status != m.now.Status
-	if m.left(hub.ContractAgreed) || reopened || negotiates {
-		return g.needs("respond to a contract", hub.PermitRespond)
+	negotiates := !m.next && m.now.Status == coord.ContractNegotiating && m.was.Status != m.now.Status
+	if m.left(coord.ContractAgreed) || reopened || negotiates {
+		return g.needs("respond to a contract", coord.PermitRespond)
 	}
 	return nil
 }
@@ -298,17 +299,17 @@ func (g *guest) checkReopened(m statusMove) error {
 // by a verification that failed in part, or by an answer.
 func (g *guest) checkAnswer(m statusMove) error {
 	if !m.next && m.was.Status == m.now.Status && m.was.UpdatedAt != m.now.UpdatedAt {
-		return g.needs("change a contract", hub.PermitImplement, hub.PermitRespond)
+		return g.needs("change a contract", coord.PermitImplement, coord.PermitRespond)
 	}
 	return nil
 }
 
 // agreed reports whether the agreements of a contract are those that the policy of its
 // project requires.
-func agreed(p hub.Project, c hub.Contract) bool {
-	hash := hub.ContentHash(c.Content)
-	counts := func(a hub.Agreement) bool {
-		return a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0 && (p.Policy == hub.AgreeAny || a.Repo != c.ProposedBy)
+func agreed(p coord.Project, c coord.Contract) bool {
+	hash := coord.ContentHash(c.Content)
+	counts := func(a coord.Agreement) bool {
+		return a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0 && (p.Policy == coord.AgreeAny || a.Repo != c.ProposedBy)
 	}
 	return slices.ContainsFunc(c.Agreements, counts) && len(c.Dissenting(p)) == 0
 }
@@ -316,10 +317,10 @@ func agreed(p hub.Project, c hub.Contract) bool {
 // checkPacket reports CodeDenied unless the guest may share a packet, in place of was
 // if that is not the zero value. Comments of answers and of verifications are packets
 // about their contract.
-func (g *guest) checkPacket(p hub.Project, was, now hub.Packet) error {
-	need := []hub.Permission{hub.PermitShare}
+func (g *guest) checkPacket(p coord.Project, was, now coord.Packet) error {
+	need := []coord.Permission{coord.PermitShare}
 	if len(now.Related) > 0 {
-		need = append(need, hub.PermitRespond, hub.PermitImplement)
+		need = append(need, coord.PermitRespond, coord.PermitImplement)
 	}
 	err := first(g.needs("share context", need...), g.as(now.FromAgent), g.forRepo(p, now.FromRepo))
 	if err == nil && was.ID != "" {

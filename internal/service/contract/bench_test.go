@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -25,7 +26,7 @@ func benchService(b *testing.B) *contract.Service {
 // BenchmarkPropose measures what a durable proposal costs, many at a time.
 func BenchmarkPropose(b *testing.B) {
 	s := benchService(b)
-	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{
+	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []coord.Repo{
 		{Name: "backend-api", Role: "backend", Language: "go"}, {Name: "frontend-app", Role: "frontend", Language: "go"},
 	}})
 	if err != nil {
@@ -35,7 +36,7 @@ func BenchmarkPropose(b *testing.B) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := s.Propose(b.Context(), hub.Caller{}, contract.Proposal{InProject: contract.In(p.ID), Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
+			if _, err := s.Propose(b.Context(), hub.Caller{}, contract.Proposal{InProject: contract.In(p.ID), Type: coord.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)}); err != nil {
 				b.Error(err)
 			}
 		}
@@ -47,8 +48,8 @@ func BenchmarkPropose(b *testing.B) {
 func BenchmarkWriteProject(b *testing.B) {
 	s, copies := benchDesk(b, 1000)
 	for i := range 10_000 {
-		copies = append(copies, federation.Copy{Project: copies[0].Project, Packet: &hub.Packet{
-			ID: hub.PacketID(fmt.Sprintf("k%09d", i)), FromRepo: "r", At: hub.InstantMicro(int64(i + 1)), Type: hub.ContextCode, Content: json.RawMessage(profile),
+		copies = append(copies, federation.Copy{Project: copies[0].Project, Packet: &coord.Packet{
+			ID: coord.PacketID(fmt.Sprintf("k%09d", i)), FromRepo: "r", At: coord.InstantMicro(int64(i + 1)), Type: coord.ContextCode, Content: json.RawMessage(profile),
 		}})
 	}
 	if _, err := s.Sync(b.Context(), peer, true, copies); err != nil {

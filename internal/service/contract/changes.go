@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -33,9 +34,9 @@ func (s *Service) Newest(ctx context.Context) (int64, error) {
 // because a copy cannot be merged without its project, then the rest in the order of
 // its last change. A thing of which all changes came from the peer "to" is left out:
 // the peer has the state that it sent, but not one that was merged with others.
-func (s *Service) Copies(ctx context.Context, to hub.AID, changes []hub.Change) ([]federation.Copy, error) {
+func (s *Service) Copies(ctx context.Context, to coord.AID, changes []hub.Change) ([]federation.Copy, error) {
 	type thing struct {
-		project hub.ProjectID
+		project coord.ProjectID
 		kind    hub.ChangeKind
 		object  string
 	}
@@ -70,26 +71,26 @@ func load(r hub.Reader, change hub.Change) (federation.Copy, error) {
 	out := federation.Copy{Project: change.Project}
 	switch change.Kind {
 	case hub.ChangeProject:
-		p, err := r.Project(change.Project)
+		p, err := r.Coordination().Project(change.Project)
 		out.Head = &p
 		return out, err
 	case hub.ChangeRepo:
-		p, err := r.Project(change.Project)
+		p, err := r.Coordination().Project(change.Project)
 		if err != nil {
 			return out, err
 		}
-		repo, ok := p.Repo(hub.RepoID(change.Object))
+		repo, ok := p.Repo(coord.RepoID(change.Object))
 		if !ok {
 			return out, hub.Errorf(hub.CodeNotFound, "contract.Copies", "no repository %s in project %s", change.Object, change.Project)
 		}
 		out.Repo = &repo
 		return out, nil
 	case hub.ChangePacket:
-		p, err := r.Packet(change.Project, hub.PacketID(change.Object))
+		p, err := r.Coordination().Packet(change.Project, coord.PacketID(change.Object))
 		out.Packet = &p
 		return out, err
 	}
-	c, err := r.Contract(change.Project, hub.ContractID(change.Object))
+	c, err := r.Coordination().Contract(change.Project, coord.ContractID(change.Object))
 	if err == nil {
 		c, err = withVersions(r, c)
 	}
@@ -178,15 +179,15 @@ func confirmed(r hub.Reader, keep int64) (int64, error) {
 }
 
 // Summary returns the sums of a project, maxChanges contracts at a time.
-func (s *Service) Summary(ctx context.Context, id hub.ProjectID, after hub.ContractID) (federation.Summary, error) {
+func (s *Service) Summary(ctx context.Context, id coord.ProjectID, after coord.ContractID) (federation.Summary, error) {
 	const op = "contract.Summary"
-	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (federation.Summary, error) {
-		sums, err := r.Sums(id)
+	return readIn(ctx, s, op, id, func(r hub.Reader, p coord.Project) (federation.Summary, error) {
+		sums, err := r.Coordination().Sums(id)
 		if err != nil {
 			return federation.Summary{}, err
 		}
-		out := federation.Summary{Project: id, Head: p.Sum(), Contracts: []hub.ContractSum{}, Buckets: sums.Buckets}
-		found, err := r.ContractSums(id, after, s.pageOf(maxChanges))
+		out := federation.Summary{Project: id, Head: p.Sum(), Contracts: []coord.ContractSum{}, Buckets: sums.Buckets}
+		found, err := r.Coordination().ContractSums(id, after, s.pageOf(maxChanges))
 		out.Contracts = append(out.Contracts, found...)
 		if len(found) == s.pageOf(maxChanges) {
 			out.Next = found[len(found)-1].ID

@@ -7,32 +7,34 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
 // Relations is part of every request that shares a packet.
 type Relations struct {
 	As
-	Related []hub.ContractID `json:"relatedContracts,omitempty"`
-	ReplyTo hub.PacketID     `json:"replyTo,omitempty"`
+	Related []coord.ContractID `json:"relatedContracts,omitempty"`
+	ReplyTo coord.PacketID     `json:"replyTo,omitempty"`
 }
 
 // A NewPacket describes a new packet.
 type NewPacket struct {
 	InProject
 	Relations
-	Type    hub.ContextType `json:"type"`
-	Content json.RawMessage `json:"content"` // an object
+	Type    coord.ContextType `json:"type"`
+	Content json.RawMessage   `json:"content"` // an object
 }
 
 // Share shares a packet with the other repositories of a project.
-func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hub.Packet, error) {
+func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (coord.Packet, error) {
 	const op = "contract.Share"
 	if err := required(op, "type", string(n.Type), "content", string(n.Content)); err != nil {
-		return hub.Packet{}, err
+		return coord.Packet{}, err
 	}
-	var out hub.Packet
-	err := s.act(ctx, op, caller, n.Project, n.As, hub.PermitShare, func(se *session, p hub.Project, by hub.Repo) (err error) {
+	var out coord.Packet
+	err := s.act(ctx, op, caller, n.Project, n.As, coord.PermitShare, func(se *session, p coord.Project, by coord.Repo) (err error) {
 		out, err = se.share(op, p, by, n)
 		return err
 	})
@@ -40,27 +42,27 @@ func (s *Service) Share(ctx context.Context, caller hub.Caller, n NewPacket) (hu
 }
 
 // share stores a packet, records it and sends the notices.
-func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hub.Packet, error) {
+func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket) (coord.Packet, error) {
 	content, err := federation.CompactContent(op, n.Content)
 	if err != nil {
-		return hub.Packet{}, err
+		return coord.Packet{}, err
 	}
-	packet := hub.Packet{
-		Project: p.ID, ID: hub.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: hub.Instant{}.After(se.s.o.Clock),
+	packet := coord.Packet{
+		Project: p.ID, ID: coord.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: coord.Instant{}.After(se.s.o.Clock),
 		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
 	}
 	if err := federation.Check(packet); err != nil {
 		return packet, err
 	}
 	if n.ReplyTo != "" {
-		parent, err := se.tx.Packet(p.ID, n.ReplyTo)
+		parent, err := se.tx.Coordination().Packet(p.ID, n.ReplyTo)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return packet, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", n.ReplyTo)
 		}
 		if err != nil {
 			return packet, err
 		}
-		packet.At = later(packet.At, hub.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
+		packet.At = later(packet.At, coord.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
 	}
 	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
 		return packet, err
@@ -68,24 +70,24 @@ func (se *session) share(op string, p hub.Project, by hub.Repo, n NewPacket) (hu
 	if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(content))}); err != nil {
 		return packet, err
 	}
-	if err := se.tx.PutPacket(packet, hub.Packet{}); err != nil {
+	if err := se.tx.WriteCoordination().PutPacket(packet, coord.Packet{}); err != nil {
 		return packet, err
 	}
 	return packet, se.recordPacket(p, packet, by.Name)
 }
 
 // recordPacket records a packet and sends the notices.
-func (se *session) recordPacket(p hub.Project, packet hub.Packet, by string) error {
+func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string) error {
 	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type), Digest: packet.Digest()}
 	change := hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(packet.ID)}
-	if err := se.record(hub.ActionContextShared, change, f); err != nil {
+	if err := se.record(actions.ContextShared, change, f); err != nil {
 		return err
 	}
 	n := notice{Event: "shared", Project: p.ID, Packet: packet.ID, Name: strings.ReplaceAll(string(packet.Type), "_", " "), By: by}
 	if len(packet.Related) > 0 {
 		n.Contract = packet.Related[0]
 	}
-	if packet.Type == hub.ContextQuestion {
+	if packet.Type == coord.ContextQuestion {
 		var q struct {
 			Urgent bool `json:"urgent"`
 		}
@@ -95,7 +97,7 @@ func (se *session) recordPacket(p hub.Project, packet hub.Packet, by string) err
 }
 
 // roomForPacket refuses a packet more than a project may have.
-func (s *Service) roomForPacket(op string, p hub.Project, bytes int64) error {
+func (s *Service) roomForPacket(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Packets >= s.o.Limits.Packets {
 		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is the limit of this hub", p.Tally.Packets)
 	}
@@ -112,11 +114,11 @@ type Question struct {
 }
 
 // Ask shares a question.
-func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (hub.Packet, error) {
+func (s *Service) Ask(ctx context.Context, caller hub.Caller, q Question) (coord.Packet, error) {
 	if err := required("contract.Ask", "question", q.Question); err != nil {
-		return hub.Packet{}, err
+		return coord.Packet{}, err
 	}
-	return s.ShareValue(ctx, caller, q.InProject, q.Relations, hub.ContextQuestion, struct {
+	return s.ShareValue(ctx, caller, q.InProject, q.Relations, coord.ContextQuestion, struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 		Urgent   bool     `json:"urgent"`
@@ -134,14 +136,14 @@ type Decision struct {
 }
 
 // Decide shares a decision.
-func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (hub.Packet, error) {
+func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (coord.Packet, error) {
 	if err := required("contract.Decide", "decision", d.Decision, "chosen", d.Chosen, "rationale", d.Rationale); err != nil {
-		return hub.Packet{}, err
+		return coord.Packet{}, err
 	}
 	if d.Implications == nil {
 		d.Implications = []string{}
 	}
-	return s.ShareValue(ctx, caller, d.InProject, d.Relations, hub.ContextDecision, struct {
+	return s.ShareValue(ctx, caller, d.InProject, d.Relations, coord.ContextDecision, struct {
 		Decision     string   `json:"decision"`
 		Chosen       string   `json:"chosen"`
 		Rationale    string   `json:"rationale"`
@@ -150,10 +152,10 @@ func (s *Service) Decide(ctx context.Context, caller hub.Caller, d Decision) (hu
 }
 
 // ShareValue shares a packet whose content is v.
-func (s *Service) ShareValue(ctx context.Context, caller hub.Caller, in InProject, r Relations, t hub.ContextType, v any) (hub.Packet, error) {
+func (s *Service) ShareValue(ctx context.Context, caller hub.Caller, in InProject, r Relations, t coord.ContextType, v any) (coord.Packet, error) {
 	content, err := json.Marshal(v)
 	if err != nil {
-		return hub.Packet{}, err
+		return coord.Packet{}, err
 	}
 	return s.Share(ctx, caller, NewPacket{in, r, t, content})
 }
@@ -165,18 +167,18 @@ const (
 )
 
 // Packets returns packets by time.
-func (s *Service) Packets(ctx context.Context, _ hub.Caller, q hub.PacketQuery) (hub.PacketPage, error) {
+func (s *Service) Packets(ctx context.Context, _ hub.Caller, q coord.PacketQuery) (coord.PacketPage, error) {
 	const op = "contract.Packets"
 	if q.Limit == 0 {
 		q.Limit = defaultPackets
 	}
 	if _, err := page(op, q.Limit, maxPackets); err != nil {
-		return hub.PacketPage{}, err
+		return coord.PacketPage{}, err
 	}
 	if q.Type != "" && !q.Type.Known() {
-		return hub.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
+		return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
 	}
-	return readIn(ctx, s, op, q.Project, func(r hub.Reader, _ hub.Project) (hub.PacketPage, error) { return r.Packets(q) })
+	return readIn(ctx, s, op, q.Project, func(r hub.Reader, _ coord.Project) (coord.PacketPage, error) { return r.Coordination().Packets(q) })
 }
 
 // maxThread is the number of packets of a thread that are read.
@@ -185,16 +187,16 @@ const maxThread = 500
 // Thread returns a packet, or the one that it answers, with the answers to it,
 // oldest first. deep begins where the thread began and walks on to the answers
 // to answers.
-func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, packet hub.PacketID, deep bool) ([]hub.Packet, error) {
+func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, packet coord.PacketID, deep bool) ([]coord.Packet, error) {
 	const op = "contract.Thread"
-	return readIn(ctx, s, op, id, func(r hub.Reader, _ hub.Project) ([]hub.Packet, error) {
-		root, err := r.Packet(id, packet)
+	return readIn(ctx, s, op, id, func(r hub.Reader, _ coord.Project) ([]coord.Packet, error) {
+		root, err := r.Coordination().Packet(id, packet)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
 		}
 		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
-			var parent hub.Packet
-			if parent, err = r.Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
+			var parent coord.Packet
+			if parent, err = r.Coordination().Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
 				err = nil // not synchronized yet
 				break
 			}
@@ -203,10 +205,10 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, pa
 		if err != nil {
 			return nil, err
 		}
-		out := []hub.Packet{root}
-		seen := map[hub.PacketID]bool{root.ID: true}
+		out := []coord.Packet{root}
+		seen := map[coord.PacketID]bool{root.ID: true}
 		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
-			answers, err := r.Packets(hub.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
+			answers, err := r.Coordination().Packets(coord.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
 			if err != nil {
 				return nil, err
 			}
@@ -217,7 +219,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id hub.ProjectID, pa
 				}
 			}
 		}
-		slices.SortStableFunc(out, func(a, b hub.Packet) int { return a.At.Compare(b.At) })
+		slices.SortStableFunc(out, func(a, b coord.Packet) int { return a.At.Compare(b.At) })
 		return out, nil
 	})
 }

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Sender writes the messages about events. The mailroom implements it.
@@ -35,14 +37,14 @@ type Sender interface {
 
 // InProject is part of every request about one project.
 type InProject struct {
-	Project hub.ProjectID `json:"projectId"`
+	Project coord.ProjectID `json:"projectId"`
 }
 
 // In returns the part of a request that names its project.
-func In(project hub.ProjectID) InProject { return InProject{project} }
+func In(project coord.ProjectID) InProject { return InProject{project} }
 
 // ProjectID returns the project that a request is about.
-func (in InProject) ProjectID() hub.ProjectID { return in.Project }
+func (in InProject) ProjectID() coord.ProjectID { return in.Project }
 
 // As is part of every request that acts for a repository.
 type As struct {
@@ -52,11 +54,11 @@ type As struct {
 // InContract is part of every request about one contract.
 type InContract struct {
 	InProject
-	Contract hub.ContractID `json:"contractId"`
+	Contract coord.ContractID `json:"contractId"`
 }
 
 // Of returns the part of a request that names its contract.
-func Of(project hub.ProjectID, contract hub.ContractID) InContract {
+func Of(project coord.ProjectID, contract coord.ContractID) InContract {
 	return InContract{In(project), contract}
 }
 
@@ -66,18 +68,18 @@ type Options struct {
 	Log   *slog.Logger // default silent
 	Bus   hub.Bus      // gets a hint on hub.TopicChanges after every change; may be nil
 
-	Self     hub.AID // id of this hub across hubs
-	Repo     string  // name of this hub's repository
-	Endpoint string  // of this hub
+	Self     coord.AID // id of this hub across hubs
+	Repo     string    // name of this hub's repository
+	Endpoint string    // of this hub
 
 	// Sender writes a message to the agents whose repositories an event concerns.
 	// Local returns the agent of this hub with an AID. Without both no messages
 	// are sent.
 	Sender Sender
-	Local  func(hub.AID) (hub.AgentID, bool)
+	Local  func(coord.AID) (hub.AgentID, bool)
 	// Taken reports whether an AID is that of this hub or of one of its agents, in
 	// whichever version. Default: that of this hub.
-	Taken func(hub.AID) bool
+	Taken func(coord.AID) bool
 
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
@@ -140,7 +142,7 @@ func New(store hub.Store, opts *Options) *Service {
 }
 
 // aid returns the id of the caller across hubs.
-func (s *Service) aid(caller hub.Caller) hub.AID {
+func (s *Service) aid(caller hub.Caller) coord.AID {
 	if caller.AID == "" || caller.Kind == hub.CallerAnyone {
 		return s.o.Self
 	}
@@ -160,40 +162,40 @@ func (s *Service) isOurs(caller hub.Caller) bool {
 // claimed, or else the hub's own if the caller is one of its agents and no other agent
 // has claimed it. A coordinator and the operator also speak for the hub's own repository
 // when another agent of the hub has claimed it. A caller that claimed several names one.
-func (s *Service) speaksFor(op string, p hub.Project, caller hub.Caller, as As) (hub.Repo, error) {
+func (s *Service) speaksFor(op string, p coord.Project, caller hub.Caller, as As) (coord.Repo, error) {
 	own := p.ReposOf(s.aid(caller))
 	if r, ok := s.ownRepo(p); len(own) == 0 && ok && s.isOurs(caller) {
 		_, local := s.local(r.Agent)
 		if r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates()) {
-			own = []hub.Repo{r}
+			own = []coord.Repo{r}
 		}
 	}
-	i := slices.IndexFunc(own, func(r hub.Repo) bool { return r.Name == as.Repo })
+	i := slices.IndexFunc(own, func(r coord.Repo) bool { return r.Name == as.Repo })
 	switch {
 	case len(own) == 0:
-		return hub.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
+		return coord.Repo{}, hub.Errorf(hub.CodeConflict, op, "Not a member of project %s", p.ID).
 			WithHint("claim a repository of it first: {project.join}")
 	case i >= 0:
 		return own[i], nil
 	case as.Repo != "":
-		return hub.Repo{}, hub.Errorf(hub.CodeDenied, op, "repoName: you speak for %s, not for %.200s", names(own, " and "), as.Repo)
+		return coord.Repo{}, hub.Errorf(hub.CodeDenied, op, "repoName: you speak for %s, not for %.200s", names(own, " and "), as.Repo)
 	case len(own) > 1:
-		return hub.Repo{}, hub.Errorf(hub.CodeInvalid, op, "repoName required: you speak for %s", names(own, " and "))
+		return coord.Repo{}, hub.Errorf(hub.CodeInvalid, op, "repoName required: you speak for %s", names(own, " and "))
 	}
 	return own[0], nil
 }
 
 // ownRepo returns the repository of a project that is the hub's own.
-func (s *Service) ownRepo(p hub.Project) (hub.Repo, bool) {
+func (s *Service) ownRepo(p coord.Project) (coord.Repo, bool) {
 	if s.o.Repo == "" {
-		return hub.Repo{}, false
+		return coord.Repo{}, false
 	}
 	return p.RepoNamed(s.o.Repo)
 }
 
 // mayAnswer reports CodeDenied unless the caller may answer for a repository that it
 // speaks for: the agent that claimed it, a coordinator, and the operator.
-func (s *Service) mayAnswer(op string, caller hub.Caller, r hub.Repo) error {
+func (s *Service) mayAnswer(op string, caller hub.Caller, r coord.Repo) error {
 	if aid := s.aid(caller); aid == r.Agent || aid == s.o.Self || caller.Coordinates() {
 		return nil
 	}
@@ -206,22 +208,22 @@ type session struct {
 	s      *Service
 	tx     hub.Tx
 	caller hub.Caller
-	source hub.AID // the peer that a change came from; "" for a change made here
-	known  bool    // source has the state after the change
+	source coord.AID // the peer that a change came from; "" for a change made here
+	known  bool      // source has the state after the change
 	now    hub.Time
 
 	messages []hub.Message
 	changed  bool
 
-	fetched bool    // this hub fetched the copies itself
-	user    hub.AID // the peer of used; see charge
-	used    *usage  // nil until it is read
-	guestOf []hub.Grant
+	fetched bool      // this hub fetched the copies itself
+	user    coord.AID // the peer of used; see charge
+	used    *usage    // nil until it is read
+	guestOf []coord.Grant
 	charged bool
 }
 
 // agent returns the author of the change, across hubs.
-func (se *session) agent() hub.AID {
+func (se *session) agent() coord.AID {
 	if se.source != "" {
 		return se.source
 	}
@@ -229,7 +231,7 @@ func (se *session) agent() hub.AID {
 }
 
 // update runs fn in one transaction and then wakes the waiters.
-func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID, fn func(*session) error) error {
+func (s *Service) update(ctx context.Context, caller hub.Caller, source coord.AID, fn func(*session) error) error {
 	var se *session
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		se = &session{s: s, tx: tx, caller: caller, source: source, now: s.o.Clock.Now()}
@@ -253,7 +255,7 @@ func (s *Service) update(ctx context.Context, caller hub.Caller, source hub.AID,
 
 // act runs fn like update for a caller that may act, with a project and the
 // repository that the caller speaks for. need is the permission of the operation.
-func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, as As, need hub.Permission, fn func(*session, hub.Project, hub.Repo) error) error {
+func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id coord.ProjectID, as As, need coord.Permission, fn func(*session, coord.Project, coord.Repo) error) error {
 	if err := mayAct(op, caller); err != nil {
 		return err
 	}
@@ -274,22 +276,22 @@ func (s *Service) act(ctx context.Context, op string, caller hub.Caller, id hub.
 }
 
 // hostOf returns the grant of the peer that invited this hub to a project, if one did.
-func (se *session) hostOf(p hub.Project) (hub.Grant, bool, error) {
+func (se *session) hostOf(p coord.Project) (coord.Grant, bool, error) {
 	if p.Owner == "" || p.Owner == se.s.o.Self {
-		return hub.Grant{}, false, nil
+		return coord.Grant{}, false, nil
 	}
 	peer, err := se.tx.Peer(p.Owner)
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-		return hub.Grant{}, false, err
+		return coord.Grant{}, false, err
 	}
-	g, ok := hub.GrantIn(peer.Grants, p.ID)
+	g, ok := coord.GrantIn(peer.Grants, p.ID)
 	return g, ok && g.Host, nil
 }
 
 // mayActAt reports CodeDenied for an operation whose copy the hub that owns the project
 // would refuse: this hub was invited with other permissions. Without the check the two
 // hubs would stay different.
-func (se *session) mayActAt(op string, p hub.Project, need hub.Permission) error {
+func (se *session) mayActAt(op string, p coord.Project, need coord.Permission) error {
 	g, invited, err := se.hostOf(p)
 	if err == nil && invited && len(g.Ours) > 0 && !slices.Contains(g.Ours, need) {
 		return hub.Errorf(hub.CodeDenied, op, "%s invited this hub to project %s without %s", p.Owner, p.ID, need).
@@ -309,7 +311,7 @@ func mayAct(op string, caller hub.Caller) error {
 
 // record writes the row of the log of changes and the journal entry for a
 // change of one thing.
-func (se *session) record(a hub.Action, c hub.Change, facts any) error {
+func (se *session) record(a actions.Action, c hub.Change, facts any) error {
 	c.At = se.now
 	if se.known {
 		c.Origin = se.source
@@ -322,7 +324,7 @@ func (se *session) record(a hub.Action, c hub.Change, facts any) error {
 }
 
 // note writes a journal entry.
-func (se *session) note(a hub.Action, subject string, outcome hub.Outcome, facts any) error {
+func (se *session) note(a actions.Action, subject string, outcome hub.Outcome, facts any) error {
 	raw, err := json.Marshal(facts)
 	if err != nil {
 		return err
@@ -333,23 +335,23 @@ func (se *session) note(a hub.Action, subject string, outcome hub.Outcome, facts
 
 // facts are the facts of a journal entry about a change: never content.
 type facts struct {
-	Project hub.ProjectID `json:"project_id"`
-	Agent   hub.AID       `json:"agent,omitempty"`
-	Source  hub.AID       `json:"source,omitempty"` // the peer that it came from
-	Repo    hub.RepoID    `json:"repo_id,omitempty"`
-	Version int           `json:"version,omitempty"`
-	Status  string        `json:"status,omitempty"`
-	Action  string        `json:"action,omitempty"`
-	Digest  string        `json:"sha256,omitempty"` // of the contract, packet, file or content
-	At      hub.Instant   `json:"at,omitzero"`      // of a write that lost
+	Project coord.ProjectID `json:"project_id"`
+	Agent   coord.AID       `json:"agent,omitempty"`
+	Source  coord.AID       `json:"source,omitempty"` // the peer that it came from
+	Repo    coord.RepoID    `json:"repo_id,omitempty"`
+	Version int             `json:"version,omitempty"`
+	Status  string          `json:"status,omitempty"`
+	Action  string          `json:"action,omitempty"`
+	Digest  string          `json:"sha256,omitempty"` // of the contract, packet, file or content
+	At      coord.Instant   `json:"at,omitzero"`      // of a write that lost
 }
 
 // project returns a project. It reports CodeNotFound if there is none.
-func project(r hub.Reader, op string, id hub.ProjectID) (hub.Project, error) {
+func project(r hub.Reader, op string, id coord.ProjectID) (coord.Project, error) {
 	if id == "" {
-		return hub.Project{}, hub.Errorf(hub.CodeInvalid, op, "projectId required")
+		return coord.Project{}, hub.Errorf(hub.CodeInvalid, op, "projectId required")
 	}
-	p, err := r.Project(id)
+	p, err := r.Coordination().Project(id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return p, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", id).WithHint("{project.list} shows the projects of this hub")
 	}
@@ -357,11 +359,11 @@ func project(r hub.Reader, op string, id hub.ProjectID) (hub.Project, error) {
 }
 
 // contract returns a contract. It reports CodeNotFound if there is none.
-func contract(r hub.Reader, op string, project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
+func contract(r hub.Reader, op string, project coord.ProjectID, id coord.ContractID) (coord.Contract, error) {
 	if id == "" {
-		return hub.Contract{}, hub.Errorf(hub.CodeInvalid, op, "contractId required")
+		return coord.Contract{}, hub.Errorf(hub.CodeInvalid, op, "contractId required")
 	}
-	c, err := r.Contract(project, id)
+	c, err := r.Coordination().Contract(project, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} shows those of the project")
 	}
@@ -369,14 +371,14 @@ func contract(r hub.Reader, op string, project hub.ProjectID, id hub.ContractID)
 }
 
 // withVersions returns c with History and Conflicts.
-func withVersions(r hub.Reader, c hub.Contract) (hub.Contract, error) {
+func withVersions(r hub.Reader, c coord.Contract) (coord.Contract, error) {
 	var err error
-	c.History, c.Conflicts, err = r.Versions(c.Project, c.ID)
+	c.History, c.Conflicts, err = r.Coordination().Versions(c.Project, c.ID)
 	return c, err
 }
 
 // readIn returns the result of fn in a snapshot that has the project.
-func readIn[T any](ctx context.Context, s *Service, op string, id hub.ProjectID, fn func(hub.Reader, hub.Project) (T, error)) (T, error) {
+func readIn[T any](ctx context.Context, s *Service, op string, id coord.ProjectID, fn func(hub.Reader, coord.Project) (T, error)) (T, error) {
 	return hub.Read(ctx, s.store, func(r hub.Reader) (none T, err error) {
 		p, err := project(r, op, id)
 		if err != nil {

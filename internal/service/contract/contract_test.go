@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/storetest"
 )
 
 const (
-	backAID  hub.AID = "aid://example.com/backend@1.0.0"
-	frontAID hub.AID = "aid://example.com/frontend@1.0.0"
+	backAID  coord.AID = "aid://example.com/backend@1.0.0"
+	frontAID coord.AID = "aid://example.com/frontend@1.0.0"
 )
 
 // A desk is a hub with a project, and what agents do at it.
@@ -30,7 +32,7 @@ type desk struct {
 	clock *clock
 
 	back, front hub.Caller
-	project     hub.Project
+	project     coord.Project
 }
 
 // A clock moves on by a millisecond each time it is read.
@@ -74,7 +76,7 @@ func (d *desk) begin() *desk {
 	d.Helper()
 	p, err := d.CreateProject(d.Context(), d.back, contract.NewProject{
 		Name: "User Auth Feature", Objective: "Implement OAuth 2.0 login across frontend and backend",
-		Repos: []hub.Repo{{Name: "backend-api", Role: "backend", Language: "python"}, {Name: "frontend-app", Role: "frontend", Language: "typescript"}},
+		Repos: []coord.Repo{{Name: "backend-api", Role: "backend", Language: "python"}, {Name: "frontend-app", Role: "frontend", Language: "typescript"}},
 	})
 	d.ok(err)
 	d.project, _, err = d.JoinProject(d.Context(), d.front, p.ID, "frontend-app", "http://frontend-agent:8081")
@@ -100,14 +102,14 @@ func (d *desk) refused(err error, want hub.Code, text string) {
 const profile = `{"method":"GET","path":"/api/v1/users/profile","headers":{"Authorization":"Bearer {token}"},"responseBody":{"type":"object"}}`
 
 // propose makes a contract of the backend.
-func (d *desk) propose() hub.Contract {
+func (d *desk) propose() coord.Contract {
 	d.Helper()
-	r, err := d.Propose(d.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)})
+	r, err := d.Propose(d.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractAPI, Name: "Get User Profile", Content: json.RawMessage(profile)})
 	d.ok(err)
 	return r.Contract
 }
 
-func (d *desk) respond(who hub.Caller, c hub.Contract, action, comment string) (contract.Result, error) {
+func (d *desk) respond(who hub.Caller, c coord.Contract, action, comment string) (contract.Result, error) {
 	if action == contract.ActionRequestChange && comment == "" {
 		comment = "more"
 	}
@@ -115,7 +117,7 @@ func (d *desk) respond(who hub.Caller, c hub.Contract, action, comment string) (
 }
 
 // agreeAndReopen has the frontend agree to a contract, and then request a change of it.
-func (d *desk) agreeAndReopen(c hub.Contract) {
+func (d *desk) agreeAndReopen(c coord.Contract) {
 	d.Helper()
 	for _, action := range []string{contract.ActionAgree, contract.ActionRequestChange} {
 		_, err := d.respond(d.front, c, action, "")
@@ -124,18 +126,18 @@ func (d *desk) agreeAndReopen(c hub.Contract) {
 }
 
 // bring brings a new contract to a status.
-func (d *desk) bring(to hub.ContractStatus) hub.Contract {
+func (d *desk) bring(to coord.ContractStatus) coord.Contract {
 	d.Helper()
 	c := d.propose()
 	steps := []struct {
-		until hub.ContractStatus
+		until coord.ContractStatus
 		do    func()
 	}{
-		{hub.ContractAgreed, func() { _, err := d.respond(d.front, c, contract.ActionAgree, ""); d.ok(err) }},
-		{hub.ContractImplemented, func() { d.implement(c, d.back); d.implement(c, d.front) }},
-		{hub.ContractVerified, func() { d.verify(c, contract.VerifySuccess) }},
+		{coord.ContractAgreed, func() { _, err := d.respond(d.front, c, contract.ActionAgree, ""); d.ok(err) }},
+		{coord.ContractImplemented, func() { d.implement(c, d.back); d.implement(c, d.front) }},
+		{coord.ContractVerified, func() { d.verify(c, contract.VerifySuccess) }},
 	}
-	if to == hub.ContractNegotiating {
+	if to == coord.ContractNegotiating {
 		_, err := d.respond(d.front, c, contract.ActionRequestChange, "")
 		d.ok(err)
 	} else {
@@ -152,11 +154,11 @@ func (d *desk) bring(to hub.ContractStatus) hub.Contract {
 	return c
 }
 
-func (d *desk) work(c hub.Contract) contract.Work {
+func (d *desk) work(c coord.Contract) contract.Work {
 	return contract.Work{InContract: contract.Of(c.Project, c.ID), Plan: "with SQLAlchemy", Files: []string{"src/routes/user.py"}}
 }
 
-func (d *desk) implement(c hub.Contract, who hub.Caller) {
+func (d *desk) implement(c coord.Contract, who hub.Caller) {
 	d.Helper()
 	_, err := d.Start(d.Context(), who, d.work(c))
 	d.ok(err)
@@ -164,7 +166,7 @@ func (d *desk) implement(c hub.Contract, who hub.Caller) {
 	d.ok(err)
 }
 
-func (d *desk) verify(c hub.Contract, result string) contract.Result {
+func (d *desk) verify(c coord.Contract, result string) contract.Result {
 	d.Helper()
 	r, err := d.Verify(d.Context(), d.front, contract.Verification{InContract: contract.Of(c.Project, c.ID), Result: result, Notes: "integration tests"})
 	d.ok(err)
@@ -172,7 +174,7 @@ func (d *desk) verify(c hub.Contract, result string) contract.Result {
 }
 
 // read returns a contract with everything.
-func (d *desk) read(c hub.Contract) hub.Contract {
+func (d *desk) read(c coord.Contract) coord.Contract {
 	d.Helper()
 	c, err := d.Contract(d.Context(), d.back, c.Project, c.ID, true)
 	d.ok(err)
@@ -195,7 +197,7 @@ func (d *desk) last() hub.Change {
 }
 
 // journal returns the actions of the journal in order.
-func (d *desk) journal() (actions []hub.Action) {
+func (d *desk) journal() (actions []actions.Action) {
 	d.Helper()
 	d.ok(d.store.View(d.Context(), func(r hub.Reader) error {
 		all, err := r.Journal(hub.JournalQuery{After: 0, Limit: 1000})
@@ -229,7 +231,7 @@ func TestProject(t *testing.T) {
 		p, err := d.Project(t.Context(), d.back, d.project.ID)
 		d.ok(err)
 		equal(d, "name", p.Name, "User Auth Feature")
-		equal(d, "status", p.Status, hub.ProjectPlanning)
+		equal(d, "status", p.Status, coord.ProjectPlanning)
 		equal(d, "repos", len(p.Repos), 2)
 		own, _ := p.RepoNamed("backend-api")
 		equal(d, "agent", own.Agent, backAID)
@@ -237,12 +239,12 @@ func TestProject(t *testing.T) {
 	})
 	t.Run("R1-021 what is wrong with a project is refused and stores nothing", func(t *testing.T) {
 		d := newDesk(t, nil)
-		good := hub.Repo{Name: "a", Role: "backend", Language: "go"}
+		good := coord.Repo{Name: "a", Role: "backend", Language: "go"}
 		for name, p := range map[string]contract.NewProject{
 			"name":     {Objective: "x"},
-			"role":     {Name: "x", Repos: []hub.Repo{{Name: "a", Language: "go"}}},
-			"language": {Name: "x", Repos: []hub.Repo{{Name: "a", Role: "shared"}}},
-			"called":   {Name: "x", Repos: []hub.Repo{good, good}}, // A repository twice.
+			"role":     {Name: "x", Repos: []coord.Repo{{Name: "a", Language: "go"}}},
+			"language": {Name: "x", Repos: []coord.Repo{{Name: "a", Role: "shared"}}},
+			"called":   {Name: "x", Repos: []coord.Repo{good, good}}, // A repository twice.
 			"policy":   {Name: "x", Policy: "most"},
 		} {
 			_, err := d.CreateProject(t.Context(), d.back, p)
@@ -296,7 +298,7 @@ func TestProject(t *testing.T) {
 		for range 130 { // several pages
 			d.propose()
 		}
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{"a":"<b>&"}`)})
 		d.ok(err)
 		p, err := federation.DecodeProject(d.whole(json.RawMessage(`{"repoCount":2}`)))
 		d.ok(err)
@@ -322,31 +324,31 @@ func TestProject(t *testing.T) {
 	})
 	t.Run("R1-012 the status follows from the contracts, and goes back no further than implementing", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		want := func(s hub.ProjectStatus) {
+		want := func(s coord.ProjectStatus) {
 			t.Helper()
 			p, err := d.Project(t.Context(), d.back, d.project.ID)
 			d.ok(err)
 			equal(d, "status", p.Status, s)
 		}
-		c := d.bring(hub.ContractAgreed)
-		want(hub.ProjectPlanning)
+		c := d.bring(coord.ContractAgreed)
+		want(coord.ProjectPlanning)
 		_, err := d.Start(t.Context(), d.back, d.work(c))
 		d.ok(err)
-		want(hub.ProjectImplementing)
+		want(coord.ProjectImplementing)
 		d.implement(c, d.back)
 		d.implement(c, d.front)
-		want(hub.ProjectIntegrating)
+		want(coord.ProjectIntegrating)
 		d.verify(c, contract.VerifyFailure)
-		want(hub.ProjectImplementing)
+		want(coord.ProjectImplementing)
 		d.implement(c, d.back)
 		d.implement(c, d.front)
 		d.verify(c, contract.VerifySuccess)
-		want(hub.ProjectComplete)
+		want(coord.ProjectComplete)
 		d.propose()
-		want(hub.ProjectImplementing)
-		_, err = d.SetStatus(t.Context(), d.back, d.project.ID, hub.ProjectIntegrating)
+		want(coord.ProjectImplementing)
+		_, err = d.SetStatus(t.Context(), d.back, d.project.ID, coord.ProjectIntegrating)
 		d.ok(err)
-		want(hub.ProjectIntegrating)
+		want(coord.ProjectIntegrating)
 		_, err = d.SetStatus(t.Context(), d.back, d.project.ID, "done")
 		d.refused(err, hub.CodeInvalid, "status")
 	})
@@ -354,7 +356,7 @@ func TestProject(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		paused := d.back
 		paused.Paused = true
-		_, err := d.Propose(t.Context(), paused, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err := d.Propose(t.Context(), paused, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeDenied, "paused")
 	})
 }
@@ -365,15 +367,15 @@ func TestContract(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.read(d.propose())
 		equal(d, "version", c.Version, 1)
-		equal(d, "status", c.Status, hub.ContractProposed)
+		equal(d, "status", c.Status, coord.ContractProposed)
 		equal(d, "content", string(c.Content), profile)
 		own, _ := d.project.RepoNamed("backend-api")
 		equal(d, "proposed by", c.ProposedBy, own.ID)
 	})
 	t.Run("R1-014 only the six types are taken", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		equal(d, "types", len(hub.ContractTypes), 6)
-		for _, typ := range append(slices.Clone(hub.ContractTypes), "", "API_ENDPOINT", "graph") {
+		equal(d, "types", len(coord.ContractTypes), 6)
+		for _, typ := range append(slices.Clone(coord.ContractTypes), "", "API_ENDPOINT", "graph") {
 			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: typ, Name: "x", Content: json.RawMessage(`{}`)})
 			if typ.Known() {
 				d.ok(err)
@@ -385,29 +387,29 @@ func TestContract(t *testing.T) {
 	t.Run("content must be an object, and who proposes a member", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for _, content := range []string{``, `[]`, `"x"`, `null`, `{"a":1,"a":2}`, `{`, "{\"a\":\"\xff\"}"} {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(content)})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(content)})
 			d.refused(err, hub.CodeInvalid, "")
 		}
-		_, err := d.Propose(t.Context(), hub.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err := d.Propose(t.Context(), hub.Caller{AID: "aid://other/x@1.0.0"}, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeConflict, "Not a member of project")
-		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+		_, err = d.Propose(t.Context(), d.back, contract.Proposal{Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 		d.refused(err, hub.CodeInvalid, "projectId required")
 	})
 	t.Run("content of an unusual shape is taken with a warning", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for _, test := range []struct {
-			typ     hub.ContractType
+			typ     coord.ContractType
 			content string
 			want    []string
 		}{
-			{hub.ContractAPI, profile, nil},
-			{hub.ContractAPI, `{}`, []string{"no method", "no path"}},
-			{hub.ContractAPI, `{"method":"FETCH","path":"users","requestBody":7}`, []string{"FETCH", "does not begin with /", "requestBody is neither"}},
-			{hub.ContractEvent, `{"event":"user.created","payload":{}}`, nil},
-			{hub.ContractEvent, `{"payload":"text"}`, []string{"none of event", "payload is neither"}},
-			{hub.ContractModel, `{"fields":{}}`, nil},
-			{hub.ContractModel, `{"x":1}`, []string{"none of fields"}},
-			{hub.ContractCustom, `{"x":1}`, nil},
+			{coord.ContractAPI, profile, nil},
+			{coord.ContractAPI, `{}`, []string{"no method", "no path"}},
+			{coord.ContractAPI, `{"method":"FETCH","path":"users","requestBody":7}`, []string{"FETCH", "does not begin with /", "requestBody is neither"}},
+			{coord.ContractEvent, `{"event":"user.created","payload":{}}`, nil},
+			{coord.ContractEvent, `{"payload":"text"}`, []string{"none of event", "payload is neither"}},
+			{coord.ContractModel, `{"fields":{}}`, nil},
+			{coord.ContractModel, `{"x":1}`, []string{"none of fields"}},
+			{coord.ContractCustom, `{"x":1}`, nil},
 		} {
 			r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: test.typ, Name: "x", Content: json.RawMessage(test.content)})
 			d.ok(err)
@@ -424,7 +426,7 @@ func TestContract(t *testing.T) {
 	})
 	t.Run("every change of a contract is in the log that peers are told from", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		var c hub.Contract
+		var c coord.Contract
 		for _, step := range []struct {
 			rule string
 			do   func() error
@@ -462,14 +464,14 @@ func TestContract(t *testing.T) {
 	})
 	t.Run("R1-033 each answer is possible from the right statuses only", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		want := map[string]map[hub.ContractStatus]hub.ContractStatus{
-			contract.ActionAgree:         {hub.ContractProposed: hub.ContractAgreed, hub.ContractNegotiating: hub.ContractAgreed},
-			contract.ActionRequestChange: {hub.ContractProposed: hub.ContractNegotiating, hub.ContractNegotiating: hub.ContractNegotiating, hub.ContractAgreed: hub.ContractNegotiating},
-			contract.ActionReject:        {hub.ContractProposed: hub.ContractProposed, hub.ContractNegotiating: hub.ContractProposed, hub.ContractAgreed: hub.ContractProposed},
+		want := map[string]map[coord.ContractStatus]coord.ContractStatus{
+			contract.ActionAgree:         {coord.ContractProposed: coord.ContractAgreed, coord.ContractNegotiating: coord.ContractAgreed},
+			contract.ActionRequestChange: {coord.ContractProposed: coord.ContractNegotiating, coord.ContractNegotiating: coord.ContractNegotiating, coord.ContractAgreed: coord.ContractNegotiating},
+			contract.ActionReject:        {coord.ContractProposed: coord.ContractProposed, coord.ContractNegotiating: coord.ContractProposed, coord.ContractAgreed: coord.ContractProposed},
 		}
-		equal(d, "statuses", len(hub.ContractStatuses), 5)
+		equal(d, "statuses", len(coord.ContractStatuses), 5)
 		for action, moves := range want {
-			for _, from := range hub.ContractStatuses {
+			for _, from := range coord.ContractStatuses {
 				c := d.bring(from)
 				r, err := d.respond(d.front, c, action, "")
 				to, possible := moves[from]
@@ -484,14 +486,14 @@ func TestContract(t *testing.T) {
 		}
 		_, err := d.respond(d.front, d.propose(), "maybe", "")
 		d.refused(err, hub.CodeInvalid, "action")
-		_, err = d.respond(d.front, hub.Contract{Project: d.project.ID, ID: "none"}, contract.ActionAgree, "")
+		_, err = d.respond(d.front, coord.Contract{Project: d.project.ID, ID: "none"}, contract.ActionAgree, "")
 		d.refused(err, hub.CodeNotFound, "Contract none not found")
 	})
 	t.Run("R1-030 agreeing makes a contract agreed, and says who did", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		r, err := d.respond(d.front, d.propose(), contract.ActionAgree, "Looks good!")
 		d.ok(err)
-		equal(d, "status", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "status", r.Contract.Status, coord.ContractAgreed)
 		equal(d, "outcome", r.Outcome, "agreed")
 		equal(d, "version", r.Contract.Version, 1)
 		c := d.read(r.Contract)
@@ -504,36 +506,36 @@ func TestContract(t *testing.T) {
 			InContract: contract.Of(c.Project, c.ID), Action: contract.ActionRequestChange, Comment: "avatar may be missing", Change: json.RawMessage(`{"avatar":null}`),
 		})
 		d.ok(err)
-		equal(d, "status", r.Contract.Status, hub.ContractNegotiating)
+		equal(d, "status", r.Contract.Status, coord.ContractNegotiating)
 		equal(d, "outcome", r.Outcome, "change_requested")
-		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project, Contract: c.ID})
+		page, err := d.Packets(t.Context(), d.back, coord.PacketQuery{Project: c.Project, Contract: c.ID})
 		d.ok(err)
 		equal(d, "packet", page.Packets[0].ID, r.Packet)
-		equal(d, "type", page.Packets[0].Type, hub.ContextQuestion)
+		equal(d, "type", page.Packets[0].Type, coord.ContextQuestion)
 		equal(d, "comment", strings.Contains(string(page.Packets[0].Content), "avatar may be missing"), true)
 		u, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"method":"GET","path":"/p"}`), Note: "nullable"})
 		d.ok(err)
 		equal(d, "version", u.Contract.Version, 2)
 		r, err = d.respond(d.front, c, contract.ActionAgree, "")
 		d.ok(err)
-		equal(d, "status", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "status", r.Contract.Status, coord.ContractAgreed)
 		equal(d, "version", r.Contract.Version, 2)
 	})
 	t.Run("R1-032 a rejected contract is proposed again", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		r, err := d.respond(d.front, d.bring(hub.ContractAgreed), contract.ActionReject, "no")
+		r, err := d.respond(d.front, d.bring(coord.ContractAgreed), contract.ActionReject, "no")
 		d.ok(err)
 		equal(d, "outcome", r.Outcome, "rejected")
-		equal(d, "status", r.Contract.Status, hub.ContractProposed)
+		equal(d, "status", r.Contract.Status, coord.ContractProposed)
 	})
 	t.Run("R1-035 an update replaces the content and keeps the old one with the note", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractNegotiating)
+		c := d.bring(coord.ContractNegotiating)
 		_, err := d.Update(t.Context(), d.front, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(` { "b" : 1.50 } `), Note: "Made avatar field nullable"})
 		d.ok(err)
 		c = d.read(c)
 		equal(d, "version", c.Version, 2)
-		equal(d, "status", c.Status, hub.ContractProposed)
+		equal(d, "status", c.Status, coord.ContractProposed)
 		equal(d, "content", string(c.Content), `{"b":1.50}`)
 		other, _ := d.project.RepoNamed("frontend-app")
 		equal(d, "proposed by", c.ProposedBy, other.ID)
@@ -553,21 +555,21 @@ func TestContract(t *testing.T) {
 		}
 	})
 	t.Run("R1-036 an update is refused once a contract is implemented, or earlier if the hub is strict", func(t *testing.T) {
-		update := func(d *desk, c hub.Contract) error {
+		update := func(d *desk, c coord.Contract) error {
 			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 			return err
 		}
 		d := newDesk(t, nil).begin()
 		strict := newDesk(t, func(o *contract.Options) { o.Strict = true }).begin()
-		for _, from := range hub.ContractStatuses {
+		for _, from := range coord.ContractStatuses {
 			err := update(d, d.bring(from))
-			if from.Reaches(hub.ContractImplemented) {
+			if from.Reaches(coord.ContractImplemented) {
 				d.refused(err, hub.CodeConflict, "Cannot update contract in status")
 			} else {
 				d.ok(err)
 			}
 			err = update(strict, strict.bring(from))
-			if from != hub.ContractNegotiating {
+			if from != coord.ContractNegotiating {
 				strict.refused(err, hub.CodeConflict, "Cannot update contract in status")
 			} else {
 				strict.ok(err)
@@ -584,36 +586,36 @@ func TestContract(t *testing.T) {
 	})
 	t.Run("the policy says whose word makes a contract agreed", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, contract.As{}, hub.Repo{Name: "mobile", Role: "mobile", Language: "kotlin"})
+		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, contract.As{}, coord.Repo{Name: "mobile", Role: "mobile", Language: "kotlin"})
 		d.ok(err)
 		mobile := hub.Caller{AID: "aid://example.com/mobile@1.0.0"}
 		_, _, err = d.JoinProject(t.Context(), mobile, d.project.ID, "mobile", "")
 		d.ok(err)
-		set := func(p hub.AgreementPolicy) {
+		set := func(p coord.AgreementPolicy) {
 			_, err := d.SetPolicy(t.Context(), d.back, d.project.ID, p)
 			d.ok(err)
 		}
-		equal(d, "the default", d.project.Policy, hub.AgreeCounterparty)
+		equal(d, "the default", d.project.Policy, coord.AgreeCounterparty)
 		c := d.propose()
 		_, err = d.respond(d.back, c, contract.ActionAgree, "")
 		d.refused(err, hub.CodePolicy, "itself")
-		set(hub.AgreeAny)
+		set(coord.AgreeAny)
 		r, err := d.respond(d.back, d.propose(), contract.ActionAgree, "")
 		d.ok(err) // any: also who proposed it
-		equal(d, "any", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "any", r.Contract.Status, coord.ContractAgreed)
 
-		set(hub.AgreeCounterparty)
+		set(coord.AgreeCounterparty)
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
-		equal(d, "counterparty", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "counterparty", r.Contract.Status, coord.ContractAgreed)
 
-		set(hub.AgreeAll)
+		set(coord.AgreeAll)
 		c = d.propose()
 		_, err = d.respond(d.back, c, contract.ActionAgree, "")
 		d.refused(err, hub.CodePolicy, "itself")
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
-		equal(d, "one of two", r.Contract.Status, hub.ContractProposed)
+		equal(d, "one of two", r.Contract.Status, coord.ContractProposed)
 		equal(d, "missing", r.Pending[0].Name, "frontend-app")
 		_, err = d.respond(d.front, c, contract.ActionRequestChange, "")
 		d.ok(err)
@@ -622,31 +624,31 @@ func TestContract(t *testing.T) {
 		equal(d, "missing", r.Pending[0].Name, "mobile")
 		r, err = d.respond(mobile, c, contract.ActionAgree, "")
 		d.ok(err)
-		equal(d, "all", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "all", r.Contract.Status, coord.ContractAgreed)
 	})
 	t.Run("with the policy all a contract is agreed by another repository, after it was last reopened", func(t *testing.T) {
 		for _, test := range []struct {
 			rule string
-			do   func(d *desk, c hub.Contract)
-			want hub.ContractStatus
+			do   func(d *desk, c coord.Contract)
+			want coord.ContractStatus
 		}{
-			{"the proposer alone does not make it agreed", func(*desk, hub.Contract) {}, hub.ContractProposed},
-			{"an agreement from before it was reopened does not count", func(d *desk, c hub.Contract) {
+			{"the proposer alone does not make it agreed", func(*desk, coord.Contract) {}, coord.ContractProposed},
+			{"an agreement from before it was reopened does not count", func(d *desk, c coord.Contract) {
 				d.agreeAndReopen(c)
-			}, hub.ContractNegotiating},
-			{"an agreement from after it was reopened counts", func(d *desk, c hub.Contract) {
+			}, coord.ContractNegotiating},
+			{"an agreement from after it was reopened counts", func(d *desk, c coord.Contract) {
 				d.agreeAndReopen(c)
 				_, err := d.respond(d.front, c, contract.ActionAgree, "")
 				d.ok(err)
-			}, hub.ContractAgreed},
+			}, coord.ContractAgreed},
 		} {
 			t.Run(test.rule, func(t *testing.T) {
 				d := newDesk(t, nil).begin()
 				// The content names its proposer alone, so that the policy waits for no other.
-				r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+				r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
 				d.ok(err)
 				test.do(d, r.Contract)
-				_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, hub.AgreeAll)
+				_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, coord.AgreeAll)
 				d.ok(err)
 				equal(d, "status", d.read(r.Contract).Status, test.want)
 			})
@@ -665,18 +667,18 @@ func TestContract(t *testing.T) {
 	t.Run("R1-071 contracts are listed by status and type, page by page", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		d.propose()
-		agreed := d.bring(hub.ContractAgreed)
-		got, err := d.Contracts(t.Context(), d.back, hub.ContractQuery{Project: d.project.ID, Status: hub.ContractAgreed, Type: hub.ContractAPI})
+		agreed := d.bring(coord.ContractAgreed)
+		got, err := d.Contracts(t.Context(), d.back, coord.ContractQuery{Project: d.project.ID, Status: coord.ContractAgreed, Type: coord.ContractAPI})
 		d.ok(err)
 		equal(d, "agreed", len(got) == 1 && got[0].ID == agreed.ID, true)
-		got, err = d.Contracts(t.Context(), d.back, hub.ContractQuery{Project: "unknown"})
+		got, err = d.Contracts(t.Context(), d.back, coord.ContractQuery{Project: "unknown"})
 		d.ok(err)
 		equal(d, "of an unknown project", len(got), 0)
-		_, err = d.Contracts(t.Context(), d.back, hub.ContractQuery{Project: d.project.ID, Status: "rejected"})
+		_, err = d.Contracts(t.Context(), d.back, coord.ContractQuery{Project: d.project.ID, Status: "rejected"})
 		d.refused(err, hub.CodeInvalid, "status")
-		got, err = d.Contracts(t.Context(), d.back, hub.ContractQuery{Project: d.project.ID, Limit: 1})
+		got, err = d.Contracts(t.Context(), d.back, coord.ContractQuery{Project: d.project.ID, Limit: 1})
 		d.ok(err)
-		rest, err := d.Contracts(t.Context(), d.back, hub.ContractQuery{Project: d.project.ID, Limit: 1, After: got[0].ID})
+		rest, err := d.Contracts(t.Context(), d.back, coord.ContractQuery{Project: d.project.ID, Limit: 1, After: got[0].ID})
 		d.ok(err)
 		equal(d, "second page", rest[0].ID, agreed.ID)
 	})
@@ -711,8 +713,8 @@ var start = time.Date(2026, 5, 1, 9, 0, 0, 0, time.UTC)
 func TestPages(t *testing.T) {
 	d := newDesk(t, func(o *contract.Options) { o.Page = 2 }).begin()
 	for range 4 {
-		d.bring(hub.ContractAgreed)
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+		d.bring(coord.ContractAgreed)
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
 		d.ok(err)
 	}
 	last := d.propose()
@@ -731,8 +733,8 @@ func TestPages(t *testing.T) {
 		}
 	})
 	t.Run("R1-083 the summary has the contracts of every page", func(t *testing.T) {
-		sums := map[hub.ContractID]bool{}
-		for next, pages := hub.ContractID(""), 0; pages == 0 || next != ""; pages++ {
+		sums := map[coord.ContractID]bool{}
+		for next, pages := coord.ContractID(""), 0; pages == 0 || next != ""; pages++ {
 			s, err := d.Summary(t.Context(), d.project.ID, next)
 			d.ok(err)
 			for _, c := range s.Contracts {
@@ -747,7 +749,7 @@ func TestPages(t *testing.T) {
 	t.Run("another policy advances the contracts of every page", func(t *testing.T) {
 		_, err := d.respond(d.front, last, contract.ActionAgree, "")
 		d.ok(err)
-		_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, hub.AgreeAll)
+		_, err = d.SetPolicy(t.Context(), d.back, d.project.ID, coord.AgreeAll)
 		d.ok(err)
 		v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID)})
 		if err != nil || !v.OK {

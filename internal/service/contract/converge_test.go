@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/storetest"
 )
@@ -22,7 +24,7 @@ import (
 // A node is one hub of a simulated network.
 type node struct {
 	n       int
-	aid     hub.AID
+	aid     coord.AID
 	repo    string
 	store   hub.Store
 	reopen  func() hub.Store // nil if nothing survives but the store itself
@@ -48,7 +50,7 @@ type network struct {
 	line  bool // the first and the last never reach each other
 	wire  bool // copies are written and read on their way, which takes most of the time
 
-	project hub.ProjectID
+	project coord.ProjectID
 	acked   acknowledged
 }
 
@@ -67,7 +69,7 @@ type write struct {
 	member  string
 	value   string
 	version int
-	by      hub.AID
+	by      coord.AID
 	known   map[int]bool // the writes that its hub knew
 	partial bool         // an agreement that waits for others
 }
@@ -80,12 +82,12 @@ func (w write) String() string {
 
 // acknowledged is what callers were told.
 type acknowledged struct {
-	contents   map[hub.ContractID][]hub.ContractVersion
-	packets    []hub.PacketID
-	agreements map[hub.ContractID][]hub.Agreement
-	work       map[hub.ContractID][]hub.Implementation
-	repos      []hub.RepoID
-	claims     map[hub.RepoID][]hub.AID
+	contents   map[coord.ContractID][]coord.ContractVersion
+	packets    []coord.PacketID
+	agreements map[coord.ContractID][]coord.Agreement
+	work       map[coord.ContractID][]coord.Implementation
+	repos      []coord.RepoID
+	claims     map[coord.RepoID][]coord.AID
 	writes     []write
 }
 
@@ -95,13 +97,13 @@ func newNetwork(t *testing.T, seed uint64, store func(n int) (hub.Store, func() 
 	w := &network{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: start,
 		acked: acknowledged{
-			contents: map[hub.ContractID][]hub.ContractVersion{}, agreements: map[hub.ContractID][]hub.Agreement{},
-			work: map[hub.ContractID][]hub.Implementation{}, claims: map[hub.RepoID][]hub.AID{},
+			contents: map[coord.ContractID][]coord.ContractVersion{}, agreements: map[coord.ContractID][]coord.Agreement{},
+			work: map[coord.ContractID][]coord.Implementation{}, claims: map[coord.RepoID][]coord.AID{},
 		},
 	}
 	w.line, w.wire = w.rand.IntN(3) == 0, seed%10 == 0
 	for i := range 3 {
-		n := &node{n: i, aid: hub.AID(fmt.Sprintf("aid://h%d.example/a@1.0.0", i)), repo: fmt.Sprintf("repo%d", i), sent: make([]int64, 3), known: map[string]map[int]bool{}}
+		n := &node{n: i, aid: coord.AID(fmt.Sprintf("aid://h%d.example/a@1.0.0", i)), repo: fmt.Sprintf("repo%d", i), sent: make([]int64, 3), known: map[string]map[int]bool{}}
 		n.store, n.reopen = store(i)
 		w.nodes = append(w.nodes, n)
 		w.skew(n)
@@ -193,8 +195,8 @@ func (w *network) acknowledge(n *node, x write) {
 }
 
 // moved notes the move of a contract.
-func (w *network) moved(n *node, c hub.Contract, partial bool) {
-	w.acknowledge(n, write{thing: string(c.ID), member: hub.MemberStatus, value: string(c.Status), version: c.Version, partial: partial})
+func (w *network) moved(n *node, c coord.Contract, partial bool) {
+	w.acknowledge(n, write{thing: string(c.ID), member: coord.MemberStatus, value: string(c.Status), version: c.Version, partial: partial})
 }
 
 // overWire returns copies as they are when they have been sent.
@@ -282,7 +284,7 @@ func (w *network) operate(n *node) {
 		if n.n != 0 {
 			return
 		}
-		p, err := n.service.CreateProject(ctx, who, NewProject{Name: "x", Repos: []hub.Repo{
+		p, err := n.service.CreateProject(ctx, who, NewProject{Name: "x", Repos: []coord.Repo{
 			{Name: "repo0", Role: "backend", Language: "go"}, {Name: "repo1", Role: "frontend", Language: "go"}, {Name: "repo2", Role: "infra", Language: "go"},
 		}})
 		if err != nil {
@@ -305,7 +307,7 @@ func (w *network) operate(n *node) {
 		w.t.Fatal(err)
 	}
 	w.claimed(repo.ID, n.aid)
-	contracts, err := n.service.Contracts(ctx, who, hub.ContractQuery{Project: w.project})
+	contracts, err := n.service.Contracts(ctx, who, coord.ContractQuery{Project: w.project})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -316,9 +318,9 @@ func (w *network) operate(n *node) {
 		return
 	}
 	if len(contracts) == 0 || luck < 10 && len(contracts) < 4 {
-		r, err := n.service.Propose(ctx, who, Proposal{InProject: In(w.project), Type: hub.ContractCustom, Name: "c", Content: content})
+		r, err := n.service.Propose(ctx, who, Proposal{InProject: In(w.project), Type: coord.ContractCustom, Name: "c", Content: content})
 		if w.done(err) {
-			w.acked.contents[r.Contract.ID] = append(w.acked.contents[r.Contract.ID], hub.ContractVersion{Version: 1, Content: content})
+			w.acked.contents[r.Contract.ID] = append(w.acked.contents[r.Contract.ID], coord.ContractVersion{Version: 1, Content: content})
 		}
 		return
 	}
@@ -327,7 +329,7 @@ func (w *network) operate(n *node) {
 	case luck < 30:
 		r, err := n.service.Update(ctx, who, Revision{InContract: Of(w.project, c.ID), Content: content, Note: fmt.Sprint(luck)})
 		if w.done(err) {
-			w.acked.contents[c.ID] = append(w.acked.contents[c.ID], hub.ContractVersion{Version: r.Contract.Version, Content: content})
+			w.acked.contents[c.ID] = append(w.acked.contents[c.ID], coord.ContractVersion{Version: r.Contract.Version, Content: content})
 			w.moved(n, r.Contract, false)
 		}
 	case luck < 55:
@@ -338,10 +340,10 @@ func (w *network) operate(n *node) {
 		}
 		r, err := n.service.Respond(ctx, who, Response{InContract: Of(w.project, c.ID), Action: action, Comment: comment})
 		if w.done(err) && action == ActionAgree {
-			w.acked.agreements[c.ID] = append(w.acked.agreements[c.ID], hub.Agreement{Repo: r.Repo, Version: r.Contract.Version, Content: hub.ContentHash(r.Contract.Content)})
+			w.acked.agreements[c.ID] = append(w.acked.agreements[c.ID], coord.Agreement{Repo: r.Repo, Version: r.Contract.Version, Content: coord.ContentHash(r.Contract.Content)})
 		}
 		if err == nil {
-			w.moved(n, r.Contract, action == ActionAgree && r.Contract.Status != hub.ContractAgreed)
+			w.moved(n, r.Contract, action == ActionAgree && r.Contract.Status != coord.ContractAgreed)
 		}
 		if err == nil && r.Packet != "" {
 			w.acked.packets = append(w.acked.packets, r.Packet)
@@ -368,7 +370,7 @@ func (w *network) operate(n *node) {
 			delete(w.acked.claims, repo.ID)
 		}
 	case luck < 96:
-		p, err := n.service.Share(ctx, who, NewPacket{InProject: In(w.project), Type: hub.ContextProgress, Content: content, Relations: Relations{Related: []hub.ContractID{c.ID}}})
+		p, err := n.service.Share(ctx, who, NewPacket{InProject: In(w.project), Type: coord.ContextProgress, Content: content, Relations: Relations{Related: []coord.ContractID{c.ID}}})
 		if w.done(err) {
 			w.acked.packets = append(w.acked.packets, p.ID)
 		}
@@ -382,7 +384,7 @@ func (w *network) operate(n *node) {
 			if r.Agent != "" || !strings.HasPrefix(r.Name, "more") {
 				continue
 			}
-			agent := hub.Caller{ID: "other", AID: n.aid + "-" + hub.AID(r.ID)}
+			agent := hub.Caller{ID: "other", AID: n.aid + "-" + coord.AID(r.ID)}
 			if _, _, err := n.service.JoinProject(ctx, agent, w.project, r.Name, ""); w.done(err) {
 				w.claimed(r.ID, agent.AID)
 			}
@@ -390,7 +392,7 @@ func (w *network) operate(n *node) {
 	default:
 		if len(w.acked.repos) < 5 {
 			w.ids++
-			r, err := n.service.AddRepo(ctx, who, w.project, As{}, hub.Repo{Name: fmt.Sprint("more", w.ids), Role: "shared", Language: "go"})
+			r, err := n.service.AddRepo(ctx, who, w.project, As{}, coord.Repo{Name: fmt.Sprint("more", w.ids), Role: "shared", Language: "go"})
 			if w.done(err) {
 				w.acked.repos = append(w.acked.repos, r.ID)
 			}
@@ -400,15 +402,15 @@ func (w *network) operate(n *node) {
 
 // setMember writes the policy or the status of the project.
 func (w *network) setMember(n *node) {
-	x := write{thing: projectThing, member: hub.MemberPolicy, value: string(hub.AgreementPolicies[w.rand.IntN(3)])}
+	x := write{thing: projectThing, member: coord.MemberPolicy, value: string(coord.AgreementPolicies[w.rand.IntN(3)])}
 	var err error
 	who := n.caller()
 	who.Role = hub.RoleCoordinator
 	if w.rand.IntN(2) == 0 {
-		_, err = n.service.SetPolicy(context.Background(), who, w.project, hub.AgreementPolicy(x.value))
+		_, err = n.service.SetPolicy(context.Background(), who, w.project, coord.AgreementPolicy(x.value))
 	} else {
-		x.member, x.value = hub.MemberStatus, string(hub.ProjectStatuses[w.rand.IntN(4)])
-		_, err = n.service.SetStatus(context.Background(), who, w.project, hub.ProjectStatus(x.value))
+		x.member, x.value = coord.MemberStatus, string(coord.ProjectStatuses[w.rand.IntN(4)])
+		_, err = n.service.SetStatus(context.Background(), who, w.project, coord.ProjectStatus(x.value))
 	}
 	if w.done(err) {
 		w.acknowledge(n, x)
@@ -416,7 +418,7 @@ func (w *network) setMember(n *node) {
 }
 
 // claimed notes a claim that a caller was told of.
-func (w *network) claimed(repo hub.RepoID, by hub.AID) {
+func (w *network) claimed(repo coord.RepoID, by coord.AID) {
 	if !slices.Contains(w.acked.claims[repo], by) {
 		w.acked.claims[repo] = append(w.acked.claims[repo], by)
 	}
@@ -433,7 +435,7 @@ func (w *network) recorded() (members, claims []facts) {
 				}
 				for _, e := range page {
 					after = e.Seq
-					if e.Action != hub.ActionProjectConflict && e.Action != hub.ActionContractConflict && e.Action != hub.ActionRepoLost {
+					if e.Action != actions.ProjectConflict && e.Action != actions.ContractConflict && e.Action != actions.RepoLost {
 						continue
 					}
 					var f facts
@@ -441,7 +443,7 @@ func (w *network) recorded() (members, claims []facts) {
 						return err
 					}
 					switch {
-					case e.Action == hub.ActionRepoLost:
+					case e.Action == actions.RepoLost:
 						claims = append(claims, f)
 					case f.Action != "": // a write, not a content
 						f.Digest = e.Subject
@@ -464,11 +466,11 @@ func (w *network) undone(p federation.ProjectCopy) (out []string) {
 	for i, x := range w.acked.writes {
 		thing, value, version := string(w.project), p.Member(x.member), 0
 		if x.thing != projectThing {
-			c := p.Contracts[slices.IndexFunc(p.Contracts, func(c hub.Contract) bool { return string(c.ID) == x.thing })]
+			c := p.Contracts[slices.IndexFunc(p.Contracts, func(c coord.Contract) bool { return string(c.ID) == x.thing })]
 			thing, value, version = x.thing, string(c.Status), c.Version
 			// A status that follows from agreements and work undoes nothing.
-			if next := hub.ContractStatus(value); next == hub.ContractImplemented && x.value == string(hub.ContractAgreed) ||
-				x.value == string(hub.ContractProposed) && (next == hub.ContractAgreed || next == hub.ContractImplemented) {
+			if next := coord.ContractStatus(value); next == coord.ContractImplemented && x.value == string(coord.ContractAgreed) ||
+				x.value == string(coord.ContractProposed) && (next == coord.ContractAgreed || next == coord.ContractImplemented) {
 				value = x.value
 			}
 		}
@@ -534,16 +536,16 @@ func (w *network) state(n *node) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var head hub.Project
+	var head coord.Project
 	err = n.store.View(context.Background(), func(r hub.Reader) (err error) {
-		head, err = r.Project(w.project)
+		head, err = r.Coordination().Project(w.project)
 		return err
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "policy %s stamps %v\n", p.Policy, head.Stamps)
-	contracts, err := n.service.Contracts(context.Background(), hub.Caller{}, hub.ContractQuery{Project: w.project})
+	contracts, err := n.service.Contracts(context.Background(), hub.Caller{}, coord.ContractQuery{Project: w.project})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -571,19 +573,19 @@ func (w *network) missing(n *node) (out []string) {
 	if err != nil {
 		w.t.Fatalf("what was written cannot be read: %v", err)
 	}
-	find := func(id hub.ContractID) hub.Contract {
-		i := slices.IndexFunc(p.Contracts, func(c hub.Contract) bool { return c.ID == id })
+	find := func(id coord.ContractID) coord.Contract {
+		i := slices.IndexFunc(p.Contracts, func(c coord.Contract) bool { return c.ID == id })
 		if i < 0 {
 			out = append(out, fmt.Sprintf("contract %s", id))
-			return hub.Contract{}
+			return coord.Contract{}
 		}
 		return p.Contracts[i]
 	}
 	for id, contents := range w.acked.contents {
 		c := find(id)
-		all := slices.Concat(c.History, c.Conflicts, []hub.ContractVersion{{Version: c.Version, Content: c.Content}})
+		all := slices.Concat(c.History, c.Conflicts, []coord.ContractVersion{{Version: c.Version, Content: c.Content}})
 		for _, v := range contents {
-			if !slices.ContainsFunc(all, func(x hub.ContractVersion) bool { return sameContent(x, v) }) {
+			if !slices.ContainsFunc(all, func(x coord.ContractVersion) bool { return sameContent(x, v) }) {
 				out = append(out, fmt.Sprintf("contract %s version %d content %s", id, v.Version, v.Content))
 			}
 		}
@@ -591,7 +593,7 @@ func (w *network) missing(n *node) (out []string) {
 	for id, agreements := range w.acked.agreements {
 		c := find(id)
 		for _, a := range agreements {
-			if !slices.ContainsFunc(c.Agreements, func(x hub.Agreement) bool {
+			if !slices.ContainsFunc(c.Agreements, func(x coord.Agreement) bool {
 				return x.Repo == a.Repo && x.Version == a.Version && x.Content == a.Content
 			}) {
 				out = append(out, fmt.Sprintf("contract %s agreement %+v", id, a))
@@ -607,7 +609,7 @@ func (w *network) missing(n *node) (out []string) {
 		}
 	}
 	for _, id := range w.acked.packets {
-		if !slices.ContainsFunc(p.Packets, func(x hub.Packet) bool { return x.ID == id }) {
+		if !slices.ContainsFunc(p.Packets, func(x coord.Packet) bool { return x.ID == id }) {
 			out = append(out, fmt.Sprintf("packet %s", id))
 		}
 	}
@@ -616,9 +618,9 @@ func (w *network) missing(n *node) (out []string) {
 			out = append(out, fmt.Sprintf("repository %s claimed by %q", id, w.acked.claims[id]))
 		}
 	}
-	var head hub.Project // with the status that was written, not the one that follows
+	var head coord.Project // with the status that was written, not the one that follows
 	err = n.store.View(context.Background(), func(r hub.Reader) (err error) {
-		head, err = r.Project(w.project)
+		head, err = r.Coordination().Project(w.project)
 		return err
 	})
 	if err != nil {

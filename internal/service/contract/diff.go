@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -38,7 +39,7 @@ const (
 
 // Diff returns the difference of two versions. 0 is the newest as to, and the one
 // before to as from.
-func (s *Service) Diff(ctx context.Context, caller hub.Caller, id hub.ProjectID, contractID hub.ContractID, from, to int) (Diff, error) {
+func (s *Service) Diff(ctx context.Context, caller hub.Caller, id coord.ProjectID, contractID coord.ContractID, from, to int) (Diff, error) {
 	c, err := s.Contract(ctx, caller, id, contractID, true)
 	if err != nil {
 		return Diff{}, err
@@ -63,7 +64,7 @@ func (s *Service) Diff(ctx context.Context, caller hub.Caller, id hub.ProjectID,
 }
 
 // contentOf returns the content that a contract had in a version.
-func contentOf(c hub.Contract, version int) (json.RawMessage, error) {
+func contentOf(c coord.Contract, version int) (json.RawMessage, error) {
 	if version == c.Version {
 		return c.Content, nil
 	}
@@ -100,7 +101,7 @@ func (d *Diff) compare(path string, old, new json.RawMessage, depth int) {
 			return
 		}
 	}
-	if hub.ContentHash(old) != hub.ContentHash(new) {
+	if coord.ContentHash(old) != coord.ContentHash(new) {
 		d.add(Difference{Path: path, Kind: "changed", Old: old, New: new})
 	}
 }

@@ -13,12 +13,14 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A NewFile describes a file to share.
 type NewFile struct {
-	Project     hub.ProjectID
+	Project     coord.ProjectID
 	As          As
 	Name        string
 	ContentType string
@@ -35,14 +37,14 @@ type File struct {
 
 // ShareFile stores a file in the project's folder.
 func (s *Service) ShareFile(ctx context.Context, caller hub.Caller, n NewFile) (File, error) {
-	return s.keepFile(ctx, "contract.ShareFile", caller, n, func(*session, hub.Project, File) error { return nil })
+	return s.keepFile(ctx, "contract.ShareFile", caller, n, func(*session, coord.Project, File) error { return nil })
 }
 
 // FulfilRequest stores a file that a repository requested.
 func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestID string, n NewFile) (File, error) {
 	const op = "contract.FulfilRequest"
-	return s.keepFile(ctx, op, caller, n, func(se *session, p hub.Project, f File) error {
-		r, err := se.tx.FileRequest(p.ID, requestID)
+	return s.keepFile(ctx, op, caller, n, func(se *session, p coord.Project, f File) error {
+		r, err := se.tx.Coordination().FileRequest(p.ID, requestID)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return hub.Errorf(hub.CodeNotFound, op, "Request %s not found", requestID)
 		}
@@ -53,7 +55,7 @@ func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestI
 			return hub.Errorf(hub.CodeConflict, op, "Request %s is fulfilled already", requestID)
 		}
 		r.FulfilledAt, r.File = r.At.After(s.o.Clock), f.SavedTo
-		return se.tx.PutFileRequest(r)
+		return se.tx.WriteCoordination().PutFileRequest(r)
 	})
 }
 
@@ -66,7 +68,7 @@ const (
 
 // keepFile writes a file and then records it in one transaction with and. A file that
 // cannot be recorded is removed again.
-func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n NewFile, and func(*session, hub.Project, File) error) (File, error) {
+func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n NewFile, and func(*session, coord.Project, File) error) (File, error) {
 	if s.o.Files == nil {
 		return File{}, hub.Errorf(hub.CodeNotEnabled, op, "shared files are not enabled on this hub")
 	}
@@ -76,13 +78,13 @@ func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n 
 	}
 	sum := sha256.Sum256(data)
 	f := File{Size: len(data), SHA256: hex.EncodeToString(sum[:])}
-	if err := s.act(ctx, op, caller, n.Project, n.As, hub.PermitFiles, func(*session, hub.Project, hub.Repo) error { return nil }); err != nil {
+	if err := s.act(ctx, op, caller, n.Project, n.As, coord.PermitFiles, func(*session, coord.Project, coord.Repo) error { return nil }); err != nil {
 		return File{}, err // before anything is written
 	}
 	if f.SavedTo, err = s.save(op, n, data); err != nil {
 		return File{}, err
 	}
-	err = s.act(ctx, op, caller, n.Project, n.As, hub.PermitFiles, func(se *session, p hub.Project, by hub.Repo) error {
+	err = s.act(ctx, op, caller, n.Project, n.As, coord.PermitFiles, func(se *session, p coord.Project, by coord.Repo) error {
 		if err := se.countFile(op, int64(f.Size)+fileOverhead); err != nil {
 			return err
 		}
@@ -93,7 +95,7 @@ func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n 
 			return err
 		}
 		se.changed = true
-		return se.note(hub.ActionFileShared, f.SHA256, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: s.aid(caller), Digest: f.SHA256, Action: n.Purpose})
+		return se.note(actions.FileShared, f.SHA256, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: s.aid(caller), Digest: f.SHA256, Action: n.Purpose})
 	})
 	if err != nil {
 		return File{}, errors.Join(err, s.o.Files.Remove(f.SavedTo))
@@ -172,7 +174,7 @@ func (se *session) countFile(op string, n int64) error {
 
 // RequestFile requests a file from the other repositories of a project. Project,
 // Description and Format must be given.
-func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r hub.FileRequest) (hub.FileRequest, error) {
+func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r coord.FileRequest) (coord.FileRequest, error) {
 	const op = "contract.RequestFile"
 	switch {
 	case strings.TrimSpace(r.Description) == "":
@@ -180,10 +182,10 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r h
 	case len(r.Description) > federation.MaxText || len(r.Format) > federation.MaxName:
 		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", federation.MaxText, federation.MaxName)
 	}
-	r.ID, r.FulfilledAt, r.File = s.newID(), hub.Instant{}, ""
-	err := s.act(ctx, op, caller, r.Project, as, hub.PermitFiles, func(se *session, p hub.Project, by hub.Repo) error {
-		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), hub.Instant{}.After(s.o.Clock)
-		open, err := se.tx.FileRequests(p.ID, s.o.Limits.Requests)
+	r.ID, r.FulfilledAt, r.File = s.newID(), coord.Instant{}, ""
+	err := s.act(ctx, op, caller, r.Project, as, coord.PermitFiles, func(se *session, p coord.Project, by coord.Repo) error {
+		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), coord.Instant{}.After(s.o.Clock)
+		open, err := se.tx.Coordination().FileRequests(p.ID, s.o.Limits.Requests)
 		if err != nil {
 			return err
 		}
@@ -193,10 +195,10 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r h
 		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(r.Description))}); err != nil {
 			return err
 		}
-		if err := se.tx.PutFileRequest(r); err != nil {
+		if err := se.tx.WriteCoordination().PutFileRequest(r); err != nil {
 			return err
 		}
-		if err := se.note(hub.ActionFileRequested, r.ID, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: r.FromAgent}); err != nil {
+		if err := se.note(actions.FileRequested, r.ID, hub.OutcomeOK, facts{Project: p.ID, Repo: by.ID, Agent: r.FromAgent}); err != nil {
 			return err
 		}
 		return se.tell(p, by.ID, notice{Event: "asks for a file", Project: p.ID, By: by.Name})
@@ -205,8 +207,8 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r h
 }
 
 // FileRequests returns the requests of a project, newest first.
-func (s *Service) FileRequests(ctx context.Context, _ hub.Caller, id hub.ProjectID) ([]hub.FileRequest, error) {
-	return readIn(ctx, s, "contract.FileRequests", id, func(r hub.Reader, _ hub.Project) ([]hub.FileRequest, error) {
-		return r.FileRequests(id, s.o.Limits.Requests)
+func (s *Service) FileRequests(ctx context.Context, _ hub.Caller, id coord.ProjectID) ([]coord.FileRequest, error) {
+	return readIn(ctx, s, "contract.FileRequests", id, func(r hub.Reader, _ coord.Project) ([]coord.FileRequest, error) {
+		return r.Coordination().FileRequests(id, s.o.Limits.Requests)
 	})
 }

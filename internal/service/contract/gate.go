@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Gate is the requirement of a Check.
 type Gate struct {
 	InProject
-	Repo    string             `json:"repoName,omitempty"` // "" for every contract of the project
-	Require hub.ContractStatus `json:"require,omitempty"`  // agreed, implemented or verified; default agreed
+	Repo    string               `json:"repoName,omitempty"` // "" for every contract of the project
+	Require coord.ContractStatus `json:"require,omitempty"`  // agreed, implemented or verified; default agreed
 
 	AllowNone bool `json:"allowNone,omitempty"` // a check of no contracts succeeds
 }
@@ -29,11 +30,11 @@ type Verdict struct {
 
 // A Failure is a contract that lacks the required status.
 type Failure struct {
-	Contract hub.ContractID     `json:"contractId"`
-	Name     string             `json:"name"`
-	Version  int                `json:"version"`
-	Status   hub.ContractStatus `json:"status"`
-	Reason   string             `json:"reason"` // completes the sentence that the contract is ...
+	Contract coord.ContractID     `json:"contractId"`
+	Name     string               `json:"name"`
+	Version  int                  `json:"version"`
+	Status   coord.ContractStatus `json:"status"`
+	Reason   string               `json:"reason"` // completes the sentence that the contract is ...
 }
 
 // Check is the gate for CI and merge: whether every contract that a repository is a
@@ -42,12 +43,12 @@ type Failure struct {
 func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, error) {
 	const op = "contract.Check"
 	if g.Require == "" {
-		g.Require = hub.ContractAgreed
+		g.Require = coord.ContractAgreed
 	}
-	if !slices.Contains([]hub.ContractStatus{hub.ContractAgreed, hub.ContractImplemented, hub.ContractVerified}, g.Require) {
+	if !slices.Contains([]coord.ContractStatus{coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified}, g.Require) {
 		return Verdict{}, hub.Errorf(hub.CodeInvalid, op, "require: %q is not agreed, implemented or verified", g.Require)
 	}
-	return readIn(ctx, s, op, g.Project, func(r hub.Reader, p hub.Project) (Verdict, error) {
+	return readIn(ctx, s, op, g.Project, func(r hub.Reader, p coord.Project) (Verdict, error) {
 		out := Verdict{OK: true, Failures: []Failure{}}
 		if _, ok := p.RepoNamed(g.Repo); g.Repo != "" && !ok {
 			return out, hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", g.Repo, p.ID)
@@ -56,8 +57,8 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 		if err != nil {
 			return out, err
 		}
-		err = s.eachContract(r, p.ID, func(c hub.Contract) error {
-			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r hub.Repo) bool { return r.Name == g.Repo }) {
+		err = s.eachContract(r, p.ID, func(c coord.Contract) error {
+			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r coord.Repo) bool { return r.Name == g.Repo }) {
 				return nil
 			}
 			out.Checked++
@@ -75,7 +76,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 		for _, id := range slices.Sorted(maps.Keys(undelivered)) { // of contracts that are not here
 			out.Checked++
 			out.OK = false
-			out.Failures = append(out.Failures, Failure{Contract: hub.ContractID(id), Name: id, Reason: undelivered[id]})
+			out.Failures = append(out.Failures, Failure{Contract: coord.ContractID(id), Name: id, Reason: undelivered[id]})
 		}
 		out.OK = out.OK && (out.Checked > 0 || g.AllowNone)
 		return out, err
@@ -85,7 +86,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 // undelivered returns the contracts of a project, by id, that an approved peer did not
 // take, or that this hub did not take from it, since the last complete comparison with
 // it began, with a reason for each. A guest that only reads contracts does not count.
-func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error) {
+func undelivered(r hub.Reader, project coord.ProjectID) (map[string]string, error) {
 	peers, err := r.Peers()
 	if err != nil {
 		return nil, err
@@ -115,18 +116,18 @@ func undelivered(r hub.Reader, project hub.ProjectID) (map[string]string, error)
 
 // waitsFor completes the sentence that a contract is ...: the status that is missing,
 // and the repositories that it waits for.
-func waitsFor(c hub.Contract, p hub.Project) string {
+func waitsFor(c coord.Contract, p coord.Project) string {
 	switch c.Status {
-	case hub.ContractProposed, hub.ContractNegotiating:
+	case coord.ContractProposed, coord.ContractNegotiating:
 		if missing := c.Dissenting(p); len(missing) > 0 {
 			return "not agreed yet: waiting for " + names(missing, " and ")
 		}
-		others := slices.DeleteFunc(slices.Clone(c.Parties(p)), func(r hub.Repo) bool { return r.ID == c.ProposedBy })
+		others := slices.DeleteFunc(slices.Clone(c.Parties(p)), func(r coord.Repo) bool { return r.ID == c.ProposedBy })
 		if len(others) == 0 {
 			return "not agreed yet: no other repository is in the project"
 		}
 		return "not agreed yet: waiting for " + names(others, " or ")
-	case hub.ContractAgreed:
+	case coord.ContractAgreed:
 		if missing := c.Pending(p); len(missing) > 0 {
 			return "not implemented yet: waiting for " + names(missing, " and ")
 		}
@@ -136,7 +137,7 @@ func waitsFor(c hub.Contract, p hub.Project) string {
 }
 
 // names joins the names of repositories.
-func names(repos []hub.Repo, last string) string {
+func names(repos []coord.Repo, last string) string {
 	var all []string
 	for _, r := range repos {
 		all = append(all, r.Name)
@@ -156,9 +157,9 @@ func (s *Service) pageOf(usual int) int { return cmp.Or(s.o.Page, usual) }
 
 // eachContract calls fn with every contract of a project by id, without History
 // and Conflicts.
-func (s *Service) eachContract(r hub.Reader, id hub.ProjectID, fn func(hub.Contract) error) error {
-	for after := hub.ContractID(""); ; {
-		found, err := r.Contracts(hub.ContractQuery{Project: id, After: after, Limit: s.pageOf(pageSize)})
+func (s *Service) eachContract(r hub.Reader, id coord.ProjectID, fn func(coord.Contract) error) error {
+	for after := coord.ContractID(""); ; {
+		found, err := r.Coordination().Contracts(coord.ContractQuery{Project: id, After: after, Limit: s.pageOf(pageSize)})
 		if err != nil {
 			return err
 		}

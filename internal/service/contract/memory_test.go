@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A memory is a store of projects that is quick enough for thousands of
@@ -17,26 +18,26 @@ type memory struct {
 }
 
 type contractKey struct {
-	project hub.ProjectID
-	id      hub.ContractID
+	project coord.ProjectID
+	id      coord.ContractID
 }
 
 type packetKey struct {
-	project hub.ProjectID
-	id      hub.PacketID
+	project coord.ProjectID
+	id      coord.PacketID
 }
 
 type memoryState struct {
-	projects  map[hub.ProjectID]hub.Project
-	contracts map[contractKey]hub.Contract
-	packets   map[packetKey]hub.Packet
+	projects  map[coord.ProjectID]coord.Project
+	contracts map[contractKey]coord.Contract
+	packets   map[packetKey]coord.Packet
 	changes   []hub.Change
 	entries   []hub.Entry
 }
 
 func newMemory() *memory {
 	return &memory{state: memoryState{
-		projects: map[hub.ProjectID]hub.Project{}, contracts: map[contractKey]hub.Contract{}, packets: map[packetKey]hub.Packet{},
+		projects: map[coord.ProjectID]coord.Project{}, contracts: map[contractKey]coord.Contract{}, packets: map[packetKey]coord.Packet{},
 	}}
 }
 
@@ -64,7 +65,7 @@ type memoryTx struct {
 
 var errMissing = hub.Errorf(hub.CodeNotFound, "memory", "it is not there")
 
-func (t *memoryTx) Project(id hub.ProjectID) (hub.Project, error) {
+func (t *memoryTx) Project(id coord.ProjectID) (coord.Project, error) {
 	p, ok := t.s.projects[id]
 	if !ok {
 		return p, errMissing
@@ -72,7 +73,7 @@ func (t *memoryTx) Project(id hub.ProjectID) (hub.Project, error) {
 	return p, nil
 }
 
-func (t *memoryTx) Projects(after hub.ProjectID, limit int) (all []hub.Project, _ error) {
+func (t *memoryTx) Projects(after coord.ProjectID, limit int) (all []coord.Project, _ error) {
 	for _, id := range slices.Sorted(maps.Keys(t.s.projects)) {
 		if id > after && len(all) < limit {
 			all = append(all, t.s.projects[id])
@@ -82,15 +83,15 @@ func (t *memoryTx) Projects(after hub.ProjectID, limit int) (all []hub.Project, 
 }
 
 // Peer returns none: hubs of these tests are not bound by invites.
-func (t *memoryTx) Peer(hub.AID) (hub.Peer, error) { return hub.Peer{}, errMissing }
+func (t *memoryTx) Peer(coord.AID) (hub.Peer, error) { return hub.Peer{}, errMissing }
 
 // Meta returns nothing, and PutMeta stores nothing: nothing is limited in these tests.
 func (t *memoryTx) Meta(string) (string, error)  { return "", errMissing }
 func (t *memoryTx) PutMeta(string, string) error { return nil }
 
-func (t *memoryTx) PutProject(p, _ hub.Project) error { t.s.projects[p.ID] = p; return nil }
+func (t *memoryTx) PutProject(p, _ coord.Project) error { t.s.projects[p.ID] = p; return nil }
 
-func (t *memoryTx) Contract(project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
+func (t *memoryTx) Contract(project coord.ProjectID, id coord.ContractID) (coord.Contract, error) {
 	c, ok := t.s.contracts[contractKey{project, id}]
 	if !ok {
 		return c, errMissing
@@ -99,23 +100,23 @@ func (t *memoryTx) Contract(project hub.ProjectID, id hub.ContractID) (hub.Contr
 	return c, nil
 }
 
-func (t *memoryTx) Contracts(q hub.ContractQuery) (all []hub.Contract, _ error) {
+func (t *memoryTx) Contracts(q coord.ContractQuery) (all []coord.Contract, _ error) {
 	for key, c := range t.s.contracts {
 		if key.project == q.Project && key.id > q.After {
 			c.History, c.Conflicts = nil, nil
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b hub.Contract) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b coord.Contract) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(len(all), q.Limit)], nil
 }
 
-func (t *memoryTx) Versions(project hub.ProjectID, id hub.ContractID) (history, conflicts []hub.ContractVersion, _ error) {
+func (t *memoryTx) Versions(project coord.ProjectID, id coord.ContractID) (history, conflicts []coord.ContractVersion, _ error) {
 	c := t.s.contracts[contractKey{project, id}]
 	return c.History, c.Conflicts, nil
 }
 
-func (t *memoryTx) PutContract(c, was hub.Contract) error {
+func (t *memoryTx) PutContract(c, was coord.Contract) error {
 	key := contractKey{c.Project, c.ID}
 	if is := t.s.contracts[key]; is.Version != was.Version || is.UpdatedAt != was.UpdatedAt {
 		return hub.Errorf(hub.CodeConflict, "memory", "it is not as it was")
@@ -127,21 +128,21 @@ func (t *memoryTx) PutContract(c, was hub.Contract) error {
 	return nil
 }
 
-func (t *memoryTx) AddVersion(project hub.ProjectID, id hub.ContractID, v hub.ContractVersion) error {
+func (t *memoryTx) AddVersion(project coord.ProjectID, id coord.ContractID, v coord.ContractVersion) error {
 	c := t.s.contracts[contractKey{project, id}]
 	c.History = append(slices.Clip(c.History), v)
 	t.s.contracts[contractKey{project, id}] = c
 	return nil
 }
 
-func (t *memoryTx) PutVersions(c hub.Contract) error {
+func (t *memoryTx) PutVersions(c coord.Contract) error {
 	is := t.s.contracts[contractKey{c.Project, c.ID}]
 	is.History, is.Conflicts = c.History, c.Conflicts
 	t.s.contracts[contractKey{c.Project, c.ID}] = is
 	return nil
 }
 
-func (t *memoryTx) Packet(project hub.ProjectID, id hub.PacketID) (hub.Packet, error) {
+func (t *memoryTx) Packet(project coord.ProjectID, id coord.PacketID) (coord.Packet, error) {
 	p, ok := t.s.packets[packetKey{project, id}]
 	if !ok {
 		return p, errMissing
@@ -149,22 +150,22 @@ func (t *memoryTx) Packet(project hub.ProjectID, id hub.PacketID) (hub.Packet, e
 	return p, nil
 }
 
-func (t *memoryTx) PutPacket(p, _ hub.Packet) error {
+func (t *memoryTx) PutPacket(p, _ coord.Packet) error {
 	t.s.packets[packetKey{p.Project, p.ID}] = p
 	return nil
 }
 
-func (t *memoryTx) Packets(q hub.PacketQuery) (page hub.PacketPage, _ error) {
+func (t *memoryTx) Packets(q coord.PacketQuery) (page coord.PacketPage, _ error) {
 	for key, p := range t.s.packets {
 		if key.project == q.Project {
 			page.Packets = append(page.Packets, p)
 		}
 	}
-	slices.SortFunc(page.Packets, func(a, b hub.Packet) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(page.Packets, func(a, b coord.Packet) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
 	return page, nil
 }
 
-func (t *memoryTx) PacketIDs(project hub.ProjectID, after hub.PacketID, _ int) (ids []hub.PacketID, _ error) {
+func (t *memoryTx) PacketIDs(project coord.ProjectID, after coord.PacketID, _ int) (ids []coord.PacketID, _ error) {
 	for key := range t.s.packets {
 		if key.project == project && key.id > after {
 			ids = append(ids, key.id)
@@ -174,24 +175,24 @@ func (t *memoryTx) PacketIDs(project hub.ProjectID, after hub.PacketID, _ int) (
 	return ids, nil
 }
 
-func (t *memoryTx) Sums(project hub.ProjectID) (sums hub.Sums, _ error) {
-	var buckets [256]hub.PacketBucket
+func (t *memoryTx) Sums(project coord.ProjectID) (sums coord.Sums, _ error) {
+	var buckets [256]coord.PacketBucket
 	for key := range t.s.packets {
 		if b := &buckets[key.id.Bucket()]; key.project == project {
-			b.N, b.Count, b.Sum = key.id.Bucket(), b.Count+1, hub.ToggleSum(b.Sum, string(key.id))
+			b.N, b.Count, b.Sum = key.id.Bucket(), b.Count+1, coord.ToggleSum(b.Sum, string(key.id))
 		}
 	}
-	sums.Buckets = slices.DeleteFunc(buckets[:], func(b hub.PacketBucket) bool { return b.Count == 0 })
+	sums.Buckets = slices.DeleteFunc(buckets[:], func(b coord.PacketBucket) bool { return b.Count == 0 })
 	return sums, nil
 }
 
-func (t *memoryTx) ContractSums(project hub.ProjectID, after hub.ContractID, _ int) (all []hub.ContractSum, _ error) {
+func (t *memoryTx) ContractSums(project coord.ProjectID, after coord.ContractID, _ int) (all []coord.ContractSum, _ error) {
 	for key, c := range t.s.contracts {
 		if key.project == project && key.id > after {
-			all = append(all, hub.ContractSum{ID: key.id, Sum: c.Sum()})
+			all = append(all, coord.ContractSum{ID: key.id, Sum: c.Sum()})
 		}
 	}
-	slices.SortFunc(all, func(a, b hub.ContractSum) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b coord.ContractSum) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }
 

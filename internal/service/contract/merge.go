@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -35,7 +35,7 @@ import (
 // later time, then with the greater hash of its content. The content of the other
 // copy is kept in the conflicts unless it is in the history. Implementations are
 // merged by repository, agreements by repository and version.
-func mergeContract(a, b hub.Contract) hub.Contract {
+func mergeContract(a, b coord.Contract) coord.Contract {
 	won, lost := a, b
 	if compareHeads(a, b) < 0 {
 		won, lost = b, a
@@ -56,7 +56,7 @@ func mergeContract(a, b hub.Contract) hub.Contract {
 // did not know each other both stay, on every hub and for every order of merges: the
 // greater one is the value of the member, the other is Lost. The cost is quadratic in
 // the number of writes, of which there is one per member but in a conflict.
-func mergeStamps(a, b hub.Stamps) hub.Stamps {
+func mergeStamps(a, b coord.Stamps) coord.Stamps {
 	if a.IsZero() || b.IsZero() || a.Equal(b) {
 		if a.IsZero() {
 			return b
@@ -64,16 +64,16 @@ func mergeStamps(a, b hub.Stamps) hub.Stamps {
 		return a
 	}
 	type dot struct {
-		by     hub.AID
-		at     hub.Instant
+		by     coord.AID
+		at     coord.Instant
 		member string
 	}
-	dotOf := func(w hub.Stamp) dot { return dot{w.By, w.At, w.Member} }
-	has := func(s hub.Stamps, w hub.Stamp) bool {
-		return slices.ContainsFunc(s.Writes, func(x hub.Stamp) bool { return dotOf(x) == dotOf(w) })
+	dotOf := func(w coord.Stamp) dot { return dot{w.By, w.At, w.Member} }
+	has := func(s coord.Stamps, w coord.Stamp) bool {
+		return slices.ContainsFunc(s.Writes, func(x coord.Stamp) bool { return dotOf(x) == dotOf(w) })
 	}
-	var kept []hub.Stamp
-	for _, pair := range [...][2]hub.Stamps{{a, b}, {b, a}} {
+	var kept []coord.Stamp
+	for _, pair := range [...][2]coord.Stamps{{a, b}, {b, a}} {
 		for _, w := range pair[0].Writes {
 			if has(pair[1], w) || !pair[1].Covers(w) {
 				kept = append(kept, w)
@@ -84,9 +84,9 @@ func mergeStamps(a, b hub.Stamps) hub.Stamps {
 	// the same of both.
 	kept = greatest(kept, nil, dotOf, func(x, y dot) int {
 		return cmp.Or(cmp.Compare(x.by, y.by), x.at.Compare(y.at), cmp.Compare(x.member, y.member))
-	}, hub.Stamp.Compare)
-	slices.SortFunc(kept, hub.Stamp.Compare)
-	out := hub.Stamps{Writes: kept, Seen: maps.Clone(a.Seen)}
+	}, coord.Stamp.Compare)
+	slices.SortFunc(kept, coord.Stamp.Compare)
+	out := coord.Stamps{Writes: kept, Seen: maps.Clone(a.Seen)}
 	for by, at := range b.Seen {
 		out.Seen[by] = later(out.Seen[by], at)
 	}
@@ -94,34 +94,34 @@ func mergeStamps(a, b hub.Stamps) hub.Stamps {
 }
 
 // newlyLost returns the writes that are lost now and were not before.
-func newlyLost(was, now hub.Stamps) []hub.Stamp {
+func newlyLost(was, now coord.Stamps) []coord.Stamp {
 	before := was.Lost()
-	return slices.DeleteFunc(now.Lost(), func(w hub.Stamp) bool { return slices.Contains(before, w) })
+	return slices.DeleteFunc(now.Lost(), func(w coord.Stamp) bool { return slices.Contains(before, w) })
 }
 
 // compareHeads orders two copies of a contract by their present state.
-func compareHeads(a, b hub.Contract) int {
+func compareHeads(a, b coord.Contract) int {
 	order := cmp.Or(cmp.Compare(a.Version, b.Version), a.UpdatedAt.Compare(b.UpdatedAt))
 	if order == 0 && !bytes.Equal(a.Content, b.Content) {
-		order = strings.Compare(hub.ContentHash(a.Content), hub.ContentHash(b.Content))
+		order = strings.Compare(coord.ContentHash(a.Content), coord.ContentHash(b.Content))
 	}
 	// For the content this is the order of mergeVersions, so that it does not
 	// matter which copy lost first.
 	return cmp.Or(order,
 		cmp.Compare(a.ProposedBy, b.ProposedBy), bytes.Compare(a.Content, b.Content),
-		cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)),
+		cmp.Compare(slices.Index(coord.ContractStatuses, a.Status), slices.Index(coord.ContractStatuses, b.Status)),
 		cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 }
 
 // earlier returns the earlier of two times. A zero time does not count.
-func earlier(a, b hub.Instant) hub.Instant {
+func earlier(a, b coord.Instant) coord.Instant {
 	if a.IsZero() || !b.IsZero() && b.Compare(a) < 0 {
 		return b
 	}
 	return a
 }
 
-func later(a, b hub.Instant) hub.Instant {
+func later(a, b coord.Instant) coord.Instant {
 	if a.Compare(b) < 0 {
 		return b
 	}
@@ -151,20 +151,20 @@ func greatest[T any, K comparable](a, b []T, key func(T) K, compareKeys func(K, 
 	return out
 }
 
-func mergeImplementations(a, b []hub.Implementation) []hub.Implementation {
-	return greatest(a, b, func(i hub.Implementation) hub.RepoID { return i.Repo }, cmp.Compare[hub.RepoID], compareImplementations)
+func mergeImplementations(a, b []coord.Implementation) []coord.Implementation {
+	return greatest(a, b, func(i coord.Implementation) coord.RepoID { return i.Repo }, cmp.Compare[coord.RepoID], compareImplementations)
 }
 
 // compareImplementations orders two copies of one repository's work: by time, then by
 // status, then by version, where the lower one wins, because a hub that does not know
 // the version may have guessed too high.
-func compareImplementations(a, b hub.Implementation) int {
+func compareImplementations(a, b coord.Implementation) int {
 	if sameImplementation(a, b) {
 		return 0
 	}
 	return cmp.Or(
 		a.At().Compare(b.At()),
-		cmp.Compare(slices.Index(hub.ImplementationStatuses, a.Status), slices.Index(hub.ImplementationStatuses, b.Status)),
+		cmp.Compare(slices.Index(coord.ImplementationStatuses, a.Status), slices.Index(coord.ImplementationStatuses, b.Status)),
 		cmp.Compare(b.Version, a.Version),
 		compareEncoded(a, b))
 }
@@ -178,17 +178,17 @@ func compareEncoded(a, b any) int {
 
 type agreementKey struct {
 	version int
-	repo    hub.RepoID
+	repo    coord.RepoID
 	content string
 }
 
-func mergeAgreements(a, b []hub.Agreement) []hub.Agreement {
+func mergeAgreements(a, b []coord.Agreement) []coord.Agreement {
 	all := greatest(a, b,
-		func(g hub.Agreement) agreementKey { return agreementKey{g.Version, g.Repo, g.Content} },
+		func(g coord.Agreement) agreementKey { return agreementKey{g.Version, g.Repo, g.Content} },
 		func(x, y agreementKey) int {
 			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.repo, y.repo), cmp.Compare(x.content, y.content))
 		},
-		func(x, y hub.Agreement) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Agent, y.Agent)) })
+		func(x, y coord.Agreement) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Agent, y.Agent)) })
 	if n := len(all) - federation.MaxAgreements; n > 0 {
 		all = all[n:] // to older versions
 	}
@@ -197,7 +197,7 @@ func mergeAgreements(a, b []hub.Agreement) []hub.Agreement {
 
 // A variant is a content that a contract had on some hub.
 type variant struct {
-	hub.ContractVersion
+	coord.ContractVersion
 	hash string
 }
 
@@ -216,7 +216,7 @@ func (k variantKey) compare(other variantKey) int {
 // mergeVersions merges all contents but that of the winning head, and splits them
 // into the history, the content of each version that a later one replaced, and the
 // conflicts, contents that lost against another one of the same version.
-func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVersion) {
+func mergeVersions(won, lost coord.Contract) (history, conflicts []coord.ContractVersion) {
 	all := variantsOf(won, lost)
 	if len(all) == 0 {
 		return nil, nil
@@ -224,7 +224,7 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 	distinct := greatest(all, nil, variant.key, variantKey.compare, compareVariants)
 
 	// The history has one content of each version, the conflicts have the others.
-	head := variantKey{won.Version, hub.ContentHash(won.Content)}
+	head := variantKey{won.Version, coord.ContentHash(won.Content)}
 	replaced := replacedVersions(distinct, head)
 	var losers []variant
 	for _, v := range distinct {
@@ -251,17 +251,17 @@ func mergeVersions(won, lost hub.Contract) (history, conflicts []hub.ContractVer
 
 // variantsOf returns the contents of two copies of a contract, but that of the winning
 // head. The histories of both begin with the later fold.
-func variantsOf(won, lost hub.Contract) (all []variant) {
-	add := func(v hub.ContractVersion, superseded bool) {
+func variantsOf(won, lost coord.Contract) (all []variant) {
+	add := func(v coord.ContractVersion, superseded bool) {
 		v.Superseded = v.Superseded || superseded
-		all = append(all, variant{v, hub.ContentHash(v.Content)})
+		all = append(all, variant{v, coord.ContentHash(v.Content)})
 	}
 
 	fold := laterFold(won, lost)
 	if fold.Version > 0 {
 		add(fold, true)
 	}
-	for _, c := range [...]hub.Contract{won, lost} {
+	for _, c := range [...]coord.Contract{won, lost} {
 		for _, v := range c.History {
 			if v.Version > fold.Version {
 				add(v, true)
@@ -273,7 +273,7 @@ func variantsOf(won, lost hub.Contract) (all []variant) {
 	}
 
 	if lost.Version != won.Version || !bytes.Equal(lost.Content, won.Content) {
-		add(hub.ContractVersion{Version: lost.Version, Content: lost.Content, ProposedBy: lost.ProposedBy, At: lost.UpdatedAt}, false)
+		add(coord.ContractVersion{Version: lost.Version, Content: lost.Content, ProposedBy: lost.ProposedBy, At: lost.UpdatedAt}, false)
 	}
 	return all
 }
@@ -281,8 +281,8 @@ func variantsOf(won, lost hub.Contract) (all []variant) {
 // laterFold returns the fold of two copies of a contract, zero if neither has one. Versions
 // that one copy has folded are folded in both: of two folds the later counts, then the one
 // with the greater digest.
-func laterFold(won, lost hub.Contract) (fold hub.ContractVersion) {
-	for _, c := range [...]hub.Contract{won, lost} {
+func laterFold(won, lost coord.Contract) (fold coord.ContractVersion) {
+	for _, c := range [...]coord.Contract{won, lost} {
 		for _, v := range c.History {
 			order := cmp.Or(cmp.Compare(v.Version, fold.Version), bytes.Compare(v.Content, fold.Content))
 			if federation.IsFold(v) && order > 0 {
@@ -333,10 +333,10 @@ func compareBools(a, b bool) int {
 // repositories. A member has the value of its newest write. One that was never
 // written is the same in all copies, unless one is of a hub that keeps no stamps: then
 // the value of the copy with the later time counts, or else the greater one.
-func mergeProject(a, b hub.Project) hub.Project {
+func mergeProject(a, b coord.Project) coord.Project {
 	out := a
 	out.Stamps = mergeStamps(a.Stamps, b.Stamps)
-	for _, member := range hub.ProjectMembers {
+	for _, member := range coord.ProjectMembers {
 		value := b.Member(member)
 		if cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Member(member), value)) > 0 {
 			value = a.Member(member)
@@ -352,13 +352,13 @@ func mergeProject(a, b hub.Project) hub.Project {
 	return out
 }
 
-func mergeRepos(a, b []hub.Repo) []hub.Repo {
-	return greatest(a, b, func(r hub.Repo) hub.RepoID { return r.ID }, cmp.Compare[hub.RepoID], compareRepos)
+func mergeRepos(a, b []coord.Repo) []coord.Repo {
+	return greatest(a, b, func(r coord.Repo) coord.RepoID { return r.ID }, cmp.Compare[coord.RepoID], compareRepos)
 }
 
 // compareRepos orders two copies of a repository: the later term wins, then a claimed
 // one, then the earlier claim, then the last change by the claiming agent.
-func compareRepos(a, b hub.Repo) int {
+func compareRepos(a, b coord.Repo) int {
 	switch {
 	case sameRepo(a, b):
 		return 0
@@ -375,7 +375,7 @@ func compareRepos(a, b hub.Repo) int {
 }
 
 // comparePackets orders two packets with one id, which should be the same.
-func comparePackets(a, b hub.Packet) int {
+func comparePackets(a, b coord.Packet) int {
 	return cmp.Or(a.At.Compare(b.At), compareEncoded(a, b))
 }
 
@@ -383,8 +383,8 @@ func comparePackets(a, b hub.Packet) int {
 // repositories that the policy requires have agreed, implemented when all parties
 // have completed it. Its time is that of the last part that was needed, so that every
 // hub derives the same.
-func advance(c hub.Contract, p hub.Project) hub.Contract {
-	if (c.Status == hub.ContractProposed || c.Status == hub.ContractNegotiating) && p.Policy == hub.AgreeAll && len(c.Dissenting(p)) == 0 {
+func advance(c coord.Contract, p coord.Project) coord.Contract {
+	if (c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating) && p.Policy == coord.AgreeAll && len(c.Dissenting(p)) == 0 {
 		counted := false
 		for _, a := range c.Agreements {
 			if a.Version == c.Version && a.Repo != c.ProposedBy && a.At.Compare(c.ReopenedAt) > 0 {
@@ -392,10 +392,10 @@ func advance(c hub.Contract, p hub.Project) hub.Contract {
 			}
 		}
 		if counted { // without the agreement of another repository the status does not change
-			c.Status = hub.ContractAgreed
+			c.Status = coord.ContractAgreed
 		}
 	}
-	if next, ok := c.Status.After(hub.MoveAllComplete); ok && len(c.Parties(p)) > 0 && len(c.Pending(p)) == 0 {
+	if next, ok := c.Status.After(coord.MoveAllComplete); ok && len(c.Parties(p)) > 0 && len(c.Pending(p)) == 0 {
 		c.Status = next
 		for _, i := range c.Implementations {
 			c.UpdatedAt = later(c.UpdatedAt, i.CompletedAt)

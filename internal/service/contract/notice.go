@@ -10,22 +10,23 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A notice is the payload of the message about an event in a project.
 type notice struct {
-	Summary  string             `json:"summary"`
-	Event    string             `json:"event"`
-	Project  hub.ProjectID      `json:"project_id"`
-	Contract hub.ContractID     `json:"contract_id,omitempty"`
-	Packet   hub.PacketID       `json:"packet_id,omitempty"`
-	Name     string             `json:"name,omitempty"`
-	Version  int                `json:"version,omitempty"`
-	Status   hub.ContractStatus `json:"status,omitempty"`
-	By       string             `json:"by,omitempty"` // name of the repository
-	Urgent   bool               `json:"urgent,omitempty"`
-	Count    int                `json:"count,omitempty"`  // of the events that the message is about, if there are several
-	Events   []string           `json:"events,omitempty"` // the last of them, oldest first
+	Summary  string               `json:"summary"`
+	Event    string               `json:"event"`
+	Project  coord.ProjectID      `json:"project_id"`
+	Contract coord.ContractID     `json:"contract_id,omitempty"`
+	Packet   coord.PacketID       `json:"packet_id,omitempty"`
+	Name     string               `json:"name,omitempty"`
+	Version  int                  `json:"version,omitempty"`
+	Status   coord.ContractStatus `json:"status,omitempty"`
+	By       string               `json:"by,omitempty"` // name of the repository
+	Urgent   bool                 `json:"urgent,omitempty"`
+	Count    int                  `json:"count,omitempty"`  // of the events that the message is about, if there are several
+	Events   []string             `json:"events,omitempty"` // the last of them, oldest first
 }
 
 // Notices that are not read, or come too fast, are held and sent together later.
@@ -42,16 +43,16 @@ const heldKey = "contract.notices"
 
 // A heldNotice stands for the notices that one agent has not been sent yet.
 type heldNotice struct {
-	Count   int           `json:"count"`
-	Project hub.ProjectID `json:"project_id"` // of the newest
-	Events  []string      `json:"events"`     // the newest, oldest first
-	Urgent  bool          `json:"urgent,omitempty"`
+	Count   int             `json:"count"`
+	Project coord.ProjectID `json:"project_id"` // of the newest
+	Events  []string        `json:"events"`     // the newest, oldest first
+	Urgent  bool            `json:"urgent,omitempty"`
 }
 
 // tell writes a message to the agents of this hub whose repositories are in the
 // project, except that of the one that made the event. An agent that does not read, or
 // that has notices held, gets it later.
-func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
+func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 	if se.s.o.Sender == nil || se.s.o.Local == nil {
 		return nil
 	}
@@ -89,7 +90,7 @@ func (se *session) tell(p hub.Project, by hub.RepoID, n notice) error {
 
 // concerned returns the agents of this hub with a repository in the project, except that of
 // the repository that made an event and the caller.
-func (se *session) concerned(p hub.Project, by hub.RepoID) (to []hub.AgentID) {
+func (se *session) concerned(p coord.Project, by coord.RepoID) (to []hub.AgentID) {
 	for _, r := range p.Repos {
 		id, ok := se.s.o.Local(r.Agent)
 		author := r.ID == by || id == se.caller.ID
@@ -119,7 +120,7 @@ func (se *session) divide(to []hub.AgentID, held map[hub.AgentID]heldNotice) (no
 
 // with returns h with one more notice of a project. Of more than maxHeld sentences the
 // oldest is dropped.
-func (h heldNotice) with(project hub.ProjectID, n notice) heldNotice {
+func (h heldNotice) with(project coord.ProjectID, n notice) heldNotice {
 	h.Count++
 	h.Project = project
 	h.Urgent = h.Urgent || n.Urgent

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -13,48 +15,48 @@ import (
 type NewProject struct {
 	Name      string
 	Objective string
-	Repos     []hub.Repo          // Name, Role and Language must be given; ids are made here
-	Policy    hub.AgreementPolicy // default counterparty
+	Repos     []coord.Repo          // Name, Role and Language must be given; ids are made here
+	Policy    coord.AgreementPolicy // default counterparty
 }
 
 // CreateProject makes a project. A repository with the name of the hub's own is
 // claimed for this hub at once.
-func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewProject) (hub.Project, error) {
+func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewProject) (coord.Project, error) {
 	const op = "contract.CreateProject"
 	if err := mayAct(op, caller); err != nil {
-		return hub.Project{}, err
+		return coord.Project{}, err
 	}
-	now := hub.Instant{}.After(s.o.Clock)
-	p := hub.Project{
-		ID: hub.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: hub.ProjectPlanning, Policy: n.Policy,
+	now := coord.Instant{}.After(s.o.Clock)
+	p := coord.Project{
+		ID: coord.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: coord.ProjectPlanning, Policy: n.Policy,
 		CreatedAt: now, UpdatedAt: now, Owner: s.aid(caller),
 	}
 	if p.Policy == "" {
-		p.Policy = hub.AgreeCounterparty
+		p.Policy = coord.AgreeCounterparty
 	}
 	for _, r := range n.Repos {
 		if err := s.addRepo(op, &p, &r, now); err != nil {
-			return hub.Project{}, err
+			return coord.Project{}, err
 		}
 	}
 	if err := federation.Check(p); err != nil {
-		return hub.Project{}, err
+		return coord.Project{}, err
 	}
 	err := s.update(ctx, caller, "", func(se *session) error {
 		if err := se.roomForProject(op, p.Owner); err != nil {
 			return err
 		}
-		if err := se.tx.PutProject(p, hub.Project{}); err != nil {
+		if err := se.tx.WriteCoordination().PutProject(p, coord.Project{}); err != nil {
 			return err
 		}
-		return se.record(hub.ActionProjectCreated, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller)})
+		return se.record(actions.ProjectCreated, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller)})
 	})
 	return p, err
 }
 
 // addRepo adds a repository to a project in memory.
-func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instant) error {
-	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = hub.RepoID(s.newID()), "", hub.Instant{}, now
+func (s *Service) addRepo(op string, p *coord.Project, r *coord.Repo, now coord.Instant) error {
+	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = coord.RepoID(s.newID()), "", coord.Instant{}, now
 	if r.Name == s.o.Repo && s.o.Repo != "" {
 		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
 	}
@@ -71,21 +73,21 @@ func (s *Service) addRepo(op string, p *hub.Project, r *hub.Repo, now hub.Instan
 		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
 	}
 	p.Repos = append(slices.Clip(p.Repos), *r)
-	slices.SortFunc(p.Repos, func(a, b hub.Repo) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	slices.SortFunc(p.Repos, func(a, b coord.Repo) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return nil
 }
 
-func projectChange(p hub.Project) hub.Change {
+func projectChange(p coord.Project) hub.Change {
 	return hub.Change{Project: p.ID, Kind: hub.ChangeProject, Object: string(p.ID)}
 }
 
-func repoChange(p hub.ProjectID, id hub.RepoID) hub.Change {
+func repoChange(p coord.ProjectID, id coord.RepoID) hub.Change {
 	return hub.Change{Project: p, Kind: hub.ChangeRepo, Object: string(id)}
 }
 
 // JoinProject claims a repository for the caller and returns the project with
 // it. Claiming again is a success, and may change the endpoint.
-func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, repoName, endpoint string) (hub.Project, hub.Repo, error) {
+func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id coord.ProjectID, repoName, endpoint string) (coord.Project, coord.Repo, error) {
 	x := claiming{op: "contract.JoinProject", s: s, id: id, name: repoName, endpoint: endpoint}
 	if err := x.check(caller); err != nil {
 		return x.p, x.r, err
@@ -99,13 +101,13 @@ func (s *Service) JoinProject(ctx context.Context, caller hub.Caller, id hub.Pro
 type claiming struct {
 	op       string
 	s        *Service
-	id       hub.ProjectID
+	id       coord.ProjectID
 	name     string // of the repository
 	endpoint string // "" keeps that of the repository
-	agent    hub.AID
+	agent    coord.AID
 
-	p hub.Project
-	r hub.Repo
+	p coord.Project
+	r coord.Repo
 }
 
 // check refuses a caller that cannot claim the repository whatever the store holds.
@@ -113,8 +115,8 @@ func (x *claiming) check(caller hub.Caller) error {
 	if err := mayAct(x.op, caller); err != nil {
 		return err
 	}
-	g, _ := hub.GrantIn(caller.Scope, x.id)
-	granted := caller.Scope == nil || slices.Contains(g.Repos, x.name) || g.Permits(hub.PermitWrite)
+	g, _ := coord.GrantIn(caller.Scope, x.id)
+	granted := caller.Scope == nil || slices.Contains(g.Repos, x.name) || g.Permits(coord.PermitWrite)
 	if !granted {
 		return hub.Errorf(hub.CodeDenied, x.op, "%s may not claim repository %.200s", caller.AID, x.name)
 	}
@@ -156,7 +158,7 @@ func (x *claiming) store(se *session) error {
 	if x.p, err = se.putRepo(x.p, x.r); err != nil {
 		return err
 	}
-	return se.record(hub.ActionRepoClaimed, repoChange(x.p.ID, x.r.ID), facts{Project: x.p.ID, Repo: x.r.ID, Agent: x.agent})
+	return se.record(actions.RepoClaimed, repoChange(x.p.ID, x.r.ID), facts{Project: x.p.ID, Repo: x.r.ID, Agent: x.agent})
 }
 
 // read reads the project and its repository.
@@ -193,10 +195,10 @@ func (x *claiming) release(caller hub.Caller) error {
 
 // LeaveProject gives the caller's repository back, so that another agent can claim it.
 // The operator may give back a repository that an agent of this hub claimed.
-func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, as As) (hub.Project, hub.Repo, error) {
+func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id coord.ProjectID, as As) (coord.Project, coord.Repo, error) {
 	const op = "contract.LeaveProject"
-	var p hub.Project
-	var r hub.Repo
+	var p coord.Project
+	var r coord.Repo
 	if err := mayAct(op, caller); err != nil {
 		return p, r, err
 	}
@@ -214,18 +216,18 @@ func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id hub.Pr
 			}
 		}
 		agent := r.Agent
-		r.Agent, r.Endpoint, r.ClaimedAt = "", "", hub.Instant{}
+		r.Agent, r.Endpoint, r.ClaimedAt = "", "", coord.Instant{}
 		r.UpdatedAt, r.Term = r.UpdatedAt.After(s.o.Clock), r.Term+1
 		if p, err = se.putRepo(p, r); err != nil {
 			return err
 		}
-		return se.record(hub.ActionRepoReleased, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
+		return se.record(actions.RepoReleased, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: agent})
 	})
 	return p, r, err
 }
 
 // local returns the agent of this hub with an AID; the operator has that of the hub.
-func (s *Service) local(aid hub.AID) (hub.AgentID, bool) {
+func (s *Service) local(aid coord.AID) (hub.AgentID, bool) {
 	switch {
 	case aid == "":
 		return "", false
@@ -238,25 +240,25 @@ func (s *Service) local(aid hub.AID) (hub.AgentID, bool) {
 }
 
 // putRepo stores a changed repository of a project, and returns the project with it.
-func (se *session) putRepo(p hub.Project, r hub.Repo) (hub.Project, error) {
+func (se *session) putRepo(p coord.Project, r coord.Repo) (coord.Project, error) {
 	was := p
 	p.Repos = slices.Clone(p.Repos)
-	p.Repos[slices.IndexFunc(p.Repos, func(x hub.Repo) bool { return x.ID == r.ID })] = r
-	return p, se.tx.PutProject(p, was)
+	p.Repos[slices.IndexFunc(p.Repos, func(x coord.Repo) bool { return x.ID == r.ID })] = r
+	return p, se.tx.WriteCoordination().PutProject(p, was)
 }
 
 // AddRepo adds a repository to a project.
-func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.ProjectID, as As, r hub.Repo) (hub.Repo, error) {
+func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id coord.ProjectID, as As, r coord.Repo) (coord.Repo, error) {
 	const op = "contract.AddRepo"
-	err := s.act(ctx, op, caller, id, as, hub.PermitWrite, func(se *session, p hub.Project, _ hub.Repo) error {
+	err := s.act(ctx, op, caller, id, as, coord.PermitWrite, func(se *session, p coord.Project, _ coord.Repo) error {
 		was := p
-		if err := s.addRepo(op, &p, &r, hub.Instant{}.After(s.o.Clock)); err != nil {
+		if err := s.addRepo(op, &p, &r, coord.Instant{}.After(s.o.Clock)); err != nil {
 			return err
 		}
-		if err := se.tx.PutProject(p, was); err != nil {
+		if err := se.tx.WriteCoordination().PutProject(p, was); err != nil {
 			return err
 		}
-		if err := se.record(hub.ActionRepoAdded, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller)}); err != nil {
+		if err := se.record(actions.RepoAdded, repoChange(p.ID, r.ID), facts{Project: p.ID, Repo: r.ID, Agent: s.aid(caller)}); err != nil {
 			return err
 		}
 		return se.advanceAll(p)
@@ -266,19 +268,19 @@ func (s *Service) AddRepo(ctx context.Context, caller hub.Caller, id hub.Project
 
 // SetStatus sets the status of a project. A later status that follows from its
 // contracts replaces it. Only the project's owner, a coordinator or the operator may.
-func (s *Service) SetStatus(ctx context.Context, caller hub.Caller, id hub.ProjectID, status hub.ProjectStatus) (hub.Project, error) {
-	return s.setProject(ctx, "contract.SetStatus", caller, id, hub.MemberStatus, string(status))
+func (s *Service) SetStatus(ctx context.Context, caller hub.Caller, id coord.ProjectID, status coord.ProjectStatus) (coord.Project, error) {
+	return s.setProject(ctx, "contract.SetStatus", caller, id, coord.MemberStatus, string(status))
 }
 
 // SetPolicy sets the repositories that have to agree to a contract. Only the project's
 // owner, a coordinator or the operator may.
-func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id hub.ProjectID, policy hub.AgreementPolicy) (hub.Project, error) {
-	return s.setProject(ctx, "contract.SetPolicy", caller, id, hub.MemberPolicy, string(policy))
+func (s *Service) SetPolicy(ctx context.Context, caller hub.Caller, id coord.ProjectID, policy coord.AgreementPolicy) (coord.Project, error) {
+	return s.setProject(ctx, "contract.SetPolicy", caller, id, coord.MemberPolicy, string(policy))
 }
 
 // setProject writes one member of a project.
-func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id hub.ProjectID, member, value string) (hub.Project, error) {
-	var out hub.Project
+func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, id coord.ProjectID, member, value string) (coord.Project, error) {
+	var out coord.Project
 	if err := mayAct(op, caller); err != nil {
 		return out, err
 	}
@@ -293,15 +295,15 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 		was := p
 		p.SetMember(member, value)
 		p.UpdatedAt = later(p.UpdatedAt, p.Stamps.Seen[s.o.Self]).After(s.o.Clock)
-		p.Stamps = p.Stamps.With(hub.Stamp{Member: member, Value: value, At: p.UpdatedAt, By: s.o.Self}, false)
+		p.Stamps = p.Stamps.With(coord.Stamp{Member: member, Value: value, At: p.UpdatedAt, By: s.o.Self}, false)
 		if err := federation.Check(p); err != nil {
 			return err
 		}
-		if err := se.tx.PutProject(p, was); err != nil {
+		if err := se.tx.WriteCoordination().PutProject(p, was); err != nil {
 			return err
 		}
 		out = withStanding(p)
-		if err := se.record(hub.ActionProjectChanged, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller), Action: op, Status: value}); err != nil {
+		if err := se.record(actions.ProjectChanged, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller), Action: op, Status: value}); err != nil {
 			return err
 		}
 		return se.advanceAll(p)
@@ -311,7 +313,7 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 
 // mayGovern reports CodeDenied unless the caller may set the status and the policy of a
 // project: its owner, and on the hub of its owner a coordinator or the operator.
-func (se *session) mayGovern(op string, p hub.Project) error {
+func (se *session) mayGovern(op string, p coord.Project) error {
 	_, invited, err := se.hostOf(p)
 	switch {
 	case err != nil:
@@ -326,9 +328,9 @@ func (se *session) mayGovern(op string, p hub.Project) error {
 
 // advanceAll advances every contract of a project whose repositories or policy
 // changed.
-func (se *session) advanceAll(p hub.Project) error {
-	var moved []hub.Contract // before the change: a store must not change while it is read
-	err := se.s.eachContract(se.tx, p.ID, func(c hub.Contract) error {
+func (se *session) advanceAll(p coord.Project) error {
+	var moved []coord.Contract // before the change: a store must not change while it is read
+	err := se.s.eachContract(se.tx, p.ID, func(c coord.Contract) error {
 		if advance(c, p).Status != c.Status {
 			moved = append(moved, c)
 		}
@@ -336,10 +338,10 @@ func (se *session) advanceAll(p hub.Project) error {
 	})
 	for _, was := range moved {
 		c := advance(was, p)
-		if err = se.tx.PutContract(c, was); err != nil {
+		if err = se.tx.WriteCoordination().PutContract(c, was); err != nil {
 			break
 		}
-		if err = se.recordContract(hub.ActionContractAdvanced, p, hub.Repo{}, c, "settled"); err != nil {
+		if err = se.recordContract(actions.ContractAdvanced, p, coord.Repo{}, c, "settled"); err != nil {
 			break
 		}
 	}
@@ -348,15 +350,15 @@ func (se *session) advanceAll(p hub.Project) error {
 
 // withStanding returns p as it is shown: with the later of its own status and the
 // derived one, and without stamps, which are about its own.
-func withStanding(p hub.Project) hub.Project {
-	p.Stamps = hub.Stamps{}
+func withStanding(p coord.Project) coord.Project {
+	p.Stamps = coord.Stamps{}
 	p.Status = p.Standing()
 	return p
 }
 
 // Project returns a project without its contracts and packets.
-func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (hub.Project, error) {
-	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Project, error) { return project(r, "contract.Project", id) })
+func (s *Service) Project(ctx context.Context, _ hub.Caller, id coord.ProjectID) (coord.Project, error) {
+	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (coord.Project, error) { return project(r, "contract.Project", id) })
 	return withStanding(p), err
 }
 
@@ -365,14 +367,14 @@ func (s *Service) Project(ctx context.Context, _ hub.Caller, id hub.ProjectID) (
 // has claimed yet.
 func (s *Service) Concerns(ctx context.Context, caller hub.Caller) (bool, error) {
 	aid, ours := s.aid(caller), s.isOurs(caller)
-	concerns := func(p hub.Project) bool {
-		return p.Owner == aid || slices.ContainsFunc(p.Repos, func(r hub.Repo) bool {
+	concerns := func(p coord.Project) bool {
+		return p.Owner == aid || slices.ContainsFunc(p.Repos, func(r coord.Repo) bool {
 			return r.Agent == aid || r.Agent == "" || (ours && r.Agent == s.o.Self)
 		})
 	}
 	return hub.Read(ctx, s.store, func(r hub.Reader) (bool, error) {
-		for after := hub.ProjectID(""); ; {
-			page, err := r.Projects(after, maxProjects)
+		for after := coord.ProjectID(""); ; {
+			page, err := r.Coordination().Projects(after, maxProjects)
 			if err != nil || slices.ContainsFunc(page, concerns) {
 				return err == nil, err
 			}
@@ -388,12 +390,12 @@ func (s *Service) Concerns(ctx context.Context, caller hub.Caller) (bool, error)
 const maxProjects = 200
 
 // Projects returns projects by id, beginning after one.
-func (s *Service) Projects(ctx context.Context, _ hub.Caller, after hub.ProjectID, limit int) ([]hub.Project, error) {
+func (s *Service) Projects(ctx context.Context, _ hub.Caller, after coord.ProjectID, limit int) ([]coord.Project, error) {
 	limit, err := page("contract.Projects", limit, maxProjects)
 	if err != nil {
 		return nil, err
 	}
-	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Project, error) { return r.Projects(after, limit) })
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]coord.Project, error) { return r.Coordination().Projects(after, limit) })
 	for i, p := range all {
 		all[i] = withStanding(p)
 	}

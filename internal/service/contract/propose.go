@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -15,19 +17,19 @@ import (
 type Proposal struct {
 	InProject
 	As
-	Type    hub.ContractType `json:"type"`
-	Name    string           `json:"name"`
-	Content json.RawMessage  `json:"content"` // an object
+	Type    coord.ContractType `json:"type"`
+	Name    string             `json:"name"`
+	Content json.RawMessage    `json:"content"` // an object
 }
 
 // A Result is a contract after an operation on it.
 type Result struct {
-	Contract hub.Contract // without History and Conflicts
-	Outcome  string       // agreed, change_requested, rejected, updated, started, complete, verified, failed, partial or ""
-	Repo     hub.RepoID   // that the caller spoke for
-	Pending  []hub.Repo   // repositories whose agreement or implementation is missing
-	Packet   hub.PacketID // that holds the comment, or ""
-	Warnings []string     // about the shape of the content
+	Contract coord.Contract // without History and Conflicts
+	Outcome  string         // agreed, change_requested, rejected, updated, started, complete, verified, failed, partial or ""
+	Repo     coord.RepoID   // that the caller spoke for
+	Pending  []coord.Repo   // repositories whose agreement or implementation is missing
+	Packet   coord.PacketID // that holds the comment, or ""
+	Warnings []string       // about the shape of the content
 }
 
 // Propose makes a contract.
@@ -40,13 +42,13 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 	if err != nil {
 		return Result{}, err
 	}
-	now := hub.Instant{}.After(s.o.Clock)
-	c := hub.Contract{
-		Project: p.Project, ID: hub.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: hub.ContractProposed,
+	now := coord.Instant{}.After(s.o.Clock)
+	c := coord.Contract{
+		Project: p.Project, ID: coord.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: coord.ContractProposed,
 		Content: content, CreatedAt: now, UpdatedAt: now,
 	}
 	var out Result
-	err = s.act(ctx, op, caller, p.Project, p.As, hub.PermitPropose, func(se *session, in hub.Project, r hub.Repo) error {
+	err = s.act(ctx, op, caller, p.Project, p.As, coord.PermitPropose, func(se *session, in coord.Project, r coord.Repo) error {
 		c.ProposedBy = r.ID
 		if err := federation.Check(c); err != nil {
 			return err
@@ -57,18 +59,18 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(content))}); err != nil {
 			return err
 		}
-		if err := se.tx.PutContract(c, hub.Contract{}); err != nil {
+		if err := se.tx.WriteCoordination().PutContract(c, coord.Contract{}); err != nil {
 			return err
 		}
 		out = Result{Contract: c, Repo: r.ID}
-		return se.recordContract(hub.ActionContractProposed, in, r, c, "proposed")
+		return se.recordContract(actions.ContractProposed, in, r, c, "proposed")
 	})
 	out.Warnings = contentWarnings(c.Type, content)
 	return out, err
 }
 
 // roomForContract refuses a contract more than a project may have.
-func (s *Service) roomForContract(op string, p hub.Project, bytes int64) error {
+func (s *Service) roomForContract(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Contracts >= s.o.Limits.Contracts {
 		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d contracts, which is the limit of this hub", p.Tally.Contracts)
 	}
@@ -76,7 +78,7 @@ func (s *Service) roomForContract(op string, p hub.Project, bytes int64) error {
 }
 
 // roomForContent refuses content beyond the limit of a project.
-func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
+func (s *Service) roomForContent(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Bytes+bytes > s.o.Limits.Bytes {
 		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d bytes of content, and this hub keeps %d", p.Tally.Bytes, s.o.Limits.Bytes)
 	}
@@ -84,7 +86,7 @@ func (s *Service) roomForContent(op string, p hub.Project, bytes int64) error {
 }
 
 // recordContract records a change of a contract and sends the notices.
-func (se *session) recordContract(a hub.Action, p hub.Project, r hub.Repo, c hub.Contract, event string) error {
+func (se *session) recordContract(a actions.Action, p coord.Project, r coord.Repo, c coord.Contract, event string) error {
 	f := facts{
 		Project: p.ID, Agent: se.agent(), Source: se.source, Repo: r.ID, Version: c.Version, Status: string(c.Status), Action: event,
 		Digest: c.Digest(),
@@ -102,24 +104,24 @@ func (se *session) recordContract(a hub.Action, p hub.Project, r hub.Repo, c hub
 // contracts: was is the project before contract c changed. The time of the change is
 // that of the contract, which is the same on every hub. Peers that keep the status of a
 // project get it, also the peer that sent the contract.
-func (se *session) recordStanding(was hub.Project, c hub.Contract) error {
-	now, err := se.tx.Project(was.ID)
+func (se *session) recordStanding(was coord.Project, c coord.Contract) error {
+	now, err := se.tx.Coordination().Project(was.ID)
 	if err != nil || now.Standing() == was.Standing() || c.UpdatedAt.Compare(now.UpdatedAt) <= 0 {
 		return err
 	}
 	moved := now
 	moved.UpdatedAt = c.UpdatedAt
-	if err := se.tx.PutProject(moved, now); err != nil {
+	if err := se.tx.WriteCoordination().PutProject(moved, now); err != nil {
 		return err
 	}
 	known := se.known
 	se.known = false
-	err = se.record(hub.ActionProjectChanged, projectChange(moved), facts{Project: moved.ID, Agent: se.agent(), Source: se.source, Action: "derived", Status: string(moved.Standing())})
+	err = se.record(actions.ProjectChanged, projectChange(moved), facts{Project: moved.ID, Agent: se.agent(), Source: se.source, Action: "derived", Status: string(moved.Standing())})
 	se.known = known
 	return err
 }
 
-func contractChange(c hub.Contract) hub.Change {
+func contractChange(c coord.Contract) hub.Change {
 	return hub.Change{Project: c.Project, Kind: hub.ChangeContract, Object: string(c.ID), Version: c.Version}
 }
 
@@ -145,14 +147,14 @@ const OutcomeRejected = "rejected"
 
 // responses are the effects of each action.
 var responses = map[string]struct {
-	move    hub.ContractMove
+	move    coord.ContractMove
 	outcome string
-	action  hub.Action
-	packet  hub.ContextType // that a comment is kept as
+	action  actions.Action
+	packet  coord.ContextType // that a comment is kept as
 }{
-	ActionAgree:         {hub.MoveAgree, "agreed", hub.ActionContractAgreed, hub.ContextDecision},
-	ActionRequestChange: {hub.MoveRequestChange, "change_requested", hub.ActionContractContested, hub.ContextQuestion},
-	ActionReject:        {hub.MoveReject, OutcomeRejected, hub.ActionContractRejected, hub.ContextDecision},
+	ActionAgree:         {coord.MoveAgree, "agreed", actions.ContractAgreed, coord.ContextDecision},
+	ActionRequestChange: {coord.MoveRequestChange, "change_requested", actions.ContractContested, coord.ContextQuestion},
+	ActionReject:        {coord.MoveReject, OutcomeRejected, actions.ContractRejected, coord.ContextDecision},
 }
 
 // Respond agrees to a contract, requests a change or rejects it. A comment or a
@@ -169,15 +171,15 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	if r.Action == ActionRequestChange && strings.TrimSpace(r.Comment) == "" && len(r.Change) == 0 {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment: a request for a change says what to change").WithHint("give a comment or a suggested change")
 	}
-	return s.move(ctx, caller, move{op, r.InContract, r.As, hub.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
+	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
-			if p.Policy != hub.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
+			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
 				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", proposer.Name, c.Version).
 					WithHint("the owner of the project can let a proposer agree alone with the policy any")
 			}
-			c.Agreements = mergeAgreements(c.Agreements, []hub.Agreement{{
-				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: hub.ContentHash(c.Content), At: c.UpdatedAt,
+			c.Agreements = mergeAgreements(c.Agreements, []coord.Agreement{{
+				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: coord.ContentHash(c.Content), At: c.UpdatedAt,
 			}})
 			if out.Pending = c.Dissenting(p); len(out.Pending) > 0 {
 				c.Status = was.Status // until all have agreed
@@ -197,20 +199,20 @@ type move struct {
 	op      string
 	in      InContract
 	as      As
-	need    hub.Permission
+	need    coord.Permission
 	version int // that the caller saw; 0 for the newest
-	move    hub.ContractMove
+	move    coord.ContractMove
 	word    string // for the operation, in the error of a move that is not allowed
-	action  hub.Action
+	action  actions.Action
 	outcome string
 	answers bool // it decides for the repository; see mayAnswer
 }
 
 // move reads a contract, moves its status, lets do change the rest, and stores and
 // records the result.
-func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error)) (Result, error) {
+func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error)) (Result, error) {
 	var out Result
-	err := s.act(ctx, m.op, caller, m.in.Project, m.as, m.need, func(se *session, p hub.Project, by hub.Repo) error {
+	err := s.act(ctx, m.op, caller, m.in.Project, m.as, m.need, func(se *session, p coord.Project, by coord.Repo) error {
 		out = Result{Outcome: m.outcome, Repo: by.ID}
 		if m.answers {
 			if err := s.mayAnswer(m.op, caller, by); err != nil {
@@ -227,7 +229,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		c, err := s.step(m.op, was, m.move, m.word)
 		// The value is the status that the move leads to by itself. An agreement that
 		// waits for others keeps the status, and yet may undo the move before it.
-		write := hub.Stamp{Member: hub.MemberStatus, Value: string(c.Status), At: c.UpdatedAt, By: s.o.Self}
+		write := coord.Stamp{Member: coord.MemberStatus, Value: string(c.Status), At: c.UpdatedAt, By: s.o.Self}
 		if err == nil {
 			err = se.charge(m.op, Rate{Things: 1})
 		}
@@ -235,11 +237,11 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			c, err = do(se, p, by, was, c, &out)
 		}
 		if err == nil {
-			if write.Version = c.Version; len(out.Pending) > 0 && m.move == hub.MoveAgree {
+			if write.Version = c.Version; len(out.Pending) > 0 && m.move == coord.MoveAgree {
 				write.Value = pendingAgreement
 			}
 			c.Stamps = c.Stamps.With(write, false)
-			err = se.tx.PutContract(c, was)
+			err = se.tx.WriteCoordination().PutContract(c, was)
 		}
 		if err != nil {
 			return err
@@ -254,7 +256,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 const pendingAgreement = "agreement pending"
 
 // step moves a contract. word names the operation in its error.
-func (s *Service) step(op string, c hub.Contract, move hub.ContractMove, word string) (hub.Contract, error) {
+func (s *Service) step(op string, c coord.Contract, move coord.ContractMove, word string) (coord.Contract, error) {
 	next, ok := c.Status.After(move)
 	if !ok {
 		return c, hub.Errorf(hub.CodeConflict, op, "Cannot %s contract in status %s", word, c.Status)
@@ -264,7 +266,7 @@ func (s *Service) step(op string, c hub.Contract, move hub.ContractMove, word st
 }
 
 // sameVersion refuses an operation on a version that was replaced.
-func sameVersion(op string, c hub.Contract, version int) error {
+func sameVersion(op string, c coord.Contract, version int) error {
 	if version != 0 && version != c.Version {
 		return hub.Errorf(hub.CodeConflict, op, "contract %s has version %d now, not %d", c.ID, c.Version, version).
 			WithHint("see the changes with: {contract.diff} %s", c.ID)
@@ -273,7 +275,7 @@ func sameVersion(op string, c hub.Contract, version int) error {
 }
 
 // comment shares the comment of a response as a packet.
-func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract, r Response, t hub.ContextType) (hub.PacketID, error) {
+func (se *session) comment(op string, p coord.Project, by coord.Repo, c coord.Contract, r Response, t coord.ContextType) (coord.PacketID, error) {
 	if r.Change = given(r.Change); r.Comment == "" && r.Change == nil {
 		return "", nil
 	}
@@ -281,11 +283,11 @@ func (se *session) comment(op string, p hub.Project, by hub.Repo, c hub.Contract
 		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", federation.MaxText)
 	}
 	return se.shareAbout(op, p, by, c, t, struct {
-		Action   string          `json:"action"`
-		Comment  string          `json:"comment"`
-		Change   json.RawMessage `json:"suggested_change,omitempty"`
-		Contract hub.ContractID  `json:"contract_id"`
-		Version  int             `json:"contract_version"`
+		Action   string           `json:"action"`
+		Comment  string           `json:"comment"`
+		Change   json.RawMessage  `json:"suggested_change,omitempty"`
+		Contract coord.ContractID `json:"contract_id"`
+		Version  int              `json:"contract_version"`
 	}{r.Action, r.Comment, r.Change, c.ID, c.Version})
 }
 
@@ -298,12 +300,12 @@ func given(raw json.RawMessage) json.RawMessage {
 }
 
 // shareAbout shares a packet about a contract.
-func (se *session) shareAbout(op string, p hub.Project, by hub.Repo, c hub.Contract, t hub.ContextType, content any) (hub.PacketID, error) {
+func (se *session) shareAbout(op string, p coord.Project, by coord.Repo, c coord.Contract, t coord.ContextType, content any) (coord.PacketID, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", hub.Errorf(hub.CodeInvalid, op, "the comment is not JSON: %v", err)
 	}
-	packet, err := se.share(op, p, by, NewPacket{In(p.ID), Relations{Related: []hub.ContractID{c.ID}}, t, raw})
+	packet, err := se.share(op, p, by, NewPacket{In(p.ID), Relations{Related: []coord.ContractID{c.ID}}, t, raw})
 	return packet.ID, err
 }
 
@@ -332,9 +334,9 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, u.InContract, u.As, hub.PermitPropose, u.Version, hub.MoveUpdate, "update", hub.ActionContractUpdated, "updated", true}
-	out, err := s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, was, c hub.Contract, _ *Result) (hub.Contract, error) {
-		if s.o.Strict && was.Status != hub.ContractNegotiating {
+	m := move{op, u.InContract, u.As, coord.PermitPropose, u.Version, coord.MoveUpdate, "update", actions.ContractUpdated, "updated", true}
+	out, err := s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, _ *Result) (coord.Contract, error) {
+		if s.o.Strict && was.Status != coord.ContractNegotiating {
 			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
 				WithHint("request a change first: {contract.reply}")
 		}
@@ -348,7 +350,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		c.Implementations = revise(c.Implementations)
 		err := federation.Check(c) // a content must not look like folded versions
 		if err == nil {
-			err = se.tx.AddVersion(p.ID, c.ID, hub.ContractVersion{
+			err = se.tx.WriteCoordination().AddVersion(p.ID, c.ID, coord.ContractVersion{
 				Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
 			})
 		}
@@ -362,20 +364,20 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 }
 
 // fold folds the oldest versions of a contract that has too many.
-func (se *session) fold(c hub.Contract) error {
+func (se *session) fold(c coord.Contract) error {
 	c, err := withVersions(se.tx, c)
 	if err != nil || len(c.History) <= federation.MaxVersions {
 		return err
 	}
 	c.History = federation.Fold(c.History)
-	return se.tx.PutVersions(c)
+	return se.tx.WriteCoordination().PutVersions(c)
 }
 
 // revise marks implementations as in need of a revision.
-func revise(all []hub.Implementation) []hub.Implementation {
+func revise(all []coord.Implementation) []coord.Implementation {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].Status = hub.ImplNeedsRevision
+		all[i].Status = coord.ImplNeedsRevision
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
@@ -15,12 +16,12 @@ func TestRepositories(t *testing.T) {
 	t.Run("an agent with several repositories says which one it acts for", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		in := contract.In(d.project.ID)
-		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, contract.As{}, hub.Repo{Name: "docs", Role: "shared", Language: "text"})
+		_, err := d.AddRepo(t.Context(), d.back, d.project.ID, contract.As{}, coord.Repo{Name: "docs", Role: "shared", Language: "text"})
 		d.ok(err)
 		_, _, err = d.JoinProject(t.Context(), d.back, d.project.ID, "docs", "")
 		d.ok(err)
 		propose := func(repo string) (contract.Result, error) {
-			return d.Propose(t.Context(), d.back, contract.Proposal{InProject: in, As: contract.As{Repo: repo}, Type: hub.ContractCustom, Name: "c", Content: json.RawMessage(`{}`)})
+			return d.Propose(t.Context(), d.back, contract.Proposal{InProject: in, As: contract.As{Repo: repo}, Type: coord.ContractCustom, Name: "c", Content: json.RawMessage(`{}`)})
 		}
 		_, err = propose("")
 		d.refused(err, hub.CodeInvalid, "repoName required: you speak for backend-api and docs")
@@ -42,9 +43,9 @@ func TestRepositories(t *testing.T) {
 			d.ok(err)
 			_, err = d.Complete(t.Context(), d.back, contract.Work{InContract: of, As: as, Files: []string{}})
 			d.ok(err)
-			_, err = d.Share(t.Context(), d.back, contract.NewPacket{InProject: in, Relations: contract.Relations{As: as}, Type: hub.ContextTest, Content: json.RawMessage(`{}`)})
+			_, err = d.Share(t.Context(), d.back, contract.NewPacket{InProject: in, Relations: contract.Relations{As: as}, Type: coord.ContextTest, Content: json.RawMessage(`{}`)})
 			d.ok(err)
-			_, err = d.RequestFile(t.Context(), d.back, as, hub.FileRequest{Project: d.project.ID, Description: "x"})
+			_, err = d.RequestFile(t.Context(), d.back, as, coord.FileRequest{Project: d.project.ID, Description: "x"})
 			d.ok(err)
 		}
 		equal(d, "work", len(d.read(r.Contract).Implementations), 2)
@@ -75,7 +76,7 @@ func TestRepositories(t *testing.T) {
 		d.ok(err)
 		for _, native := range []bool{true, false} {
 			if !native {
-				old.ClaimedAt, old.UpdatedAt = hub.Instant{}, hub.Instant{}
+				old.ClaimedAt, old.UpdatedAt = coord.Instant{}, coord.Instant{}
 			}
 			_, err := d.Sync(t.Context(), "aid://old.example/hub@1.0.0", native, []federation.Copy{{Project: d.project.ID, Repo: &old}})
 			d.ok(err)
@@ -87,14 +88,14 @@ func TestRepositories(t *testing.T) {
 	})
 	t.Run("an agent of the hub does not speak for the hub's repository when another agent has claimed it", func(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) {
-			o.Local = func(aid hub.AID) (hub.AgentID, bool) {
-				name := map[hub.AID]hub.AgentID{"aid://example.com/ann@1.0.0": "ann", "aid://example.com/ben@1.0.0": "ben"}[aid]
+			o.Local = func(aid coord.AID) (hub.AgentID, bool) {
+				name := map[coord.AID]hub.AgentID{"aid://example.com/ann@1.0.0": "ann", "aid://example.com/ben@1.0.0": "ben"}[aid]
 				return name, name != ""
 			}
 		}).begin()
 		ann, ben := hub.Caller{ID: "ann", AID: "aid://example.com/ann@1.0.0"}, hub.Caller{ID: "ben", AID: "aid://example.com/ben@1.0.0"}
 		propose := func(who hub.Caller) error {
-			_, err := d.Propose(t.Context(), who, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "c", Content: json.RawMessage(`{}`)})
+			_, err := d.Propose(t.Context(), who, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "c", Content: json.RawMessage(`{}`)})
 			return err
 		}
 		d.ok(propose(ann))
@@ -119,11 +120,11 @@ func TestRepositories(t *testing.T) {
 		d.ok(err)
 		for who, may := range map[*hub.Caller]bool{
 			&d.front: false, &d.back: false, &coordinator: true, &owner: true, {ID: hub.Operator}: true,
-			{Kind: hub.CallerToken, ID: "owen", AID: owner.AID, Scope: []hub.Grant{{Project: p.ID, Permissions: hub.Permissions}}}:                       true,
-			{Kind: hub.CallerToken, ID: hub.Operator, AID: "aid://x.example/x@1.0.0", Scope: []hub.Grant{{Project: p.ID, Permissions: hub.Permissions}}}: false,
+			{Kind: hub.CallerToken, ID: "owen", AID: owner.AID, Scope: []coord.Grant{{Project: p.ID, Permissions: coord.Permissions}}}:                       true,
+			{Kind: hub.CallerToken, ID: hub.Operator, AID: "aid://x.example/x@1.0.0", Scope: []coord.Grant{{Project: p.ID, Permissions: coord.Permissions}}}: false,
 		} {
-			_, policy := d.SetPolicy(t.Context(), *who, p.ID, hub.AgreeAll)
-			_, status := d.SetStatus(t.Context(), *who, p.ID, hub.ProjectImplementing)
+			_, policy := d.SetPolicy(t.Context(), *who, p.ID, coord.AgreeAll)
+			_, status := d.SetStatus(t.Context(), *who, p.ID, coord.ProjectImplementing)
 			for _, err := range []error{policy, status} {
 				if may {
 					d.ok(err)
@@ -136,12 +137,12 @@ func TestRepositories(t *testing.T) {
 }
 
 func TestShareOfPeer(t *testing.T) {
-	const peer = hub.AID("aid://peer.example/hub@1.0.0")
-	outside := hub.OutsideCaller(hub.CallerPeer, peer, hub.TrustVerified)
+	const peer = coord.AID("aid://peer.example/hub@1.0.0")
+	outside := hub.OutsideCaller(hub.CallerPeer, peer, coord.TrustVerified)
 	packet := func(d *desk, i int) []federation.Copy {
 		repo, _ := d.project.RepoNamed("frontend-app")
-		return []federation.Copy{{Project: d.project.ID, Packet: &hub.Packet{
-			Project: d.project.ID, ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: repo.ID, FromAgent: peer, Type: hub.ContextTest, Content: json.RawMessage(`{"x":1}`), At: hub.InstantAt(start),
+		return []federation.Copy{{Project: d.project.ID, Packet: &coord.Packet{
+			Project: d.project.ID, ID: coord.PacketID(fmt.Sprint("k", i)), FromRepo: repo.ID, FromAgent: peer, Type: coord.ContextTest, Content: json.RawMessage(`{"x":1}`), At: coord.InstantAt(start),
 		}}}
 	}
 	t.Run("one peer makes a part of the projects of a hub, and leaves room for others", func(t *testing.T) {
@@ -154,9 +155,9 @@ func TestShareOfPeer(t *testing.T) {
 				d.refused(err, hub.CodeTooLarge, "limit for one peer")
 			}
 		}
-		_, err := d.Receive(t.Context(), "aid://other.example/hub@1.0.0", true, []federation.Copy{{Project: "p", Head: &hub.Project{ID: "p", Name: "n", Objective: "o", Status: hub.ProjectPlanning}}})
+		_, err := d.Receive(t.Context(), "aid://other.example/hub@1.0.0", true, []federation.Copy{{Project: "p", Head: &coord.Project{ID: "p", Name: "n", Objective: "o", Status: coord.ProjectPlanning}}})
 		d.ok(err)
-		done, err := d.Receive(t.Context(), peer, true, []federation.Copy{{Project: "q", Head: &hub.Project{ID: "q", Name: "n", Objective: "o", Status: hub.ProjectPlanning}}})
+		done, err := d.Receive(t.Context(), peer, true, []federation.Copy{{Project: "q", Head: &coord.Project{ID: "q", Name: "n", Objective: "o", Status: coord.ProjectPlanning}}})
 		d.ok(err)
 		equal(d, "code", done[0].Code, hub.CodeTooLarge)
 		_, err = d.CreateProject(t.Context(), d.back, contract.NewProject{Name: "n", Objective: "o"})
@@ -165,8 +166,8 @@ func TestShareOfPeer(t *testing.T) {
 	t.Run("a guest fills at most half of its project, whatever the rate", func(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits.Contracts, o.Limits.Packets = 10, 10 }).begin()
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: hub.InstantAt(start), ActsFor: []hub.AID{frontAID},
-				Grants: []hub.Grant{{Project: d.project.ID, Permissions: hub.Contributor}}})
+			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: coord.InstantAt(start), ActsFor: []coord.AID{frontAID},
+				Grants: []coord.Grant{{Project: d.project.ID, Permissions: coord.Contributor}}})
 		}))
 		for i := range 12 {
 			done, err := d.Sync(t.Context(), peer, true, packet(d, i))

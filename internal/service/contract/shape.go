@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A shape is the usual content of one type of contract. Other content is accepted
@@ -18,23 +18,23 @@ type shape struct {
 	words   map[string][]string // members with their usual values
 }
 
-var shapes = map[hub.ContractType]shape{
-	hub.ContractAPI: {
+var shapes = map[coord.ContractType]shape{
+	coord.ContractAPI: {
 		texts:   []string{"method", "path"},
 		objects: []string{"headers", "queryParams", "pathParams", "requestBody", "responseBody", "errors"},
 		words:   map[string][]string{"method": {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}},
 	},
-	hub.ContractEvent: {
+	coord.ContractEvent: {
 		oneOf:   [][]string{{"event", "eventName", "event_name", "name", "topic", "channel"}, {"payload", "schema", "properties"}},
 		objects: []string{"payload", "schema", "properties"},
 	},
-	hub.ContractModel: {
+	coord.ContractModel: {
 		oneOf: [][]string{{"fields", "properties", "schema"}},
 	},
 }
 
 // contentWarnings returns warnings about unusual content of a contract.
-func contentWarnings(t hub.ContractType, content json.RawMessage) []string {
+func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 	want, ok := shapes[t]
 	var members map[string]json.RawMessage
 	if !ok || json.Unmarshal(content, &members) != nil {

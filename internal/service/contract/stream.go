@@ -8,13 +8,14 @@ import (
 	"io"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // WriteProject writes a whole project as the protocol has it, and then the members
 // of extra, an object or nil. It reads page by page, so that a large project takes
 // no more memory than a small one; a change meanwhile may be in it or not. Nothing
 // is written when there is no such project.
-func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id hub.ProjectID, w io.Writer, extra json.RawMessage) error {
+func (s *Service) WriteProject(ctx context.Context, caller hub.Caller, id coord.ProjectID, w io.Writer, extra json.RawMessage) error {
 	p, err := s.Project(ctx, caller, id)
 	if err != nil {
 		return err
@@ -77,15 +78,15 @@ func writeItems[T json.Marshaler](ctx context.Context, store hub.Store, out *buf
 
 // contractPages returns the pages of a project's contracts as they are shown, with
 // their versions.
-func (s *Service) contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contract, bool, error) {
-	q := hub.ContractQuery{Project: id, Limit: s.pageOf(streamPage)}
-	return func(r hub.Reader) ([]hub.Contract, bool, error) {
-		found, err := r.Contracts(q)
+func (s *Service) contractPages(id coord.ProjectID) func(hub.Reader) ([]coord.Contract, bool, error) {
+	q := coord.ContractQuery{Project: id, Limit: s.pageOf(streamPage)}
+	return func(r hub.Reader) ([]coord.Contract, bool, error) {
+		found, err := r.Coordination().Contracts(q)
 		for i, c := range found {
 			if err == nil {
 				found[i], err = withVersions(r, c)
 			}
-			found[i].Stamps = hub.Stamps{} // hubs exchange them with copies
+			found[i].Stamps = coord.Stamps{} // hubs exchange them with copies
 			q.After = c.ID
 		}
 		return found, len(found) == q.Limit, err
@@ -93,10 +94,10 @@ func (s *Service) contractPages(id hub.ProjectID) func(hub.Reader) ([]hub.Contra
 }
 
 // packetPages returns the pages of a project's packets.
-func (s *Service) packetPages(id hub.ProjectID) func(hub.Reader) ([]hub.Packet, bool, error) {
-	q := hub.PacketQuery{Project: id, Limit: s.pageOf(streamPage)}
-	return func(r hub.Reader) ([]hub.Packet, bool, error) {
-		found, err := r.Packets(q)
+func (s *Service) packetPages(id coord.ProjectID) func(hub.Reader) ([]coord.Packet, bool, error) {
+	q := coord.PacketQuery{Project: id, Limit: s.pageOf(streamPage)}
+	return func(r hub.Reader) ([]coord.Packet, bool, error) {
+		found, err := r.Coordination().Packets(q)
 		q.Cursor = found.Next
 		return found.Packets, found.Next != "", err
 	}

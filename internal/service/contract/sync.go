@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/shorten"
 )
@@ -24,22 +26,22 @@ const maxCopies = 64
 // peer keeps the members that Parley adds to the protocol. A copy that cannot be merged
 // gets its own status and does not affect the others. Up to maxCopies copies share a
 // transaction.
-func (s *Service) Sync(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+func (s *Service) Sync(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	return s.sync(ctx, from, native, true, copies)
 }
 
 // Receive merges copies that a peer sent, like Sync. The peer has a rate.
-func (s *Service) Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+func (s *Service) Receive(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	return s.sync(ctx, from, native, false, copies)
 }
 
-func (s *Service) sync(ctx context.Context, from hub.AID, native, fetched bool, copies []federation.Copy) ([]federation.SyncResult, error) {
+func (s *Service) sync(ctx context.Context, from coord.AID, native, fetched bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	out := make([]federation.SyncResult, 0, len(copies))
 	for part := range slices.Chunk(copies, maxCopies) {
 		done := make([]federation.SyncResult, len(part))
 		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
 			se.fetched = fetched
-			m := merger{session: se, native: native, received: hub.Instant{}.After(s.o.Clock)}
+			m := merger{session: se, native: native, received: coord.Instant{}.After(s.o.Clock)}
 			for i, c := range part {
 				var err error
 				m.known = false
@@ -71,7 +73,7 @@ func (s *Service) sync(ctx context.Context, from hub.AID, native, fetched bool, 
 
 // SyncProject merges a whole project that a peer sent. The status is that of the project itself,
 // or updated if anything in it was new.
-func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p federation.ProjectCopy) (federation.SyncResult, error) {
+func (s *Service) SyncProject(ctx context.Context, from coord.AID, native bool, p federation.ProjectCopy) (federation.SyncResult, error) {
 	p.Status = explicitStatus(p)
 	copies := make([]federation.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
 	copies = append(copies, federation.Copy{Project: p.ID, Head: &p.Project})
@@ -105,13 +107,13 @@ func (s *Service) SyncProject(ctx context.Context, from hub.AID, native bool, p 
 // explicitStatus returns the status of a whole project that was set explicitly. The
 // status of a copy may be one that follows from its contracts, which each hub derives
 // itself.
-func explicitStatus(p federation.ProjectCopy) hub.ProjectStatus {
-	var derived hub.Project
+func explicitStatus(p federation.ProjectCopy) coord.ProjectStatus {
+	var derived coord.Project
 	for _, c := range p.Contracts {
 		derived.Tally.Add(c.Tally())
 	}
 	if p.Status == derived.Standing() {
-		return hub.ProjectPlanning
+		return coord.ProjectPlanning
 	}
 	return p.Status
 }
@@ -120,10 +122,10 @@ func explicitStatus(p federation.ProjectCopy) hub.ProjectStatus {
 type merger struct {
 	*session
 	native   bool
-	received hub.Instant
-	peer     *hub.Peer   // the source; nil until it is read
-	ahead    hub.Instant // the latest time of a copy that is too far ahead
-	denied   bool        // the journal has a row for a copy that the peer may not change
+	received coord.Instant
+	peer     *hub.Peer     // the source; nil until it is read
+	ahead    coord.Instant // the latest time of a copy that is too far ahead
+	denied   bool          // the journal has a row for a copy that the peer may not change
 }
 
 // maxAhead is the number of versions that a copy may be ahead of the local one. No
@@ -146,7 +148,7 @@ func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 		}
 		return m.mergeHead(*c.Head)
 	}
-	p, err := m.tx.Project(c.Project)
+	p, err := m.tx.Coordination().Project(c.Project)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return federation.SyncResult{}, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", c.Project)
 	}
@@ -169,7 +171,7 @@ func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 }
 
 // seen notes a time that is too far ahead.
-func (m *merger) seen(t hub.Instant) {
+func (m *merger) seen(t coord.Instant) {
 	if t.Time().Sub(m.received.Time()) > aheadAfter {
 		m.ahead = later(m.ahead, t)
 	}
@@ -181,14 +183,14 @@ func (m *merger) noteClock() error {
 	if m.ahead.IsZero() || !m.changed {
 		return nil
 	}
-	return m.note(hub.ActionClockAhead, string(m.source), hub.OutcomeOK, map[string]any{
+	return m.note(actions.ClockAhead, string(m.source), hub.OutcomeOK, map[string]any{
 		"source": m.source, "latest": m.ahead, "seconds_ahead": int(m.ahead.Time().Sub(m.received.Time()).Seconds()),
 	})
 }
 
 // fillTimes returns the times of a copy and fills in missing ones, so that a copy is
 // not new because of them. was is the time of the local copy.
-func (m *merger) fillTimes(created, updated, was hub.Instant) (hub.Instant, hub.Instant) {
+func (m *merger) fillTimes(created, updated, was coord.Instant) (coord.Instant, coord.Instant) {
 	if updated.IsZero() {
 		updated = later(created, was)
 	}
@@ -202,15 +204,15 @@ func (m *merger) fillTimes(created, updated, was hub.Instant) (hub.Instant, hub.
 }
 
 // mergeHead merges a project's own members and repositories.
-func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
+func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if in.Policy == "" && m.native {
-		in.Policy = hub.AgreeCounterparty
+		in.Policy = coord.AgreeCounterparty
 	}
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
-	was, err := m.tx.Project(in.ID)
+	was, err := m.tx.Coordination().Project(in.ID)
 	created := hub.CodeOf(err) == hub.CodeNotFound
 	if err != nil && !created {
 		return federation.SyncResult{}, err
@@ -255,11 +257,11 @@ func (m *merger) mergeHead(in hub.Project) (federation.SyncResult, error) {
 		out.Status = federation.SyncUpdated
 	}
 	out.Reason, m.known = "", !out.Behind
-	return out, m.putProject(was, merged, hub.ActionProjectMerged, projectChange(merged))
+	return out, m.putProject(was, merged, actions.ProjectMerged, projectChange(merged))
 }
 
 // checkRepos reports CodeTooLarge for a project with too many repositories.
-func checkRepos(op string, p hub.Project) error {
+func checkRepos(op string, p coord.Project) error {
 	if len(p.Repos) > federation.MaxRepos {
 		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
 	}
@@ -268,7 +270,7 @@ func checkRepos(op string, p hub.Project) error {
 
 // checkStamps reports CodeTooLarge for more writes, or more hubs that wrote, than
 // every hub takes.
-func checkStamps(op string, s hub.Stamps) error {
+func checkStamps(op string, s coord.Stamps) error {
 	if max(len(s.Writes), len(s.Seen)) > federation.MaxStamps {
 		return hub.Errorf(hub.CodeTooLarge, op, "stamps: more than %d writes or hubs", federation.MaxStamps)
 	}
@@ -276,11 +278,11 @@ func checkStamps(op string, s hub.Stamps) error {
 }
 
 // putProject stores a project that a copy changed.
-func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) error {
+func (m *merger) putProject(was, p coord.Project, a actions.Action, c hub.Change) error {
 	if err := m.charge("contract.Sync", Rate{Things: 1}); err != nil {
 		return err
 	}
-	if err := m.tx.PutProject(p, was); err != nil {
+	if err := m.tx.WriteCoordination().PutProject(p, was); err != nil {
 		return err
 	}
 	if err := m.record(a, c, facts{Project: p.ID, Agent: m.source, Source: m.source}); err != nil {
@@ -288,18 +290,18 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 	}
 	for _, r := range was.Repos {
 		if now, _ := p.Repo(r.ID); r.Agent != "" && now.Agent != r.Agent && now.Term == r.Term {
-			if err := m.note(hub.ActionRepoLost, string(r.ID), hub.OutcomeOK, facts{Project: p.ID, Repo: r.ID, Agent: r.Agent, Source: m.source}); err != nil {
+			if err := m.note(actions.RepoLost, string(r.ID), hub.OutcomeOK, facts{Project: p.ID, Repo: r.ID, Agent: r.Agent, Source: m.source}); err != nil {
 				return err
 			}
 		}
 	}
 	for _, w := range newlyLost(was.Stamps, p.Stamps) {
-		if err := m.note(hub.ActionProjectConflict, string(p.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
+		if err := m.note(actions.ProjectConflict, string(p.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
 			return err
 		}
 	}
 	m.known = false
-	same := func(a, b hub.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
+	same := func(a, b coord.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
 	if was.ID == "" || p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
 		return nil
 	}
@@ -307,19 +309,19 @@ func (m *merger) putProject(was, p hub.Project, a hub.Action, c hub.Change) erro
 }
 
 // lostFacts are the facts of a write that lost.
-func (m *merger) lostFacts(project hub.ProjectID, w hub.Stamp) facts {
+func (m *merger) lostFacts(project coord.ProjectID, w coord.Stamp) facts {
 	return facts{Project: project, Source: m.source, Agent: w.By, Version: w.Version, Action: w.Member, Status: shorten.Bytes(w.Value, federation.MaxName), At: w.At}
 }
 
 // completeProject fills in members that a peer that is not native dropped or does not
 // know, from the local copy. A copy without a change keeps the local time: such peers
 // put a new time on everything.
-func (m *merger) completeProject(was, in hub.Project) hub.Project {
+func (m *merger) completeProject(was, in coord.Project) coord.Project {
 	if was.ID == "" {
-		in.Policy = cmp.Or(in.Policy, hub.AgreeCounterparty)
+		in.Policy = cmp.Or(in.Policy, coord.AgreeCounterparty)
 	} else if !m.native {
 		in.Policy = was.Policy
-		if slices.Index(hub.ProjectStatuses, in.Status) <= slices.Index(hub.ProjectStatuses, was.Standing()) {
+		if slices.Index(coord.ProjectStatuses, in.Status) <= slices.Index(coord.ProjectStatuses, was.Standing()) {
 			in.Status = was.Status
 		}
 		if in.Name == was.Name && in.Objective == was.Objective && in.Status == was.Status {
@@ -344,9 +346,9 @@ func (m *merger) completeProject(was, in hub.Project) hub.Project {
 // differs is a write of the peer if the copy is later than the last known write of
 // the member. It stands beside that one, because the peer may not have known it; an
 // older one is the member as it was before.
-func (m *merger) stampProject(was, in hub.Project) hub.Project {
+func (m *merger) stampProject(was, in coord.Project) coord.Project {
 	in.Stamps = was.Stamps
-	for _, member := range hub.ProjectMembers {
+	for _, member := range coord.ProjectMembers {
 		value := in.Member(member)
 		if value == was.Member(member) {
 			continue
@@ -354,7 +356,7 @@ func (m *merger) stampProject(was, in hub.Project) hub.Project {
 		if last, written := was.Stamps.Newest(member); written && in.UpdatedAt.Compare(last.At) <= 0 {
 			in.SetMember(member, last.Value)
 		} else if written {
-			in.Stamps = in.Stamps.With(hub.Stamp{Member: member, Value: value, At: in.UpdatedAt, By: m.source}, true)
+			in.Stamps = in.Stamps.With(coord.Stamp{Member: member, Value: value, At: in.UpdatedAt, By: m.source}, true)
 		}
 	}
 	return in
@@ -362,7 +364,7 @@ func (m *merger) stampProject(was, in hub.Project) hub.Project {
 
 // stampRepo gives a repository from a peer that is not native the times that it
 // lacks. known is the local copy.
-func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
+func (m *merger) stampRepo(known, in coord.Repo) coord.Repo {
 	if !in.UpdatedAt.IsZero() {
 		return in
 	}
@@ -382,11 +384,11 @@ func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 		}
 		in.UpdatedAt = known.UpdatedAt
 		if !known.ID.Valid() || !sameRepo(in, known) {
-			in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
+			in.UpdatedAt = later(m.received, coord.InstantMicro(known.UpdatedAt.Micro()+1))
 		}
 		return in
 	}
-	in.UpdatedAt = later(m.received, hub.InstantMicro(known.UpdatedAt.Micro()+1))
+	in.UpdatedAt = later(m.received, coord.InstantMicro(known.UpdatedAt.Micro()+1))
 	if known.Agent == "" {
 		in.ClaimedAt = in.UpdatedAt // a claim against another one has no time, and loses
 	}
@@ -394,7 +396,7 @@ func (m *merger) stampRepo(known, in hub.Repo) hub.Repo {
 }
 
 // mergeRepo merges a repository.
-func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, error) {
+func (m *merger) mergeRepo(p coord.Project, in coord.Repo) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
@@ -403,7 +405,7 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, e
 	in = m.stampRepo(known, in)
 	m.seen(in.UpdatedAt)
 	merged := p
-	merged.Repos = mergeRepos(p.Repos, []hub.Repo{in})
+	merged.Repos = mergeRepos(p.Repos, []coord.Repo{in})
 	if err := checkRepos(op, merged); err != nil {
 		return federation.SyncResult{}, err
 	}
@@ -424,7 +426,7 @@ func (m *merger) mergeRepo(p hub.Project, in hub.Repo) (federation.SyncResult, e
 		return out, nil
 	}
 	m.known = !out.Behind
-	return out, m.putProject(p, merged, hub.ActionRepoMerged, repoChange(p.ID, in.ID))
+	return out, m.putProject(p, merged, actions.RepoMerged, repoChange(p.ID, in.ID))
 }
 
 // maxRefused is the number of refused copies that are recorded for one peer between two
@@ -440,7 +442,7 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 	switch code := hub.CodeOf(fault); {
 	case code == hub.CodeNotFound || code == hub.CodeRateLimited:
 		return nil // it is sent again
-	case code == hub.CodeDenied || !change.Project.Valid() || !hub.ContractID(change.Object).Valid():
+	case code == hub.CodeDenied || !change.Project.Valid() || !coord.ContractID(change.Object).Valid():
 		return m.noteDenied(change, fault)
 	}
 	peer, err := m.tx.Peer(m.source)
@@ -468,7 +470,7 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 		}
 	}
 	reason := shorten.Bytes(fault.Error(), 300)
-	if err := m.tx.AddDeadLetter(hub.DeadLetter{Peer: m.source, Change: change, Fault: reason, At: hub.Instant{}.After(m.s.o.Clock)}); err != nil {
+	if err := m.tx.AddDeadLetter(hub.DeadLetter{Peer: m.source, Change: change, Fault: reason, At: coord.Instant{}.After(m.s.o.Clock)}); err != nil {
 		return err
 	}
 	return m.noteCopy(change, reason)
@@ -487,14 +489,14 @@ func (m *merger) noteDenied(change hub.Change, fault error) error {
 
 // noteCopy writes the journal row of a copy that was refused.
 func (m *merger) noteCopy(change hub.Change, reason string) error {
-	return m.note(hub.ActionCopyRefused, string(m.source), hub.OutcomeRefused, map[string]any{
+	return m.note(actions.CopyRefused, string(m.source), hub.OutcomeRefused, map[string]any{
 		"project_id": change.Project, "kind": change.Kind, "object": change.Object, "fault": reason,
 	})
 }
 
 // mergeContract merges a contract with History and Conflicts. sum is that of the whole
 // contract if the copy leaves out versions that are here.
-func (m *merger) mergeContract(p hub.Project, in hub.Contract, sum string) (federation.SyncResult, error) {
+func (m *merger) mergeContract(p coord.Project, in coord.Contract, sum string) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
@@ -542,8 +544,8 @@ func (m *merger) mergeContract(p hub.Project, in hub.Contract, sum string) (fede
 
 // contractHere returns the local copy of a contract with its versions. If there is none, the
 // copy is zero and created is true.
-func (m *merger) contractHere(project hub.ProjectID, id hub.ContractID) (c hub.Contract, created bool, err error) {
-	c, err = m.tx.Contract(project, id)
+func (m *merger) contractHere(project coord.ProjectID, id coord.ContractID) (c coord.Contract, created bool, err error) {
+	c, err = m.tx.Coordination().Contract(project, id)
 	if err == nil {
 		c, err = withVersions(m.tx, c)
 	}
@@ -555,7 +557,7 @@ func (m *merger) contractHere(project hub.ProjectID, id hub.ContractID) (c hub.C
 
 // checkGuest reports CodeDenied if the peer is a guest of the project that may not change a
 // contract from was to merged.
-func (m *merger) checkGuest(p hub.Project, was, merged hub.Contract) error {
+func (m *merger) checkGuest(p coord.Project, was, merged coord.Contract) error {
 	g, err := m.guest(p.ID)
 	if err != nil || g == nil {
 		return err
@@ -565,14 +567,14 @@ func (m *merger) checkGuest(p hub.Project, was, merged hub.Contract) error {
 
 // putMerged stores a contract that a copy changed or created, if there is room for it, and
 // charges the peer with it.
-func (m *merger) putMerged(op string, p hub.Project, was, merged hub.Contract, created bool) error {
+func (m *merger) putMerged(op string, p coord.Project, was, merged coord.Contract, created bool) error {
 	if err := m.checkRoom(op, p, was, merged, created); err != nil {
 		return err
 	}
 	if err := m.charge(op, Rate{Things: 1, Bytes: contentBytes(merged) - contentBytes(was)}); err != nil {
 		return err
 	}
-	if err := m.tx.PutContract(merged, was); err != nil {
+	if err := m.tx.WriteCoordination().PutContract(merged, was); err != nil {
 		return err
 	}
 
@@ -580,11 +582,11 @@ func (m *merger) putMerged(op string, p hub.Project, was, merged hub.Contract, c
 	if created || kept {
 		return nil
 	}
-	return m.tx.PutVersions(merged)
+	return m.tx.WriteCoordination().PutVersions(merged)
 }
 
 // checkRoom refuses a merged contract that is too large for the contract or for its project.
-func (m *merger) checkRoom(op string, p hub.Project, was, merged hub.Contract, created bool) error {
+func (m *merger) checkRoom(op string, p coord.Project, was, merged coord.Contract, created bool) error {
 	if created {
 		return m.s.roomForContract(op, p, contentBytes(merged))
 	}
@@ -599,35 +601,35 @@ func (m *merger) checkRoom(op string, p hub.Project, was, merged hub.Contract, c
 
 // recordMerge records a contract that a copy changed, and the contents and moves that
 // lost.
-func (m *merger) recordMerge(p hub.Project, was, c hub.Contract, event string) error {
-	var by hub.Repo
+func (m *merger) recordMerge(p coord.Project, was, c coord.Contract, event string) error {
+	var by coord.Repo
 	if own := p.ReposOf(m.source); len(own) > 0 {
 		by = own[0]
 	}
-	if err := m.recordContract(hub.ActionContractMerged, p, by, c, event); err != nil {
+	if err := m.recordContract(actions.ContractMerged, p, by, c, event); err != nil {
 		return err
 	}
 	for _, v := range c.Conflicts {
-		if slices.ContainsFunc(was.Conflicts, func(x hub.ContractVersion) bool { return sameContent(x, v) }) {
+		if slices.ContainsFunc(was.Conflicts, func(x coord.ContractVersion) bool { return sameContent(x, v) }) {
 			continue
 		}
-		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, facts{
-			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Digest: hub.ContentHash(v.Content),
+		if err := m.note(actions.ContractConflict, string(c.ID), hub.OutcomeOK, facts{
+			Project: p.ID, Source: m.source, Repo: v.ProposedBy, Version: v.Version, Digest: coord.ContentHash(v.Content),
 		}); err != nil {
 			return err
 		}
 	}
 	for _, w := range newlyLost(was.Stamps, c.Stamps) {
-		if err := m.note(hub.ActionContractConflict, string(c.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
+		if err := m.note(actions.ContractConflict, string(c.ID), hub.OutcomeOK, m.lostFacts(p.ID, w)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func contentBytes(c hub.Contract) int64 {
+func contentBytes(c coord.Contract) int64 {
 	n := len(c.Content)
-	for _, list := range [...][]hub.ContractVersion{c.History, c.Conflicts} {
+	for _, list := range [...][]coord.ContractVersion{c.History, c.Conflicts} {
 		for _, v := range list {
 			n += len(v.Content)
 		}
@@ -637,7 +639,7 @@ func contentBytes(c hub.Contract) int64 {
 
 // completeContract fills in members that a peer dropped or does not know, from the
 // local copy. was has no id if there is none.
-func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
+func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	in.History = slices.Clone(in.History)
 	for i, v := range in.History {
@@ -661,7 +663,7 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 	}
 	if !m.native {
 		in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
-		if in.Version == was.Version && in.Status == was.Status && hub.ContentHash(in.Content) == hub.ContentHash(was.Content) {
+		if in.Version == was.Version && in.Status == was.Status && coord.ContentHash(in.Content) == coord.ContentHash(was.Content) {
 			in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
 		}
 	}
@@ -669,20 +671,20 @@ func (m *merger) completeContract(was, in hub.Contract) hub.Contract {
 		// The peer keeps no stamps. Whether it knew the last move cannot be told; it is
 		// taken to have known it.
 		if in.Stamps = was.Stamps; !was.Stamps.IsZero() && compareHeads(in, was) > 0 {
-			in.Stamps = in.Stamps.With(hub.Stamp{Member: hub.MemberStatus, Value: string(in.Status), Version: in.Version, At: in.UpdatedAt, By: m.source}, false)
+			in.Stamps = in.Stamps.With(coord.Stamp{Member: coord.MemberStatus, Value: string(in.Status), Version: in.Version, At: in.UpdatedAt, By: m.source}, false)
 		}
 	}
 	return in
 }
 
 // mergePacket merges a packet.
-func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResult, error) {
+func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
-	was, err := m.tx.Packet(p.ID, in.ID)
-	_, in.At = m.fillTimes(hub.Instant{}, in.At, was.At)
+	was, err := m.tx.Coordination().Packet(p.ID, in.ID)
+	_, in.At = m.fillTimes(coord.Instant{}, in.At, was.At)
 	m.seen(in.At)
 	g, bound := m.guest(p.ID)
 	if bound != nil {
@@ -701,7 +703,7 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResul
 		if err := m.charge(op, Rate{Things: 1, Bytes: int64(len(in.Content))}); err != nil {
 			return federation.SyncResult{}, err
 		}
-		if err := m.tx.PutPacket(in, hub.Packet{}); err != nil {
+		if err := m.tx.WriteCoordination().PutPacket(in, coord.Packet{}); err != nil {
 			return federation.SyncResult{}, err
 		}
 		by, _ := p.Repo(in.FromRepo)
@@ -712,11 +714,11 @@ func (m *merger) mergePacket(p hub.Project, in hub.Packet) (federation.SyncResul
 	case !m.native || comparePackets(in, was) <= 0:
 		return federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
 	}
-	if err := m.tx.PutPacket(in, was); err != nil {
+	if err := m.tx.WriteCoordination().PutPacket(in, was); err != nil {
 		return federation.SyncResult{}, err
 	}
 	m.known = true
-	return federation.SyncResult{Status: federation.SyncUpdated}, m.record(hub.ActionContextReplaced,
+	return federation.SyncResult{Status: federation.SyncUpdated}, m.record(actions.ContextReplaced,
 		hub.Change{Project: p.ID, Kind: hub.ChangePacket, Object: string(in.ID)},
 		facts{Project: p.ID, Agent: in.FromAgent, Source: m.source, Repo: in.FromRepo, Digest: in.Digest()})
 }

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
-const peer hub.AID = "aid://other.example/hub@1.0.0"
+const peer coord.AID = "aid://other.example/hub@1.0.0"
 
 // sync sends one copy from a peer.
 func (d *desk) sync(native bool, c federation.Copy) federation.SyncResult {
@@ -26,7 +28,7 @@ func (d *desk) sync(native bool, c federation.Copy) federation.SyncResult {
 }
 
 // received sends a contract that must be taken and returns what is here now.
-func (d *desk) received(c hub.Contract, want federation.SyncStatus) hub.Contract {
+func (d *desk) received(c coord.Contract, want federation.SyncStatus) coord.Contract {
 	d.Helper()
 	if got := d.sync(true, federation.Copy{Contract: &c}); got.Status != want {
 		d.Errorf("got %+v, want %s", got, want)
@@ -34,8 +36,8 @@ func (d *desk) received(c hub.Contract, want federation.SyncStatus) hub.Contract
 	return d.read(c)
 }
 
-func after(i hub.Instant, d time.Duration) hub.Instant {
-	return hub.InstantMicro(i.Micro() + d.Microseconds())
+func after(i coord.Instant, d time.Duration) coord.Instant {
+	return coord.InstantMicro(i.Micro() + d.Microseconds())
 }
 
 func TestSync(t *testing.T) {
@@ -57,14 +59,14 @@ func TestSync(t *testing.T) {
 		send(federation.SyncUpdated)
 		d.project = other.project
 		equal(d, "project", string(d.whole(nil)), string(other.whole(nil)))
-		_, err := other.SetPolicy(t.Context(), other.back, other.project.ID, hub.AgreeAll)
+		_, err := other.SetPolicy(t.Context(), other.back, other.project.ID, coord.AgreeAll)
 		d.ok(err)
 		send(federation.SyncUpdated)
 	})
 	t.Run("R1-012 how far a project has come elsewhere does not hold it there", func(t *testing.T) {
 		d, other := newDesk(t, nil), newDesk(t, nil).begin()
-		other.bring(hub.ContractVerified)
-		status := func() hub.ProjectStatus {
+		other.bring(coord.ContractVerified)
+		status := func() coord.ProjectStatus {
 			t.Helper()
 			p, err := federation.DecodeProject(other.whole(nil))
 			d.ok(err)
@@ -75,12 +77,12 @@ func TestSync(t *testing.T) {
 			equal(d, "both", got.Status, p.Status)
 			return got.Status
 		}
-		equal(d, "verified", status(), hub.ProjectComplete)
+		equal(d, "verified", status(), coord.ProjectComplete)
 		other.propose()
-		equal(d, "something new", status(), hub.ProjectImplementing)
-		_, err := other.SetStatus(t.Context(), other.back, other.project.ID, hub.ProjectComplete)
+		equal(d, "something new", status(), coord.ProjectImplementing)
+		_, err := other.SetStatus(t.Context(), other.back, other.project.ID, coord.ProjectComplete)
 		d.ok(err)
-		equal(d, "set by hand", status(), hub.ProjectComplete)
+		equal(d, "set by hand", status(), coord.ProjectComplete)
 	})
 	t.Run("R1-047 a contract of a project that is not here is an answer, not a failure", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
@@ -91,18 +93,18 @@ func TestSync(t *testing.T) {
 		c.ID, c.UpdatedAt = "fresh", after(c.UpdatedAt, time.Second)
 		d.received(c, federation.SyncCreated)
 		d.received(c, federation.SyncSkipped)
-		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, time.Second)
-		equal(d, "status", d.received(c, federation.SyncUpdated).Status, hub.ContractAgreed)
+		c.Status, c.UpdatedAt = coord.ContractAgreed, after(c.UpdatedAt, time.Second)
+		equal(d, "status", d.received(c, federation.SyncUpdated).Status, coord.ContractAgreed)
 	})
 	t.Run("of too many agreements those to the oldest versions are dropped", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		const newest = federation.MaxAgreements + 50
 		c := d.propose()
 		c.ID, c.Version = "many", newest
-		agreed := func(first, last int) hub.Contract {
+		agreed := func(first, last int) coord.Contract {
 			c := c
 			for v := first; v <= last; v++ {
-				c.Agreements = append(c.Agreements, hub.Agreement{Repo: "r1", Agent: peer, Version: v, Content: hub.ContentHash(c.Content), At: c.UpdatedAt})
+				c.Agreements = append(c.Agreements, coord.Agreement{Repo: "r1", Agent: peer, Version: v, Content: coord.ContentHash(c.Content), At: c.UpdatedAt})
 			}
 			return c
 		}
@@ -113,18 +115,18 @@ func TestSync(t *testing.T) {
 	})
 	t.Run("R1-048 a packet is taken once", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		p := hub.Packet{ID: "k", FromRepo: "r", FromAgent: peer, At: d.project.CreatedAt, Type: hub.ContextCode, Content: json.RawMessage(`{"a":1}`), ReplyTo: "not-here-yet"}
+		p := coord.Packet{ID: "k", FromRepo: "r", FromAgent: peer, At: d.project.CreatedAt, Type: coord.ContextCode, Content: json.RawMessage(`{"a":1}`), ReplyTo: "not-here-yet"}
 		for _, want := range []federation.SyncStatus{federation.SyncCreated, federation.SyncSkipped} {
 			equal(d, "status", d.sync(true, federation.Copy{Packet: &p}).Status, want)
 		}
-		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: d.project.ID})
+		page, err := d.Packets(t.Context(), d.back, coord.PacketQuery{Project: d.project.ID})
 		d.ok(err)
 		p.Project = d.project.ID
-		equal(d, "packets", page.Packets, []hub.Packet{p})
+		equal(d, "packets", page.Packets, []coord.Packet{p})
 	})
 	t.Run("R1-049 a repository is added or changed, and the first claim stands", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		r := hub.Repo{ID: "r3", Name: "mobile", Role: "mobile", Language: "kotlin"}
+		r := coord.Repo{ID: "r3", Name: "mobile", Role: "mobile", Language: "kotlin"}
 		equal(d, "new", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncCreated)
 		equal(d, "again", d.sync(false, federation.Copy{Repo: &r}).Status, federation.SyncSkipped)
 		r.Agent = peer
@@ -147,14 +149,14 @@ func TestSync(t *testing.T) {
 		d.ok(err)
 		got, _ := p.Repo(r.ID)
 		equal(d, "agent", got.Agent, r.Agent)
-		equal(d, "noted", slices.Contains(d.journal(), hub.ActionRepoLost), true)
+		equal(d, "noted", slices.Contains(d.journal(), actions.RepoLost), true)
 	})
 	t.Run("R1-055 the higher version wins, whatever the time", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		in := c
 		in.Version, in.Content, in.UpdatedAt = 2, json.RawMessage(`{"v":2}`), after(c.UpdatedAt, -time.Hour)
-		in.History = []hub.ContractVersion{{Version: 1, Content: c.Content, ProposedBy: c.ProposedBy, At: c.UpdatedAt}}
+		in.History = []coord.ContractVersion{{Version: 1, Content: c.Content, ProposedBy: c.ProposedBy, At: c.UpdatedAt}}
 		got := d.received(in, federation.SyncUpdated)
 		equal(d, "content", string(got.Content), `{"v":2}`)
 		equal(d, "time", got.UpdatedAt, in.UpdatedAt) // not stamped anew
@@ -168,7 +170,7 @@ func TestSync(t *testing.T) {
 		got := d.received(in, federation.SyncUpdated)
 		equal(d, "content", string(got.Content), `{"other":true}`)
 		equal(d, "lost", string(got.Conflicts[0].Content), profile)
-		equal(d, "journal", slices.Contains(d.journal(), hub.ActionContractConflict), true)
+		equal(d, "journal", slices.Contains(d.journal(), actions.ContractConflict), true)
 		all, err := d.Conflicts(t.Context(), d.back, c.Project, "", 0)
 		d.ok(err)
 		equal(d, "conflicts", len(all.Contracts) == 1 && all.Contracts[0].Contract.ID == c.ID && len(all.Contracts[0].Lost) == 1, true)
@@ -201,52 +203,52 @@ func TestSync(t *testing.T) {
 		c := d.propose()
 		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{"v":2}`)})
 		d.ok(err)
-		c.Status, c.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, 24*time.Hour)
+		c.Status, c.UpdatedAt = coord.ContractAgreed, after(c.UpdatedAt, 24*time.Hour)
 		got := d.received(c, federation.SyncSkipped)
 		equal(d, "version", got.Version, 2)
-		equal(d, "status", got.Status, hub.ContractProposed)
+		equal(d, "status", got.Status, coord.ContractProposed)
 	})
 	t.Run("R1-084 work that begins on two hubs at once is not lost", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		theirs := d.read(c)
 		_, err := d.Start(t.Context(), d.back, d.work(c))
 		d.ok(err)
 		front, _ := d.project.RepoNamed("frontend-app")
 		theirs.UpdatedAt = after(theirs.UpdatedAt, time.Hour)
-		theirs.Implementations = []hub.Implementation{{Repo: front.ID, Agent: frontAID, Status: hub.ImplComplete, Files: []string{}, StartedAt: theirs.UpdatedAt, CompletedAt: theirs.UpdatedAt, Version: 1}}
+		theirs.Implementations = []coord.Implementation{{Repo: front.ID, Agent: frontAID, Status: coord.ImplComplete, Files: []string{}, StartedAt: theirs.UpdatedAt, CompletedAt: theirs.UpdatedAt, Version: 1}}
 		got := d.received(theirs, federation.SyncUpdated)
 		equal(d, "implementations", len(got.Implementations), 2)
 		r, err := d.Complete(t.Context(), d.back, d.work(c))
 		d.ok(err)
-		equal(d, "status", r.Contract.Status, hub.ContractImplemented)
+		equal(d, "status", r.Contract.Status, coord.ContractImplemented)
 		equal(d, "later than what was seen", r.Contract.UpdatedAt.Compare(theirs.UpdatedAt) > 0, true)
 	})
 	t.Run("the last completion may come from another hub", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		d.implement(c, d.back)
 		theirs := d.read(c)
 		front, _ := d.project.RepoNamed("frontend-app")
 		done := after(theirs.UpdatedAt, time.Minute)
-		theirs.Implementations = []hub.Implementation{{Repo: front.ID, Status: hub.ImplComplete, Files: []string{}, CompletedAt: done, Version: 1}}
+		theirs.Implementations = []coord.Implementation{{Repo: front.ID, Status: coord.ImplComplete, Files: []string{}, CompletedAt: done, Version: 1}}
 		got := d.received(theirs, federation.SyncUpdated)
-		equal(d, "status", got.Status, hub.ContractImplemented)
+		equal(d, "status", got.Status, coord.ContractImplemented)
 		equal(d, "time", got.UpdatedAt, done)
 	})
 	t.Run("a peer that drops what it does not know loses us nothing, and its stamps are no news", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		d.implement(c, d.back)
 		was := d.read(c)
 		echo := was
-		echo.Agreements, echo.ReopenedAt, echo.UpdatedAt = nil, hub.Instant{}, after(was.UpdatedAt, time.Hour)
+		echo.Agreements, echo.ReopenedAt, echo.UpdatedAt = nil, coord.Instant{}, after(was.UpdatedAt, time.Hour)
 		echo.Implementations = slices.Clone(was.Implementations)
 		echo.Implementations[0].Version = 0
 		got := d.sync(false, federation.Copy{Contract: &echo})
 		equal(d, "status", got.Status, federation.SyncSkipped)
 		equal(d, "contract", d.read(c), was)
-		echo.Status = hub.ContractNegotiating
+		echo.Status = coord.ContractNegotiating
 		equal(d, "a real change", d.sync(false, federation.Copy{Contract: &echo}).Status, federation.SyncUpdated)
 		equal(d, "agreements", len(d.read(c).Agreements), 1)
 
@@ -260,7 +262,7 @@ func TestSync(t *testing.T) {
 		c := d.propose()
 		n := d.last().Seq
 		in := c
-		in.Status, in.UpdatedAt = hub.ContractAgreed, after(c.UpdatedAt, time.Hour)
+		in.Status, in.UpdatedAt = coord.ContractAgreed, after(c.UpdatedAt, time.Hour)
 		d.received(in, federation.SyncUpdated)
 		back, err := d.Copies(t.Context(), peer, d.changes(n))
 		d.ok(err)
@@ -281,10 +283,10 @@ func TestSync(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		in := c
-		in.Status, in.UpdatedAt = hub.ContractNegotiating, after(c.UpdatedAt, time.Hour)
+		in.Status, in.UpdatedAt = coord.ContractNegotiating, after(c.UpdatedAt, time.Hour)
 		got := d.received(in, federation.SyncUpdated)
 		equal(d, "time", got.UpdatedAt, in.UpdatedAt)
-		equal(d, "noted", slices.Contains(d.journal(), hub.ActionClockAhead), true)
+		equal(d, "noted", slices.Contains(d.journal(), actions.ClockAhead), true)
 		r, err := d.respond(d.front, c, contract.ActionAgree, "")
 		d.ok(err)
 		equal(d, "the next write", r.Contract.UpdatedAt, after(in.UpdatedAt, time.Microsecond))
@@ -309,7 +311,7 @@ func TestSync(t *testing.T) {
 		a, b := newDesk(t, nil).begin(), newDesk(t, nil)
 		c := a.propose()
 		for range 5 {
-			_, err := a.Share(t.Context(), a.back, contract.NewPacket{InProject: contract.In(a.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			_, err := a.Share(t.Context(), a.back, contract.NewPacket{InProject: contract.In(a.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
 			a.ok(err)
 		}
 		p, err := federation.DecodeProject(a.whole(nil))
@@ -334,14 +336,14 @@ func TestSync(t *testing.T) {
 		x, y = sums()
 		equal(a, "head", x.Head, y.Head)
 		equal(a, "contract", x.Contracts[0].Sum == y.Contracts[0].Sum, false)
-		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k hub.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
+		differ := slices.DeleteFunc(slices.Clone(x.Buckets), func(k coord.PacketBucket) bool { return slices.Contains(y.Buckets, k) })
 		equal(a, "buckets", len(differ), 1)
 	})
 	t.Run("R1-081 what is sent to a peer that knows no zones has no null list and naive times", func(t *testing.T) {
 		t.Attr("stand-in", "agent of the reference implementation")
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractImplemented)
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+		c := d.bring(coord.ContractImplemented)
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(c.Project), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
 		d.ok(err)
 		d.propose()
 		raw := ""
@@ -392,14 +394,14 @@ func BenchmarkSync(b *testing.B) {
 func benchDesk(b *testing.B, n int) (*contract.Service, []federation.Copy) {
 	b.Helper()
 	s := benchService(b)
-	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []hub.Repo{{Name: "backend-api", Role: "backend", Language: "go"}}})
+	p, err := s.CreateProject(b.Context(), hub.Caller{}, contract.NewProject{Name: "x", Repos: []coord.Repo{{Name: "backend-api", Role: "backend", Language: "go"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	copies := make([]federation.Copy, n)
 	for i := range copies {
-		copies[i] = federation.Copy{Project: p.ID, Contract: &hub.Contract{
-			ID: hub.ContractID(fmt.Sprintf("c%09d", i)), Type: hub.ContractAPI, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(profile),
+		copies[i] = federation.Copy{Project: p.ID, Contract: &coord.Contract{
+			ID: coord.ContractID(fmt.Sprintf("c%09d", i)), Type: coord.ContractAPI, Name: "x", Version: 1, Status: coord.ContractProposed, Content: json.RawMessage(profile),
 			ProposedBy: "r", CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
 		}}
 	}

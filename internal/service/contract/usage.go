@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Rate is how much one peer may bring in a minute.
@@ -23,7 +24,7 @@ type usage struct {
 	Bytes  int64 `json:"bytes"`  // ever
 }
 
-func usageKey(aid hub.AID) string { return "peer.usage/" + string(aid) }
+func usageKey(aid coord.AID) string { return "peer.usage/" + string(aid) }
 
 // charge counts the bytes that the change at hand adds to the store, if another hub made it. It
 // reports CodeRateLimited, with the time until the next minute, when that is more than
@@ -62,7 +63,7 @@ func (se *session) charge(op string, add Rate) error {
 }
 
 // loadUsage reads the usage of a peer, and the projects that it is a guest of.
-func (se *session) loadUsage(who hub.AID) error {
+func (se *session) loadUsage(who coord.AID) error {
 	p, err := se.tx.Peer(who)
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return err
@@ -97,9 +98,9 @@ func (se *session) putUsage() error {
 
 // roomForProject refuses a project more than the hub keeps, and more than one peer may
 // own of them. owner is the maker of the project.
-func (se *session) roomForProject(op string, owner hub.AID) error {
+func (se *session) roomForProject(op string, owner coord.AID) error {
 	l := se.s.o.Limits
-	all, err := se.tx.Projects("", l.Projects)
+	all, err := se.tx.Coordination().Projects("", l.Projects)
 	if err != nil {
 		return err
 	}

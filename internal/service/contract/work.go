@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -23,10 +25,10 @@ type Work struct {
 // Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
-	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveStart, "start implementation of", hub.ActionWorkStarted, "started", false}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, coord.PermitImplement, 0, coord.MoveStart, "start implementation of", actions.WorkStarted, "started", false}, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
 		impl, _ := was.Implementation(by.ID)
-		return hub.Implementation{
-			Repo: by.ID, Agent: s.aid(caller), Status: hub.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
+		return coord.Implementation{
+			Repo: by.ID, Agent: s.aid(caller), Status: coord.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
 			StartedAt: later(c.UpdatedAt, impl.At().After(s.o.Clock)), Version: c.Version,
 		}, nil
 	})
@@ -39,21 +41,21 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
-	return s.work(ctx, caller, move{op, w.InContract, w.As, hub.PermitImplement, 0, hub.MoveComplete, "complete implementation of", hub.ActionWorkCompleted, "complete", false}, func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error) {
+	return s.work(ctx, caller, move{op, w.InContract, w.As, coord.PermitImplement, 0, coord.MoveComplete, "complete implementation of", actions.WorkCompleted, "complete", false}, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
 		impl, ok := was.Implementation(by.ID)
-		if !ok || impl.Version != was.Version || impl.Status == hub.ImplNeedsRevision {
+		if !ok || impl.Version != was.Version || impl.Status == coord.ImplNeedsRevision {
 			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
 				WithHint("start the implementation first: {impl.start}")
 		}
-		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), hub.ImplComplete, w.Files, w.Notes, w.TestEndpoint
+		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), coord.ImplComplete, w.Files, w.Notes, w.TestEndpoint
 		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))
 		return impl, nil
 	})
 }
 
 // work moves a contract by the work of one repository on it.
-func (s *Service) work(ctx context.Context, caller hub.Caller, m move, do func(was, c hub.Contract, by hub.Repo) (hub.Implementation, error)) (Result, error) {
-	return s.move(ctx, caller, m, func(_ *session, p hub.Project, by hub.Repo, was, c hub.Contract, out *Result) (hub.Contract, error) {
+func (s *Service) work(ctx context.Context, caller hub.Caller, m move, do func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error)) (Result, error) {
+	return s.move(ctx, caller, m, func(_ *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
 		impl, err := do(was, c, by)
 		if err != nil {
 			return c, err
@@ -65,9 +67,9 @@ func (s *Service) work(ctx context.Context, caller hub.Caller, m move, do func(w
 }
 
 // withImplementation returns c with the work of one repository replaced.
-func withImplementation(c hub.Contract, impl hub.Implementation) hub.Contract {
-	others := slices.DeleteFunc(slices.Clone(c.Implementations), func(i hub.Implementation) bool { return i.Repo == impl.Repo })
-	c.Implementations = mergeImplementations(others, []hub.Implementation{impl})
+func withImplementation(c coord.Contract, impl coord.Implementation) coord.Contract {
+	others := slices.DeleteFunc(slices.Clone(c.Implementations), func(i coord.Implementation) bool { return i.Repo == impl.Repo })
+	c.Implementations = mergeImplementations(others, []coord.Implementation{impl})
 	return c
 }
 
@@ -89,12 +91,12 @@ type Verification struct {
 
 // verifications are the effects of each result.
 var verifications = map[string]struct {
-	move    hub.ContractMove
+	move    coord.ContractMove
 	outcome string
 }{
-	VerifySuccess: {hub.MoveVerified, "verified"},
-	VerifyFailure: {hub.MoveFailed, "failed"},
-	VerifyPartial: {hub.MovePartial, "partial"},
+	VerifySuccess: {coord.MoveVerified, "verified"},
+	VerifyFailure: {coord.MoveFailed, "failed"},
+	VerifyPartial: {coord.MovePartial, "partial"},
 }
 
 // Verify records whether the implementations of a contract work together. After a
@@ -109,8 +111,8 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if len(v.Notes) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
 	}
-	m := move{op, v.InContract, v.As, hub.PermitImplement, 0, does.move, "verify", hub.ActionWorkVerified, does.outcome, false}
-	return s.move(ctx, caller, m, func(se *session, p hub.Project, by hub.Repo, _, c hub.Contract, out *Result) (_ hub.Contract, err error) {
+	m := move{op, v.InContract, v.As, coord.PermitImplement, 0, does.move, "verify", actions.WorkVerified, does.outcome, false}
+	return s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, _, c coord.Contract, out *Result) (_ coord.Contract, err error) {
 		if v.Result == VerifyFailure {
 			c.Implementations = revise(c.Implementations)
 		}
@@ -121,29 +123,29 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 }
 
 // verdict shares the notes of a verification as a packet.
-func (se *session) verdict(op string, p hub.Project, by hub.Repo, c hub.Contract, v Verification) (hub.PacketID, error) {
+func (se *session) verdict(op string, p coord.Project, by coord.Repo, c coord.Contract, v Verification) (coord.PacketID, error) {
 	if v.Failures = given(v.Failures); v.Notes == "" && v.Failures == nil {
 		return "", nil
 	}
-	return se.shareAbout(op, p, by, c, hub.ContextProgress, struct {
-		Result   string          `json:"result"`
-		Notes    string          `json:"notes"`
-		Failures json.RawMessage `json:"failure_details,omitempty"`
-		Contract hub.ContractID  `json:"contract_id"`
-		Version  int             `json:"contract_version"`
+	return se.shareAbout(op, p, by, c, coord.ContextProgress, struct {
+		Result   string           `json:"result"`
+		Notes    string           `json:"notes"`
+		Failures json.RawMessage  `json:"failure_details,omitempty"`
+		Contract coord.ContractID `json:"contract_id"`
+		Version  int              `json:"contract_version"`
 	}{v.Result, v.Notes, v.Failures, c.ID, c.Version})
 }
 
 // A Progress is a contract with the repositories that it waits for.
 type Progress struct {
-	Contract hub.Contract
-	Pending  []hub.Repo // those that have not completed the current version
+	Contract coord.Contract
+	Pending  []coord.Repo // those that have not completed the current version
 }
 
 // Progress returns the progress of a contract.
-func (s *Service) Progress(ctx context.Context, _ hub.Caller, id hub.ProjectID, contractID hub.ContractID) (Progress, error) {
+func (s *Service) Progress(ctx context.Context, _ hub.Caller, id coord.ProjectID, contractID coord.ContractID) (Progress, error) {
 	const op = "contract.Progress"
-	return readIn(ctx, s, op, id, func(r hub.Reader, p hub.Project) (Progress, error) {
+	return readIn(ctx, s, op, id, func(r hub.Reader, p coord.Project) (Progress, error) {
 		c, err := contract(r, op, id, contractID)
 		return Progress{c, c.Pending(p)}, err
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -26,20 +27,20 @@ func TestContext(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		p, err := d.Share(t.Context(), d.front, contract.NewPacket{
-			InProject: contract.In(c.Project), Type: hub.ContextCode, Content: json.RawMessage(`{"language":"python","snippet":"a < b && c"}`), Relations: contract.Relations{Related: []hub.ContractID{c.ID}},
+			InProject: contract.In(c.Project), Type: coord.ContextCode, Content: json.RawMessage(`{"language":"python","snippet":"a < b && c"}`), Relations: contract.Relations{Related: []coord.ContractID{c.ID}},
 		})
 		d.ok(err)
-		page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project})
+		page, err := d.Packets(t.Context(), d.back, coord.PacketQuery{Project: c.Project})
 		d.ok(err)
-		equal(d, "packets", page.Packets, []hub.Packet{p})
+		equal(d, "packets", page.Packets, []coord.Packet{p})
 		equal(d, "from", p.FromAgent, frontAID)
 		last := d.last()
 		equal(d, "change", []string{string(last.Kind), last.Object}, []string{string(hub.ChangePacket), string(p.ID)})
 	})
 	t.Run("R1-017 only the ten types, and only objects are shared", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		equal(d, "types", len(hub.PacketTypes), 10)
-		for _, typ := range append(slices.Clone(hub.PacketTypes), "", "gossip") {
+		equal(d, "types", len(coord.PacketTypes), 10)
+		for _, typ := range append(slices.Clone(coord.PacketTypes), "", "gossip") {
 			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: typ, Content: json.RawMessage(`{}`)})
 			if typ.Known() {
 				d.ok(err)
@@ -47,9 +48,9 @@ func TestContext(t *testing.T) {
 				d.refused(err, hub.CodeInvalid, "type")
 			}
 		}
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`[]`)})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`[]`)})
 		d.refused(err, hub.CodeInvalid, "content")
-		_, err = d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []hub.ContractID{"../x"}}})
+		_, err = d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []coord.ContractID{"../x"}}})
 		d.refused(err, hub.CodeInvalid, "related_contracts")
 	})
 	t.Run("R1-040 a question has its options and urgency", func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestContext(t *testing.T) {
 			q.Project = d.project.ID
 			p, err := d.Ask(t.Context(), d.back, q)
 			d.ok(err)
-			equal(d, "type", p.Type, hub.ContextQuestion)
+			equal(d, "type", p.Type, coord.ContextQuestion)
 			equal(d, "content", string(p.Content), want)
 		}
 		_, err := d.Ask(t.Context(), d.back, contract.Question{InProject: contract.In(d.project.ID)})
@@ -71,42 +72,42 @@ func TestContext(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		p, err := d.Decide(t.Context(), d.back, contract.Decision{InProject: contract.In(d.project.ID), Decision: "auth", Chosen: "JWT", Rationale: "stateless"})
 		d.ok(err)
-		equal(d, "type", p.Type, hub.ContextDecision)
+		equal(d, "type", p.Type, coord.ContextDecision)
 		equal(d, "content", string(p.Content), `{"decision":"auth","chosen":"JWT","rationale":"stateless","implications":[]}`)
 		_, err = d.Decide(t.Context(), d.back, contract.Decision{InProject: contract.In(d.project.ID), Decision: "auth", Chosen: "JWT"})
 		d.refused(err, hub.CodeInvalid, "rationale required")
 	})
 	t.Run("R1-072 packets are listed by type, contract and time, the newest if asked", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		var all []hub.Packet
-		for i, typ := range []hub.ContextType{hub.ContextCode, hub.ContextTest, hub.ContextCode} {
-			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: typ, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []hub.ContractID{hub.ContractID(fmt.Sprint("c", i))}}})
+		var all []coord.Packet
+		for i, typ := range []coord.ContextType{coord.ContextCode, coord.ContextTest, coord.ContextCode} {
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: typ, Content: json.RawMessage(`{}`), Relations: contract.Relations{Related: []coord.ContractID{coord.ContractID(fmt.Sprint("c", i))}}})
 			d.ok(err)
 			all = append(all, p)
 		}
 		for _, test := range []struct {
 			name string
-			q    hub.PacketQuery
-			want []hub.Packet
+			q    coord.PacketQuery
+			want []coord.Packet
 		}{
-			{"all", hub.PacketQuery{}, all},
-			{"type", hub.PacketQuery{Type: hub.ContextTest}, all[1:2]},
-			{"contract", hub.PacketQuery{Contract: "c2"}, all[2:]},
-			{"since", hub.PacketQuery{Since: all[1].At}, all[1:]},
-			{"newest", hub.PacketQuery{Newest: true, Limit: 1}, all[2:]},
+			{"all", coord.PacketQuery{}, all},
+			{"type", coord.PacketQuery{Type: coord.ContextTest}, all[1:2]},
+			{"contract", coord.PacketQuery{Contract: "c2"}, all[2:]},
+			{"since", coord.PacketQuery{Since: all[1].At}, all[1:]},
+			{"newest", coord.PacketQuery{Newest: true, Limit: 1}, all[2:]},
 		} {
 			test.q.Project = d.project.ID
 			page, err := d.Packets(t.Context(), d.back, test.q)
 			d.ok(err)
 			equal(d, test.name, page.Packets, test.want)
 		}
-		_, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: d.project.ID, Limit: 501})
+		_, err := d.Packets(t.Context(), d.back, coord.PacketQuery{Project: d.project.ID, Limit: 501})
 		d.refused(err, hub.CodeInvalid, "limit")
 	})
 	t.Run("R1-073 a thread is a packet with its answers, and deeper if asked", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		say := func(to hub.PacketID) hub.Packet {
-			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: to}})
+		say := func(to coord.PacketID) coord.Packet {
+			p, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: to}})
 			d.ok(err)
 			return p
 		}
@@ -114,7 +115,7 @@ func TestContext(t *testing.T) {
 		a := say(root.ID)
 		deep := say(a.ID)
 		b := say(root.ID)
-		ids := func(packet hub.PacketID, all bool) (out []hub.PacketID) {
+		ids := func(packet coord.PacketID, all bool) (out []coord.PacketID) {
 			thread, err := d.Thread(t.Context(), d.back, d.project.ID, packet, all)
 			d.ok(err)
 			for _, p := range thread {
@@ -122,10 +123,10 @@ func TestContext(t *testing.T) {
 			}
 			return out
 		}
-		equal(d, "from the root", ids(root.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
-		equal(d, "from an answer", ids(b.ID, false), []hub.PacketID{root.ID, a.ID, b.ID})
-		equal(d, "deep", ids(deep.ID, true), []hub.PacketID{root.ID, a.ID, deep.ID, b.ID})
-		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: "none"}})
+		equal(d, "from the root", ids(root.ID, false), []coord.PacketID{root.ID, a.ID, b.ID})
+		equal(d, "from an answer", ids(b.ID, false), []coord.PacketID{root.ID, a.ID, b.ID})
+		equal(d, "deep", ids(deep.ID, true), []coord.PacketID{root.ID, a.ID, deep.ID, b.ID})
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextQuestion, Content: json.RawMessage(`{}`), Relations: contract.Relations{ReplyTo: "none"}})
 		d.refused(err, hub.CodeNotFound, "Packet none not found")
 		_, err = d.Thread(t.Context(), d.back, d.project.ID, "none", false)
 		d.refused(err, hub.CodeNotFound, "Packet none not found")
@@ -138,89 +139,89 @@ func TestWork(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		_, err := d.Start(t.Context(), d.back, d.work(d.propose()))
 		d.refused(err, hub.CodeConflict, "Cannot start implementation of contract in status proposed")
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		r, err := d.Start(t.Context(), d.back, d.work(c))
 		d.ok(err)
 		impl := r.Contract.Implementations[0]
-		equal(d, "status", impl.Status, hub.ImplInProgress)
+		equal(d, "status", impl.Status, coord.ImplInProgress)
 		equal(d, "plan", impl.Plan, "with SQLAlchemy")
 		equal(d, "agent", impl.Agent, backAID)
 		equal(d, "started", impl.StartedAt.IsZero(), false)
 	})
 	t.Run("R1-043 a contract is implemented when every repository has completed it", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		_, err := d.Complete(t.Context(), d.back, d.work(c))
 		d.refused(err, hub.CodeConflict, "No implementation started")
 		d.implement(c, d.back)
 		c = d.read(c)
-		equal(d, "status", c.Status, hub.ContractAgreed)
+		equal(d, "status", c.Status, coord.ContractAgreed)
 		equal(d, "files", c.Implementations[0].Files, []string{"src/routes/user.py"})
 		d.implement(c, d.front)
-		equal(d, "status", d.read(c).Status, hub.ContractImplemented)
+		equal(d, "status", d.read(c).Status, coord.ContractImplemented)
 		_, err = d.Complete(t.Context(), d.back, contract.Work{InContract: contract.Of(c.Project, c.ID)})
 		d.refused(err, hub.CodeInvalid, "files required")
 	})
 	t.Run("R1-043 parties in the content say whom a contract concerns", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		r, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
 		d.ok(err)
 		_, err = d.respond(d.front, r.Contract, contract.ActionAgree, "")
 		d.ok(err)
 		d.implement(r.Contract, d.back)
-		equal(d, "status", d.read(r.Contract).Status, hub.ContractImplemented)
+		equal(d, "status", d.read(r.Contract).Status, coord.ContractImplemented)
 	})
 	t.Run("what was completed for one version does not count for the next", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		d.implement(c, d.back)
 		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`)})
 		d.ok(err)
-		equal(d, "status", d.read(c).Implementations[0].Status, hub.ImplNeedsRevision)
+		equal(d, "status", d.read(c).Implementations[0].Status, coord.ImplNeedsRevision)
 		_, err = d.respond(d.front, c, contract.ActionAgree, "")
 		d.ok(err)
 		_, err = d.Complete(t.Context(), d.back, d.work(c))
 		d.refused(err, hub.CodeConflict, "for version 2")
 		d.implement(c, d.front)
-		equal(d, "status", d.read(c).Status, hub.ContractAgreed)
+		equal(d, "status", d.read(c).Status, coord.ContractAgreed)
 		d.implement(c, d.back)
-		equal(d, "status", d.read(c).Status, hub.ContractImplemented)
+		equal(d, "status", d.read(c).Status, coord.ContractImplemented)
 	})
 	t.Run("work on what was implemented opens it again", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractImplemented)
+		c := d.bring(coord.ContractImplemented)
 		r, err := d.Start(t.Context(), d.back, d.work(c))
 		d.ok(err)
-		equal(d, "status", r.Contract.Status, hub.ContractAgreed)
+		equal(d, "status", r.Contract.Status, coord.ContractAgreed)
 	})
 	t.Run("R1-044 verification succeeds, fails, or says nothing yet, and the notes are kept", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for result, want := range map[string]struct {
-			status  hub.ContractStatus
+			status  coord.ContractStatus
 			outcome string
-			work    hub.ImplementationStatus
+			work    coord.ImplementationStatus
 		}{
-			contract.VerifySuccess: {hub.ContractVerified, "verified", hub.ImplComplete},
-			contract.VerifyFailure: {hub.ContractAgreed, "failed", hub.ImplNeedsRevision},
-			contract.VerifyPartial: {hub.ContractImplemented, "partial", hub.ImplComplete},
+			contract.VerifySuccess: {coord.ContractVerified, "verified", coord.ImplComplete},
+			contract.VerifyFailure: {coord.ContractAgreed, "failed", coord.ImplNeedsRevision},
+			contract.VerifyPartial: {coord.ContractImplemented, "partial", coord.ImplComplete},
 		} {
-			c := d.bring(hub.ContractImplemented)
+			c := d.bring(coord.ContractImplemented)
 			r := d.verify(c, result)
 			equal(d, result, r.Contract.Status, want.status)
 			equal(d, result, r.Outcome, want.outcome)
 			equal(d, result, d.read(c).Implementations[0].Status, want.work)
-			page, err := d.Packets(t.Context(), d.back, hub.PacketQuery{Project: c.Project, Contract: c.ID})
+			page, err := d.Packets(t.Context(), d.back, coord.PacketQuery{Project: c.Project, Contract: c.ID})
 			d.ok(err)
 			equal(d, "notes", strings.Contains(string(page.Packets[0].Content), "integration tests"), true)
 		}
-		_, err := d.Verify(t.Context(), d.front, contract.Verification{InContract: contract.Of(d.project.ID, d.bring(hub.ContractAgreed).ID), Result: contract.VerifySuccess})
+		_, err := d.Verify(t.Context(), d.front, contract.Verification{InContract: contract.Of(d.project.ID, d.bring(coord.ContractAgreed).ID), Result: contract.VerifySuccess})
 		d.refused(err, hub.CodeConflict, "Cannot verify contract in status agreed")
 		_, err = d.Verify(t.Context(), d.front, contract.Verification{InContract: contract.Of(d.project.ID, "x"), Result: "maybe"})
 		d.refused(err, hub.CodeInvalid, "result")
 	})
 	t.Run("R1-074 progress says who has not completed a contract", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		d.implement(c, d.back)
 		p, err := d.Progress(t.Context(), d.back, c.Project, c.ID)
 		d.ok(err)
@@ -229,7 +230,7 @@ func TestWork(t *testing.T) {
 	})
 	t.Run("work on an old version does not count for the next one", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
+		c := d.bring(coord.ContractAgreed)
 		d.implement(c, d.back)
 		_, err := d.Start(t.Context(), d.front, d.work(c))
 		d.ok(err)
@@ -246,22 +247,22 @@ func TestWork(t *testing.T) {
 		again.Implementations = slices.Clone(again.Implementations)
 		for i := range again.Implementations {
 			work := &again.Implementations[i]
-			work.Status, work.Version, work.CompletedAt = hub.ImplComplete, 1, after(again.UpdatedAt, time.Second)
+			work.Status, work.Version, work.CompletedAt = coord.ImplComplete, 1, after(again.UpdatedAt, time.Second)
 		}
 		d.received(again, federation.SyncUpdated)
 		progress, err := d.Progress(t.Context(), d.back, c.Project, c.ID)
 		d.ok(err)
-		equal(d, "status", progress.Contract.Status, hub.ContractAgreed)
+		equal(d, "status", progress.Contract.Status, coord.ContractAgreed)
 		equal(d, "repositories that have not implemented version 2", len(progress.Pending), 2)
 	})
 	t.Run("the gate fails for a contract that did not get from hub to hub", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		c := d.bring(hub.ContractAgreed)
-		dead := hub.InstantAt(start.Add(time.Hour))
+		c := d.bring(coord.ContractAgreed)
+		dead := coord.InstantAt(start.Add(time.Hour))
 		put := func(fn func(hub.Tx) error) { d.ok(d.store.Update(t.Context(), hub.SurvivesKill, fn)) }
-		refuse := func(object hub.ContractID, origin hub.AID) {
+		refuse := func(object coord.ContractID, origin coord.AID) {
 			put(func(tx hub.Tx) error {
-				if err := tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://other.example", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: dead}); err != nil {
+				if err := tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://other.example", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: dead}); err != nil {
 					return err
 				}
 				return tx.AddDeadLetter(hub.DeadLetter{
@@ -283,7 +284,7 @@ func TestWork(t *testing.T) {
 			}
 		}
 		check("an agreed contract passes")
-		refused := contract.Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: hub.ContractAgreed, Reason: "not delivered to " + string(peer) + ": too large"}
+		refused := contract.Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: coord.ContractAgreed, Reason: "not delivered to " + string(peer) + ": too large"}
 		theirs := contract.Failure{Contract: "theirs", Name: "theirs", Reason: "not taken from " + string(peer) + ": too large"}
 		refuse(theirs.Contract, peer)
 		check("a contract of a peer that this hub refused fails", theirs)
@@ -294,7 +295,7 @@ func TestWork(t *testing.T) {
 	})
 	t.Run("the gate says which contracts are not far enough, and why", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
-		check := func(require hub.ContractStatus, repo string) contract.Verdict {
+		check := func(require coord.ContractStatus, repo string) contract.Verdict {
 			v, err := d.Check(t.Context(), d.back, contract.Gate{InProject: contract.In(d.project.ID), Require: require, Repo: repo})
 			d.ok(err)
 			return v
@@ -311,13 +312,13 @@ func TestWork(t *testing.T) {
 		d.ok(err)
 		equal(d, "agreed", check("", "").OK, true)
 		d.implement(c, d.back)
-		equal(d, "reason", check(hub.ContractImplemented, "").Failures[0].Reason, "not implemented yet: waiting for frontend-app")
+		equal(d, "reason", check(coord.ContractImplemented, "").Failures[0].Reason, "not implemented yet: waiting for frontend-app")
 		d.implement(c, d.front)
-		equal(d, "implemented", check(hub.ContractImplemented, "").OK, true)
-		equal(d, "reason", check(hub.ContractVerified, "").Failures[0].Reason, "not verified yet: waiting for a verification")
+		equal(d, "implemented", check(coord.ContractImplemented, "").OK, true)
+		equal(d, "reason", check(coord.ContractVerified, "").Failures[0].Reason, "not verified yet: waiting for a verification")
 		d.verify(c, contract.VerifySuccess)
-		equal(d, "verified", check(hub.ContractVerified, "").OK, true)
-		_, err = d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
+		equal(d, "verified", check(coord.ContractVerified, "").OK, true)
+		_, err = d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{"parties":["backend-api"]}`)})
 		d.ok(err)
 		equal(d, "a contract of others", check("", "frontend-app").OK, true)
 		equal(d, "one's own", check("", "backend-api").OK, false)
@@ -388,21 +389,21 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("a file is asked for and sent once", func(t *testing.T) {
 		d := share(t, contract.Limits{})
-		var r hub.FileRequest
-		requests := func() []hub.FileRequest {
+		var r coord.FileRequest
+		requests := func() []coord.FileRequest {
 			all, err := d.FileRequests(t.Context(), d.front, d.project.ID)
 			d.ok(err)
 			return all
 		}
 		t.Run("R1-076 a file is asked for", func(t *testing.T) {
 			var err error
-			r, err = d.RequestFile(t.Context(), d.back, contract.As{}, hub.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
+			r, err = d.RequestFile(t.Context(), d.back, contract.As{}, coord.FileRequest{Project: d.project.ID, Description: "the schema", Format: "sql"})
 			d.ok(err)
-			_, err = d.RequestFile(t.Context(), d.back, contract.As{}, hub.FileRequest{Project: d.project.ID})
+			_, err = d.RequestFile(t.Context(), d.back, contract.As{}, coord.FileRequest{Project: d.project.ID})
 			d.refused(err, hub.CodeInvalid, "description required")
 		})
 		t.Run("R1-077 requests are listed", func(t *testing.T) {
-			equal(d, "requests", requests(), []hub.FileRequest{r})
+			equal(d, "requests", requests(), []coord.FileRequest{r})
 		})
 		t.Run("R1-078 a request is fulfilled once", func(t *testing.T) {
 			f, err := d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
@@ -426,11 +427,11 @@ func TestLimits(t *testing.T) {
 	t.Run("R1-087 a project has so many contracts and packets, and no more", func(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits = contract.Limits{Projects: 1, Contracts: 2, Packets: 2} }).begin()
 		propose := func() error {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: json.RawMessage(`{}`)})
 			return err
 		}
 		share := func() error {
-			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
 			return err
 		}
 		for range 2 {
@@ -442,8 +443,8 @@ func TestLimits(t *testing.T) {
 		_, err := d.CreateProject(t.Context(), d.back, contract.NewProject{Name: "x"})
 		d.refused(err, hub.CodeTooLarge, "projects")
 		all, err := d.Sync(t.Context(), "peer", true, []federation.Copy{
-			{Project: "other", Head: &hub.Project{ID: "other", Name: "x", Status: hub.ProjectPlanning}},
-			{Project: d.project.ID, Packet: &hub.Packet{ID: "k", FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
+			{Project: "other", Head: &coord.Project{ID: "other", Name: "x", Status: coord.ProjectPlanning}},
+			{Project: d.project.ID, Packet: &coord.Packet{ID: "k", FromRepo: "r", Type: coord.ContextCode, Content: json.RawMessage(`{}`)}},
 		})
 		d.ok(err)
 		equal(d, "from a peer", [2]hub.Code{all[0].Code, all[1].Code}, [2]hub.Code{hub.CodeTooLarge, hub.CodeTooLarge})
@@ -452,7 +453,7 @@ func TestLimits(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits.Bytes = 300_000 }).begin()
 		big := json.RawMessage(`{"x":"` + strings.Repeat("y", 200_000) + `"}`)
 		propose := func(content json.RawMessage) error {
-			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: hub.ContractCustom, Name: "x", Content: content})
+			_, err := d.Propose(t.Context(), d.back, contract.Proposal{InProject: contract.In(d.project.ID), Type: coord.ContractCustom, Name: "x", Content: content})
 			return err
 		}
 		d.refused(propose(json.RawMessage(`{"x":"`+strings.Repeat("y", federation.MaxContent)+`"}`)), hub.CodeTooLarge, "content")
@@ -508,10 +509,10 @@ func TestLimits(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a b", "ü", "a\x00", strings.Repeat("x", 129)} {
 			all, err := d.Sync(t.Context(), "peer", true, []federation.Copy{
-				{Project: hub.ProjectID(id), Head: &hub.Project{ID: hub.ProjectID(id), Name: "x", Status: hub.ProjectPlanning}},
-				{Project: d.project.ID, Contract: &hub.Contract{ID: hub.ContractID(id), Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r"}},
-				{Project: d.project.ID, Packet: &hub.Packet{ID: hub.PacketID(id), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}},
-				{Project: d.project.ID, Repo: &hub.Repo{ID: hub.RepoID(id), Name: "x", Role: "x", Language: "x"}},
+				{Project: coord.ProjectID(id), Head: &coord.Project{ID: coord.ProjectID(id), Name: "x", Status: coord.ProjectPlanning}},
+				{Project: d.project.ID, Contract: &coord.Contract{ID: coord.ContractID(id), Type: coord.ContractCustom, Name: "x", Version: 1, Status: coord.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r"}},
+				{Project: d.project.ID, Packet: &coord.Packet{ID: coord.PacketID(id), FromRepo: "r", Type: coord.ContextCode, Content: json.RawMessage(`{}`)}},
+				{Project: d.project.ID, Repo: &coord.Repo{ID: coord.RepoID(id), Name: "x", Role: "x", Language: "x"}},
 			})
 			d.ok(err)
 			for _, s := range all {
@@ -526,11 +527,11 @@ func TestLimits(t *testing.T) {
 		c := d.propose()
 		var copies []federation.Copy
 		for i := range 10_050 {
-			copies = append(copies, federation.Copy{Project: c.Project, Packet: &hub.Packet{ID: hub.PacketID(fmt.Sprint("k", i)), FromRepo: "r", Type: hub.ContextCode, Content: json.RawMessage(`{}`)}})
+			copies = append(copies, federation.Copy{Project: c.Project, Packet: &coord.Packet{ID: coord.PacketID(fmt.Sprint("k", i)), FromRepo: "r", Type: coord.ContextCode, Content: json.RawMessage(`{}`)}})
 		}
 		_, err := d.Sync(t.Context(), "peer", true, copies)
 		d.ok(err)
-		peer := hub.Peer{AID: "slow", Endpoint: "x", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: c.CreatedAt}
+		peer := hub.Peer{AID: "slow", Endpoint: "x", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: c.CreatedAt}
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			if err := tx.PutPeer(peer); err != nil {
 				return err
@@ -569,8 +570,8 @@ func TestNotices(t *testing.T) {
 		d := newDesk(t, nil)
 		d.Service = contract.New(store, &contract.Options{
 			Clock: now, Self: backAID, Repo: "backend-api", Bus: wires, Sender: room,
-			Local: func(aid hub.AID) (hub.AgentID, bool) {
-				id, ok := map[hub.AID]hub.AgentID{backAID: "ada", frontAID: "bob"}[aid]
+			Local: func(aid coord.AID) (hub.AgentID, bool) {
+				id, ok := map[coord.AID]hub.AgentID{backAID: "ada", frontAID: "bob"}[aid]
 				return id, ok
 			},
 		})
@@ -603,8 +604,8 @@ func TestNotices(t *testing.T) {
 		_, err = d.Ask(t.Context(), d.back, contract.Question{InProject: contract.In(c.Project), Question: "now?", Urgent: true})
 		d.ok(err)
 		equal(d, "urgent", inbox("bob")[0].Priority, hub.PriorityHigh)
-		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []federation.Copy{{Project: c.Project, Contract: &hub.Contract{
-			ID: "foreign", Type: hub.ContractCustom, Name: "x", Version: 1, Status: hub.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r",
+		_, err = d.Sync(t.Context(), "aid://third/x@1.0.0", true, []federation.Copy{{Project: c.Project, Contract: &coord.Contract{
+			ID: "foreign", Type: coord.ContractCustom, Name: "x", Version: 1, Status: coord.ContractProposed, Content: json.RawMessage(`{}`), ProposedBy: "r",
 		}}})
 		d.ok(err)
 		equal(d, "from another hub", len(inbox("ada")), 2)
@@ -622,11 +623,11 @@ func TestPersistence(t *testing.T) {
 	t.Run("R1-054 a change is stored with its journal row and its row for peers, whether or not a peer can be reached", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Trust: hub.TrustVerified, AddedAt: d.project.CreatedAt})
+			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: d.project.CreatedAt})
 		}))
 		before, entries := d.last().Seq, len(d.journal())
 		c := d.propose()
-		equal(d, "contract", d.read(c).Status, hub.ContractProposed)
+		equal(d, "contract", d.read(c).Status, coord.ContractProposed)
 		equal(d, "changes", len(d.changes(before)), 1)
 		equal(d, "entries", len(d.journal()), entries+1)
 	})
@@ -639,7 +640,7 @@ func TestPersistence(t *testing.T) {
 			d.store, d.Service = store, contract.New(store, &contract.Options{Clock: d.clock.read, Self: backAID, Repo: "backend-api"})
 			if round == 0 {
 				d.begin()
-				d.bring(hub.ContractVerified)
+				d.bring(coord.ContractVerified)
 				equal(d, "changes", len(d.changes(0)), 13) // of them 3 of the status of the project
 				if n := len(d.journal()); n != 13 {
 					t.Errorf("the journal has %d entries, want one for each change: %v", n, d.journal())
@@ -669,14 +670,14 @@ func TestHeldNotices(t *testing.T) {
 	d.ok(err)
 	d.Service = contract.New(d.store, &contract.Options{
 		Clock: d.clock.read, Self: backAID, Repo: "backend-api", Endpoint: "https://back", Sender: room,
-		Local: func(a hub.AID) (hub.AgentID, bool) { return "bob", a == frontAID },
+		Local: func(a coord.AID) (hub.AgentID, bool) { return "bob", a == frontAID },
 	})
 	d.begin()
 	events := 0
 	share := func(n int) {
 		t.Helper()
 		for range n {
-			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: hub.ContextCode, Content: json.RawMessage(`{}`)})
+			_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
 			d.ok(err)
 			events++
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Mail writes the messages of the hub. The mailroom is one.
@@ -523,7 +524,7 @@ func (s *Service) put(tx hub.Tx, actor hub.Caller, d hub.Deliberation) error {
 		return err
 	}
 	_, err = tx.Append(hub.Entry{
-		At: d.UpdatedAt, Actor: actor.ID, Action: hub.ActionDeliberationMoved, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: actor.Sign(facts),
+		At: d.UpdatedAt, Actor: actor.ID, Action: actions.DeliberationMoved, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: actor.Sign(facts),
 	})
 	return err
 }

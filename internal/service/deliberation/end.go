@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
@@ -70,7 +71,7 @@ func members(r hub.Reader, d hub.Deliberation) ([]hub.Member, error) {
 	if d.Team == "" {
 		return nil, nil
 	}
-	return r.Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Limit: maxTurns})
+	return r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Limit: maxTurns})
 }
 
 // coordinators returns the deciders of a deliberation for which no other was named: the
@@ -232,7 +233,7 @@ func (s *Service) record(tx hub.Tx, d hub.Deliberation, now hub.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: hub.ActionDeliberationDecided, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: facts})
+	_, err = tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: actions.DeliberationDecided, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: facts})
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
@@ -239,7 +240,7 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 		for _, d := range all {
 			if !actor.Audits() {
 				if d.Team != "" {
-					was, err := r.Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Agent: actor.ID, Ended: true, Limit: maxTurns})
+					was, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Agent: actor.ID, Ended: true, Limit: maxTurns})
 					if err != nil {
 						return err
 					}
@@ -275,14 +276,14 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 // q.Limit of each project.
 func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error) {
 	var out []hub.Decision
-	for after := hub.ProjectID(""); ; {
-		projects, err := r.Projects(after, maxTurns)
+	for after := coord.ProjectID(""); ; {
+		projects, err := r.Coordination().Projects(after, maxTurns)
 		if err != nil || len(projects) == 0 {
 			return out, err
 		}
 		for _, p := range projects {
 			after = p.ID
-			page, err := r.Packets(hub.PacketQuery{Project: p.ID, Type: hub.ContextDecision, Newest: true, Limit: q.Limit})
+			page, err := r.Coordination().Packets(coord.PacketQuery{Project: p.ID, Type: coord.ContextDecision, Newest: true, Limit: q.Limit})
 			if err != nil {
 				return nil, err
 			}

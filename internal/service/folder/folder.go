@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/durable"
 )
 
@@ -172,7 +173,7 @@ func (f *Folders) render(ctx context.Context, store hub.Store) (more bool, err e
 func everyTeam(rd hub.Reader, todo map[hub.TeamID]*work) error {
 	var cursor hub.TeamID
 	for {
-		page, err := rd.Teams(hub.TeamQuery{Cursor: cursor, Limit: 200})
+		page, err := rd.Teamspaces().Teams(hub.TeamQuery{Cursor: cursor, Limit: 200})
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -222,7 +223,7 @@ type event struct {
 	Seq    int64           `json:"seq"`
 	At     hub.Time        `json:"at,omitzero"`
 	By     hub.AgentID     `json:"by"`
-	Action hub.Action      `json:"action"`
+	Action actions.Action  `json:"action"`
 	ID     string          `json:"id,omitempty"`    // of a handoff
 	Title  string          `json:"title,omitempty"` // of a task
 	From   hub.AgentID     `json:"from,omitempty"`
@@ -255,9 +256,9 @@ const (
 	conflictFile = "conflicts/conflicts.jsonl"
 )
 
-var eventFiles = map[hub.Action]string{
-	hub.ActionTeamJoined: roleFile, hub.ActionTeamLeft: roleFile, hub.ActionTeamRole: roleFile,
-	hub.ActionTeamTask: taskFile, hub.ActionTeamConflict: conflictFile,
+var eventFiles = map[actions.Action]string{
+	actions.TeamJoined: roleFile, actions.TeamLeft: roleFile, actions.TeamRole: roleFile,
+	actions.TeamTask: taskFile, actions.TeamConflict: conflictFile,
 }
 
 // note adds the work of one entry.
@@ -301,22 +302,22 @@ func noteTeam(rd hub.Reader, e hub.Entry, w *work) error {
 	if err := json.Unmarshal(e.Facts, &facts); err != nil && len(e.Facts) > 0 {
 		return err
 	}
-	if e.Action == hub.ActionTeamArtifact {
-		v, err := rd.ArtifactVersion(hub.TeamID(strings.TrimPrefix(e.Subject, "team/")), facts.Artifact, facts.Version)
+	if e.Action == actions.TeamArtifact {
+		v, err := rd.Teamspaces().ArtifactVersion(hub.TeamID(strings.TrimPrefix(e.Subject, "team/")), facts.Artifact, facts.Version)
 		if err != nil {
 			return err
 		}
 		w.versions[v.Artifact] = append(append(w.versions[v.Artifact], v.Version, v.Parent), v.Parents...)
 		return w.add(registryFile, v)
 	}
-	w.decided = w.decided || e.Action == hub.ActionTeamDecided
+	w.decided = w.decided || e.Action == actions.TeamDecided
 	file, ok := eventFiles[e.Action]
 	if !ok {
 		return nil
 	}
 	line := event{Seq: e.Seq, At: e.At, By: e.Actor, Action: e.Action, Facts: e.Facts}
 	if facts.Task != "" {
-		t, err := rd.Task(facts.Task)
+		t, err := rd.Teamspaces().Task(facts.Task)
 		if err != nil {
 			return err
 		}
@@ -328,7 +329,7 @@ func noteTeam(rd hub.Reader, e hub.Entry, w *work) error {
 // noteMessage adds a message that all members may read. Those of others, and the content
 // of handoffs, stay out of the folder.
 func noteMessage(rd hub.Reader, e hub.Entry, todo map[hub.TeamID]*work) error {
-	if e.Action != hub.ActionMessageSent && e.Action != hub.ActionMessageApproved && e.Action != hub.ActionMessageForgotten {
+	if e.Action != actions.MessageSent && e.Action != actions.MessageApproved && e.Action != actions.MessageForgotten {
 		return nil
 	}
 	m, err := rd.Message(hub.EnvelopeID(e.Subject))
@@ -340,7 +341,7 @@ func noteMessage(rd hub.Reader, e hub.Entry, todo map[hub.TeamID]*work) error {
 		l.Payload = m.Payload
 	}
 	w := workOf(todo, hub.TeamID(m.Team))
-	if e.Action != hub.ActionMessageForgotten {
+	if e.Action != actions.MessageForgotten {
 		return w.add(messageFile, l)
 	}
 	w.forgotten[m.ID], err = line(l)
@@ -587,14 +588,14 @@ func (f *Folders) renderArtifacts(ctx context.Context, store hub.Store, t *teamF
 		var newest int64
 		sums := map[int64]string{}
 		err := store.View(ctx, func(rd hub.Reader) error {
-			a, err := rd.TeamArtifact(t.id, id)
+			a, err := rd.Teamspaces().TeamArtifact(t.id, id)
 			newest = a.Version
 			for _, n := range append(versions, newest) {
 				if n == 0 || err != nil {
 					continue
 				}
 				var v hub.ArtifactVersion
-				v, err = rd.ArtifactVersion(t.id, id, n)
+				v, err = rd.Teamspaces().ArtifactVersion(t.id, id, n)
 				sums[n] = v.SHA256
 			}
 			return err
@@ -619,7 +620,7 @@ func (f *Folders) renderArtifacts(ctx context.Context, store hub.Store, t *teamF
 func everyVersion(rd hub.Reader, id hub.TeamID, into map[string][]int64) error {
 	cursor := ""
 	for {
-		page, err := rd.TeamArtifacts(hub.ArtifactQuery{Team: id, Cursor: cursor, Limit: 200})
+		page, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: id, Cursor: cursor, Limit: 200})
 		if err != nil || len(page) == 0 {
 			return err
 		}

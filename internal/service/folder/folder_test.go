@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
@@ -356,7 +357,7 @@ func TestFolder(t *testing.T) {
 			if err := tx.AddDecision(hub.Decision{ID: "x1", Team: "auth", Title: "which key", Decision: "ed25519", Deciders: []hub.AgentID{"ana"}, Status: "decided", At: now}); err != nil {
 				return err
 			}
-			_, err := tx.Append(operator.Entry(now, hub.ActionDeliberationMoved, "deliberation/d1", map[string]any{"state": talk.State}))
+			_, err := tx.Append(operator.Entry(now, actions.DeliberationMoved, "deliberation/d1", map[string]any{"state": talk.State}))
 			return err
 		})
 		if err != nil {
@@ -404,7 +405,7 @@ func TestFolder(t *testing.T) {
 		d.send(mailroom.Draft{To: []hub.AgentID{"bo"}, Team: "auth", Text: "no secret"})
 		d.render()
 		err := d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			if _, err := tx.Append(operator.Entry(hub.At(d.now), hub.ActionMessageForgotten, string(id), map[string]any{"sha256": "x"})); err != nil {
+			if _, err := tx.Append(operator.Entry(hub.At(d.now), actions.MessageForgotten, string(id), map[string]any{"sha256": "x"})); err != nil {
 				return err
 			}
 			return tx.ForgetText(id)

@@ -29,19 +29,19 @@ type view struct {
 var openStates = slices.DeleteFunc(slices.Clone(hub.TaskStates), hub.TaskState.Over)
 
 func read(rd hub.Reader, id hub.TeamID) (v view, err error) {
-	if v.team, err = rd.Team(id); err != nil {
+	if v.team, err = rd.Teamspaces().Team(id); err != nil {
 		return v, err
 	}
-	if v.members, err = rd.Members(hub.MemberQuery{Team: id, Limit: 1000}); err != nil {
+	if v.members, err = rd.Teamspaces().Members(hub.MemberQuery{Team: id, Limit: 1000}); err != nil {
 		return v, err
 	}
-	if v.counts, err = rd.CountTasks(id); err != nil {
+	if v.counts, err = rd.Teamspaces().CountTasks(id); err != nil {
 		return v, err
 	}
-	if v.open, err = rd.Tasks(hub.TaskQuery{Team: id, States: openStates, Limit: pageTasks}); err != nil {
+	if v.open, err = rd.Teamspaces().Tasks(hub.TaskQuery{Team: id, States: openStates, Limit: pageTasks}); err != nil {
 		return v, err
 	}
-	v.conflicts, err = rd.Conflicts(hub.ConflictQuery{Team: id, Open: true, Limit: pageTasks})
+	v.conflicts, err = rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: id, Open: true, Limit: pageTasks})
 	return v, err
 }
 
@@ -196,7 +196,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		if last := len(s.Tasks); last > 0 {
 			q.Cursor = s.Tasks[last-1].ID
 		}
-		page, err := rd.Tasks(q)
+		page, err := rd.Teamspaces().Tasks(q)
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +207,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		if last := len(s.Roles); last > 0 {
 			q.After = s.Roles[last-1].N
 		}
-		page, err := rd.Members(q)
+		page, err := rd.Teamspaces().Members(q)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		if last := len(s.Artifacts); last > 0 {
 			q.Cursor = s.Artifacts[last-1].ID
 		}
-		page, err := rd.TeamArtifacts(q)
+		page, err := rd.Teamspaces().TeamArtifacts(q)
 		if err != nil {
 			return nil, err
 		}

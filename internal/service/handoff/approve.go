@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Waiting returns the proposed handoffs that need an approval, of the operator or of a
@@ -88,7 +89,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
-		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
+		if err := m.entry(actions.HandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
 			return err
 		}
 		if forTeam {
@@ -178,7 +179,7 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 	if err := m.tx.PutHandoff(*h, h.Status, nil); err != nil {
 		return err
 	}
-	if err := m.entry(hub.ActionHandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
+	if err := m.entry(actions.HandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
 		return err
 	}
 	summary := fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", m.actor.ID, h.TaskID, h.Team, h.To)

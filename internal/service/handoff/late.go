@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -109,7 +110,7 @@ func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffI
 		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
-		return m.entry(hub.ActionHandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": m.posted[0].ID})
+		return m.entry(actions.HandoffEscalated, h, map[string]any{"task_id": h.TaskID, "to": h.To, "due_at": s.due(h), "message_id": m.posted[0].ID})
 	})
 	return sent, full, err
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -59,7 +60,7 @@ func (s *Service) AddItem(ctx context.Context, actor hub.Caller, item string) (Q
 		if err := hub.WriteMeta(m.tx, queuedKey, append(queued, out)); err != nil {
 			return err
 		}
-		_, err = m.tx.Append(actor.Entry(m.now, hub.ActionItemAdded, item, nil))
+		_, err = m.tx.Append(actor.Entry(m.now, actions.ItemAdded, item, nil))
 		return err
 	})
 	return out, err
@@ -82,7 +83,7 @@ func (s *Service) NextItem(ctx context.Context, actor hub.Caller) (hub.ItemClaim
 			return hub.Errorf(hub.CodeNotFound, op, "no item of the queue is free").WithHint("{workq.add} ITEM puts one in; {workq.list} lists the owners")
 		}
 		c = hub.ItemClaim{Item: free[0].Item, Owner: actor.ID, At: m.now}
-		return m.claim(c, hub.ActionClaimed, map[string]any{})
+		return m.claim(c, actions.Claimed, map[string]any{})
 	})
 	return c, err
 }
@@ -156,10 +157,10 @@ func (m *mover) finishItem(queued queuedItems, place int, c hub.ItemClaim) error
 		if err := m.tx.RemoveItemClaim(c.Item); err != nil {
 			return err
 		}
-		if _, err := m.tx.Append(m.actor.Entry(m.now, hub.ActionClaimReleased, c.Item, map[string]any{"owner": c.Owner})); err != nil {
+		if _, err := m.tx.Append(m.actor.Entry(m.now, actions.ClaimReleased, c.Item, map[string]any{"owner": c.Owner})); err != nil {
 			return err
 		}
 	}
-	_, err := m.tx.Append(m.actor.Entry(m.now, hub.ActionItemDone, c.Item, nil))
+	_, err := m.tx.Append(m.actor.Entry(m.now, actions.ItemDone, c.Item, nil))
 	return err
 }

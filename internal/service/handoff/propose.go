@@ -367,7 +367,7 @@ func ownedBefore(tx hub.Reader, op, task string, team hub.TeamID) ([]hub.Handoff
 	slices.Reverse(owned)
 
 	if !inTeam && len(owned) == 0 {
-		_, err := tx.Task(hub.TaskID(task))
+		_, err := tx.Teamspaces().Task(hub.TaskID(task))
 		if err == nil {
 			return nil, hub.Errorf(hub.CodeConflict, op, "%s is a task of a team", task).
 				WithHint("to hand it over, name the team; for another task, use another id")

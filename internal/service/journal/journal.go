@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Options changes how a Journal works. The zero value works.
@@ -108,7 +109,7 @@ func (j *Journal) keep(k kind, c *count) {
 
 // Started records that a hub began to work on the store.
 func (j *Journal) Started(ctx context.Context, version string) error {
-	return j.append(ctx, hub.Entry{Actor: hub.Self, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}, map[string]any{"version": version})
+	return j.append(ctx, hub.Entry{Actor: hub.Self, Action: actions.HubStarted, Outcome: hub.OutcomeOK}, map[string]any{"version": version})
 }
 
 // append writes an entry with facts, which are plain values.
@@ -131,7 +132,7 @@ func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any)
 // A kind groups the calls that are counted together: refused calls of one
 // actor with one code, and calls of one actor with one project token.
 type kind struct {
-	action hub.Action
+	action actions.Action
 	actor  hub.AgentID
 	code   hub.Code // of refused calls
 	token  string   // id of the project token, of calls with one
@@ -152,12 +153,12 @@ const (
 // once; those that follow within a minute become one entry with a count. A
 // refusal that cannot be written is counted with those that follow.
 func (j *Journal) Refused(ctx context.Context, actor hub.AgentID, op string, code hub.Code) {
-	j.count(ctx, kind{action: hub.ActionRefused, actor: actor, code: code}, op)
+	j.count(ctx, kind{action: actions.Refused, actor: actor, code: code}, op)
 }
 
 // Used records that a project token was used, in the way of Refused.
 func (j *Journal) Used(ctx context.Context, actor hub.AgentID, op, token string) {
-	j.count(ctx, kind{action: hub.ActionTokenUsed, actor: actor, token: token}, op)
+	j.count(ctx, kind{action: actions.TokenUsed, actor: actor, token: token}, op)
 }
 
 // count writes the first call of its kind, or counts it.
@@ -194,7 +195,7 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 	defer cancel()
 	e := hub.Entry{Actor: k.actor, Action: k.action, Subject: k.token, Outcome: hub.OutcomeOK}
 	facts := map[string]any{"op": op, "count": n}
-	if k.action == hub.ActionRefused {
+	if k.action == actions.Refused {
 		e.Outcome, facts["code"] = hub.OutcomeRefused, k.code
 	}
 	err := j.append(ctx, e, facts)

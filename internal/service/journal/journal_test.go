@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -33,7 +34,7 @@ func refusals(t *testing.T, store hub.Store) (out []string) {
 				Op    string   `json:"op"`
 				Count int      `json:"count"`
 			}
-			if e.Action != hub.ActionRefused || e.Outcome != hub.OutcomeRefused {
+			if e.Action != actions.Refused || e.Outcome != hub.OutcomeRefused {
 				continue
 			}
 			if err := json.Unmarshal(e.Facts, &facts); err != nil {
@@ -263,7 +264,7 @@ func TestEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(hub.Entry{At: hub.At(now), Actor: "alice", Action: hub.ActionArtifactPut, Subject: "abc", Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{"size_bytes":7}`)})
+		_, err := tx.Append(hub.Entry{At: hub.At(now), Actor: "alice", Action: actions.ArtifactPut, Subject: "abc", Outcome: hub.OutcomeOK, Facts: json.RawMessage(`{"size_bytes":7}`)})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -275,8 +276,8 @@ func TestEntries(t *testing.T) {
 	}
 	t.Run("R3-120 an entry has actor, action, time and outcome, and chains to the one before", func(t *testing.T) {
 		for i, want := range []hub.Entry{
-			{Actor: hub.Self, Action: hub.ActionHubStarted, Facts: json.RawMessage(`{"version":"1.2.3"}`)},
-			{Actor: "alice", Action: hub.ActionArtifactPut, Subject: "abc", Facts: json.RawMessage(`{"size_bytes":7}`)},
+			{Actor: hub.Self, Action: actions.HubStarted, Facts: json.RawMessage(`{"version":"1.2.3"}`)},
+			{Actor: "alice", Action: actions.ArtifactPut, Subject: "abc", Facts: json.RawMessage(`{"size_bytes":7}`)},
 		} {
 			got := entries[i]
 			if got.Seq != int64(i+1) || got.Actor != want.Actor || got.Action != want.Action || got.Subject != want.Subject || string(got.Facts) != string(want.Facts) ||

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A slate is a file with the calls that are counted and not yet in the journal, so that
@@ -27,11 +28,11 @@ type slate struct {
 
 // A slateRecord is the part of a record behind its number.
 type slateRecord struct {
-	Action hub.Action  `json:"action"`
-	Actor  hub.AgentID `json:"actor"`
-	Code   hub.Code    `json:"code,omitempty"`
-	Token  string      `json:"token,omitempty"`
-	Op     string      `json:"op"` // of the first call
+	Action actions.Action `json:"action"`
+	Actor  hub.AgentID    `json:"actor"`
+	Code   hub.Code       `json:"code,omitempty"`
+	Token  string         `json:"token,omitempty"`
+	Op     string         `json:"op"` // of the first call
 }
 
 // slateNumber is the width of the number of a record, with the blank behind it.

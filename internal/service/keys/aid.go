@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // AID returns the name across hubs of an agent of this hub, made from the hub's own
 // AID. The name in an AID is made of words joined by dashes: for an agent whose name
 // has a dot or an underscore it is those words and the beginning of the name's hash,
 // so that "a.b", "a_b" and "a-b" are three agents.
-func (s *Service) AID(id hub.AgentID) hub.AID {
+func (s *Service) AID(id hub.AgentID) coord.AID {
 	domain := s.domain()
 	if id == hub.Operator || domain == "" {
 		return s.self
@@ -24,12 +25,12 @@ func (s *Service) AID(id hub.AgentID) hub.AID {
 		sum := sha256.Sum256([]byte(name))
 		name = strings.Join(append(words, hex.EncodeToString(sum[:5])), "-")
 	}
-	return hub.AID("aid://" + domain + "/" + name + "@1.0.0")
+	return coord.AID("aid://" + domain + "/" + name + "@1.0.0")
 }
 
 // Local returns the agent of this hub that has the AID, if there is one. The AID
 // of the hub itself is that of its operator.
-func (s *Service) Local(aid hub.AID) (hub.AgentID, bool) {
+func (s *Service) Local(aid coord.AID) (hub.AgentID, bool) {
 	if aid != "" && aid == s.self {
 		return hub.Operator, true
 	}
@@ -44,7 +45,7 @@ func (s *Service) Local(aid hub.AID) (hub.AgentID, bool) {
 }
 
 // dotted returns the agents whose names cannot be read from their AIDs.
-func (s *Service) dotted() map[hub.AID]hub.AgentID {
+func (s *Service) dotted() map[coord.AID]hub.AgentID {
 	s.mu.RLock()
 	known, epoch := s.byAID, s.epoch
 	s.mu.RUnlock()
@@ -55,7 +56,7 @@ func (s *Service) dotted() map[hub.AID]hub.AgentID {
 	if err != nil {
 		return nil // as if there were none, until the store can be read again
 	}
-	known = map[hub.AID]hub.AgentID{}
+	known = map[coord.AID]hub.AgentID{}
 	for _, a := range agents {
 		if strings.ContainsAny(string(a.ID), "._") {
 			known[s.AID(a.ID)] = a.ID
@@ -71,13 +72,13 @@ func (s *Service) dotted() map[hub.AID]hub.AgentID {
 
 // Taken reports whether an AID, in whichever version, is that of this hub or of one of
 // its agents. So is the plain name of an agent.
-func (s *Service) Taken(aid hub.AID) bool {
+func (s *Service) Taken(aid coord.AID) bool {
 	if aid.Same(s.self) {
 		return true
 	}
 	if domain, name := aid.Split(); domain != "" {
 		own, _ := s.self.Split()
-		_, ok := s.Local(hub.AID("aid://" + s.domain() + "/" + name + "@1.0.0"))
+		_, ok := s.Local(coord.AID("aid://" + s.domain() + "/" + name + "@1.0.0"))
 		return ok && domain == own
 	}
 	_, _, err := s.Lookup(context.Background(), hub.AgentID(aid))

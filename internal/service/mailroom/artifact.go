@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Artifacts keeps content that is too large for a message, by its SHA-256.
@@ -166,7 +167,7 @@ func addArtifact(tx hub.Tx, at hub.Time, actor hub.Caller, ref hub.ArtifactRef) 
 	if err := tx.AddArtifactReader(ref.SHA256, actor.ID); err != nil {
 		return err
 	}
-	return record(tx, at, actor, hub.ActionArtifactPut, ref.SHA256, map[string]int64{"size_bytes": *ref.SizeBytes})
+	return record(tx, at, actor, actions.ArtifactPut, ref.SHA256, map[string]int64{"size_bytes": *ref.SizeBytes})
 }
 
 // beginning returns the first characters of a text, as a summary has room for.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Verdict is the decision of the operator about a held message.
@@ -56,9 +57,9 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 	if len(reason) > 1000 {
 		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason: at most 1000 bytes")
 	}
-	word, action, next := "denied", hub.ActionMessageDenied, hub.PartyFailed
+	word, action, next := "denied", actions.MessageDenied, hub.PartyFailed
 	if approve {
-		word, action, next = "approved", hub.ActionMessageApproved, hub.PartyUnread
+		word, action, next = "approved", actions.MessageApproved, hub.PartyUnread
 	}
 	var msg hub.Message
 	var forecasts []Forecast

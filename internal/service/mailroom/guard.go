@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Limits are the limits of one sender and of one conversation. They may be tightened,
@@ -261,7 +262,7 @@ func (m *Mailroom) openBreaker(ctx context.Context, actor hub.Caller, t *repeatE
 		if m.suspended(tx, "mailroom.openBreaker", actor, now) != nil {
 			return nil // another send suspended it
 		}
-		return record(tx, now, actor, hub.ActionBreakerOpen, breaker(actor.ID), facts)
+		return record(tx, now, actor, actions.BreakerOpen, breaker(actor.ID), facts)
 	})
 	if err == nil {
 		m.bus.Publish(hub.TopicJournal)
@@ -283,7 +284,7 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 	}
 	var trips []hub.Time // since the last reset, newest first
 	for _, e := range entries {
-		if e.Action == hub.ActionBreakerReset {
+		if e.Action == actions.BreakerReset {
 			break
 		}
 		trips = append(trips, e.At)
@@ -313,7 +314,7 @@ func (m *Mailroom) Reset(ctx context.Context, actor hub.Caller, agent hub.AgentI
 		if got, err = tx.Agent(agent); err != nil {
 			return err
 		}
-		return record(tx, m.clock.Now(), actor, hub.ActionBreakerReset, breaker(agent), nil)
+		return record(tx, m.clock.Now(), actor, actions.BreakerReset, breaker(agent), nil)
 	})
 	if err != nil {
 		return hub.Agent{}, fmt.Errorf("mailroom: reset %s: %w", agent, err)

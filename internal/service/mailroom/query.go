@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // maxPage is the most messages of one page.
@@ -141,7 +142,7 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		return Trace{}, fmt.Errorf("mailroom: trace: %w", err)
 	}
 	for _, e := range out.Journal {
-		if e.Action == hub.ActionDeliveryMoved {
+		if e.Action == actions.DeliveryMoved {
 			out.Steps = append(out.Steps, noticeStep(e))
 			continue
 		}

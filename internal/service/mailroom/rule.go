@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // maxRule is the most names in one list of a rule for contact.
@@ -61,7 +62,7 @@ func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactCh
 		if err := rules.Write(tx); err != nil {
 			return err
 		}
-		return record(tx, m.clock.Now(), actor, hub.ActionContactRule, string(c.Agent), rule)
+		return record(tx, m.clock.Now(), actor, actions.ContactRule, string(c.Agent), rule)
 	})
 	if err != nil {
 		return hub.ContactRule{}, fmt.Errorf("mailroom: contact: %w", err)
@@ -108,7 +109,7 @@ func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID)
 			}
 			continue
 		}
-		_, err := hub.Read(ctx, m.store, func(r hub.Reader) (hub.Team, error) { return r.Team(team) })
+		_, err := hub.Read(ctx, m.store, func(r hub.Reader) (hub.Team, error) { return r.Teamspaces().Team(team) })
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return hub.Errorf(hub.CodeNotFound, op, "no team %q on this hub", team).WithHint("{team.list} lists the teams")
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // subscriptionKey has the number of the last subscription.
@@ -47,7 +48,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 		if err := tx.AddSubscription(out); err != nil {
 			return err
 		}
-		return record(tx, out.CreatedAt, actor, hub.ActionSubscribed, out.ID, f)
+		return record(tx, out.CreatedAt, actor, actions.Subscribed, out.ID, f)
 	})
 	if err != nil {
 		return hub.Subscription{}, fmt.Errorf("mailroom: subscribe: %w", err)
@@ -63,7 +64,7 @@ func maySubscribe(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) erro
 		_, err := teamOf(r, op, actor, id)
 		return err
 	}
-	_, err := r.Team(id)
+	_, err := r.Teamspaces().Team(id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Errorf(hub.CodeNotFound, op, "no team %q on this hub", id).WithHint("{team.list} lists all")
 	}
@@ -86,7 +87,7 @@ func (m *Mailroom) Unsubscribe(ctx context.Context, actor hub.Caller, id string)
 		if err := tx.RemoveSubscription(out.Agent, id); err != nil {
 			return err
 		}
-		return record(tx, m.clock.Now(), actor, hub.ActionUnsubscribed, id, map[string]any{"agent": out.Agent})
+		return record(tx, m.clock.Now(), actor, actions.Unsubscribed, id, map[string]any{"agent": out.Agent})
 	})
 	if err != nil {
 		return hub.Subscription{}, fmt.Errorf("mailroom: unsubscribe: %w", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -34,11 +35,11 @@ func openTeam(t *testing.T) *office {
 	o.reopen()
 	err := o.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		now := hub.At(o.clock())
-		if err := tx.PutTeam(hub.Team{ID: "auth", Lifecycle: hub.TeamActive, Policy: hub.DefaultTeamPolicy, CreatedBy: "planner", CreatedAt: now, UpdatedAt: now}); err != nil {
+		if err := tx.WriteTeamspaces().PutTeam(hub.Team{ID: "auth", Lifecycle: hub.TeamActive, Policy: hub.DefaultTeamPolicy, CreatedBy: "planner", CreatedAt: now, UpdatedAt: now}); err != nil {
 			return err
 		}
 		for agent, role := range map[hub.AgentID]hub.Role{"planner": hub.RoleCoordinator, "builder": hub.RoleExecutor, "tester": hub.RoleReviewer, "dba": hub.RoleExecutor} {
-			if err := tx.PutMember(hub.Member{Team: "auth", Agent: agent, Role: role, Since: now, By: "planner", Reason: "joined"}); err != nil {
+			if err := tx.WriteTeamspaces().PutMember(hub.Member{Team: "auth", Agent: agent, Role: role, Since: now, By: "planner", Reason: "joined"}); err != nil {
 				return err
 			}
 		}
@@ -197,12 +198,12 @@ func TestCopies(t *testing.T) {
 		o.send(builder, toTeam(hub.TypeStatusUpdate, "", "for members"))
 		o.elapse(5 * time.Second)
 		err := o.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			m, err := tx.Members(hub.MemberQuery{Team: "auth", Agent: "dba", Limit: 1})
+			m, err := tx.Teamspaces().Members(hub.MemberQuery{Team: "auth", Agent: "dba", Limit: 1})
 			if err != nil {
 				return err
 			}
 			m[0].Until, m[0].Ending = hub.At(o.clock()), "left"
-			return tx.PutMember(m[0])
+			return tx.WriteTeamspaces().PutMember(m[0])
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -308,7 +309,7 @@ func TestSubscribe(t *testing.T) {
 		if _, err := o.Unsubscribe(t.Context(), operator, mine[1].ID); err != nil {
 			t.Error(err)
 		}
-		if got := o.actions(mine[1].ID); !slices.Equal(got, []hub.Action{hub.ActionSubscribed, hub.ActionUnsubscribed}) {
+		if got := o.actions(mine[1].ID); !slices.Equal(got, []actions.Action{actions.Subscribed, actions.Unsubscribed}) {
 			t.Errorf("journal: got %v", got)
 		}
 		if again := o.subscribe(dba, hub.Filter{Teams: []hub.TeamID{"auth"}}); again.ID != "s41" && again.ID <= mine[1].ID {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -154,7 +155,7 @@ func (t *retry) record(tx hub.Tx, msg hub.Message) error {
 	if t == nil {
 		return nil
 	}
-	return record(tx, msg.CreatedAt, t.by, hub.ActionMessageRetried, string(t.of), map[string]any{"as": msg.ID})
+	return record(tx, msg.CreatedAt, t.by, actions.MessageRetried, string(t.of), map[string]any{"as": msg.ID})
 }
 
 // Retry sends a message again that failed or expired, to the recipients that missed it.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // handle counts one entry. An entry whose facts have another form is left out.
@@ -15,7 +16,7 @@ func (st *state) handle(r hub.Reader, e hub.Entry) error {
 		return nil
 	}
 	observed := st.observe(e, f)
-	if e.Action == hub.ActionHandoffProposed {
+	if e.Action == actions.HandoffProposed {
 		more, err := completeness(r, hub.HandoffID(e.Subject), f.to())
 		if err != nil {
 			return err
@@ -106,79 +107,79 @@ func timed(key string, seconds *float64, scopes []string) []observation {
 
 // observers has what each action of the journal adds to the figures. Other actions add
 // nothing.
-var observers = map[hub.Action]func(*state, hub.Entry, facts) []observation{
-	hub.ActionHandoffProposed: func(st *state, e hub.Entry, f facts) []observation {
+var observers = map[actions.Action]func(*state, hub.Entry, facts) []observation{
+	actions.HandoffProposed: func(st *state, e hub.Entry, f facts) []observation {
 		st.begin("h/"+e.Subject, open{Kind: "handoff", At: e.At})
 		return one("handoffs_total|proposed", f.to())
 	},
-	hub.ActionHandoffAccepted: func(st *state, e hub.Entry, f facts) []observation {
+	actions.HandoffAccepted: func(st *state, e hub.Entry, f facts) []observation {
 		_, took := st.end("h/"+e.Subject, e.At)
 		return append(one("handoffs_total|accepted", f.to()), timed("handoff_acceptance_seconds", took, []string{f.to()})...)
 	},
-	hub.ActionHandoffRejected: func(st *state, e hub.Entry, f facts) []observation {
+	actions.HandoffRejected: func(st *state, e hub.Entry, f facts) []observation {
 		st.end("h/"+e.Subject, e.At)
 		return append(one("handoffs_total|rejected", f.to()), one("handoff_rejections_total|"+label(f.Reject), f.to())...)
 	},
-	hub.ActionHandoffCompleted: func(_ *state, _ hub.Entry, f facts) []observation {
+	actions.HandoffCompleted: func(_ *state, _ hub.Entry, f facts) []observation {
 		return append(one("handoffs_total|completed", f.to()), one("handoff_proofs_total|"+label(string(f.Proof)), f.to())...)
 	},
-	hub.ActionHandoffClosed: func(st *state, e hub.Entry, f facts) []observation {
+	actions.HandoffClosed: func(st *state, e hub.Entry, f facts) []observation {
 		st.end("h/"+e.Subject, e.At)
 		if f.Ending != hub.EndedWithdrawn {
 			return nil
 		}
 		return one("handoffs_total|withdrawn", f.to())
 	},
-	hub.ActionHandoffEscalated: func(_ *state, _ hub.Entry, f facts) []observation { return one("handoffs_total|late", f.to()) },
+	actions.HandoffEscalated: func(_ *state, _ hub.Entry, f facts) []observation { return one("handoffs_total|late", f.to()) },
 
-	hub.ActionMessageHeld: func(st *state, e hub.Entry, _ facts) []observation {
+	actions.MessageHeld: func(st *state, e hub.Entry, _ facts) []observation {
 		return st.held("m/"+e.Subject, e, string(e.Actor))
 	},
-	hub.ActionMessageApproved: func(st *state, e hub.Entry, _ facts) []observation {
+	actions.MessageApproved: func(st *state, e hub.Entry, _ facts) []observation {
 		return st.judged("m/"+e.Subject, e, "approved")
 	},
-	hub.ActionMessageDenied: func(st *state, e hub.Entry, _ facts) []observation {
+	actions.MessageDenied: func(st *state, e hub.Entry, _ facts) []observation {
 		return st.judged("m/"+e.Subject, e, "denied")
 	},
 
-	hub.ActionTeamHeld: func(st *state, e hub.Entry, f facts) []observation {
+	actions.TeamHeld: func(st *state, e hub.Entry, f facts) []observation {
 		return st.held("t/"+f.ID, e, string(e.Actor), teamOf(e))
 	},
-	hub.ActionTeamGate: func(st *state, e hub.Entry, f facts) []observation {
+	actions.TeamGate: func(st *state, e hub.Entry, f facts) []observation {
 		return st.judged("t/"+f.ID, e, label(f.Verdict))
 	},
-	hub.ActionTeamTask:     (*state).task,
-	hub.ActionTeamConflict: (*state).conflict,
-	hub.ActionTeamRole: func(_ *state, e hub.Entry, f facts) []observation {
+	actions.TeamTask:     (*state).task,
+	actions.TeamConflict: (*state).conflict,
+	actions.TeamRole: func(_ *state, e hub.Entry, f facts) []observation {
 		if f.Status != "changed" {
 			return nil
 		}
 		return one("role_changes_total|"+label(f.Reason), f.Agent, teamOf(e))
 	},
 
-	hub.ActionRefused: func(_ *state, e hub.Entry, f facts) []observation {
+	actions.Refused: func(_ *state, e hub.Entry, f facts) []observation {
 		return []observation{{key: "refusals_total|" + label(f.Code), n: f.Count, scopes: []string{string(e.Actor)}}}
 	},
-	hub.ActionMessageDelivered: func(_ *state, e hub.Entry, _ facts) []observation {
+	actions.MessageDelivered: func(_ *state, e hub.Entry, _ facts) []observation {
 		by := string(e.Actor)
 		return append(one("deliveries_total|inbox|delivered", by), timed("delivery_seconds|inbox", sinceSent(e), []string{by})...)
 	},
-	hub.ActionMessageRead: func(_ *state, e hub.Entry, _ facts) []observation {
+	actions.MessageRead: func(_ *state, e hub.Entry, _ facts) []observation {
 		return one("deliveries_total|inbox|read", string(e.Actor))
 	},
-	hub.ActionMessageExpired: func(_ *state, _ hub.Entry, f facts) []observation {
+	actions.MessageExpired: func(_ *state, _ hub.Entry, f facts) []observation {
 		if f.Missed == 0 {
 			return nil
 		}
 		return []observation{{key: "deliveries_total|inbox|expired", n: f.Missed}}
 	},
-	hub.ActionDeliveryMoved: (*state).moved,
+	actions.DeliveryMoved: (*state).moved,
 
-	hub.ActionRunDone: func(_ *state, _ hub.Entry, f facts) []observation {
+	actions.RunDone: func(_ *state, _ hub.Entry, f facts) []observation {
 		return one("runs_total|"+label(f.Verdict), f.Agent)
 	},
-	hub.ActionRunFailed:      func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|failed", f.Agent) },
-	hub.ActionRunInterrupted: func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|interrupted", f.Agent) },
+	actions.RunFailed:      func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|failed", f.Agent) },
+	actions.RunInterrupted: func(_ *state, _ hub.Entry, f facts) []observation { return one("runs_total|interrupted", f.Agent) },
 }
 
 // one returns an observation that counts 1.

@@ -452,10 +452,10 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, q Query) (Report, 
 }
 
 func mayReadTeam(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) error {
-	_, err := r.Team(id)
+	_, err := r.Teamspaces().Team(id)
 	if err == nil && !actor.Audits() {
 		var mine []hub.Member
-		if mine, err = r.Members(hub.MemberQuery{Team: id, Agent: actor.ID, Limit: 1}); err == nil && len(mine) == 0 {
+		if mine, err = r.Teamspaces().Members(hub.MemberQuery{Team: id, Agent: actor.ID, Limit: 1}); err == nil && len(mine) == 0 {
 			err = hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", id)
 		}
 	}

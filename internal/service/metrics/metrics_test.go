@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/storetest"
 )
@@ -44,7 +45,7 @@ func (b *book) update(fn func(hub.Tx) error) {
 }
 
 // write appends an entry after a time has passed.
-func (b *book) write(after time.Duration, actor hub.AgentID, action hub.Action, subject, facts string) {
+func (b *book) write(after time.Duration, actor hub.AgentID, action actions.Action, subject, facts string) {
 	b.Helper()
 	b.now = b.now.Add(after)
 	b.update(func(tx hub.Tx) error {
@@ -67,27 +68,27 @@ func (b *book) work() {
 	message := string(b.ids.Next())
 	for i, took := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		id := fmt.Sprint("h", i)
-		b.write(time.Second, "ana", hub.ActionHandoffProposed, id, `{"to":"bo"}`)
-		b.write(took, "bo", hub.ActionHandoffAccepted, id, `{"to":"bo"}`)
-		b.write(time.Second, "bo", hub.ActionHandoffCompleted, id, fmt.Sprintf(`{"to":"bo","proof":%q}`, []string{"verified", "verified", "unproven"}[i]))
+		b.write(time.Second, "ana", actions.HandoffProposed, id, `{"to":"bo"}`)
+		b.write(took, "bo", actions.HandoffAccepted, id, `{"to":"bo"}`)
+		b.write(time.Second, "bo", actions.HandoffCompleted, id, fmt.Sprintf(`{"to":"bo","proof":%q}`, []string{"verified", "verified", "unproven"}[i]))
 	}
-	b.write(time.Second, "ana", hub.ActionHandoffProposed, "h9", `{"to":"bo"}`)
-	b.write(time.Second, "bo", hub.ActionHandoffRejected, "h9", `{"to":"bo","reject_reason":"missing_artifact"}`)
-	b.write(time.Second, hub.Self, hub.ActionHandoffEscalated, "h1", `{"to":"bo"}`)
-	b.write(time.Second, "ana", hub.ActionMessageHeld, message, `{"to":["bo"]}`)
-	b.write(10*time.Minute, hub.Operator, hub.ActionMessageApproved, message, `{}`)
-	b.write(time.Second, "bo", hub.ActionMessageDelivered, message, ``)
-	b.write(time.Second, "bo", hub.ActionRefused, "", `{"code":"forbidden","count":3}`)
+	b.write(time.Second, "ana", actions.HandoffProposed, "h9", `{"to":"bo"}`)
+	b.write(time.Second, "bo", actions.HandoffRejected, "h9", `{"to":"bo","reject_reason":"missing_artifact"}`)
+	b.write(time.Second, hub.Self, actions.HandoffEscalated, "h1", `{"to":"bo"}`)
+	b.write(time.Second, "ana", actions.MessageHeld, message, `{"to":["bo"]}`)
+	b.write(10*time.Minute, hub.Operator, actions.MessageApproved, message, `{}`)
+	b.write(time.Second, "bo", actions.MessageDelivered, message, ``)
+	b.write(time.Second, "bo", actions.Refused, "", `{"code":"forbidden","count":3}`)
 	for range 2 { // two messages of one attempt
-		b.write(0, hub.Self, hub.ActionDeliveryMoved, message, `{"channel":"wake","recipient":"bo","state":"turn_started","mechanism":"tmux","wake":"w1"}`)
+		b.write(0, hub.Self, actions.DeliveryMoved, message, `{"channel":"wake","recipient":"bo","state":"turn_started","mechanism":"tmux","wake":"w1"}`)
 	}
-	b.write(time.Second, "ana", hub.ActionRunDone, "r1", `{"agent":"bo","verdict":"contradicted"}`)
-	b.write(time.Second, "ana", hub.ActionTeamRole, "team/auth", `{"agent":"bo","status":"changed","reason":"coverage"}`)
-	b.write(time.Second, "bo", hub.ActionTeamConflict, "team/auth", `{"artifact_id":"a","version":2,"state":"manual_merge"}`)
-	b.write(time.Minute, "ana", hub.ActionTeamConflict, "team/auth", `{"artifact_id":"a","version":2,"state":"resolved"}`)
-	b.write(time.Second, "ana", hub.ActionTeamTask, "team/auth", `{"task_id":"T-1","state":"in_progress","class":"normal","owner":"bo"}`)
-	b.write(30*time.Minute, "ana", hub.ActionTeamTask, "team/auth", `{"task_id":"T-1","state":"done","class":"normal","owner":"bo"}`)
-	b.write(time.Second, "ana", hub.ActionTeamTask, "team/auth", `{"task_id":"T-2","state":"blocked","class":"normal","reason":"access","owner":"bo"}`)
+	b.write(time.Second, "ana", actions.RunDone, "r1", `{"agent":"bo","verdict":"contradicted"}`)
+	b.write(time.Second, "ana", actions.TeamRole, "team/auth", `{"agent":"bo","status":"changed","reason":"coverage"}`)
+	b.write(time.Second, "bo", actions.TeamConflict, "team/auth", `{"artifact_id":"a","version":2,"state":"manual_merge"}`)
+	b.write(time.Minute, "ana", actions.TeamConflict, "team/auth", `{"artifact_id":"a","version":2,"state":"resolved"}`)
+	b.write(time.Second, "ana", actions.TeamTask, "team/auth", `{"task_id":"T-1","state":"in_progress","class":"normal","owner":"bo"}`)
+	b.write(30*time.Minute, "ana", actions.TeamTask, "team/auth", `{"task_id":"T-1","state":"done","class":"normal","owner":"bo"}`)
+	b.write(time.Second, "ana", actions.TeamTask, "team/auth", `{"task_id":"T-2","state":"blocked","class":"normal","reason":"access","owner":"bo"}`)
 }
 
 func TestFigures(t *testing.T) {
@@ -164,10 +165,10 @@ func TestTeamFigures(t *testing.T) {
 	b := open(t)
 	at := hub.At(b.now)
 	b.update(func(tx hub.Tx) error {
-		if err := tx.PutTeam(hub.Team{ID: "auth", Name: "auth", Lifecycle: hub.TeamActive, CreatedBy: "ana", CreatedAt: at, UpdatedAt: at}); err != nil {
+		if err := tx.WriteTeamspaces().PutTeam(hub.Team{ID: "auth", Name: "auth", Lifecycle: hub.TeamActive, CreatedBy: "ana", CreatedAt: at, UpdatedAt: at}); err != nil {
 			return err
 		}
-		return tx.PutMember(hub.Member{Team: "auth", Agent: "bo", Role: hub.RoleExecutor, Since: at, By: "ana", Reason: "joined"})
+		return tx.WriteTeamspaces().PutMember(hub.Member{Team: "auth", Agent: "bo", Role: hub.RoleExecutor, Since: at, By: "ana", Reason: "joined"})
 	})
 	b.work()
 	agent := func(id hub.AgentID) hub.Caller { return hub.Caller{Kind: hub.CallerAgent, ID: id} }
@@ -223,7 +224,7 @@ func TestCountedOnce(t *testing.T) {
 	t.Run("R3-162 a task that was dropped has no cycle time", func(t *testing.T) {
 		b := open(t)
 		for _, state := range []hub.TaskState{hub.TaskInProgress, hub.TaskDropped} {
-			b.write(time.Minute, "ana", hub.ActionTeamTask, "team/auth", fmt.Sprintf(`{"task_id":"T-1","state":%q,"class":"normal","owner":"bo"}`, state))
+			b.write(time.Minute, "ana", actions.TeamTask, "team/auth", fmt.Sprintf(`{"task_id":"T-1","state":%q,"class":"normal","owner":"bo"}`, state))
 		}
 		got := b.show(metrics.Query{}).Metrics
 		if len(got["task_cycle_seconds"]) != 0 || value(got, "task_moves_total", fmt.Sprintf("map[state:%s]", hub.TaskDropped)) != 1 {

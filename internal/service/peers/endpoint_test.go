@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -29,7 +30,7 @@ func TestEndpoints(t *testing.T) {
 		"https://peer.example:123456": hub.CodeInvalid,
 	} {
 		t.Run("R1-085 "+strings.NewReplacer("/", " ").Replace(endpoint)+" is checked when a peer is added and registered", func(t *testing.T) {
-			n := peers.NewPeer{AID: hub.AID("aid://p" + strings.Map(digits, endpoint) + ".example/x@1.0.0"), Endpoint: endpoint}
+			n := peers.NewPeer{AID: coord.AID("aid://p" + strings.Map(digits, endpoint) + ".example/x@1.0.0"), Endpoint: endpoint}
 			if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); hub.CodeOf(err) != want {
 				t.Errorf("registered: got %v, want %q", err, want)
 			}
@@ -88,7 +89,7 @@ func digits(r rune) rune {
 }
 
 func TestRemovedPeer(t *testing.T) {
-	const known = hub.AID("aid://known.example/x@1.0.0")
+	const known = coord.AID("aid://known.example/x@1.0.0")
 	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
 	n := peers.NewPeer{AID: known, Endpoint: "https://known.example"}
 	if _, err := l.Peers.RegisterPeer(t.Context(), hub.Caller{}, n); err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -25,11 +27,11 @@ const (
 
 // A NewInvite describes an invite to make.
 type NewInvite struct {
-	Project     hub.ProjectID
+	Project     coord.ProjectID
 	Repo        string
-	Permissions []hub.Permission // default hub.Contributor
-	ActsFor     []hub.AID        // agents outside of its domain that the guest may be or act for
-	Life        time.Duration    // default a day, at most 30
+	Permissions []coord.Permission // default hub.Contributor
+	ActsFor     []coord.AID        // agents outside of its domain that the guest may be or act for
+	Life        time.Duration      // default a day, at most 30
 }
 
 // Invite makes an invite for one repository of one project. The text is shown
@@ -60,10 +62,10 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 	hash := hub.HashSecret(text)
 	in := hub.Invite{
 		ID: "invite-" + hash[:12], Hash: hash, Hint: text[len(text)-4:], Project: n.Project, Repo: n.Repo,
-		Permissions: permissions, ActsFor: n.ActsFor, By: actor.ID, CreatedAt: hub.InstantAt(now), ExpiresAt: hub.InstantAt(now.Add(n.Life)),
+		Permissions: permissions, ActsFor: n.ActsFor, By: actor.ID, CreatedAt: coord.InstantAt(now), ExpiresAt: coord.InstantAt(now.Add(n.Life)),
 	}
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		p, err := tx.Project(n.Project)
+		p, err := tx.Coordination().Project(n.Project)
 		if err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		if len(n.ActsFor) > 0 {
 			facts["acts_for"] = n.ActsFor
 		}
-		_, err = tx.Append(actor.Entry(hub.At(now), hub.ActionInviteMade, in.ID, facts))
+		_, err = tx.Append(actor.Entry(hub.At(now), actions.InviteMade, in.ID, facts))
 		return err
 	})
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 // inviteText makes the text of an invite, INV-<project>-<secret>-<check>: the
 // beginning of the project's id, 128 random bits, and two digits that tell a
 // typing error from a wrong invite.
-func inviteText(project hub.ProjectID) string {
+func inviteText(project coord.ProjectID) string {
 	var secret [16]byte
 	rand.Read(secret[:]) // never fails: the runtime ends the program instead
 	body := "INV-" + string(project[:min(5, len(project))]) + "-" + base64.RawURLEncoding.EncodeToString(secret[:])
@@ -144,11 +146,11 @@ func (s *Service) RevokeInvite(ctx context.Context, actor hub.Caller, id string)
 		if !in.RevokedAt.IsZero() {
 			return nil
 		}
-		in.RevokedAt = hub.InstantAt(s.opts.Clock())
+		in.RevokedAt = coord.InstantAt(s.opts.Clock())
 		if err := tx.PutInvite(in); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(s.opts.Clock.Now(), hub.ActionInviteRevoked, id, nil))
+		_, err = tx.Append(actor.Entry(s.opts.Clock.Now(), actions.InviteRevoked, id, nil))
 		return err
 	})
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *Service) RevokeInvite(ctx context.Context, actor hub.Caller, id string)
 
 // Invites returns the invites of a project, or all, newest first. Only the
 // operator may.
-func (s *Service) Invites(ctx context.Context, actor hub.Caller, project hub.ProjectID) ([]hub.Invite, error) {
+func (s *Service) Invites(ctx context.Context, actor hub.Caller, project coord.ProjectID) ([]hub.Invite, error) {
 	if err := actor.OperatorOnly("peers.Invites"); err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			if in, err = findInvite(tx, op, hub.InviteQuery{Hash: hash}); err != nil {
 				return err
 			}
-			if err := usable(op, in, hub.InstantAt(now)); err != nil {
+			if err := usable(op, in, coord.InstantAt(now)); err != nil {
 				return err
 			}
 			if err := s.mayTake(tx, op, p.AID, taken, in); err != nil {
@@ -205,17 +207,17 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 				return err
 			}
-			in.RedeemedAt, in.RedeemedBy = hub.InstantAt(now), p.AID
+			in.RedeemedAt, in.RedeemedBy = coord.InstantAt(now), p.AID
 			if err := tx.PutInvite(in); err != nil {
 				return err
 			}
-			p := granted(p, was, hub.Grant{Project: in.Project, Repos: []string{in.Repo}, Permissions: in.Permissions})
+			p := granted(p, was, coord.Grant{Project: in.Project, Repos: []string{in.Repo}, Permissions: in.Permissions})
 			p.ActsFor = union(p.ActsFor, in.ActsFor)
 			guest := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
-			if _, err := tx.Append(guest.Entry(hub.At(now), hub.ActionInviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
+			if _, err := tx.Append(guest.Entry(hub.At(now), actions.InviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
 				return err
 			}
-			return s.putPeer(tx, guest, hub.ActionPeerAdded, p)
+			return s.putPeer(tx, guest, actions.PeerAdded, p)
 		})
 	}
 	if err != nil {
@@ -245,7 +247,7 @@ func (s *Service) guest(op string, r federation.Redemption, secret string) (hub.
 // it: that of this hub or of one of its agents (taken), and one in a domain that is not
 // the guest's alone. A domain without a dot is the name of a machine, which several hubs
 // may share.
-func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, taken bool, in hub.Invite) error {
+func (s *Service) mayTake(r hub.Reader, op string, aid coord.AID, taken bool, in hub.Invite) error {
 	if slices.Contains(in.ActsFor, aid) {
 		return nil
 	}
@@ -277,9 +279,9 @@ func (s *Service) mayTake(r hub.Reader, op string, aid hub.AID, taken bool, in h
 
 // granted returns a peer with a grant added to those that it had. A peer that took
 // part in all projects keeps doing so. was is the peer as it was, if it was one.
-func granted(p, was hub.Peer, g hub.Grant) hub.Peer {
+func granted(p, was hub.Peer, g coord.Grant) hub.Peer {
 	if was.State != hub.PeerApproved {
-		p.Grants = []hub.Grant{g}
+		p.Grants = []coord.Grant{g}
 		return p
 	}
 	p.ActsFor = was.ActsFor
@@ -287,7 +289,7 @@ func granted(p, was hub.Peer, g hub.Grant) hub.Peer {
 		return p
 	}
 	p.Grants = slices.Clone(was.Grants)
-	i := slices.IndexFunc(p.Grants, func(x hub.Grant) bool { return x.Project == g.Project })
+	i := slices.IndexFunc(p.Grants, func(x coord.Grant) bool { return x.Project == g.Project })
 	if i < 0 {
 		p.Grants = append(p.Grants, g)
 		return p
@@ -299,7 +301,7 @@ func granted(p, was hub.Peer, g hub.Grant) hub.Peer {
 }
 
 // usable reports CodeConflict for an invite that cannot be redeemed any more.
-func usable(op string, in hub.Invite, now hub.Instant) error {
+func usable(op string, in hub.Invite, now coord.Instant) error {
 	switch {
 	case !in.RevokedAt.IsZero():
 		return hub.Errorf(hub.CodeConflict, op, "the invite was revoked")
@@ -338,8 +340,8 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
 		}
-		host := hub.Grant{Project: w.Project, Permissions: hub.Permissions, Host: true, Ours: w.Permissions}
-		return s.putPeer(tx, actor, hub.ActionPeerAdded, granted(p, was, host))
+		host := coord.Grant{Project: w.Project, Permissions: coord.Permissions, Host: true, Ours: w.Permissions}
+		return s.putPeer(tx, actor, actions.PeerAdded, granted(p, was, host))
 	})
 	if err != nil {
 		return federation.Welcome{}, err

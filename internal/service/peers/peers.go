@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/vault"
@@ -25,7 +27,7 @@ type Options struct {
 	Clock hub.Clock    // default time.Now
 	Bus   hub.Bus      // gets a hint after every change; may be nil
 	Vault *vault.Vault // without one there are no keys to send and no invites
-	Self  hub.AID      // of this hub
+	Self  coord.AID    // of this hub
 	Home  string       // the address of this hub for others
 	Repo  string       // the repository of this hub
 	Open  bool         // every caller may register; for loopback only
@@ -38,7 +40,7 @@ type Options struct {
 
 	// Taken reports whether an AID is that of this hub or of one of its agents; may
 	// be nil.
-	Taken func(hub.AID) bool
+	Taken func(coord.AID) bool
 }
 
 // A Service keeps peers and invites in a store.
@@ -63,7 +65,7 @@ func New(store hub.Store, opts *Options) *Service {
 // A Directory knows agents that this hub does not know.
 type Directory interface {
 	// Vouch reports whether the directory knows the agent at the endpoint.
-	Vouch(ctx context.Context, aid hub.AID, endpoint string) (bool, error)
+	Vouch(ctx context.Context, aid coord.AID, endpoint string) (bool, error)
 }
 
 const (
@@ -73,7 +75,7 @@ const (
 
 // checkAID reports CodeInvalid for a text that cannot name a peer. A plain name
 // can: some agents have no other.
-func (s *Service) checkAID(op string, aid hub.AID) error {
+func (s *Service) checkAID(op string, aid coord.AID) error {
 	bad := func(r rune) bool { return !plaintext.Visible(r) || unicode.IsSpace(r) }
 	switch {
 	case aid == "" || len(aid) > 512 || strings.ContainsFunc(string(aid), bad):
@@ -86,13 +88,13 @@ func (s *Service) checkAID(op string, aid hub.AID) error {
 
 // A NewPeer describes a peer to add.
 type NewPeer struct {
-	AID      hub.AID `json:"agentId"`
-	Endpoint string  `json:"endpoint,omitempty"`
-	Repo     string  `json:"repoName,omitempty"`
-	Key      string  `json:"key,omitempty"`  // that this hub sends to it
-	From     string  `json:"from,omitempty"` // address or network of a legacy peer, which sends no key; "" for others
+	AID      coord.AID `json:"agentId"`
+	Endpoint string    `json:"endpoint,omitempty"`
+	Repo     string    `json:"repoName,omitempty"`
+	Key      string    `json:"key,omitempty"`  // that this hub sends to it
+	From     string    `json:"from,omitempty"` // address or network of a legacy peer, which sends no key; "" for others
 
-	ActsFor []hub.AID `json:"actsFor,omitempty"` // agents outside of its domain that it may act for, when it is approved
+	ActsFor []coord.AID `json:"actsFor,omitempty"` // agents outside of its domain that it may act for, when it is approved
 }
 
 // AddPeer adds a peer that is approved at once. It returns the key that the
@@ -128,7 +130,7 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
 		}
-		return s.putPeer(tx, actor, hub.ActionPeerAdded, p)
+		return s.putPeer(tx, actor, actions.PeerAdded, p)
 	})
 	if err != nil {
 		return hub.Peer{}, "", err
@@ -136,7 +138,7 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 	return p, secret, nil
 }
 
-func (s *Service) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Peer, error) {
+func (s *Service) newPeer(op string, aid coord.AID, endpoint, repo string) (hub.Peer, error) {
 	if err := s.checkAID(op, aid); err != nil {
 		return hub.Peer{}, err
 	}
@@ -152,12 +154,12 @@ func (s *Service) newPeer(op string, aid hub.AID, endpoint, repo string) (hub.Pe
 	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !plaintext.Visible(r) }) {
 		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
 	}
-	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: hub.TrustUnknown, AddedAt: hub.InstantAt(s.opts.Clock())}, nil
+	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: coord.TrustUnknown, AddedAt: coord.InstantAt(s.opts.Clock())}, nil
 }
 
 // keyedPeer returns an approved peer that has exchanged keys with this hub: send
 // is the key that this hub sends, expect the key that the peer sends.
-func (s *Service) keyedPeer(op string, aid hub.AID, endpoint, repo, send, expect string) (hub.Peer, error) {
+func (s *Service) keyedPeer(op string, aid coord.AID, endpoint, repo, send, expect string) (hub.Peer, error) {
 	p, err := s.newPeer(op, aid, endpoint, repo)
 	if err != nil {
 		return hub.Peer{}, err
@@ -183,14 +185,14 @@ func parseNetwork(op, s string) (string, error) {
 
 // trust returns the trust in an approved peer: with a key it may do everything,
 // without one it may read. Permissions of a legacy peer do not depend on trust.
-func trust(p hub.Peer) hub.TrustLevel {
+func trust(p hub.Peer) coord.TrustLevel {
 	switch {
 	case p.KeyHash != "":
-		return hub.TrustVerified
+		return coord.TrustVerified
 	case p.Legacy != "":
-		return hub.TrustUnknown
+		return coord.TrustUnknown
 	}
-	return hub.TrustKnown
+	return coord.TrustKnown
 }
 
 // RegisterPeer stores a peer that registers itself. A new peer must be confirmed
@@ -263,9 +265,9 @@ func (x *registering) add(tx hub.Tx) error {
 	}
 	if x.s.opts.Open {
 		x.p.State = hub.PeerApproved
-		x.p.Trust = hub.TrustVerified
+		x.p.Trust = coord.TrustVerified
 	}
-	return x.s.putPeer(tx, x.caller, hub.ActionPeerRegistered, x.p)
+	return x.s.putPeer(tx, x.caller, actions.PeerRegistered, x.p)
 }
 
 // move changes the endpoint and the repository of a known peer. One that registers as it is
@@ -283,12 +285,12 @@ func (x *registering) move(tx hub.Tx, was hub.Peer) error {
 	}
 
 	if was.Endpoint != x.self.Endpoint {
-		was.Seen = hub.Instant{} // it has not answered there
+		was.Seen = coord.Instant{} // it has not answered there
 	}
 	was.Endpoint = x.self.Endpoint
 	was.Repo = repo
 	x.p = was
-	return x.s.putPeer(tx, x.caller, hub.ActionPeerMoved, x.p)
+	return x.s.putPeer(tx, x.caller, actions.PeerMoved, x.p)
 }
 
 // checkCapacity reports CodeRateLimited when too many peers are pending.
@@ -313,7 +315,7 @@ func checkCapacity(tx hub.Tx, op string) error {
 // ApprovePeer approves a peer, and lets it act for agents outside of its domain that
 // are named. With a key it may do everything that its invites permit, without one it
 // may read. Only the operator may.
-func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID, actsFor ...hub.AID) (hub.Peer, error) {
+func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid coord.AID, actsFor ...coord.AID) (hub.Peer, error) {
 	const op = "peers.ApprovePeer"
 	if err := s.checkActsFor(op, actsFor); err != nil {
 		return hub.Peer{}, err
@@ -326,7 +328,7 @@ func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID
 			}
 		}
 	}
-	return s.changeState(ctx, op, actor, aid, hub.ActionPeerApproved, func(p *hub.Peer) {
+	return s.changeState(ctx, op, actor, aid, actions.PeerApproved, func(p *hub.Peer) {
 		p.State, p.Trust = hub.PeerApproved, trust(*p)
 		p.ActsFor = union(p.ActsFor, actsFor)
 	})
@@ -336,7 +338,7 @@ func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid hub.AID
 const maxActsFor = 100
 
 // checkActsFor reports CodeInvalid for a list with a text that cannot name an agent.
-func (s *Service) checkActsFor(op string, list []hub.AID) error {
+func (s *Service) checkActsFor(op string, list []coord.AID) error {
 	if len(list) > maxActsFor {
 		return hub.Errorf(hub.CodeInvalid, op, "a peer acts for at most %d agents outside of its domain", maxActsFor)
 	}
@@ -361,14 +363,14 @@ func union[T comparable](a, b []T) []T {
 
 // RemovePeer removes a peer, and deletes its key and the key that it gave. Only
 // the operator may.
-func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid hub.AID) (hub.Peer, error) {
-	return s.changeState(ctx, "peers.RemovePeer", actor, aid, hub.ActionPeerRemoved, func(p *hub.Peer) {
-		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, hub.TrustUnknown, "", "", ""
+func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid coord.AID) (hub.Peer, error) {
+	return s.changeState(ctx, "peers.RemovePeer", actor, aid, actions.PeerRemoved, func(p *hub.Peer) {
+		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, coord.TrustUnknown, "", "", ""
 		p.ActsFor = nil
 	})
 }
 
-func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, aid hub.AID, action hub.Action, move func(*hub.Peer)) (hub.Peer, error) {
+func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, aid coord.AID, action actions.Action, move func(*hub.Peer)) (hub.Peer, error) {
 	if err := actor.OperatorOnly(op); err != nil {
 		return hub.Peer{}, err
 	}
@@ -395,7 +397,7 @@ func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, 
 	return p, err
 }
 
-func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.Peer) error {
+func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action actions.Action, p hub.Peer) error {
 	if err := tx.PutPeer(p); err != nil {
 		return err
 	}
@@ -411,7 +413,7 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action hub.Action, p hub.
 }
 
 // Note writes a journal row about something that the operator did with other hubs.
-func (s *Service) Note(ctx context.Context, actor hub.Caller, action hub.Action, subject string, facts map[string]any) error {
+func (s *Service) Note(ctx context.Context, actor hub.Caller, action actions.Action, subject string, facts map[string]any) error {
 	return s.update(ctx, "note", func(tx hub.Tx) error {
 		_, err := tx.Append(actor.Entry(s.opts.Clock.Now(), action, subject, facts))
 		return err
@@ -446,10 +448,10 @@ func (s *Service) Peers(ctx context.Context, actor hub.Caller) ([]hub.Peer, erro
 }
 
 // place is the context that a sealed key of a peer is bound to.
-func place(aid hub.AID) string { return "peer " + string(aid) }
+func place(aid coord.AID) string { return "peer " + string(aid) }
 
 // sealKey encrypts the key that this hub sends to a peer.
-func (s *Service) sealKey(op string, aid hub.AID, key string) (string, error) {
+func (s *Service) sealKey(op string, aid coord.AID, key string) (string, error) {
 	switch {
 	case s.opts.Vault == nil:
 		return "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file to guard the peer's key with")
@@ -472,7 +474,7 @@ func (s *Service) PeerKey(p hub.Peer) (string, error) {
 
 // InScope reports whether a peer may read a project. A caller that is no peer was
 // admitted by other means: the hub is open.
-func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectID) (bool, error) {
+func (s *Service) InScope(ctx context.Context, aid coord.AID, project coord.ProjectID) (bool, error) {
 	p, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Peer, error) { return r.Peer(aid) })
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return false, fmt.Errorf("peers: scope of %s: %w", aid, err)
@@ -481,6 +483,6 @@ func (s *Service) InScope(ctx context.Context, aid hub.AID, project hub.ProjectI
 }
 
 // isPeer reports whether c is the peer with the AID, and showed its key.
-func isPeer(c hub.Caller, aid hub.AID) bool {
-	return c.Kind == hub.CallerPeer && c.Trust == hub.TrustVerified && c.AID == aid
+func isPeer(c hub.Caller, aid coord.AID) bool {
+	return c.Kind == hub.CallerPeer && c.Trust == coord.TrustVerified && c.AID == aid
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/lobbytest"
 	"github.com/parley-agents/parley/internal/service/callers"
@@ -34,9 +35,9 @@ func newLobby(t *testing.T, change func(*peers.Options)) *lobby {
 	return &lobby{lobbytest.New(t, change)}
 }
 
-type directory map[hub.AID]string
+type directory map[coord.AID]string
 
-func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool, error) {
+func (d directory) Vouch(_ context.Context, aid coord.AID, endpoint string) (bool, error) {
 	if d == nil {
 		return false, errors.New("no directory")
 	}
@@ -44,7 +45,7 @@ func (d directory) Vouch(_ context.Context, aid hub.AID, endpoint string) (bool,
 }
 
 func TestPeerThatMoves(t *testing.T) {
-	const bank = hub.AID("aid://bank.example/hub@1.0.0")
+	const bank = coord.AID("aid://bank.example/hub@1.0.0")
 	l := newLobby(t, nil)
 	_, key, err := l.Peers.AddPeer(t.Context(), l.Boss, peers.NewPeer{AID: bank, Endpoint: "https://bank.example"})
 	if err != nil {
@@ -59,7 +60,7 @@ func TestPeerThatMoves(t *testing.T) {
 		return p
 	}
 	p := stored()
-	p.Seen = hub.InstantAt(l.Now)
+	p.Seen = coord.InstantAt(l.Now)
 	if err := l.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(p) }); err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +82,10 @@ func TestPeerThatMoves(t *testing.T) {
 }
 
 func TestRegisterPeer(t *testing.T) {
-	const known = hub.AID("aid://known.example/x@1.0.0")
+	const known = coord.AID("aid://known.example/x@1.0.0")
 	l := newLobby(t, func(o *peers.Options) { o.Directory = directory{known: "https://known.example"} })
 	key := l.Add(t, frontend, "")
-	register := func(c callers.Credentials, aid hub.AID, endpoint string) (hub.Peer, error) {
+	register := func(c callers.Credentials, aid coord.AID, endpoint string) (hub.Peer, error) {
 		v, err := l.Identify(t.Context(), c)
 		if err != nil {
 			v = hub.Caller{}
@@ -137,7 +138,7 @@ func TestRegisterPeer(t *testing.T) {
 		if p, err := open.Peers.RegisterPeer(t.Context(), v, peers.NewPeer{AID: "agent-x", Endpoint: "http://127.0.0.1:1"}); err != nil || p.State != hub.PeerApproved {
 			t.Errorf("got %+v, %v", p, err)
 		}
-		if err := open.Admit(v, "cacp/contract/sync", hub.PermitSync, project); err != nil {
+		if err := open.Admit(v, "cacp/contract/sync", coord.PermitSync, project); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -145,7 +146,7 @@ func TestRegisterPeer(t *testing.T) {
 		full := newLobby(t, nil)
 		var err error
 		for i := 0; i < 200 && err == nil; i++ {
-			_, err = full.Peers.RegisterPeer(t.Context(), full.Boss, peers.NewPeer{AID: hub.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
+			_, err = full.Peers.RegisterPeer(t.Context(), full.Boss, peers.NewPeer{AID: coord.AID(fmt.Sprint("p", i)), Endpoint: "https://x.example"})
 		}
 		if hub.CodeOf(err) != hub.CodeRateLimited {
 			t.Errorf("got %v", err)
@@ -164,7 +165,7 @@ func TestInvites(t *testing.T) {
 		}
 		return in, text
 	}
-	redeem := func(text string, aid hub.AID) (federation.Welcome, error) {
+	redeem := func(text string, aid coord.AID) (federation.Welcome, error) {
 		return l.Peers.Redeem(t.Context(), hub.Caller{Source: here}, federation.Redemption{Invite: text, AID: aid, Endpoint: "https://f.example", Repo: "frontend-app", Key: vault.KeyPrefix + "theirs"})
 	}
 	t.Run("R1-069 an invite is redeemed once, and keys are exchanged", func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("got %+v", w)
 		}
 		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: w.Key, AgentID: frontend})
-		if err != nil || v.Trust != hub.TrustVerified {
+		if err != nil || v.Trust != coord.TrustVerified {
 			t.Errorf("got %+v, %v", v, err)
 		}
 		peers, err := l.Peers.Peers(t.Context(), l.Boss)
@@ -197,8 +198,8 @@ func TestInvites(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].ID != in.ID || list[0].RedeemedBy != frontend {
 			t.Errorf("got %+v, %v", list, err)
 		}
-		for _, need := range append([]hub.Permission{hub.PermitSync, hub.PermitCompare}, hub.Permissions...) {
-			permitted := slices.Contains(hub.Contributor, need) || !slices.Contains(hub.Permissions, need)
+		for _, need := range append([]coord.Permission{coord.PermitSync, coord.PermitCompare}, coord.Permissions...) {
+			permitted := slices.Contains(coord.Contributor, need) || !slices.Contains(coord.Permissions, need)
 			if err := l.Admit(v, "a method", need, project); (err == nil) != permitted {
 				t.Errorf("in its project, %s: got %v", need, err)
 			}
@@ -212,7 +213,7 @@ func TestInvites(t *testing.T) {
 		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: hub.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: coord.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
 			t.Errorf("with its key: got %v", err)
 		}
 	})
@@ -243,7 +244,7 @@ func TestInvites(t *testing.T) {
 			"to no project":    {peers.NewInvite{Project: "nowhere", Repo: "frontend-app"}, hub.CodeNotFound},
 			"to no repository": {peers.NewInvite{Project: project, Repo: "x"}, hub.CodeNotFound},
 			"for ever":         {peers.NewInvite{Project: project, Repo: "frontend-app", Life: 1000 * time.Hour}, hub.CodeInvalid},
-			"for everything":   {peers.NewInvite{Project: project, Repo: "frontend-app", Permissions: []hub.Permission{"*"}}, hub.CodeInvalid},
+			"for everything":   {peers.NewInvite{Project: project, Repo: "frontend-app", Permissions: []coord.Permission{"*"}}, hub.CodeInvalid},
 		} {
 			if _, _, err := l.Peers.Invite(t.Context(), l.Boss, test.n); hub.CodeOf(err) != test.code {
 				t.Errorf("%s: got %v, want %s", name, err, test.code)
@@ -288,7 +289,7 @@ func TestInvites(t *testing.T) {
 		if _, _, _, err := l.Keys.AddAgent(t.Context(), l.Boss, hub.Agent{ID: "bob.b"}, keys.NewKey{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, taken := range []hub.AID{
+		for _, taken := range []coord.AID{
 			"aid://hub.example/backend@2.0.0", "aid://hub.example/alice@1.0.0", "aid://HUB.example/alice@1.0.0", l.Keys.AID("bob.b"), "aid://hub.example/carol@1.0.0",
 			"alice", "aid://example.com/other@1.0.0", "aid://hub.ex\u0430mple/alice@1.0.0",
 		} {
@@ -296,7 +297,7 @@ func TestInvites(t *testing.T) {
 			if _, err := redeem(text, taken); hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("%s: got %v", taken, err)
 			}
-			_, text, err := l.Peers.Invite(t.Context(), l.Boss, peers.NewInvite{Project: project, Repo: "frontend-app", ActsFor: []hub.AID{taken}})
+			_, text, err := l.Peers.Invite(t.Context(), l.Boss, peers.NewInvite{Project: project, Repo: "frontend-app", ActsFor: []coord.AID{taken}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +340,7 @@ func TestJoin(t *testing.T) {
 		}
 		for _, test := range []struct {
 			at, from *lobby
-			name     hub.AID
+			name     coord.AID
 		}{{host, guest, frontend}, {guest, host, "aid://hub.example/backend@1.0.0"}} {
 			peers, err := test.from.Peers.Peers(t.Context(), test.from.Boss)
 			if err != nil || len(peers) != 1 {
@@ -349,7 +350,7 @@ func TestJoin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != hub.TrustVerified {
+			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != coord.TrustVerified {
 				t.Errorf("%s: got %+v, %v", test.name, v, err)
 			}
 			if in, err := test.at.Peers.InScope(t.Context(), test.name, "other"); err != nil || in {

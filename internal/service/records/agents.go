@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A recordedKey is a key as it follows from the journal.
@@ -28,19 +29,19 @@ func (v *verifier) recordAgent(e hub.Entry) {
 	}
 	id := hub.AgentID(e.Subject)
 	switch e.Action {
-	case hub.ActionAgentAdded:
+	case actions.AgentAdded:
 		if v.decodeFacts(e, &f) {
 			v.Agents.put(e.Subject, hub.Agent{ID: id, Role: f.Role, Auditor: f.Auditor, State: hub.AgentActive, CreatedAt: e.At, Can: f.Can}, e)
 		}
-	case hub.ActionAgentPaused, hub.ActionAgentResumed:
+	case actions.AgentPaused, actions.AgentResumed:
 		if a := v.Agents[e.Subject]; a != nil {
-			a.Want.State = map[hub.Action]hub.AgentState{hub.ActionAgentPaused: hub.AgentPaused, hub.ActionAgentResumed: hub.AgentActive}[e.Action]
+			a.Want.State = map[actions.Action]hub.AgentState{actions.AgentPaused: hub.AgentPaused, actions.AgentResumed: hub.AgentActive}[e.Action]
 		}
-	case hub.ActionAgentRole:
+	case actions.AgentRole:
 		if a := v.Agents[e.Subject]; a != nil && v.decodeFacts(e, &f) {
 			a.Want.Role = f.Role
 		}
-	case hub.ActionKeyMinted:
+	case actions.KeyMinted:
 		if !v.decodeFacts(e, &f) {
 			return
 		}
@@ -48,16 +49,16 @@ func (v *verifier) recordAgent(e hub.Entry) {
 			v.revoke(f.Agent, e, func(label string) bool { return strings.HasPrefix(label, hub.HomeKeyLabel) })
 		}
 		v.Keys.put(e.Subject, recordedKey{Key: hub.Key{Agent: f.Agent, Label: f.Label, CreatedAt: e.At}, Sum: f.Digest}, e)
-	case hub.ActionKeyRevoked:
+	case actions.KeyRevoked:
 		if !v.decodeFacts(e, &f) {
 			return
 		}
 		if n := v.revoke(id, e, func(label string) bool { return f.Label == "" || label == f.Label }); n != f.Count && v.Complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
-	case hub.ActionRootAdded:
+	case actions.RootAdded:
 		v.Roots.put(e.Subject, hub.Root{Path: e.Subject, AddedBy: e.Actor, AddedAt: e.At}, e)
-	case hub.ActionRootRemoved:
+	case actions.RootRemoved:
 		delete(v.Roots, e.Subject)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/durable"
 )
 
@@ -253,7 +254,7 @@ func (r *Records) list(ctx context.Context, store hub.Store, caller hub.Caller, 
 			return err
 		}
 		_, err := tx.Append(hub.Entry{
-			At: facts.At, Actor: caller.ID, Action: hub.ActionArchived, Subject: report.File, Outcome: hub.OutcomeOK, Facts: raw,
+			At: facts.At, Actor: caller.ID, Action: actions.Archived, Subject: report.File, Outcome: hub.OutcomeOK, Facts: raw,
 		})
 		return err
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -464,7 +465,7 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, e := range w.entries() {
-			seen[e.Subject] = seen[e.Subject] || e.Action == hub.ActionMessageSent
+			seen[e.Subject] = seen[e.Subject] || e.Action == actions.MessageSent
 		}
 		for id, places := range w.places() {
 			if seen[string(id)] && !slices.Contains(places, "store") {
@@ -484,7 +485,7 @@ func TestArchiveWaitsForConsumers(t *testing.T) {
 		older := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 		w.copy()
 		w.pass(100 * day)
-		first := w.rowOf(hub.ActionMessageSent, 0) // of the younger message
+		first := w.rowOf(actions.MessageSent, 0) // of the younger message
 		w.update(func(tx hub.Tx) error { return tx.PutCursor("slow", first-1) })
 		if got := w.archive(records.ArchiveOptions{}); got.Last != first-1 || older >= younger {
 			t.Fatalf("got rows up to %d, want %d, before the messages %s and %s", got.Last, first-1, older, younger)

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/shape"
 )
@@ -115,7 +116,7 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 					}
 				}
 			}
-			_, err = tx.Append(caller.Entry(r.clock.Now(), hub.ActionMessageForgotten, string(id), map[string]any{"sha256": report.SHA256}))
+			_, err = tx.Append(caller.Entry(r.clock.Now(), actions.MessageForgotten, string(id), map[string]any{"sha256": report.SHA256}))
 			if err == nil {
 				err = tx.ForgetText(id)
 			}
@@ -138,7 +139,7 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 // forgottenSum returns the hash that the entry about an earlier removal holds, "" if
 // that entry has left the store.
 func forgottenSum(rd hub.Reader, id hub.EnvelopeID) (string, error) {
-	e, err := entryAbout(rd, string(id), hub.ActionMessageForgotten)
+	e, err := entryAbout(rd, string(id), actions.MessageForgotten)
 	var facts rewriteFacts
 	if err != nil || e.Seq == 0 {
 		return "", err
@@ -148,7 +149,7 @@ func forgottenSum(rd hub.Reader, id hub.EnvelopeID) (string, error) {
 
 // entryAbout returns the newest entry in the store about a subject with an action, or
 // one with number 0.
-func entryAbout(rd hub.Reader, subject string, action hub.Action) (hub.Entry, error) {
+func entryAbout(rd hub.Reader, subject string, action actions.Action) (hub.Entry, error) {
 	entries, err := rd.Journal(hub.JournalQuery{Subject: subject, Newest: true, Limit: maxSubject})
 	i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == action })
 	if i < 0 {
@@ -409,7 +410,7 @@ func (r *Records) rewriteArchives(ctx context.Context, caller hub.Caller, id hub
 			if err != nil {
 				return err
 			}
-			_, err = tx.Append(caller.Entry(r.clock.Now(), hub.ActionArchiveRewritten, a.File, map[string]any{"sha256": sum, "was": was, "message": id}))
+			_, err = tx.Append(caller.Entry(r.clock.Now(), actions.ArchiveRewritten, a.File, map[string]any{"sha256": sum, "was": was, "message": id}))
 			return err
 		})
 		if err != nil {
@@ -426,7 +427,7 @@ func (r *Records) rewriteArchives(ctx context.Context, caller hub.Caller, id hub
 // archiveSum returns the SHA-256 that an archive has now: as it was listed, or as the
 // newest entry in the store about it says.
 func archiveSum(rd hub.Reader, a hub.Archive) (string, error) {
-	e, err := entryAbout(rd, a.File, hub.ActionArchiveRewritten)
+	e, err := entryAbout(rd, a.File, actions.ArchiveRewritten)
 	if err != nil || e.Seq == 0 {
 		return a.SHA256, err
 	}
@@ -497,7 +498,7 @@ func (r *Records) namedInArchives(ctx context.Context, sum string) (named bool, 
 // recordedLater returns the newest entry about a subject with an action, in the store
 // or in an archive; its number is 0 if there is none. Entries in archives are searched
 // only for the few subjects whose text or file differs from the first record.
-func (v *verifier) recordedLater(r hub.Reader, subject string, action hub.Action) (hub.Entry, error) {
+func (v *verifier) recordedLater(r hub.Reader, subject string, action actions.Action) (hub.Entry, error) {
 	found, err := entryAbout(r, subject, action)
 	if err != nil || found.Seq > 0 {
 		return found, err
@@ -518,7 +519,7 @@ func (v *verifier) recordedLater(r hub.Reader, subject string, action hub.Action
 // sum since.
 func (v *verifier) rewritten(ctx context.Context, a hub.Archive, sum string) (ok bool, err error) {
 	err = v.store.View(ctx, func(r hub.Reader) error {
-		e, err := v.recordedLater(r, a.File, hub.ActionArchiveRewritten)
+		e, err := v.recordedLater(r, a.File, actions.ArchiveRewritten)
 		var facts rewriteFacts
 		ok = err == nil && e.Seq > 0 && json.Unmarshal(e.Facts, &facts) == nil && facts.SHA256 == sum
 		return err

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // An item is a thing whose every change is recorded with a digest of the whole: a
@@ -13,12 +15,12 @@ import (
 
 // itemKind returns the kind of item that an entry with this action records, or
 // "".
-func itemKind(a hub.Action) string {
+func itemKind(a actions.Action) string {
 	switch a {
-	case hub.ActionContractProposed, hub.ActionContractAgreed, hub.ActionContractContested, hub.ActionContractRejected, hub.ActionContractUpdated,
-		hub.ActionContractMerged, hub.ActionContractAdvanced, hub.ActionWorkStarted, hub.ActionWorkCompleted, hub.ActionWorkVerified:
+	case actions.ContractProposed, actions.ContractAgreed, actions.ContractContested, actions.ContractRejected, actions.ContractUpdated,
+		actions.ContractMerged, actions.ContractAdvanced, actions.WorkStarted, actions.WorkCompleted, actions.WorkVerified:
 		return "contract"
-	case hub.ActionContextShared, hub.ActionContextReplaced:
+	case actions.ContextShared, actions.ContextReplaced:
 		return "packet"
 	}
 	if strings.HasPrefix(string(a), "run.") {
@@ -28,7 +30,7 @@ func itemKind(a hub.Action) string {
 }
 
 // itemOf names an item of a project.
-func itemOf(id string, project hub.ProjectID) string {
+func itemOf(id string, project coord.ProjectID) string {
 	return fmt.Sprintf("%s of project %s", id, project)
 }
 
@@ -36,8 +38,8 @@ func itemOf(id string, project hub.ProjectID) string {
 func (v *verifier) recordItem(e hub.Entry) {
 	kind := itemKind(e.Action)
 	var f struct {
-		Project hub.ProjectID `json:"project_id"`
-		Digest  string        `json:"sha256"`
+		Project coord.ProjectID `json:"project_id"`
+		Digest  string          `json:"sha256"`
 	}
 	if kind == "" || !v.decodeFacts(e, &f) {
 		return
@@ -57,9 +59,9 @@ func (v *verifier) checkItem(kind, id, digest string) {
 // checkItems compares contracts, packets and runs with the digests, all in one
 // snapshot.
 func (v *verifier) checkItems(r hub.Reader) error {
-	projects := hub.ProjectID("")
+	projects := coord.ProjectID("")
 	for more := true; more; {
-		page, err := r.Projects(projects, archivePage)
+		page, err := r.Coordination().Projects(projects, archivePage)
 		if err != nil {
 			return err
 		}
@@ -96,10 +98,10 @@ func (v *verifier) checkItems(r hub.Reader) error {
 }
 
 // checkProject compares the contracts and packets of one project.
-func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
-	contracts := hub.ContractQuery{Project: id, Limit: archivePage}
+func (v *verifier) checkProject(r hub.Reader, id coord.ProjectID) error {
+	contracts := coord.ContractQuery{Project: id, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Contracts(contracts)
+		page, err := r.Coordination().Contracts(contracts)
 		if err != nil {
 			return err
 		}
@@ -110,9 +112,9 @@ func (v *verifier) checkProject(r hub.Reader, id hub.ProjectID) error {
 		}
 		more = len(page) == archivePage
 	}
-	packets := hub.PacketQuery{Project: id, Limit: archivePage}
+	packets := coord.PacketQuery{Project: id, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Packets(packets)
+		page, err := r.Coordination().Packets(packets)
 		if err != nil {
 			return err
 		}

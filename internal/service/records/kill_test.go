@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
@@ -246,7 +247,7 @@ func TestKilledForget(t *testing.T) {
 			var begun bool
 			c.view(func(r hub.Reader) error {
 				entries, err := r.Journal(hub.JournalQuery{Subject: string(archived), Limit: 100})
-				begun = slices.ContainsFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionMessageForgotten })
+				begun = slices.ContainsFunc(entries, func(e hub.Entry) bool { return e.Action == actions.MessageForgotten })
 				return err
 			})
 			if !begun {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A field is one member of a thing that is compared with the journal.
@@ -117,14 +118,14 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 
 // checkRemoval compares the text of a message with the entries about its removal.
 func (v *verifier) checkRemoval(r hub.Reader, where string, facts sentFacts, m hub.Message, entries []hub.Entry) error {
-	i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionMessageForgotten })
+	i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == actions.MessageForgotten })
 	if i >= 0 && !m.IsForgotten() {
 		v.find(where, "its text is still there, though journal row %d records that it was removed", entries[i].Seq)
 	}
 	if i >= 0 || !facts.forgotten(m.Envelope) {
 		return nil
 	}
-	removed, err := v.recordedLater(r, string(m.ID), hub.ActionMessageForgotten)
+	removed, err := v.recordedLater(r, string(m.ID), actions.MessageForgotten)
 	if err == nil && removed.Seq == 0 {
 		v.find(where, "its text is not there, and no journal row records that it was removed")
 	}
@@ -164,7 +165,7 @@ type messageState struct {
 // their number.
 func newMessageState(e hub.Entry, facts sentFacts, stored []hub.Party) *messageState {
 	first := hub.Party{State: hub.PartyUnread}
-	if e.Action == hub.ActionMessageHeld {
+	if e.Action == actions.MessageHeld {
 		first = hub.Party{State: hub.PartyHeld, Hidden: true}
 	}
 	to := facts.To
@@ -202,17 +203,17 @@ func (s *messageState) apply(e hub.Entry) {
 		}
 	}
 	switch e.Action {
-	case hub.ActionMessageApproved:
+	case actions.MessageApproved:
 		all(hub.PartyUnread, hub.PartyHeld)
-	case hub.ActionMessageDenied:
+	case actions.MessageDenied:
 		all(hub.PartyFailed, hub.PartyHeld)
-	case hub.ActionMessageDelivered:
+	case actions.MessageDelivered:
 		move(s.parties[e.Actor], hub.PartyDelivered)
-	case hub.ActionMessageRead:
+	case actions.MessageRead:
 		move(s.parties[e.Actor], hub.PartyRead)
-	case hub.ActionMessageExpired:
+	case actions.MessageExpired:
 		all(hub.PartyExpired)
-	case hub.ActionChannelTried:
+	case actions.ChannelTried:
 		var facts struct {
 			Recipient hub.AgentID        `json:"recipient"`
 			Status    hub.DeliveryStatus `json:"status"`

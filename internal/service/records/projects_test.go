@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -15,23 +17,23 @@ import (
 
 // negotiate lets two repositories agree on a contract, change it, and begin to
 // implement it.
-func (w *world) negotiate() (hub.ProjectID, hub.ContractID, hub.PacketID) {
+func (w *world) negotiate() (coord.ProjectID, coord.ContractID, coord.PacketID) {
 	w.t.Helper()
 	ctx, who := w.t.Context(), hub.Caller{ID: "ada"}
 	s := contract.New(w.store, &contract.Options{Clock: w.clock, Self: "aid://example.com/back@1.0.0", Repo: "back"})
-	p, err := s.CreateProject(ctx, who, contract.NewProject{Name: "Sign in", Policy: hub.AgreeAny, Repos: []hub.Repo{{Name: "back", Role: "backend", Language: "go"}}})
+	p, err := s.CreateProject(ctx, who, contract.NewProject{Name: "Sign in", Policy: coord.AgreeAny, Repos: []coord.Repo{{Name: "back", Role: "backend", Language: "go"}}})
 	w.must(nil, err)
-	r, err := s.Propose(ctx, who, contract.Proposal{InProject: contract.In(p.ID), Type: hub.ContractCustom, Name: "c", Content: json.RawMessage(`{"a":1}`)})
+	r, err := s.Propose(ctx, who, contract.Proposal{InProject: contract.In(p.ID), Type: coord.ContractCustom, Name: "c", Content: json.RawMessage(`{"a":1}`)})
 	w.must(nil, err)
 	id := r.Contract.ID
 	w.must(s.Update(ctx, who, contract.Revision{InContract: contract.Of(p.ID, id), Content: json.RawMessage(`{"a":2}`)}))
 	w.must(s.Respond(ctx, who, contract.Response{InContract: contract.Of(p.ID, id), Action: contract.ActionAgree}))
 	w.must(s.Start(ctx, who, contract.Work{InContract: contract.Of(p.ID, id), Plan: "soon"}))
-	packet, err := s.Share(ctx, who, contract.NewPacket{InProject: contract.In(p.ID), Type: hub.ContextCode, Content: json.RawMessage(`{"x":1}`), Relations: contract.Relations{Related: []hub.ContractID{id}}})
+	packet, err := s.Share(ctx, who, contract.NewPacket{InProject: contract.In(p.ID), Type: coord.ContextCode, Content: json.RawMessage(`{"x":1}`), Relations: contract.Relations{Related: []coord.ContractID{id}}})
 	w.must(nil, err)
 	theirs, err := s.Contract(ctx, who, p.ID, id, true)
 	w.must(nil, err)
-	theirs.Name, theirs.UpdatedAt = "renamed", hub.InstantAt(w.now.Add(time.Minute))
+	theirs.Name, theirs.UpdatedAt = "renamed", coord.InstantAt(w.now.Add(time.Minute))
 	w.must(s.Sync(ctx, "peer", true, []federation.Copy{{Project: p.ID, Contract: &theirs}}))
 	return p.ID, id, packet.ID
 }
@@ -46,7 +48,7 @@ func TestPacts(t *testing.T) {
 		t.Errorf("looked at %d contracts and %d packets", audit.Contracts, audit.Packets)
 	}
 	contractIs, packetIs := fmt.Sprintf("contract %s of project %s: it ", id, project), fmt.Sprintf("packet %s of project %s: it ", packet, project)
-	contractRow, packetRow := told.rowOf(hub.ActionContractMerged, 0), told.rowOf(hub.ActionContextShared, 0)
+	contractRow, packetRow := told.rowOf(actions.ContractMerged, 0), told.rowOf(actions.ContextShared, 0)
 	differs := func(what string, row int64) string {
 		return fmt.Sprintf("%sdiffers from what journal row %d recorded", what, row)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A handoffRow is a handoff as it was proposed, without the package of a
@@ -42,8 +43,8 @@ type partyRow struct {
 }
 
 // beginsMessage reports whether an action is the first one about a message.
-func beginsMessage(a hub.Action) bool {
-	return a == hub.ActionMessageSent || a == hub.ActionMessageHeld
+func beginsMessage(a actions.Action) bool {
+	return a == actions.MessageSent || a == actions.MessageHeld
 }
 
 // entryLine returns the line of an entry with the handoff that it proposes and,
@@ -63,7 +64,7 @@ func entryLine(r hub.Reader, e hub.Entry, envelopes bool) (line, error) {
 		m.Status, m.UpdatedAt = hub.StatusPending, hub.Time{}
 		l.Envelope, err = m.Envelope.MarshalJSON()
 		return l, err
-	case e.Action == hub.ActionHandoffProposed:
+	case e.Action == actions.HandoffProposed:
 		h, err := r.Handoff(hub.HandoffID(e.Subject))
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return l, nil

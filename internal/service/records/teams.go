@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // teamKinds are the kinds of things of teams, deliberations and queues that entries record:
@@ -36,34 +37,34 @@ func (v *verifier) recordTeam(e hub.Entry) {
 		return
 	}
 	switch e.Action {
-	case hub.ActionTeamCreated:
+	case actions.TeamCreated:
 		v.Items["team"].put(id, string(hub.TeamForming), e)
 		v.Items["policy"].put(ofTeam("", id), f.Digest, e)
-	case hub.ActionTeamMoved:
+	case actions.TeamMoved:
 		v.Items["team"].put(id, f.To, e)
-	case hub.ActionTeamJoined:
+	case actions.TeamJoined:
 		v.Items["member"].put(ofTeam(f.Agent, id), f.Role, e)
-	case hub.ActionTeamLeft:
+	case actions.TeamLeft:
 		delete(v.Items["member"], ofTeam(f.Agent, id))
-	case hub.ActionTeamRole:
+	case actions.TeamRole:
 		if f.Status == "changed" {
 			v.Items["member"].put(ofTeam(f.Agent, id), f.To, e)
 		}
-	case hub.ActionTeamPolicy:
+	case actions.TeamPolicy:
 		v.Items["permit"].put(ofTeam(f.Role+":"+f.Action, id), f.To, e)
-	case hub.ActionTeamTask:
+	case actions.TeamTask:
 		v.Items["task"].put(f.Task, f.Digest, e)
-	case hub.ActionTeamDecided, hub.ActionDeliberationDecided:
+	case actions.TeamDecided, actions.DeliberationDecided:
 		v.Items["decision"].put(f.Decision, f.Digest, e)
-	case hub.ActionTeamArtifact:
+	case actions.TeamArtifact:
 		v.Items["version"].put(versionName(id, f.Artifact, f.Version), f.Digest, e)
-	case hub.ActionTeamConflict:
+	case actions.TeamConflict:
 		v.Items["conflict"].put(versionName(id, f.Artifact, f.Version), f.State, e)
-	case hub.ActionDeliberationMoved:
+	case actions.DeliberationMoved:
 		v.Items["deliberation"].put(id, f.State, e)
-	case hub.ActionClaimed, hub.ActionClaimMoved:
+	case actions.Claimed, actions.ClaimMoved:
 		v.Items["claim"].put(e.Subject, f.Owner, e)
-	case hub.ActionClaimReleased:
+	case actions.ClaimReleased:
 		delete(v.Items["claim"], e.Subject)
 	}
 }
@@ -108,7 +109,7 @@ func (v *verifier) checkTeams(r hub.Reader) error {
 func (v *verifier) checkTeamRows(r hub.Reader) error {
 	q := hub.TeamQuery{All: true, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Teams(q)
+		page, err := r.Teamspaces().Teams(q)
 		if err != nil {
 			return err
 		}
@@ -143,7 +144,7 @@ func (v *verifier) checkTeam(t hub.Team) {
 func (v *verifier) checkTasks(r hub.Reader) error {
 	q := hub.TaskQuery{Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Tasks(q)
+		page, err := r.Teamspaces().Tasks(q)
 		if err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ func (v *verifier) checkClaims(r hub.Reader) error {
 func (v *verifier) checkMembers(r hub.Reader, team hub.TeamID) error {
 	q := hub.MemberQuery{Team: team, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.Members(q)
+		page, err := r.Teamspaces().Members(q)
 		if err != nil {
 			return v.unreadable("members", err)
 		}
@@ -223,7 +224,7 @@ func (v *verifier) checkMembers(r hub.Reader, team hub.TeamID) error {
 func (v *verifier) checkVersions(r hub.Reader, team hub.TeamID) error {
 	artifacts := hub.ArtifactQuery{Team: team, Limit: archivePage}
 	for more := true; more; {
-		page, err := r.TeamArtifacts(artifacts)
+		page, err := r.Teamspaces().TeamArtifacts(artifacts)
 		if err != nil {
 			return v.unreadable("artifacts", err)
 		}
@@ -231,7 +232,7 @@ func (v *verifier) checkVersions(r hub.Reader, team hub.TeamID) error {
 			artifacts.Cursor = a.ID
 			versions := hub.VersionQuery{Team: team, Artifact: a.ID, Limit: archivePage}
 			for next := true; next; {
-				some, err := r.ArtifactVersions(versions)
+				some, err := r.Teamspaces().ArtifactVersions(versions)
 				if err != nil {
 					return v.unreadable("versions", err)
 				}
@@ -241,7 +242,7 @@ func (v *verifier) checkVersions(r hub.Reader, team hub.TeamID) error {
 				}
 				next = len(some) == archivePage && versions.Before > 1
 			}
-			conflicts, err := r.Conflicts(hub.ConflictQuery{Team: team, Artifact: a.ID, Limit: int(a.Versions) + 1})
+			conflicts, err := r.Teamspaces().Conflicts(hub.ConflictQuery{Team: team, Artifact: a.ID, Limit: int(a.Versions) + 1})
 			if err != nil {
 				return v.unreadable("conflicts", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/service/team"
 )
@@ -39,7 +40,7 @@ func TestTeams(t *testing.T) {
 		if err := tx.PutItemClaim(hub.ItemClaim{Item: "queue:1", Owner: "ada", At: hub.At(told.clock())}); err != nil {
 			return err
 		}
-		_, err := tx.Append(operator.Entry(hub.At(told.clock()), hub.ActionClaimed, "queue:1", map[string]any{"owner": "ada"}))
+		_, err := tx.Append(operator.Entry(hub.At(told.clock()), actions.Claimed, "queue:1", map[string]any{"owner": "ada"}))
 		return err
 	}))
 	told.copy()
@@ -49,18 +50,18 @@ func TestTeams(t *testing.T) {
 		row        int64
 		missing    bool
 	}{
-		{`UPDATE teams SET lifecycle = 'closed', body_json = replace(body_json, '"active"', '"closed"')`, "team core", told.rowOf(hub.ActionTeamMoved, 0), false},
-		{`UPDATE team_tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), false},
-		{`UPDATE team_tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), false},
-		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(hub.ActionTeamCreated, 0), false},
-		{`UPDATE teams SET body_json = replace(body_json, '"deny"', '"allow"')`, "permit reviewer:block of team core", told.rowOf(hub.ActionTeamPolicy, 0), false},
-		{`UPDATE team_members SET role = 'coordinator' WHERE agent = 'bob' AND until IS NULL`, "member bob of team core", told.rowOf(hub.ActionTeamRole, 0), false},
-		{`DELETE FROM team_members WHERE agent = 'bob'`, "member bob of team core", told.rowOf(hub.ActionTeamRole, 0), true},
-		{`UPDATE decisions SET body_json = replace(body_json, 'tabs', 'dots')`, "decision " + decided, told.rowOf(hub.ActionTeamDecided, 0), false},
-		{`UPDATE claims SET owner = 'bob'`, "claim queue:1", told.rowOf(hub.ActionClaimed, 0), false},
-		{`DELETE FROM team_tasks`, "task T-1", told.rowOf(hub.ActionTeamTask, 1), true},
-		{`UPDATE team_versions SET body_json = replace(body_json, substr(sha256, 1, 4), 'beef') WHERE n = 3`, "version 3 of a in team core", told.rowOf(hub.ActionTeamArtifact, 2), false},
-		{`UPDATE team_conflicts SET state = 'resolved', body_json = replace(body_json, 'manual_merge', 'resolved')`, "conflict 3 of a in team core", told.rowOf(hub.ActionTeamConflict, 0), false},
+		{`UPDATE teams SET lifecycle = 'closed', body_json = replace(body_json, '"active"', '"closed"')`, "team core", told.rowOf(actions.TeamMoved, 0), false},
+		{`UPDATE team_tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
+		{`UPDATE team_tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(actions.TeamCreated, 0), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"deny"', '"allow"')`, "permit reviewer:block of team core", told.rowOf(actions.TeamPolicy, 0), false},
+		{`UPDATE team_members SET role = 'coordinator' WHERE agent = 'bob' AND until IS NULL`, "member bob of team core", told.rowOf(actions.TeamRole, 0), false},
+		{`DELETE FROM team_members WHERE agent = 'bob'`, "member bob of team core", told.rowOf(actions.TeamRole, 0), true},
+		{`UPDATE decisions SET body_json = replace(body_json, 'tabs', 'dots')`, "decision " + decided, told.rowOf(actions.TeamDecided, 0), false},
+		{`UPDATE claims SET owner = 'bob'`, "claim queue:1", told.rowOf(actions.Claimed, 0), false},
+		{`DELETE FROM team_tasks`, "task T-1", told.rowOf(actions.TeamTask, 1), true},
+		{`UPDATE team_versions SET body_json = replace(body_json, substr(sha256, 1, 4), 'beef') WHERE n = 3`, "version 3 of a in team core", told.rowOf(actions.TeamArtifact, 2), false},
+		{`UPDATE team_conflicts SET state = 'resolved', body_json = replace(body_json, 'manual_merge', 'resolved')`, "conflict 3 of a in team core", told.rowOf(actions.TeamConflict, 0), false},
 	} {
 		t.Run("what was changed beside the hub is found: "+test.sql, func(t *testing.T) {
 			w := told.duplicate(t)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 )
@@ -16,7 +17,7 @@ func TestVerifyOfChannels(t *testing.T) {
 		id := w.send(ada, mailroom.Draft{To: []hub.AgentID{"bob"}})
 		err := w.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			facts := map[string]any{"channel": hub.ChannelSession, "recipient": "bob", "status": hub.DeliveryAccepted}
-			e := hub.Caller{ID: hub.Self}.Entry(hub.At(w.clock()), hub.ActionChannelTried, string(id), facts)
+			e := hub.Caller{ID: hub.Self}.Entry(hub.At(w.clock()), actions.ChannelTried, string(id), facts)
 			if _, err := tx.Append(e); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
@@ -75,7 +76,7 @@ func TestTrail(t *testing.T) {
 		}
 	})
 	t.Run("a line has its members in a fixed order, and the envelope as it was sent", func(t *testing.T) {
-		row := s.rowOf(hub.ActionMessageSent, 2)
+		row := s.rowOf(actions.MessageSent, 2)
 		e := s.entries()[row-1]
 		var m hub.Message
 		s.view(func(r hub.Reader) (err error) { m, err = r.Message(s.rich); return err })
@@ -260,7 +261,7 @@ func TestTrailSeals(t *testing.T) {
 		}
 		lines := w.lines(names(w)[1])
 		header, seal := lines[0], lines[len(lines)-1]
-		before := w.entries()[w.rowOf(hub.ActionMessageSent, 2)-2]
+		before := w.entries()[w.rowOf(actions.MessageSent, 2)-2]
 		if want := fmt.Sprintf(`{"format":"parley-segment","version":1,"after":%d,"hash":%q}`+"\n", before.Seq, before.Hash); header != want {
 			t.Errorf("header: got %s, want %s", header, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shape"
 )
 
@@ -183,7 +184,7 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 		return "", err
 	case want.bytesEqual(raw):
 		return "", nil
-	case e.Action == hub.ActionHandoffProposed:
+	case e.Action == actions.HandoffProposed:
 		return fmt.Sprintf("what it says beside journal row %d is not what the database holds", e.Seq), nil
 	}
 
@@ -221,7 +222,7 @@ func (v *verifier) messageDiffers(r hub.Reader, l line, e hub.Entry, want line) 
 
 	// A text may be missing only after it was removed, and must be missing then.
 	if facts.forgotten(sent) {
-		removed, err := v.recordedLater(r, e.Subject, hub.ActionMessageForgotten)
+		removed, err := v.recordedLater(r, e.Subject, actions.MessageForgotten)
 		if err != nil {
 			return "", err
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // An Audit is the result of Verify.
@@ -454,7 +455,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 // checkSubject checks the thing that an entry is about.
 func (v *verifier) checkSubject(r hub.Reader, e hub.Entry, archived bool) error {
 	switch {
-	case e.Action == hub.ActionArchived:
+	case e.Action == actions.Archived:
 		var f archiveFacts
 		v.decodeFacts(e, &f)
 		v.Listed.put(e.Subject, f.Archive, e)
@@ -462,7 +463,7 @@ func (v *verifier) checkSubject(r hub.Reader, e hub.Entry, archived bool) error 
 		v.keep(e)
 	case beginsMessage(e.Action):
 		return v.checkMessage(r, e)
-	case e.Action == hub.ActionHandoffDrafted || e.Action == hub.ActionHandoffProposed:
+	case e.Action == actions.HandoffDrafted || e.Action == actions.HandoffProposed:
 		_, err := r.Handoff(hub.HandoffID(e.Subject))
 		return v.exists("handoff", e, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -134,12 +135,12 @@ func quote[S ~string](s S) string { return "'" + strings.ReplaceAll(string(s), "
 func TestTampering(t *testing.T) {
 	patience.NotUnderRace(t)
 	s := tell(t)
-	sent := s.rowOf(hub.ActionMessageSent, 0)
-	sentRich := s.rowOf(hub.ActionMessageSent, 2)
-	heldRow := s.rowOf(hub.ActionMessageHeld, 0)
+	sent := s.rowOf(actions.MessageSent, 0)
+	sentRich := s.rowOf(actions.MessageSent, 2)
+	heldRow := s.rowOf(actions.MessageHeld, 0)
 	last := int64(len(s.entries()))
-	adaRow, bobKeyRow, revokedRow := s.rowOf(hub.ActionAgentAdded, 1), s.rowOf(hub.ActionKeyMinted, 2), s.rowOf(hub.ActionKeyRevoked, 0)
-	proposed, validating, accepted, activated := s.rowOf(hub.ActionHandoffProposed, 0), s.rowOf(hub.ActionHandoffValidating, 0), s.rowOf(hub.ActionHandoffAccepted, 0), s.rowOf(hub.ActionHandoffActivated, 0)
+	adaRow, bobKeyRow, revokedRow := s.rowOf(actions.AgentAdded, 1), s.rowOf(actions.KeyMinted, 2), s.rowOf(actions.KeyRevoked, 0)
+	proposed, validating, accepted, activated := s.rowOf(actions.HandoffProposed, 0), s.rowOf(actions.HandoffValidating, 0), s.rowOf(actions.HandoffAccepted, 0), s.rowOf(actions.HandoffActivated, 0)
 
 	chain := func(n int64) string {
 		return fmt.Sprintf("journal row %d: its hash does not follow from row %d: this row was changed, or the hash of the one before", n, n-1)
@@ -171,7 +172,7 @@ func TestTampering(t *testing.T) {
 	misplaced := func(n int64) string {
 		return fmt.Sprintf("%s: it is about journal row %d, which has no place there", line(n), n)
 	}
-	read := s.rowOf(hub.ActionMessageRead, 0) // of plain, by bob
+	read := s.rowOf(actions.MessageRead, 0) // of plain, by bob
 
 	for _, tt := range []struct {
 		name, sql string
@@ -246,7 +247,7 @@ func TestTampering(t *testing.T) {
 			message(s.plain, "it concerns eve, of whom the journal does not know"),
 		}},
 		{"a recipient of a broadcast removed", `DELETE FROM message_party WHERE ` + party(s.everyone, "bob"), []string{
-			message(s.everyone, "it concerns 2 recipients, journal row %d recorded 3", s.rowOf(hub.ActionMessageSent, 5)),
+			message(s.everyone, "it concerns 2 recipients, journal row %d recorded 3", s.rowOf(actions.MessageSent, 5)),
 			message(s.everyone, "row 17 of the delivery ledger is about bob, whom it was not sent to"),
 		}},
 		{"what the delivery ledger says", `UPDATE delivery_log SET status = 'stored' WHERE message_id = ` + quote(s.plain), []string{
@@ -316,7 +317,7 @@ func TestTampering(t *testing.T) {
 			handoff("whether the operator approved it is not as in the journal"),
 		}},
 		{"the reason of a rejection", change("handoff_meta", "reject_reason = 'timeout_risk'", "handoff_id = "+quote(s.done.ID)), []string{
-			fmt.Sprintf("handoff %s: its reason for rejection differs from what journal row %d recorded", s.done.ID, s.rowOf(hub.ActionHandoffRejected, 0)),
+			fmt.Sprintf("handoff %s: its reason for rejection differs from what journal row %d recorded", s.done.ID, s.rowOf(actions.HandoffRejected, 0)),
 		}},
 		{"a step of a history", change("handoff_history", "note = 'thanks'", history(1)), []string{
 			handoff("step 1 (proposed) of its history differs from what journal row %d recorded", proposed),
@@ -339,7 +340,7 @@ func TestTampering(t *testing.T) {
 		}},
 		{"a history removed", `DELETE FROM handoff_history WHERE handoff_id = ` + quote(s.secret.ID), []string{
 			fmt.Sprintf("handoff %s: it has no history", s.secret.ID),
-			fmt.Sprintf("handoff %s: its history has no step 1 (proposed), though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
+			fmt.Sprintf("handoff %s: its history has no step 1 (proposed), though journal row %d records it", s.secret.ID, s.rowOf(actions.HandoffProposed, 2)),
 		}},
 		{"a step added", fmt.Sprintf(`INSERT INTO handoff_history VALUES (%s, 5, 'completed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, quote(s.open.ID)), []string{
 			handoff("its status is activated, by its history it is completed"),
@@ -347,8 +348,8 @@ func TestTampering(t *testing.T) {
 			handoff("its time of completion or rejection does not follow from its history"),
 		}},
 		{"a handoff removed", fmt.Sprintf(`DELETE FROM handoff_history WHERE handoff_id = %[1]s; DELETE FROM handoff_meta WHERE handoff_id = %[1]s; DELETE FROM handoffs WHERE id = %[1]s`, quote(s.secret.ID)), []string{
-			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(hub.ActionHandoffProposed, 2)),
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(s.rowOf(hub.ActionHandoffProposed, 2)), s.rowOf(hub.ActionHandoffProposed, 2)),
+			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(actions.HandoffProposed, 2)),
+			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(s.rowOf(actions.HandoffProposed, 2)), s.rowOf(actions.HandoffProposed, 2)),
 		}},
 		{"a handoff added", `CREATE TEMP TABLE n AS SELECT * FROM handoffs WHERE id = ` + quote(s.done.ID) + `; UPDATE n SET id = 'x'; INSERT INTO handoffs SELECT * FROM n;
 			INSERT INTO handoff_meta (handoff_id) VALUES ('x'); INSERT INTO handoff_history VALUES ('x', 1, 'closed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, []string{
@@ -362,8 +363,8 @@ func TestTampering(t *testing.T) {
 		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
 		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z', NULL)`, []string{"agent mallory: no journal row records it"}},
 		{"a root added", `CREATE TEMP TABLE n AS SELECT * FROM roots; UPDATE n SET path = '/etc'; INSERT INTO roots SELECT * FROM n`, []string{"root /etc: no journal row records it"}},
-		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
-		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(hub.ActionRootAdded, 2))}},
+		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(actions.RootAdded, 2))}},
+		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(actions.RootAdded, 2))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
 		}},
@@ -408,7 +409,7 @@ func TestTampering(t *testing.T) {
 	notTheMessage := func(n int64) string {
 		return fmt.Sprintf("%s: its message is not the one that journal row %d recorded", line(n), n)
 	}
-	printer := s.rowOf(hub.ActionHandoffProposed, 1)
+	printer := s.rowOf(actions.HandoffProposed, 1)
 	for _, tt := range []struct {
 		name, file string
 		change     func([]byte) []byte // nil removes the file
@@ -516,7 +517,7 @@ func TestTrailGrowsWhileVerified(t *testing.T) {
 	w.copy()
 	w.update(func(tx hub.Tx) error {
 		for range 700 {
-			if _, err := tx.Append(hub.Entry{At: hub.At(w.clock()), Actor: hub.Self, Action: hub.ActionHubStarted, Outcome: hub.OutcomeOK}); err != nil {
+			if _, err := tx.Append(hub.Entry{At: hub.At(w.clock()), Actor: hub.Self, Action: actions.HubStarted, Outcome: hub.OutcomeOK}); err != nil {
 				return err
 			}
 		}

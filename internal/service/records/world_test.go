@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -164,7 +165,7 @@ func (w *world) entries() (all []hub.Entry) {
 }
 
 // rowOf returns the number of the n-th entry of an action, counted from 0.
-func (w *world) rowOf(a hub.Action, n int) int64 {
+func (w *world) rowOf(a actions.Action, n int) int64 {
 	w.t.Helper()
 	for _, e := range w.entries() {
 		if e.Action == a {
@@ -286,7 +287,7 @@ func (w *world) record(tx hub.Tx, h hub.Handoff, s hub.HandoffStep, more map[str
 		return err
 	}
 	_, err = tx.Append(hub.Entry{
-		At: s.At, Actor: s.Actor, Action: hub.Action("handoff." + s.State), Subject: string(h.ID), Outcome: hub.OutcomeOK, Facts: raw,
+		At: s.At, Actor: s.Actor, Action: actions.Action("handoff." + s.State), Subject: string(h.ID), Outcome: hub.OutcomeOK, Facts: raw,
 	})
 	return err
 }
@@ -412,7 +413,7 @@ func (tx *factTx) AddKey(k hub.Key) error {
 
 func (tx *factTx) Append(e hub.Entry) (hub.Entry, error) {
 	switch e.Action {
-	case hub.ActionMessageSent, hub.ActionMessageHeld, hub.ActionKeyMinted:
+	case actions.MessageSent, actions.MessageHeld, actions.KeyMinted:
 		facts := map[string]any{}
 		if err := json.Unmarshal(e.Facts, &facts); err != nil {
 			return e, err

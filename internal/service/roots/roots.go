@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -91,7 +92,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 		if err := tx.AddRoot(root); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(root.AddedAt, hub.ActionRootAdded, root.Path, nil))
+		_, err = tx.Append(actor.Entry(root.AddedAt, actions.RootAdded, root.Path, nil))
 		return err
 	})
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *Service) Remove(ctx context.Context, actor hub.Caller, path string) (hu
 		if err := tx.RemoveRoot(path); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(s.clock.Now(), hub.ActionRootRemoved, path, nil))
+		_, err = tx.Append(actor.Entry(s.clock.Now(), actions.RootRemoved, path, nil))
 		return err
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Keys lends keys to agents. Package access implements it.
@@ -230,13 +231,13 @@ func lent(actor hub.Caller) bool {
 }
 
 // actionOf is the action of the journal entry for each state.
-var actionOf = map[hub.RunState]hub.Action{
-	hub.RunStarting:    hub.ActionRunStarting,
-	hub.RunRunning:     hub.ActionRunRunning,
-	hub.RunChecking:    hub.ActionRunChecking,
-	hub.RunDone:        hub.ActionRunDone,
-	hub.RunFailed:      hub.ActionRunFailed,
-	hub.RunInterrupted: hub.ActionRunInterrupted,
+var actionOf = map[hub.RunState]actions.Action{
+	hub.RunStarting:    actions.RunStarting,
+	hub.RunRunning:     actions.RunRunning,
+	hub.RunChecking:    actions.RunChecking,
+	hub.RunDone:        actions.RunDone,
+	hub.RunFailed:      actions.RunFailed,
+	hub.RunInterrupted: actions.RunInterrupted,
 }
 
 // facts are the facts of a journal entry about a run: never a report or evidence.

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -188,7 +189,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, name string, lif
 		return Link{}, hub.Errorf(hub.CodeInvalid, op, "for: not between a minute and 30 days")
 	}
 	err := s.update(ctx, func(tx hub.Tx, now hub.Time) error {
-		_, err := tx.Append(actor.Entry(now, hub.ActionWebInvited, "", map[string]any{"viewer": name, "for_s": int(life.Seconds())}))
+		_, err := tx.Append(actor.Entry(now, actions.WebInvited, "", map[string]any{"viewer": name, "for_s": int(life.Seconds())}))
 		return err
 	})
 	if err != nil {
@@ -270,7 +271,7 @@ func (s *Service) Exchange(ctx context.Context, a Attempt) (Session, string, err
 		if err := hub.WriteMeta(tx, metaSessions, append(open, made)); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(now, hub.ActionWebSignedIn, made.ID, nil))
+		_, err = tx.Append(actor.Entry(now, actions.WebSignedIn, made.ID, nil))
 		return err
 	})
 	if err != nil {
@@ -402,7 +403,7 @@ func (s *Service) end(ctx context.Context, op string, actor hub.Caller, id strin
 				continue
 			}
 			n++
-			if _, err := tx.Append(actor.Entry(now, hub.ActionWebSignedOut, o.ID, nil)); err != nil {
+			if _, err := tx.Append(actor.Entry(now, actions.WebSignedOut, o.ID, nil)); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 // begin returns a change of a team for another service, inside its transaction.
 func (s *Service) begin(tx hub.Tx, op string, actor hub.Caller, id hub.TeamID) (*change, error) {
-	t, err := tx.Team(id)
+	t, err := tx.Teamspaces().Team(id)
 	if err == nil && t.ReadOnly() {
 		err = hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", id, t.Lifecycle)
 	}
@@ -28,7 +28,7 @@ func ungated(op string, t hub.Team, by hub.AgentID) error {
 // there, or not without the operator, or which one of those asked may not accept.
 func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked []hub.AgentID) error {
 	const op = "team.Offerable"
-	t, err := r.Team(id)
+	t, err := r.Teamspaces().Team(id)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Service) Agreed(tx hub.Tx, actor hub.Caller, d hub.Deliberation) (hub.T
 // waits for the operator, because the tasks of the team do.
 func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) {
 	const op = "team.Handable"
-	t, err := r.Team(h.Team)
+	t, err := r.Teamspaces().Team(h.Team)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
 	}
@@ -159,7 +159,7 @@ func (s *Service) Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) erro
 
 // Approvers returns the members that may approve a handoff into their team.
 func (s *Service) Approvers(r hub.Reader, h hub.Handoff) ([]hub.AgentID, error) {
-	team, err := r.Team(h.Team)
+	team, err := r.Teamspaces().Team(h.Team)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -50,7 +51,7 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 		} else if err != nil {
 			return err
 		}
-		if err := c.record(hub.ActionTeamCreated, map[string]any{"members": len(seats), "sha256": c.team.Policy.Digest()}); err != nil {
+		if err := c.record(actions.TeamCreated, map[string]any{"members": len(seats), "sha256": c.team.Policy.Digest()}); err != nil {
 			return err
 		}
 		for _, seat := range seats {
@@ -155,7 +156,7 @@ func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer
 	out := Answer{Teams: []View{}}
 	err = s.store.View(ctx, func(rd hub.Reader) error {
 		out.Teams = out.Teams[:0]
-		all, err := rd.Teams(q)
+		all, err := rd.Teamspaces().Teams(q)
 		for _, t := range all {
 			role, err := roleOf(rd, t.ID, actor.ID)
 			if err != nil {
@@ -210,7 +211,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 		if r.State != "" {
 			q.States = []hub.TaskState{r.State}
 		}
-		tasks, err := rd.Tasks(q)
+		tasks, err := rd.Teamspaces().Tasks(q)
 		if err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out A
 		if err := c.allow(hub.MayClose, ""); err != nil {
 			return err
 		}
-		open, err := c.tx.Tasks(hub.TaskQuery{Team: c.team.ID, States: openStates, Limit: 5})
+		open, err := c.tx.Teamspaces().Tasks(hub.TaskQuery{Team: c.team.ID, States: openStates, Limit: 5})
 		if err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out A
 // abandon ends the open conflicts of a team that is closed: its versions cannot be merged
 // any more. Unless anyway is set it refuses with their names.
 func (c *change) abandon(anyway bool) error {
-	open, err := c.tx.Conflicts(hub.ConflictQuery{Team: c.team.ID, Open: true, Limit: math.MaxInt32})
+	open, err := c.tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: c.team.ID, Open: true, Limit: math.MaxInt32})
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -297,13 +298,13 @@ func (c *change) abandon(anyway bool) error {
 		if err := c.putConflict(k); err != nil {
 			return err
 		}
-		a, err := c.tx.TeamArtifact(k.Team, k.Artifact)
+		a, err := c.tx.Teamspaces().TeamArtifact(k.Team, k.Artifact)
 		if err != nil {
 			return err
 		}
 		a.State = hub.MergeAbandoned
 		a.Beside = slices.DeleteFunc(a.Beside, func(n int64) bool { return n == k.Version })
-		if err := c.tx.PutTeamArtifact(a); err != nil {
+		if err := c.tx.WriteTeamspaces().PutTeamArtifact(a); err != nil {
 			return err
 		}
 	}
@@ -333,7 +334,7 @@ func (c *change) move(next hub.Lifecycle) (out Answer, err error) {
 	if err := c.put(); err != nil {
 		return out, err
 	}
-	if err := c.record(hub.ActionTeamMoved, map[string]any{"from": was, "to": next}); err != nil {
+	if err := c.record(actions.TeamMoved, map[string]any{"from": was, "to": next}); err != nil {
 		return out, err
 	}
 	all, err := roster(c.tx, c.team.ID)
@@ -382,7 +383,7 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		if err != nil {
 			return err
 		}
-		return c.record(hub.ActionTeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status, "sha256": d.Digest()})
+		return c.record(actions.TeamDecided, map[string]any{"decision_id": d.ID, "status": d.Status, "sha256": d.Digest()})
 	})
 }
 
@@ -426,7 +427,7 @@ func decisionsOf(r hub.Reader, actor hub.Caller, id hub.TeamID, q hub.DecisionQu
 		return out, err
 	}
 	out.last = all[len(all)-1].ID
-	terms, err := r.Members(hub.MemberQuery{Team: id, Agent: actor.ID, Ended: true, Limit: maxMembers})
+	terms, err := r.Teamspaces().Members(hub.MemberQuery{Team: id, Agent: actor.ID, Ended: true, Limit: maxMembers})
 	if err != nil {
 		return out, err
 	}

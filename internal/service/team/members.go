@@ -6,18 +6,19 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
 // join makes an agent a member and tells agents of it.
 func (c *change) join(seat Seat, tell []hub.AgentID) error {
 	m := hub.Member{Team: c.team.ID, Agent: seat.Agent, Role: seat.Role, Since: c.now, By: c.actor.ID, Reason: "joined"}
-	if err := c.tx.PutMember(m); hub.CodeOf(err) == hub.CodeConflict {
+	if err := c.tx.WriteTeamspaces().PutMember(m); hub.CodeOf(err) == hub.CodeConflict {
 		return hub.Errorf(hub.CodeConflict, c.op, "%s is a member of the team %s already", seat.Agent, c.team.ID).WithHint("{team.role} changes its role")
 	} else if err != nil {
 		return err
 	}
-	if err := c.record(hub.ActionTeamJoined, map[string]any{"agent": seat.Agent, "role": seat.Role}); err != nil {
+	if err := c.record(actions.TeamJoined, map[string]any{"agent": seat.Agent, "role": seat.Role}); err != nil {
 		return err
 	}
 	return c.tell(tell, hub.TypeTeamJoin, map[string]any{"agent": seat.Agent, "role": seat.Role, "by": c.actor.ID})
@@ -85,7 +86,7 @@ func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out 
 
 // member returns a member of the team.
 func (c *change) member(agent hub.AgentID) (hub.Member, error) {
-	m, err := c.tx.Members(hub.MemberQuery{Team: c.team.ID, Agent: agent, Limit: 1})
+	m, err := c.tx.Teamspaces().Members(hub.MemberQuery{Team: c.team.ID, Agent: agent, Limit: 1})
 	if err != nil {
 		return hub.Member{}, err
 	}
@@ -115,10 +116,10 @@ func (c *change) leave(m hub.Member, reason string) error {
 		return err
 	}
 	m.Until, m.Ending = c.now, reason
-	if err := c.tx.PutMember(m); err != nil {
+	if err := c.tx.WriteTeamspaces().PutMember(m); err != nil {
 		return err
 	}
-	if err := c.record(hub.ActionTeamLeft, map[string]any{"agent": m.Agent, "role": m.Role, "reason": reason}); err != nil {
+	if err := c.record(actions.TeamLeft, map[string]any{"agent": m.Agent, "role": m.Role, "reason": reason}); err != nil {
 		return err
 	}
 	open := func(p hub.RoleProposal) bool {
@@ -146,7 +147,7 @@ func (c *change) leave(m hub.Member, reason string) error {
 func (c *change) free(agent hub.AgentID) ([]hub.TaskID, error) {
 	var freed []hub.TaskID
 	for {
-		held, err := c.tx.Tasks(hub.TaskQuery{Team: c.team.ID, Owner: agent, States: openStates, Limit: maxPage})
+		held, err := c.tx.Teamspaces().Tasks(hub.TaskQuery{Team: c.team.ID, Owner: agent, States: openStates, Limit: maxPage})
 		if err != nil || len(held) == 0 {
 			return freed, err
 		}
@@ -166,13 +167,13 @@ func (c *change) free(agent hub.AgentID) ([]hub.TaskID, error) {
 // transaction that revokes them. A team whose last coordinator it was is left to the
 // operator. The caller announces the messages after the commit.
 func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub.Message, error) {
-	all, err := tx.Members(hub.MemberQuery{Agent: agent, Limit: maxMemberships})
+	all, err := tx.Teamspaces().Members(hub.MemberQuery{Agent: agent, Limit: maxMemberships})
 	if err != nil {
 		return nil, err
 	}
 	var posted []hub.Message
 	for _, m := range all {
-		t, err := tx.Team(m.Team)
+		t, err := tx.Teamspaces().Team(m.Team)
 		if err != nil {
 			return nil, err
 		}
@@ -280,13 +281,13 @@ func (c *change) setRoles(m, other hub.Member, role hub.Role, reason string) err
 	set := func(m hub.Member, role hub.Role) error {
 		was := m.Role
 		m.Until, m.Ending = c.now, reason
-		if err := c.tx.PutMember(m); err != nil {
+		if err := c.tx.WriteTeamspaces().PutMember(m); err != nil {
 			return err
 		}
-		if err := c.tx.PutMember(hub.Member{Team: m.Team, Agent: m.Agent, Role: role, Since: c.now, By: c.actor.ID, Reason: reason}); err != nil {
+		if err := c.tx.WriteTeamspaces().PutMember(hub.Member{Team: m.Team, Agent: m.Agent, Role: role, Since: c.now, By: c.actor.ID, Reason: reason}); err != nil {
 			return err
 		}
-		if err := c.record(hub.ActionTeamRole, map[string]any{"agent": m.Agent, "from": was, "to": role, "reason": reason, "status": "changed"}); err != nil {
+		if err := c.record(actions.TeamRole, map[string]any{"agent": m.Agent, "from": was, "to": role, "reason": reason, "status": "changed"}); err != nil {
 			return err
 		}
 		return c.tell(with(all), hub.TypeTeamRoleChange, map[string]any{"agent": m.Agent, "role": role, "status": "changed", "reason": reason, "by": c.actor.ID})
@@ -323,7 +324,7 @@ func (c *change) propose(r Request) error {
 	if err := c.put(); err != nil {
 		return err
 	}
-	if err := c.record(hub.ActionTeamRole, map[string]any{"agent": r.Agent, "to": r.Role, "status": "proposed"}); err != nil {
+	if err := c.record(actions.TeamRole, map[string]any{"agent": r.Agent, "to": r.Role, "status": "proposed"}); err != nil {
 		return err
 	}
 	to := p.Needs
@@ -375,7 +376,7 @@ func (c *change) answerProposal(r Request) error {
 			return err
 		}
 	}
-	return c.record(hub.ActionTeamRole, map[string]any{"agent": p.Agent, "to": p.Role, "status": status})
+	return c.record(actions.TeamRole, map[string]any{"agent": p.Agent, "to": p.Role, "status": status})
 }
 
 // cut returns at most n bytes of a text.

@@ -87,7 +87,7 @@ func (s *Service) unmirrored(ctx context.Context) ([]hub.TaskID, error) {
 // mirrorTask moves the items of one task to its owner. Repeated after a crash it
 // completes the transfers that were begun.
 func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID) error {
-	task, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Task, error) { return r.Task(id) })
+	task, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Task, error) { return r.Teamspaces().Task(id) })
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 		if err != nil {
 			return err
 		}
-		now, err := tx.Task(id)
+		now, err := tx.Teamspaces().Task(id)
 		if err != nil || now.Owner != task.Owner {
 			return err // the next round moves it to the new owner
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out An
 
 // taskOf returns a task of a team.
 func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, error) {
-	t, err := r.Task(id)
+	t, err := r.Teamspaces().Task(id)
 	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && t.Team != team {
 		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "the team %s has no task %s", team, id).WithHint("{team.show} %s lists its tasks", team)
 	}
@@ -118,7 +119,7 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 // putTask stores a task with its journal entry.
 func (c *change) putTask(t *hub.Task) (err error) {
 	t.UpdatedAt = c.now
-	if t.ID, err = c.tx.PutTask(*t); err != nil {
+	if t.ID, err = c.tx.WriteTeamspaces().PutTask(*t); err != nil {
 		return err
 	}
 	t.Revision++
@@ -132,7 +133,7 @@ func (c *change) putTask(t *hub.Task) (err error) {
 	if t.State == hub.TaskBlocked {
 		facts["reason"] = t.Reason
 	}
-	return c.record(hub.ActionTeamTask, facts)
+	return c.record(actions.TeamTask, facts)
 }
 
 // depend replaces the dependencies of a task. They are tasks of the same team, and no
@@ -345,7 +346,7 @@ func (c *change) mayRun(t hub.Task) error {
 		return refusal(c.op, c.team, t.Owner, role, hub.MayAcceptTask, t.Class)
 	}
 	for _, id := range t.DependsOn {
-		d, err := c.tx.Task(id)
+		d, err := c.tx.Teamspaces().Task(id)
 		if err != nil {
 			return err
 		}
@@ -353,7 +354,7 @@ func (c *change) mayRun(t hub.Task) error {
 			return hub.Errorf(hub.CodeConflict, c.op, "the task %s waits for %s, which is %s", t.ID, d.ID, d.State)
 		}
 	}
-	n, err := c.tx.CountTasks(c.team.ID)
+	n, err := c.tx.Teamspaces().CountTasks(c.team.ID)
 	if t.State == hub.TaskInProgress {
 		n[t.State]-- // it has its place
 	}

@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Mail writes the messages of the hub. The mailroom is one.
@@ -203,7 +204,7 @@ type View struct {
 }
 
 // actions is everything that can be done with a team.
-var actions = map[string]struct {
+var operations = map[string]struct {
 	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
 	changes func(Request) bool // nil for always
 }{
@@ -226,26 +227,26 @@ var actions = map[string]struct {
 func never(Request) bool { return false }
 
 // Actions lists the words of actions.
-func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
+func Actions() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // Gateable lists the actions that the policy of a team can gate.
 var Gateable = []string{"add", "archive", "artifact", "close", "decide", "merge", "remove", "role", "status", "task"}
 
 // Changes reports whether a request changes something.
 func (r Request) Changes() bool {
-	a, ok := actions[r.Action]
+	a, ok := operations[r.Action]
 	return ok && (a.changes == nil || a.changes(r))
 }
 
 // Perform performs a request.
 func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
 	const op = "acp/team"
-	act, ok := actions[r.Action]
+	act, ok := operations[r.Action]
 	if !ok {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", r.Action).WithHint("use %s", strings.Join(Actions(), ", "))
 	}
 	if r.Action == "task" && r.Team == "" && r.Task.Valid() { // its id is enough
-		t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Task(r.Task) })
+		t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Teamspaces().Task(r.Task) })
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return Answer{}, hub.Errorf(hub.CodeNotFound, op, "no task %s that you can see", r.Task)
 		}
@@ -316,7 +317,7 @@ func (s *Service) update(ctx context.Context, actor hub.Caller, r Request, fn fu
 // visible returns a team that the actor may see, and its role there. To others it
 // reports the same error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team, hub.Role, error) {
-	t, err := r.Team(id)
+	t, err := r.Teamspaces().Team(id)
 	var role hub.Role
 	if err == nil {
 		role, err = roleOf(r, id, actor.ID)
@@ -328,8 +329,8 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team
 }
 
 // roleOf returns the role of an agent in a team, "" if it is no member.
-func roleOf(r hub.TeamReader, id hub.TeamID, agent hub.AgentID) (hub.Role, error) {
-	m, err := r.Members(hub.MemberQuery{Team: id, Agent: agent, Limit: 1})
+func roleOf(r hub.Reader, id hub.TeamID, agent hub.AgentID) (hub.Role, error) {
+	m, err := r.Teamspaces().Members(hub.MemberQuery{Team: id, Agent: agent, Limit: 1})
 	if err != nil || len(m) == 0 {
 		return "", err
 	}
@@ -343,8 +344,8 @@ const MaxConflicts = 20
 const maxMembers = 200
 
 // roster returns the members of a team now.
-func roster(r hub.TeamReader, id hub.TeamID) ([]hub.Member, error) {
-	return r.Members(hub.MemberQuery{Team: id, Limit: maxMembers + 1})
+func roster(r hub.Reader, id hub.TeamID) ([]hub.Member, error) {
+	return r.Teamspaces().Members(hub.MemberQuery{Team: id, Limit: maxMembers + 1})
 }
 
 // with returns the agents of a roster that have one of the roles; all if there are none.
@@ -407,13 +408,13 @@ func word(r hub.Role) string {
 // put stores the team.
 func (c *change) put() error {
 	c.team.UpdatedAt = c.now
-	err := c.tx.PutTeam(c.team)
+	err := c.tx.WriteTeamspaces().PutTeam(c.team)
 	c.team.Revision++
 	return err
 }
 
 // record writes a journal entry about the team.
-func (c *change) record(a hub.Action, facts map[string]any) error {
+func (c *change) record(a actions.Action, facts map[string]any) error {
 	_, err := c.tx.Append(c.actor.Entry(c.now, a, subject(c.team.ID), facts))
 	return err
 }
@@ -451,23 +452,23 @@ func (c *change) tellAs(priority hub.Priority, to []hub.AgentID, t hub.MessageTy
 }
 
 // view returns the team as the actor sees it.
-func view(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
+func view(r hub.Reader, t hub.Team, role hub.Role) (View, error) {
 	v := View{Team: t, You: role, Members: []Seat{}}
 	all, err := roster(r, t.ID)
 	for _, m := range all {
 		v.Members = append(v.Members, Seat{m.Agent, m.Role, m.Since})
 	}
 	if err == nil {
-		v.TaskCounts, err = r.CountTasks(t.ID)
+		v.TaskCounts, err = r.Teamspaces().CountTasks(t.ID)
 	}
 	return v, err
 }
 
 // read is view with the open conflicts of the team.
-func read(r hub.TeamReader, t hub.Team, role hub.Role) (View, error) {
+func read(r hub.Reader, t hub.Team, role hub.Role) (View, error) {
 	v, err := view(r, t, role)
 	if err == nil {
-		v.Conflicts, err = r.Conflicts(hub.ConflictQuery{Team: t.ID, Open: true, Limit: MaxConflicts})
+		v.Conflicts, err = r.Teamspaces().Conflicts(hub.ConflictQuery{Team: t.ID, Open: true, Limit: MaxConflicts})
 	}
 	return v, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
@@ -28,12 +29,12 @@ type Records interface {
 
 // AuditParams choose journal entries. Empty members do not restrict.
 type AuditParams struct {
-	After  int64       `json:"after,omitempty"` // number of the last entry seen
-	Actor  hub.AgentID `json:"actor,omitempty"`
-	Action hub.Action  `json:"action,omitempty"`
-	Limit  hub.Count   `json:"limit,omitzero"`
-	Last   bool        `json:"last,omitempty"`   // the newest in place of the oldest
-	Before int64       `json:"before,omitempty"` // with last: the newest before this number
+	After  int64          `json:"after,omitempty"` // number of the last entry seen
+	Actor  hub.AgentID    `json:"actor,omitempty"`
+	Action actions.Action `json:"action,omitempty"`
+	Limit  hub.Count      `json:"limit,omitzero"`
+	Last   bool           `json:"last,omitempty"`   // the newest in place of the oldest
+	Before int64          `json:"before,omitempty"` // with last: the newest before this number
 }
 
 // An AuditPage is a part of the journal, oldest first.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/service/handoff"
 )
@@ -73,7 +74,7 @@ func gatewayProbe(ctx context.Context, s *Services, a hub.Caller, _ None) (gatew
 		for _, f := range got.Findings {
 			states[f.Name] = f.State
 		}
-		_, err := tx.Append(a.Entry(got.At, hub.ActionGatewayProbed, got.URL, states))
+		_, err := tx.Append(a.Entry(got.At, actions.GatewayProbed, got.URL, states))
 		return err
 	})
 	return got, err

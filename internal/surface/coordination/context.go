@@ -4,16 +4,17 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
 // Shared is the answer to everything that shares.
 type Shared struct {
-	Packet hub.PacketID `json:"packetId"`
-	Status string       `json:"status"`
+	Packet coord.PacketID `json:"packetId"`
+	Status string         `json:"status"`
 }
 
-func shared(p hub.Packet, err error) (Shared, error) { return Shared{p.ID, "shared"}, err }
+func shared(p coord.Packet, err error) (Shared, error) { return Shared{p.ID, "shared"}, err }
 
 // CodeParams are the parameters of cacp/context/shareCode.
 type CodeParams struct {
@@ -29,7 +30,7 @@ func shareCode(ctx context.Context, s *Services, c hub.Caller, p CodeParams) (Sh
 	if err := required("cacp/context/shareCode", "language", p.Language, "file", p.File, "snippet", p.Snippet); err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.ShareValue(ctx, c, p.InProject, p.Relations, hub.ContextCode, map[string]string{
+	return shared(s.Contracts.ShareValue(ctx, c, p.InProject, p.Relations, coord.ContextCode, map[string]string{
 		"language": p.Language, "file": p.File, "snippet": p.Snippet, "explanation": p.Explanation,
 	}))
 }
@@ -48,7 +49,7 @@ func shareTypes(ctx context.Context, s *Services, c hub.Caller, p TypesParams) (
 	if err := required("cacp/context/shareTypes", "language", p.Language, "definitions", p.Definitions); err != nil {
 		return Shared{}, err
 	}
-	return shared(s.Contracts.ShareValue(ctx, c, p.InProject, p.Relations, hub.ContextTypes, map[string]string{
+	return shared(s.Contracts.ShareValue(ctx, c, p.InProject, p.Relations, coord.ContextTypes, map[string]string{
 		"language": p.Language, "definitions": p.Definitions, "file": p.File, "explanation": p.Explanation,
 	}))
 }
@@ -56,17 +57,17 @@ func shareTypes(ctx context.Context, s *Services, c hub.Caller, p TypesParams) (
 // ContextParams are the parameters of cacp/context/list.
 type ContextParams struct {
 	InProject
-	Type     hub.ContextType `json:"type,omitempty"`
-	Contract hub.ContractID  `json:"contractId,omitempty"`
-	Since    hub.Instant     `json:"since,omitzero"` // with a zone or without
-	Limit    hub.Count       `json:"limit,omitzero"`
-	Cursor   string          `json:"cursor,omitempty"` // next of the page before, for older packets
+	Type     coord.ContextType `json:"type,omitempty"`
+	Contract coord.ContractID  `json:"contractId,omitempty"`
+	Since    coord.Instant     `json:"since,omitzero"` // with a zone or without
+	Limit    hub.Count         `json:"limit,omitzero"`
+	Cursor   string            `json:"cursor,omitempty"` // next of the page before, for older packets
 }
 
 // Context is the answer to cacp/context/list.
 type Context struct {
-	Packets []hub.Packet `json:"packets"`        // oldest first
-	Next    string       `json:"next,omitempty"` // the cursor of the page with older packets
+	Packets []coord.Packet `json:"packets"`        // oldest first
+	Next    string         `json:"next,omitempty"` // the cursor of the page with older packets
 }
 
 // contextPage is how many packets a list has unless asked for otherwise.
@@ -76,10 +77,10 @@ func listContext(ctx context.Context, s *Services, c hub.Caller, p ContextParams
 	if p.Limit == 0 {
 		p.Limit = contextPage
 	}
-	page, err := s.Contracts.Packets(ctx, c, hub.PacketQuery{
+	page, err := s.Contracts.Packets(ctx, c, coord.PacketQuery{
 		Project: p.Project, Type: p.Type, Contract: p.Contract, Since: p.Since, Newest: true, Cursor: p.Cursor, Limit: int(p.Limit),
 	})
-	out := Context{Packets: make([]hub.Packet, len(page.Packets)), Next: page.Next}
+	out := Context{Packets: make([]coord.Packet, len(page.Packets)), Next: page.Next}
 	for i, packet := range page.Packets {
 		out.Packets[len(page.Packets)-1-i] = packet
 	}
@@ -89,13 +90,13 @@ func listContext(ctx context.Context, s *Services, c hub.Caller, p ContextParams
 // ThreadParams are the parameters of cacp/context/getThread.
 type ThreadParams struct {
 	InProject
-	Packet hub.PacketID `json:"packetId"`
-	Deep   bool         `json:"deep,omitempty"` // answers to answers too
+	Packet coord.PacketID `json:"packetId"`
+	Deep   bool           `json:"deep,omitempty"` // answers to answers too
 }
 
 // Thread is the answer to cacp/context/getThread.
 type Thread struct {
-	Thread []hub.Packet `json:"thread"` // oldest first
+	Thread []coord.Packet `json:"thread"` // oldest first
 }
 
 func thread(ctx context.Context, s *Services, c hub.Caller, p ThreadParams) (Thread, error) {

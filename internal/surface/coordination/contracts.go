@@ -5,16 +5,17 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Proposed is the answer to cacp/contract/propose and cacp/contract/update.
 type Proposed struct {
-	Contract hub.ContractID     `json:"contractId"`
-	Version  int                `json:"version"`
-	Status   hub.ContractStatus `json:"status"`
-	Warnings []string           `json:"warnings,omitempty"` // about the shape of the content
+	Contract coord.ContractID     `json:"contractId"`
+	Version  int                  `json:"version"`
+	Status   coord.ContractStatus `json:"status"`
+	Warnings []string             `json:"warnings,omitempty"` // about the shape of the content
 }
 
 func proposed(r contract.Result, err error) (Proposed, error) {
@@ -23,14 +24,14 @@ func proposed(r contract.Result, err error) (Proposed, error) {
 
 // Responded is the answer to cacp/contract/respond.
 type Responded struct {
-	Status          string             `json:"status"` // of the contract, or rejected
-	Version         int                `json:"version"`
-	ContractID      hub.ContractID     `json:"contractId"`
-	ContractVersion int                `json:"contractVersion"`
-	ContractStatus  hub.ContractStatus `json:"contractStatus"`
-	Outcome         string             `json:"outcome"`                // agreed, change_requested or rejected
-	PendingRepos    []string           `json:"pendingRepos,omitempty"` // whose agreement is still needed
-	Packet          hub.PacketID       `json:"packetId,omitempty"`     // that holds the comment
+	Status          string               `json:"status"` // of the contract, or rejected
+	Version         int                  `json:"version"`
+	ContractID      coord.ContractID     `json:"contractId"`
+	ContractVersion int                  `json:"contractVersion"`
+	ContractStatus  coord.ContractStatus `json:"contractStatus"`
+	Outcome         string               `json:"outcome"`                // agreed, change_requested or rejected
+	PendingRepos    []string             `json:"pendingRepos,omitempty"` // whose agreement is still needed
+	Packet          coord.PacketID       `json:"packetId,omitempty"`     // that holds the comment
 }
 
 func responded(r contract.Result, err error) (Responded, error) {
@@ -43,7 +44,7 @@ func responded(r contract.Result, err error) (Responded, error) {
 	}, err
 }
 
-func names(repos []hub.Repo) []string {
+func names(repos []coord.Repo) []string {
 	out := make([]string, len(repos))
 	for i, r := range repos {
 		out[i] = r.Name
@@ -60,25 +61,25 @@ type GetParams struct {
 // A Contract is a contract as it is shown: with the protocol's members, and
 // those of its lists.
 type Contract struct {
-	hub.Contract
-	History []hub.ContractVersion // shown if it is not nil
+	coord.Contract
+	History []coord.ContractVersion // shown if it is not nil
 }
 
 // MarshalJSON writes every member of the protocol but a history that is nil,
 // and the ids once more under the names that lists have.
 func (c Contract) MarshalJSON() ([]byte, error) {
-	type plain hub.Contract
+	type plain coord.Contract
 	shown := struct {
 		plain
-		Implementations []hub.Implementation  `json:"implementations"`
-		History         []hub.ContractVersion `json:"history,omitzero"`
-		ContractID      hub.ContractID        `json:"contractId"`
-		ProjectID       hub.ProjectID         `json:"projectId"`
-		By              hub.RepoID            `json:"proposedBy"`
+		Implementations []coord.Implementation  `json:"implementations"`
+		History         []coord.ContractVersion `json:"history,omitzero"`
+		ContractID      coord.ContractID        `json:"contractId"`
+		ProjectID       coord.ProjectID         `json:"projectId"`
+		By              coord.RepoID            `json:"proposedBy"`
 	}{plain(c.Contract), c.Implementations, c.History, c.ID, c.Project, c.ProposedBy}
-	shown.Stamps = hub.Stamps{} // conflicts are listed by cacp/contract/conflicts
+	shown.Stamps = coord.Stamps{} // conflicts are listed by cacp/contract/conflicts
 	if shown.Implementations == nil {
-		shown.Implementations = []hub.Implementation{}
+		shown.Implementations = []coord.Implementation{}
 	}
 	return strictjson.Encode(shown)
 }
@@ -86,7 +87,7 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads the output of MarshalJSON.
 func (c *Contract) UnmarshalJSON(b []byte) error {
 	var extra struct {
-		ProjectID hub.ProjectID `json:"projectId"`
+		ProjectID coord.ProjectID `json:"projectId"`
 	}
 	err := json.Unmarshal(b, &c.Contract)
 	if err == nil {
@@ -100,7 +101,7 @@ func getContract(ctx context.Context, s *Services, c hub.Caller, p GetParams) (C
 	got, err := s.Contracts.Contract(ctx, c, p.Project, p.Contract, p.History)
 	out := Contract{Contract: got, History: got.History}
 	if p.History && out.History == nil {
-		out.History = []hub.ContractVersion{}
+		out.History = []coord.ContractVersion{}
 	}
 	if !p.History {
 		out.History = nil
@@ -111,16 +112,16 @@ func getContract(ctx context.Context, s *Services, c hub.Caller, p GetParams) (C
 // ListContractsParams are the parameters of cacp/contract/list.
 type ListContractsParams struct {
 	InProject
-	Status hub.ContractStatus `json:"status,omitempty"`
-	Type   hub.ContractType   `json:"type,omitempty"`
-	After  hub.ContractID     `json:"after,omitempty"`
-	Limit  hub.Count          `json:"limit,omitzero"` // default and most 200
+	Status coord.ContractStatus `json:"status,omitempty"`
+	Type   coord.ContractType   `json:"type,omitempty"`
+	After  coord.ContractID     `json:"after,omitempty"`
+	Limit  hub.Count            `json:"limit,omitzero"` // default and most 200
 }
 
 // Contracts is the answer to cacp/contract/list.
 type Contracts struct {
-	Contracts []Contract     `json:"contracts"`
-	Next      hub.ContractID `json:"next,omitempty"` // to ask for as after
+	Contracts []Contract       `json:"contracts"`
+	Next      coord.ContractID `json:"next,omitempty"` // to ask for as after
 }
 
 // contractPage is how many contracts a list has at most.
@@ -130,7 +131,7 @@ func listContracts(ctx context.Context, s *Services, c hub.Caller, p ListContrac
 	if p.Limit == 0 {
 		p.Limit = contractPage
 	}
-	found, err := s.Contracts.Contracts(ctx, c, hub.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: int(p.Limit)})
+	found, err := s.Contracts.Contracts(ctx, c, coord.ContractQuery{Project: p.Project, Status: p.Status, Type: p.Type, After: p.After, Limit: int(p.Limit)})
 	out := Contracts{Contracts: make([]Contract, len(found))}
 	for i, c := range found {
 		out.Contracts[i].Contract = c
@@ -155,8 +156,8 @@ func diff(ctx context.Context, s *Services, c hub.Caller, p DiffParams) (contrac
 // ConflictsParams are the parameters of cacp/contract/conflicts.
 type ConflictsParams struct {
 	InProject
-	After hub.ContractID `json:"after,omitempty"`
-	Limit hub.Count      `json:"limit,omitzero"`
+	After coord.ContractID `json:"after,omitempty"`
+	Limit hub.Count        `json:"limit,omitzero"`
 }
 
 func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (contract.Conflicts, error) {

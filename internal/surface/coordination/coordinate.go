@@ -43,9 +43,9 @@ func coordinateOperation() op[CoordinateParams, Coordinated] {
 	return o.AsTool("coordinate", "Agree on contracts between repositories", coordinateSchema)
 }
 
-// actions holds the operations that are actions of coordinate, by method. init
+// coordinated holds the operations that are actions of coordinate, by method. init
 // fills it, because coordinate is an entry of the table itself.
-var actions = map[string]interface {
+var coordinated = map[string]interface {
 	Bind(*Services) *rpc.Method
 }{}
 
@@ -53,7 +53,7 @@ func init() {
 	for _, o := range Operations {
 		m := o.Bind(nil)
 		if strings.HasPrefix(m.Method, "cacp/") && m.Group == "" && !slices.Contains(m.Callers, hub.CallerGuest) {
-			actions[m.Method] = o
+			coordinated[m.Method] = o
 		}
 	}
 }
@@ -63,7 +63,7 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	if p.Action == "" {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "action required")
 	}
-	o, ok := actions["cacp/"+strings.TrimPrefix(p.Action, "cacp/")]
+	o, ok := coordinated["cacp/"+strings.TrimPrefix(p.Action, "cacp/")]
 	if !ok {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "action: there is no %q", p.Action).WithHint("the tool's description lists the actions")
 	}

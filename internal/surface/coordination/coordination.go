@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -31,8 +32,8 @@ type Services struct {
 	Network   Network
 	Bus       hub.Bus // whose hints end a wait for changes
 
-	Self hub.AID // this hub
-	Repo string  // that it speaks for
+	Self coord.AID // this hub
+	Repo string    // that it speaks for
 
 	// Done is closed when the hub stops, which ends every wait.
 	Done <-chan struct{}
@@ -43,15 +44,15 @@ type Network interface {
 	// Projects, Summary, Packets, Versions and Copies answer a peer that compares projects
 	// with this hub. They report CodeNotFound for a project that the peer takes no
 	// part in.
-	Projects(ctx context.Context, peer hub.AID, p federation.ProjectsParams) (federation.ProjectsPage, error)
-	Summary(ctx context.Context, peer hub.AID, p federation.SummaryParams) (federation.Summary, error)
-	Versions(ctx context.Context, peer hub.AID, p federation.VersionsParams) (federation.VersionsPage, error)
-	Packets(ctx context.Context, peer hub.AID, p federation.PacketsParams) (federation.PacketsPage, error)
-	Copies(ctx context.Context, peer hub.AID, p federation.CopiesParams) (federation.CopiesPage, error)
+	Projects(ctx context.Context, peer coord.AID, p federation.ProjectsParams) (federation.ProjectsPage, error)
+	Summary(ctx context.Context, peer coord.AID, p federation.SummaryParams) (federation.Summary, error)
+	Versions(ctx context.Context, peer coord.AID, p federation.VersionsParams) (federation.VersionsPage, error)
+	Packets(ctx context.Context, peer coord.AID, p federation.PacketsParams) (federation.PacketsPage, error)
+	Copies(ctx context.Context, peer coord.AID, p federation.CopiesParams) (federation.CopiesPage, error)
 	// Receive merges copies that a peer sent, each with its own status.
-	Receive(ctx context.Context, from hub.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
+	Receive(ctx context.Context, from coord.AID, native bool, copies []federation.Copy) ([]federation.SyncResult, error)
 	// Compare compares everything with a peer soon.
-	Compare(peer hub.AID) error
+	Compare(peer coord.AID) error
 	// Standings returns how far every peer is behind.
 	Standings(ctx context.Context) ([]federation.PeerStatus, error)
 	// Redeem hands an invite in at another hub.
@@ -78,43 +79,43 @@ const largeBody = 16 << 20
 var (
 	Coordinate = coordinateOperation()
 
-	CreateProject       = define("cacp/project/create", hub.PermitWrite, "Make a project for several repositories.", createProject)
-	JoinProject         = define("cacp/project/join", hub.PermitClaim, "Claim a repository of a project.", joinProject)
-	LeaveProject        = define("cacp/project/leave", hub.PermitClaim, "Give a repository back that you claimed.", leaveProject)
-	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", hub.PermitRead, "Read a project with everything in it.", getProject)
-	ListProjects        = streams[ListParams, Projects]("cacp/project/list", hub.PermitRead, "List every project, each with everything in it unless summary is asked for.", listProjects)
-	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", hub.PermitRead, "Read a project with everything in it, to keep.", getProject)
-	UpdateProjectStatus = define("cacp/project/updateStatus", hub.PermitWrite, "Record how far a project has come.", updateStatus)
-	AddRepo             = define("cacp/project/addRepo", hub.PermitWrite, "Add a repository to a project.", addRepo)
-	SetPolicy           = define("cacp/project/setPolicy", hub.PermitWrite, "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
+	CreateProject       = define("cacp/project/create", coord.PermitWrite, "Make a project for several repositories.", createProject)
+	JoinProject         = define("cacp/project/join", coord.PermitClaim, "Claim a repository of a project.", joinProject)
+	LeaveProject        = define("cacp/project/leave", coord.PermitClaim, "Give a repository back that you claimed.", leaveProject)
+	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", coord.PermitRead, "Read a project with everything in it.", getProject)
+	ListProjects        = streams[ListParams, Projects]("cacp/project/list", coord.PermitRead, "List every project, each with everything in it unless summary is asked for.", listProjects)
+	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", coord.PermitRead, "Read a project with everything in it, to keep.", getProject)
+	UpdateProjectStatus = define("cacp/project/updateStatus", coord.PermitWrite, "Record how far a project has come.", updateStatus)
+	AddRepo             = define("cacp/project/addRepo", coord.PermitWrite, "Add a repository to a project.", addRepo)
+	SetPolicy           = define("cacp/project/setPolicy", coord.PermitWrite, "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
 	ListChanges         = locally(define("cacp/project/changes", "", "List changes since a number; waits if asked to.", changes))
 
-	Propose       = define("cacp/contract/propose", hub.PermitPropose, "Propose an interface.", calls((*contract.Service).Propose, proposed))
-	Respond       = define("cacp/contract/respond", hub.PermitRespond, "Agree, ask for a change, or reject.", calls((*contract.Service).Respond, responded))
-	Update        = define("cacp/contract/update", hub.PermitPropose, "Give a contract its next version.", calls((*contract.Service).Update, proposed))
-	GetContract   = define("cacp/contract/get", hub.PermitRead, "Read one contract, with its earlier versions if asked for.", getContract)
-	ListContracts = define("cacp/contract/list", hub.PermitRead, "List the contracts of a project.", listContracts)
-	DiffContract  = define("cacp/contract/diff", hub.PermitRead, "Compare two versions of a contract.", diff)
-	Check         = define("cacp/contract/check", hub.PermitRead, "Report whether the contracts of a repository have come far enough.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
-	ListConflicts = define("cacp/contract/conflicts", hub.PermitRead, "List writes that lost against another: contents and moves of contracts, and members of the project.", conflicts)
+	Propose       = define("cacp/contract/propose", coord.PermitPropose, "Propose an interface.", calls((*contract.Service).Propose, proposed))
+	Respond       = define("cacp/contract/respond", coord.PermitRespond, "Agree, ask for a change, or reject.", calls((*contract.Service).Respond, responded))
+	Update        = define("cacp/contract/update", coord.PermitPropose, "Give a contract its next version.", calls((*contract.Service).Update, proposed))
+	GetContract   = define("cacp/contract/get", coord.PermitRead, "Read one contract, with its earlier versions if asked for.", getContract)
+	ListContracts = define("cacp/contract/list", coord.PermitRead, "List the contracts of a project.", listContracts)
+	DiffContract  = define("cacp/contract/diff", coord.PermitRead, "Compare two versions of a contract.", diff)
+	Check         = define("cacp/contract/check", coord.PermitRead, "Report whether the contracts of a repository have come far enough.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
+	ListConflicts = define("cacp/contract/conflicts", coord.PermitRead, "List writes that lost against another: contents and moves of contracts, and members of the project.", conflicts)
 
-	Share          = define("cacp/context/share", hub.PermitShare, "Share context with the others of a project.", calls((*contract.Service).Share, shared))
-	ShareCode      = define("cacp/context/shareCode", hub.PermitShare, "Share a piece of code.", shareCode)
-	ShareTypes     = define("cacp/context/shareTypes", hub.PermitShare, "Share definitions of types.", shareTypes)
-	AskQuestion    = define("cacp/context/askQuestion", hub.PermitShare, "Ask the others of a project a question.", calls((*contract.Service).Ask, shared))
-	RecordDecision = define("cacp/context/recordDecision", hub.PermitShare, "Record a decision.", calls((*contract.Service).Decide, shared))
-	ListContext    = define("cacp/context/list", hub.PermitRead, "List shared context, the newest of it.", listContext)
-	GetThread      = define("cacp/context/getThread", hub.PermitRead, "Read a packet with the answers to it.", thread)
+	Share          = define("cacp/context/share", coord.PermitShare, "Share context with the others of a project.", calls((*contract.Service).Share, shared))
+	ShareCode      = define("cacp/context/shareCode", coord.PermitShare, "Share a piece of code.", shareCode)
+	ShareTypes     = define("cacp/context/shareTypes", coord.PermitShare, "Share definitions of types.", shareTypes)
+	AskQuestion    = define("cacp/context/askQuestion", coord.PermitShare, "Ask the others of a project a question.", calls((*contract.Service).Ask, shared))
+	RecordDecision = define("cacp/context/recordDecision", coord.PermitShare, "Record a decision.", calls((*contract.Service).Decide, shared))
+	ListContext    = define("cacp/context/list", coord.PermitRead, "List shared context, the newest of it.", listContext)
+	GetThread      = define("cacp/context/getThread", coord.PermitRead, "Read a packet with the answers to it.", thread)
 
-	StartWork    = define("cacp/implementation/start", hub.PermitImplement, "Record that your repository begins with a contract.", calls((*contract.Service).Start, workState))
-	CompleteWork = define("cacp/implementation/complete", hub.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState))
-	VerifyWork   = define("cacp/implementation/verify", hub.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState))
-	WorkStatus   = define("cacp/implementation/getStatus", hub.PermitRead, "Report how far each repository is with a contract.", workStatus)
+	StartWork    = define("cacp/implementation/start", coord.PermitImplement, "Record that your repository begins with a contract.", calls((*contract.Service).Start, workState))
+	CompleteWork = define("cacp/implementation/complete", coord.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState))
+	VerifyWork   = define("cacp/implementation/verify", coord.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState))
+	WorkStatus   = define("cacp/implementation/getStatus", coord.PermitRead, "Report how far each repository is with a contract.", workStatus)
 
-	ShareFile        = large(define("cacp/file/share", hub.PermitFiles, "Give the hub a file for a project.", shareFile))
-	RequestFile      = define("cacp/file/request", hub.PermitFiles, "Ask the others of a project for a file.", requestFile)
-	ListFileRequests = define("cacp/file/listRequests", hub.PermitRead, "List the files that were asked for.", listRequests)
-	FulfilRequest    = large(define("cacp/file/fulfillRequest", hub.PermitFiles, "Give the hub a file that was asked for.", fulfilRequest))
+	ShareFile        = large(define("cacp/file/share", coord.PermitFiles, "Give the hub a file for a project.", shareFile))
+	RequestFile      = define("cacp/file/request", coord.PermitFiles, "Ask the others of a project for a file.", requestFile)
+	ListFileRequests = define("cacp/file/listRequests", coord.PermitRead, "List the files that were asked for.", listRequests)
+	FulfilRequest    = large(define("cacp/file/fulfillRequest", coord.PermitFiles, "Give the hub a file that was asked for.", fulfilRequest))
 
 	CreateInvite = define("cacp/invite/create", "", "Make an invite for a repository of a project.", createInvite)
 	RevokeInvite = define("cacp/invite/revoke", "", "Revoke an invite.", revokeInvite)
@@ -133,18 +134,18 @@ var (
 	RevokeToken = locally(define("parley/token/revoke", "", "Revoke a project token.", revokeToken))
 	Discover    = administers(define("parley/discover", "", "Look for agents in an exchange.", discover))
 
-	Announce = define("cacp/peer/announce", hub.PermitSync, "Greet this hub.", announce)
+	Announce = define("cacp/peer/announce", coord.PermitSync, "Greet this hub.", announce)
 
 	SyncProject  = syncs("cacp/project/sync", "Take a project from a peer.")
 	SyncRepo     = syncs("cacp/repo/sync", "Take a repository from a peer.")
 	SyncContract = syncs("cacp/contract/sync", "Take a contract from a peer.")
 	SyncPacket   = syncs("cacp/context/sync", "Take a context packet from a peer.")
 
-	SyncProjects = define("cacp/sync/projects", hub.PermitCompare, "List the projects that a peer takes part in.", compares(Network.Projects))
-	SyncSummary  = define("cacp/sync/summary", hub.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary))
-	SyncPackets  = define("cacp/sync/packets", hub.PermitCompare, "List the ids of some packets.", compares(Network.Packets))
-	SyncVersions = define("cacp/sync/versions", hub.PermitCompare, "List the versions of some contracts that are here.", compares(Network.Versions))
-	SyncCopies   = define("cacp/sync/copies", hub.PermitCompare, "Read things of a project as they are now.", compares(Network.Copies))
+	SyncProjects = define("cacp/sync/projects", coord.PermitCompare, "List the projects that a peer takes part in.", compares(Network.Projects))
+	SyncSummary  = define("cacp/sync/summary", coord.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary))
+	SyncPackets  = define("cacp/sync/packets", coord.PermitCompare, "List the ids of some packets.", compares(Network.Packets))
+	SyncVersions = define("cacp/sync/versions", coord.PermitCompare, "List the versions of some contracts that are here.", compares(Network.Versions))
+	SyncCopies   = define("cacp/sync/copies", coord.PermitCompare, "Read things of a project as they are now.", compares(Network.Copies))
 )
 
 // Operations is the table.
@@ -174,8 +175,8 @@ func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any
 	if slices.Contains(o.Callers, hub.CallerGuest) {
 		return nil
 	}
-	var id hub.ProjectID
-	if p, ok := params.(interface{ ProjectID() hub.ProjectID }); ok {
+	var id coord.ProjectID
+	if p, ok := params.(interface{ ProjectID() coord.ProjectID }); ok {
 		if id = p.ProjectID(); id == "" {
 			return hub.Errorf(hub.CodeInvalid, o.Method, "projectId required")
 		}
@@ -183,9 +184,9 @@ func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any
 	return s.Callers.Admit(c, o.Method, o.Permission, id)
 }
 
-func spec(method string, need hub.Permission, doc string) rpc.Spec {
+func spec(method string, need coord.Permission, doc string) rpc.Spec {
 	s := rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
-	if need == hub.PermitRead {
+	if need == coord.PermitRead {
 		s.Callers = slices.Concat(s.Callers, []hub.CallerKind{hub.CallerViewer})
 	}
 	return s
@@ -193,7 +194,7 @@ func spec(method string, need hub.Permission, doc string) rpc.Spec {
 
 // define defines an operation for callers with a permission. An operation that
 // needs "" is for agents of this hub.
-func define[P, R any](method string, need hub.Permission, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
+func define[P, R any](method string, need coord.Permission, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
 	return op[P, R]{Spec: spec(method, need, doc), Do: do}
 }
 
@@ -209,7 +210,7 @@ func calls[P, T, R any](do func(*contract.Service, context.Context, hub.Caller, 
 func unchanged[T any](result T, err error) (T, error) { return result, err }
 
 // streams defines an operation that writes the JSON of an R as it reads.
-func streams[P, R any](method string, need hub.Permission, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
+func streams[P, R any](method string, need coord.Permission, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
 	return op[P, R]{Spec: spec(method, need, doc), Stream: write}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -74,7 +75,7 @@ type Requested struct {
 }
 
 func requestFile(ctx context.Context, s *Services, c hub.Caller, p FileRequest) (Requested, error) {
-	r, err := s.Contracts.RequestFile(ctx, c, p.As, hub.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
+	r, err := s.Contracts.RequestFile(ctx, c, p.As, coord.FileRequest{Project: p.Project, Description: p.Description, Format: p.Format})
 	return Requested{"request_received", r.ID}, err
 }
 
@@ -86,10 +87,10 @@ type Requests struct {
 // An OpenRequest is a request for a file as it is shown, with its members in
 // both spellings.
 type OpenRequest struct {
-	hub.FileRequest
-	RequestID string  `json:"requestId"`
-	Agent     hub.AID `json:"fromAgent"`
-	Status    string  `json:"status"` // pending or fulfilled
+	coord.FileRequest
+	RequestID string    `json:"requestId"`
+	Agent     coord.AID `json:"fromAgent"`
+	Status    string    `json:"status"` // pending or fulfilled
 }
 
 func listRequests(ctx context.Context, s *Services, c hub.Caller, p ProjectParams) (Requests, error) {

@@ -4,17 +4,18 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
 // A WorkState is the answer to operations that change an implementation.
 type WorkState struct {
-	Status         string             `json:"status"` // started, complete, verified, failed or partial
-	ContractID     hub.ContractID     `json:"contractId"`
-	ContractStatus hub.ContractStatus `json:"contractStatus"`
-	Implementation string             `json:"implementationId,omitempty"`
-	PendingRepos   []string           `json:"pendingRepos"` // that have not completed the contract
-	Packet         hub.PacketID       `json:"packetId,omitempty"`
+	Status         string               `json:"status"` // started, complete, verified, failed or partial
+	ContractID     coord.ContractID     `json:"contractId"`
+	ContractStatus coord.ContractStatus `json:"contractStatus"`
+	Implementation string               `json:"implementationId,omitempty"`
+	PendingRepos   []string             `json:"pendingRepos"` // that have not completed the contract
+	Packet         coord.PacketID       `json:"packetId,omitempty"`
 }
 
 func workState(r contract.Result, err error) (WorkState, error) {
@@ -29,25 +30,25 @@ type ContractParams struct{ InContract }
 
 // A Progress is the answer to cacp/implementation/getStatus.
 type Progress struct {
-	Contract        hub.ContractID     `json:"contractId"`
-	Status          hub.ContractStatus `json:"contractStatus"`
-	Version         int                `json:"contractVersion"`
-	Implementations []RepoProgress     `json:"implementations"`
-	PendingRepos    []string           `json:"pendingRepos"`
+	Contract        coord.ContractID     `json:"contractId"`
+	Status          coord.ContractStatus `json:"contractStatus"`
+	Version         int                  `json:"contractVersion"`
+	Implementations []RepoProgress       `json:"implementations"`
+	PendingRepos    []string             `json:"pendingRepos"`
 }
 
 // A RepoProgress says how far one repository is with a contract.
 type RepoProgress struct {
-	Repo         hub.RepoID               `json:"repoId"`
-	Agent        hub.AID                  `json:"agentId"`
-	Status       hub.ImplementationStatus `json:"status"`
-	Plan         string                   `json:"plan,omitempty"`
-	Files        []string                 `json:"files"`
-	Notes        string                   `json:"notes"`
-	TestEndpoint string                   `json:"testEndpoint,omitempty"`
-	StartedAt    hub.Instant              `json:"startedAt"`
-	CompletedAt  hub.Instant              `json:"completedAt"`
-	Version      int                      `json:"contractVersion,omitempty"`
+	Repo         coord.RepoID               `json:"repoId"`
+	Agent        coord.AID                  `json:"agentId"`
+	Status       coord.ImplementationStatus `json:"status"`
+	Plan         string                     `json:"plan,omitempty"`
+	Files        []string                   `json:"files"`
+	Notes        string                     `json:"notes"`
+	TestEndpoint string                     `json:"testEndpoint,omitempty"`
+	StartedAt    coord.Instant              `json:"startedAt"`
+	CompletedAt  coord.Instant              `json:"completedAt"`
+	Version      int                        `json:"contractVersion,omitempty"`
 }
 
 func workStatus(ctx context.Context, s *Services, c hub.Caller, p ContractParams) (Progress, error) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -15,10 +17,10 @@ import (
 // InviteParams are the parameters of cacp/invite/create.
 type InviteParams struct {
 	InProject
-	Repo        string           `json:"repoName"`
-	Permissions []hub.Permission `json:"permissions,omitempty"`
-	ActsFor     []hub.AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
-	TTLS        int64            `json:"ttlS,omitempty"`    // seconds; default a day
+	Repo        string             `json:"repoName"`
+	Permissions []coord.Permission `json:"permissions,omitempty"`
+	ActsFor     []coord.AID        `json:"actsFor,omitempty"` // agents outside of its domain that the guest may be or act for
+	TTLS        int64              `json:"ttlS,omitempty"`    // seconds; default a day
 }
 
 // Invited is the answer to cacp/invite/create. The text is in it this once.
@@ -60,7 +62,7 @@ func revokeInvite(ctx context.Context, s *Services, c hub.Caller, p InviteID) (h
 
 // InvitesParams are the parameters of cacp/invite/list.
 type InvitesParams struct {
-	Project hub.ProjectID `json:"projectId,omitempty"`
+	Project coord.ProjectID `json:"projectId,omitempty"`
 }
 
 // Invites is the answer to cacp/invite/list.
@@ -139,7 +141,7 @@ func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (P
 
 // PeerNames is the answer to parley/peer/sync.
 type PeerNames struct {
-	Peers []hub.AID `json:"peers"` // that the hub compares with now
+	Peers []coord.AID `json:"peers"` // that the hub compares with now
 }
 
 func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerNames, error) {
@@ -147,7 +149,7 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 	if err != nil {
 		return PeerNames{}, err
 	}
-	out := PeerNames{[]hub.AID{}}
+	out := PeerNames{[]coord.AID{}}
 	for _, peer := range peers {
 		if p.AID != "" && p.AID != peer.AID || p.AID == "" && peer.State != hub.PeerApproved {
 			continue
@@ -156,7 +158,7 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 			return out, err
 		}
 		out.Peers = append(out.Peers, peer.AID)
-		if err := s.Peers.Note(ctx, c, hub.ActionPeerSync, string(peer.AID), map[string]any{}); err != nil {
+		if err := s.Peers.Note(ctx, c, actions.PeerSync, string(peer.AID), map[string]any{}); err != nil {
 			return out, err
 		}
 	}
@@ -169,18 +171,18 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 // TokenParams are the parameters of parley/project/token.
 type TokenParams struct {
 	InProject
-	Agent       string           `json:"agent"` // name of an agent here, or an AID
-	Repo        hub.RepoID       `json:"repoId,omitempty"`
-	Permissions []hub.Permission `json:"permissions,omitempty"`
-	TTLS        int64            `json:"ttlS,omitempty"` // seconds; default a day
+	Agent       string             `json:"agent"` // name of an agent here, or an AID
+	Repo        coord.RepoID       `json:"repoId,omitempty"`
+	Permissions []coord.Permission `json:"permissions,omitempty"`
+	TTLS        int64              `json:"ttlS,omitempty"` // seconds; default a day
 }
 
 // Token is a project token. It is shown this once.
 type Token struct {
-	Token     string      `json:"token"`
-	ID        string      `json:"jti"` // that lists and the journal have
-	Agent     hub.AID     `json:"agentId"`
-	ExpiresAt hub.Instant `json:"expiresAt"`
+	Token     string        `json:"token"`
+	ID        string        `json:"jti"` // that lists and the journal have
+	Agent     coord.AID     `json:"agentId"`
+	ExpiresAt coord.Instant `json:"expiresAt"`
 }
 
 func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (Token, error) {
@@ -191,19 +193,19 @@ func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (T
 	if err != nil {
 		return Token{}, err
 	}
-	agent := hub.AID(p.Agent)
+	agent := coord.AID(p.Agent)
 	if id := hub.AgentID(p.Agent); id.Valid() {
 		if aid := s.Keys.AID(id); aid != "" {
 			agent = aid
 		}
 	}
 	token, made, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
-	return Token{token, made.ID, agent, hub.InstantAt(made.ExpiresAt.Time)}, err
+	return Token{token, made.ID, agent, coord.InstantAt(made.ExpiresAt.Time)}, err
 }
 
 // TokensParams are the parameters of parley/token/list.
 type TokensParams struct {
-	Project hub.ProjectID `json:"projectId,omitempty"` // default all
+	Project coord.ProjectID `json:"projectId,omitempty"` // default all
 }
 
 // Tokens is the answer to parley/token/list.
@@ -239,7 +241,7 @@ type Discovered struct {
 func discover(ctx context.Context, s *Services, c hub.Caller, p SearchParams) (Discovered, error) {
 	found, err := s.Network.Discover(ctx, p.Search)
 	if err == nil {
-		err = s.Peers.Note(ctx, c, hub.ActionDiscovered, cmp.Or(p.Exchange, "exchange"), map[string]any{"query": p.Query, "role": p.Role, "found": len(found)})
+		err = s.Peers.Note(ctx, c, actions.Discovered, cmp.Or(p.Exchange, "exchange"), map[string]any{"query": p.Query, "role": p.Role, "found": len(found)})
 	}
 	return Discovered{found}, err
 }
@@ -252,16 +254,16 @@ type ExchangeParams struct {
 func enlist(ctx context.Context, s *Services, c hub.Caller, p ExchangeParams) (federation.Registration, error) {
 	out, err := s.Network.Enlist(ctx, p.Exchange)
 	if err == nil {
-		err = s.Peers.Note(ctx, c, hub.ActionEnlisted, cmp.Or(p.Exchange, "exchange"), map[string]any{"agent": out.AID, "existed": out.Existed})
+		err = s.Peers.Note(ctx, c, actions.Enlisted, cmp.Or(p.Exchange, "exchange"), map[string]any{"agent": out.AID, "existed": out.Existed})
 	}
 	return out, err
 }
 
 // Announced is the answer to cacp/peer/announce.
 type Announced struct {
-	Status string  `json:"status"`
-	AID    hub.AID `json:"myAgentId"`
-	Repo   string  `json:"myRepoName"`
+	Status string    `json:"status"`
+	AID    coord.AID `json:"myAgentId"`
+	Repo   string    `json:"myRepoName"`
 }
 
 func announce(_ context.Context, s *Services, _ hub.Caller, _ None) (Announced, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -20,23 +21,23 @@ type NewRepo struct {
 	URL      string   `json:"url,omitempty"`
 }
 
-func (r NewRepo) repo() hub.Repo {
-	return hub.Repo{Name: r.Name, Role: r.Role, Language: r.Language, Paths: r.Paths, URL: r.URL}
+func (r NewRepo) repo() coord.Repo {
+	return coord.Repo{Name: r.Name, Role: r.Role, Language: r.Language, Paths: r.Paths, URL: r.URL}
 }
 
 // NewProject are the parameters of cacp/project/create.
 type NewProject struct {
-	Name      string              `json:"name"`
-	Objective string              `json:"objective"`
-	Repos     []NewRepo           `json:"repos,omitempty"`
-	Policy    hub.AgreementPolicy `json:"agreementPolicy,omitempty"`
+	Name      string                `json:"name"`
+	Objective string                `json:"objective"`
+	Repos     []NewRepo             `json:"repos,omitempty"`
+	Policy    coord.AgreementPolicy `json:"agreementPolicy,omitempty"`
 }
 
 // ProjectCreated is the answer to cacp/project/create.
 type ProjectCreated struct {
-	Project   hub.ProjectID `json:"projectId"`
-	Status    string        `json:"status"`
-	RepoCount int           `json:"repoCount"`
+	Project   coord.ProjectID `json:"projectId"`
+	Status    string          `json:"status"`
+	RepoCount int             `json:"repoCount"`
 }
 
 func createProject(ctx context.Context, s *Services, c hub.Caller, p NewProject) (ProjectCreated, error) {
@@ -60,9 +61,9 @@ type JoinParams struct {
 
 // Joined is the answer to cacp/project/join and cacp/project/leave.
 type Joined struct {
-	Repo    hub.RepoID `json:"repoId"`
-	Status  string     `json:"status"`
-	Project string     `json:"projectName"`
+	Repo    coord.RepoID `json:"repoId"`
+	Status  string       `json:"status"`
+	Project string       `json:"projectName"`
 }
 
 func joinProject(ctx context.Context, s *Services, c hub.Caller, p JoinParams) (Joined, error) {
@@ -90,9 +91,9 @@ func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams,
 
 // ListParams are the parameters of cacp/project/list.
 type ListParams struct {
-	After   hub.ProjectID `json:"after,omitempty"`
-	Limit   hub.Count     `json:"limit,omitzero"`    // default all
-	Summary bool          `json:"summary,omitempty"` // without the contents of the projects
+	After   coord.ProjectID `json:"after,omitempty"`
+	Limit   hub.Count       `json:"limit,omitzero"`    // default all
+	Summary bool            `json:"summary,omitempty"` // without the contents of the projects
 }
 
 // Projects is the answer to cacp/project/list, without the contents of projects.
@@ -103,21 +104,21 @@ type Projects struct {
 // A ListedProject is a project in a list, with its summary.
 type ListedProject struct {
 	ProjectSummary
-	Name      string            `json:"name"`
-	Objective string            `json:"objective"`
-	Status    hub.ProjectStatus `json:"status"`
+	Name      string              `json:"name"`
+	Objective string              `json:"objective"`
+	Status    coord.ProjectStatus `json:"status"`
 }
 
 // A ProjectSummary holds the members that a list adds to a project.
 type ProjectSummary struct {
-	ID        hub.ProjectID `json:"projectId"`
-	Repos     int           `json:"repoCount"`
-	Contracts int           `json:"contractCount"`
-	Packets   int           `json:"packetCount"`
-	CreatedAt hub.Instant   `json:"createdAt"`
+	ID        coord.ProjectID `json:"projectId"`
+	Repos     int             `json:"repoCount"`
+	Contracts int             `json:"contractCount"`
+	Packets   int             `json:"packetCount"`
+	CreatedAt coord.Instant   `json:"createdAt"`
 }
 
-func summary(p hub.Project) ProjectSummary {
+func summary(p coord.Project) ProjectSummary {
 	return ProjectSummary{p.ID, len(p.Repos), p.Tally.Contracts, p.Tally.Packets, p.CreatedAt}
 }
 
@@ -135,7 +136,7 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 			return err
 		}
 		for _, project := range page {
-			if !c.Permits(project.ID, hub.PermitRead) {
+			if !c.Permits(project.ID, coord.PermitRead) {
 				continue
 			}
 			if _, err := io.WriteString(w, mark); err != nil {
@@ -166,7 +167,7 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 
 // writeListed writes a project of a list: with everything in it and the members
 // of a summary, or with the latter alone.
-func (s *Services) writeListed(ctx context.Context, c hub.Caller, p hub.Project, short bool, w io.Writer) error {
+func (s *Services) writeListed(ctx context.Context, c hub.Caller, p coord.Project, short bool, w io.Writer) error {
 	extra, err := json.Marshal(summary(p))
 	if err != nil {
 		return err
@@ -185,19 +186,19 @@ func (s *Services) writeListed(ctx context.Context, c hub.Caller, p hub.Project,
 
 // ProjectChanged is the answer to methods that change a project itself.
 type ProjectChanged struct {
-	Project hub.ProjectID       `json:"projectId"`
-	Status  hub.ProjectStatus   `json:"status"`
-	Policy  hub.AgreementPolicy `json:"agreementPolicy"`
+	Project coord.ProjectID       `json:"projectId"`
+	Status  coord.ProjectStatus   `json:"status"`
+	Policy  coord.AgreementPolicy `json:"agreementPolicy"`
 }
 
-func changed(p hub.Project, err error) (ProjectChanged, error) {
+func changed(p coord.Project, err error) (ProjectChanged, error) {
 	return ProjectChanged{p.ID, p.Status, p.Policy}, err
 }
 
 // StatusParams are the parameters of cacp/project/updateStatus.
 type StatusParams struct {
 	InProject
-	Status hub.ProjectStatus `json:"status"`
+	Status coord.ProjectStatus `json:"status"`
 }
 
 func updateStatus(ctx context.Context, s *Services, c hub.Caller, p StatusParams) (ProjectChanged, error) {
@@ -207,7 +208,7 @@ func updateStatus(ctx context.Context, s *Services, c hub.Caller, p StatusParams
 // PolicyParams are the parameters of cacp/project/setPolicy.
 type PolicyParams struct {
 	InProject
-	Policy hub.AgreementPolicy `json:"policy"`
+	Policy coord.AgreementPolicy `json:"policy"`
 }
 
 func setPolicy(ctx context.Context, s *Services, c hub.Caller, p PolicyParams) (ProjectChanged, error) {
@@ -228,8 +229,8 @@ type RepoParams struct {
 
 // RepoAdded is the answer to cacp/project/addRepo.
 type RepoAdded struct {
-	Repo   hub.RepoID `json:"repoId"`
-	Status string     `json:"status"`
+	Repo   coord.RepoID `json:"repoId"`
+	Status string       `json:"status"`
 }
 
 func addRepo(ctx context.Context, s *Services, c hub.Caller, p RepoParams) (RepoAdded, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -13,13 +14,13 @@ import (
 
 // A Copied holds the parameters of the methods that bring a copy of one thing.
 type Copied struct {
-	ID       hub.ProjectID   `json:"projectId,omitempty"`
+	ID       coord.ProjectID `json:"projectId,omitempty"`
 	Project  json.RawMessage `json:"project,omitempty"`
 	Repo     json.RawMessage `json:"repo,omitempty"`
 	Contract json.RawMessage `json:"contract,omitempty"`
 	Packet   json.RawMessage `json:"packet,omitempty"`
 	Sum      string          `json:"sum,omitempty"` // of the whole contract, if versions are left out that the receiver has
-	Source   hub.AID         `json:"sourceAgent,omitempty"`
+	Source   coord.AID       `json:"sourceAgent,omitempty"`
 }
 
 // A copyReader reads the copy that a method brings, from the member of the
@@ -71,16 +72,16 @@ func readCopy(method string, in Copied) (copied federation.Copy, whole *federati
 // A Synced is the outcome of one copy.
 type Synced struct {
 	federation.SyncResult
-	Project  hub.ProjectID  `json:"projectId"`
-	Repo     hub.RepoID     `json:"repoId,omitempty"`
-	Contract hub.ContractID `json:"contractId,omitempty"`
-	Packet   hub.PacketID   `json:"packetId,omitempty"`
+	Project  coord.ProjectID  `json:"projectId"`
+	Repo     coord.RepoID     `json:"repoId,omitempty"`
+	Contract coord.ContractID `json:"contractId,omitempty"`
+	Packet   coord.PacketID   `json:"packetId,omitempty"`
 }
 
 // syncs defines an operation that merges a copy from a peer. Requests that follow
 // each other in a batch are merged in one go.
 func syncs(method, doc string) op[Copied, Synced] {
-	o := op[Copied, Synced]{Spec: spec(method, hub.PermitSync, doc), Together: mergeCopies}
+	o := op[Copied, Synced]{Spec: spec(method, coord.PermitSync, doc), Together: mergeCopies}
 	o.MaxBody, o.Group = largeBody, "sync"
 	return o
 }
@@ -156,7 +157,7 @@ func synced(c federation.Copy, done federation.SyncResult) rpc.Answer[Synced] {
 }
 
 // compares performs an operation with which hubs find out where they differ.
-func compares[P, R any](do func(Network, context.Context, hub.AID, P) (R, error)) func(context.Context, *Services, hub.Caller, P) (R, error) {
+func compares[P, R any](do func(Network, context.Context, coord.AID, P) (R, error)) func(context.Context, *Services, hub.Caller, P) (R, error) {
 	return func(ctx context.Context, s *Services, c hub.Caller, p P) (R, error) {
 		return do(s.Network, ctx, c.AID, p)
 	}

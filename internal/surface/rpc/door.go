@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -59,7 +60,7 @@ func credentials(r *http.Request) callers.Credentials {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	source, _ := netip.ParseAddrPort(r.RemoteAddr) // a request without an address comes from none
 	return callers.Credentials{
-		Bearer: strings.TrimSpace(secret), AgentID: hub.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"),
+		Bearer: strings.TrimSpace(secret), AgentID: coord.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"),
 		Source: source.Addr(), Socket: local != nil && local.Network() == "unix", Session: session(r.Header),
 	}
 }

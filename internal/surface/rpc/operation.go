@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // Kinds of callers that operations are often open to.
@@ -60,7 +61,7 @@ type Spec struct {
 
 	// Permission is needed by callers from other hubs and holders of project
 	// tokens. An operation without one is for agents of this hub.
-	Permission hub.Permission
+	Permission coord.Permission
 
 	Tool  string          // as an MCP tool; "" if it is none
 	Title string          // of the tool, for people and for models that search

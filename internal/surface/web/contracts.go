@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
@@ -18,16 +18,16 @@ type contractsData struct {
 
 // Unverified reports whether an agent belongs to a peer whose domain is not verified. A
 // viewer does not see the peers.
-func (d contractsData) Unverified(agent hub.AID) bool {
+func (d contractsData) Unverified(agent coord.AID) bool {
 	return slices.ContainsFunc(d.Peers, func(p federation.PeerStatus) bool { return !p.DomainVerified && p.MayActFor(agent) })
 }
 
 type projectView struct {
-	ID        hub.ProjectID
+	ID        coord.ProjectID
 	Name      string
 	Objective string
-	Status    hub.ProjectStatus
-	Repos     []hub.Repo
+	Status    coord.ProjectStatus
+	Repos     []coord.Repo
 	ByRepo    []repoContracts
 	Conflicts int
 }
@@ -35,17 +35,17 @@ type projectView struct {
 // A repoContracts holds the contracts that one repository proposed last, by state.
 type repoContracts struct {
 	Repo      string
-	Contracts []hub.Contract
+	Contracts []coord.Contract
 }
 
 // byRepo puts contracts under their repositories, in the order of the project.
-func byRepo(repos []hub.Repo, all []hub.Contract) (out []repoContracts) {
-	at := map[hub.RepoID]int{}
+func byRepo(repos []coord.Repo, all []coord.Contract) (out []repoContracts) {
+	at := map[coord.RepoID]int{}
 	for _, r := range repos {
 		at[r.ID] = len(at)
 	}
-	slices.SortStableFunc(all, func(a, b hub.Contract) int {
-		return cmp.Or(cmp.Compare(at[a.ProposedBy], at[b.ProposedBy]), cmp.Compare(a.ProposedBy, b.ProposedBy), cmp.Compare(slices.Index(hub.ContractStatuses, a.Status), slices.Index(hub.ContractStatuses, b.Status)))
+	slices.SortStableFunc(all, func(a, b coord.Contract) int {
+		return cmp.Or(cmp.Compare(at[a.ProposedBy], at[b.ProposedBy]), cmp.Compare(a.ProposedBy, b.ProposedBy), cmp.Compare(slices.Index(coord.ContractStatuses, a.Status), slices.Index(coord.ContractStatuses, b.Status)))
 	})
 	for i, c := range all {
 		if i == 0 || all[i-1].ProposedBy != c.ProposedBy {
@@ -58,7 +58,7 @@ func byRepo(repos []hub.Repo, all []hub.Contract) (out []repoContracts) {
 }
 
 // repoName returns the name of a repository of a project.
-func repoName(repos []hub.Repo, id hub.RepoID) string {
+func repoName(repos []coord.Repo, id coord.RepoID) string {
 	for _, r := range repos {
 		if r.ID == id {
 			return r.Name
@@ -68,7 +68,7 @@ func repoName(repos []hub.Repo, id hub.RepoID) string {
 }
 
 // RepoName returns the name of one of the project's repositories.
-func (p projectView) RepoName(id hub.RepoID) string { return repoName(p.Repos, id) }
+func (p projectView) RepoName(id coord.RepoID) string { return repoName(p.Repos, id) }
 
 const projectPage = 50 // projects on the page
 
@@ -102,7 +102,7 @@ func contracts(ctx context.Context, v *visit) (string, any, error) {
 }
 
 type contractData struct {
-	hub.Contract
+	coord.Contract
 	Project  projectView
 	Versions []versionView
 	Open     bool // it can be answered
@@ -118,7 +118,7 @@ type versionView struct {
 }
 
 func oneContract(ctx context.Context, v *visit) (string, any, error) {
-	in := coordination.InContract{InProject: coordination.InProject{Project: hub.ProjectID(v.r.PathValue("project"))}, Contract: hub.ContractID(v.r.PathValue("id"))}
+	in := coordination.InContract{InProject: coordination.InProject{Project: coord.ProjectID(v.r.PathValue("project"))}, Contract: coord.ContractID(v.r.PathValue("id"))}
 	got, err := perform(ctx, v, coordination.GetContract, coordination.GetParams{InContract: in, History: true})
 	if err != nil {
 		return "", nil, err
@@ -128,9 +128,9 @@ func oneContract(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := contractData{Contract: got.Contract, Here: v.r.URL.RequestURI(), Project: projectView{ID: whole.ID, Name: whole.Name, Repos: whole.Repos}}
-	d.Open = got.Status == hub.ContractProposed || got.Status == hub.ContractNegotiating
+	d.Open = got.Status == coord.ContractProposed || got.Status == coord.ContractNegotiating
 	was := ""
-	add := func(n int, by hub.RepoID, content json.RawMessage, current bool) {
+	add := func(n int, by coord.RepoID, content json.RawMessage, current bool) {
 		text := pretty(content)
 		d.Versions = append(d.Versions, versionView{n, repoName(whole.Repos, by), diffLines(was, text), current})
 		was = text

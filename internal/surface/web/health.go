@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
@@ -249,15 +250,15 @@ func (d *healthData) count(entries []hub.Entry) {
 		}
 		json.Unmarshal(e.Facts, &f) // facts of another form name no channel
 		switch e.Action {
-		case hub.ActionMessageSent:
+		case actions.MessageSent:
 			add("inbox", "stored")
-		case hub.ActionMessageHeld:
+		case actions.MessageHeld:
 			add("inbox", "held")
-		case hub.ActionMessageDelivered:
+		case actions.MessageDelivered:
 			add("inbox", "fetched")
-		case hub.ActionMessageRead:
+		case actions.MessageRead:
 			add("inbox", "read")
-		case hub.ActionDeliveryMoved, hub.ActionChannelTried:
+		case actions.DeliveryMoved, actions.ChannelTried:
 			if f.Channel != "" {
 				add(f.Channel, cmp.Or(f.State, "tried"))
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -20,12 +21,12 @@ type journalData struct {
 	Entries []hub.Entry // the newest first
 	Older   int64
 	Head    hub.Head
-	Actions []hub.Action
+	Actions []actions.Action
 }
 
 func journalParams(v *visit) api.AuditParams {
 	q := v.r.URL.Query()
-	p := api.AuditParams{Actor: hub.AgentID(q.Get("actor")), Action: hub.Action(q.Get("action")), Limit: journalPage, Last: true}
+	p := api.AuditParams{Actor: hub.AgentID(q.Get("actor")), Action: actions.Action(q.Get("action")), Limit: journalPage, Last: true}
 	p.Before, _ = strconv.ParseInt(q.Get("before"), 10, 64) // anything else is the newest page
 	return p
 }
@@ -44,10 +45,10 @@ func journal(ctx context.Context, v *visit) (string, any, error) {
 }
 
 // journalActions are those that people filter by.
-var journalActions = []hub.Action{
-	hub.ActionMessageSent, hub.ActionMessageHeld, hub.ActionMessageApproved, hub.ActionMessageDenied, hub.ActionMessageRead, hub.ActionHandoffProposed, hub.ActionHandoffActivated,
-	hub.ActionHandoffCompleted, hub.ActionHandoffRejected, hub.ActionHandoffEscalated, hub.ActionRunDone, hub.ActionRunFailed, hub.ActionContractProposed, hub.ActionContractAgreed,
-	hub.ActionWakeAllowed, hub.ActionWakePaused, hub.ActionAgentAdded, hub.ActionKeyMinted, hub.ActionKeyRevoked, hub.ActionRefused, hub.ActionBreakerOpen, hub.ActionWebSignedIn, hub.ActionHubStarted,
+var journalActions = []actions.Action{
+	actions.MessageSent, actions.MessageHeld, actions.MessageApproved, actions.MessageDenied, actions.MessageRead, actions.HandoffProposed, actions.HandoffActivated,
+	actions.HandoffCompleted, actions.HandoffRejected, actions.HandoffEscalated, actions.RunDone, actions.RunFailed, actions.ContractProposed, actions.ContractAgreed,
+	actions.WakeAllowed, actions.WakePaused, actions.AgentAdded, actions.KeyMinted, actions.KeyRevoked, actions.Refused, actions.BreakerOpen, actions.WebSignedIn, actions.HubStarted,
 }
 
 // exportJournal answers GET /journal/export: the entries that the filter chooses, as

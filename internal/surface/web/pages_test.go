@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -120,7 +122,7 @@ func TestChanges(t *testing.T) {
 		v.do("deny", url.Values{"id": {string(held)}})
 		n := 0
 		for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Limit: 1000}).Entries {
-			if e.Action == hub.ActionMessageApproved || e.Action == hub.ActionMessageDenied {
+			if e.Action == actions.MessageApproved || e.Action == actions.MessageDenied {
 				n++
 			}
 		}
@@ -273,8 +275,8 @@ func TestContractsByRepository(t *testing.T) {
 	in := coordination.InProject{Project: do(s, s.operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: []coordination.NewRepo{
 		{Name: "backend", Role: "backend", Language: "go"}, {Name: "storefront", Role: "frontend", Language: "go"},
 	}}).Project}
-	propose := func(by hub.AgentID, name string) hub.ContractID {
-		return do(s, s.as(by), coordination.Propose, contract.Proposal{InProject: in, Type: hub.ContractAPI, Name: name, Content: []byte(`{"method":"GET","path":"/` + name + `"}`)}).Contract
+	propose := func(by hub.AgentID, name string) coord.ContractID {
+		return do(s, s.as(by), coordination.Propose, contract.Proposal{InProject: in, Type: coord.ContractAPI, Name: name, Content: []byte(`{"method":"GET","path":"/` + name + `"}`)}).Contract
 	}
 	do(s, s.as("ana"), coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "backend"})
 	do(s, s.as("bo"), coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "storefront"})

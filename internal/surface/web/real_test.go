@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -67,7 +69,7 @@ func twoBrowsers(t *testing.T) {
 	}
 	decisions := 0
 	for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Limit: 1000}).Entries {
-		if e.Action == hub.ActionMessageApproved || e.Action == hub.ActionMessageDenied {
+		if e.Action == actions.MessageApproved || e.Action == actions.MessageDenied {
 			decisions++
 		}
 	}
@@ -375,7 +377,7 @@ func hostileText(t *testing.T) {
 	project := do(s, s.operator, coordination.CreateProject, coordination.NewProject{Name: corpus[0], Objective: corpus[1], Repos: []coordination.NewRepo{{Name: "backend", Role: "backend", Language: "go"}}}).Project
 	in := coordination.InProject{Project: project}
 	do(s, s.operator, coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "backend"})
-	do(s, s.operator, coordination.Propose, contract.Proposal{InProject: in, Type: hub.ContractAPI, Name: corpus[1], Content: []byte(`{"method":"<script>window.hacked=1</script>","path":"<img src=x onerror=window.hacked=1>"}`)})
+	do(s, s.operator, coordination.Propose, contract.Proposal{InProject: in, Type: coord.ContractAPI, Name: corpus[1], Content: []byte(`{"method":"<script>window.hacked=1</script>","path":"<img src=x onerror=window.hacked=1>"}`)})
 	s.team("", team.Request{Action: "create", Team: "bad", Name: corpus[0], Objective: strings.Join(corpus, " "), Members: []team.Seat{{Agent: "planner", Role: hub.RoleCoordinator}, {Agent: "builder", Role: hub.RoleExecutor}}})
 	s.team("", team.Request{Action: "task", Team: "bad", Title: corpus[1]})
 	s.team("planner", team.Request{Action: "decide", Team: "bad", Title: corpus[0], Decision: corpus[9], Rationale: corpus[1]})

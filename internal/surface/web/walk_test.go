@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
@@ -37,7 +38,7 @@ func TestWalk(t *testing.T) {
 		t.Errorf("title after the approval: got %q", got)
 	}
 	t.Run("R3-161 a merge is typed, overtaken, kept and stored", func(t *testing.T) { walkMerge(s, p) })
-	for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Action: hub.ActionWebSignedIn}).Entries {
+	for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Action: actions.WebSignedIn}).Entries {
 		if strings.Contains(string(e.Facts), "code") {
 			t.Errorf("the journal holds more than the sign-in: %s", e.Facts)
 		}

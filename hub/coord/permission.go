@@ -1,10 +1,4 @@
-package hub
-
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+package coord
 
 // A Permission is the right to call some operations in a project.
 type Permission string
@@ -32,22 +26,3 @@ var Permissions = []Permission{PermitRead, PermitWrite, PermitPropose, PermitRes
 
 // Contributor lists the permissions of a token or an invite that names none.
 var Contributor = []Permission{PermitRead, PermitPropose, PermitRespond, PermitShare, PermitImplement}
-
-// CheckPermissions returns the list without duplicates, or Contributor for an
-// empty one. It reports CodeInvalid for a permission that cannot be granted.
-func CheckPermissions(op string, list []Permission) ([]Permission, error) {
-	if len(list) == 0 {
-		list = Contributor
-	}
-	var out []Permission
-	for _, p := range list {
-		if !slices.Contains(Permissions, p) {
-			all := strings.Trim(fmt.Sprint(Permissions), "[]")
-			return nil, Errorf(CodeInvalid, op, "%q is not a permission", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))
-		}
-		if !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}

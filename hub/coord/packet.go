@@ -1,4 +1,4 @@
-package hub
+package coord
 
 import (
 	"encoding/json"

@@ -1,8 +1,7 @@
-package hub
+package coord
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -71,14 +70,6 @@ func (p AgreementPolicy) Known() bool { return slices.Contains(AgreementPolicies
 
 // RepoRoles lists the roles that this hub gives to repositories.
 var RepoRoles = []string{"backend", "frontend", "mobile", "shared", "infra"}
-
-// CheckRepoRole reports CodeInvalid for a role that is not one of RepoRoles.
-func CheckRepoRole(op, role string) error {
-	if slices.Contains(RepoRoles, role) {
-		return nil
-	}
-	return Errorf(CodeInvalid, op, "role: %q is not a role of a repository", role).WithHint("use one of %s", strings.Join(RepoRoles, ", "))
-}
 
 // A Repo is one repository's part in a project.
 type Repo struct {

@@ -1,4 +1,4 @@
-package hub
+package coord
 
 import (
 	"encoding/json"
@@ -35,7 +35,7 @@ func InstantMicro(us int64) Instant { return Instant{us: us} }
 // After returns the later of the clock's time and the microsecond after i: the
 // time of a write to a thing that was last written at i, by any writer and
 // by any clock.
-func (i Instant) After(clock Clock) Instant {
+func (i Instant) After(clock func() time.Time) Instant {
 	return Instant{us: max(clock().UnixMicro(), i.us+1)}
 }
 
