@@ -234,44 +234,28 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	all.Go(func() {
-		n.repeat(ctx, "notify", watchGap, func(s hub.Store) (hub.Time, error) { return n.o.Clock.Now().Add(watchEvery), n.Watch(ctx, s) })
+		n.follow(ctx, "notify", watchGap, func(s hub.Store) (hub.Time, error) { return n.later(), n.Watch(ctx, s) })
 	})
 	for i := range n.targets {
 		t := &n.targets[i]
 		all.Go(func() {
-			n.repeat(ctx, t.cursor(), sendGap, func(s hub.Store) (hub.Time, error) { return n.Deliver(ctx, s, t.Name) })
+			n.follow(ctx, t.cursor(), sendGap, func(s hub.Store) (hub.Time, error) { return n.Deliver(ctx, s, t.Name) })
 		})
 	}
 	all.Wait()
 }
 
-// repeat calls work under a lease after each hint, and at the time that it returned;
-// two calls are gap apart.
-func (n *Notifier) repeat(ctx context.Context, lease string, gap time.Duration, work func(hub.Store) (hub.Time, error)) {
-	hints, cancel := n.o.Bus.Subscribe(hub.TopicJournal)
-	defer cancel()
-	for ctx.Err() == nil {
-		next := n.o.Clock.Now().Add(watchEvery)
-		err := hub.Alone(ctx, n.store, lease, leaseTime, func(s hub.Store) (err error) {
-			next, err = work(s)
-			return err
-		})
-		if err != nil && ctx.Err() == nil {
-			n.o.Log.Warn("people could not be told, it is tried again", "op", lease, "code", hub.CodeOf(err), "err", err)
-			next = n.o.Clock.Now().Add(watchGap)
-		}
-		pause := time.NewTimer(gap)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
-		rest := time.NewTimer(min(watchEvery, max(0, next.Sub(n.o.Clock()))))
-		select {
-		case <-hints:
-		case <-rest.C:
-		case <-ctx.Done():
-		}
-		rest.Stop()
-	}
+// follow runs a consumer of the journal until ctx ends. work returns when it wants to be
+// called without a hint.
+func (n *Notifier) follow(ctx context.Context, name string, gap time.Duration, work func(hub.Store) (hub.Time, error)) {
+	hub.Follow(ctx, n.store, n.o.Bus, hub.Consumer{
+		Name: name, Lease: leaseTime, Gap: gap,
+		Step: func(_ context.Context, store hub.Store) (time.Duration, error) {
+			next, err := work(store)
+			return min(watchEvery, max(0, next.Sub(n.o.Clock()))), err
+		},
+		Failed: func(err error) {
+			n.o.Log.Warn("people could not be told, it is tried again", "op", name, "code", hub.CodeOf(err), "err", err)
+		},
+	})
 }

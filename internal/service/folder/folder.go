@@ -40,7 +40,6 @@ const Cursor = "team-folders"
 const (
 	journalBatch = 2000
 	renderEvery  = 250 * time.Millisecond // the shortest time between two renderings
-	retryAfter   = 5 * time.Second        // after a failure or a lost hint
 	leaseTime    = time.Minute
 	metaKey      = "team folder " // and the name of the team
 	nameTime     = "20060102T150405.000Z"
@@ -88,37 +87,25 @@ func New(store hub.Store, artifacts Artifacts, root string, opts *Options) *Fold
 
 // Run renders until ctx ends. A failure is logged and tried again.
 func (f *Folders) Run(ctx context.Context) {
-	var hints <-chan struct{}
-	if f.bus != nil {
-		var cancel func()
-		hints, cancel = f.bus.Subscribe(hub.TopicJournal)
-		defer cancel()
-	}
-	retry := time.NewTicker(retryAfter)
-	defer retry.Stop()
-	for ctx.Err() == nil {
-		more, err := f.Render(ctx)
-		if err != nil && ctx.Err() == nil {
-			f.log.Warn("the folders of teams are late, they continue at their cursor", "op", "folder.Render", "err", err)
-		}
-		if !more || err != nil {
-			select {
-			case <-hints:
-			case <-retry.C:
-			case <-ctx.Done():
-			}
-		}
-		select {
-		case <-time.After(renderEvery):
-		case <-ctx.Done():
-		}
-	}
+	hub.Follow(ctx, f.store, f.bus, hub.Consumer{
+		Name: lease, Lease: leaseTime, Gap: renderEvery,
+		Step: func(ctx context.Context, store hub.Store) (time.Duration, error) {
+			more, err := f.render(ctx, store)
+			return hub.Rest(more), err
+		},
+		Failed: func(err error) {
+			f.log.Warn("the folders of teams are late, they continue at their cursor", "op", lease, "err", err)
+		},
+	})
 }
+
+// lease is the name of the lease under which one process renders.
+const lease = "folder.Render"
 
 // Render brings the folders of the teams that changed up to date, each once however many
 // entries concern it. It reports whether there was a new entry.
 func (f *Folders) Render(ctx context.Context) (more bool, err error) {
-	err = hub.Alone(ctx, f.store, "folder.Render", leaseTime, func(store hub.Store) (err error) {
+	err = hub.Alone(ctx, f.store, lease, leaseTime, func(store hub.Store) (err error) {
 		more, err = f.render(ctx, store)
 		return err
 	})

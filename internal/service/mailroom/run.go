@@ -22,10 +22,10 @@ const (
 // logged and tried again.
 func (m *Mailroom) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { m.follow(ctx, "delivery", filesEvery, m.work) })
+	wg.Go(func() { m.follow(ctx, "delivery", m.work) })
 	if m.inboxDir != "" {
 		r := newRenderer(m)
-		wg.Go(func() { m.follow(ctx, "inbox files", filesEvery, r.work) })
+		wg.Go(func() { m.follow(ctx, "inbox files", r.work) })
 	}
 	wg.Go(func() {
 		tick := time.NewTicker(sweepEvery)
@@ -44,36 +44,18 @@ func (m *Mailroom) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// follow calls work when the journal has new entries, until it reports that there are
-// no more, and rests after every call so that the next call handles several at once.
-func (m *Mailroom) follow(ctx context.Context, name string, rest time.Duration, work func(context.Context, hub.Store) (bool, error)) {
-	hints, cancel := m.bus.Subscribe(hub.TopicJournal)
-	defer cancel()
-	retry := time.NewTicker(5 * time.Second) // after a failure or a lost hint
-	defer retry.Stop()
-	for ctx.Err() == nil {
-		more := false
-		err := hub.Alone(ctx, m.store, "mailroom."+name, leaseTime, func(store hub.Store) (err error) {
-			more, err = work(ctx, store)
-			return err
-		})
-		if err != nil && ctx.Err() == nil {
+// follow runs a consumer of the journal until ctx ends.
+func (m *Mailroom) follow(ctx context.Context, name string, work func(context.Context, hub.Store) (more bool, err error)) {
+	hub.Follow(ctx, m.store, m.bus, hub.Consumer{
+		Name: "mailroom." + name, Lease: leaseTime, Gap: filesEvery,
+		Step: func(ctx context.Context, store hub.Store) (time.Duration, error) {
+			more, err := work(ctx, store)
+			return hub.Rest(more), err
+		},
+		Failed: func(err error) {
 			m.log.Warn("journal consumer failed, it continues at its cursor", "op", name, "err", err)
-		}
-		if !more || err != nil {
-			select {
-			case <-hints:
-			case <-retry.C:
-			case <-ctx.Done():
-			}
-		}
-		if rest > 0 {
-			select {
-			case <-time.After(rest):
-			case <-ctx.Done():
-			}
-		}
-	}
+		},
+	})
 }
 
 // sweepBatch is the most messages that one sweep ends.

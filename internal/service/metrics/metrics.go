@@ -199,27 +199,33 @@ func New(store hub.Store, opts *Options) *Service {
 	return s
 }
 
-// Run follows the journal until ctx ends.
+// Run follows the journal until ctx ends. It takes no hints: figures may be late.
 func (s *Service) Run(ctx context.Context) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		if err := s.CatchUp(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the figures are behind, they are computed later", "op", "metrics.CatchUp", "code", hub.CodeOf(err), "err", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	hub.Follow(ctx, s.store, nil, hub.Consumer{
+		Name: lease, Lease: leaseTime,
+		Step: func(ctx context.Context, store hub.Store) (time.Duration, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			more, err := s.step(ctx, store)
+			if more {
+				return 0, err
+			}
+			return every, err
+		},
+		Failed: func(err error) {
+			s.log.Warn("the figures are behind, they are computed later", "op", "metrics.Run", "code", hub.CodeOf(err), "err", err)
+		},
+	})
 }
+
+// lease is the name of the lease under which one process computes figures.
+const lease = "metrics"
 
 // CatchUp handles the journal entries that were not handled yet.
 func (s *Service) CatchUp(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return hub.Alone(ctx, s.store, "metrics", leaseTime, func(store hub.Store) error {
+	return hub.Alone(ctx, s.store, lease, leaseTime, func(store hub.Store) error {
 		for {
 			more, err := s.step(ctx, store)
 			if err != nil || !more {

@@ -27,10 +27,9 @@ const (
 	trailPage  = 2048    // entries that are copied at a time at most
 	trailBytes = 4 << 20 // bytes after which a page ends
 
-	trailPause = 500 * time.Millisecond // without a hint, before a copy begins
-	trailDelay = time.Second            // after which it begins in any case
-	trailPoll  = time.Minute            // in case a hint was lost
-	trailLast  = 10 * time.Second       // for the copy when the hub stops
+	trailGap  = time.Second      // between two copies, so that entries gather
+	trailPoll = time.Minute      // in case a hint was lost
+	trailLast = 10 * time.Second // for the copy when the hub stops
 
 	sealAfter = 64 << 20 // bytes
 )
@@ -66,47 +65,21 @@ type trail struct {
 }
 
 // run copies until ctx ends, and once more then. It lets entries gather, so that
-// a busy hub is not held up. A failure is logged and tried again.
+// a busy hub is not held up. A failure is logged and tried again. Each hub has a trail of
+// its own, so that it needs no lease.
 func (t *trail) run(ctx context.Context, bus hub.Bus) {
-	var hints <-chan struct{}
-	if bus != nil {
-		var cancel func()
-		hints, cancel = bus.Subscribe(hub.TopicJournal)
-		defer cancel()
-	}
-	poll := time.NewTicker(trailPoll)
-	defer poll.Stop()
-	for ctx.Err() == nil {
-		if err := t.copy(ctx); err != nil && ctx.Err() == nil {
+	hub.Follow(ctx, t.store, bus, hub.Consumer{
+		Name: "records.Trail", Gap: trailGap,
+		Step: func(ctx context.Context, _ hub.Store) (time.Duration, error) { return trailPoll, t.copy(ctx) },
+		Failed: func(err error) {
 			t.log.Warn("the trail could not be written, it will be tried again", "op", "records.Trail", "err", err)
-		}
-		select {
-		case <-hints:
-			gather(ctx, hints)
-		case <-poll.C:
-		case <-ctx.Done():
-		}
-	}
+		},
+	})
+
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), trailLast)
 	defer cancel()
 	if err := t.copy(last); err != nil {
 		t.log.Warn("the trail is not complete, the next start completes it", "op", "records.Trail", "err", err)
-	}
-}
-
-// gather waits for a pause in which no hint comes.
-func gather(ctx context.Context, hints <-chan struct{}) {
-	for waited := time.Duration(0); waited < trailDelay; waited += trailPause {
-		select {
-		case <-time.After(trailPause):
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-hints:
-		default:
-			return
-		}
 	}
 }
 
