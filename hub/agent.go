@@ -208,12 +208,13 @@ func ViewerCaller(name string) Caller {
 // Outside reports whether c acts for no agent of this hub.
 func (c Caller) Outside() bool { return strings.HasPrefix(string(c.ID), outsidePrefix) }
 
-// Entry returns the journal entry about a successful action of c. The facts are
-// strings, numbers and bools, or lists of them.
-func (c Caller) Entry(at Time, action actions.Action, subject string, facts map[string]any) Entry {
+// Entry returns the journal entry about a successful action of c. The facts are a map, or a
+// struct, of strings, numbers and bools, or lists of them; nil if there are none.
+func (c Caller) Entry(at Time, action actions.Action, subject string, facts any) Entry {
 	e := Entry{At: at, Actor: c.ID, Action: action, Subject: subject, Outcome: OutcomeOK}
-	if facts != nil {
-		e.Facts, _ = json.Marshal(facts) // cannot fail; keys are sorted
+	raw, _ := json.Marshal(facts) // cannot fail; the keys of a map are sorted
+	if string(raw) != "null" {
+		e.Facts = raw
 	}
 	e.Facts = c.Sign(e.Facts)
 	return e

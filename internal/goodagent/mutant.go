@@ -58,9 +58,9 @@ func (m *Mutant) ID() string {
 
 // mutants is the table of all mutants, sorted by their ids.
 var mutants = slices.SortedFunc(slices.Values(slices.Concat(
-	transportFrameMutants(), initializeMutants(), sessionFrameMutants(), sessionsMutants(), promptMutants(), turnFrameMutants(),
+	transportFrameMutants(), newSessionMutants(), authMutants(), initializeMutants(), sessionFrameMutants(), loadMutants(), listMutants(), forkMutants(), cancelMutants(), cancelRequestMutants(), promptMutants(), turnFrameMutants(),
 	updateFrameMutants(), toolFrameMutants(), toolsMutants(), clientFrameMutants(), settingFrameMutants(), settingsMutants(), serversMutants(),
-	providersMutants(), streamMutants(), v2Mutants(),
+	providersMutants(), transportMutants(), answerMutants(), exchangeMutants(), questionMutants(), v2Mutants(),
 )), func(a, b *Mutant) int { return strings.Compare(a.ID(), b.ID()) })
 
 // Mutants returns all mutants, sorted by their ids.

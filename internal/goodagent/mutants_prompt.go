@@ -31,6 +31,122 @@ var failsCancelled = onAnswer("session/prompt", func(response map[string]any) {
 	}
 })
 
+// cancelMutants is the part of the table of mutants that is about turns that are cancelled.
+func cancelMutants() []*Mutant {
+	const (
+		prompt = "session/prompt"
+		cancel = "session/cancel"
+	)
+	return []*Mutant{
+		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
+		{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
+		{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
+			if child(r, "result")["stopReason"] == "cancelled" {
+				time.Sleep(4500 * time.Millisecond)
+			}
+		})},
+		{Rule: "CAN-06", Does: "cancels the next turn when none runs", In: func(w *Wire, m Message) []Message {
+			if m.Method() == cancel && w.Open(prompt) == nil {
+				w.Note["early"] = true
+			}
+			return keep(m)
+		}, Out: func(w *Wire, m Message) []Message {
+			if m.Answers != nil && m.Answers.Method() == prompt && w.Note["early"] == true {
+				delete(w.Note, "early")
+				m.Result()["stopReason"] = "cancelled"
+			}
+			return keep(m)
+		}, Breaks: []string{"STOP-05"}},
+		{Rule: "CAN-08", Does: "cancels all sessions", In: func(w *Wire, m Message) (out []Message) {
+			if m.Method() != cancel {
+				return keep(m)
+			}
+			for _, q := range w.in {
+				if q.Method() == prompt {
+					out = append(out, Message{Object: object{"jsonrpc": "2.0", "method": cancel, "params": object{"sessionId": q.Params()["sessionId"]}}})
+				}
+			}
+			return out
+		}, Breaks: []string{"STOP-05"}},
+		{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said or asked something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
+			noteActive(w, m)
+			if ends("cancelled")(m) && w.Note[active(m)] == nil {
+				return nil
+			}
+			return keep(m)
+		}},
+		{Rule: "CAN-10", Does: "fails when it is cancelled again, the first time for nothing", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
+			if m.Method() == cancel && w.Open(prompt) == nil {
+				w.Note["noted"] = true
+			}
+			return keep(m)
+		}, Out: noted(failsCancelled)},
+		{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
+			if m.Answers == nil || m.Answers.Method() != prompt || m.Result() == nil {
+				return keep(m)
+			}
+			session, _ := m.session().(string)
+			if w.Note[session] == true {
+				m.Result()["stopReason"] = "cancelled"
+			}
+			w.Note[session] = m.Result()["stopReason"] == "cancelled"
+			return keep(m)
+		}, Breaks: []string{"STOP-05"}},
+	}
+}
+
+// cancelRequestMutants is the part of the table of mutants that is about questions, commands and requests that are cancelled.
+func cancelRequestMutants() []*Mutant {
+	const (
+		prompt = "session/prompt"
+		cancel = "session/cancel"
+	)
+	return []*Mutant{
+		{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
+			if m.Method() == "session/request_permission" {
+				w.Note["noted"] = true
+			}
+			return noted(stops("cancelled", "end_turn"))(w, m)
+		}},
+		{Rule: "CAN-13", Name: "own", Does: "leaves a command of its own running when the turn is cancelled", Change: func(a *Agent) { a.Traits.KeepCommands = true }},
+		{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
+			if strings.HasPrefix(m.Method(), "terminal/") {
+				m.Object["method"] = "terminal/output"
+			}
+			return keep(m)
+		})},
+		{Rule: "CAN-14", Does: "does not answer a prompt that was cancelled by its id", Breaks: []string{"RPC-03"}, In: notes("$/cancel_request", every), Out: noted(ignore(prompt, every))},
+		{Rule: "CAN-16", Does: "does not answer a session/new that was cancelled by its id", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+			held, _ := w.Note["held"].(*Message)
+			delete(w.Note, "held")
+			switch {
+			case m.Method() == "$/cancel_request" && held != nil:
+				return nil
+			case m.Method() == "$/cancel_request":
+				w.Note["cancels"] = true
+			case m.Method() == "session/new" && w.Note["cancels"] == true:
+				w.Note["held"] = &m
+				return nil
+			}
+			if held != nil {
+				return []Message{*held, m}
+			}
+			return keep(m)
+		}},
+		{Rule: "CAN-18", Does: "is dead after a request of its own was cancelled", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
+			if e := child(m.Object, "error"); e != nil {
+				if code, _ := number(e["code"]); code == "-32800" {
+					w.Note["dead"] = true
+				}
+			}
+			if w.Note["dead"] == true {
+				return nil
+			}
+			return keep(m)
+		}},
+	}
+}
+
 // promptMutants is the part of the table of mutants that is about prompts.
 func promptMutants() []*Mutant {
 	const (
@@ -100,107 +216,11 @@ func promptMutants() []*Mutant {
 		})},
 		{Rule: "ERR-10", Does: "hangs when the model fails", Breaks: []string{"RPC-03"}, Out: ignore(prompt, says("refused-by-provider"))},
 
-		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
-		{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
-		{Rule: "CAN-03", Does: "takes its time to stop", Out: onRequest(prompt, every, func(r map[string]any) {
-			if child(r, "result")["stopReason"] == "cancelled" {
-				time.Sleep(4500 * time.Millisecond)
-			}
-		})},
-		{Rule: "CAN-06", Does: "cancels the next turn when none runs", In: func(w *Wire, m Message) []Message {
-			if m.Method() == cancel && w.Open(prompt) == nil {
-				w.Note["early"] = true
-			}
-			return keep(m)
-		}, Out: func(w *Wire, m Message) []Message {
-			if m.Answers != nil && m.Answers.Method() == prompt && w.Note["early"] == true {
-				delete(w.Note, "early")
-				m.Result()["stopReason"] = "cancelled"
-			}
-			return keep(m)
-		}, Breaks: []string{"STOP-05"}},
-		{Rule: "CAN-08", Does: "cancels all sessions", In: func(w *Wire, m Message) (out []Message) {
-			if m.Method() != cancel {
-				return keep(m)
-			}
-			for _, q := range w.in {
-				if q.Method() == prompt {
-					out = append(out, Message{Object: object{"jsonrpc": "2.0", "method": cancel, "params": object{"sessionId": q.Params()["sessionId"]}}})
-				}
-			}
-			return out
-		}, Breaks: []string{"STOP-05"}},
-		{Rule: "CAN-09", Does: "hangs when it is cancelled before it has said or asked something", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
-			noteActive(w, m)
-			if ends("cancelled")(m) && w.Note[active(m)] == nil {
-				return nil
-			}
-			return keep(m)
-		}},
-		{Rule: "CAN-10", Does: "fails when it is cancelled again, the first time for nothing", Breaks: []string{"CAN-02"}, In: func(w *Wire, m Message) []Message {
-			if m.Method() == cancel && w.Open(prompt) == nil {
-				w.Note["noted"] = true
-			}
-			return keep(m)
-		}, Out: noted(failsCancelled)},
-		{Rule: "CAN-11", Does: "stays cancelled", Out: func(w *Wire, m Message) []Message {
-			if m.Answers == nil || m.Answers.Method() != prompt || m.Result() == nil {
-				return keep(m)
-			}
-			session, _ := m.session().(string)
-			if w.Note[session] == true {
-				m.Result()["stopReason"] = "cancelled"
-			}
-			w.Note[session] = m.Result()["stopReason"] == "cancelled"
-			return keep(m)
-		}, Breaks: []string{"STOP-05"}},
-		{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
-			if m.Method() == "session/request_permission" {
-				w.Note["noted"] = true
-			}
-			return noted(stops("cancelled", "end_turn"))(w, m)
-		}},
-		{Rule: "CAN-13", Name: "own", Does: "leaves a command of its own running when the turn is cancelled", Change: func(a *Agent) { a.Traits.KeepCommands = true }},
-		{Rule: "CAN-13", Does: "leaves the command of a cancelled turn running", Breaks: []string{"TERM-03", "TERM-11"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
-			if strings.HasPrefix(m.Method(), "terminal/") {
-				m.Object["method"] = "terminal/output"
-			}
-			return keep(m)
-		})},
 		{Rule: "TERM-11", Does: "does not release the terminal of a cancelled turn", Breaks: []string{"TERM-03", "TERM-06"}, In: notes(cancel, every), Out: noted(func(_ *Wire, m Message) []Message {
 			if m.Method() == "terminal/release" {
 				m.Object["method"] = "terminal/output"
 			}
 			return keep(m)
 		})},
-		{Rule: "CAN-14", Does: "does not answer a prompt that was cancelled by its id", Breaks: []string{"RPC-03"}, In: notes("$/cancel_request", every), Out: noted(ignore(prompt, every))},
-		{Rule: "CAN-16", Does: "does not answer a session/new that was cancelled by its id", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
-			held, _ := w.Note["held"].(*Message)
-			delete(w.Note, "held")
-			switch {
-			case m.Method() == "$/cancel_request" && held != nil:
-				return nil
-			case m.Method() == "$/cancel_request":
-				w.Note["cancels"] = true
-			case m.Method() == "session/new" && w.Note["cancels"] == true:
-				w.Note["held"] = &m
-				return nil
-			}
-			if held != nil {
-				return []Message{*held, m}
-			}
-			return keep(m)
-		}},
-		{Rule: "CAN-18", Does: "is dead after a request of its own was cancelled", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
-			if e := child(m.Object, "error"); e != nil {
-				if code, _ := number(e["code"]); code == "-32800" {
-					w.Note["dead"] = true
-				}
-			}
-			if w.Note["dead"] == true {
-				return nil
-			}
-			return keep(m)
-		}},
 	}
 }

@@ -29,11 +29,11 @@ func without(tag string) filter {
 	}
 }
 
-// sessionsMutants is the part of the table of mutants that is about sessions that are loaded, listed and closed.
-func sessionsMutants() []*Mutant {
+// loadMutants is the part of the table of mutants that is about sessions that are loaded and resumed.
+func loadMutants() []*Mutant {
 	const (
-		load, resume, list = "session/load", "session/resume", "session/list"
-		shut, fork         = "session/close", "session/fork"
+		load   = "session/load"
+		resume = "session/resume"
 	)
 	return []*Mutant{
 		{Rule: "SLOAD-01", Does: "cannot load", Out: fails(load, -32603)},
@@ -80,7 +80,16 @@ func sessionsMutants() []*Mutant {
 		{Rule: "SRES-04", Does: "resumes what never was", Breaks: []string{"SNEW-10"}, Out: accept(resume, unknownSession, object{})},
 		{Rule: "SRES-05", Does: "wants mcpServers", Out: refuse(resume, lacks("mcpServers"), -32602)},
 		{Rule: "SRES-06", Does: "forgets what it resumes", Out: after(resume, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+	}
+}
 
+// listMutants is the part of the table of mutants that is about sessions that are listed and closed.
+func listMutants() []*Mutant {
+	const (
+		list = "session/list"
+		shut = "session/close"
+	)
+	return []*Mutant{
 		{Rule: "SLIST-01", Does: "lists sessions by id", Out: onResult(list, set("sessions", object{}))},
 		{Rule: "SLIST-02", Does: "wants to know which sessions to list", Out: refuse(list, lacks("cwd"), -32602)},
 		{Rule: "SLIST-04", Does: "lists the sessions of all folders", In: asks(list, says(`/a"`), unset("cwd"))},
@@ -141,7 +150,16 @@ func sessionsMutants() []*Mutant {
 		})},
 		{Rule: "SCLO-06", Does: "closes all sessions", Out: after(shut, fails("session/prompt", -32603))},
 		{Rule: "SCLO-07", Does: "does not list closed sessions", Out: after(shut, onResult(list, set("sessions", []any{})))},
+	}
+}
 
+// forkMutants is the part of the table of mutants that is about sessions that are deleted and forked.
+func forkMutants() []*Mutant {
+	const (
+		list = "session/list"
+		fork = "session/fork"
+	)
+	return []*Mutant{
 		{Rule: "SDEL-01", Does: "answers session/delete with null", Out: accept("session/delete", every, nil)},
 		{Rule: "SDEL-02", Does: "does not delete", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/delete" {

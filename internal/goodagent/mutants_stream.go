@@ -45,8 +45,8 @@ func (r neverEnding) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// streamMutants is the part of the table of mutants that is about streams of bytes and JSON-RPC.
-func streamMutants() []*Mutant {
+// transportMutants is the part of the table of mutants that is about streams of bytes and the life of the process.
+func transportMutants() []*Mutant {
 	return []*Mutant{
 		{Rule: "TRN-05", Does: "writes other bytes than UTF-8 to standard error", Change: func(a *Agent) {
 			a.Stderr.Write([]byte("caf\xe9\n")) // nothing depends on it
@@ -110,7 +110,12 @@ func streamMutants() []*Mutant {
 		{Rule: "LIFE-03", Does: "leaves a process behind", Process: true, Change: func(*Agent) {
 			exec.Command("sleep", "20").Start() // that it is left is the flaw
 		}},
+	}
+}
 
+// answerMutants is the part of the table of mutants that is about answers of JSON-RPC and lines that cannot be read.
+func answerMutants() []*Mutant {
+	return []*Mutant{
 		{Rule: "RPC-02", Does: "answers negative ids as texts", Out: func(_ *Wire, m Message) []Message {
 			if id, ok := number(m.Object["id"]); ok && m.Answers != nil && id[0] == '-' {
 				m.Object["id"] = id
@@ -149,6 +154,12 @@ func streamMutants() []*Mutant {
 		})},
 		{Rule: "RPC-11", Name: "text", Does: "is deaf after a line that is a text in quotes", Bytes: deafAfter(func(line []byte) bool { return line[0] == '"' })},
 		{Rule: "RPC-11", Name: "utf-8", Does: "is deaf after a line that is not UTF-8", Breaks: []string{"RPC-09"}, Bytes: deafAfter(func(line []byte) bool { return !utf8.Valid(line) })},
+	}
+}
+
+// exchangeMutants is the part of the table of mutants that is about requests of JSON-RPC that cross.
+func exchangeMutants() []*Mutant {
+	return []*Mutant{
 		{Rule: "RPC-13", Does: "makes no sessions while a turn runs", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/new" && w.Open("session/prompt") != nil {
 				w.Note["late"] = m.Object["id"]
@@ -202,6 +213,12 @@ func streamMutants() []*Mutant {
 			}
 			return keep(m)
 		}},
+	}
+}
+
+// questionMutants is the part of the table of mutants that is about extensions, errors and questions to the client.
+func questionMutants() []*Mutant {
+	return []*Mutant{
 		{Rule: "EXT-01", Does: "has another code for extensions that it does not know", Out: refuse("_parley.test/no_such_method", every, -32603)},
 		{Rule: "EXT-02", Does: "answers extensions that are notifications", In: answersNotification(func(m Message) bool { return m.Method() == "_parley.test/no_such_notification" })},
 		{Rule: "EXT-04", Does: "fails the turn when the client does not know its extension", In: replied("_", failed), Out: thenFails},

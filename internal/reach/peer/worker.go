@@ -625,10 +625,7 @@ func (w *worker) putDeadLetter(tx hub.Tx, d hub.DeadLetter) error {
 
 // note writes a journal row about the peer.
 func (w *worker) note(tx hub.Tx, a actions.Action, facts map[string]any) error {
-	raw, err := encode(facts)
-	if err == nil {
-		_, err = tx.Append(hub.Entry{At: w.clock.Now(), Actor: hub.Self, Action: a, Subject: string(w.aid), Outcome: hub.OutcomeOK, Facts: raw})
-	}
+	_, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(w.clock.Now(), a, string(w.aid), facts))
 	return err
 }
 

@@ -15,7 +15,6 @@ package contract
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"slices"
@@ -325,11 +324,11 @@ func (se *session) record(a actions.Action, c hub.Change, facts any) error {
 
 // note writes a journal entry.
 func (se *session) note(a actions.Action, subject string, outcome hub.Outcome, facts any) error {
-	raw, err := json.Marshal(facts)
-	if err != nil {
-		return err
-	}
-	_, err = se.tx.Append(hub.Entry{At: se.now, Actor: cmp.Or(se.caller.ID, hub.Self), Action: a, Subject: subject, Outcome: outcome, Facts: se.caller.Sign(raw)})
+	by := se.caller
+	by.ID = cmp.Or(by.ID, hub.Self)
+	e := by.Entry(se.now, a, subject, facts)
+	e.Outcome = outcome
+	_, err := se.tx.Append(e)
 	return err
 }
 

@@ -60,8 +60,13 @@ func (m *memory) Update(_ context.Context, _ hub.Durability, fn func(hub.Tx) err
 // shared.
 type memoryTx struct {
 	hub.Tx
+	coord.Reader
+	coord.Writer
 	s *memoryState
 }
+
+func (t *memoryTx) Coordination() coord.Reader      { return t }
+func (t *memoryTx) WriteCoordination() coord.Writer { return t }
 
 var errMissing = hub.Errorf(hub.CodeNotFound, "memory", "it is not there")
 

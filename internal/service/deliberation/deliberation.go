@@ -519,12 +519,7 @@ func (s *Service) put(tx hub.Tx, actor hub.Caller, d hub.Deliberation) error {
 	if err := tx.PutDeliberation(d); err != nil {
 		return err
 	}
-	facts, err := json.Marshal(map[string]any{"kind": d.Kind, "state": d.State, "from": d.From, "asked": len(d.Asked), "claimed_by": d.ClaimedBy, "decided_by": d.DecidedBy})
-	if err != nil {
-		return err
-	}
-	_, err = tx.Append(hub.Entry{
-		At: d.UpdatedAt, Actor: actor.ID, Action: actions.DeliberationMoved, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: actor.Sign(facts),
-	})
+	facts := map[string]any{"kind": d.Kind, "state": d.State, "from": d.From, "asked": len(d.Asked), "claimed_by": d.ClaimedBy, "decided_by": d.DecidedBy}
+	_, err := tx.Append(actor.Entry(d.UpdatedAt, actions.DeliberationMoved, "deliberation/"+d.ID, facts))
 	return err
 }

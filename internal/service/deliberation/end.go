@@ -229,11 +229,8 @@ func (s *Service) record(tx hub.Tx, d hub.Deliberation, now hub.Time) error {
 	if err := tx.AddDecision(decision); err != nil {
 		return err
 	}
-	facts, err := json.Marshal(map[string]any{"decision_id": decision.ID, "status": decision.Status, "sha256": decision.Digest()})
-	if err != nil {
-		return err
-	}
-	_, err = tx.Append(hub.Entry{At: now, Actor: hub.Self, Action: actions.DeliberationDecided, Subject: "deliberation/" + d.ID, Outcome: hub.OutcomeOK, Facts: facts})
+	facts := map[string]any{"decision_id": decision.ID, "status": decision.Status, "sha256": decision.Digest()}
+	_, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(now, actions.DeliberationDecided, "deliberation/"+d.ID, facts))
 	return err
 }
 

@@ -542,11 +542,7 @@ func (m *mover) record(h hub.Handoff, step hub.HandoffStep) error {
 
 // entry writes a journal entry about a handoff.
 func (m *mover) entry(a actions.Action, h hub.Handoff, facts any) error {
-	raw, err := json.Marshal(facts)
-	if err != nil {
-		return err
-	}
-	_, err = m.tx.Append(hub.Entry{At: m.now, Actor: m.actor.ID, Action: a, Subject: string(h.ID), Outcome: hub.OutcomeOK, Facts: m.actor.Sign(raw)})
+	_, err := m.tx.Append(m.actor.Entry(m.now, a, string(h.ID), facts))
 	return err
 }
 

@@ -6,7 +6,6 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,13 +108,11 @@ func (j *Journal) keep(k kind, c *count) {
 
 // Started records that a hub began to work on the store.
 func (j *Journal) Started(ctx context.Context, version string) error {
-	return j.append(ctx, hub.Entry{Actor: hub.Self, Action: actions.HubStarted, Outcome: hub.OutcomeOK}, map[string]any{"version": version})
+	return j.append(ctx, hub.Caller{ID: hub.Self}.Entry(j.clock.Now(), actions.HubStarted, "", map[string]any{"version": version}))
 }
 
-// append writes an entry with facts, which are plain values.
-func (j *Journal) append(ctx context.Context, e hub.Entry, facts map[string]any) error {
-	e.At = j.clock.Now()
-	e.Facts, _ = json.Marshal(facts) // plain values: cannot fail
+// append writes an entry.
+func (j *Journal) append(ctx context.Context, e hub.Entry) error {
 	err := j.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		_, err := tx.Append(e)
 		return err
@@ -193,12 +190,15 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	e := hub.Entry{Actor: k.actor, Action: k.action, Subject: k.token, Outcome: hub.OutcomeOK}
 	facts := map[string]any{"op": op, "count": n}
 	if k.action == actions.Refused {
-		e.Outcome, facts["code"] = hub.OutcomeRefused, k.code
+		facts["code"] = k.code
 	}
-	err := j.append(ctx, e, facts)
+	e := hub.Caller{ID: k.actor}.Entry(j.clock.Now(), k.action, k.token, facts)
+	if k.action == actions.Refused {
+		e.Outcome = hub.OutcomeRefused
+	}
+	err := j.append(ctx, e)
 	if err == nil {
 		return true
 	}

@@ -295,9 +295,7 @@ func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.
 	if held {
 		action = actions.MessageHeld
 	}
-	_, err = tx.Append(hub.Entry{
-		At: msg.CreatedAt, Actor: msg.From, Action: action, Subject: string(msg.ID), Outcome: hub.OutcomeOK, Facts: facts,
-	})
+	_, err = tx.Append(hub.Caller{ID: msg.From}.Entry(msg.CreatedAt, action, string(msg.ID), facts))
 	return forecasts, err
 }
 
@@ -454,14 +452,6 @@ func (m *Mailroom) writeKnown(tx hub.Tx, msg hub.Message) (sendResult, error) {
 
 // record writes a journal entry about a success. facts may be nil.
 func record(tx hub.Tx, at hub.Time, actor hub.Caller, action actions.Action, subject string, facts any) error {
-	e := hub.Entry{At: at, Actor: actor.ID, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
-	if facts != nil {
-		var err error
-		if e.Facts, err = json.Marshal(facts); err != nil {
-			return err
-		}
-	}
-	e.Facts = actor.Sign(e.Facts)
-	_, err := tx.Append(e)
+	_, err := tx.Append(actor.Entry(at, action, subject, facts))
 	return err
 }

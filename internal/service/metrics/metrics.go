@@ -396,65 +396,88 @@ type Query struct {
 	Team   hub.TeamID
 }
 
+// check completes a query and refuses figures that the actor may not see.
+func (q *Query) check(op string, actor hub.Caller) error {
+	if q.Period == 0 {
+		q.Period = 24 * time.Hour
+	}
+	switch {
+	case q.Period < time.Hour || q.Period > MaxPeriod:
+		return hub.Errorf(hub.CodeInvalid, op, "period: %s is not between 1h and %s", q.Period, MaxPeriod)
+	case q.Agent != "" && q.Team != "":
+		return hub.Errorf(hub.CodeInvalid, op, "an agent or a team can be given, not both")
+	case q.Agent != "" && q.Agent != actor.ID && !actor.Audits():
+		return hub.Errorf(hub.CodeDenied, op, "the figures of %s are for %s and for those who audit", q.Agent, q.Agent)
+	}
+	return nil
+}
+
+// scope returns the name under which the figures of the query are kept; "" for those of all.
+func (q Query) scope() string {
+	if q.Team != "" {
+		return teamScope(q.Team)
+	}
+	return string(q.Agent)
+}
+
 // Show returns the figures of a period. Those of other agents, and of teams that the
 // actor is no member of, are for auditors.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, q Query) (Report, error) {
 	const op = "metrics.Show"
-	if q.Period == 0 {
-		q.Period = 24 * time.Hour
-	}
-	if q.Period < time.Hour || q.Period > MaxPeriod {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "period: %s is not between 1h and %s", q.Period, MaxPeriod)
-	}
-	if q.Agent != "" && q.Team != "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "an agent or a team can be given, not both")
-	}
-	if q.Agent != "" && q.Agent != actor.ID && !actor.Audits() {
-		return Report{}, hub.Errorf(hub.CodeDenied, op, "the figures of %s are for %s and for those who audit", q.Agent, q.Agent)
+	if err := q.check(op, actor); err != nil {
+		return Report{}, err
 	}
 	if err := s.CatchUp(ctx); err != nil {
 		return Report{}, err
 	}
+
 	now := s.clock.Now()
 	out := Report{Until: now, Since: hub.At(now.Time.Add(-q.Period).Truncate(time.Hour)), Agent: string(q.Agent), Team: string(q.Team)}
-	scope := string(q.Agent)
-	if q.Team != "" {
-		scope = teamScope(q.Team)
-	}
 	err := s.store.View(ctx, func(r hub.Reader) error {
-		switch {
-		case q.Agent != "":
-			if _, err := r.Agent(q.Agent); err != nil {
-				return err
-			}
-		case q.Team != "":
-			if err := mayReadTeam(r, op, actor, q.Team); err != nil {
-				return err
-			}
+		if err := mayRead(r, op, actor, q); err != nil {
+			return err
 		}
 		st, err := load(r)
 		if err != nil {
 			return err
 		}
-		sum := table{}
-		for hour := out.Since.Unix() / 3600; hour <= now.Unix()/3600; hour++ {
-			x, err := hub.ReadMeta[*slot](r, slotKey(hour))
-			if err != nil {
-				return err
-			}
-			if x == nil || x.Hour != hour {
-				continue
-			}
-			if scope == "" {
-				sum.merge(x.All)
-			} else {
-				sum.merge(x.Scopes[scope])
-			}
-		}
-		out.Metrics = figures(sum, st.Open, scope, now)
-		return nil
+		sum, err := sumUp(r, out.Since, now, q.scope())
+		out.Metrics = figures(sum, st.Open, q.scope(), now)
+		return err
 	})
 	return out, err
+}
+
+// sumUp adds the figures of the hours from one time to another.
+func sumUp(r hub.Reader, since, until hub.Time, scope string) (table, error) {
+	sum := table{}
+	for hour := since.Unix() / 3600; hour <= until.Unix()/3600; hour++ {
+		x, err := hub.ReadMeta[*slot](r, slotKey(hour))
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case x == nil || x.Hour != hour:
+		case scope == "":
+			sum.merge(x.All)
+		default:
+			sum.merge(x.Scopes[scope])
+		}
+	}
+	return sum, nil
+}
+
+// mayRead refuses figures of an agent that does not exist, and of a team that the actor
+// cannot see.
+func mayRead(r hub.Reader, op string, actor hub.Caller, q Query) error {
+	if q.Agent != "" {
+		_, err := r.Agent(q.Agent)
+		return err
+	}
+	if q.Team != "" {
+		return mayReadTeam(r, op, actor, q.Team)
+	}
+	return nil
 }
 
 func mayReadTeam(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) error {

@@ -3,7 +3,6 @@ package records
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -245,17 +244,11 @@ func (r *Records) list(ctx context.Context, store hub.Store, caller hub.Caller, 
 		Seq: report.Last, Hash: report.hash, Cutoff: report.through, File: report.File, SHA256: report.SHA256,
 		Entries: report.Entries, Messages: report.Messages, At: r.clock.Now(),
 	}}
-	raw, err := json.Marshal(facts)
-	if err != nil {
-		return err
-	}
-	err = store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+	err := store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		if err := tx.AddArchive(facts.Archive); err != nil {
 			return err
 		}
-		_, err := tx.Append(hub.Entry{
-			At: facts.At, Actor: caller.ID, Action: actions.Archived, Subject: report.File, Outcome: hub.OutcomeOK, Facts: raw,
-		})
+		_, err := tx.Append(caller.Entry(facts.At, actions.Archived, report.File, facts))
 		return err
 	})
 	if err == nil && r.bus != nil {

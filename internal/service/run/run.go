@@ -12,7 +12,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -259,14 +258,11 @@ type facts struct {
 
 // record writes the journal entry for a run as it is now.
 func record(tx hub.Tx, actor hub.Caller, at hub.Time, r hub.Run) error {
-	raw, err := json.Marshal(facts{
+	f := facts{
 		Agent: r.Agent, By: r.By, ThreadID: r.ThreadID, Handoff: r.Handoff, Session: r.Session, StopReason: r.StopReason, Reason: r.Reason,
 		Verdict: r.Verdict, VerdictBy: r.VerdictBy, ClaimedVerdict: r.ClaimedVerdict, Contradictions: len(r.Contradictions), Message: r.Message, Digest: r.Digest(),
-	})
-	if err != nil {
-		return err
 	}
-	_, err = tx.Append(hub.Entry{At: at, Actor: actor.ID, Action: actionOf[r.State], Subject: string(r.ID), Outcome: hub.OutcomeOK, Facts: actor.Sign(raw)})
+	_, err := tx.Append(actor.Entry(at, actionOf[r.State], string(r.ID), f))
 	return err
 }
 

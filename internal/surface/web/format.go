@@ -143,6 +143,21 @@ func (f field) rank() int {
 // mainFields are the members that need no name on a page.
 var mainFields = []string{"summary", "detail", "question", "answer", "text", "content", "objective", "message"}
 
+// summarized is the part of a payload by which a page shortens and links a message.
+type summarized struct {
+	Summary  string `json:"summary"`
+	Detail   string `json:"detail"`
+	Run      string `json:"run_id"`
+	Handoff  string `json:"handoff_id"`
+	Artifact string `json:"artifact_id"`
+}
+
+// repeats reports whether the detail begins with the text of the summary, which was cut.
+func (s summarized) repeats() bool {
+	head, shortened := strings.CutSuffix(s.Summary, "…")
+	return shortened && strings.HasPrefix(s.Detail, head)
+}
+
 // message returns an envelope as the person may read it: text of high sensitivity is for
 // operators alone.
 func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
@@ -154,53 +169,63 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		m.Envelope = e.Forgotten()
 		return m
 	}
-	var cut struct {
-		Summary  string `json:"summary"`
-		Detail   string `json:"detail"`
-		Run      string `json:"run_id"`
-		Handoff  string `json:"handoff_id"`
-		Artifact string `json:"artifact_id"`
-	}
-	json.Unmarshal(e.Payload, &cut) // members of another type are no summary
-	head, shortened := strings.CutSuffix(cut.Summary, "…")
-	sentence := mailroom.Sentence(e)
-	if sentence != "" {
+
+	var known summarized
+	json.Unmarshal(e.Payload, &known) // members of another type are no summary
+	m.Link = link(e, known)
+	if sentence := mailroom.Sentence(e); sentence != "" {
 		m.Fields = []field{{Text: sentence}}
+		return m
 	}
+
 	for name, value := range strictjson.Members(e.Payload) {
-		if sentence != "" || name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
+		if slices.Contains(unshown, name) || (name == "summary" && known.repeats()) {
 			continue
 		}
-		f := field{Name: strings.ReplaceAll(name, "_", " ")}
-		var list []string
-		if json.Unmarshal(value.Raw(), &f.Text) != nil {
-			f.Text = pretty(value.Raw())
-			f.Code = strings.Contains(f.Text, "\n")
-			if json.Unmarshal(value.Raw(), &list) == nil {
-				f.Text, f.Code = strings.Join(list, "\n"), false
-			}
+		if f, ok := fieldOf(name, value.Raw()); ok {
+			m.Fields = append(m.Fields, f)
 		}
-		if f.Text = strings.TrimSpace(plaintext.Text(f.Text)); f.Text == "" || f.Text == "null" || f.Text == "{}" {
-			continue
-		}
-		if f.main = slices.Index(mainFields, name); f.main >= 0 {
-			f.Name = ""
-		}
-		m.Fields = append(m.Fields, f)
 	}
 	slices.SortStableFunc(m.Fields, func(a, b field) int { return cmp.Compare(a.rank(), b.rank()) })
-	switch {
-	case hub.EnvelopeID(cut.Run).Valid():
-		m.Link = "/runs/" + cut.Run
-	case hub.EnvelopeID(cut.Handoff).Valid():
-		m.Link = "/handoffs/" + cut.Handoff
-	case e.From != hub.Self || !hub.TeamID(e.Team).Valid():
-	case hub.ValidArtifactID(cut.Artifact):
-		m.Link = fmt.Sprintf("/teams/%s/artifacts/%s", e.Team, cut.Artifact)
-	default:
-		m.Link = "/teams/" + e.Team
-	}
 	return m
+}
+
+// unshown are the members of payloads that mean nothing to a person.
+var unshown = []string{"query_id", "package_hash", "run_id", "handoff_id"}
+
+// fieldOf returns a member of a payload as a page shows it, and false if it is empty.
+func fieldOf(name string, raw json.RawMessage) (field, bool) {
+	f := field{Name: strings.ReplaceAll(name, "_", " ")}
+	var list []string
+	switch {
+	case json.Unmarshal(raw, &f.Text) == nil:
+	case json.Unmarshal(raw, &list) == nil:
+		f.Text = strings.Join(list, "\n")
+	default:
+		f.Text = pretty(raw)
+		f.Code = strings.Contains(f.Text, "\n")
+	}
+
+	f.Text = strings.TrimSpace(plaintext.Text(f.Text))
+	if f.main = slices.Index(mainFields, name); f.main >= 0 {
+		f.Name = ""
+	}
+	return f, f.Text != "" && f.Text != "null" && f.Text != "{}"
+}
+
+// link returns the page of the thing that a message is about, "" if it has none.
+func link(e hub.Envelope, about summarized) string {
+	switch {
+	case hub.EnvelopeID(about.Run).Valid():
+		return "/runs/" + about.Run
+	case hub.EnvelopeID(about.Handoff).Valid():
+		return "/handoffs/" + about.Handoff
+	case e.From != hub.Self || !hub.TeamID(e.Team).Valid():
+		return ""
+	case hub.ValidArtifactID(about.Artifact):
+		return fmt.Sprintf("/teams/%s/artifacts/%s", e.Team, about.Artifact)
+	}
+	return "/teams/" + e.Team
 }
 
 // hiddenWords stand for a text that the person may not read.
