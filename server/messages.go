@@ -67,16 +67,27 @@ func (s *Server) openNotifier(context.Context) (err error) {
 	return err
 }
 
-// openGateway prepares the connection to the gateway of the options. The router, which
-// it tells of a new connection, is built after it.
+// openGateway prepares the connection to the gateway of the options.
 func (s *Server) openGateway(context.Context) (err error) {
 	o := *s.opts.Gateway
 	o.Device = s.vault.DeviceKey()
 	o.Version = s.opts.Version
 	o.Log = s.log
-	o.Up = func() { s.router.Recheck() }
 	s.gateway, err = gateway.New(o)
 	return err
+}
+
+// recheckChannels has the router check its channels after each connection to the gateway,
+// until ctx ends.
+func (s *Server) recheckChannels(ctx context.Context) {
+	for {
+		select {
+		case <-s.gateway.Connected():
+			s.router.Recheck()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // closeGateway ends the connection to the gateway.
