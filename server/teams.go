@@ -25,22 +25,14 @@ func features(without []hub.Feature) ([]hub.Feature, error) {
 // Features are the parts of the protocol that a hub may be without.
 var Features = slices.Clone(hub.Features)
 
-// openTeams builds the service of teams. An agent that loses its last key leaves its
-// teams in the same transaction.
+// openTeams builds the service of teams.
 func (s *Server) openTeams(context.Context) (err error) {
 	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
 	if s.hasQueue() {
 		o.Queue = s.gateway
 	}
-	if s.teams, err = team.New(s.store, s.mail, o); err != nil {
-		return err
-	}
-
-	s.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
-		posted, err := s.teams.Revoked(tx, actor, agent)
-		return func() { s.mail.Announce(posted...) }, err
-	})
-	return nil
+	s.teams, err = team.New(s.store, s.mail, o)
+	return err
 }
 
 // openFolders builds the writer of the folders of teams.
