@@ -113,13 +113,8 @@ func (s *Server) openMessages(context.Context) (err error) {
 		o.WaitsElsewhere = s.postgres.WaitsElsewhere
 	}
 
-	if s.mail, err = mailroom.New(s.store, s.keys, o); err != nil {
-		return err
-	}
-	if s.postgres != nil {
-		s.postgres.AnnounceWaiting(s.mail.Waiting)
-	}
-	return nil
+	s.mail, err = mailroom.New(s.store, s.keys, o)
+	return err
 }
 
 // openTalks builds the service of negotiations and disagreements.

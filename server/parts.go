@@ -45,6 +45,7 @@ func (s *Server) parts() []part {
 		{Name: "channels", Open: s.openRouter, Run: func(ctx context.Context) { s.router.Run(ctx) }},
 		{Name: "channels of the gateway", Off: s.opts.Gateway == nil, Run: s.recheckChannels},
 		{Name: "messages", Open: s.openMessages, Run: func(ctx context.Context) { s.mail.Run(ctx) }},
+		{Name: "waiting agents", Off: onSQLite, Run: func(ctx context.Context) { s.postgres.AnnounceWaiting(ctx, s.mail.Waiting) }},
 		{Name: "teams", Off: noTeams, Open: s.openTeams, Run: func(ctx context.Context) { s.teams.Run(ctx) }},
 		{Name: "folders of teams", Off: noTeams, Open: s.openFolders, Run: func(ctx context.Context) { s.folders.Run(ctx) }},
 		{Name: "deliberations", Open: s.openTalks, Run: func(ctx context.Context) { s.talks.Run(ctx) }},
