@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -64,7 +64,7 @@ func (s *Server) openOperations(context.Context) error {
 			Syncer: s.syncer, client: s.client, directory: s.opts.Coordination.Exchange, self: s.self, signing: s.vault.SigningKey(),
 		},
 		Bus:  s.hints,
-		Self: hub.AID(s.self.AID),
+		Self: coord.AID(s.self.AID),
 		Repo: s.self.Repo,
 		Done: s.stopping,
 	}

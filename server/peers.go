@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -30,8 +31,8 @@ import (
 // Coordination says how a hub works with other hubs. The zero value works: the
 // hub keeps projects, and has no peers until it is told of one.
 type Coordination struct {
-	AID      hub.AID // of the hub; default one made of the machine's name and Repo
-	Repo     string  // repository that the hub stands for
+	AID      coord.AID // of the hub; default one made of the machine's name and Repo
+	Repo     string    // repository that the hub stands for
 	Role     string
 	Language string
 	URL      string         // where other hubs reach this one; default where it listens
@@ -58,7 +59,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	}
 	s.self = peer.Self{
 		AID: string(c.AID), URL: home, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
-		ContractTypes: words(hub.ContractTypes), ContextTypes: words(hub.PacketTypes),
+		ContractTypes: words(coord.ContractTypes), ContextTypes: words(coord.PacketTypes),
 	}
 	if c.AID == "" {
 		if s.self.AID, err = s.defaultAID(ctx); err != nil {
@@ -71,7 +72,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, secretsFile)); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: hub.AID(s.self.AID), Shared: s.postgres != nil})
+	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: coord.AID(s.self.AID), Shared: s.postgres != nil})
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (s *Server) closeClient() error {
 // openCallers builds the services that know other hubs and identify callers.
 func (s *Server) openCallers(context.Context) (err error) {
 	c := s.opts.Coordination
-	self := hub.AID(s.self.AID)
+	self := coord.AID(s.self.AID)
 	guard := peer.Guard{Allow: c.Allow}
 	o := &peers.Options{
 		Bus: s.hints, Vault: s.vault, Self: self, Home: s.self.URL, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint,
@@ -139,7 +140,7 @@ func (s *Server) openContracts(context.Context) error {
 		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
-		Log: s.log, Bus: s.hints, Self: hub.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
+		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
 		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
 	return nil
@@ -147,7 +148,7 @@ func (s *Server) openContracts(context.Context) error {
 
 // openSyncer builds the part that sends changes of projects to other hubs.
 func (s *Server) openSyncer(context.Context) error {
-	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, hub.AID(s.self.AID), s.self.URL, &peer.Options{
+	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, coord.AID(s.self.AID), s.self.URL, &peer.Options{
 		Bus: s.hints, Log: s.log, Repo: s.self.Repo,
 	})
 	return nil
@@ -262,16 +263,16 @@ func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
 func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error) {
 	return hub.Read(ctx, a.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
 		const most = 100
-		projects, err := r.Projects("", most)
+		projects, err := r.Coordination().Projects("", most)
 		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
-			var found []hub.Contract
-			found, err = r.Contracts(hub.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
+			var found []coord.Contract
+			found, err = r.Coordination().Contracts(coord.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
 			for _, c := range found {
-				_, lost, err := r.Versions(c.Project, c.ID)
+				_, lost, err := r.Coordination().Versions(c.Project, c.ID)
 				if err != nil {
 					return nil, err
 				}
-				if !c.Status.Reaches(hub.ContractAgreed) && slices.ContainsFunc(lost, func(v hub.ContractVersion) bool { return v.Version == c.Version }) {
+				if !c.Status.Reaches(coord.ContractAgreed) && slices.ContainsFunc(lost, func(v coord.ContractVersion) bool { return v.Version == c.Version }) {
 					out = append(out, api.ConflictedContract{Project: c.Project, ID: c.ID, Name: c.Name, Version: c.Version})
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -177,7 +178,7 @@ var hubSettingRows = []*hubSetting{
 		Member: "aid", Variable: "PARLEY_AID", Flag: "aid",
 		Help:    "identity of the hub among other hubs: aid://domain/name@version",
 		Default: "from the machine's name",
-		Kind:    textKind(func(to *hubSettings) *hub.AID { return &to.Coordination.AID }),
+		Kind:    textKind(func(to *hubSettings) *coord.AID { return &to.Coordination.AID }),
 	},
 	{
 		Member: "url", Variable: "PARLEY_PUBLIC_URL", Flag: "url",

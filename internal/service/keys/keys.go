@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -27,7 +29,7 @@ const maxKeys = 100
 type Options struct {
 	Clock hub.Clock // default time.Now
 	Bus   hub.Bus   // gets a hint after every change; may be nil
-	Self  hub.AID   // of this hub, from which the AIDs of its agents are made
+	Self  coord.AID // of this hub, from which the AIDs of its agents are made
 
 	Shared bool // other processes change the store, too: no right is cached, and the operator's key is theirs
 }
@@ -43,13 +45,13 @@ type Service struct {
 	store  hub.Store
 	clock  hub.Clock
 	bus    hub.Bus
-	self   hub.AID
+	self   coord.AID
 	shared bool
 
 	mu     sync.RWMutex // guards the rest
 	keys   map[string]cachedKey
 	agents map[hub.AgentID]cachedAgent
-	byAID  map[hub.AID]hub.AgentID // agents whose names have a dot or an underscore; nil if they were not read
+	byAID  map[coord.AID]hub.AgentID // agents whose names have a dot or an underscore; nil if they were not read
 	epoch  int
 	seen   map[hub.AgentID]*atomic.Int64 // milliseconds of the last call since the hub started; one for each agent that called
 }
@@ -190,7 +192,7 @@ func (s *Service) caller(agent hub.Agent, key hub.Key) hub.Caller {
 	}
 	return hub.Caller{
 		Kind: kind, ID: agent.ID, AID: s.AID(agent.ID), Key: key.ID, Role: agent.Role, Auditor: agent.Auditor,
-		Paused: agent.State == hub.AgentPaused, Trust: hub.TrustVerified,
+		Paused: agent.State == hub.AgentPaused, Trust: coord.TrustVerified,
 	}
 }
 
@@ -378,7 +380,7 @@ func putAgent(tx hub.Tx, actor hub.Caller, agent hub.Agent) error {
 	if len(agent.Can) > 0 {
 		facts["can"] = agent.Can
 	}
-	_, err := tx.Append(actor.Entry(agent.CreatedAt, hub.ActionAgentAdded, string(agent.ID), facts))
+	_, err := tx.Append(actor.Entry(agent.CreatedAt, actions.AgentAdded, string(agent.ID), facts))
 	return err
 }
 
@@ -444,7 +446,7 @@ func addKey(tx hub.Tx, actor hub.Caller, key hub.Key) error {
 	if err := tx.AddKey(key); err != nil {
 		return err
 	}
-	_, err := tx.Append(actor.Entry(key.CreatedAt, hub.ActionKeyMinted, string(key.ID), map[string]any{"agent": key.Agent, "label": key.Label, "sha256": key.Digest()}))
+	_, err := tx.Append(actor.Entry(key.CreatedAt, actions.KeyMinted, string(key.ID), map[string]any{"agent": key.Agent, "label": key.Label, "sha256": key.Digest()}))
 	return err
 }
 
@@ -510,7 +512,7 @@ func revoke(tx hub.Tx, actor hub.Caller, agent hub.AgentID, label string, now hu
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	_, err = tx.Append(actor.Entry(now, hub.ActionKeyRevoked, string(agent), map[string]any{"label": label, "count": n}))
+	_, err = tx.Append(actor.Entry(now, actions.KeyRevoked, string(agent), map[string]any{"label": label, "count": n}))
 	return n, err
 }
 
@@ -524,9 +526,9 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 	if agent == hub.Operator {
 		return hub.Agent{}, hub.Errorf(hub.CodeDenied, op, "the operator cannot be paused")
 	}
-	action := hub.ActionAgentPaused
+	action := actions.AgentPaused
 	if state == hub.AgentActive {
-		action = hub.ActionAgentResumed
+		action = actions.AgentResumed
 	}
 	var got hub.Agent
 	err := s.update(ctx, string(action), func(tx hub.Tx) (err error) {
@@ -569,7 +571,7 @@ func (s *Service) SetRole(ctx context.Context, actor hub.Caller, agent hub.Agent
 		if err := tx.PutAgent(got, got.State); err != nil {
 			return err
 		}
-		_, err = tx.Append(actor.Entry(s.clock.Now(), hub.ActionAgentRole, string(agent), map[string]any{"role": role, "was": was}))
+		_, err = tx.Append(actor.Entry(s.clock.Now(), actions.AgentRole, string(agent), map[string]any{"role": role, "was": was}))
 		return err
 	})
 	return got, err

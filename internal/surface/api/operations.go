@@ -392,7 +392,7 @@ func (s *Services) inTeam(ctx context.Context, a hub.Caller) (bool, error) {
 	}
 	const most = 200
 	teams, err := hub.Read(ctx, s.Store, func(r hub.Reader) ([]hub.Team, error) {
-		return r.Teams(hub.TeamQuery{Member: a.ID, Limit: most})
+		return r.Teamspaces().Teams(hub.TeamQuery{Member: a.ID, Limit: most})
 	})
 	return slices.ContainsFunc(teams, func(t hub.Team) bool { return !t.ReadOnly() }), err
 }
