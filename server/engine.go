@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,8 +35,7 @@ type artifacts interface {
 	Remove(sha256 string) error
 }
 
-// openStore opens the store of the options: SQLite in the home, or PostgreSQL. It takes
-// the lock of the home in both cases.
+// openStore opens the store of the options: SQLite in the home, or PostgreSQL.
 func (s *Server) openStore(ctx context.Context) error {
 	o := s.opts
 	if o.Store == "" {
@@ -45,13 +43,12 @@ func (s *Server) openStore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("server: open %s: %w", o.Home, err)
 		}
-		s.store, s.sqlite, s.hints = s.traced(store), store, new(bus.Local)
+		s.store = s.traced(store)
+		s.sqlite = store
+		s.hints = new(bus.Local)
 		return nil
 	}
-	lock, err := sqlite.LockHome(o.Home)
-	if err != nil {
-		return fmt.Errorf("server: open %s: %w", o.Home, err)
-	}
+
 	store, err := postgres.Open(ctx, o.Store, &postgres.Options{PasswordFile: o.StorePasswordFile, NoTLSBecause: o.StoreNoTLSBecause, Machine: o.Machine, Log: o.Log})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(o.Home, StoreFile), []byte(o.Store+"\n"), 0o600)
@@ -60,9 +57,12 @@ func (s *Server) openStore(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("server: open the store: %w", err), lock.Close())
+		return fmt.Errorf("server: open the store: %w", err)
 	}
-	s.store, s.postgres, s.home, s.hints = s.traced(store), store, lock, store.Bus()
+
+	s.store = s.traced(store)
+	s.postgres = store
+	s.hints = store.Bus()
 	return nil
 }
 
@@ -98,13 +98,26 @@ func (s *Server) trailName() string {
 	return s.postgres.Machine() + ":" + home
 }
 
-// artifacts returns the store of artifacts, whose files lie in a folder of the home.
-func (s *Server) artifacts(dir string) (artifacts, error) {
-	files, err := blobs.Open(dir, nil)
-	if err != nil || s.postgres == nil {
-		return files, err
+// openArtifacts opens the store of artifacts, whose files lie in a folder of the home. The
+// folder must exist, because evidence has it as a root.
+func (s *Server) openArtifacts(context.Context) (err error) {
+	s.artifactDir, err = filepath.Abs(filepath.Join(s.opts.Home, artifactDir))
+	if err == nil {
+		err = os.MkdirAll(s.artifactDir, 0o700)
 	}
-	return s.postgres.Artifacts(files), nil
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+
+	files, err := blobs.Open(s.artifactDir, nil)
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	s.content = files
+	if s.postgres != nil {
+		s.content = s.postgres.Artifacts(files)
+	}
+	return nil
 }
 
 // storedElsewhere reports an error if the database of the hub in a home is not there.

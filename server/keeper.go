@@ -16,7 +16,7 @@ import (
 
 // openKeeper builds the keeper of agents over the register of sessions. It is a waiter
 // of the register, as the programs beside agents in terminals are.
-func (s *Server) openKeeper() error {
+func (s *Server) openKeeper(context.Context) error {
 	home, err := filepath.Abs(s.opts.Home)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -27,7 +27,8 @@ func (s *Server) openKeeper() error {
 		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}
 	if s.postgres != nil {
-		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
+		o.Machine = s.postgres.Machine()
+		o.Away = s.postgres.Away
 	}
 	if s.opts.Bridge != "" {
 		o.Bridge = []string{s.opts.Bridge, "mcp"}

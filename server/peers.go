@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"math"
@@ -49,8 +50,7 @@ const (
 	sharedDir   = "shared"      // files that repositories share
 )
 
-// openIdentity reads the hub's own names and secrets, and builds the service
-// that identifies callers.
+// openIdentity reads the hub's own names and secrets, and builds the service of keys.
 func (s *Server) openIdentity(ctx context.Context) error {
 	c := s.opts.Coordination
 	home, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
@@ -65,32 +65,63 @@ func (s *Server) openIdentity(ctx context.Context) error {
 		if s.self.AID, err = s.defaultAID(ctx); err != nil {
 			return fmt.Errorf("server: the hub's agent id: %w", err)
 		}
-	} else if aid, err := peer.ParseAID(s.self.AID); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "server.New", "%w", err)
-	} else if err := aid.Validate(); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "server.New", "the hub's agent id: %w", err)
+	} else if err := checkAID(s.self.AID); err != nil {
+		return err
 	}
+
 	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, secretsFile)); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	guard := peer.Guard{Allow: c.Allow}
-	s.client = peer.NewClient(&peer.ClientOptions{Guard: guard})
+	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: coord.AID(s.self.AID), Shared: s.postgres != nil})
+	return nil
+}
+
+// checkAID refuses an agent id of the options that other hubs would refuse.
+func checkAID(text string) error {
+	aid, err := peer.ParseAID(text)
+	if err != nil {
+		return hub.Errorf(hub.CodeInvalid, "server.New", "%w", err)
+	}
+	if err := aid.Validate(); err != nil {
+		return hub.Errorf(hub.CodeInvalid, "server.New", "the hub's agent id: %w", err)
+	}
+	return nil
+}
+
+// openClient builds the client that calls other hubs.
+func (s *Server) openClient(context.Context) error {
+	s.client = peer.NewClient(&peer.ClientOptions{Guard: peer.Guard{Allow: s.opts.Coordination.Allow}})
+	return nil
+}
+
+// closeClient closes the connections to other hubs.
+func (s *Server) closeClient() error {
+	s.client.Close()
+	return nil
+}
+
+// openCallers builds the services that know other hubs and identify callers.
+func (s *Server) openCallers(context.Context) (err error) {
+	c := s.opts.Coordination
 	self := coord.AID(s.self.AID)
-	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self, Shared: s.postgres != nil})
-	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint}
+	guard := peer.Guard{Allow: c.Allow}
+	o := &peers.Options{
+		Bus: s.hints, Vault: s.vault, Self: self, Home: s.self.URL, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint,
+	}
 	if c.Exchange != "" {
-		if options.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
+		if o.Directory, err = peer.NewExchange(s.client, c.Exchange); err != nil {
 			return fmt.Errorf("server: the exchange: %w", err)
 		}
 	}
-	s.peers = peers.New(s.store, options)
+	s.peers = peers.New(s.store, o)
+
 	s.login = handshake.NewHub(s.keys.OperatorHashes, s.clock)
 	s.callers = callers.New(s.store, s.keys, &callers.Options{Vault: s.vault, Self: self, Login: s.login, Open: c.Open})
 	return nil
 }
 
-// openProjects builds the services about projects of several repositories.
-func (s *Server) openProjects(context.Context) error {
+// openShared opens the folder of files that repositories share.
+func (s *Server) openShared(context.Context) error {
 	dir := filepath.Join(s.opts.Home, sharedDir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -99,27 +130,42 @@ func (s *Server) openProjects(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: the folder for shared files: %w", err)
 	}
-	self := coord.AID(s.self.AID)
+	return nil
+}
+
+// openContracts builds the service of projects of several repositories.
+func (s *Server) openContracts(context.Context) error {
 	var limits contract.Limits
 	if s.opts.Limits.Unsafe {
 		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
-		Log: s.log, Bus: s.hints, Self: self, Repo: s.self.Repo, Endpoint: s.self.URL, Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
+		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
+		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
-	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, self, s.self.URL, &peer.Options{Bus: s.hints, Log: s.log, Repo: s.self.Repo})
+	return nil
+}
+
+// openSyncer builds the part that sends changes of projects to other hubs.
+func (s *Server) openSyncer(context.Context) error {
+	s.syncer = peer.NewSyncer(s.store, s.contracts, s.client, s.peers, s.peers, coord.AID(s.self.AID), s.self.URL, &peer.Options{
+		Bus: s.hints, Log: s.log, Repo: s.self.Repo,
+	})
 	return nil
 }
 
 // A network calls other hubs for the operations of coordination.
 type network struct {
 	*peer.Syncer
-	s *Server
+	client    *peer.Client
+	directory string            // address of the configured exchange; may be empty
+	self      peer.Self         // this hub
+	signing   ed25519.PublicKey // by which others verify what this hub signs
 }
 
 // Redeem hands an invite in at another hub.
 func (n network) Redeem(ctx context.Context, endpoint string, r federation.Redemption) (federation.Welcome, error) {
-	w, err := n.s.client.Redeem(ctx, endpoint, r)
+	w, err := n.client.Redeem(ctx, endpoint, r)
 	var refusal *peer.Refusal
 	if errors.As(err, &refusal) {
 		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s did not take the invite: %s", endpoint, refusal.Message)
@@ -129,7 +175,7 @@ func (n network) Redeem(ctx context.Context, endpoint string, r federation.Redem
 
 // exchange returns the directory at an address, or the configured one.
 func (n network) exchange(address string) (*peer.Exchange, error) {
-	return peer.NewExchange(n.s.client, cmp.Or(address, n.s.opts.Coordination.Exchange))
+	return peer.NewExchange(n.client, cmp.Or(address, n.directory))
 }
 
 // Discover asks an exchange for agents.
@@ -150,7 +196,7 @@ func (n network) Enlist(ctx context.Context, exchange string) (federation.Regist
 	if err != nil {
 		return federation.Registration{}, err
 	}
-	m, err := n.s.self.Manifest(n.s.vault.SigningKey(), hub.At(time.Now()), false)
+	m, err := n.self.Manifest(n.signing, hub.At(time.Now()), false)
 	if err != nil {
 		return federation.Registration{}, err
 	}
@@ -200,18 +246,22 @@ func words[S ~string](list []S) []string {
 
 // around has the part of what waits for a person that is outside of the hub's own
 // operations.
-type around struct{ s *Server }
+type around struct {
+	syncer *peer.Syncer
+	store  hub.Store
+	home   string
+}
 
 // Pending returns the peers that wait for the operator.
 func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
-	all, err := a.s.syncer.Standings(ctx)
+	all, err := a.syncer.Standings(ctx)
 	return slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State != hub.PeerPending }), err
 }
 
 // Conflicts returns contracts that are not agreed and have a content of their version
 // that lost.
 func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error) {
-	return hub.Read(ctx, a.s.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
+	return hub.Read(ctx, a.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
 		const most = 100
 		projects, err := r.Coordination().Projects("", most)
 		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
@@ -233,6 +283,6 @@ func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error)
 
 // Free returns the free bytes on the disk of the home; negative if unknown.
 func (a around) Free() int64 {
-	_, free := diskUse(a.s.opts.Home)
+	_, free := diskUse(a.home)
 	return free
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -12,10 +13,10 @@ import (
 )
 
 // openRepeater builds the part that executes runs again.
-func (s *Server) openRepeater() error {
+func (s *Server) openRepeater(context.Context) error {
 	home, err := filepath.Abs(s.opts.Home)
 	if err != nil {
-		return err
+		return fmt.Errorf("server: %w", err)
 	}
 	s.runFiles = runner.NewFiles(home)
 	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} })

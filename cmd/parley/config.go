@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,134 +9,49 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
-	"time"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A config holds the settings of a configuration file. The flags of serve have the
-// same members.
-type config struct {
-	Addr              string   `yaml:"addr"`
-	TLSCert           string   `yaml:"tls_cert"`
-	TLSKey            string   `yaml:"tls_key"`
-	NoTLSBecause      string   `yaml:"no_tls_because"`
-	Hosts             []string `yaml:"hosts"`
-	LogFormat         string   `yaml:"log_format"`
-	LogLevel          string   `yaml:"log_level"`
-	LogFile           string   `yaml:"log_file"`
-	Durability        string   `yaml:"durability"`
-	Store             string   `yaml:"store"`
-	StorePasswordFile string   `yaml:"store_password_file"`
-	StoreNoTLSBecause string   `yaml:"store_no_tls_because"`
-	Machine           string   `yaml:"machine"`
-	LenientFrom       *bool    `yaml:"lenient_from"` // nil if not said
-	NoInboxFiles      *bool    `yaml:"no_inbox_files"`
-	RequireProof      *bool    `yaml:"require_proof"`
-	StrictUpdate      *bool    `yaml:"strict_update"`
-	Roots             []string `yaml:"roots"`
-	SLA               string   `yaml:"sla"`
-	ResponseTime      string   `yaml:"response_time"`
-	MergeSLA          string   `yaml:"merge_sla"`
-	Teamspaces        string   `yaml:"teamspaces"`
-	Without           []string `yaml:"without"`
-	Runs              runs     `yaml:"runs"`
-	Repo              string   `yaml:"repo"`
-	Role              string   `yaml:"role"`
-	Language          string   `yaml:"language"`
-	AID               string   `yaml:"aid"`
-	URL               string   `yaml:"url"`
-	Auth              string   `yaml:"auth"`
-	PeerAllow         []string `yaml:"peer_allow"`
-	Exchange          string   `yaml:"exchange"`
-	Limits            limits   `yaml:"limits"`
-	Wakes             wakes    `yaml:"wakes"`
-	Kept              count    `yaml:"kept"` // processes of kept agents at a time
+// A config holds the values of settings that were given, each from the source that goes
+// before the others: a flag, the environment, the file.
+type config map[*hubSetting]any
 
-	Notify  []notifyTarget `yaml:"notify"`  // ways to tell people
-	Gateway *gatewayConfig `yaml:"gateway"` // nil if the hub uses none
-}
-
-// A count is a number in the configuration; the zero count was not given.
-type count hub.Count
-
-// UnmarshalYAML reads a positive integer.
-func (c *count) UnmarshalYAML(n *yaml.Node) error { return scalar(n, (*hub.Count)(c)) }
-
-// A period is a length of time in the configuration or of a flag; the zero period was not given.
-type period time.Duration
-
-// UnmarshalYAML reads a positive length of time.
-func (s *period) UnmarshalYAML(n *yaml.Node) error { return scalar(n, s) }
-
-// Set reads a positive length of time.
-func (s *period) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a length of time such as 90s or 2h", text)
-	case d <= 0:
-		return fmt.Errorf("must be longer than 0, not %s; leave it out for the default", text)
+// give stores a value of a setting in place of the one from a source below. The zero
+// value and an empty list were not given.
+func (c config) give(s *hubSetting, value any) {
+	v := reflect.ValueOf(value)
+	if v.IsZero() || (v.Kind() == reflect.Slice && v.Len() == 0) {
+		return
 	}
-	*s = period(d)
-	return nil
+	c[s] = value
 }
 
-// String returns the length of time, "0" for a period that was not given.
-func (s *period) String() string {
-	if *s == 0 {
-		return "0"
+// settings checks the values and returns them by their types. With members it looks at
+// those settings alone.
+func (c config) settings(members ...string) (hubSettings, error) {
+	var to hubSettings
+	for _, s := range hubSettingRows {
+		if len(members) > 0 && !slices.Contains(members, s.Member) {
+			continue
+		}
+
+		value, given := c[s]
+		if !given && s.Fallback != nil {
+			value = s.Fallback()
+		}
+		if value == nil {
+			continue
+		}
+		if err := s.Kind.put(&to, s, value); err != nil {
+			return to, err
+		}
 	}
-	return time.Duration(*s).String()
-}
-
-// Type returns the word for the value in the help text of a flag.
-func (*period) Type() string { return "duration" }
-
-// scalar reads the value of n as the value of a flag is read.
-func scalar(n *yaml.Node, into interface{ Set(string) error }) error {
-	err := fmt.Errorf("must be a single value")
-	if n.Kind == yaml.ScalarNode {
-		err = into.Set(n.Value)
-	}
-	if err != nil {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
-	}
-	return nil
-}
-
-// wakes bounds the turns that mail may start of one agent.
-type wakes struct {
-	Gap         period `yaml:"gap"`
-	PerHour     count  `yaml:"per_hour"`
-	PairPerHour count  `yaml:"pair_per_hour"`
-}
-
-// runs says how long the files of runs are kept.
-type runs struct {
-	Keep   count  `yaml:"keep"`
-	MaxAge period `yaml:"max_age"`
-}
-
-// limits may be tightened.
-type limits struct {
-	DirectPerMinute    count  `yaml:"direct_per_minute"`
-	BroadcastPerHour   count  `yaml:"broadcast_per_hour"`
-	Recipients         count  `yaml:"recipients"`
-	ThreadHops         count  `yaml:"thread_hops"`
-	NegotiationRounds  count  `yaml:"negotiation_rounds"`
-	DisagreementRounds count  `yaml:"disagreement_rounds"`
-	Repeats            count  `yaml:"repeats"`
-	SameType           count  `yaml:"same_type"`
-	TripsPerDay        count  `yaml:"trips_per_day"`
-	RepeatWindow       period `yaml:"repeat_window"`
-	SuspendFor         period `yaml:"suspend_for"`
-	CauseWindow        period `yaml:"cause_window"`
+	return to, nil
 }
 
 // loadConfig reads the configuration file, if there is one, and puts the
@@ -150,119 +64,115 @@ func (a *app) loadConfig(home string) (config, error) {
 	if path == "" {
 		path, asked = filepath.Join(home, "config.yaml"), false
 	}
-	var c config
+
+	c := config{}
 	raw, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !asked:
 	case err != nil:
 		return c, hub.Errorf(hub.CodeInvalid, "parley", "the configuration cannot be read: %v", err)
 	default:
-		dec := yaml.NewDecoder(bytes.NewReader(raw))
-		dec.KnownFields(true)
-		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return c, configError(path, c, err)
+		if err := c.readFile(path, raw); err != nil {
+			return c, err
 		}
 	}
-	env, err := environment()
-	if err != nil {
-		return c, err
-	}
-	c.overlay(env)
-	return c, nil
+	return c, c.readEnvironment()
 }
 
-var unknownMember = regexp.MustCompile(`field (\S+) not found in type ([\w.]+)`)
+// readFile reads the members of a configuration file.
+func (c config) readFile(path string, raw []byte) error {
+	file := reflect.New(fileShape(hubSettingRows))
+	if err := decodeYAML(path, raw, file.Interface()); err != nil {
+		return err
+	}
 
-// configError describes an error in a file with the members of whole, in a line.
-func configError(path string, whole any, err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	var several *yaml.TypeError
-	if errors.As(err, &several) {
-		text = strings.Join(several.Errors, "; ")
-	}
-	known := members(whole)
-	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}, gatewayConfig{}, notifyTarget{}} {
-		if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], "."+reflect.TypeOf(part).Name()) {
-			known = members(part)
-		}
-	}
-	text = unknownMember.ReplaceAllString(text, "unknown member $1")
-	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))
-}
-
-// members returns the names that a part of the configuration has.
-func members(part any) []string {
-	var names []string
-	t := reflect.TypeOf(part)
-	for i := range t.NumField() {
-		names = append(names, t.Field(i).Tag.Get("yaml"))
-	}
-	return names
-}
-
-// environment reads the variables that stand for members.
-func environment() (config, error) {
-	c := config{
-		Addr: os.Getenv("PARLEY_ADDR"), TLSCert: os.Getenv("PARLEY_TLS_CERT"), TLSKey: os.Getenv("PARLEY_TLS_KEY"),
-		NoTLSBecause: os.Getenv("PARLEY_NO_TLS_BECAUSE"), Hosts: list(os.Getenv("PARLEY_HOSTS")),
-		LogFormat: os.Getenv("PARLEY_LOG_FORMAT"), LogLevel: os.Getenv("PARLEY_LOG_LEVEL"), LogFile: os.Getenv("PARLEY_LOG_FILE"),
-		Durability: os.Getenv("PARLEY_DURABILITY"), Store: os.Getenv("PARLEY_STORE"), StorePasswordFile: os.Getenv("PARLEY_STORE_PASSWORD_FILE"),
-		StoreNoTLSBecause: os.Getenv("PARLEY_STORE_NO_TLS_BECAUSE"), Machine: os.Getenv("PARLEY_MACHINE"),
-		Roots: filepath.SplitList(os.Getenv("PARLEY_ROOTS")), SLA: os.Getenv("PARLEY_SLA"), ResponseTime: os.Getenv("PARLEY_RESPONSE_TIME"), MergeSLA: os.Getenv("PARLEY_MERGE_SLA"), Teamspaces: os.Getenv("PARLEY_TEAMSPACES"), Without: list(os.Getenv("PARLEY_WITHOUT")),
-		Repo: os.Getenv("PARLEY_REPO"), Role: os.Getenv("PARLEY_ROLE"), Language: os.Getenv("PARLEY_LANGUAGE"), AID: os.Getenv("PARLEY_AID"),
-		URL: os.Getenv("PARLEY_PUBLIC_URL"), Auth: os.Getenv("PARLEY_AUTH"), PeerAllow: list(os.Getenv("PARLEY_PEER_ALLOW")),
-		Exchange: os.Getenv("PARLEY_EXCHANGE"),
-	}
-	for name, into := range map[string]**bool{"PARLEY_LENIENT_FROM": &c.LenientFrom, "PARLEY_NO_INBOX_FILES": &c.NoInboxFiles, "PARLEY_REQUIRE_PROOF": &c.RequireProof, "PARLEY_STRICT_UPDATE": &c.StrictUpdate} {
-		s := os.Getenv(name)
-		if s == "" {
+	for _, s := range hubSettingRows {
+		if s.Member == "" {
 			continue
 		}
-		v, err := strconv.ParseBool(s)
+		value := file.Elem()
+		for name := range strings.SplitSeq(s.Member, ".") {
+			value = value.FieldByName(fieldName(name))
+		}
+		c.give(s, value.Interface())
+	}
+	return nil
+}
+
+// readEnvironment reads the variables that stand for settings.
+func (c config) readEnvironment() error {
+	for _, s := range hubSettingRows {
+		if s.Variable == "" {
+			continue
+		}
+		given := os.Getenv(s.Variable)
+		if given == "" {
+			continue
+		}
+		value, err := s.Kind.variable(s, given)
 		if err != nil {
-			return c, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not true or false", name, s)
+			return err
 		}
-		*into = &v
+		c.give(s, value)
 	}
-	return c, nil
+	return nil
 }
 
-func list(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// overlay replaces the settings of c that top has, too.
-func (c *config) overlay(top config) {
-	for _, m := range []struct{ into, from *string }{
-		{&c.Addr, &top.Addr}, {&c.TLSCert, &top.TLSCert}, {&c.TLSKey, &top.TLSKey}, {&c.NoTLSBecause, &top.NoTLSBecause},
-		{&c.LogFormat, &top.LogFormat}, {&c.LogLevel, &top.LogLevel}, {&c.LogFile, &top.LogFile}, {&c.Durability, &top.Durability}, {&c.Store, &top.Store},
-		{&c.StorePasswordFile, &top.StorePasswordFile}, {&c.StoreNoTLSBecause, &top.StoreNoTLSBecause}, {&c.Machine, &top.Machine}, {&c.SLA, &top.SLA}, {&c.ResponseTime, &top.ResponseTime}, {&c.MergeSLA, &top.MergeSLA}, {&c.Teamspaces, &top.Teamspaces},
-		{&c.Repo, &top.Repo}, {&c.Role, &top.Role}, {&c.Language, &top.Language}, {&c.AID, &top.AID}, {&c.URL, &top.URL},
-		{&c.Auth, &top.Auth}, {&c.Exchange, &top.Exchange},
-	} {
-		if *m.from != "" {
-			*m.into = *m.from
+// addSettingFlags adds the flags of settings to a command. The function that it returns
+// puts those that were given on top of a configuration.
+func addSettingFlags(cmd *cobra.Command) func(config) {
+	values := map[*hubSetting]reflect.Value{}
+	for _, s := range hubSettingRows {
+		if s.Flag != "" {
+			values[s] = reflect.ValueOf(s.Kind.flag(cmd, s))
 		}
 	}
-	for _, m := range []struct{ into, from *[]string }{
-		{&c.Hosts, &top.Hosts}, {&c.Roots, &top.Roots}, {&c.PeerAllow, &top.PeerAllow}, {&c.Without, &top.Without},
-	} {
-		if len(*m.from) > 0 {
-			*m.into = *m.from
-		}
-	}
-	if top.Limits.NegotiationRounds != 0 {
-		c.Limits.NegotiationRounds = top.Limits.NegotiationRounds
-	}
-	for _, m := range []struct{ into, from **bool }{{&c.LenientFrom, &top.LenientFrom}, {&c.NoInboxFiles, &top.NoInboxFiles}, {&c.RequireProof, &top.RequireProof}, {&c.StrictUpdate, &top.StrictUpdate}} {
-		if *m.from != nil {
-			*m.into = *m.from
+	return func(c config) {
+		for s, value := range values {
+			if cmd.Flags().Changed(s.Flag) {
+				c.give(s, value.Elem().Interface())
+			}
 		}
 	}
 }
 
-// logger returns the log that the configuration asks for.
-func (c config) logger(w io.Writer) (*slog.Logger, error) {
+// fileShape returns the type of a configuration file: a structure with the members of
+// rows, and one structure for each part.
+func fileShape(rows []*hubSetting) reflect.Type {
+	var fields []reflect.StructField
+	parts := map[string][]*hubSetting{}
+	for _, s := range rows {
+		name, inner, inPart := strings.Cut(s.Member, ".")
+		switch {
+		case name == "":
+		case !inPart:
+			fields = append(fields, memberField(name, s.Kind.member))
+		default:
+			if parts[name] == nil {
+				fields = append(fields, memberField(name, nil))
+			}
+			parts[name] = append(parts[name], &hubSetting{Member: inner, Kind: s.Kind})
+		}
+	}
+
+	for i := range fields {
+		if fields[i].Type == nil {
+			fields[i].Type = fileShape(parts[fields[i].Tag.Get("yaml")])
+		}
+	}
+	return reflect.StructOf(fields)
+}
+
+// memberField returns the field of a member of the file.
+func memberField(name string, of reflect.Type) reflect.StructField {
+	return reflect.StructField{Name: fieldName(name), Type: of, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", name))}
+}
+
+// fieldName returns the name of the field of a member of the file; it is exported.
+func fieldName(member string) string { return "Member_" + member }
+
+// logger returns the log that the settings ask for.
+func (c hubSettings) logger(w io.Writer) (*slog.Logger, error) {
 	level := slog.LevelWarn
 	if c.LogLevel != "" {
 		if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {

@@ -184,12 +184,16 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	settings, err := c.settings("runs.keep", "runs.max_age")
+	if err != nil {
+		return err
+	}
 	opts := &run.Options{
 		Agent: fleet.Options{Auth: f.auth, Options: acp.Options{
 			Name: "parley", Version: version(), Policy: policy, V2: f.v2,
 			StartTimeout: f.startTimeout, CancelGrace: f.stopGrace,
 		}},
-		Retention: run.Retention{Keep: int(c.Runs.Keep), MaxAge: time.Duration(c.Runs.MaxAge)}, CommandTimeout: f.verifyTimeout, Alone: true,
+		Retention: settings.Runs, CommandTimeout: f.verifyTimeout, Alone: true,
 	}
 	finished := func(context.Context, bool) error { return nil }
 	if !f.noHub {

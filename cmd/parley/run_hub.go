@@ -62,6 +62,10 @@ func newRunHub(home, url, key string) (*runHub, error) {
 // run. That hub listens where serve would; if another program listens there, on a
 // free port of loopback.
 func (a *app) hubForRun(ctx context.Context, home string, c config) (*runHub, error) {
+	settings, err := c.settings("addr")
+	if err != nil {
+		return nil, err
+	}
 	giveUp := time.Now().Add(startTime)
 	for wait := firstWait; ; wait *= 2 {
 		h, err := a.runningHub(ctx, home)
@@ -72,7 +76,7 @@ func (a *app) hubForRun(ctx context.Context, home string, c config) (*runHub, er
 		if a.config != "" {
 			flags = append(flags, "--config", a.config)
 		}
-		if l, err := net.Listen("tcp", cmp.Or(c.Addr, server.DefaultAddr)); err == nil {
+		if l, err := net.Listen("tcp", cmp.Or(settings.Addr, server.DefaultAddr)); err == nil {
 			l.Close()
 		} else {
 			flags = append(flags, "--addr", "127.0.0.1:0")

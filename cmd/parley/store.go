@@ -46,7 +46,11 @@ on the database.`,
 					*store = "sqlite:" + dir
 				}
 			}
-			settings, err := a.loadConfig(o.Home)
+			c, err := a.loadConfig(o.Home)
+			if err != nil {
+				return err
+			}
+			settings, err := c.settings("store_password_file", "store_no_tls_because", "machine")
 			if err != nil {
 				return err
 			}

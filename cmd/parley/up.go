@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -239,7 +240,7 @@ func (a *app) readUp(ctx context.Context, path string) (file upFile, err error) 
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return file, configError(path, file, err)
+		return file, configError(path, reflect.TypeOf(file), err)
 	}
 	if !errors.Is(dec.Decode(&yaml.Node{}), io.EOF) {
 		return file, hub.Errorf(hub.CodeInvalid, "parley", "%s: there is more after the first document", path)

@@ -100,10 +100,6 @@ func newHouse(t *testing.T) *house {
 	h.must(err)
 	h.mail.Moderate(h.talks)
 	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock, Board: h.teams})
-	h.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
-		posted, err := h.teams.Revoked(tx, actor, agent)
-		return func() { h.mail.Announce(posted...) }, err
-	})
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
 	h.must(err)
@@ -113,6 +109,12 @@ func newHouse(t *testing.T) *house {
 	h.journal = journal.New(h.store, &journal.Options{Clock: clock, Bus: hints})
 	h.records = records.New(h.store, records.Folders{Trail: filepath.Join(h.home, "journal"), Archives: filepath.Join(h.home, "archive")}, &records.Options{Clock: clock, Artifacts: content})
 	return h
+}
+
+// leave takes an agent out of its teams when its last key is revoked.
+func (h *house) leave(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
+	posted, err := h.teams.Revoked(tx, actor, agent)
+	return func() { h.mail.Announce(posted...) }, err
 }
 
 func (h *house) must(err error) {
@@ -451,7 +453,7 @@ var operations = []struct {
 	{"keys revoke a member", func(h *house) func() error {
 		h.core()
 		h.must(h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}))
-		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "")) }
+		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "", h.leave)) }
 	}},
 	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},
 	{"handoff accept", func(h *house) func() error {
@@ -613,7 +615,7 @@ var operations = []struct {
 		}
 	}},
 	{"keys revoke", func(h *house) func() error {
-		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "")) }
+		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "", h.leave)) }
 	}},
 	{"keys pause", func(h *house) func() error {
 		return func() error { return last(h.keys.SetState(h.ctx, operator, "builder", hub.AgentPaused)) }

@@ -71,8 +71,14 @@ func (s *Store) announce(ctx context.Context) error {
 }
 
 // AnnounceWaiting has the store tell the other hubs every few seconds which agents wait
-// for messages at this one.
-func (s *Store) AnnounceWaiting(list func() []hub.AgentID) {
+// for messages at this one, until ctx ends.
+func (s *Store) AnnounceWaiting(ctx context.Context, list func() []hub.AgentID) {
+	s.setWaiting(list)
+	defer s.setWaiting(nil)
+	<-ctx.Done()
+}
+
+func (s *Store) setWaiting(list func() []hub.AgentID) {
 	s.hubsMu.Lock()
 	defer s.hubsMu.Unlock()
 	s.waiting = list

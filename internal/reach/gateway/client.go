@@ -39,6 +39,7 @@ type Client struct {
 	o    Options
 	http *http.Client  // follows no redirect: a token is for one gateway
 	kick chan struct{} // receives when a connection was made by a call
+	made chan struct{} // receives after a connection; holds one that nobody took yet
 	wg   sync.WaitGroup
 
 	dialing chan struct{} // holds a value while a connection is made
@@ -59,7 +60,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{o: o, http: &http.Client{CheckRedirect: stay}, kick: make(chan struct{}, 1), dialing: make(chan struct{}, 1)}, nil
+	return &Client{o: o, http: &http.Client{CheckRedirect: stay}, kick: make(chan struct{}, 1), made: make(chan struct{}, 1), dialing: make(chan struct{}, 1)}, nil
 }
 
 // Run keeps the connection until ctx ends. It connects again after each failure, with
@@ -85,6 +86,10 @@ func (c *Client) Run(ctx context.Context) {
 		rest.Stop()
 	}
 }
+
+// Connected returns a channel that receives after a connection was made. Connections that
+// are made before the reader took the last value count as one.
+func (c *Client) Connected() <-chan struct{} { return c.made }
 
 // Close ends the connection. Calls after it fail.
 func (c *Client) Close() {
@@ -132,8 +137,9 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 	c.link, c.failure, c.pause = l, nil, 0
 	c.o.Log.Info("connected to the gateway", "protocol", l.hello.Protocol, "version", l.hello.Server.Version)
 	c.wg.Go(func() {
-		if c.o.Up != nil {
-			c.o.Up()
+		select {
+		case c.made <- struct{}{}:
+		default: // one is there already
 		}
 		l.cause = l.read()
 		defer close(l.done)

@@ -75,9 +75,6 @@ type Options struct {
 	Clock   hub.Clock
 	Log     *slog.Logger // default silent
 
-	// Up is called after each connection, on a goroutine of the client; may be nil.
-	Up func()
-
 	// Retry is the pause after the first failed connection; it doubles up to 30 times
 	// that. Default a second.
 	Retry time.Duration

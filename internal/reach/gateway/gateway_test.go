@@ -370,11 +370,10 @@ func TestConnection(t *testing.T) {
 	t.Run("a gateway that starts is tried again", func(t *testing.T) {
 		s := gatewaytest.NewStandIn(t)
 		s.Starting = 2
-		ups := make(chan struct{}, 9)
-		c := open(t, s.URL, func(o *gateway.Options) { o.Up = func() { ups <- struct{}{} } })
+		c := open(t, s.URL, nil)
 		up(t, c)
 		same(t, "connections", len(s.Calls("connect")), 3)
-		<-ups
+		<-c.Connected()
 	})
 	t.Run("a connection that is cut is made again", func(t *testing.T) {
 		s := gatewaytest.NewStandIn(t)
@@ -390,11 +389,10 @@ func TestConnection(t *testing.T) {
 	t.Run("a gateway that is silent is left", func(t *testing.T) {
 		s := gatewaytest.NewStandIn(t)
 		s.Tick, s.Silent = 10, true
-		ups := make(chan struct{}, 99)
-		open(t, s.URL, func(o *gateway.Options) { o.Up = func() { ups <- struct{}{} } })
+		c := open(t, s.URL, nil)
 		for range 2 {
 			select {
-			case <-ups:
+			case <-c.Connected():
 			case <-time.After(patience.For(10 * time.Second)):
 				t.Fatal("no second connection")
 			}

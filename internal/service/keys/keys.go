@@ -54,16 +54,12 @@ type Service struct {
 	byAID  map[coord.AID]hub.AgentID // agents whose names have a dot or an underscore; nil if they were not read
 	epoch  int
 	seen   map[hub.AgentID]*atomic.Int64 // milliseconds of the last call since the hub started; one for each agent that called
-
-	revoked func(hub.Tx, hub.Caller, hub.AgentID) (func(), error)
 }
 
-// OnRevoked sets a function that is called inside the transaction in which an agent loses
-// its last key; the function that it returns is called after the commit. Call it before
-// the service is used.
-func (s *Service) OnRevoked(f func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error)) {
-	s.revoked = f
-}
+// A Leaving removes an agent without keys from where it takes part, inside the transaction
+// in which the agent loses its last key. The function that it returns is called after the
+// commit.
+type Leaving func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (after func(), err error)
 
 // A cachedKey is the caller that a key stands for.
 type cachedKey struct {
@@ -455,9 +451,9 @@ func addKey(tx hub.Tx, actor hub.Caller, key hub.Key) error {
 }
 
 // RevokeKeys revokes the keys of an agent, those with the given label or all,
-// and returns their number. The project tokens of the agent end with its last key.
-// Only the operator may.
-func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.AgentID, label string) (int, error) {
+// and returns their number. With its last key the project tokens of the agent end, and it
+// leaves by each of the functions in leave. Only the operator may.
+func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.AgentID, label string, leave ...Leaving) (int, error) {
 	const op = "keys.RevokeKeys"
 	if err := actor.OperatorOnly(op); err != nil {
 		return 0, err
@@ -466,9 +462,12 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 		return 0, hub.Errorf(hub.CodeDenied, op, "the operator's key cannot be revoked").
 			WithHint("stop the hub, remove operator.key from its home and start it again: it makes a new one")
 	}
-	n, now := 0, s.clock.Now()
-	var done func()
+
+	n := 0
+	now := s.clock.Now()
+	var done []func()
 	err := s.update(ctx, "revoke keys of "+string(agent), func(tx hub.Tx) error {
+		done = nil
 		_, err := tx.Agent(agent)
 		if err != nil {
 			return err
@@ -484,16 +483,26 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 		if err != nil || slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }) {
 			return err
 		}
-		if err := hub.RevokeTokens(tx, actor, s.AID(agent), now); err != nil || s.revoked == nil {
+
+		if err := hub.RevokeTokens(tx, actor, s.AID(agent), now); err != nil {
 			return err
 		}
-		done, err = s.revoked(tx, actor, agent)
-		return err
+		for _, l := range leave {
+			after, err := l(tx, actor, agent)
+			if err != nil {
+				return err
+			}
+			done = append(done, after)
+		}
+		return nil
 	})
-	if err == nil && done != nil {
-		done()
+	if err != nil {
+		return n, err
 	}
-	return n, err
+	for _, after := range done {
+		after()
+	}
+	return n, nil
 }
 
 // revoke revokes the keys of an agent with a label, or all of them, and returns

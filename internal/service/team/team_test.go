@@ -86,11 +86,13 @@ func open(t *testing.T) *room {
 	}
 	r.mail.Moderate(r.talks)
 	r.tasks = handoff.New(r.store, r.mail, &handoff.Options{Clock: clock, Board: r.teams})
-	r.keys.OnRevoked(func(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
-		posted, err := r.teams.Revoked(tx, actor, agent)
-		return func() { r.mail.Announce(posted...) }, err
-	})
 	return r
+}
+
+// leave takes an agent out of its teams when its last key is revoked.
+func (r *room) leave(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
+	posted, err := r.teams.Revoked(tx, actor, agent)
+	return func() { r.mail.Announce(posted...) }, err
 }
 
 // do performs a request on the team auth.

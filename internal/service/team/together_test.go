@@ -503,7 +503,7 @@ func TestMessages(t *testing.T) {
 		r.work(nil)
 		id := r.newTask("", true)
 		r.inbox(ana)
-		if _, err := r.keys.RevokeKeys(t.Context(), operator, "bo", ""); err != nil {
+		if _, err := r.keys.RevokeKeys(t.Context(), operator, "bo", "", r.leave); err != nil {
 			t.Fatal(err)
 		}
 		v := r.must(ana, team.Request{Action: "show"}).Team
@@ -513,7 +513,7 @@ func TestMessages(t *testing.T) {
 		if types, payloads := r.inbox(ana); !slices.Equal(types, []hub.MessageType{hub.TypeTeamLeave}) || !strings.Contains(payloads[0], string(id)) {
 			t.Errorf("ana: got %v %v", types, payloads)
 		}
-		if _, err := r.keys.RevokeKeys(t.Context(), operator, "ana", ""); err != nil {
+		if _, err := r.keys.RevokeKeys(t.Context(), operator, "ana", "", r.leave); err != nil {
 			t.Fatal(err)
 		}
 		if _, payloads := r.inbox(operator); !strings.Contains(strings.Join(payloads, ""), "has no coordinator") {

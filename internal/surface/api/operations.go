@@ -509,8 +509,18 @@ type Revoked struct {
 }
 
 func agentRevoke(ctx context.Context, s *Services, a hub.Caller, p AgentParams) (Revoked, error) {
-	n, err := s.Keys.RevokeKeys(ctx, a, p.ID, p.Label)
+	var leave []keys.Leaving
+	if s.Teams != nil {
+		leave = append(leave, s.leaveTeams)
+	}
+	n, err := s.Keys.RevokeKeys(ctx, a, p.ID, p.Label, leave...)
 	return Revoked{p.ID, n}, err
+}
+
+// leaveTeams takes an agent without keys out of its teams. It is a keys.Leaving.
+func (s *Services) leaveTeams(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (after func(), err error) {
+	posted, err := s.Teams.Revoked(tx, actor, agent)
+	return func() { s.Mail.Announce(posted...) }, err
 }
 
 // AgentState is an agent after a change.

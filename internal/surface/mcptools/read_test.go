@@ -291,6 +291,31 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// The schema of a tool names its actions; the operation behind the tool must know each.
+func TestActionsOfTools(t *testing.T) {
+	hubtest.NoGoroutinesLeft(t)
+	r := start(t, server.Options{})
+	operator := r.overHTTP(t, r.operator)
+	for _, tool := range operator.tools(t) {
+		properties := tool.InputSchema.(map[string]any)["properties"].(map[string]any)
+		action, _ := properties["action"].(map[string]any)
+		if action == nil {
+			continue
+		}
+
+		refusal := func(action string) string {
+			got := operator.text(t, tool.Name, map[string]any{"action": action})
+			return strings.ReplaceAll(got.text, action, "")
+		}
+		unknown := refusal("no_such_action")
+		for _, word := range action["enum"].([]any) {
+			if refusal(word.(string)) == unknown {
+				t.Errorf("%s %s: got the answer to an action that does not exist: %s", tool.Name, word, unknown)
+			}
+		}
+	}
+}
+
 func TestProgressIsOnTheStreamOfItsCall(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)
 	r := start(t, server.Options{})

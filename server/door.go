@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/surface/web"
+)
+
+// openSignIn builds the service of browsers that are signed in.
+func (s *Server) openSignIn(ctx context.Context) (err error) {
+	s.signIn, err = signin.New(ctx, s.store, signin.Options{
+		Clock: s.clock, Bus: s.hints, Listen: s.listener.Addr(), Secure: s.cert != nil, Operator: s.keys.ByHash,
+	})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// openOperations binds the two tables of operations to the services.
+func (s *Server) openOperations(context.Context) error {
+	s.services = &api.Services{
+		Store:    s.store,
+		Clock:    s.clock,
+		Without:  s.opts.Without,
+		Mail:     s.mail,
+		Talks:    s.talks,
+		Teams:    s.teams,
+		Handoffs: s.handoffs,
+		Runs:     s.runs,
+		RunFiles: s.runFiles,
+		Repeater: s.repeater,
+		Keeper:   s.keeper,
+		Roots:    s.roots,
+		Keys:     s.keys,
+		SignIn:   s.signIn,
+		Journal:  s.journal,
+		Records:  s.records,
+		Metrics:  s.metrics,
+		Router:   s.router,
+		Sessions: s.sessions,
+		Gateway:  s.gateway,
+		Notify:   s.notifier,
+		Projects: s.contracts,
+		Around:   around{syncer: s.syncer, store: s.store, home: s.opts.Home},
+		Stop:     s.askStop,
+	}
+	between := &coordination.Services{
+		Contracts: s.contracts,
+		Keys:      s.keys,
+		Peers:     s.peers,
+		Callers:   s.callers,
+		Network: network{
+			Syncer: s.syncer, client: s.client, directory: s.opts.Coordination.Exchange, self: s.self, signing: s.vault.SigningKey(),
+		},
+		Bus:  s.hints,
+		Self: coord.AID(s.self.AID),
+		Repo: s.self.Repo,
+		Done: s.stopping,
+	}
+
+	s.meters = newMeters(s.store, s.metrics)
+	s.dispatcher = rpc.NewDispatcher(
+		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: s.meters.observe, Capabilities: s.mail.Capabilities},
+		api.Operations.Bind(s.services),
+		coordination.Operations.Bind(between),
+	)
+	return nil
+}
+
+// openSite builds the hub's page.
+func (s *Server) openSite(context.Context) (err error) {
+	s.site, err = web.NewHandler(web.Options{
+		Operations: s.dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping,
+		Version: s.opts.Version, Limits: s.mail.Limits(), Teams: s.teams != nil,
+		Figures: func() web.Figures {
+			f := s.meters.figures()
+			f.Disk, f.Free = diskUse(s.opts.Home)
+			return f
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// openDoor puts the door and the tools in front of the operations.
+func (s *Server) openDoor(context.Context) error {
+	s.tools = mcptools.NewHandler(s.opts.Version, s.dispatcher, s.log, s.stopping)
+	door := rpc.NewDoor(s.dispatcher, s.callers, s.opts.Coordination.Open)
+	s.unread.most = maxUnread
+	s.http = &http.Server{
+		Handler:           s.tracer.Handler(s.unread.bound(s.guard(cleanPaths(s.routes(door, s.meters)), s.site))),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
+}

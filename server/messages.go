@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"github.com/parley-agents/parley/channel"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/gateway"
+	"github.com/parley-agents/parley/internal/reach/notify"
+	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+// openRouter builds the register of sessions and the router over it and over the
+// channels of the options. The mailroom, which the router needs when it works, is
+// built after it.
+func (s *Server) openRouter(ctx context.Context) (err error) {
+	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping, Ended: process.Ended})
+	others := slices.Clone(s.opts.Channels)
+	if people := s.notifier.Channel(); people != nil {
+		others = append(others, people)
+	}
+	if s.gateway != nil {
+		others = append(others, s.gateway.Channels()...)
+	}
+
+	o := router.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
+		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
+		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
+		MarkRead: func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error { return s.mail.MarkRead(tx, actor, id) },
+	}
+	if s.postgres != nil {
+		o.Machine = s.postgres.Machine()
+		o.Away = s.postgres.Away
+	}
+
+	session, wake := s.sessions.Channels()
+	s.router, err = router.New(s.store, []router.Own{session, wake}, others, o)
+	if err != nil {
+		return err
+	}
+	s.sessions.Connect(s.router)
+	return s.router.Check(ctx)
+}
+
+// openNotifier builds the targets that tell people. The router and the operations, which
+// it asks when it works, are built after it.
+func (s *Server) openNotifier(context.Context) (err error) {
+	kinds := make([]string, len(api.WaitKinds))
+	for i, k := range api.WaitKinds {
+		kinds[i] = string(k)
+	}
+	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: kinds, HTTP: s.client,
+		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
+		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
+			return s.router.Record(tx, agent, id, o)
+		},
+	})
+	return err
+}
+
+// openGateway prepares the connection to the gateway of the options.
+func (s *Server) openGateway(context.Context) (err error) {
+	o := *s.opts.Gateway
+	o.Device = s.vault.DeviceKey()
+	o.Version = s.opts.Version
+	o.Log = s.log
+	s.gateway, err = gateway.New(o)
+	return err
+}
+
+// recheckChannels has the router check its channels after each connection to the gateway,
+// until ctx ends.
+func (s *Server) recheckChannels(ctx context.Context) {
+	for {
+		select {
+		case <-s.gateway.Connected():
+			s.router.Recheck()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// closeGateway ends the connection to the gateway.
+func (s *Server) closeGateway() error {
+	s.gateway.Close()
+	return nil
+}
+
+// openMessages builds the mailroom.
+func (s *Server) openMessages(context.Context) (err error) {
+	o := &mailroom.Options{
+		Features: s.features,
+		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
+		Lenient: s.opts.Lenient, Stopping: s.stopping, Artifacts: s.content,
+	}
+	if s.gateway != nil {
+		o.Capabilities = map[string]func() hub.Capability{"gateway": s.gateway.State, "workq": s.gateway.QueueState}
+	}
+	if !s.opts.NoInboxFiles {
+		o.InboxDir = filepath.Join(s.opts.Home, inboxDir)
+	}
+	if s.postgres != nil {
+		o.WaitsElsewhere = s.postgres.WaitsElsewhere
+	}
+
+	s.mail, err = mailroom.New(s.store, s.keys, o)
+	return err
+}
+
+// openTalks builds the service of negotiations and disagreements.
+func (s *Server) openTalks(context.Context) (err error) {
+	o := &deliberation.Options{
+		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
+	}
+	if s.teams != nil {
+		o.Board = s.teams
+	}
+	if s.talks, err = deliberation.New(s.store, s.mail, o); err != nil {
+		return err
+	}
+	s.mail.Moderate(s.talks)
+	return nil
+}
