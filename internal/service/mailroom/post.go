@@ -66,10 +66,11 @@ func (m *Mailroom) TellOperator(tx hub.Tx, payload any) (hub.Message, error) {
 	return out.message, err
 }
 
-// AskOperator writes a question to the operator. Over the limit of the hub nothing is
-// written, and the returned message has no id.
-func (m *Mailroom) AskOperator(tx hub.Tx, question string) (hub.Message, error) {
-	out, err := m.system(tx, hub.PriorityNormal, []hub.AgentID{hub.Operator}, hub.TypeKnowledgeQuery, "", "", map[string]any{"question": question})
+// AskOperator writes a question to the operator, about the thing that waits for the answer.
+// Over the limit of the hub nothing is written, and the returned message has no id.
+func (m *Mailroom) AskOperator(tx hub.Tx, question string, about hub.NoticeSubject) (hub.Message, error) {
+	payload := map[string]any{"question": question, hub.NoticeMember: about}
+	out, err := m.system(tx, hub.PriorityNormal, []hub.AgentID{hub.Operator}, hub.TypeKnowledgeQuery, "", "", payload)
 	return out.message, err
 }
 

@@ -167,8 +167,11 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 	if sentence != "" {
 		m.Fields = []field{{Text: sentence}}
 	}
+	_, notice := e.NoticeSubject()
 	for name, value := range strictjson.Members(e.Payload) {
-		if sentence != "" || name == "summary" && shortened && strings.HasPrefix(cut.Detail, head) || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
+		isDetail := name == "summary" && shortened && strings.HasPrefix(cut.Detail, head)
+		isSubject := notice && name == hub.NoticeMember
+		if sentence != "" || isDetail || isSubject || slices.Contains([]string{"query_id", "package_hash", "run_id", "handoff_id"}, name) {
 			continue
 		}
 		f := field{Name: strings.ReplaceAll(name, "_", " ")}
