@@ -38,6 +38,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	runner "github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -431,12 +432,8 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 // openNotifier builds the targets that tell people. The router and the operations, which
 // it asks when it works, are built after it.
 func (s *Server) openNotifier() (err error) {
-	kinds := make([]string, len(api.WaitKinds))
-	for i, k := range api.WaitKinds {
-		kinds[i] = string(k)
-	}
 	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: kinds, HTTP: s.client,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), HTTP: s.client,
 		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
 		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
 			return s.router.Record(tx, agent, id, o)
@@ -509,6 +506,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
 		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, Without: s.opts.Without, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
+		Attention: attention.New(s.store, mailroom.Headline),
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},

@@ -16,29 +16,6 @@ type Verdict struct {
 	To       []hub.AgentID     `json:"to"`
 }
 
-// Held returns the messages that wait for the operator, oldest first. Only the
-// operator and auditors may list them.
-func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) {
-	if !actor.Audits() {
-		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors can list held messages")
-	}
-	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
-	err := m.store.View(ctx, func(r hub.Reader) error {
-		held, err := r.Query(hub.Query{Audit: true, Held: true, Limit: maxPage})
-		for _, msg := range held.Messages {
-			out.Messages = append(out.Messages, msg.Envelope)
-		}
-		if err == nil {
-			out.ShortIDs, err = shortIDs(r, out.Messages)
-		}
-		return err
-	})
-	if err != nil {
-		return Listing{}, fmt.Errorf("mailroom: held: %w", err)
-	}
-	return out, nil
-}
-
 // Approve releases a held message to its recipients. Only the operator may.
 func (m *Mailroom) Approve(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Approve", actor, id, true, "")
