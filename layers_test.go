@@ -282,6 +282,33 @@ func TestGitHasOneDoor(t *testing.T) {
 	}
 }
 
+// TestMessagesHaveOnePath holds that one function stores messages, whoever writes them: save,
+// in the file with the path of a message.
+func TestMessagesHaveOnePath(t *testing.T) {
+	const file = "internal/service/mailroom/path.go"
+	calls := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || (strings.HasPrefix(d.Name(), ".") && name != ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		n := strings.Count(string(text), "tx.AddMessage(")
+		if n > 0 && filepath.ToSlash(name) != file && !strings.HasPrefix(filepath.ToSlash(name), "internal/hubtest/") {
+			t.Errorf("%s stores a message beside %s", name, file)
+		}
+		calls += n
+		return err
+	})
+	if err != nil || calls == 0 {
+		t.Errorf("%d calls of AddMessage were found (%v)", calls, err)
+	}
+}
+
 func owned(imp, pkg string) bool {
 	for mod, pkgs := range owners {
 		if imp == mod || strings.HasPrefix(imp, mod+"/") {
