@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -28,8 +29,8 @@ import (
 // Coordination says how a hub works with other hubs. The zero value works: the
 // hub keeps projects, and has no peers until it is told of one.
 type Coordination struct {
-	AID      hub.AID // of the hub; default one made of the machine's name and Repo
-	Repo     string  // repository that the hub stands for
+	AID      coord.AID // of the hub; default one made of the machine's name and Repo
+	Repo     string    // repository that the hub stands for
 	Role     string
 	Language string
 	URL      string         // where other hubs reach this one; default where it listens
@@ -57,7 +58,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	}
 	s.self = peer.Self{
 		AID: string(c.AID), URL: home, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
-		ContractTypes: words(hub.ContractTypes), ContextTypes: words(hub.PacketTypes),
+		ContractTypes: words(coord.ContractTypes), ContextTypes: words(coord.PacketTypes),
 	}
 	if c.AID == "" {
 		if s.self.AID, err = s.defaultAID(ctx); err != nil {
@@ -73,7 +74,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 	}
 	guard := peer.Guard{Allow: c.Allow}
 	s.client = peer.NewClient(&peer.ClientOptions{Guard: guard})
-	self := hub.AID(s.self.AID)
+	self := coord.AID(s.self.AID)
 	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: self, Shared: s.postgres != nil})
 	options := &peers.Options{Bus: s.hints, Vault: s.vault, Self: self, Home: home, Repo: c.Repo, Open: c.Open, Taken: s.keys.Taken, Guard: guard.CheckEndpoint}
 	if c.Exchange != "" {
@@ -97,7 +98,7 @@ func (s *Server) openProjects(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: the folder for shared files: %w", err)
 	}
-	self := hub.AID(s.self.AID)
+	self := coord.AID(s.self.AID)
 	var limits contract.Limits
 	if s.opts.Limits.Unsafe {
 		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}

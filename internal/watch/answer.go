@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -42,7 +43,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 	case attention.KindEscalation:
 		_, err = rpc.Call(ctx, c, api.Decide, api.DecideParams{Thread: i.ID, Decision: word, Because: because})
 	case attention.KindPeer:
-		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: hub.AID(i.ID)})
+		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(i.ID)})
 	case attention.KindSuspended:
 		_, err = rpc.Call(ctx, c, api.ResetAgent, api.AgentParams{ID: i.Agent})
 	}

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // The most things of each kind that are listed.
@@ -146,7 +147,7 @@ func (w *Waiting) read(r hub.Reader, actor hub.Caller, page int) (err error) {
 	if w.Handoffs, err = undecidedHandoffs(r, actor, page); err != nil {
 		return err
 	}
-	if w.Operations, err = r.HeldActions(maxPage); err != nil {
+	if w.Operations, err = r.Teamspaces().HeldActions(maxPage); err != nil {
 		return err
 	}
 	if w.Talks, err = escalatedTalks(r); err != nil {
@@ -211,7 +212,7 @@ func escalatedTalks(r hub.Reader) ([]hub.Deliberation, error) {
 }
 
 // pendingPeers returns the hubs that want to be peers of this one.
-func pendingPeers(r hub.Reader) (out []hub.AID, err error) {
+func pendingPeers(r hub.Reader) (out []coord.AID, err error) {
 	all, err := r.Peers()
 	for _, p := range all {
 		if p.State == hub.PeerPending {
@@ -224,7 +225,7 @@ func pendingPeers(r hub.Reader) (out []hub.AID, err error) {
 // conflictedContracts returns the contracts that are not agreed and have a content of their
 // version that lost.
 func conflictedContracts(r hub.Reader) (out []Contract, err error) {
-	projects, err := r.Projects("", maxConflicts)
+	projects, err := r.Coordination().Projects("", maxConflicts)
 	if err != nil {
 		return nil, err
 	}
@@ -232,17 +233,17 @@ func conflictedContracts(r hub.Reader) (out []Contract, err error) {
 		if len(out) >= maxConflicts {
 			break
 		}
-		found, err := r.Contracts(hub.ContractQuery{Project: p.ID, Conflicted: true, Limit: maxConflicts})
+		found, err := r.Coordination().Contracts(coord.ContractQuery{Project: p.ID, Conflicted: true, Limit: maxConflicts})
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range found {
-			_, lost, err := r.Versions(c.Project, c.ID)
+			_, lost, err := r.Coordination().Versions(c.Project, c.ID)
 			if err != nil {
 				return nil, err
 			}
-			current := slices.ContainsFunc(lost, func(v hub.ContractVersion) bool { return v.Version == c.Version })
-			if current && !c.Status.Reaches(hub.ContractAgreed) {
+			current := slices.ContainsFunc(lost, func(v coord.ContractVersion) bool { return v.Version == c.Version })
+			if current && !c.Status.Reaches(coord.ContractAgreed) {
 				out = append(out, Contract{Project: c.Project, ID: c.ID, Name: c.Name, Version: c.Version})
 			}
 		}
@@ -253,12 +254,12 @@ func conflictedContracts(r hub.Reader) (out []Contract, err error) {
 // escalatedMerges returns the conflicts that are escalated in teams that can be changed,
 // without merges of the actor: another one signs those.
 func escalatedMerges(r hub.Reader, actor hub.Caller) (out []hub.Conflict, err error) {
-	all, err := r.Conflicts(hub.ConflictQuery{Open: true, State: hub.MergeEscalated, Limit: maxConflicts})
+	all, err := r.Teamspaces().Conflicts(hub.ConflictQuery{Open: true, State: hub.MergeEscalated, Limit: maxConflicts})
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range all {
-		t, err := r.Team(k.Team)
+		t, err := r.Teamspaces().Team(k.Team)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func longID(r hub.Reader, id string) (string, error) {
 // find returns the item of an id. An operation of a team has the id of the message that asks
 // for it, so it is looked up before the message.
 func (l lister) find(r hub.Reader, id string) (Item, error) {
-	operation, err := r.HeldAction(id)
+	operation, err := r.Teamspaces().HeldAction(id)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return l.operation(operation), err
 	}

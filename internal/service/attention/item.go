@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Thing is the noun that an item is about, as far as a person approves or denies it with
@@ -88,8 +89,8 @@ type Overdue struct {
 
 // A Contract is a contract of a project, one content of which lost.
 type Contract struct {
-	Project hub.ProjectID
-	ID      hub.ContractID
+	Project coord.ProjectID
+	ID      coord.ContractID
 	Name    string
 	Version int
 }
@@ -101,7 +102,7 @@ type Waiting struct {
 	Handoffs   []hub.Handoff    // that need an approval
 	Operations []hub.HeldAction // of teams
 	Talks      []hub.Deliberation
-	Peers      []hub.AID
+	Peers      []coord.AID
 	Troubled   []Trouble
 	Late       []Task
 	Overdue    []Overdue
@@ -289,7 +290,7 @@ func (l lister) talk(d hub.Deliberation) Item {
 	return i
 }
 
-func peerItem(aid hub.AID) Item {
+func peerItem(aid coord.AID) Item {
 	return Item{
 		Kind:    KindPeer,
 		ID:      string(aid),

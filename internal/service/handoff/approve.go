@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Reports returns handoffs as the actor may see them, without checks, package and history.
@@ -75,7 +76,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
-		if err := m.entry(hub.ActionHandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
+		if err := m.entry(actions.HandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
 			return err
 		}
 		if forTeam {
@@ -165,7 +166,7 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 	if err := m.tx.PutHandoff(*h, h.Status, nil); err != nil {
 		return err
 	}
-	if err := m.entry(hub.ActionHandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
+	if err := m.entry(actions.HandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
 		return err
 	}
 	summary := fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", m.actor.ID, h.TaskID, h.Team, h.To)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -27,12 +28,12 @@ type audience struct {
 func matches(r hub.Reader, entries []hub.Entry) (out []hub.Copy, err error) {
 	var to *audience
 	for _, e := range entries {
-		if e.Action == hub.ActionMessageSent {
+		if e.Action == actions.MessageSent {
 			var facts sentFacts
 			if err := json.Unmarshal(e.Facts, &facts); err != nil || facts.Policy.Visibility == hub.VisibilityPrivate || !facts.Type.Copied() {
 				continue // an entry of another version calls for none
 			}
-		} else if e.Action != hub.ActionMessageApproved {
+		} else if e.Action != actions.MessageApproved {
 			continue
 		}
 		msg, err := r.Message(hub.EnvelopeID(e.Subject))
@@ -114,7 +115,7 @@ func rolesOf(r hub.Reader, msg hub.Message) (map[hub.AgentID]hub.Role, error) {
 	if msg.Policy.Visibility != hub.VisibilityTeam {
 		return nil, nil
 	}
-	all, err := r.Members(hub.MemberQuery{Team: hub.TeamID(msg.Team), Limit: maxTeam})
+	all, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(msg.Team), Limit: maxTeam})
 	roles := make(map[hub.AgentID]hub.Role, len(all))
 	for _, m := range all {
 		roles[m.Agent] = m.Role

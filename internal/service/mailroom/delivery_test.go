@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/storetest"
 )
@@ -89,7 +90,7 @@ func TestRouting(t *testing.T) {
 		if len(r.Warnings) != 1 {
 			t.Errorf("got warnings %q, want one that says so", r.Warnings)
 		}
-		if got := o.actions(string(r.ID)); !slices.Contains(got, hub.ActionMessageSent) {
+		if got := o.actions(string(r.ID)); !slices.Contains(got, actions.MessageSent) {
 			t.Errorf("got journal %v", got)
 		}
 	})
@@ -210,7 +211,7 @@ func TestInbox(t *testing.T) {
 		if in := o.inbox(builder, mailroom.InboxRequest{}); len(in.Messages) != 0 {
 			t.Errorf("it came again: %v", texts(in.Messages))
 		}
-		if got, want := o.actions(string(r.ID)), []hub.Action{hub.ActionMessageSent, hub.ActionMessageDelivered, hub.ActionMessageRead}; !slices.Equal(got, want) {
+		if got, want := o.actions(string(r.ID)), []actions.Action{actions.MessageSent, actions.MessageDelivered, actions.MessageRead}; !slices.Equal(got, want) {
 			t.Errorf("got journal %v, want %v", got, want)
 		}
 	})
@@ -418,7 +419,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("R3-044 nobody answers the hub: got %v", err)
 		}
 	})
-	if got := o.actions(string(r.ID)); !slices.Contains(got, hub.ActionMessageExpired) {
+	if got := o.actions(string(r.ID)); !slices.Contains(got, actions.MessageExpired) {
 		t.Errorf("got journal %v", got)
 	}
 }
@@ -460,7 +461,7 @@ func TestGate(t *testing.T) {
 		if in := o.inbox(planner, mailroom.InboxRequest{}); !slices.Equal(texts(in.Messages), []string{"approved"}) {
 			t.Errorf("R3-044 the sender is told: got %v", texts(in.Messages))
 		}
-		if got := o.actions(string(r.ID)); got[0] != hub.ActionMessageHeld || got[1] != hub.ActionMessageApproved {
+		if got := o.actions(string(r.ID)); got[0] != actions.MessageHeld || got[1] != actions.MessageApproved {
 			t.Errorf("R3-119 got journal %v", got)
 		}
 	})

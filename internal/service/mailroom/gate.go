@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Verdict is the decision of the operator about a held message.
@@ -84,9 +85,9 @@ func (x *gating) commit(tx hub.Tx) (err error) {
 		return err
 	}
 
-	action := hub.ActionMessageDenied
+	action := actions.MessageDenied
 	if x.approve {
-		action = hub.ActionMessageApproved
+		action = actions.MessageApproved
 	}
 	if err := record(tx, now, x.actor, action, string(x.id), map[string]string{"reason": x.reason}); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A recipient of many notices of the hub gets noticesPerMinute of them as messages. The
@@ -53,7 +54,7 @@ func (m *Mailroom) postpone(tx hub.Tx, e hub.Envelope) ([]hub.AgentID, error) {
 			now = append(now, id)
 			continue
 		}
-		entry, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(e.CreatedAt, hub.ActionNoticeLate, lateSubject(id), lateFacts(e)))
+		entry, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(e.CreatedAt, actions.NoticeLate, lateSubject(id), lateFacts(e)))
 		if err != nil {
 			return nil, err
 		}

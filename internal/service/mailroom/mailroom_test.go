@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -188,9 +189,9 @@ func (o *office) ledger(id hub.EnvelopeID) []hub.Delivery {
 }
 
 // actions returns the journal of a subject.
-func (o *office) actions(subject string) []hub.Action {
+func (o *office) actions(subject string) []actions.Action {
 	o.t.Helper()
-	var out []hub.Action
+	var out []actions.Action
 	o.view(func(r hub.Reader) error {
 		entries, err := r.Journal(hub.JournalQuery{Subject: subject, Limit: 1000})
 		for _, e := range entries {
@@ -398,7 +399,7 @@ func TestSendRefuses(t *testing.T) {
 		if len(r.Warnings) == 0 || !strings.Contains(r.Warnings[0], "from") {
 			t.Errorf("got warnings %q", r.Warnings)
 		}
-		if got := o.actions(string(r.ID)); !slices.Contains(got, hub.ActionClaimIgnored) {
+		if got := o.actions(string(r.ID)); !slices.Contains(got, actions.ClaimIgnored) {
 			t.Errorf("got journal %v", got)
 		}
 	})

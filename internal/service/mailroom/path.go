@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Every message takes one path, whoever writes it:
@@ -171,9 +172,9 @@ func (m *Mailroom) save(tx hub.Tx, o *outgoing) (out sendResult, err error) {
 			return sendResult{}, err
 		}
 	}
-	action := hub.ActionMessageSent
+	action := actions.MessageSent
 	if held {
-		action = hub.ActionMessageHeld
+		action = actions.MessageHeld
 	}
 	_, err = tx.Append(hub.Entry{
 		At: o.msg.CreatedAt, Actor: o.msg.From, Action: action, Subject: string(o.msg.ID), Outcome: hub.OutcomeOK, Facts: o.facts,

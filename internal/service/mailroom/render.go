@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -374,11 +375,11 @@ func (m *Mailroom) RenderFiles(ctx context.Context, id hub.EnvelopeID) error {
 // note marks the agents whose files a journal entry changes.
 func (r *renderer) note(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID]bool) error {
 	switch e.Action {
-	case hub.ActionMessageSent, hub.ActionMessageApproved, hub.ActionMessageExpired, hub.ActionMessageForgotten:
+	case actions.MessageSent, actions.MessageApproved, actions.MessageExpired, actions.MessageForgotten:
 		return r.noteMessage(rd, e, dirty)
-	case hub.ActionMessageDelivered, hub.ActionMessageRead:
+	case actions.MessageDelivered, actions.MessageRead:
 		dirty[e.Actor] = true
-	case hub.ActionAgentAdded:
+	case actions.AgentAdded:
 		dirty[hub.AgentID(e.Subject)] = true
 	}
 	return nil
@@ -393,7 +394,7 @@ func (r *renderer) noteMessage(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID
 	}
 	if json.Unmarshal(e.Facts, &facts) == nil && len(facts.To) > 0 && !slices.Contains(facts.To, hub.Everyone) {
 		for _, id := range facts.To {
-			if e.Action != hub.ActionMessageSent || !r.beyond(id, facts.Priority, e.At) {
+			if e.Action != actions.MessageSent || !r.beyond(id, facts.Priority, e.At) {
 				dirty[id] = true
 			}
 		}

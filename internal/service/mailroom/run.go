@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 const (
@@ -157,7 +158,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 	if err := updateStatus(tx, id, now); err != nil {
 		return sendResult{}, err
 	}
-	if err := record(tx, now, hub.Caller{ID: hub.Self}, hub.ActionMessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
+	if err := record(tx, now, hub.Caller{ID: hub.Self}, actions.MessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
 		return sendResult{}, err
 	}
 	msg, err := tx.Message(id)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Send accepts a message. The package comment lists the rows that are stored when it returns
@@ -175,7 +176,7 @@ func (x *sending) writeEffects(tx hub.Tx, msg hub.Message) error {
 		return err
 	}
 	if x.draft.Claimed != nil {
-		if err := record(tx, msg.CreatedAt, x.actor, hub.ActionClaimIgnored, string(msg.ID), nil); err != nil {
+		if err := record(tx, msg.CreatedAt, x.actor, actions.ClaimIgnored, string(msg.ID), nil); err != nil {
 			return err
 		}
 	}

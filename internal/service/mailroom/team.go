@@ -70,7 +70,7 @@ func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draf
 		return nil
 	}
 
-	all, err := r.Members(hub.MemberQuery{Team: t.ID, Limit: maxTeam})
+	all, err := r.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Limit: maxTeam})
 	if err != nil {
 		return err
 	}
@@ -97,10 +97,10 @@ func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draf
 // teamOf returns a team that the actor may write to: one that it is a member of. To
 // others it reports the same error as for one that does not exist.
 func teamOf(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team, error) {
-	t, err := r.Team(id)
+	t, err := r.Teamspaces().Team(id)
 	if err == nil && !actor.IsOperator() {
 		var m []hub.Member
-		if m, err = r.Members(hub.MemberQuery{Team: id, Agent: actor.ID, Limit: 1}); err == nil && len(m) == 0 {
+		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: id, Agent: actor.ID, Limit: 1}); err == nil && len(m) == 0 {
 			err = hub.Errorf(hub.CodeNotFound, op, "no member")
 		}
 	}
@@ -127,7 +127,7 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 		return hub.Errorf(hub.CodePolicy, op, "a message to everyone is not for the team %s alone", t.ID).WithHint("send it to team:%s, or leave team out", t.ID)
 	}
 	for _, id := range msg.To {
-		m, err := tx.Members(hub.MemberQuery{Team: t.ID, Agent: id, Limit: 1})
+		m, err := tx.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Agent: id, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 // read a message that is held back from a recipient.
 func readsAsMember(r hub.Reader, op string, actor hub.Caller, msg hub.Message) error {
 	if msg.Team != "" && msg.Policy.Visibility == hub.VisibilityTeam {
-		spans, err := r.Members(hub.MemberQuery{Team: hub.TeamID(msg.Team), Agent: actor.ID, Ended: true, Limit: 1000})
+		spans, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(msg.Team), Agent: actor.ID, Ended: true, Limit: 1000})
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func readsAsMember(r hub.Reader, op string, actor hub.Caller, msg hub.Message) e
 func coordinatorsOf(r hub.Reader, team string, except hub.AgentID) ([]hub.AgentID, error) {
 	var out []hub.AgentID
 	if team != "" {
-		all, err := r.Members(hub.MemberQuery{Team: hub.TeamID(team), Limit: maxTeam})
+		all, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(team), Limit: maxTeam})
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func coordinatorsOf(r hub.Reader, team string, except hub.AgentID) ([]hub.AgentI
 // neither a team nor recipients: the coordinators of the teams in which it has work,
 // else those of the hub.
 func blockedTo(r hub.Reader, agent hub.AgentID) ([]hub.AgentID, error) {
-	tasks, err := r.Tasks(hub.TaskQuery{Owner: agent, States: []hub.TaskState{hub.TaskAssigned, hub.TaskInProgress, hub.TaskInReview, hub.TaskRework, hub.TaskBlocked}, Limit: 100})
+	tasks, err := r.Teamspaces().Tasks(hub.TaskQuery{Owner: agent, States: []hub.TaskState{hub.TaskAssigned, hub.TaskInProgress, hub.TaskInReview, hub.TaskRework, hub.TaskBlocked}, Limit: 100})
 	if err != nil || len(tasks) == 0 {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/nearest"
 )
 
@@ -274,11 +275,11 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 	moved := false
 	for _, step := range []struct {
 		state  hub.PartyState
-		action hub.Action
+		action actions.Action
 		ledger func(*hub.Delivery)
 	}{
-		{hub.PartyDelivered, hub.ActionMessageDelivered, func(d *hub.Delivery) { d.Status, d.DeliveredAt = hub.DeliveryOffered, now }},
-		{hub.PartyRead, hub.ActionMessageRead, func(d *hub.Delivery) { d.Status, d.ReadAt = hub.DeliveryRead, now }},
+		{hub.PartyDelivered, actions.MessageDelivered, func(d *hub.Delivery) { d.Status, d.DeliveredAt = hub.DeliveryOffered, now }},
+		{hub.PartyRead, actions.MessageRead, func(d *hub.Delivery) { d.Status, d.ReadAt = hub.DeliveryRead, now }},
 	} {
 		if !p.State.CanBecome(step.state) {
 			if p.State == next {
@@ -354,7 +355,7 @@ func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 }
 
 // record writes a journal entry about a success. facts may be nil.
-func record(tx hub.Tx, at hub.Time, actor hub.Caller, action hub.Action, subject string, facts any) error {
+func record(tx hub.Tx, at hub.Time, actor hub.Caller, action actions.Action, subject string, facts any) error {
 	e := hub.Entry{At: at, Actor: actor.ID, Action: action, Subject: subject, Outcome: hub.OutcomeOK}
 	if facts != nil {
 		var err error

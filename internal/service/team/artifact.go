@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/diff3"
 )
 
@@ -64,7 +65,7 @@ func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request
 		if _, _, err := visible(rd, "team.artifact", actor, r.Team); err != nil {
 			return err
 		}
-		all, err := rd.TeamArtifacts(hub.ArtifactQuery{Team: r.Team, Cursor: r.Cursor, Limit: limit})
+		all, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: r.Team, Cursor: r.Cursor, Limit: limit})
 		out = Answer{Artifacts: append([]hub.TeamArtifact{}, all...)}
 		if len(all) == limit {
 			out.Next = all[limit-1].ID
@@ -78,7 +79,7 @@ func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.Te
 	if _, _, err = visible(rd, op, actor, r.Team); err != nil {
 		return a, err
 	}
-	if a, err = rd.TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
+	if a, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
 		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} %s lists them", r.Team)
 	}
 	return a, err
@@ -102,11 +103,11 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 		if err != nil {
 			return err
 		}
-		all, err := rd.ArtifactVersions(q)
+		all, err := rd.Teamspaces().ArtifactVersions(q)
 		if err != nil {
 			return err
 		}
-		open, err := rd.Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
+		open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
 		out = Answer{Artifact: &a, Versions: append([]hub.ArtifactVersion{}, all...), Conflicts: open}
 		if len(all) == limit {
 			out.Next = fmt.Sprint(all[limit-1].Version)
@@ -171,7 +172,7 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 
 // versionOf returns a version of an artifact.
 func versionOf(rd hub.Reader, op string, a hub.TeamArtifact, n int64) (hub.ArtifactVersion, error) {
-	v, err := rd.ArtifactVersion(a.Team, a.ID, n)
+	v, err := rd.Teamspaces().ArtifactVersion(a.Team, a.ID, n)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d, and the newest is %d", a.Versions, a.Version)
 	}
@@ -336,7 +337,7 @@ func parentOf(rd hub.Reader, op string, actor hub.Caller, r Request) ([]hub.Arti
 		return nil, nil
 	}
 
-	v, err := rd.ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+	v, err := rd.Teamspaces().ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil, nil
 	}
@@ -384,7 +385,7 @@ type divergence struct {
 // readPlan reads the artifact of a put. The divergence is nil if the put was made from the
 // newest version or has its content.
 func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *divergence, err error) {
-	p.artifact, err = rd.TeamArtifact(r.Team, r.Artifact)
+	p.artifact, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
 		if *r.ParentVersion != 0 {
@@ -419,7 +420,7 @@ func mergeBase(rd hub.Reader, op string, a hub.TeamArtifact, parent int64) (base
 	}
 
 	// A version beside the newest is no ancestor of it: the base of its conflict is.
-	open, err := rd.Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Version: parent, Open: true, Limit: 1})
+	open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Version: parent, Open: true, Limit: 1})
 	if err != nil {
 		return 0, "", err
 	}
@@ -430,7 +431,7 @@ func mergeBase(rd hub.Reader, op string, a hub.TeamArtifact, parent int64) (base
 	if base == 0 {
 		return 0, "", nil
 	}
-	v, err := rd.ArtifactVersion(a.Team, a.ID, base)
+	v, err := rd.Teamspaces().ArtifactVersion(a.Team, a.ID, base)
 	return base, v.SHA256, err
 }
 
@@ -463,10 +464,10 @@ func (s *Service) mergeTexts(ctx context.Context, base, newest, put string) (*up
 // freeName refuses the name of a new artifact that is the folder of another, or that has
 // another as its folder.
 func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
-	under, err := rd.TeamArtifacts(hub.ArtifactQuery{Team: a.Team, Under: a.ID, Limit: 1})
+	under, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: a.Team, Under: a.ID, Limit: 1})
 	for i := 0; err == nil && len(under) == 0 && i < len(a.ID); i++ {
 		if a.ID[i] == '/' {
-			above, e := rd.TeamArtifact(a.Team, a.ID[:i])
+			above, e := rd.Teamspaces().TeamArtifact(a.Team, a.ID[:i])
 			if err = e; hub.CodeOf(err) == hub.CodeNotFound {
 				err = nil
 			} else if err == nil {
@@ -497,8 +498,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
 	switch {
 	case a.Versions > 0 && u.sum == a.SHA256: // equal content
-		if v, err = c.tx.ArtifactVersion(a.Team, a.ID, a.Version); err == nil && marked {
-			err = c.tx.PutTeamArtifact(a)
+		if v, err = c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, a.Version); err == nil && marked {
+			err = c.tx.WriteTeamspaces().PutTeamArtifact(a)
 		}
 		return Answer{Artifact: &a, Version: &v}, err
 	case v.Parent == a.Version:
@@ -517,7 +518,7 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 // current returns the artifact of a plan as the transaction has it. It reports errOvertaken
 // if the artifact has changed since.
 func (c *change) current(r Request, p plan) (hub.TeamArtifact, error) {
-	a, err := c.tx.TeamArtifact(c.team.ID, r.Artifact)
+	a, err := c.tx.Teamspaces().TeamArtifact(c.team.ID, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		a = p.artifact
 		err = nil
@@ -560,24 +561,24 @@ func (c *change) addVersion(a *hub.TeamArtifact, v hub.ArtifactVersion, newest b
 		a.Version, a.SHA256, a.Size, a.Author, a.At = v.Version, v.SHA256, v.Size, v.Author, v.At
 	}
 	if a.Revision == 0 { // the row of a version refers to that of its artifact
-		if err := c.tx.PutTeamArtifact(*a); err != nil {
+		if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {
 			return v, err
 		}
 		a.Revision = 1
 	}
-	if err := c.tx.AddArtifactVersion(v); err != nil {
+	if err := c.tx.WriteTeamspaces().AddArtifactVersion(v); err != nil {
 		return v, err
 	}
 	facts := map[string]any{"artifact_id": v.Artifact, "version": v.Version, "sha256": v.SHA256, "parent_version": v.Parent, "newest": a.Version}
 	if len(v.Parents) > 0 {
 		facts["parents"] = v.Parents
 	}
-	return v, c.record(hub.ActionTeamArtifact, facts)
+	return v, c.record(actions.TeamArtifact, facts)
 }
 
 // finishPut stores the artifact and tells the members of a version.
 func (c *change) finishPut(a hub.TeamArtifact, v hub.ArtifactVersion) error {
-	if err := c.tx.PutTeamArtifact(a); err != nil {
+	if err := c.tx.WriteTeamspaces().PutTeamArtifact(a); err != nil {
 		return err
 	}
 	return c.tellArtifact(a, v, a.State, nil)
@@ -635,7 +636,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 		if err := c.putConflict(k); err != nil {
 			return v, "", err
 		}
-		if err := c.tx.PutTeamArtifact(*a); err != nil {
+		if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {
 			return v, "", err
 		}
 		merging, err := c.tellConflict(*a, v, k)
@@ -655,7 +656,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
-	if err := c.tx.PutTeamArtifact(*a); err != nil {
+	if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {
 		return v, "", err
 	}
 	return v, fmt.Sprintf("yours, version %d, was made from %d; the hub merged it with version %d into version %d, which is the newest", v.Version, v.Parent, newest, m.Version),
@@ -704,7 +705,7 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 
 // putConflict stores a conflict with its journal entry.
 func (c *change) putConflict(k hub.Conflict) error {
-	if err := c.tx.PutConflict(k); err != nil {
+	if err := c.tx.WriteTeamspaces().PutConflict(k); err != nil {
 		return err
 	}
 	facts := map[string]any{"artifact_id": k.Artifact, "version": k.Version, "newest": k.Newest, "state": k.State}
@@ -714,7 +715,7 @@ func (c *change) putConflict(k hub.Conflict) error {
 	if k.SignedBy != "" {
 		facts["signed_by"] = k.SignedBy
 	}
-	return c.record(hub.ActionTeamConflict, facts)
+	return c.record(actions.TeamConflict, facts)
 }
 
 // mergers returns the roles that merge versions of an artifact.
@@ -780,7 +781,7 @@ func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.Ar
 		numbers = []int64{a.Version, a.Beside[0]}
 	}
 	for _, n := range numbers {
-		v, err := rd.ArtifactVersion(a.Team, a.ID, n)
+		v, err := rd.Teamspaces().ArtifactVersion(a.Team, a.ID, n)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			continue
 		}
@@ -823,7 +824,7 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 	if a.Sensitivity != hub.SensitivityHigh {
 		return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
 	}
-	if err := c.tx.PutTeamArtifact(a); err != nil {
+	if err := c.tx.WriteTeamspaces().PutTeamArtifact(a); err != nil {
 		return out, err
 	}
 	signing, err := c.tellUnsigned(a, v)
@@ -862,7 +863,7 @@ func (c *change) endConflicts(a *hub.TeamArtifact, v hub.ArtifactVersion, unmerg
 		if !slices.Contains(merged, k.Version) {
 			continue
 		}
-		from, err := c.tx.ArtifactVersion(a.Team, a.ID, k.Version)
+		from, err := c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, k.Version)
 		if err != nil {
 			return err
 		}
@@ -940,7 +941,7 @@ func (c *change) sign(r Request) (out Answer, err error) {
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
-	v, err := c.tx.ArtifactVersion(a.Team, a.ID, a.Version)
+	v, err := c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, a.Version)
 	if err != nil {
 		return out, err
 	}
@@ -950,7 +951,7 @@ func (c *change) sign(r Request) (out Answer, err error) {
 // conflictsOf returns an artifact with its open conflicts.
 func (c *change) conflictsOf(r Request) (a hub.TeamArtifact, open []hub.Conflict, err error) {
 	if a, err = artifactOf(c.tx, c.op, c.actor, r); err == nil {
-		open, err = c.tx.Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Open: true, Limit: maxBeside})
+		open, err = c.tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Open: true, Limit: maxBeside})
 	}
 	return a, open, err
 }
@@ -1001,7 +1002,7 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) Sweep(ctx context.Context) error {
 	return hub.Alone(ctx, s.store, "team.Sweep", leaseTime, func(store hub.Store) error {
 		due, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Conflict, error) {
-			return r.Conflicts(hub.ConflictQuery{Due: s.clock.Now(), Limit: sweepBatch})
+			return r.Teamspaces().Conflicts(hub.ConflictQuery{Due: s.clock.Now(), Limit: sweepBatch})
 		})
 		if err != nil {
 			return fmt.Errorf("team: sweep: %w", err)
@@ -1020,16 +1021,16 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 	var c *change
 	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		c = &change{s: s, tx: tx, op: "team.Sweep", actor: hub.Caller{ID: hub.Self}, now: s.clock.Now()}
-		now, err := tx.Conflicts(hub.ConflictQuery{Team: k.Team, Artifact: k.Artifact, Version: k.Version, Due: c.now, Limit: 1})
+		now, err := tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: k.Team, Artifact: k.Artifact, Version: k.Version, Due: c.now, Limit: 1})
 		if err != nil || len(now) == 0 {
 			return err
 		}
-		if c.team, err = tx.Team(k.Team); err != nil {
+		if c.team, err = tx.Teamspaces().Team(k.Team); err != nil {
 			return err
 		}
 		if c.team.ReadOnly() {
 			now[0].DueAt = hub.Time{}
-			return tx.PutConflict(now[0])
+			return tx.WriteTeamspaces().PutConflict(now[0])
 		}
 		k, err := now[0].Advance(hub.MergeEscalated, c.now)
 		if err != nil {
@@ -1038,16 +1039,16 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 		if err := c.putConflict(k); err != nil {
 			return err
 		}
-		a, err := tx.TeamArtifact(k.Team, k.Artifact)
+		a, err := tx.Teamspaces().TeamArtifact(k.Team, k.Artifact)
 		if err != nil {
 			return err
 		}
-		v, err := tx.ArtifactVersion(k.Team, k.Artifact, k.Version)
+		v, err := tx.Teamspaces().ArtifactVersion(k.Team, k.Artifact, k.Version)
 		if err != nil {
 			return err
 		}
 		a.State = hub.MergeEscalated
-		if err := tx.PutTeamArtifact(a); err != nil {
+		if err := tx.WriteTeamspaces().PutTeamArtifact(a); err != nil {
 			return err
 		}
 		_, err = c.tellConflict(a, v, k)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // errHeld ends the transaction of an operation that is allowed and gated.
@@ -56,10 +57,10 @@ func (c *change) hold(r Request) (hub.HeldAction, error) {
 	question := c.posted[len(c.posted)-1]
 
 	h := hub.HeldAction{ID: string(question.ID), Team: r.Team, Actor: c.actor.ID, Action: r.Action, Request: raw, At: c.now}
-	if err := c.tx.PutHeldAction(h); err != nil {
+	if err := c.tx.WriteTeamspaces().PutHeldAction(h); err != nil {
 		return h, err
 	}
-	return h, c.record(hub.ActionTeamHeld, map[string]any{"id": h.ID, "action": h.Action})
+	return h, c.record(actions.TeamHeld, map[string]any{"id": h.ID, "action": h.Action})
 }
 
 // A heldChange is a held operation with the verdict about it.
@@ -114,7 +115,7 @@ func (s *Service) Deny(ctx context.Context, actor hub.Caller, id, reason string)
 
 // waiting returns a held operation that waits for the operator.
 func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id string) (hub.HeldAction, error) {
-	h, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.HeldAction, error) { return r.HeldAction(id) })
+	h, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.HeldAction, error) { return r.Teamspaces().HeldAction(id) })
 	switch {
 	case err != nil:
 		return h, err
@@ -129,11 +130,11 @@ func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id s
 // decideHeld stores the verdict about a held operation and tells the agent that asked.
 func (c *change) decideHeld(h *heldChange) error {
 	h.Verdict, h.By, h.EndedAt = h.verdict, h.operator.ID, c.now
-	if err := c.tx.PutHeldAction(h.HeldAction); err != nil {
+	if err := c.tx.WriteTeamspaces().PutHeldAction(h.HeldAction); err != nil {
 		return err
 	}
 	c.actor = h.operator
-	if err := c.record(hub.ActionTeamGate, map[string]any{"id": h.ID, "verdict": h.Verdict}); err != nil {
+	if err := c.record(actions.TeamGate, map[string]any{"id": h.ID, "verdict": h.Verdict}); err != nil {
 		return err
 	}
 	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in the team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
@@ -181,7 +182,7 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 			for _, cell := range set {
 				was := c.team.Permit(cell.Role, cell.Action)
 				c.team.Overrides = c.team.Overrides.With(cell.Role, cell.Action, cell.Permit)
-				if err := c.record(hub.ActionTeamPolicy, map[string]any{"role": cell.Role, "action": cell.Action, "from": was, "to": cell.Permit}); err != nil {
+				if err := c.record(actions.TeamPolicy, map[string]any{"role": cell.Role, "action": cell.Action, "from": was, "to": cell.Permit}); err != nil {
 					return err
 				}
 			}

@@ -103,7 +103,7 @@ func TestNothingIsForgotten(t *testing.T) {
 			for i := range tasks {
 				at := r.clock.Now()
 				task := hub.Task{Team: "auth", Title: fmt.Sprint("t", i), Class: hub.ClassNormal, State: hub.TaskAssigned, Owner: "bo", Queue: hub.QueueNone, CreatedBy: "ana", CreatedAt: at, UpdatedAt: at}
-				if _, err := tx.PutTask(task); err != nil {
+				if _, err := tx.WriteTeamspaces().PutTask(task); err != nil {
 					return err
 				}
 			}
@@ -139,14 +139,14 @@ func TestNothingIsForgotten(t *testing.T) {
 		r.must(bo, put("a", 0, "1\n"))
 		r.must(bo, put("a", 1, "2\n"))
 		err := r.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			a, err := tx.TeamArtifact("auth", "a")
+			a, err := tx.Teamspaces().TeamArtifact("auth", "a")
 			for i := range 1000 {
 				a.Beside = append(a.Beside, int64(i)+3)
 			}
 			if err != nil {
 				return err
 			}
-			return tx.PutTeamArtifact(a)
+			return tx.WriteTeamspaces().PutTeamArtifact(a)
 		})
 		wantCode(t, err, "", "")
 		r.refuse(cy, put("a", 1, "3\n"), hub.CodeTooLarge, "1000 versions")
@@ -159,7 +159,7 @@ func TestNothingIsForgotten(t *testing.T) {
 		r.must(bo, put("a", 1, "2\n"))
 		r.must(cy, put("a", 1, "3\n"))
 		err := r.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			was, err := tx.Team("auth")
+			was, err := tx.Teamspaces().Team("auth")
 			if err != nil {
 				return err
 			}
@@ -167,7 +167,7 @@ func TestNothingIsForgotten(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.PutTeam(closed)
+			return tx.WriteTeamspaces().PutTeam(closed)
 		})
 		wantCode(t, err, "", "")
 		r.inbox(ana)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/service/attention"
@@ -386,7 +387,7 @@ func TestRoles(t *testing.T) {
 			r.must(ana, team.Request{Action: "role", Agent: "cy", Role: hub.RoleExecutor, SwapWith: "bo", Reason: reason})
 		}
 		ledger, err := hub.Read(t.Context(), r.store, func(rd hub.Reader) ([]hub.Member, error) {
-			return rd.Members(hub.MemberQuery{Team: "auth", Agent: "bo", Ended: true, Limit: 99})
+			return rd.Teamspaces().Members(hub.MemberQuery{Team: "auth", Agent: "bo", Ended: true, Limit: 99})
 		})
 		if err != nil || len(ledger) != 2+2*len(hub.RoleReasons) || ledger[0].Reason != "joined" || ledger[1].Reason != "agreed" || ledger[2].Reason != "load_balance" || ledger[0].Until.IsZero() {
 			t.Errorf("ledger: got %v (%v)", ledger, err)
@@ -407,7 +408,7 @@ func TestRoles(t *testing.T) {
 		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskBlocked, Reason: "review"}, hub.CodeDenied, "reviewer")
 		log, err := r.teams.Log(t.Context(), bo, "auth", 0, 200)
 		if err != nil || !slices.ContainsFunc(log.Entries, func(e hub.Entry) bool {
-			return e.Action == hub.ActionTeamPolicy && e.Actor == hub.Operator && strings.Contains(string(e.Facts), `"to":"deny"`)
+			return e.Action == actions.TeamPolicy && e.Actor == hub.Operator && strings.Contains(string(e.Facts), `"to":"deny"`)
 		}) {
 			t.Errorf("log: got %v (%v), want the override", log, err)
 		}

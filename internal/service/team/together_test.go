@@ -367,12 +367,12 @@ func TestGateOfTasks(t *testing.T) {
 func (r *room) gate(actions ...string) {
 	r.Helper()
 	err := r.store.Update(r.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		t, err := tx.Team("auth")
+		t, err := tx.Teamspaces().Team("auth")
 		if err != nil {
 			return err
 		}
 		t.Policy.HumanGateActions = actions
-		return tx.PutTeam(t)
+		return tx.WriteTeamspaces().PutTeam(t)
 	})
 	if err != nil {
 		r.Fatal(err)

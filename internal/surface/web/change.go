@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -91,11 +92,11 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"hand-on": handOn,
 	"approve-peer": func(ctx context.Context, f form) (string, error) {
-		_, err := perform(ctx, f.visit, coordination.ApprovePeer, coordination.PeerParams{AID: hub.AID(f.Get("aid"))})
+		_, err := perform(ctx, f.visit, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(f.Get("aid"))})
 		return "The peer is approved.", err
 	},
 	"respond-contract": func(ctx context.Context, f form) (string, error) {
-		in := coordination.InContract{InProject: coordination.InProject{Project: hub.ProjectID(f.Get("project"))}, Contract: hub.ContractID(f.Get("contract"))}
+		in := coordination.InContract{InProject: coordination.InProject{Project: coord.ProjectID(f.Get("project"))}, Contract: coord.ContractID(f.Get("contract"))}
 		got, err := perform(ctx, f.visit, coordination.Respond, contract.Response{InContract: in, Action: f.Get("answer"), Comment: f.Get("comment")})
 		return fmt.Sprintf("Answered: the contract is %s.", got.Status), err
 	},
