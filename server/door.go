@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/attention"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -30,30 +32,31 @@ func (s *Server) openSignIn(ctx context.Context) (err error) {
 // openOperations binds the two tables of operations to the services.
 func (s *Server) openOperations(context.Context) error {
 	s.services = &api.Services{
-		Store:    s.store,
-		Clock:    s.clock,
-		Without:  s.opts.Without,
-		Mail:     s.mail,
-		Talks:    s.talks,
-		Teams:    s.teams,
-		Handoffs: s.handoffs,
-		Runs:     s.runs,
-		RunFiles: s.runFiles,
-		Repeater: s.repeater,
-		Keeper:   s.keeper,
-		Roots:    s.roots,
-		Keys:     s.keys,
-		SignIn:   s.signIn,
-		Journal:  s.journal,
-		Records:  s.records,
-		Metrics:  s.metrics,
-		Router:   s.router,
-		Sessions: s.sessions,
-		Gateway:  s.gateway,
-		Notify:   s.notifier,
-		Projects: s.contracts,
-		Around:   around{syncer: s.syncer, store: s.store, home: s.opts.Home},
-		Stop:     s.askStop,
+		Store:     s.store,
+		Clock:     s.clock,
+		Without:   s.opts.Without,
+		Mail:      s.mail,
+		Talks:     s.talks,
+		Teams:     s.teams,
+		Handoffs:  s.handoffs,
+		Runs:      s.runs,
+		RunFiles:  s.runFiles,
+		Repeater:  s.repeater,
+		Keeper:    s.keeper,
+		Roots:     s.roots,
+		Keys:      s.keys,
+		SignIn:    s.signIn,
+		Journal:   s.journal,
+		Records:   s.records,
+		Metrics:   s.metrics,
+		Router:    s.router,
+		Sessions:  s.sessions,
+		Gateway:   s.gateway,
+		Notify:    s.notifier,
+		Projects:  s.contracts,
+		Attention: attention.New(s.store, mailroom.Headline),
+		Around:    around{syncer: s.syncer, store: s.store, home: s.opts.Home},
+		Stop:      s.askStop,
 	}
 	between := &coordination.Services{
 		Contracts: s.contracts,

@@ -12,9 +12,9 @@ import (
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // openRouter builds the register of sessions and the router over it and over the
@@ -53,12 +53,8 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 // openNotifier builds the targets that tell people. The router and the operations, which
 // it asks when it works, are built after it.
 func (s *Server) openNotifier(context.Context) (err error) {
-	kinds := make([]string, len(api.WaitKinds))
-	for i, k := range api.WaitKinds {
-		kinds[i] = string(k)
-	}
 	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: kinds, HTTP: s.client,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), HTTP: s.client,
 		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
 		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
 			return s.router.Record(tx, agent, id, o)

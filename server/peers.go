@@ -23,7 +23,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -256,29 +255,6 @@ type around struct {
 func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
 	all, err := a.syncer.Standings(ctx)
 	return slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State != hub.PeerPending }), err
-}
-
-// Conflicts returns contracts that are not agreed and have a content of their version
-// that lost.
-func (a around) Conflicts(ctx context.Context) ([]api.ConflictedContract, error) {
-	return hub.Read(ctx, a.store, func(r hub.Reader) (out []api.ConflictedContract, err error) {
-		const most = 100
-		projects, err := r.Coordination().Projects("", most)
-		for i := 0; i < len(projects) && err == nil && len(out) < most; i++ {
-			var found []coord.Contract
-			found, err = r.Coordination().Contracts(coord.ContractQuery{Project: projects[i].ID, Conflicted: true, Limit: most})
-			for _, c := range found {
-				_, lost, err := r.Coordination().Versions(c.Project, c.ID)
-				if err != nil {
-					return nil, err
-				}
-				if !c.Status.Reaches(coord.ContractAgreed) && slices.ContainsFunc(lost, func(v coord.ContractVersion) bool { return v.Version == c.Version }) {
-					out = append(out, api.ConflictedContract{Project: c.Project, ID: c.ID, Name: c.Name, Version: c.Version})
-				}
-			}
-		}
-		return out, err
-	})
 }
 
 // Free returns the free bytes on the disk of the home; negative if unknown.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -27,25 +29,7 @@ operator can do this.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return answer(cmd.Context(), a, api.ListHeld, api.None{}, func(w io.Writer, got api.HeldList) {
-					if len(got.Messages)+len(got.Handoffs)+len(got.Teams)+len(got.Asks) == 0 {
-						fmt.Fprintln(w, "Nothing waits.")
-					}
-					if len(got.Messages) > 0 {
-						io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
-					}
-					for _, h := range got.Handoffs {
-						io.WriteString(w, "\n"+handoff.Render(h))
-					}
-					for _, t := range got.Teams {
-						fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", got.ShortIDs.Of(t.ID), t.Actor, t.Action, t.Team, t.Request)
-					}
-					for _, k := range got.Asks {
-						for _, q := range k.Asks {
-							fmt.Fprintf(w, "\n%s asks: %s\nparley agent answer %[1]s %[3]d yes, or no\n", k.Agent, q.Text, q.ID)
-						}
-					}
-				})
+				return answer(cmd.Context(), a, api.ListHeld, api.None{}, writeHeld)
 			}
 			return a.decide(cmd, api.Approve, api.IDParams{ID: hub.EnvelopeID(args[0])}, "Approve it?", yes)
 		},
@@ -54,22 +38,66 @@ operator can do this.`,
 	return cmd
 }
 
-// confirm shows a held message and asks the person at the terminal, if there is one.
+// writeHeld lists what a person approves, denies or answers.
+func writeHeld(w io.Writer, got api.HeldList) {
+	if len(got.Messages)+len(got.Handoffs)+len(got.Teams)+len(got.Asks) == 0 {
+		fmt.Fprintln(w, "Nothing waits.")
+	}
+	if len(got.Messages) > 0 {
+		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
+	}
+	for _, h := range got.Handoffs {
+		io.WriteString(w, "\n"+handoff.Render(h))
+	}
+	for _, t := range got.Teams {
+		writeHeldAction(w, got, t)
+	}
+	for _, k := range got.Asks {
+		for _, q := range k.Asks {
+			fmt.Fprintf(w, "\n%s asks: %s\nparley agent answer %[1]s %[3]d yes, or no\n", k.Agent, q.Text, q.ID)
+		}
+	}
+}
+
+// writeHeldAction writes an operation of a team that waits.
+func writeHeldAction(w io.Writer, got api.HeldList, t hub.HeldAction) {
+	fmt.Fprintf(w, "\n%s: %s asks to %s in the team %s\n> %s\n", got.ShortIDs.Of(t.ID), t.Actor, t.Action, t.Team, t.Request)
+}
+
+// showHeld writes the thing with an id, if it waits: the list of what waits says what it is.
+func (a *app) showHeld(ctx context.Context, c *rpc.Client, id hub.EnvelopeID) error {
+	got, err := rpc.Call(ctx, c, api.ListHeld, api.None{})
+	if err != nil {
+		return err
+	}
+	i, ok := got.Find(string(id))
+	if !ok {
+		return nil // the answer to the decision says why
+	}
+	switch i.Thing {
+	case attention.ThingMessage:
+		n := slices.IndexFunc(got.Messages, func(e hub.Envelope) bool { return string(e.ID) == i.ID })
+		io.WriteString(a.err, mailroom.RenderMessages(got.Messages[n:n+1], nil, ""))
+	case attention.ThingHandoff:
+		h, err := rpc.Call(ctx, c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(i.ID)})
+		if err != nil {
+			return err
+		}
+		io.WriteString(a.err, handoff.Render(*h.Report))
+	case attention.ThingOperation:
+		n := slices.IndexFunc(got.Teams, func(t hub.HeldAction) bool { return t.ID == i.ID })
+		writeHeldAction(a.err, got, got.Teams[n])
+	}
+	return nil
+}
+
+// confirm shows what a decision is about and asks the person at the terminal, if there is
+// one.
 func (a *app) confirm(cmd *cobra.Command, c *rpc.Client, id hub.EnvelopeID, question string, yes bool) (bool, error) {
 	if yes || !isTerminal(a.in) {
 		return true, nil
 	}
-	t, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: id})
-	switch hub.CodeOf(err) {
-	case "":
-		io.WriteString(a.err, mailroom.RenderMessages([]hub.Envelope{t.Message}, nil, ""))
-	case hub.CodeNotFound: // it may be a handoff
-		h, second := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(id)})
-		if second != nil { // or an operation of a team, whose answer says if there is none
-			break
-		}
-		io.WriteString(a.err, handoff.Render(*h.Report))
-	default:
+	if err := a.showHeld(cmd.Context(), c, id); err != nil {
 		return false, err
 	}
 	fmt.Fprintln(a.err)

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -429,9 +430,9 @@ var operations = []struct {
 	{"team approve", func(h *house) func() error {
 		h.core("decide")
 		h.must(h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}))
-		held, err := h.teams.Held(h.ctx, operator)
+		held, err := attention.New(h.store, mailroom.Headline).Waiting(h.ctx, operator, attention.Sources{})
 		h.must(err)
-		return func() error { return last(h.teams.Approve(h.ctx, operator, held[0].ID)) }
+		return func() error { return last(h.teams.Approve(h.ctx, operator, held.Operations[0].ID)) }
 	}},
 	{"mailroom accept an offer into a team", func(h *house) func() error {
 		h.core()

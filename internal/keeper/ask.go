@@ -107,7 +107,9 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	a.report(ctx, sessions.EventWaiting, "")
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
-		return a.o.Ask(tx, fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s %d", a.name, q.Text, a.name, q.ID))
+		id := fmt.Sprintf("%s %d", a.name, q.ID)
+		text := fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s", a.name, q.Text, id)
+		return a.o.Ask(tx, text, hub.NoticeSubject{Kind: hub.NoticeQuestion, ID: id})
 	})
 	defer func() {
 		a.mu.Lock()

@@ -215,9 +215,9 @@ type Options struct {
 	Summary func(ctx context.Context, agent hub.AgentID) (string, error)
 	// Tell writes a message of the hub to the operator inside a transaction;
 	// Announce wakes its reader after the commit.
-	// Ask writes a question to the operator.
+	// Ask writes a question to the operator, about the thing that waits for the answer.
 	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
-	Ask      func(tx hub.Tx, question string) (hub.Message, error)
+	Ask      func(tx hub.Tx, question string, about hub.NoticeSubject) (hub.Message, error)
 	Announce func(...hub.Message)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -17,7 +18,7 @@ const because = "decided by the operator in parley watch"
 // answer gives the yes or no of a person to a thing that waits, by the operation that
 // the page and the commands use, and returns a sentence about it. The hub takes one
 // answer: a second one is refused.
-func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i api.Wait, yes bool) (string, error) {
+func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item, yes bool) (string, error) {
 	word := i.No
 	if yes {
 		word = i.Yes
@@ -27,27 +28,27 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i api.Wait, yes b
 	}
 	var err error
 	switch i.Kind {
-	case api.WaitHeld, api.WaitApproval:
+	case attention.KindHeld, attention.KindApproval:
 		o := api.Deny
 		if yes {
 			o = api.Approve
 		}
 		_, err = rpc.Call(ctx, c, o, api.IDParams{ID: hub.EnvelopeID(i.ID)})
-	case api.WaitQuestion:
-		p := i.Answer
-		if !yes {
-			p.Choice = ""
+	case attention.KindQuestion:
+		p := api.AnswerParams{Agent: i.Agent, Question: i.Answer.Question}
+		if yes {
+			p.Choice = i.Answer.Choice
 		}
 		_, err = rpc.Call(ctx, c, api.AnswerAgent, p)
-	case api.WaitEscalation:
+	case attention.KindEscalation:
 		_, err = rpc.Call(ctx, c, api.Decide, api.DecideParams{Thread: i.ID, Decision: word, Because: because})
-	case api.WaitPeer:
+	case attention.KindPeer:
 		_, err = rpc.Call(ctx, c, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(i.ID)})
-	case api.WaitSuspended:
+	case attention.KindSuspended:
 		_, err = rpc.Call(ctx, c, api.ResetAgent, api.AgentParams{ID: i.Agent})
 	}
 	ids := w.About(i)
-	if i.Kind == api.WaitMail {
+	if i.Kind == attention.KindMail {
 		ids = []hub.EnvelopeID{hub.EnvelopeID(i.ID)}
 	}
 	if err == nil && len(ids) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -50,7 +51,7 @@ type screen struct {
 	width, height int
 
 	now      api.Overview
-	items    []api.Wait
+	items    []attention.Item
 	handoffs []handoff.Report
 	rows     []row // oldest first, at most maxRows
 	dropped  int   // older rows that are not kept
@@ -61,7 +62,7 @@ type screen struct {
 	whole  bool   // the item is shown whole
 	back   int    // rows that the feed is scrolled back
 
-	answer func(w api.Waiting, i api.Wait, yes bool) tea.Cmd
+	answer func(w api.Waiting, i attention.Item, yes bool) tea.Cmd
 }
 
 // Init begins nothing: the reader sends readings by itself.
@@ -114,7 +115,7 @@ func (s *screen) take(n reading) {
 
 // at returns the place of the chosen item; -1 if there is none.
 func (s screen) at() int {
-	return slices.IndexFunc(s.items, func(i api.Wait) bool { return i.Key() == s.chosen })
+	return slices.IndexFunc(s.items, func(i attention.Item) bool { return i.Key() == s.chosen })
 }
 
 func (s screen) key(k string) (tea.Model, tea.Cmd) {
@@ -244,7 +245,7 @@ func (s screen) foot() []string {
 func (s screen) text() []string {
 	i := s.items[s.at()]
 	w := s.now.Waiting
-	full := i.Text
+	full := i.Title
 	is := func(e hub.Envelope) bool { return string(e.ID) == i.ID }
 	task := func(h handoff.Report) bool { return string(h.ID) == i.ID }
 	if at := slices.IndexFunc(w.Messages, is); at >= 0 {
@@ -315,8 +316,8 @@ func (s screen) waits() []string {
 			mark, fact = "> ", paint("1", fact)
 		}
 		line := fmt.Sprintf("%s%s  %s", mark, paint("33", string(i.Kind)), fact)
-		if i.Text != "" {
-			line += paint("2", ": ") + plaintext.Line(i.Text)
+		if i.Title != "" {
+			line += paint("2", ": ") + plaintext.Line(i.Title)
 		}
 		out = append(out, line)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -139,7 +140,7 @@ func TestScreen(t *testing.T) {
 
 	t.Run("an answer is for the thing that the cursor was on", func(t *testing.T) {
 		var answered []string
-		s := screen{answer: func(_ api.Waiting, i api.Wait, yes bool) tea.Cmd {
+		s := screen{answer: func(_ api.Waiting, i attention.Item, yes bool) tea.Cmd {
 			answered = append(answered, fmt.Sprint(i.ID, yes))
 			return nil
 		}}

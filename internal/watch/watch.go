@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -47,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := newReader(o.Connect)
-	s := screen{url: o.URL, answer: func(w api.Waiting, i api.Wait, yes bool) tea.Cmd {
+	s := screen{url: o.URL, answer: func(w api.Waiting, i attention.Item, yes bool) tea.Cmd {
 		return func() tea.Msg {
 			ctx, cancel := context.WithTimeout(ctx, answerTime)
 			defer cancel()
@@ -194,7 +195,7 @@ func wait(ctx context.Context, d time.Duration) {
 // Plain prints messages, and what begins and ends to wait for a person, a line each,
 // until ctx ends.
 func Plain(ctx context.Context, o Options) error {
-	waits := map[string]api.Wait{}
+	waits := map[string]attention.Item{}
 	return newReader(o.Connect).run(ctx, func(n reading) {
 		for _, e := range n.messages {
 			fmt.Fprintf(o.Out, "%s %s  %s\n", e.CreatedAt.Local().Format("15:04"), Names(e), Text(e))
@@ -210,8 +211,8 @@ func Plain(ctx context.Context, o Options) error {
 			}
 			waits[i.Key()] = i
 			text := ""
-			if i.Text != "" {
-				text = ": " + plaintext.Line(i.Text)
+			if i.Title != "" {
+				text = ": " + plaintext.Line(i.Title)
 			}
 			fmt.Fprintf(o.Out, "waits: %s: %s%s (%s)\n", i.Kind, plaintext.Line(i.Fact), text, plaintext.Line(i.Command))
 		}

@@ -9,27 +9,14 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 )
 
-// Waiting returns the proposed handoffs that need an approval, of the operator or of a
-// member of their team, newest first.
-func (s *Service) Waiting(ctx context.Context, actor hub.Caller) ([]Report, error) {
-	if !actor.Audits() {
-		return nil, hub.Errorf(hub.CodeDenied, "handoff.Waiting", "only the operator and auditors can list handoffs that wait for approval")
+// Reports returns handoffs as the actor may see them, without checks, package and history.
+func (s *Service) Reports(actor hub.Caller, handoffs []hub.Handoff) []Report {
+	out := make([]Report, len(handoffs))
+	for i, h := range handoffs {
+		out[i] = s.report(h, nil)
+		out[i].withhold(actor)
 	}
-	out := []Report{}
-	err := s.store.View(ctx, func(r hub.Reader) error {
-		waiting, err := s.proposed(r, hub.HandoffQuery{}, func(h hub.Handoff) bool { return h.WaitsForOperator() || h.WaitsForTeam() })
-		out = out[:0]
-		for _, h := range waiting {
-			row := s.report(h, nil)
-			row.withhold(actor)
-			out = append(out, row)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("handoff: waiting: %w", err)
-	}
-	return out, nil
+	return out
 }
 
 // approvable returns the handoffs of others into teams that the actor may approve now,

@@ -1,6 +1,7 @@
 package handoff_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -39,6 +41,12 @@ type desk struct {
 
 	mu  sync.Mutex // guards now
 	now time.Time
+}
+
+// waiting returns the handoffs that wait for an approval.
+func (d *desk) waiting(ctx context.Context, actor hub.Caller) ([]hub.Handoff, error) {
+	got, err := attention.New(d.store, mailroom.Headline).Waiting(ctx, actor, attention.Sources{})
+	return got.Handoffs, err
 }
 
 var (

@@ -272,7 +272,7 @@ func TestApproval(t *testing.T) {
 		for _, who := range []hub.Caller{planner, builder, auditor} {
 			d.refused(hub.CodeDenied, func() (handoff.Report, error) { return d.Approve(t.Context(), who, h.ID) })
 		}
-		waiting, err := d.Waiting(t.Context(), operator)
+		waiting, err := d.waiting(t.Context(), operator)
 		if err != nil || len(waiting) != 1 || waiting[0].ID != h.ID {
 			t.Errorf("waiting: got %v (%v), want %s", waiting, err, h.ID)
 		}
@@ -282,7 +282,7 @@ func TestApproval(t *testing.T) {
 		d.refused(hub.CodeConflict, func() (handoff.Report, error) { return d.Approve(t.Context(), operator, h.ID) })
 		same(t, "inbox of the receiver", d.inbox(builder), "[handoff.initiate status.update]")
 		d.accept(builder, h.ID)
-		if waiting, err = d.Waiting(t.Context(), operator); err != nil || len(waiting) != 0 {
+		if waiting, err = d.waiting(t.Context(), operator); err != nil || len(waiting) != 0 {
 			t.Errorf("waiting: got %v (%v), want nothing", waiting, err)
 		}
 		same(t, "journal", d.journal(h.ID)[2], "operator handoff.approved")
@@ -340,7 +340,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	t.Run("approvals on later pages are listed", func(t *testing.T) {
-		waiting, err := d.Waiting(t.Context(), operator)
+		waiting, err := d.waiting(t.Context(), operator)
 		var got []hub.HandoffID
 		for _, h := range waiting {
 			got = append(got, h.ID)

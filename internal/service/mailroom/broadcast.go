@@ -77,7 +77,7 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 			out.ResetsAt = sent[len(sent)-1].At.Add(time.Hour)
 		}
 		if verdict = refusal; verdict == nil {
-			_, verdict = m.admit(tx, op, actor, &hub.Message{Envelope: e}, to)
+			verdict = m.check(tx, &outgoing{writer: bySend, op: op, actor: actor, msg: hub.Message{Envelope: e}, to: to})
 		}
 		return errNoEffect
 	})

@@ -189,8 +189,7 @@ func (m *Mailroom) makeCopies(ctx context.Context, store hub.Store, now hub.Time
 			return fmt.Errorf("mailroom: copies for %s: %w", agent, err)
 		}
 		m.recount(agent)
-		m.notifyInbox(agent)
-		m.bus.Publish(hub.TopicJournal)
+		m.announce(sendResult{readers: []hub.AgentID{agent}})
 		due = due[n:]
 	}
 	return nil
@@ -211,19 +210,22 @@ func (m *Mailroom) makeCopy(tx hub.Tx, agent hub.Agent, c hub.Copy, now hub.Time
 		return tx.PutCopy(c.Agent, c.Message, "")
 	}
 	e := msg.Envelope
-	e.ID = m.ids.Next()
-	e.From, e.To, e.ThreadID, e.ReplyTo, e.Status, e.CreatedAt, e.UpdatedAt = hub.Self, []hub.AgentID{c.Agent}, string(e.ID), "", hub.StatusPending, e.ID.Time(), hub.Time{}
+	e.To = []hub.AgentID{c.Agent}
+	e.ThreadID = ""
+	e.ReplyTo = ""
 	e.Policy = hub.Policy{Visibility: hub.VisibilityPrivate, Sensitivity: msg.Policy.Sensitivity, HumanGate: hub.GateNone}
 	e.Context = &hub.Context{CopyOf: &hub.CopyMark{Message: msg.ID, From: msg.From, By: c.By}}
 	if msg.Context != nil {
 		e.Context.ExternalRefs, e.Context.Artifacts = msg.Context.ExternalRefs, msg.Context.Artifacts
 	}
+
 	// The chain of causes goes on through a copy.
-	if _, err := m.writeKnown(tx, hub.Message{Envelope: e, Hop: msg.Hop, Cause: msg.ID}); err != nil {
+	copied := m.compose(hub.Self, e)
+	copied.Hop = msg.Hop
+	copied.Cause = msg.ID
+	sharer := hub.Caller{ID: msg.From, Auditor: msg.From == hub.Self}
+	if _, err := m.put(tx, outgoing{writer: byCopy, msg: copied, sharer: &sharer}); err != nil {
 		return err
 	}
-	if err := m.shareMessage(tx, hub.Caller{ID: msg.From, Auditor: msg.From == hub.Self}, msg, e.To); err != nil {
-		return err
-	}
-	return tx.PutCopy(c.Agent, c.Message, e.ID)
+	return tx.PutCopy(c.Agent, c.Message, copied.ID)
 }

@@ -439,7 +439,7 @@ func TestGate(t *testing.T) {
 		if in := o.inbox(builder, mailroom.InboxRequest{}); len(in.Messages) != 0 || in.Unread != 0 {
 			t.Errorf("got %v", texts(in.Messages))
 		}
-		held, err := o.Held(t.Context(), operator)
+		held, err := o.held(t.Context(), operator)
 		if err != nil || !slices.Equal(ids(held.Messages), []hub.EnvelopeID{r.ID}) {
 			t.Errorf("got %v, %v", held, err)
 		}
@@ -503,10 +503,10 @@ func TestGate(t *testing.T) {
 	})
 	t.Run("only auditors see what is held for others", func(t *testing.T) {
 		o := open(t, nil)
-		if _, err := o.Held(t.Context(), planner); hub.CodeOf(err) != hub.CodeDenied {
+		if _, err := o.held(t.Context(), planner); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("got %v", err)
 		}
-		if _, err := o.Held(t.Context(), auditor); err != nil {
+		if _, err := o.held(t.Context(), auditor); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,29 +17,6 @@ type Verdict struct {
 	To       []hub.AgentID     `json:"to"`
 }
 
-// Held returns the messages that wait for the operator, oldest first. Only the
-// operator and auditors may list them.
-func (m *Mailroom) Held(ctx context.Context, actor hub.Caller) (Listing, error) {
-	if !actor.Audits() {
-		return Listing{}, hub.Errorf(hub.CodeDenied, "mailroom.Held", "only the operator and auditors can list held messages")
-	}
-	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
-	err := m.store.View(ctx, func(r hub.Reader) error {
-		held, err := r.Query(hub.Query{Audit: true, Held: true, Limit: maxPage})
-		for _, msg := range held.Messages {
-			out.Messages = append(out.Messages, msg.Envelope)
-		}
-		if err == nil {
-			out.ShortIDs, err = shortIDs(r, out.Messages)
-		}
-		return err
-	})
-	if err != nil {
-		return Listing{}, fmt.Errorf("mailroom: held: %w", err)
-	}
-	return out, nil
-}
-
 // Approve releases a held message to its recipients. Only the operator may.
 func (m *Mailroom) Approve(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Verdict, error) {
 	return m.decide(ctx, "mailroom.Approve", actor, id, true, "")
@@ -50,6 +27,7 @@ func (m *Mailroom) Deny(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 	return m.decide(ctx, "mailroom.Deny", actor, id, false, reason)
 }
 
+// decide stores the decision of the operator about a held message and tells its sender.
 func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
 	if !actor.IsOperator() {
 		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "only the operator approves or denies a held message, and you are %s", actor.ID)
@@ -57,76 +35,113 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 	if len(reason) > 1000 {
 		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason: at most 1000 bytes")
 	}
-	word, action, next := "denied", actions.MessageDenied, hub.PartyFailed
-	if approve {
-		word, action, next = "approved", actions.MessageApproved, hub.PartyUnread
+	x := gating{Mailroom: m, op: op, actor: actor, id: id, approve: approve, reason: reason}
+	if err := m.store.Update(ctx, hub.SurvivesPowerLoss, x.commit); err != nil {
+		return Verdict{}, fmt.Errorf("mailroom: %s: %w", x.word(), err)
 	}
-	var msg hub.Message
-	var forecasts []Forecast
-	var reply sendResult
-	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		forecasts, reply = nil, sendResult{}
-		now := m.clock.Now()
-		var err error
-		if msg, err = m.visible(tx, op, actor, id); err != nil {
-			return err
-		}
-		parties, err := tx.Parties(id)
-		if err != nil {
-			return err
-		}
-		held := false
-		for _, p := range parties {
-			if p.State != hub.PartyHeld {
-				continue
-			}
-			held = true
-			if err := tx.PutParty(id, p.Agent, next, p.State); err != nil {
-				return err
-			}
-		}
-		if !held {
-			return hub.Errorf(hub.CodeConflict, op, "%s is not held: it is %s", id, msg.Status).WithHint("{held} lists the held messages")
-		}
-		if forecasts, err = m.release(tx, id, approve, reason); err != nil {
-			return err
-		}
-		if approve {
-			var to []hub.AgentID
-			for _, p := range parties {
-				to = append(to, p.Agent)
-			}
-			if err := m.shareMessage(tx, hub.Caller{ID: msg.From}, msg, to); err != nil {
-				return err
-			}
-		}
-		if err := record(tx, now, actor, action, string(id), map[string]string{"reason": reason}); err != nil {
-			return err
-		}
-		if err := updateStatus(tx, id, now); err != nil {
-			return err
-		}
-		if msg, err = tx.Message(id); err != nil || msg.From == actor.ID {
-			return err
-		}
-		payload := map[string]any{"message_id": id, "status": word}
-		if reason != "" {
-			payload["reason"] = reason
-		}
-		reply, err = m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemAck, id, msg.ThreadID, payload)
+
+	released := sendResult{message: x.msg}
+	for _, f := range x.forecasts {
+		released.readers = append(released.readers, f.Recipient)
+	}
+	m.announce(released, x.reply)
+	return Verdict{ID: id, Status: x.msg.Status, Decision: x.word(), From: x.msg.From, To: x.msg.To}, nil
+}
+
+// A gating is one decision about a held message. The fields of the second part are set by the
+// transaction.
+type gating struct {
+	*Mailroom
+	op      string
+	actor   hub.Caller
+	id      hub.EnvelopeID
+	approve bool
+	reason  string
+
+	msg       hub.Message
+	forecasts []Forecast // of the deliveries that the decision releases
+	reply     sendResult // to the sender
+}
+
+// word returns the decision as it is stored and sent.
+func (x *gating) word() string {
+	if x.approve {
+		return "approved"
+	}
+	return "denied"
+}
+
+// commit stores the decision, in one transaction.
+func (x *gating) commit(tx hub.Tx) (err error) {
+	x.reply = sendResult{} // the store may run a transaction again
+	now := x.clock.Now()
+	if x.msg, err = x.visible(tx, x.op, x.actor, x.id); err != nil {
 		return err
-	})
+	}
+	if err := x.moveParties(tx); err != nil {
+		return err
+	}
+	if x.forecasts, err = x.release(tx, x.id, x.approve, x.reason); err != nil {
+		return err
+	}
+
+	action := actions.MessageDenied
+	if x.approve {
+		action = actions.MessageApproved
+	}
+	if err := record(tx, now, x.actor, action, string(x.id), map[string]string{"reason": x.reason}); err != nil {
+		return err
+	}
+	if err := updateStatus(tx, x.id, now); err != nil {
+		return err
+	}
+	if x.msg, err = tx.Message(x.id); err != nil || x.msg.From == x.actor.ID {
+		return err
+	}
+	return x.tellSender(tx)
+}
+
+// moveParties ends the hold of the recipients. Those of an approved message may read its
+// artifacts.
+func (x *gating) moveParties(tx hub.Tx) error {
+	next := hub.PartyFailed
+	if x.approve {
+		next = hub.PartyUnread
+	}
+	parties, err := tx.Parties(x.id)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("mailroom: %s: %w", word, err)
+		return err
 	}
-	for _, l := range forecasts {
-		m.notifyInbox(l.Recipient)
+	held := false
+	var all []hub.AgentID
+	for _, p := range parties {
+		all = append(all, p.Agent)
+		if p.State != hub.PartyHeld {
+			continue
+		}
+		held = true
+		if err := tx.PutParty(x.id, p.Agent, next, p.State); err != nil {
+			return err
+		}
 	}
-	if reply.message.ID != "" {
-		m.announce(reply)
+
+	if !held {
+		return hub.Errorf(hub.CodeConflict, x.op, "%s is not held: it is %s", x.id, x.msg.Status).WithHint("{held} lists the held messages")
 	}
-	m.bus.Publish(hub.TopicJournal)
-	return Verdict{ID: id, Status: msg.Status, Decision: word, From: msg.From, To: msg.To}, nil
+	if !x.approve {
+		return nil
+	}
+	return x.shareMessage(tx, hub.Caller{ID: x.msg.From}, x.msg, all)
+}
+
+// tellSender writes the hub's answer to the sender of the message.
+func (x *gating) tellSender(tx hub.Tx) (err error) {
+	payload := map[string]any{"message_id": x.id, "status": x.word()}
+	if x.reason != "" {
+		payload["reason"] = x.reason
+	}
+	x.reply, err = x.system(tx, hub.Envelope{To: []hub.AgentID{x.msg.From}, Type: hub.TypeSystemAck, ReplyTo: x.id, ThreadID: x.msg.ThreadID}, payload)
+	return err
 }
 
 // release changes the held rows of the ledger to stored, pending or failed.

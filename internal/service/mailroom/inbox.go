@@ -58,33 +58,12 @@ type Ack struct {
 // the inbox.
 func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest) (Inbox, error) {
 	const op = "mailroom.Inbox"
-	if req.Limit == 0 {
-		req.Limit = 50
+	if err := req.complete(op); err != nil {
+		return Inbox{}, err
 	}
-	if req.Limit < 1 || req.Limit > maxPage {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", req.Limit, maxPage)
-	}
-	if req.Wait < 0 || req.Wait > MaxWait {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message came")
-	}
-	if len(req.Ack) > maxPage {
-		return Inbox{}, hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
-	}
-	if req.Peek && req.AckAll {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "peek marks no returned message, so it cannot be combined with ack: true")
-	}
-	owner := actor
-	if req.Agent != "" && req.Agent != actor.ID {
-		if err := actor.OperatorOnly(op); err != nil {
-			return Inbox{}, err
-		}
-		if req.AckAll || len(req.Ack) > 0 {
-			return Inbox{}, hub.Errorf(hub.CodeDenied, op, "only %s can ack messages in its inbox", req.Agent)
-		}
-		if _, _, err := m.directory.Lookup(ctx, req.Agent); err != nil {
-			return Inbox{}, err
-		}
-		req.Peek, owner.ID = true, req.Agent
+	owner, err := m.ownerOf(ctx, op, actor, &req)
+	if err != nil {
+		return Inbox{}, err
 	}
 	acked, err := m.ack(ctx, op, actor, req.Ack)
 	if err != nil {
@@ -93,18 +72,11 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 
 	// A long poll subscribes before it reads, so that it misses no message that
 	// arrives in between.
-	var hints <-chan struct{}
-	var timeout <-chan time.Time
+	var poll longPoll
 	if req.Wait > 0 {
-		var cancel func()
-		hints, cancel = m.bus.Subscribe(hub.TopicInbox(owner.ID))
-		defer cancel()
-		if owner.ID == actor.ID {
-			defer m.addWaiter(actor.ID)()
-		}
-		timer := time.NewTimer(req.Wait)
-		defer timer.Stop()
-		timeout = timer.C
+		var end func()
+		poll, end = m.poll(actor, owner, req.Wait)
+		defer end()
 	}
 	for {
 		out, err := m.fetch(ctx, owner, req)
@@ -112,24 +84,91 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 			return Inbox{}, fmt.Errorf("mailroom: inbox: %w", err)
 		}
 		out.Acked = acked
-		if len(out.Messages) > 0 || req.Wait == 0 {
-			m.roster(ctx, actor, &out)
-			return out, nil
-		}
-		select {
-		case <-hints:
-			if err := m.stillAdmitted(ctx, op, actor); err != nil {
+		done := len(out.Messages) > 0 || req.Wait == 0
+		if !done {
+			if done, err = m.await(ctx, op, actor, poll); err != nil {
 				return Inbox{}, err
 			}
-		case <-timeout:
-			m.roster(ctx, actor, &out)
-			return out, nil
-		case <-m.stopping:
-			m.roster(ctx, actor, &out)
-			return out, nil
-		case <-ctx.Done():
-			return Inbox{}, ctx.Err()
 		}
+		if done {
+			m.roster(ctx, actor, &out)
+			return out, nil
+		}
+	}
+}
+
+// complete fills in the default of a request and refuses one that is out of bounds.
+func (req *InboxRequest) complete(op string) error {
+	if req.Limit == 0 {
+		req.Limit = 50
+	}
+	switch {
+	case req.Limit < 1 || req.Limit > maxPage:
+		return hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", req.Limit, maxPage)
+	case req.Wait < 0 || req.Wait > MaxWait:
+		return hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message came")
+	case len(req.Ack) > maxPage:
+		return hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
+	case req.Peek && req.AckAll:
+		return hub.Errorf(hub.CodeInvalid, op, "peek marks no returned message, so it cannot be combined with ack: true")
+	}
+	return nil
+}
+
+// ownerOf returns the owner of the inbox that a request is for. The operator peeks into the
+// inboxes of others.
+func (m *Mailroom) ownerOf(ctx context.Context, op string, actor hub.Caller, req *InboxRequest) (hub.Caller, error) {
+	if req.Agent == "" || req.Agent == actor.ID {
+		return actor, nil
+	}
+	if err := actor.OperatorOnly(op); err != nil {
+		return hub.Caller{}, err
+	}
+	if req.AckAll || len(req.Ack) > 0 {
+		return hub.Caller{}, hub.Errorf(hub.CodeDenied, op, "only %s can ack messages in its inbox", req.Agent)
+	}
+	if _, _, err := m.directory.Lookup(ctx, req.Agent); err != nil {
+		return hub.Caller{}, err
+	}
+	req.Peek = true
+	owner := actor
+	owner.ID = req.Agent
+	return owner, nil
+}
+
+// A longPoll waits for messages in an inbox.
+type longPoll struct {
+	hints   <-chan struct{}
+	timeout <-chan time.Time
+}
+
+// poll begins to wait for messages in the inbox of owner, for a time. The caller ends it.
+func (m *Mailroom) poll(actor, owner hub.Caller, wait time.Duration) (_ longPoll, end func()) {
+	hints, cancel := m.bus.Subscribe(hub.TopicInbox(owner.ID))
+	leave := func() {}
+	if owner.ID == actor.ID {
+		leave = m.addWaiter(actor.ID)
+	}
+	timer := time.NewTimer(wait)
+	return longPoll{hints, timer.C}, func() {
+		timer.Stop()
+		leave()
+		cancel()
+	}
+}
+
+// await waits until a message may have come. It reports true when the time is over or the hub
+// stops.
+func (m *Mailroom) await(ctx context.Context, op string, actor hub.Caller, poll longPoll) (over bool, err error) {
+	select {
+	case <-poll.hints:
+		return false, m.stillAdmitted(ctx, op, actor)
+	case <-poll.timeout:
+		return true, nil
+	case <-m.stopping:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 

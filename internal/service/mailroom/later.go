@@ -28,8 +28,11 @@ type late struct {
 }
 
 // postpone returns the recipients of a notice that get it now. For the others it is
-// noted in the journal.
+// noted in the journal. A notice with an artifact is no line of a list: all get it now.
 func (m *Mailroom) postpone(tx hub.Tx, e hub.Envelope) ([]hub.AgentID, error) {
+	if e.Context != nil {
+		return e.To, nil
+	}
 	recent, err := tx.Sent(hub.SentFilter{From: hub.Self, Since: e.CreatedAt.Add(-time.Minute), Limit: listBatch})
 	if err != nil || len(recent) < noticesPerMinute {
 		return e.To, err
@@ -156,7 +159,7 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 		if err := hub.WriteMeta(tx, lateKey, waiting); err != nil {
 			return err
 		}
-		told, err = m.notify(tx, e)
+		told, err = m.notify(tx, byList, e)
 		return err
 	})
 	if err == nil && told.ID != "" {

@@ -289,7 +289,7 @@ func (m *Mailroom) tellCoordinators(ctx context.Context, store hub.Store, e hub.
 		if err != nil {
 			return err
 		}
-		out, err = m.system(tx, hub.PriorityHigh, to, hub.TypeSystemError, "", "", map[string]any{
+		out, err = m.system(tx, hub.Envelope{To: to, Type: hub.TypeSystemError, Priority: hub.PriorityHigh}, map[string]any{
 			"code":    hub.CodeCircuitOpen,
 			"message": fmt.Sprintf("%s sent the same message too often and is suspended", e.Actor),
 			"agent":   e.Actor,
@@ -299,7 +299,7 @@ func (m *Mailroom) tellCoordinators(ctx context.Context, store hub.Store, e hub.
 		}
 		return tx.PutCursor(deliveryCursor, e.Seq)
 	})
-	if err == nil && out.message.ID != "" {
+	if err == nil {
 		m.announce(out)
 	}
 	return err

@@ -6,8 +6,15 @@
 // transaction. "Sent" never means "delivered": the receipt has for each recipient
 // the state of the delivery and a forecast of when the recipient will see it.
 //
+// Every message takes one path, which path.go has from top to bottom: it is composed,
+// checked, saved and announced. Send, Post, Notify, Tell and the other writers differ in the
+// rules that they are held to, and a table lists those.
+//
 // The mailroom does not know how agents run. Messages are announced by a Router over
 // channels other than the inbox; without one there is the inbox alone.
+//
+// It is tested here on a real store, in internal/hubtest with a store whose calls fail, and
+// through a hub by the tests of server and the scripts of cmd/parley.
 package mailroom
 
 import (
@@ -366,18 +373,6 @@ func (m *Mailroom) notifyInbox(agent hub.AgentID) {
 	}
 	m.mu.Unlock()
 	m.bus.Publish(hub.TopicInbox(agent))
-}
-
-// announce wakes the long polls of the recipients of a committed message.
-func (m *Mailroom) announce(s sendResult) {
-	if s.message.Policy.HumanGate != hub.GateRequired {
-		for _, l := range s.forecasts {
-			if l.Channel == hub.ChannelInbox {
-				m.notifyInbox(l.Recipient)
-			}
-		}
-	}
-	m.bus.Publish(hub.TopicJournal)
 }
 
 // warn returns the warnings of an answer, with those of the hub added.

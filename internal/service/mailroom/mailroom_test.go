@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/storetest"
@@ -30,6 +31,11 @@ type office struct {
 
 	mu  sync.Mutex // guards now
 	now time.Time
+}
+
+// held returns the messages that wait for the operator.
+func (o *office) held(ctx context.Context, actor hub.Caller) (attention.Waiting, error) {
+	return attention.New(o.store, mailroom.Headline).Waiting(ctx, actor, attention.Sources{})
 }
 
 var (

@@ -241,7 +241,10 @@ func (m *Mailroom) noticeOverdue(tx hub.Tx, a ackRequest) (hub.Message, error) {
 	if o.Held {
 		text += "; it still waits for the operator's approval"
 	}
-	payload, err := json.Marshal(map[string]any{"code": CodeOverdue, "message": text, "message_id": a.ID, "missing": o.Missing})
+	payload, err := json.Marshal(map[string]any{
+		"code": CodeOverdue, "message": text, "message_id": a.ID, "missing": o.Missing,
+		hub.NoticeMember: hub.NoticeSubject{Kind: hub.NoticeOverdue, ID: string(a.ID)},
+	})
 	if err != nil {
 		return hub.Message{}, err
 	}

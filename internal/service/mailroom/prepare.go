@@ -17,67 +17,84 @@ import (
 const maxSummary = 280
 
 // prepare makes an envelope of a draft and runs all checks that do not need the
-// store.
+// store. It returns warnings for the sender, too.
 func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, []string, error) {
-	var warnings []string
-	fail := func(err error) (hub.Envelope, []string, error) { return hub.Envelope{}, nil, err }
+	warnings, err := m.checkDraft(op, actor, d)
+	if err != nil {
+		return hub.Envelope{}, nil, err
+	}
+	payload, err := payloadOf(op, d)
+	if err != nil {
+		return hub.Envelope{}, nil, err
+	}
+	e, warnings, err := m.envelopeOf(op, actor, d, payload, warnings)
+	if err != nil {
+		return hub.Envelope{}, nil, err
+	}
+	if err := m.checkEnvelope(op, actor, e, d.wide); err != nil {
+		return hub.Envelope{}, nil, err
+	}
+	return e, warnings, nil
+}
 
+// checkDraft refuses a draft that names a sender, and one that the actor may not send at all.
+func (m *Mailroom) checkDraft(op string, actor hub.Caller, d Draft) (warnings []string, err error) {
 	if d.Claimed != nil {
 		if !m.lenient {
-			return fail(hub.Errorf(hub.CodeTampering, op, "the hub sets the sender: the input must not have \"from\"").
-				WithHint("leave \"from\" out: you are %s", actor.ID))
+			return nil, hub.Errorf(hub.CodeTampering, op, "the hub sets the sender: the input must not have \"from\"").
+				WithHint("leave \"from\" out: you are %s", actor.ID)
 		}
 		warnings = append(warnings, fmt.Sprintf("\"from\": %q was ignored: you are %s", *d.Claimed, actor.ID))
 	}
 	for name := range strictjson.Members(d.Extra) {
 		if claimsSender(name) {
-			return fail(hub.Errorf(hub.CodeTampering, op, "%s: the hub sets the sender: the input must not name one", name).
-				WithHint("leave %s out: you are %s; inside payload it is kept as your own words", name, actor.ID))
+			return nil, hub.Errorf(hub.CodeTampering, op, "%s: the hub sets the sender: the input must not name one", name).
+				WithHint("leave %s out: you are %s; inside payload it is kept as your own words", name, actor.ID)
 		}
 	}
+
 	if actor.Paused {
-		return fail(hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
-			WithHint("to end the pause, {agent.resume} %s", actor.ID))
+		return nil, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot send", actor.ID).
+			WithHint("to end the pause, {agent.resume} %s", actor.ID)
 	}
 	if err := m.sendable(op, d.Type); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if len(d.IdempotencyKey) > 128 {
-		return fail(hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes"))
+		return nil, hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes")
 	}
+	return warnings, nil
+}
 
-	payload := d.Payload
+// payloadOf returns the payload of a draft, or the one that its plain text becomes.
+func payloadOf(op string, d Draft) (strictjson.Value, error) {
 	switch {
-	case d.Text != "" && !payload.IsZero():
-		return fail(hub.Errorf(hub.CodeInvalid, op, "a message has a payload or a text, not both"))
+	case d.Text != "" && !d.Payload.IsZero():
+		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "a message has a payload or a text, not both")
 	case d.Text != "":
 		members, err := textPayload(op, d)
 		if err != nil {
-			return fail(err)
+			return strictjson.Value{}, err
 		}
-		if payload, err = strictjson.ValueOf(members); err != nil {
-			return fail(err)
-		}
-	case payload.IsZero():
-		return fail(hub.Errorf(hub.CodeInvalid, op, "payload: missing").WithHint("give a payload object, or text for a plain message"))
+		return strictjson.ValueOf(members)
+	case d.Payload.IsZero():
+		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "payload: missing").WithHint("give a payload object, or text for a plain message")
 	}
+	return d.Payload, nil
+}
 
-	id := m.ids.Next()
-	e := hub.Envelope{
-		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: actor.ID, To: unique(d.To), Team: d.Team,
-		ThreadID: d.ThreadID, ReplyTo: d.ReplyTo, Type: d.Type, Topic: d.Topic, Priority: d.Priority,
-		Status: hub.StatusPending, Sequence: d.Sequence, ExpiresAt: d.ExpiresAt, Payload: payload.Compact().Raw(),
-		Policy: hub.DefaultPolicy, CreatedAt: id.Time(), Extra: d.Extra,
-	}
-	if d.Version != "" {
-		e.Version = d.Version
-	}
-	if e.Priority == "" {
-		e.Priority = hub.PriorityNormal
+// envelopeOf composes the envelope of a draft. It adds warnings about what the hub changed in
+// it.
+func (m *Mailroom) envelopeOf(op string, actor hub.Caller, d Draft, payload strictjson.Value, warnings []string) (hub.Envelope, []string, error) {
+	draft := hub.Envelope{
+		Version: d.Version, To: unique(d.To), Team: d.Team, ThreadID: d.ThreadID, ReplyTo: d.ReplyTo, Type: d.Type, Topic: d.Topic, Priority: d.Priority,
+		Sequence: d.Sequence, ExpiresAt: d.ExpiresAt, Payload: payload.Compact().Raw(), Policy: hub.DefaultPolicy, Extra: d.Extra,
 	}
 	if d.Policy != nil {
-		e.Policy = fillPolicy(*d.Policy)
+		draft.Policy = fillPolicy(*d.Policy)
 	}
+	e := m.compose(actor.ID, draft).Envelope
+
 	if e.Priority == hub.PriorityCritical && e.Policy.Visibility != hub.VisibilityAudit {
 		e.Policy.Visibility = hub.VisibilityAudit
 		if d.Policy != nil {
@@ -87,26 +104,28 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
 	d.retry.mark(&e)
 	if err := setAckBy(op, &e, d.AckBy); err != nil {
-		return fail(err)
+		return hub.Envelope{}, nil, err
 	}
 	if names := memberNames(d.Extra); len(names) > 0 {
 		warnings = append(warnings, fmt.Sprintf("not defined in version %s, kept without effect: %s", hub.Version, strings.Join(names, ", ")))
 	}
+	return e, warnings, nil
+}
 
+// checkEnvelope checks the form of a message, its payload, and its policy. wide allows more
+// recipients than a message may name.
+func (m *Mailroom) checkEnvelope(op string, actor hub.Caller, e hub.Envelope, wide bool) error {
 	whole := e
 	if e.Type.Negotiates() && e.Sequence == nil {
 		whole.Sequence = new(int64) // the moderator fills it in
 	}
 	if err := whole.Validate(); err != nil {
-		return fail(err)
+		return err
 	}
 	if err := shape.CheckPayload(e.Type, e.Payload); err != nil {
-		return fail(err)
+		return err
 	}
-	if err := m.allowed(op, actor, e, d.wide); err != nil {
-		return fail(err)
-	}
-	return e, warnings, nil
+	return m.allowed(op, actor, e, wide)
 }
 
 // senderNames are unknown members of an envelope that a reader could take for its

@@ -127,8 +127,9 @@ func JoinTo(to []hub.AgentID) string {
 
 // quotePayload writes the members of a payload in their order, one a line. It leaves
 // out a summary that the detail begins with, and members that the line of the hub or
-// the package of a handoff has; named says that the line of the hub has the handoff. Ids
-// of messages and handoffs are written short. A notice of the hub is a sentence.
+// the package of a handoff has, and the subject of a notice; named says that the line of the
+// hub has the handoff. Ids of messages and handoffs are written short. A notice of the hub is
+// a sentence.
 func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool) {
 	if sentence := Sentence(e); sentence != "" {
 		fmt.Fprintf(b, "> %s\n", sentence)
@@ -140,11 +141,13 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 	}
 	json.Unmarshal(e.Payload, &cut) // members of another type are no summary
 	head, shortened := strings.CutSuffix(cut.Summary, "…")
+	_, notice := e.NoticeSubject()
 	for name, value := range strictjson.Members(e.Payload) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
 			slices.Contains(messageMembers, name) && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
 			named && name == "handoff_id",
+			notice && name == hub.NoticeMember,
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}

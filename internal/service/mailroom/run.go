@@ -103,19 +103,14 @@ func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time)
 			if err != nil {
 				return err
 			}
-			if s.message.ID != "" {
-				told = append(told, s)
-			}
+			told = append(told, s)
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("mailroom: expire: %w", err)
 	}
-	for _, s := range told {
-		m.announce(s)
-	}
-	m.bus.Publish(hub.TopicJournal)
+	m.announce(told...)
 	return nil
 }
 
@@ -152,7 +147,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 	if err != nil || msg.From == hub.Self {
 		return sendResult{}, err
 	}
-	return m.system(tx, hub.PriorityNormal, []hub.AgentID{msg.From}, hub.TypeSystemError, id, msg.ThreadID, map[string]any{
+	return m.system(tx, hub.Envelope{To: []hub.AgentID{msg.From}, Type: hub.TypeSystemError, ReplyTo: id, ThreadID: msg.ThreadID}, map[string]any{
 		"code": CodeExpired, "message": fmt.Sprintf("message %s expired before all recipients had read it", id), "missed_by": missed[:min(len(missed), 20)],
 	})
 }

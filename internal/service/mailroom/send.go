@@ -15,7 +15,7 @@ import (
 // nil.
 func (m *Mailroom) Send(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	x := sending{Mailroom: m, op: "mailroom.Send", actor: actor}
-	if err := x.compose(ctx, d); err != nil {
+	if err := x.complete(ctx, d); err != nil {
 		return Receipt{}, err
 	}
 	if err := x.keepLong(ctx); err != nil {
@@ -55,18 +55,9 @@ type sending struct {
 	out sendResult
 }
 
-// A sendResult is a stored message with the forecasts of its deliveries.
-type sendResult struct {
-	message   hub.Message
-	short     hub.ShortID
-	forecasts []Forecast
-	again     bool // an earlier message with the same idempotency key
-	admission hub.Admission
-}
-
-// compose makes the message of a draft and finds its recipients. Agents are never removed,
+// complete makes the message of a draft and finds its recipients. Agents are never removed,
 // so recipients are looked up before the transaction.
-func (x *sending) compose(ctx context.Context, d Draft) (err error) {
+func (x *sending) complete(ctx context.Context, d Draft) (err error) {
 	if d.IdempotencyKey != "" {
 		x.request = hashDraft(d)
 	}
@@ -109,8 +100,8 @@ func (x *sending) keepLong(ctx context.Context) error {
 		return nil
 	}
 	err := x.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		msg := hub.Message{Envelope: x.envelope}
-		return cmp.Or(x.admit(tx, &msg), errNoEffect)
+		o := x.outgoing()
+		return cmp.Or(x.admit(tx, &o), errNoEffect)
 	})
 	if !errors.Is(err, errNoEffect) {
 		return x.sendError(ctx, x.actor, err)
@@ -125,9 +116,14 @@ func (x *sending) keepLong(ctx context.Context) error {
 // errNoEffect ends a transaction that only checks.
 var errNoEffect = errors.New("nothing is to be stored")
 
-// admit decides whether the message is stored. It is not if it repeats an earlier one, or if
-// it accepts an offer that another agent has.
-func (x *sending) admit(tx hub.Tx, msg *hub.Message) (err error) {
+// outgoing returns the message at the beginning of a transaction.
+func (x *sending) outgoing() outgoing {
+	return outgoing{writer: bySend, op: x.op, actor: x.actor, msg: hub.Message{Envelope: x.envelope}, to: x.to, sharer: &x.actor}
+}
+
+// admit checks the message and decides whether it is saved. It is not if it repeats an earlier
+// one, or if it accepts an offer that another agent has.
+func (x *sending) admit(tx hub.Tx, o *outgoing) (err error) {
 	x.out = sendResult{} // the store may run a transaction again
 	if x.draft.IdempotencyKey != "" {
 		x.out, err = x.repeated(tx, x.op, x.actor, x.draft.IdempotencyKey, x.request)
@@ -138,39 +134,36 @@ func (x *sending) admit(tx hub.Tx, msg *hub.Message) (err error) {
 	if err := x.draft.retry.check(tx, x.op); err != nil {
 		return err
 	}
-	x.out.admission, err = x.Mailroom.admit(tx, x.op, x.actor, msg, x.to)
+	err = x.check(tx, o)
+	x.out.admission = o.admission
 	return err
 }
 
-// commit admits the message and writes it with all that belongs to it, in one transaction.
+// commit checks the message and saves it with all that belongs to it, in one transaction.
 func (x *sending) commit(tx hub.Tx) (err error) {
-	msg := hub.Message{Envelope: x.envelope}
-	if err := x.admit(tx, &msg); err != nil || x.out.again || x.out.admission.Claimed {
+	o := x.outgoing()
+	if err := x.admit(tx, &o); err != nil || x.out.again || o.dropped {
 		return err
 	}
 
-	facts := x.facts
-	if msg.ThreadID != x.first.ThreadID || msg.Cause != "" || msg.Type.Negotiates() {
-		if facts, err = factsOf(msg, len(x.to)); err != nil {
-			return err
-		}
+	changed := o.msg.ThreadID != x.first.ThreadID || o.msg.Cause != "" || o.msg.Type.Negotiates()
+	if !changed {
+		o.facts = x.facts
 	}
 	if x.text.SHA256 != "" {
-		if err := addArtifact(tx, msg.CreatedAt, x.actor, x.text); err != nil {
+		if err := addArtifact(tx, o.msg.CreatedAt, x.actor, x.text); err != nil {
 			return err
 		}
 	}
-	if x.out.forecasts, err = x.write(tx, msg, x.to, facts); err != nil {
+	admission := x.out.admission
+	if x.out, err = x.save(tx, &o); err != nil {
 		return err
 	}
-	if err := x.shareMessage(tx, x.actor, msg, openTo(msg, x.to)); err != nil {
+	x.out.admission = admission
+	if x.out.short, err = tx.ShortID(string(o.msg.ID)); err != nil {
 		return err
 	}
-	if x.out.short, err = tx.ShortID(string(msg.ID)); err != nil {
-		return err
-	}
-	x.out.message = msg
-	return x.writeEffects(tx, msg)
+	return x.writeEffects(tx, o.msg)
 }
 
 // writeEffects stores the effects of a message: an acknowledgement that it asks for, the retry
@@ -223,24 +216,4 @@ func (x *sending) answer(ctx context.Context) Receipt {
 		}
 	}
 	return x.receipt(ctx, x.actor, x.out, append(x.warnings, x.out.admission.Warnings...))
-}
-
-// admit runs the checks of a message that need the store, and sets its thread, sequence,
-// cause and hop.
-func (m *Mailroom) admit(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message, to []recipient) (out hub.Admission, err error) {
-	if err := m.resolveThread(tx, op, actor, msg); err != nil {
-		return out, err
-	}
-	if err := checkTeam(tx, op, actor, msg); err != nil {
-		return out, err
-	}
-	if err := m.checkContact(tx, op, msg, agentIDs(to)); err != nil {
-		return out, err
-	}
-	if msg.Type.Negotiates() {
-		if out, err = m.moderator.Admit(tx, actor, msg, agentIDs(to)); err != nil || out.Claimed {
-			return out, err
-		}
-	}
-	return out, m.guard(tx, op, actor, msg)
 }

@@ -14,6 +14,27 @@ const maxTeam = 201
 // may accept tasks in the place of everyone in an offer for a team, and fills in the
 // visibility of a message for a team that names none.
 func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller, d *Draft) error {
+	if err := readTeam(op, d); err != nil {
+		return err
+	}
+	offer := d.Type == hub.TypeTaskOffer && slices.Equal(d.To, []hub.AgentID{hub.Everyone})
+	if offer && d.Team != "" {
+		d.whole = true
+	}
+	if d.Team == "" || !m.features[hub.FeatureTeamspaces] {
+		return nil
+	}
+
+	err := m.store.View(ctx, func(r hub.Reader) error { return m.expandTeam(r, op, actor, d, offer) })
+	if err != nil || !d.whole {
+		return err
+	}
+	d.To, d.closed, err = m.dropClosed(ctx, op, actor.ID, d.To)
+	return err
+}
+
+// readTeam reads the team of a recipient team:ID, which stands alone.
+func readTeam(op string, d *Draft) error {
 	for _, id := range d.To {
 		team, ok := id.Team()
 		switch {
@@ -24,59 +45,53 @@ func (m *Mailroom) addressTeam(ctx context.Context, op string, actor hub.Caller,
 		case d.Team != "" && d.Team != string(team):
 			return hub.Errorf(hub.CodeInvalid, op, "team: %s is not the team %s of the recipient", d.Team, team)
 		}
-		d.Team, d.whole = string(team), true
+		d.Team = string(team)
+		d.whole = true
 	}
-	offer := d.Type == hub.TypeTaskOffer && slices.Equal(d.To, []hub.AgentID{hub.Everyone})
-	d.whole = d.whole || offer && d.Team != ""
-	if d.Team == "" || !m.features[hub.FeatureTeamspaces] {
-		return nil
-	}
-	if err := m.expandTeam(ctx, op, actor, d, offer); err != nil || !d.whole {
-		return err
-	}
-	var err error
-	d.To, d.closed, err = m.dropClosed(ctx, op, actor.ID, d.To)
-	return err
+	return nil
 }
 
-// expandTeam fills in the recipients and the visibility of a message for a team.
-func (m *Mailroom) expandTeam(ctx context.Context, op string, actor hub.Caller, d *Draft, offer bool) error {
-	return m.store.View(ctx, func(r hub.Reader) error {
-		t, err := teamOf(r, op, actor, hub.TeamID(d.Team))
-		if err != nil {
-			return err
-		}
-		policy := hub.Policy{}
-		if d.Policy != nil {
-			policy = *d.Policy
-		}
-		if policy.Visibility == "" {
-			policy.Visibility = t.Policy.DefaultVisibility
-			d.Policy = &policy
-		}
-		if !d.whole {
-			return nil
-		}
-		all, err := r.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Limit: maxTeam})
-		if err != nil {
-			return err
-		}
-		d.To = nil
-		for _, member := range all {
-			if member.Agent != actor.ID && (!offer || t.May(member.Role, hub.MayAcceptTask, hub.ClassNormal)) {
-				d.To = append(d.To, member.Agent)
-			}
-		}
-		if len(d.To) == 0 {
-			return hub.Errorf(hub.CodeUnknownRecipient, op, "the team %s has no other member for this message", t.ID)
-		}
-		d.wide = len(d.To) > m.limits.Recipients
-		if d.wide && !actor.IsOperator() && !d.Priority.Urgent() && !slices.ContainsFunc(all, func(x hub.Member) bool { return x.Agent == actor.ID && x.Role == hub.RoleCoordinator }) {
-			return hub.Errorf(hub.CodeDenied, op, "only a coordinator of the team %s may write to all its %d members with this priority", t.ID, len(all)).
-				WithHint("name the recipients, or use priority high if all members must know now")
-		}
+// expandTeam fills in the recipients and the visibility of a message for a team. offer says
+// that the message is for those who may accept tasks.
+func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draft, offer bool) error {
+	t, err := teamOf(r, op, actor, hub.TeamID(d.Team))
+	if err != nil {
+		return err
+	}
+	policy := hub.Policy{}
+	if d.Policy != nil {
+		policy = *d.Policy
+	}
+	if policy.Visibility == "" {
+		policy.Visibility = t.Policy.DefaultVisibility
+		d.Policy = &policy
+	}
+	if !d.whole {
 		return nil
-	})
+	}
+
+	all, err := r.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Limit: maxTeam})
+	if err != nil {
+		return err
+	}
+	d.To = nil
+	for _, member := range all {
+		if member.Agent != actor.ID && (!offer || t.May(member.Role, hub.MayAcceptTask, hub.ClassNormal)) {
+			d.To = append(d.To, member.Agent)
+		}
+	}
+	if len(d.To) == 0 {
+		return hub.Errorf(hub.CodeUnknownRecipient, op, "the team %s has no other member for this message", t.ID)
+	}
+
+	d.wide = len(d.To) > m.limits.Recipients
+	leads := slices.ContainsFunc(all, func(x hub.Member) bool { return x.Agent == actor.ID && x.Role == hub.RoleCoordinator })
+	mayAll := leads || actor.IsOperator() || d.Priority.Urgent()
+	if d.wide && !mayAll {
+		return hub.Errorf(hub.CodeDenied, op, "only a coordinator of the team %s may write to all its %d members with this priority", t.ID, len(all)).
+			WithHint("name the recipients, or use priority high if all members must know now")
+	}
+	return nil
 }
 
 // teamOf returns a team that the actor may write to: one that it is a member of. To

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
@@ -250,63 +249,6 @@ func factsOf(msg hub.Message, recipients int) (json.RawMessage, error) {
 	})
 }
 
-// write stores a message with its ledger rows and its journal entry, and returns the
-// forecasts of its deliveries. facts is the result of factsOf.
-func (m *Mailroom) write(tx hub.Tx, msg hub.Message, to []recipient, facts json.RawMessage) ([]Forecast, error) {
-	held := msg.Policy.HumanGate == hub.GateRequired
-	state := hub.PartyUnread
-	if held {
-		state = hub.PartyHeld
-	}
-	parties := make([]hub.Party, 0, len(to)+1)
-	self := false
-	for _, r := range to {
-		parties = append(parties, hub.Party{Agent: r.agent, State: state})
-		self = self || r.agent == msg.From
-	}
-	if !self {
-		parties = append(parties, hub.Party{Agent: msg.From, State: hub.PartySender})
-	}
-	if err := tx.AddMessage(msg, parties); err != nil {
-		return nil, err
-	}
-	var forecasts []Forecast
-	rules, err := hub.ReadContactRules(tx)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range to {
-		quiet, err := quietReason(tx, rules, msg.From, r.agent)
-		if err != nil {
-			return nil, err
-		}
-		rows, some, err := m.route(tx, msg, r, quiet)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range rows {
-			if err := tx.AddDelivery(d); err != nil {
-				return nil, err
-			}
-		}
-		forecasts = append(forecasts, some...)
-	}
-	action := actions.MessageSent
-	if held {
-		action = actions.MessageHeld
-	}
-	_, err = tx.Append(hub.Caller{ID: msg.From}.Entry(msg.CreatedAt, action, string(msg.ID), facts))
-	return forecasts, err
-}
-
-// openTo returns the recipients that may see a message at once.
-func openTo(msg hub.Message, to []recipient) []hub.AgentID {
-	if msg.Context == nil || msg.Policy.HumanGate == hub.GateRequired {
-		return nil
-	}
-	return agentIDs(to)
-}
-
 // MarkRead marks a message in the inbox of the actor as read: it has answered the
 // message, or dealt with its subject. The caller announces a message after the
 // commit, so that the inbox is counted again.
@@ -410,44 +352,6 @@ func updateStatus(tx hub.Tx, id hub.EnvelopeID, now hub.Time) error {
 		return err
 	}
 	return endAwait(tx, msg.Envelope)
-}
-
-// system writes a message of the hub. The hub has a limit of its own; over it the
-// message is dropped, since the journal holds the same facts.
-func (m *Mailroom) system(tx hub.Tx, priority hub.Priority, to []hub.AgentID, t hub.MessageType, about hub.EnvelopeID, thread string, payload any) (sendResult, error) {
-	const perMinute = 60
-	id := m.ids.Next()
-	now := id.Time()
-	recent, err := tx.Sent(hub.SentFilter{From: hub.Self, Since: now.Add(-time.Minute), Limit: perMinute})
-	if err != nil || len(recent) >= perMinute {
-		return sendResult{}, err
-	}
-	raw, err := json.Marshal(payload)
-	if err != nil {
-		return sendResult{}, err
-	}
-	if thread == "" {
-		thread = string(id)
-	}
-	msg := hub.Message{Envelope: hub.Envelope{
-		ID: id, Protocol: hub.Protocol, Version: hub.Version, From: hub.Self, To: to, ThreadID: thread, ReplyTo: about, Type: t,
-		Priority: priority, Status: hub.StatusPending, Payload: raw, Policy: hub.DefaultPolicy, CreatedAt: now,
-	}}
-	return m.writeKnown(tx, msg)
-}
-
-// writeKnown is write for a message whose recipients are known to exist.
-func (m *Mailroom) writeKnown(tx hub.Tx, msg hub.Message) (sendResult, error) {
-	to := make([]recipient, len(msg.To))
-	for i, id := range msg.To {
-		to[i] = recipient{id, true}
-	}
-	facts, err := factsOf(msg, len(to))
-	if err != nil {
-		return sendResult{}, err
-	}
-	forecasts, err := m.write(tx, msg, to, facts)
-	return sendResult{message: msg, forecasts: forecasts}, err
 }
 
 // record writes a journal entry about a success. facts may be nil.

@@ -965,25 +965,6 @@ func numbers(open []hub.Conflict) string {
 	return strings.Join(words, ", ")
 }
 
-// Escalated returns the conflicts that are escalated in teams that can be changed, for the
-// operator: at most 100.
-func (s *Service) Escalated(ctx context.Context) (out []hub.Conflict, err error) {
-	err = s.store.View(ctx, func(rd hub.Reader) error {
-		all, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Open: true, State: hub.MergeEscalated, Limit: 100})
-		for _, k := range all {
-			t, err := rd.Teamspaces().Team(k.Team)
-			if err != nil {
-				return err
-			}
-			if !t.ReadOnly() {
-				out = append(out, k)
-			}
-		}
-		return err
-	})
-	return out, err
-}
-
 const (
 	sweepEvery = 10 * time.Second // the time between two searches for conflicts whose time has passed
 	sweepBatch = 100

@@ -63,15 +63,6 @@ func (c *change) hold(r Request) (hub.HeldAction, error) {
 	return h, c.record(actions.TeamHeld, map[string]any{"id": h.ID, "action": h.Action})
 }
 
-// Held returns the operations that wait for the operator, oldest first.
-func (s *Service) Held(ctx context.Context, actor hub.Caller) ([]hub.HeldAction, error) {
-	if !actor.Audits() {
-		return nil, hub.Errorf(hub.CodeDenied, "team.Held", "only the operator and auditors list held operations")
-	}
-	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.HeldAction, error) { return r.Teamspaces().HeldActions(maxPage) })
-	return append([]hub.HeldAction{}, all...), err
-}
-
 // A heldChange is a held operation with the verdict about it.
 type heldChange struct {
 	hub.HeldAction

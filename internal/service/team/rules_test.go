@@ -45,7 +45,7 @@ func TestAuthorityIsKept(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.teams.Approve(t.Context(), operator, held.ID)
 		wantCode(t, err, hub.CodeDenied, "paused")
-		if waiting, err := r.teams.Held(t.Context(), operator); err != nil || len(waiting) != 1 {
+		if waiting, err := r.held(t.Context(), operator); err != nil || len(waiting) != 1 {
 			t.Errorf("got %v (%v)", waiting, err)
 		}
 		r.refuse(eve, team.Request{Action: "show"}, hub.CodeNotFound, "no team")

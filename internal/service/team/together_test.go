@@ -336,7 +336,7 @@ func TestGateOfTasks(t *testing.T) {
 		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInProgress {
 			t.Errorf("completed: got %+v", task)
 		}
-		held, err := r.teams.Held(t.Context(), operator)
+		held, err := r.held(t.Context(), operator)
 		if err != nil || len(held) != 1 || held[0].Actor != "bo" || held[0].Action != "task" {
 			t.Fatalf("held: got %+v (%v)", held, err)
 		}

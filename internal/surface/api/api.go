@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/reach/sessions"
 	runner "github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -28,30 +29,31 @@ import (
 
 // Services are the services that the operations work on.
 type Services struct {
-	Mail     *mailroom.Mailroom
-	Handoffs *handoff.Service
-	Talks    *deliberation.Service
-	Teams    *team.Service // nil if teamspaces are off
-	Without  []hub.Feature // features that are off
-	Runs     *run.Service
-	Roots    *roots.Service
-	Keys     *keys.Service
-	Journal  *journal.Journal
-	Records  Records
-	Store    hub.Store
-	Router   *router.Router
-	Sessions *sessions.Register
-	Keeper   *keeper.Keeper
-	SignIn   *signin.Service
-	RunFiles *runner.Files
-	Repeater *runner.Repeater
-	Metrics  *metrics.Service
-	Gateway  *gateway.Client // nil without one
-	Notify   *notify.Notifier
-	Clock    hub.Clock
-	Projects Projects // nil without projects
-	Around   Around   // what waits outside of these services; may be nil
-	Stop     func()   // stops the hub after the answer
+	Mail      *mailroom.Mailroom
+	Handoffs  *handoff.Service
+	Talks     *deliberation.Service
+	Teams     *team.Service // nil if teamspaces are off
+	Without   []hub.Feature // features that are off
+	Runs      *run.Service
+	Roots     *roots.Service
+	Keys      *keys.Service
+	Journal   *journal.Journal
+	Records   Records
+	Store     hub.Store
+	Router    *router.Router
+	Sessions  *sessions.Register
+	Keeper    *keeper.Keeper
+	SignIn    *signin.Service
+	RunFiles  *runner.Files
+	Repeater  *runner.Repeater
+	Metrics   *metrics.Service
+	Gateway   *gateway.Client // nil without one
+	Notify    *notify.Notifier
+	Clock     hub.Clock
+	Projects  Projects // nil without projects
+	Around    Around   // what waits outside of these services; may be nil
+	Attention *attention.Service
+	Stop      func() // stops the hub after the answer
 }
 
 // The operations.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -347,105 +346,4 @@ func artifactID(ref hub.ArtifactRef, i int) string {
 		name = ref.Type
 	}
 	return fmt.Sprintf("%d-%s", i+1, name)
-}
-
-// A HeldList lists messages, handoffs and questions that wait for a human.
-type HeldList struct {
-	mailroom.Listing
-	Handoffs []handoff.Report `json:"handoffs"`
-	Teams    []hub.HeldAction `json:"team_actions"`
-	Asks     []KeptAgent      `json:"asks,omitempty"` // kept agents with questions
-}
-
-func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, error) {
-	messages, err := s.Mail.Held(ctx, a)
-	if err != nil {
-		return HeldList{}, err
-	}
-	waiting, err := s.Handoffs.Waiting(ctx, a)
-	if err != nil {
-		return HeldList{}, err
-	}
-	actions := []hub.HeldAction{}
-	if s.Teams != nil {
-		actions, err = s.Teams.Held(ctx, a)
-	}
-	if err != nil {
-		return HeldList{}, err
-	}
-	out := HeldList{Listing: messages, Handoffs: waiting, Teams: actions}
-	if err := s.nameActions(ctx, &out); err != nil || s.Keeper == nil {
-		return out, err
-	}
-	kept, err := s.Keeper.List(ctx)
-	for _, k := range kept {
-		if len(k.Asks) > 0 {
-			out.Asks = append(out.Asks, k)
-		}
-	}
-	return out, err
-}
-
-// nameActions adds the short ids of held operations of teams.
-func (s *Services) nameActions(ctx context.Context, l *HeldList) error {
-	ids := make([]string, len(l.Teams))
-	for i, t := range l.Teams {
-		ids[i] = t.ID
-	}
-	names, err := s.Mail.ShortIDs(ctx, nil, ids...)
-	if l.ShortIDs == nil {
-		l.ShortIDs = mailroom.ShortIDs{}
-	}
-	maps.Copy(l.ShortIDs, names)
-	return err
-}
-
-// resolveEither returns the id of the message or handoff that a short id names.
-func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, id hub.EnvelopeID) (hub.EnvelopeID, error) {
-	long, err := s.Handoffs.Resolve(ctx, op, a, hub.HandoffID(id))
-	if err != nil {
-		return "", err
-	}
-	return s.Mail.Resolve(ctx, op, a, hub.EnvelopeID(long))
-}
-
-// decide decides about the operation of a team, the message or the handoff with an id: all
-// have ids of one kind, and a person need not know which it is. An operation has the id of
-// the message that asks for it, so it comes first.
-func (s *Services) decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error), action func() (hub.HeldAction, error)) (mailroom.Verdict, error) {
-	if s.Teams != nil {
-		held, err := action()
-		if hub.CodeOf(err) != hub.CodeNotFound || held.ID != "" {
-			return mailroom.Verdict{ID: id, Status: hub.MessageStatus(held.Verdict), Decision: word, From: held.Actor, To: []hub.AgentID{}}, err
-		}
-	}
-	v, err := message()
-	if hub.CodeOf(err) != hub.CodeNotFound {
-		return v, err
-	}
-	h, second := task()
-	if hub.CodeOf(second) == hub.CodeNotFound {
-		return v, err
-	}
-	return mailroom.Verdict{ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}, second
-}
-
-func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
-	if p.ID, err = s.resolveEither(ctx, "parley/approve", a, p.ID); err != nil {
-		return mailroom.Verdict{}, err
-	}
-	return s.decide(p.ID, "approved",
-		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
-		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) },
-		func() (hub.HeldAction, error) { return s.Teams.Approve(ctx, a, string(p.ID)) })
-}
-
-func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
-	if p.ID, err = s.resolveEither(ctx, "parley/deny", a, p.ID); err != nil {
-		return mailroom.Verdict{}, err
-	}
-	return s.decide(p.ID, "denied",
-		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
-		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) },
-		func() (hub.HeldAction, error) { return s.Teams.Deny(ctx, a, string(p.ID), p.Reason) })
 }

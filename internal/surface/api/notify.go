@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/notify"
+	"github.com/parley-agents/parley/internal/service/attention"
 )
 
 // TargetParams name a target; all of them if empty.
@@ -47,10 +48,10 @@ func (s *Services) WaitingItems(ctx context.Context) (notify.Waiting, error) {
 	now, err := overview(ctx, s, hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}, None{})
 	var out notify.Waiting
 	for _, i := range now.Waiting.Items() {
-		out.Items = append(out.Items, notify.Wait{Kind: string(i.Kind), ID: i.ID, Agent: i.Agent, Fact: i.Fact, Text: i.Text, Private: i.Private, Command: i.Command})
+		out.Items = append(out.Items, notify.Wait{Kind: string(i.Kind), ID: i.ID, Agent: i.Agent, Fact: i.Fact, Text: i.Title, Private: i.Private, Command: i.Command})
 	}
 	if now.Waiting.More > 0 {
-		out.Partial = []string{string(WaitMail)}
+		out.Partial = []string{string(attention.KindMail)}
 	}
 	return out, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -38,8 +39,8 @@ func everything() api.Waiting {
 		Inbox:     []hub.Envelope{message("m3", hub.SensitivityLow, "plain")},
 		Notices: []hub.Envelope{
 			{ID: "n1", From: hub.Self, ThreadID: "t1", Payload: payload("escalated")},
-			{ID: "n3", From: hub.Self, ReplyTo: "m4", Payload: json.RawMessage(`{"code":"ack_overdue","message":"late"}`)},
-			{ID: "n2", From: hub.Self, Payload: payload("migrator asks: plain; parley agent answer migrator 3")},
+			{ID: "n3", From: hub.Self, ReplyTo: "m4", Payload: json.RawMessage(`{"code":"ack_overdue","message":"late","about":{"kind":"overdue","id":"m4"}}`)},
+			{ID: "n2", From: hub.Self, Payload: json.RawMessage(`{"question":"migrator asks: plain","about":{"kind":"question","id":"migrator 3"}}`)},
 		},
 	}
 	w.Asks = []api.KeptAgent{{Definition: keeper.Definition{Agent: "migrator"}, Asks: []keeper.Question{{ID: 3, Text: "plain", Choices: []keeper.Choice{
@@ -53,26 +54,26 @@ func everything() api.Waiting {
 
 func TestWaitingItems(t *testing.T) {
 	items := everything().Items()
-	seen := map[api.WaitKind]int{}
+	seen := map[attention.Kind]int{}
 	for i, w := range items {
 		seen[w.Kind]++
-		if i > 0 && slices.Index(api.WaitKinds, items[i-1].Kind) > slices.Index(api.WaitKinds, w.Kind) {
+		if i > 0 && slices.Index(attention.Kinds(), items[i-1].Kind) > slices.Index(attention.Kinds(), w.Kind) {
 			t.Errorf("%s stands behind %s", w.Kind, items[i-1].Kind)
 		}
 		if w.Fact == "" || w.Command == "" || w.ID == "" || strings.Contains(w.Fact, "plain") || strings.Contains(w.Fact, "secret") {
 			t.Errorf("%+v: a sentence of the hub, and a command", w)
 		}
-		if strings.Contains(w.Text, "secret") != w.Private {
-			t.Errorf("%s: private is %v of %q", w.Key(), w.Private, w.Text)
+		if strings.Contains(w.Title, "secret") != w.Private {
+			t.Errorf("%s: private is %v of %q", w.Key(), w.Private, w.Title)
 		}
 	}
-	for _, k := range api.WaitKinds {
+	for _, k := range attention.Kinds() {
 		if seen[k] == 0 {
 			t.Errorf("nothing of the kind %s", k)
 		}
 	}
-	find := func(key string) api.Wait {
-		return items[slices.IndexFunc(items, func(w api.Wait) bool { return w.Key() == key })]
+	find := func(key string) attention.Item {
+		return items[slices.IndexFunc(items, func(w attention.Item) bool { return w.Key() == key })]
 	}
 	if q := find("question migrator 3"); q.Answer.Choice != "once" || q.Answer.Question != 3 {
 		t.Errorf("a yes allows more than once: %+v", q.Answer)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -28,7 +29,7 @@ func TestAckBy(t *testing.T) {
 		}
 		n := 0
 		for _, i := range got.Waiting.Items() {
-			if i.Kind == api.WaitOverdue {
+			if i.Kind == attention.KindOverdue {
 				n++
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -110,7 +111,7 @@ var changes = map[string]func(context.Context, form) (string, error){
 		if _, err := perform(ctx, f.visit, api.AnswerAgent, api.AnswerParams{Agent: f.agent(), Question: n, Choice: f.Get("choice")}); err != nil {
 			return "", err
 		}
-		err = f.acknowledge(ctx, api.WaitQuestion, fmt.Sprintf("%s %d", f.agent(), n))
+		err = f.acknowledge(ctx, attention.KindQuestion, fmt.Sprintf("%s %d", f.agent(), n))
 		return fmt.Sprintf("%s has your answer.", f.agent()), err
 	},
 	"agent-prompt": func(ctx context.Context, f form) (string, error) {
@@ -133,7 +134,7 @@ var changes = map[string]func(context.Context, form) (string, error){
 		if err != nil {
 			return "", err
 		}
-		err = f.acknowledge(ctx, api.WaitEscalation, got.ID)
+		err = f.acknowledge(ctx, attention.KindEscalation, got.ID)
 		return fmt.Sprintf("Decided: the %s is %s. Those who took part are told.", got.Kind, got.State), err
 	},
 	"merge":      merge,

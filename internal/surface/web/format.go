@@ -178,8 +178,11 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		return m
 	}
 
+	_, notice := e.NoticeSubject()
 	for name, value := range strictjson.Members(e.Payload) {
-		if slices.Contains(unshown, name) || (name == "summary" && known.repeats()) {
+		isSubject := notice && name == hub.NoticeMember
+		isRepeated := name == "summary" && known.repeats()
+		if isSubject || isRepeated || slices.Contains(unshown, name) {
 			continue
 		}
 		if f, ok := fieldOf(name, value.Raw()); ok {

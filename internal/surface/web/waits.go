@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -13,7 +14,7 @@ type waits struct {
 	api.Waiting
 	Held   []message
 	Inbox  []message
-	Others []api.Wait // that have no card of their own
+	Others []attention.Item // that have no card of their own
 	Count  int
 }
 
@@ -51,7 +52,7 @@ func (v *visit) waiting(ctx context.Context) (*waits, error) {
 		w.Inbox = append(w.Inbox, v.message(e, now.Waiting.ShortIDs))
 	}
 	for _, i := range items {
-		if slices.Contains([]api.WaitKind{api.WaitStuck, api.WaitSuspended, api.WaitOverdue, api.WaitDisk}, i.Kind) {
+		if slices.Contains([]attention.Kind{attention.KindStuck, attention.KindSuspended, attention.KindOverdue, attention.KindDisk}, i.Kind) {
 			w.Others = append(w.Others, i)
 		}
 	}
@@ -59,7 +60,7 @@ func (v *visit) waiting(ctx context.Context) (*waits, error) {
 }
 
 // acknowledge marks the hub's notices about something as read.
-func (v *visit) acknowledge(ctx context.Context, kind api.WaitKind, id string) error {
+func (v *visit) acknowledge(ctx context.Context, kind attention.Kind, id string) error {
 	w, err := v.waiting(ctx)
 	if err != nil {
 		return err

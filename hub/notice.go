@@ -1,0 +1,32 @@
+package hub
+
+import "encoding/json"
+
+// NoticeMember is the member of the payload of a notice that names its subject.
+const NoticeMember = "about"
+
+// A NoticeSubject is the thing that waits for a person and that a notice of the hub is
+// about. The payload of the notice has it under NoticeMember; a notice without it, such as
+// one of an earlier version, names no subject.
+type NoticeSubject struct {
+	Kind string `json:"kind"` // such as NoticeQuestion
+	ID   string `json:"id"`   // of the thing, as commands name it
+}
+
+// The kinds of subjects.
+const (
+	NoticeQuestion = "question" // of an agent that the hub runs
+	NoticeOverdue  = "overdue"  // a message that was not acknowledged in time
+)
+
+// NoticeSubject returns the subject of a notice. It reports false for a notice without one,
+// for messages of agents and for copies of them.
+func (e Envelope) NoticeSubject() (NoticeSubject, bool) {
+	var p struct {
+		About NoticeSubject `json:"about"`
+	}
+	if e.From != Self || e.CopyOf() != nil || json.Unmarshal(e.Payload, &p) != nil {
+		return NoticeSubject{}, false
+	}
+	return p.About, p.About.Kind != "" && p.About.ID != ""
+}
