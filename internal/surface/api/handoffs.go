@@ -409,43 +409,78 @@ func (s *Services) resolveEither(ctx context.Context, op string, a hub.Caller, i
 	return s.Mail.Resolve(ctx, op, a, hub.EnvelopeID(long))
 }
 
+// A Decision is the answer to approve and deny: the thing that was decided about and its
+// state after the decision. One of MessageStatus, HandoffStatus and ActionVerdict is set.
+type Decision struct {
+	ID       hub.EnvelopeID `json:"id"`
+	Status   string         `json:"status"`   // the one that is set of the three below, for programs that ask for no kind
+	Decision string         `json:"decision"` // approved or denied
+	From     hub.AgentID    `json:"from"`
+	To       []hub.AgentID  `json:"to"`
+
+	MessageStatus hub.MessageStatus `json:"message_status,omitempty"` // of a held message
+	HandoffStatus hub.HandoffState  `json:"handoff_status,omitempty"` // of a handoff
+	ActionVerdict string            `json:"action_verdict,omitempty"` // of the held operation of a team: approved or denied
+}
+
+// A decider decides about the thing with an id in each of the three ways.
+type decider struct {
+	word    string // approved or denied
+	action  func() (hub.HeldAction, error)
+	message func() (mailroom.Verdict, error)
+	task    func() (handoff.Report, error)
+}
+
 // decide decides about the operation of a team, the message or the handoff with an id: all
 // have ids of one kind, and a person need not know which it is. An operation has the id of
 // the message that asks for it, so it comes first.
-func (s *Services) decide(id hub.EnvelopeID, word string, message func() (mailroom.Verdict, error), task func() (handoff.Report, error), action func() (hub.HeldAction, error)) (mailroom.Verdict, error) {
+func (s *Services) decide(id hub.EnvelopeID, d decider) (Decision, error) {
+	out := Decision{ID: id, Decision: d.word, To: []hub.AgentID{}}
 	if s.Teams != nil {
-		held, err := action()
+		held, err := d.action()
 		if hub.CodeOf(err) != hub.CodeNotFound || held.ID != "" {
-			return mailroom.Verdict{ID: id, Status: hub.MessageStatus(held.Verdict), Decision: word, From: held.Actor, To: []hub.AgentID{}}, err
+			out.Status, out.ActionVerdict = held.Verdict, held.Verdict
+			out.From = held.Actor
+			return out, err
 		}
 	}
-	v, err := message()
+
+	v, err := d.message()
 	if hub.CodeOf(err) != hub.CodeNotFound {
-		return v, err
+		out.Status, out.MessageStatus = string(v.Status), v.Status
+		out.From, out.To = v.From, v.To
+		return out, err
 	}
-	h, second := task()
+
+	h, second := d.task()
 	if hub.CodeOf(second) == hub.CodeNotFound {
-		return v, err
+		return Decision{}, err
 	}
-	return mailroom.Verdict{ID: id, Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}, second
+	out.Status, out.HandoffStatus = string(h.Status), h.Status
+	out.From, out.To = h.From, []hub.AgentID{h.To}
+	return out, second
 }
 
-func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
+func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ Decision, err error) {
 	if p.ID, err = s.resolveEither(ctx, "parley/approve", a, p.ID); err != nil {
-		return mailroom.Verdict{}, err
+		return Decision{}, err
 	}
-	return s.decide(p.ID, "approved",
-		func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
-		func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) },
-		func() (hub.HeldAction, error) { return s.Teams.Approve(ctx, a, string(p.ID)) })
+	return s.decide(p.ID, decider{
+		word:    "approved",
+		action:  func() (hub.HeldAction, error) { return s.Teams.Approve(ctx, a, string(p.ID)) },
+		message: func() (mailroom.Verdict, error) { return s.Mail.Approve(ctx, a, p.ID) },
+		task:    func() (handoff.Report, error) { return s.Handoffs.Approve(ctx, a, hub.HandoffID(p.ID)) },
+	})
 }
 
-func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ mailroom.Verdict, err error) {
+func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (_ Decision, err error) {
 	if p.ID, err = s.resolveEither(ctx, "parley/deny", a, p.ID); err != nil {
-		return mailroom.Verdict{}, err
+		return Decision{}, err
 	}
-	return s.decide(p.ID, "denied",
-		func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
-		func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) },
-		func() (hub.HeldAction, error) { return s.Teams.Deny(ctx, a, string(p.ID), p.Reason) })
+	return s.decide(p.ID, decider{
+		word:    "denied",
+		action:  func() (hub.HeldAction, error) { return s.Teams.Deny(ctx, a, string(p.ID), p.Reason) },
+		message: func() (mailroom.Verdict, error) { return s.Mail.Deny(ctx, a, p.ID, p.Reason) },
+		task:    func() (handoff.Report, error) { return s.Handoffs.Deny(ctx, a, hub.HandoffID(p.ID), p.Reason) },
+	})
 }
