@@ -157,9 +157,10 @@ type Check struct {
 	Detail string       `json:"detail"`           // for people; programs read the other members
 	Reason RejectReason `json:"reason,omitempty"` // the reason with which a failed check rejects the handoff
 
-	Compared ComparedFiles `json:"compared,omitzero"` // of a worktree, when the task was accepted; zero if none were compared
-	State    *WorkState    `json:"state,omitempty"`   // of the worktree, when the task was accepted
-	Change   *WorkChange   `json:"change,omitempty"`  // of the work, since then; nil in completions of earlier versions
+	Compared  ComparedFiles `json:"compared,omitzero"`   // of a worktree, when the task was accepted; zero if none were compared
+	Ownership Ownership     `json:"ownership,omitempty"` // of the task in its queue; only in the last check of an activation
+	State     *WorkState    `json:"state,omitempty"`     // of the worktree, when the task was accepted
+	Change    *WorkChange   `json:"change,omitempty"`    // of the work, since then; nil in completions of earlier versions
 }
 
 // A CheckKind is the kind of thing that a check is about. The check of an artifact has the

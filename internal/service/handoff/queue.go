@@ -102,6 +102,9 @@ func (s *Service) activate(m *mover, h *hub.Handoff, owned hub.Ownership, steps 
 	if h.Ownership = owned; owned != hub.OwnershipHub {
 		note = "ownership in the queue: " + string(owned)
 	}
+	if n := len(steps); n > 0 { // verify reads it there
+		steps[n-1].Ownership = owned
+	}
 	if err := m.move(h, hub.HandoffActivated, note, steps); err != nil || !owned.NeedsOperator() {
 		return err
 	}
