@@ -24,7 +24,8 @@ type conn struct {
 	ctx   context.Context // of the call at hand
 	stmts []*stmt         // by their id
 	made  map[string]*stmt
-	named int // statements prepared so far
+	named int  // statements prepared so far
+	used  bool // by an earlier call, if it is one of the pool
 
 	pending []use // to be run with the next statement
 	changed int64 // rows that the last statement changed
@@ -50,7 +51,12 @@ func connect(ctx context.Context, config *pgconn.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{pg: pg, ctx: context.Background(), stmts: make([]*stmt, len(rows.Statements(rows.PostgreSQL))), made: map[string]*stmt{}}, nil
+	return newConn(pg), nil
+}
+
+// newConn returns a connection without prepared statements.
+func newConn(pg *pgconn.PgConn) *conn {
+	return &conn{pg: pg, ctx: context.Background(), stmts: make([]*stmt, len(rows.Statements(rows.PostgreSQL))), made: map[string]*stmt{}}
 }
 
 func (c *conn) close() {
