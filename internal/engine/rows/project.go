@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // maxRepoLists bounds how many decoded lists of repositories a reader
@@ -16,11 +17,11 @@ const maxRepoLists = 64
 
 // repos decodes stored repositories. Every change in a project reads them, and
 // they seldom change; the list is shared and must not be written to.
-func (r *reader) repos(b []byte) ([]hub.Repo, error) {
+func (r *reader) repos(b []byte) ([]coord.Repo, error) {
 	if list, ok := r.repoLists[string(b)]; ok {
 		return list, nil
 	}
-	var list []hub.Repo
+	var list []coord.Repo
 	if err := json.Unmarshal(b, &list); err != nil {
 		return nil, err
 	}
@@ -31,14 +32,14 @@ func (r *reader) repos(b []byte) ([]hub.Repo, error) {
 	return slices.Clip(list), nil
 }
 
-var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json", func(c *codec, p *hub.Project) {
+var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json", func(c *codec, p *coord.Project) {
 	c.text((*string)(&p.ID))
 	c.text(&p.Name)
 	c.text(&p.Objective)
 	c.text((*string)(&p.Status))
 	c.text((*string)(&p.Policy))
 	if c.q != nil {
-		repos := slices.Concat([]hub.Repo{}, p.Repos) // never stored as null
+		repos := slices.Concat([]coord.Repo{}, p.Repos) // never stored as null
 		c.encoded(&repos, false)
 	} else {
 		p.Repos, c.err = c.r.repos(c.s.ColumnRawText(c.n))
@@ -52,10 +53,10 @@ var projects = newTable("projects", "project", "id, name, objective, status, pol
 
 // talliedProjects reads projects with their tally, which follows the rows of the
 // other tables and is not written with the project.
-var talliedProjects = &table[hub.Project]{
+var talliedProjects = &table[coord.Project]{
 	name: projects.name, noun: projects.noun,
 	columns: slices.Concat(projects.columns, []string{"contracts", "started", "implemented", "verified", "packets", "bytes"}),
-	fields: func(c *codec, p *hub.Project) {
+	fields: func(c *codec, p *coord.Project) {
 		projects.fields(c, p)
 		for _, n := range []*int{&p.Tally.Contracts, &p.Tally.Started, &p.Tally.Implemented, &p.Tally.Verified, &p.Tally.Packets} {
 			c.int(n)
@@ -65,7 +66,7 @@ var talliedProjects = &table[hub.Project]{
 }
 
 var contracts = newTable("contracts", "contract", "project, id, type, name, version, status, proposed_by, created_at, updated_at, reopened_at, "+
-	"implementations_json, agreements_json, content_json, stamps_json", func(c *codec, v *hub.Contract) {
+	"implementations_json, agreements_json, content_json, stamps_json", func(c *codec, v *coord.Contract) {
 	c.text((*string)(&v.Project))
 	c.text((*string)(&v.ID))
 	c.text((*string)(&v.Type))
@@ -84,7 +85,7 @@ var contracts = newTable("contracts", "contract", "project, id, type, name, vers
 
 // A contractVersion is a content that a contract had.
 type contractVersion struct {
-	hub.ContractVersion
+	coord.ContractVersion
 	project, contract, hash, standing string
 }
 
@@ -109,7 +110,7 @@ var versions = newTable("contract_versions", "version of a contract", "project, 
 		c.json(&v.Content)
 	})
 
-var packets = newTable("packets", "packet", "project, id, from_repo, from_agent, at, type, reply_to, related_json, content_json", func(c *codec, p *hub.Packet) {
+var packets = newTable("packets", "packet", "project, id, from_repo, from_agent, at, type, reply_to, related_json, content_json", func(c *codec, p *coord.Packet) {
 	c.text((*string)(&p.Project))
 	c.text((*string)(&p.ID))
 	c.text((*string)(&p.FromRepo))
@@ -122,7 +123,7 @@ var packets = newTable("packets", "packet", "project, id, from_repo, from_agent,
 })
 
 var fileRequests = newTable("file_requests", "request for a file", "project, id, from_repo, from_agent, description, format, at, fulfilled_at, file",
-	func(c *codec, r *hub.FileRequest) {
+	func(c *codec, r *coord.FileRequest) {
 		c.text((*string)(&r.Project))
 		c.text(&r.ID)
 		c.text((*string)(&r.FromRepo))
@@ -163,15 +164,15 @@ var (
 	fulfilRequest   = fileRequests.update(2, "fulfilled_at", ` AND fulfilled_at IS NULL`)
 )
 
-func (r *reader) Project(id hub.ProjectID) (hub.Project, error) {
+func (r *reader) Project(id coord.ProjectID) (coord.Project, error) {
 	return talliedProjects.one(r, string(id), projectByID, string(id))
 }
 
-func (r *reader) Projects(after hub.ProjectID, limit int) ([]hub.Project, error) {
+func (r *reader) Projects(after coord.ProjectID, limit int) ([]coord.Project, error) {
 	return talliedProjects.all(r, projectsAfter, string(after), max(limit, 0))
 }
 
-func (t *tx) PutProject(p, was hub.Project) error {
+func (t *tx) PutProject(p, was coord.Project) error {
 	if was.ID == "" {
 		return projects.add(t, string(p.ID), &p)
 	}
@@ -199,8 +200,8 @@ func unchanged[T any](t *table[T], name string, err error, stored, was *T) error
 
 // countUp adds to the tally of a project. Something is stored already when it
 // is called, so that an error spoils the function at hand.
-func (t *tx) countUp(id hub.ProjectID, by hub.Tally) error {
-	if by == (hub.Tally{}) {
+func (t *tx) countUp(id coord.ProjectID, by coord.Tally) error {
+	if by == (coord.Tally{}) {
 		return nil
 	}
 	n, err := t.run(projects.op(), countUp, string(id), by.Contracts, by.Started, by.Implemented, by.Verified, by.Packets, by.Bytes)
@@ -213,11 +214,11 @@ func (t *tx) countUp(id hub.ProjectID, by hub.Tally) error {
 	return err
 }
 
-func (r *reader) Contract(project hub.ProjectID, id hub.ContractID) (hub.Contract, error) {
+func (r *reader) Contract(project coord.ProjectID, id coord.ContractID) (coord.Contract, error) {
 	return contracts.one(r, string(id), contractByID, string(project), string(id))
 }
 
-func (r *reader) Contracts(f hub.ContractQuery) ([]hub.Contract, error) {
+func (r *reader) Contracts(f coord.ContractQuery) ([]coord.Contract, error) {
 	var w filter
 	w.add("project = ?", string(f.Project))
 	w.add("id > ?", string(f.After))
@@ -229,7 +230,7 @@ func (r *reader) Contracts(f hub.ContractQuery) ([]hub.Contract, error) {
 	return contracts.filtered(r, w, `ORDER BY id`, f.Limit)
 }
 
-func (t *tx) PutContract(c, was hub.Contract) error {
+func (t *tx) PutContract(c, was coord.Contract) error {
 	if was.Version == 0 {
 		return t.addContract(c)
 	}
@@ -243,14 +244,14 @@ func (t *tx) PutContract(c, was hub.Contract) error {
 		}
 	}
 	now, before := c.Tally(), was.Tally()
-	return t.countUp(c.Project, hub.Tally{
+	return t.countUp(c.Project, coord.Tally{
 		Started: now.Started - before.Started, Implemented: now.Implemented - before.Implemented, Verified: now.Verified - before.Verified,
 		Bytes: now.Bytes - before.Bytes,
 	})
 }
 
 // putConflicted stores whether a contract has contents or moves that lost.
-func (t *tx) putConflicted(c hub.Contract) error {
+func (t *tx) putConflicted(c coord.Contract) error {
 	_, err := t.run(contracts.op(), putConflicted, string(c.Project), string(c.ID), len(c.Stamps.Lost()) > 0)
 	if err != nil {
 		t.spoil(err)
@@ -259,7 +260,7 @@ func (t *tx) putConflicted(c hub.Contract) error {
 }
 
 // addContract stores a new contract with its versions.
-func (t *tx) addContract(c hub.Contract) error {
+func (t *tx) addContract(c coord.Contract) error {
 	err := contracts.add(t, string(c.ID), &c)
 	if err == nil {
 		t.changedContract(c.Project, c.ID, &c)
@@ -271,7 +272,7 @@ func (t *tx) addContract(c hub.Contract) error {
 	return err
 }
 
-func (r *reader) Versions(project hub.ProjectID, id hub.ContractID) (history, conflicts []hub.ContractVersion, err error) {
+func (r *reader) Versions(project coord.ProjectID, id coord.ContractID) (history, conflicts []coord.ContractVersion, err error) {
 	all, err := versions.all(r, versionsOf, string(project), string(id))
 	history, conflicts = sortVersions(all)
 	return history, conflicts, err
@@ -279,7 +280,7 @@ func (r *reader) Versions(project hub.ProjectID, id hub.ContractID) (history, co
 
 // sortVersions returns the earlier versions among all, oldest first, and those that
 // lost, newest version first.
-func sortVersions(all []contractVersion) (history, conflicts []hub.ContractVersion) {
+func sortVersions(all []contractVersion) (history, conflicts []coord.ContractVersion) {
 	for _, v := range all {
 		if v.standing == standingHistory {
 			history = append(history, v.ContractVersion)
@@ -288,7 +289,7 @@ func sortVersions(all []contractVersion) (history, conflicts []hub.ContractVersi
 		v.Superseded = v.standing == standingSuperseded
 		conflicts = append(conflicts, v.ContractVersion)
 	}
-	slices.SortStableFunc(conflicts, func(a, b hub.ContractVersion) int {
+	slices.SortStableFunc(conflicts, func(a, b coord.ContractVersion) int {
 		if a.Version != b.Version {
 			return b.Version - a.Version
 		}
@@ -297,23 +298,23 @@ func sortVersions(all []contractVersion) (history, conflicts []hub.ContractVersi
 	return history, conflicts
 }
 
-func (t *tx) AddVersion(project hub.ProjectID, id hub.ContractID, v hub.ContractVersion) error {
+func (t *tx) AddVersion(project coord.ProjectID, id coord.ContractID, v coord.ContractVersion) error {
 	if err := t.addVersion(project, id, v, standingHistory); err != nil {
 		return err
 	}
 	t.changedContract(project, id, nil)
-	return t.countUp(project, hub.Tally{Bytes: int64(len(v.Content))})
+	return t.countUp(project, coord.Tally{Bytes: int64(len(v.Content))})
 }
 
-func (t *tx) addVersion(project hub.ProjectID, id hub.ContractID, v hub.ContractVersion, standing string) error {
-	_, err := versions.write(t, replaceVersion, &contractVersion{v, string(project), string(id), hub.ContentHash(v.Content), standing})
+func (t *tx) addVersion(project coord.ProjectID, id coord.ContractID, v coord.ContractVersion, standing string) error {
+	_, err := versions.write(t, replaceVersion, &contractVersion{v, string(project), string(id), coord.ContentHash(v.Content), standing})
 	return err
 }
 
 // addVersions stores History and Conflicts of a contract that has neither.
-func (t *tx) addVersions(c hub.Contract) error {
+func (t *tx) addVersions(c coord.Contract) error {
 	bytes := int64(0)
-	add := func(v hub.ContractVersion, standing string) error {
+	add := func(v coord.ContractVersion, standing string) error {
 		bytes += int64(len(v.Content))
 		return t.addVersion(c.Project, c.ID, v, standing)
 	}
@@ -339,10 +340,10 @@ func (t *tx) addVersions(c hub.Contract) error {
 	if err := t.putConflicted(c); err != nil {
 		return err
 	}
-	return t.countUp(c.Project, hub.Tally{Bytes: bytes})
+	return t.countUp(c.Project, coord.Tally{Bytes: bytes})
 }
 
-func (t *tx) PutVersions(c hub.Contract) error {
+func (t *tx) PutVersions(c coord.Contract) error {
 	history, conflicts, err := t.Versions(c.Project, c.ID)
 	if err != nil {
 		return err
@@ -358,14 +359,14 @@ func (t *tx) PutVersions(c hub.Contract) error {
 		return err
 	}
 	t.changedContract(c.Project, c.ID, nil)
-	return t.countUp(c.Project, hub.Tally{Bytes: bytes})
+	return t.countUp(c.Project, coord.Tally{Bytes: bytes})
 }
 
-func (r *reader) Packet(project hub.ProjectID, id hub.PacketID) (hub.Packet, error) {
+func (r *reader) Packet(project coord.ProjectID, id coord.PacketID) (coord.Packet, error) {
 	return packets.one(r, string(id), packetByID, string(project), string(id))
 }
 
-func (r *reader) Packets(f hub.PacketQuery) (hub.PacketPage, error) {
+func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 	var w filter
 	w.add("project = ?", string(f.Project))
 	w.equal("type", string(f.Type))
@@ -385,7 +386,7 @@ func (r *reader) Packets(f hub.PacketQuery) (hub.PacketPage, error) {
 		text, rest, ok := strings.Cut(f.Cursor, " ")
 		n, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil {
-			return hub.PacketPage{}, hub.Errorf(hub.CodeInvalid, packets.op(), "cursor: not one that a page gave")
+			return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, packets.op(), "cursor: not one that a page gave")
 		}
 		at, after = n, rest
 	}
@@ -393,9 +394,9 @@ func (r *reader) Packets(f hub.PacketQuery) (hub.PacketPage, error) {
 	limit := max(f.Limit, 0)
 	all, err := packets.filtered(r, w, order, limit+1) // one more tells whether there are more
 	if err != nil {
-		return hub.PacketPage{}, err
+		return coord.PacketPage{}, err
 	}
-	page := hub.PacketPage{Packets: all}
+	page := coord.PacketPage{Packets: all}
 	if len(all) > limit {
 		page.Packets = all[:limit]
 		if limit > 0 {
@@ -406,7 +407,7 @@ func (r *reader) Packets(f hub.PacketQuery) (hub.PacketPage, error) {
 	return page, nil
 }
 
-func (r *reader) PacketIDs(project hub.ProjectID, after hub.PacketID, limit int) (ids []hub.PacketID, err error) {
+func (r *reader) PacketIDs(project coord.ProjectID, after coord.PacketID, limit int) (ids []coord.PacketID, err error) {
 	at := int64(-1)
 	if after != "" {
 		last, err := r.Packet(project, after)
@@ -418,13 +419,13 @@ func (r *reader) PacketIDs(project hub.ProjectID, after hub.PacketID, limit int)
 	q := r.query(packetIDs)
 	q.bind(string(project), at, string(after), max(limit, 0))
 	for q.next() {
-		ids = append(ids, hub.PacketID(q.s.ColumnText(0)))
+		ids = append(ids, coord.PacketID(q.s.ColumnText(0)))
 	}
 	return ids, engineError(packets.op(), q.done())
 }
 
-func (t *tx) PutPacket(p, was hub.Packet) error {
-	tally := hub.Tally{Bytes: int64(len(p.Content) - len(was.Content))}
+func (t *tx) PutPacket(p, was coord.Packet) error {
+	tally := coord.Tally{Bytes: int64(len(p.Content) - len(was.Content))}
 	if was.ID == "" {
 		tally.Packets = 1
 		if err := packets.add(t, string(p.ID), &p); err != nil {
@@ -445,15 +446,15 @@ func (t *tx) PutPacket(p, was hub.Packet) error {
 	return t.countUp(p.Project, tally)
 }
 
-func (r *reader) FileRequest(project hub.ProjectID, id string) (hub.FileRequest, error) {
+func (r *reader) FileRequest(project coord.ProjectID, id string) (coord.FileRequest, error) {
 	return fileRequests.one(r, id, fileRequestByID, string(project), id)
 }
 
-func (r *reader) FileRequests(project hub.ProjectID, limit int) ([]hub.FileRequest, error) {
+func (r *reader) FileRequests(project coord.ProjectID, limit int) ([]coord.FileRequest, error) {
 	return fileRequests.all(r, fileRequestsOf, string(project), max(limit, 0))
 }
 
-func (t *tx) PutFileRequest(r hub.FileRequest) error {
+func (t *tx) PutFileRequest(r coord.FileRequest) error {
 	if r.FulfilledAt.IsZero() {
 		return fileRequests.add(t, r.ID, &r)
 	}

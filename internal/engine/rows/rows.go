@@ -17,6 +17,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Conn is a connection to a database, in a transaction. It serves one goroutine
@@ -166,7 +167,7 @@ func (q *query) time(v hub.Time) {
 }
 
 // instant binds a time of coordination, or NULL if it is zero.
-func (q *query) instant(v hub.Instant) {
+func (q *query) instant(v coord.Instant) {
 	if v.IsZero() {
 		q.null()
 		return
@@ -199,7 +200,7 @@ func (q *query) bind(args ...any) {
 			q.int(boolInt(v))
 		case hub.Time:
 			q.time(v)
-		case hub.Instant:
+		case coord.Instant:
 			q.instant(v)
 		default:
 			q.note(fmt.Errorf("a %T cannot be bound", a))

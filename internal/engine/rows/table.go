@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A codec binds the fields of a noun to the parameters of a statement, or reads
@@ -81,7 +82,7 @@ func (c *codec) stamp(p *hub.Time) {
 }
 
 // moment is an instant whose column is never NULL.
-func (c *codec) moment(p *hub.Instant) {
+func (c *codec) moment(p *coord.Instant) {
 	if c.q != nil {
 		c.q.int(p.Micro())
 		return
@@ -90,12 +91,12 @@ func (c *codec) moment(p *hub.Instant) {
 }
 
 // instant is stored as microseconds; the zero instant as NULL.
-func (c *codec) instant(p *hub.Instant) {
+func (c *codec) instant(p *coord.Instant) {
 	if c.q != nil {
 		c.q.instant(*p)
 		return
 	}
-	*p = hub.InstantMicro(c.s.ColumnInt64(c.n))
+	*p = coord.InstantMicro(c.s.ColumnInt64(c.n))
 	c.n++
 }
 

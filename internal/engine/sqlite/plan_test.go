@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
@@ -105,12 +106,12 @@ func TestPlans(t *testing.T) {
 		_, err := r.Runs(f)
 		check(fmt.Sprintf("%+v", f), err)
 	}
-	for _, f := range []hub.PacketQuery{{Project: "p"}, {Project: "p", Newest: true}, {Project: "p", ReplyTo: "q"}, {Project: "p", Type: hub.ContextQuestion}} {
+	for _, f := range []coord.PacketQuery{{Project: "p"}, {Project: "p", Newest: true}, {Project: "p", ReplyTo: "q"}, {Project: "p", Type: coord.ContextQuestion}} {
 		f.Limit = 9
 		_, err := r.Packets(f)
 		check(fmt.Sprintf("%+v", f), err)
 	}
-	for _, f := range []hub.ContractQuery{{Project: "p"}, {Project: "p", Conflicted: true}, {Project: "p", Status: hub.ContractAgreed}} {
+	for _, f := range []coord.ContractQuery{{Project: "p"}, {Project: "p", Conflicted: true}, {Project: "p", Status: coord.ContractAgreed}} {
 		f.Limit = 9
 		_, err := r.Contracts(f)
 		check(fmt.Sprintf("%+v", f), err)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Limits bound the turns that mail may start. Zero members mean the default.
@@ -449,7 +450,7 @@ func (r *Router) follow(ctx context.Context, store hub.Store, entries []hub.Entr
 func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error {
 	id := hub.EnvelopeID(e.Subject)
 	switch e.Action {
-	case hub.ActionMessageSent, hub.ActionMessageApproved:
+	case actions.MessageSent, actions.MessageApproved:
 		var msg hub.Message
 		var rows []hub.Delivery
 		err := store.View(ctx, func(rd hub.Reader) (err error) {
@@ -469,9 +470,9 @@ func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error 
 			r.visitAt(d.Recipient, at)
 		}
 		return err
-	case hub.ActionMessageDelivered, hub.ActionMessageRead, hub.ActionMessageExpired:
+	case actions.MessageDelivered, actions.MessageRead, actions.MessageExpired:
 		return r.endRows(ctx, store, id, e)
-	case hub.ActionAgentResumed:
+	case actions.AgentResumed:
 		r.Visit(hub.AgentID(e.Subject)) // mail waited for it
 	}
 	return nil
@@ -480,7 +481,7 @@ func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error 
 // endRows skips the rows of a message that were never tried: its recipient fetched it
 // first, or its time has passed.
 func (r *Router) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeID, e hub.Entry) error {
-	expired := e.Action == hub.ActionMessageExpired
+	expired := e.Action == actions.MessageExpired
 	reason := "already read"
 	if expired {
 		reason = "expired"

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Sender writes the messages that handoffs make. The mailroom is one.
@@ -315,7 +316,7 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.H
 	h, err := r.Handoff(id)
 	if err == nil && h.Team != "" && !h.Concerns(actor.ID) && !actor.Audits() { // the members of its team see it
 		var m []hub.Member
-		if m, err = r.Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
+		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
 			return h, nil
 		}
 	}
@@ -464,15 +465,15 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 }
 
 // actionOf is the action of the journal entry for each move.
-var actionOf = map[hub.HandoffState]hub.Action{
-	hub.HandoffDraft:      hub.ActionHandoffDrafted,
-	hub.HandoffProposed:   hub.ActionHandoffProposed,
-	hub.HandoffValidating: hub.ActionHandoffValidating,
-	hub.HandoffAccepted:   hub.ActionHandoffAccepted,
-	hub.HandoffRejected:   hub.ActionHandoffRejected,
-	hub.HandoffActivated:  hub.ActionHandoffActivated,
-	hub.HandoffCompleted:  hub.ActionHandoffCompleted,
-	hub.HandoffClosed:     hub.ActionHandoffClosed,
+var actionOf = map[hub.HandoffState]actions.Action{
+	hub.HandoffDraft:      actions.HandoffDrafted,
+	hub.HandoffProposed:   actions.HandoffProposed,
+	hub.HandoffValidating: actions.HandoffValidating,
+	hub.HandoffAccepted:   actions.HandoffAccepted,
+	hub.HandoffRejected:   actions.HandoffRejected,
+	hub.HandoffActivated:  actions.HandoffActivated,
+	hub.HandoffCompleted:  actions.HandoffCompleted,
+	hub.HandoffClosed:     actions.HandoffClosed,
 }
 
 // stepFacts are the facts of the journal entry for a move, never the package.
@@ -547,7 +548,7 @@ func (m *mover) record(h hub.Handoff, step hub.HandoffStep) error {
 }
 
 // entry writes a journal entry about a handoff.
-func (m *mover) entry(a hub.Action, h hub.Handoff, facts any) error {
+func (m *mover) entry(a actions.Action, h hub.Handoff, facts any) error {
 	raw, err := json.Marshal(facts)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shape"
 )
 
@@ -143,7 +144,7 @@ func (s *Service) MoveItem(ctx context.Context, actor hub.Caller, id hub.Handoff
 		if err := m.tx.PutHandoff(h, h.Status, nil); err != nil {
 			return err
 		}
-		return m.entry(hub.ActionHandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To, "ownership": owned, "steps": steps})
+		return m.entry(actions.HandoffOwned, h, map[string]any{"task_id": h.TaskID, "to": h.To, "ownership": owned, "steps": steps})
 	})
 	if err != nil {
 		return Report{}, err
@@ -182,7 +183,7 @@ func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps 
 		c, err := m.tx.ItemClaim(t.Item)
 		switch {
 		case hub.CodeOf(err) == hub.CodeNotFound && queued.has(t.Item): // it is free
-			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, hub.ActionClaimMoved, map[string]any{"handoff": t.Handoff})
+			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"handoff": t.Handoff})
 		case hub.CodeOf(err) == hub.CodeNotFound:
 			got, step.Result, step.Detail = hub.OwnershipManual, hub.CheckUnverifiable, "the hub's own queue does not have it, and no other is configured"
 		case err != nil:
@@ -190,7 +191,7 @@ func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps 
 		case c.Owner != t.From && c.Owner != t.To:
 			got, step.Result, step.Detail = hub.OwnershipManual, hub.CheckFailed, fmt.Sprintf("%s owns it", c.Owner)
 		default:
-			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, hub.ActionClaimMoved, map[string]any{"from": c.Owner, "handoff": t.Handoff})
+			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"from": c.Owner, "handoff": t.Handoff})
 		}
 		if hub.CodeOf(err) != hub.CodeNotFound && err != nil {
 			return "", nil, err
@@ -201,7 +202,7 @@ func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps 
 }
 
 // claim stores a claim with its journal entry.
-func (m *mover) claim(c hub.ItemClaim, a hub.Action, facts map[string]any) error {
+func (m *mover) claim(c hub.ItemClaim, a actions.Action, facts map[string]any) error {
 	if err := m.tx.PutItemClaim(c); err != nil {
 		return err
 	}
@@ -258,7 +259,7 @@ func (s *Service) ClaimItem(ctx context.Context, actor hub.Caller, item string) 
 			return err
 		}
 		c = hub.ItemClaim{Item: item, Owner: actor.ID, At: m.now}
-		return m.claim(c, hub.ActionClaimed, map[string]any{})
+		return m.claim(c, actions.Claimed, map[string]any{})
 	})
 	return c, err
 }
@@ -284,7 +285,7 @@ func (s *Service) ReleaseItem(ctx context.Context, actor hub.Caller, item string
 		if err := m.tx.RemoveItemClaim(item); err != nil {
 			return err
 		}
-		_, err = m.tx.Append(actor.Entry(m.now, hub.ActionClaimReleased, item, map[string]any{"owner": c.Owner}))
+		_, err = m.tx.Append(actor.Entry(m.now, actions.ClaimReleased, item, map[string]any{"owner": c.Owner}))
 		return err
 	})
 	return c, err

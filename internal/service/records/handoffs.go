@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shape"
 )
 
@@ -24,7 +25,7 @@ type stepFacts struct {
 }
 
 // stateOf returns the state that an action moves a handoff to, or "".
-func stateOf(a hub.Action) hub.HandoffState {
+func stateOf(a actions.Action) hub.HandoffState {
 	name, ok := strings.CutPrefix(string(a), "handoff.")
 	if s := hub.HandoffState(name); ok && s.Known() {
 		return s
@@ -66,11 +67,11 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	settled := hub.OwnershipHub
 	for _, e := range entries {
 		switch e.Action {
-		case hub.ActionHandoffApproved:
+		case actions.HandoffApproved:
 			approved = e.At
-		case hub.ActionHandoffEscalated:
+		case actions.HandoffEscalated:
 			escalated = e.At
-		case hub.ActionHandoffOwned:
+		case actions.HandoffOwned:
 			var f struct {
 				Ownership hub.Ownership `json:"ownership"`
 			}
