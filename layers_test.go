@@ -218,6 +218,8 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/pgtest"},
+	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper"},
+	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},

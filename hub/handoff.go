@@ -152,12 +152,43 @@ const (
 // A Check is one claim that was compared with the facts, and the result.
 type Check struct {
 	What   string       `json:"what"`
+	Kind   CheckKind    `json:"kind,omitempty"` // of the thing that What names; empty in the records of earlier versions
 	Result Verdict      `json:"result"`
-	Detail string       `json:"detail"`
+	Detail string       `json:"detail"`           // for people; programs read the other members
 	Reason RejectReason `json:"reason,omitempty"` // the reason with which a failed check rejects the handoff
 
-	State  *WorkState  `json:"state,omitempty"`  // of the worktree, when the task was accepted
-	Change *WorkChange `json:"change,omitempty"` // of the work, since then; nil in completions of earlier versions
+	Compared  ComparedFiles `json:"compared,omitzero"`   // of a worktree, when the task was accepted; zero if none were compared
+	Ownership Ownership     `json:"ownership,omitempty"` // of the task in its queue; only in the last check of an activation
+	State     *WorkState    `json:"state,omitempty"`     // of the worktree, when the task was accepted
+	Change    *WorkChange   `json:"change,omitempty"`    // of the work, since then; nil in completions of earlier versions
+}
+
+// A CheckKind is the kind of thing that a check is about. The check of an artifact has the
+// type of its reference as kind, so that others than these occur.
+type CheckKind string
+
+// The kinds that the hub itself checks.
+const (
+	CheckKindPackage    CheckKind = "package"
+	CheckKindApproval   CheckKind = "approval"
+	CheckKindRepository CheckKind = "repository"
+	CheckKindWorktree   CheckKind = "worktree" // that it is there, and its state
+	CheckKindFiles      CheckKind = "files"    // all files of a worktree
+	CheckKindFile       CheckKind = "file"
+	CheckKindBranch     CheckKind = "branch"
+	CheckKindCommit     CheckKind = "commit"
+	CheckKindEvidence   CheckKind = "evidence" // of a run, with its files and its commit
+	CheckKindClaim      CheckKind = "claim"    // of an item of the hub's own queue
+	CheckKindQueue      CheckKind = "queue"    // an item of a queue outside the hub
+	CheckKindWork       CheckKind = "work"
+)
+
+// A ComparedFiles is the comparison of the files of a worktree with the commit that was
+// checked out there.
+type ComparedFiles struct {
+	Path   string `json:"path"`            // of the worktree
+	Commit string `json:"commit"`          // its whole name
+	Clean  bool   `json:"clean,omitempty"` // the files are those of the commit
 }
 
 // A Patch is the difference of a worktree from a commit.

@@ -84,6 +84,26 @@ func (e Envelope) Validate() error {
 // check applies the rules that need only the members themselves, not the content
 // of the payload.
 func (e Envelope) check(op string) error {
+	if err := e.checkOrigin(op); err != nil {
+		return err
+	}
+	if err := checkTo(op, e.To); err != nil {
+		return err
+	}
+	if err := e.checkTopic(op); err != nil {
+		return err
+	}
+	if err := e.checkContent(op); err != nil {
+		return err
+	}
+	if e.Context == nil {
+		return nil
+	}
+	return e.Context.check(op)
+}
+
+// checkOrigin refuses an envelope of another protocol, and one without id or sender.
+func (e Envelope) checkOrigin(op string) error {
 	switch {
 	case e.Protocol != Protocol:
 		return invalid(op, "protocol", "%s is not %q", shorten.Quote(e.Protocol), Protocol)
@@ -94,9 +114,11 @@ func (e Envelope) check(op string) error {
 	case !e.From.Valid():
 		return invalid(op, "from", "%s is not the name of an agent", shorten.Quote(string(e.From)))
 	}
-	if err := checkTo(op, e.To); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkTopic refuses an envelope whose type, team, thread or topic is not well formed.
+func (e Envelope) checkTopic(op string) error {
 	switch {
 	case e.Type == "":
 		return invalid(op, "type", "is required")
@@ -112,6 +134,14 @@ func (e Envelope) check(op string) error {
 		return invalid(op, "topic", "is not valid UTF-8")
 	case len(e.Topic) > maxTopic && utf8.RuneCountInString(e.Topic) > maxTopic:
 		return invalid(op, "topic", "is longer than %d characters", maxTopic)
+	}
+	return nil
+}
+
+// checkContent refuses an envelope whose sequence, payload, policy or times are not well
+// formed.
+func (e Envelope) checkContent(op string) error {
+	switch {
 	case e.Sequence == nil && e.Type.Negotiates():
 		return invalid(op, "sequence", "is required for %s", e.Type)
 	case e.Sequence != nil && (*e.Sequence < 0 || *e.Sequence > maxInteger):
@@ -121,6 +151,7 @@ func (e Envelope) check(op string) error {
 	case e.Policy == Policy{}:
 		return invalid(op, "policy", "visibility, sensitivity and human_gate are required")
 	}
+
 	for _, err := range [...]error{
 		checkEnum(op, "priority", e.Priority, Priorities),
 		checkEnum(op, "status", e.Status, MessageStatuses),
@@ -135,10 +166,7 @@ func (e Envelope) check(op string) error {
 			return err
 		}
 	}
-	if e.Context == nil {
-		return nil
-	}
-	return e.Context.check(op)
+	return nil
 }
 
 func checkTo(op string, to []AgentID) error {

@@ -50,6 +50,7 @@ type WorkChange struct {
 	Removed    []string   `json:"removed,omitempty"` // at most 50 files that were deleted or emptied
 
 	Trivial     bool     `json:"trivial,omitempty"`      // only whitespace, line ends, mode, empty files, submodules or ignored files
+	TrivialWhy  string   `json:"trivial_why,omitempty"`  // why a trivial change is the task, says its owner; it stands in the first of Notes
 	Uncommitted int      `json:"uncommitted,omitempty"`  // files that are not in the commit as they are
 	Loose       []string `json:"loose,omitempty"`        // at most 1000 of those; not stored
 	Before      int      `json:"before,omitempty"`       // files whose content a commit from before has

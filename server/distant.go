@@ -163,17 +163,25 @@ func (d *distantInspector) Artifact(ctx context.Context, ref hub.ArtifactRef, wo
 	if ref.Type == "branch" {
 		path = worktree
 	}
-	return d.inspect(ctx, path, ref.Type+" "+ref.Path, inspection{Method: "artifact", Path: worktree, Ref: ref}).Checks[0]
+	c := d.inspect(ctx, path, ref.Type+" "+ref.Path, inspection{Method: "artifact", Path: worktree, Ref: ref}).Checks[0]
+	c.Kind = hub.CheckKind(ref.Type)
+	return c
 }
 
 // Commit implements handoff.Inspector.
 func (d *distantInspector) Commit(ctx context.Context, worktree, commit string) hub.Check {
-	return d.inspect(ctx, worktree, "commit "+commit, inspection{Method: "commit", Path: worktree, Other: commit}).Checks[0]
+	c := d.inspect(ctx, worktree, "commit "+commit, inspection{Method: "commit", Path: worktree, Other: commit}).Checks[0]
+	c.Kind = hub.CheckKindCommit
+	return c
 }
 
 // Worktree implements handoff.Inspector.
 func (d *distantInspector) Worktree(ctx context.Context, path, branch string) []hub.Check {
-	return d.inspect(ctx, path, "worktree "+path, inspection{Method: "worktree", Path: path, Other: branch}).Checks
+	checks := d.inspect(ctx, path, "worktree "+path, inspection{Method: "worktree", Path: path, Other: branch}).Checks
+	if len(checks) == 1 && checks[0].Kind == "" { // the machine could not be asked
+		checks[0].Kind = hub.CheckKindWorktree
+	}
+	return checks
 }
 
 // Rooted implements handoff.Inspector.

@@ -2,8 +2,9 @@ package acpv2
 
 import "github.com/parley-agents/parley/acp/acpv1"
 
-// message converts any message: here those of clients and the answers to them, in
-// agentMessage the others. Notifications that follow it go to out.Then.
+// message converts any message: here those about the connection and the answers to them,
+// in sessionMessage, promptMessage and agentMessage the others. Notifications that follow
+// it go to out.Then.
 func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 	switch m := m.(type) {
 	case *InitializeRequest:
@@ -21,6 +22,17 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 		return &acpv1.LogoutRequest{Meta: m.Meta, Extra: m.Extra}
 	case *LogoutAuthResponse:
 		return &acpv1.LogoutResponse{Meta: m.Meta, Extra: m.Extra}
+	case *CancelRequestNotification:
+		return ref(same[acpv1.CancelRequestNotification](c, m))
+	default:
+		return c.sessionMessage(m, out)
+	}
+}
+
+// sessionMessage converts the requests of clients about sessions and their options, and the
+// answers to them.
+func (c *converter) sessionMessage(m Message, out *Conversion) acpv1.Message {
+	switch m := m.(type) {
 	case *NewSessionRequest:
 		return c.newSessionRequest(m)
 	case *NewSessionResponse:
@@ -60,6 +72,15 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 		return c.setConfigOption(m)
 	case *SetSessionConfigOptionResponse:
 		return &acpv1.SetSessionConfigOptionResponse{ConfigOptions: c.configOptionsIn(m.ConfigOptions), Meta: m.Meta, Extra: m.Extra}
+	default:
+		return c.promptMessage(m)
+	}
+}
+
+// promptMessage converts the requests and notifications of clients within a session, and the
+// answers to them.
+func (c *converter) promptMessage(m Message) acpv1.Message {
+	switch m := m.(type) {
 	case *PromptRequest:
 		return &acpv1.PromptRequest{SessionID: m.SessionID, Prompt: each(c, "prompt", m.Prompt, c.promptBlock), Meta: m.Meta, Extra: m.Extra}
 	case *PromptResponse:
@@ -67,8 +88,6 @@ func (c *converter) message(m Message, out *Conversion) acpv1.Message {
 		c.failAt("messageId", string(m.MessageID), "accepts a prompt, which version 1 answers only when the work is done: use a Bridge")
 	case *CancelSessionNotification:
 		return ref(same[acpv1.CancelNotification](c, m))
-	case *CancelRequestNotification:
-		return ref(same[acpv1.CancelRequestNotification](c, m))
 	case *CancelToolCallRequest, *CancelToolCallResponse, *CancelTerminalRequest, *CancelTerminalResponse:
 		c.fail(m.Method(), "is no method of version 1")
 	default:

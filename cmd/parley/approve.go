@@ -122,7 +122,7 @@ func (a *app) askYes(ctx context.Context, question string) (bool, error) {
 
 // decide approves or denies a held message, after the person at the terminal
 // has confirmed it.
-func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDParams, mailroom.Verdict], p api.IDParams, question string, yes bool) error {
+func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDParams, api.Decision], p api.IDParams, question string, yes bool) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -130,5 +130,5 @@ func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDPa
 	if ok, err := a.confirm(cmd, c, p.ID, question, yes); err != nil || !ok {
 		return err
 	}
-	return answer(cmd.Context(), a, o, p, func(w io.Writer, v mailroom.Verdict) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, p.ID, v.From) })
+	return answer(cmd.Context(), a, o, p, func(w io.Writer, v api.Decision) { fmt.Fprintf(w, "%s %s from %s\n", v.Decision, p.ID, v.From) })
 }

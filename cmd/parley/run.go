@@ -98,11 +98,28 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 }
 
 // read completes the spec with the arguments and checks it.
-func (f *runFlags) read(dash int, args []string) (err error) {
+func (f *runFlags) read(dash int, args []string) error {
+	if err := f.readCommand(dash, args); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.Verify != "" {
+		f.Dispatch.Verify = []string{f.Verify}
+	}
+	return nil
+}
+
+// readCommand takes the agent, its command and the task from the arguments: the name of an
+// agent, with the task unless --task has it, or a command behind two dashes.
+func (f *runFlags) readCommand(dash int, args []string) (err error) {
 	task := &f.Dispatch.Task
+	withTask := len(args) == 2 && *task == ""
+	nameAlone := len(args) == 1 && *task != ""
 	switch {
-	case dash < 0 && (len(args) == 2 && *task == "" || len(args) == 1 && *task != ""):
-		if len(args) == 2 {
+	case dash < 0 && (withTask || nameAlone):
+		if withTask {
 			*task = args[1]
 		}
 		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
@@ -117,13 +134,20 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 	default:
 		return usagef("run needs an agent and a task, or --task and a command behind two dashes")
 	}
+	return nil
+}
+
+// check refuses a spec that cannot be run.
+func (f *runFlags) check() error {
 	if !f.Agent.Valid() {
 		return usagef("%q is not valid as the name of an agent", f.Agent).WithHint("give one with --name: lower-case letters, digits, dots, dashes and underscores")
 	}
-	if strings.TrimSpace(*task) == "" {
+	if strings.TrimSpace(f.Dispatch.Task) == "" {
 		return usagef("the task is empty")
 	}
-	if f.Handoff != "" && (f.noHub || !f.Handoff.Valid() && !hub.ShortID(f.Handoff).Is(hub.ShortHandoff)) {
+
+	isHandoff := f.Handoff.Valid() || hub.ShortID(f.Handoff).Is(hub.ShortHandoff)
+	if f.Handoff != "" && (f.noHub || !isHandoff) {
 		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
 	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
@@ -131,9 +155,6 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 	}
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
 		return usagef("--repo: %s is not a folder", f.Dir)
-	}
-	if f.Verify != "" {
-		f.Dispatch.Verify = []string{f.Verify}
 	}
 	return nil
 }

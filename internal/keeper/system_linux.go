@@ -2,10 +2,12 @@ package keeper
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
 // Places of the fields of /proc/PID/stat that follow the name of the program.
@@ -40,13 +42,10 @@ func resident(group int) int {
 
 // lockFolder keeps other keepers on this machine from a folder until unlock is called.
 func lockFolder(dir string) (unlock func(), err error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
+	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY)) // a folder can be opened for reading alone
+	ok, err := lock.TryLock()
+	if err == nil && !ok {
+		err = errors.New("another keeper has the folder")
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
+	return func() { lock.Unlock() }, err
 }

@@ -223,6 +223,11 @@ func (m *model) typ(s object) (*typ, error) {
 		}
 		return &typ{base: baseNamed, def: d}, nil
 	}
+	return m.plainTyp(s)
+}
+
+// plainTyp returns the type of a schema that refers to no definition.
+func (m *model) plainTyp(s object) (*typ, error) {
 	t := &typ{nullDefault: s.has("x-deserialize-default-on-null"), min: number(s, "minimum"), max: number(s, "maximum")}
 	kind := s.text("type")
 	for _, k := range s.list("type") {
@@ -232,6 +237,8 @@ func (m *model) typ(s object) (*typ, error) {
 			kind = k.(string)
 		}
 	}
+
+	var err error
 	switch kind {
 	case "":
 		t.base = baseAny
@@ -245,46 +252,51 @@ func (m *model) typ(s object) (*typ, error) {
 	case "number":
 		t.base = baseNumber
 	case "integer":
-		t.base, t.bits = baseInt, 64
-		format := s.text("format")
-		if rest, ok := strings.CutPrefix(format, "u"); ok {
-			t.base, format = baseUint, rest
-			if t.min == "0" {
-				t.min = ""
-			}
-		}
-		if bits, ok := strings.CutPrefix(format, "int"); ok && bits != "" {
-			n, err := strconv.Atoi(bits)
-			if err != nil {
-				return nil, fmt.Errorf("the format %q is not supported", s.text("format"))
-			}
-			t.bits = n
-		}
-		if t.base == baseUint && t.max == strconv.FormatUint(1<<t.bits-1, 10) {
-			t.max = ""
-		}
+		err = t.setInteger(s.text("format"))
 	case "array":
 		items, _ := s.get("items").(object)
-		elem, err := m.typ(items)
-		if err != nil {
-			return nil, err
-		}
-		t.base, t.elem, t.minLength = baseList, elem, int(integer(s, "minItems"))
+		t.base = baseList
+		t.minLength = int(integer(s, "minItems"))
+		t.elem, err = m.typ(items)
 	case "object":
 		values, ok := s.get("additionalProperties").(object)
 		if !ok {
 			t.base = baseMeta
 			break
 		}
-		elem, err := m.typ(values)
-		if err != nil {
-			return nil, err
-		}
-		t.base, t.elem = baseMap, elem
+		t.base = baseMap
+		t.elem, err = m.typ(values)
 	default:
-		return nil, fmt.Errorf("the type %q is not supported", kind)
+		err = fmt.Errorf("the type %q is not supported", kind)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return t, nil
+}
+
+// setInteger makes t a whole number of a format such as uint16. A bound that follows from
+// the format is left out.
+func (t *typ) setInteger(format string) error {
+	t.base, t.bits = baseInt, 64
+	name, unsigned := strings.CutPrefix(format, "u")
+	if unsigned {
+		t.base = baseUint
+		if t.min == "0" {
+			t.min = ""
+		}
+	}
+	if bits, ok := strings.CutPrefix(name, "int"); ok && bits != "" {
+		n, err := strconv.Atoi(bits)
+		if err != nil {
+			return fmt.Errorf("the format %q is not supported", format)
+		}
+		t.bits = n
+	}
+	if t.base == baseUint && t.max == strconv.FormatUint(1<<t.bits-1, 10) {
+		t.max = ""
+	}
+	return nil
 }
 
 func number(s object, name string) string {

@@ -2,11 +2,12 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -57,49 +58,40 @@ func (a *Artifacts) send(sum string, size int64, r io.Reader) error {
 	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
 	defer cancel()
 	return a.s.borrow(ctx, "postgres.Put", func(c *reader) error {
-		exec := func(sql string, params [][]byte, formats ...int16) (int64, error) {
-			got := c.c.pg.ExecParams(ctx, sql, params, nil, formats, nil).Read()
-			if got.Err != nil {
-				c.c.failed = c.c.Refine(got.Err)
-				return 0, c.c.failed
-			}
-			return got.CommandTag.RowsAffected(), nil
-		}
-		if _, err := exec(`BEGIN`, nil); err != nil {
-			return err
-		}
-		n, err := exec(`INSERT INTO artifacts (sha256, size) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [][]byte{[]byte(sum), digits(size)})
-		if err != nil {
-			return err
-		}
-		chunk := make([]byte, chunkSize)
-		for i := int64(0); n > 0; i++ {
-			got, err := io.ReadFull(r, chunk)
-			if err == io.EOF {
-				break
-			}
-			if err != nil && err != io.ErrUnexpectedEOF {
-				c.c.failed = err // ends the transaction with the connection
-				return hub.Errorf(hub.CodeDegraded, "postgres.Put", "the artifact cannot be read: %v", err)
-			}
-			if _, err := exec(`INSERT INTO artifact_chunks (sha256, n, content) VALUES ($1, $2, $3)`, [][]byte{[]byte(sum), digits(i), chunk[:got]}, 0, 0, 1); err != nil {
-				return err
-			}
-		}
-		_, err = exec(`COMMIT`, nil)
-		return err
+		return c.c.Refine(pgx.BeginFunc(ctx, c.px, func(tx pgx.Tx) error { return sendChunks(ctx, tx, sum, size, r) }))
 	})
+}
+
+// sendChunks stores content that the database does not have yet.
+func sendChunks(ctx context.Context, tx pgx.Tx, sum string, size int64, r io.Reader) error {
+	added, err := tx.Exec(ctx, `INSERT INTO artifacts (sha256, size) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sum, size)
+	if err != nil || added.RowsAffected() == 0 {
+		return err
+	}
+	chunk := make([]byte, chunkSize)
+	for i := 0; ; i++ {
+		n, err := io.ReadFull(r, chunk)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil && err != io.ErrUnexpectedEOF {
+			return hub.Errorf(hub.CodeDegraded, "postgres.Put", "the artifact cannot be read: %v", err)
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO artifact_chunks (sha256, n, content) VALUES ($1, $2, $3)`, sum, i, chunk[:n]); err != nil {
+			return err
+		}
+	}
 }
 
 // Fetch copies everything that the database has into the files.
 func (a *Artifacts) Fetch(ctx context.Context) error {
 	var sums []string
 	err := a.s.borrow(ctx, "postgres.Fetch", func(c *reader) error {
-		got := c.c.pg.ExecParams(ctx, `SELECT sha256 FROM artifacts ORDER BY sha256`, nil, nil, nil, nil).Read()
-		for _, row := range got.Rows {
-			sums = append(sums, string(row[0]))
+		got, err := c.px.Query(ctx, `SELECT sha256 FROM artifacts ORDER BY sha256`)
+		if err == nil {
+			sums, err = pgx.CollectRows(got, pgx.RowTo[string])
 		}
-		return c.c.Refine(got.Err)
+		return c.c.Refine(err)
 	})
 	for _, sum := range sums {
 		if err == nil {
@@ -123,11 +115,11 @@ func (a *Artifacts) Open(sum string) (*os.File, error) {
 	defer cancel()
 	size := int64(-1)
 	ask := a.s.borrow(ctx, op, func(c *reader) error {
-		got := c.c.pg.ExecParams(ctx, `SELECT size FROM artifacts WHERE sha256 = $1`, [][]byte{[]byte(sum)}, nil, nil, nil).Read()
-		if len(got.Rows) == 1 {
-			size = number(got.Rows[0][0])
+		err := c.px.QueryRow(ctx, `SELECT size FROM artifacts WHERE sha256 = $1`, sum).Scan(&size)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
 		}
-		return c.c.Refine(got.Err)
+		return c.c.Refine(err)
 	})
 	switch {
 	case ask == nil && size >= 0 && f != nil:
@@ -157,7 +149,8 @@ func (a *Artifacts) Remove(sum string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
 	defer cancel()
 	err := a.s.borrow(ctx, "postgres.Remove", func(c *reader) error {
-		return c.c.Refine(c.c.pg.ExecParams(ctx, `DELETE FROM artifacts WHERE sha256 = $1`, [][]byte{[]byte(sum)}, nil, nil, nil).Read().Err)
+		_, err := c.px.Exec(ctx, `DELETE FROM artifacts WHERE sha256 = $1`, sum)
+		return c.c.Refine(err)
 	})
 	return errors.Join(err, a.files.Remove(sum))
 }
@@ -178,13 +171,14 @@ func (r *chunks) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		err := r.a.s.borrow(r.ctx, "postgres.Open", func(c *reader) error {
-			got := c.c.pg.ExecParams(r.ctx, `SELECT encode(content, 'hex') FROM artifact_chunks WHERE sha256 = $1 AND n = $2`, [][]byte{[]byte(r.sum), digits(r.next)}, nil, nil, nil).Read()
-			if got.Err != nil || len(got.Rows) == 0 {
-				return errors.Join(io.ErrUnexpectedEOF, c.c.Refine(got.Err))
+			err := c.px.QueryRow(r.ctx, `SELECT content FROM artifact_chunks WHERE sha256 = $1 AND n = $2`, r.sum, r.next).Scan(&r.rest)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows):
+				return io.ErrUnexpectedEOF
+			case err != nil:
+				return errors.Join(io.ErrUnexpectedEOF, c.c.Refine(err))
 			}
-			var err error
-			r.rest, err = hex.DecodeString(string(got.Rows[0][0]))
-			return err
+			return nil
 		})
 		if err != nil {
 			return 0, err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -50,21 +50,27 @@ const definitions = `
 // or was added. It makes them in a schema of its own, in a transaction that it discards.
 func (s *Store) SchemaDrift(ctx context.Context) (drift []string, err error) {
 	err = s.borrow(ctx, "postgres.SchemaDrift", func(r *reader) error {
-		drift, err = compareSchema(ctx, r.c.pg)
+		drift, err = compareSchema(ctx, r.px)
 		_, end := r.c.pg.Exec(context.WithoutCancel(ctx), `ROLLBACK`).ReadAll()
 		return r.c.Refine(errors.Join(err, end))
 	})
 	return drift, err
 }
 
-func compareSchema(ctx context.Context, pg *pgconn.PgConn) ([]string, error) {
+func compareSchema(ctx context.Context, px *pgx.Conn) ([]string, error) {
+	pg := px.PgConn()
 	read := func() (map[string]string, error) {
-		got := pg.ExecParams(ctx, definitions, nil, nil, nil, nil).Read()
-		all := map[string]string{}
-		for _, row := range got.Rows {
-			all[string(row[0])] = string(row[1])
+		got, err := px.Query(ctx, definitions)
+		if err != nil {
+			return nil, err
 		}
-		return all, got.Err
+		all := map[string]string{}
+		var name, text string
+		_, err = pgx.ForEachRow(got, []any{&name, &text}, func() error {
+			all[name] = text
+			return nil
+		})
+		return all, err
 	}
 	if _, err := pg.Exec(ctx, `BEGIN`).ReadAll(); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,8 @@ type conn struct {
 	ctx   context.Context // of the call at hand
 	stmts []*stmt         // by their id
 	made  map[string]*stmt
-	named int // statements prepared so far
+	named int  // statements prepared so far
+	used  bool // by an earlier call, if it is one of the pool
 
 	pending []use // to be run with the next statement
 	changed int64 // rows that the last statement changed
@@ -51,7 +51,12 @@ func connect(ctx context.Context, config *pgconn.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{pg: pg, ctx: context.Background(), stmts: make([]*stmt, len(rows.Statements())), made: map[string]*stmt{}}, nil
+	return newConn(pg), nil
+}
+
+// newConn returns a connection without prepared statements.
+func newConn(pg *pgconn.PgConn) *conn {
+	return &conn{pg: pg, ctx: context.Background(), stmts: make([]*stmt, len(rows.Statements(rows.PostgreSQL))), made: map[string]*stmt{}}
 }
 
 func (c *conn) close() {
@@ -119,14 +124,14 @@ func (c *conn) send(uses []use) (results []result, err error) {
 	return results, err
 }
 
-// prepare returns a prepared statement for a text in the words of SQLite.
+// prepare returns a prepared statement.
 func (c *conn) prepare(sql string) (*stmt, error) {
 	if c.failed != nil {
 		return nil, c.failed
 	}
 	c.named++
 	s := &stmt{c: c, name: "s" + strconv.Itoa(c.named)}
-	text, oids := translate(sql)
+	text, oids := numbered(sql)
 	if _, err := c.pg.Prepare(c.ctx, s.name, text, oids); err != nil {
 		c.failed = c.Refine(fmt.Errorf("prepare %s: %w", text, err))
 		return nil, c.failed
@@ -140,7 +145,7 @@ func (c *conn) Prepared(id rows.StmtID) (rows.Stmt, error) {
 	if s := c.stmts[id]; s != nil {
 		return s, nil
 	}
-	s, err := c.prepare(rows.Statements()[id])
+	s, err := c.prepare(rows.Statements(rows.PostgreSQL)[id])
 	if err != nil {
 		return nil, err
 	}
@@ -193,6 +198,9 @@ func (c *conn) Match(words []string) string {
 	}
 	return strings.Join(all, " & ")
 }
+
+// Dialect implements rows.Conn.
+func (c *conn) Dialect() rows.Dialect { return rows.PostgreSQL }
 
 // Refine implements rows.Conn.
 func (c *conn) Refine(err error) error {
@@ -289,48 +297,41 @@ func (s *stmt) ColumnInt64(col int) int64 {
 	return n
 }
 
-var (
-	indexedBy = regexp.MustCompile(` INDEXED BY \w+`)
-	eachIn    = regexp.MustCompile(`JOIN json_each\((\w+\.\w+), '\$\.artifacts'\) AS a`)
-	parameter = regexp.MustCompile(`\?(\d*)`)
-	phrases   = strings.NewReplacer(
-		"CROSS JOIN ", "JOIN ", // each has a condition; the order is the planner's
-		"message_text MATCH ?", "p.words @@ (?::text)::tsquery",
-		"p.rowid", "p.seq",
-		"instr(", "strpos(",
-		"verification_json ->>", "verification_json::json ->>",
-		"json_group_array(", "json_agg(",
-		"FROM json_each(?1)", "FROM json_array_elements_text(?1::json)",
-		"SELECT number FROM leases WHERE name = ?1", "SELECT number FROM leases WHERE name = ?1 FOR SHARE", // it passes on after the commit
-	)
-)
-
-// translate returns a statement in the words of PostgreSQL, and a type for each of
-// its parameters: 0 for those whose type follows from their use, text for those that
-// the statement does not use.
-func translate(sql string) (string, []uint32) {
+// numbered returns a statement with its parameters written as PostgreSQL has them, $1 for
+// ?1 and for the first ?, and a type for each parameter: 0 for those whose type follows from
+// their use, text for those that the statement does not use. Quoted text stays as it is. It
+// runs once for each statement that a connection prepares.
+func numbered(sql string) (string, []uint32) {
 	const textOID = 25
-	sql = indexedBy.ReplaceAllString(sql, "")
-	sql = phrases.Replace(sql)
-	sql = eachIn.ReplaceAllString(sql, "CROSS JOIN LATERAL json_array_elements($1::json -> 'artifacts') AS a")
-	next, used := 0, map[int]bool{}
-	sql = parameter.ReplaceAllStringFunc(sql, func(p string) string {
-		n, err := strconv.Atoi(p[1:])
+	var out strings.Builder
+	var oids []uint32
+	next, quoted := 0, false
+	for i := 0; i < len(sql); i++ {
+		switch c := sql[i]; {
+		case c == '\'':
+			quoted = !quoted
+			fallthrough
+		case quoted || c != '?':
+			out.WriteByte(c)
+			continue
+		}
+
+		digits := i + 1
+		for digits < len(sql) && sql[digits] >= '0' && sql[digits] <= '9' {
+			digits++
+		}
+		n, err := strconv.Atoi(sql[i+1 : digits])
 		if err != nil { // without a number: the next one
 			next++
 			n = next
 		}
-		used[n] = true
-		return "$" + strconv.Itoa(n)
-	})
-	var oids []uint32
-	for n := range used {
+		i = digits - 1
+
 		for len(oids) < n {
 			oids = append(oids, textOID)
 		}
-	}
-	for n := range used {
 		oids[n-1] = 0
+		fmt.Fprintf(&out, "$%d", n)
 	}
-	return sql, oids
+	return out.String(), oids
 }

@@ -30,7 +30,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/rows"
@@ -67,9 +69,8 @@ type Store struct {
 	gate   rows.Gate
 	conn   *writer
 	writer *rows.Writer
-	slots  *rows.Slots // admits a call for each reader
-	idleMu sync.Mutex
-	idle   []*reader // those not in use; the last one was used last, and has the most statements prepared
+	slots  *rows.Slots // admits a call for each connection of pool
+	pool   *pgxpool.Pool
 
 	fault atomic.Pointer[error]     // why changes fail
 	away  atomic.Pointer[hub.Error] // why the last try for a connection was given up
@@ -100,10 +101,11 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	config, err := parse(address, o.PasswordFile)
+	pooled, err := parse(address, o.PasswordFile)
 	if err != nil {
 		return nil, err
 	}
+	config := &pooled.ConnConfig.Config
 	if host := exposed(config); host != "" {
 		if o.NoTLSBecause == "" {
 			return nil, hub.Errorf(hub.CodePolicy, op, "the PostgreSQL server %s is beyond this machine and its certificate would not be verified: everything that the hub stores could be read and changed on the way", host).
@@ -116,6 +118,15 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 		slots: rows.NewSlots(o.Readers, o.Log),
 	}
 	s.conn = &writer{s: s}
+	if err := s.openPool(pooled, o.Readers); err != nil {
+		return nil, named(op, err)
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			s.pool.Close()
+		}
+	}()
 	if s.machine = o.Machine; s.machine == "" {
 		if s.machine, err = os.Hostname(); err != nil {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "this machine has no name: %v", err)
@@ -133,6 +144,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	}
 	work, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	opened = true // Close closes the pool from here on
 	s.startBus(work, schema)
 	go s.writer.Run()
 	if err := s.announce(ctx); err != nil {
@@ -145,7 +157,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 
 // parse reads an address. The password comes from a file or the environment: what
 // stands in an address can be read in the list of processes.
-func parse(address, passwordFile string) (*pgconn.Config, error) {
+func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	const op = "postgres.Open"
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -156,10 +168,11 @@ func parse(address, passwordFile string) (*pgconn.Config, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store holds a password, which every process of the machine could read").
 			WithHint("put it into a file and name that with --store-password-file, or into the environment variable %s", PasswordVariable)
 	}
-	config, err := pgconn.ParseConfig(address)
+	pooled, err := pgxpool.ParseConfig(address)
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store cannot be understood").WithHint("write postgres://USER@HOST:PORT/NAME?sslmode=verify-full")
 	}
+	config := &pooled.ConnConfig.Config
 	if passwordFile != "" {
 		b, err := os.ReadFile(passwordFile)
 		if err != nil {
@@ -180,7 +193,7 @@ func parse(address, passwordFile string) (*pgconn.Config, error) {
 			config.RuntimeParams[name] = value
 		}
 	}
-	return config, nil
+	return pooled, nil
 }
 
 // exposed returns the first server of a configuration that would be called beyond loopback
@@ -223,9 +236,7 @@ func (s *Store) Close() error {
 	s.stop()
 	s.working.Wait()
 	s.release()
-	for _, r := range s.idle {
-		r.c.close()
-	}
+	s.pool.Close()
 	s.conn.disconnect()
 	return nil
 }
@@ -251,11 +262,37 @@ func (s *Store) Machine() string { return s.machine }
 // IndexText implements hub.Store: words are indexed with their message.
 func (s *Store) IndexText(context.Context) error { return nil }
 
-// A reader is a connection with its reader.
+// A reader is a connection of the pool with its reader.
 type reader struct {
 	*rows.Reader
 	c       *conn
+	px      *pgx.Conn // the connection of c, for statements of the engine's own
 	machine string
+}
+
+// readerKey is the name of the reader in the custom data of its connection.
+const readerKey = "parley.reader"
+
+// openPool makes the pool of the connections for reading. It connects to nothing yet. The
+// pool keeps the connections, each with the statements that are prepared on it, and takes
+// the one that was used last; slots admits the calls, so that one waits for ConnectionWait
+// at most and calls in the background leave some connections to others.
+func (s *Store) openPool(config *pgxpool.Config, readers int) error {
+	config.MaxConns = int32(readers)
+	config.MinConns = 0
+	config.MinIdleConns = 0
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // lend begins with a round trip
+	config.AfterConnect = func(_ context.Context, px *pgx.Conn) error {
+		c := newConn(px.PgConn())
+		c.pg.CustomData()[readerKey] = &reader{rows.NewReader(c), c, px, s.machine}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return engineError(err)
+	}
+	s.pool = pool
+	return nil
 }
 
 var (
@@ -301,21 +338,18 @@ func (s *Store) lend(ctx context.Context, op string, begin func(*conn) error, fn
 	return s.behind(err)
 }
 
-// lendReader calls fn with a connection that is not in use, or with a new one.
+// lendReader calls fn with a connection of the pool.
 func (s *Store) lendReader(ctx context.Context, op string, begin func(*conn) error, fn func(*reader) error) error {
-	r, err := s.reader(ctx, begin)
+	lent, r, err := s.reader(ctx, begin)
 	if err != nil {
 		return named(op, err)
 	}
 	clean := false
 	defer func() {
-		if !clean || r.c.failed != nil || r.c.lost() { // or fn ended in a panic, which goes on
+		if !clean || r.c.failed != nil { // or fn ended in a panic, which goes on
 			r.c.close()
-			return
 		}
-		s.idleMu.Lock()
-		defer s.idleMu.Unlock()
-		s.idle = append(s.idle, r)
+		lent.Release() // and the pool drops a connection that is closed
 	}()
 	err = fn(r)
 	clean = true
@@ -325,72 +359,82 @@ func (s *Store) lendReader(ctx context.Context, op string, begin func(*conn) err
 	return named(op, err)
 }
 
-// reader returns a reader that is not in use, or makes one, after begin succeeded on its
-// connection. Connections that were lost while they were not in use are closed.
-func (s *Store) reader(ctx context.Context, begin func(*conn) error) (*reader, error) {
+// reader takes a reader from the pool on whose connection begin succeeded. Connections that
+// were lost while they were not in use are dropped, until there is one that was made for
+// this call.
+func (s *Store) reader(ctx context.Context, begin func(*conn) error) (*pgxpool.Conn, *reader, error) {
 	for {
-		var r *reader
-		s.idleMu.Lock()
-		n := len(s.idle)
-		if n > 0 {
-			r = s.idle[n-1]
-			s.idle = s.idle[:n-1]
+		var lent *pgxpool.Conn
+		err := s.reach(ctx, func(wait context.Context) (err error) {
+			lent, err = s.pool.Acquire(wait)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
 		}
-		s.idleMu.Unlock()
-		if n == 0 {
-			c, err := s.connect(ctx)
-			if err != nil {
-				return nil, err
-			}
-			r = &reader{rows.NewReader(c), c, s.machine}
-		}
+		r := lent.Conn().PgConn().CustomData()[readerKey].(*reader)
+		fresh := !r.c.used
+		r.c.used = true
 		r.c.ctx = ctx
-		err := begin(r.c)
-		if err == nil {
-			return r, nil
+		if err = begin(r.c); err == nil {
+			s.away.Store(nil)
+			return lent, r, nil
 		}
+
 		r.c.close()
+		lent.Release()
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
-		if n == 0 {
-			return nil, engineError(err)
+		if fresh {
+			return nil, nil, engineError(err)
 		}
 	}
 }
 
-// connect makes a connection. If the database is away it tries for a while, or once if an
-// earlier call waited in vain: the calls behind this one wait, too.
-func (s *Store) connect(ctx context.Context) (*conn, error) {
+// connect makes a connection beside the pool.
+func (s *Store) connect(ctx context.Context) (c *conn, err error) {
+	err = s.reach(ctx, func(wait context.Context) (err error) {
+		c, err = connect(wait, s.config)
+		return err
+	})
+	if err == nil {
+		s.away.Store(nil)
+	}
+	return c, err
+}
+
+// reach calls connect, which makes a connection. If the database is away it tries for a
+// while, or once if an earlier call waited in vain: the calls behind this one wait, too.
+func (s *Store) reach(ctx context.Context, connect func(context.Context) error) error {
 	known := s.away.Load() != nil
 	wait, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		c, err := connect(wait, s.config)
+		err := connect(wait)
 		if err == nil {
-			s.away.Store(nil)
-			return c, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		err = engineError(err)
 		e, ok := errors.AsType[*hub.Error](err)
 		if !ok || e.RetryAfter == 0 {
-			return nil, err // no wait helps
+			return err // no wait helps
 		}
 		if known {
-			return nil, err
+			return err
 		}
 		select {
 		case <-time.After(pause):
 		case <-wait.Done():
 			if ctx.Err() != nil {
-				return nil, ctx.Err()
+				return ctx.Err()
 			}
 			given := *e
 			s.away.Store(&given)
-			return nil, err
+			return err
 		}
 	}
 }

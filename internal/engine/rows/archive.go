@@ -68,7 +68,7 @@ func (t *tx) Prune(limit int) (int, error) {
 		total += int(n)
 	}
 	if artifacts != "[]" && artifacts != "" {
-		q := t.dynamic(pruneReaders)
+		q := t.dynamic(pruneReaders(t.c.Dialect()))
 		q.text(artifacts)
 		q.int(last.Seq)
 		_, err = t.change(op, &q)

@@ -9,15 +9,18 @@ var (
 )
 
 // namesArtifact has no index to use, and is prepared each time for that reason.
-const namesArtifact = `SELECT 1 WHERE
-	EXISTS (SELECT 1 FROM messages WHERE instr(payload_json, ?1) > 0 OR instr(coalesce(context_json, ''), ?1) > 0) OR
-	EXISTS (SELECT 1 FROM handoffs WHERE instr(package_json, ?1) > 0 OR instr(verification_json, ?1) > 0) OR
-	EXISTS (SELECT 1 FROM handoff_history WHERE instr(coalesce(checks_json, ''), ?1) > 0) OR
-	EXISTS (SELECT 1 FROM team_versions WHERE sha256 = ?1)`
+func namesArtifact(d Dialect) string {
+	has := func(column string) string { return d.contains(column, `?1`) }
+	return `SELECT 1 WHERE
+		EXISTS (SELECT 1 FROM messages WHERE ` + has(`payload_json`) + ` OR ` + has(`coalesce(context_json, '')`) + `) OR
+		EXISTS (SELECT 1 FROM handoffs WHERE ` + has(`package_json`) + ` OR ` + has(`verification_json`) + `) OR
+		EXISTS (SELECT 1 FROM handoff_history WHERE ` + has(`coalesce(checks_json, '')`) + `) OR
+		EXISTS (SELECT 1 FROM team_versions WHERE sha256 = ?1)`
+}
 
 // NamesArtifact reads every message and handoff: it is for removals, which are rare.
 func (r *reader) NamesArtifact(sha256 string) (bool, error) {
-	q := r.dynamic(namesArtifact)
+	q := r.dynamic(namesArtifact(r.c.Dialect()))
 	q.text(sha256)
 	found := q.next()
 	return found, engineError("store.NamesArtifact", q.done())

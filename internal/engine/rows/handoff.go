@@ -15,9 +15,12 @@ const lastID = "~"
 var handoffs = &table[hub.Handoff]{
 	name: "handoffs JOIN handoff_meta ON handoff_id = id", noun: "handoff",
 	columns: []string{
-		"id", "thread_id", "task_id", "from_agent", "to_agent", "title", "reason", "package_json", "status", "verification_json ->> 'package_hash'",
+		"id", "thread_id", "task_id", "from_agent", "to_agent", "title", "reason", "package_json", "status", "package_hash",
 		"initiated_at", "resolved_at", "resolution_notes", "previous_id", "restricted", "needs_human", "approved_at", "ownership", "deadline",
 		"accepted_at", "escalated_at", "reject_reason", "ending", "team", "team_approved_by",
+	},
+	computed: map[string]func(Dialect) string{
+		"package_hash": func(d Dialect) string { return d.member("verification_json", "package_hash") },
 	},
 	fields: func(c *codec, h *hub.Handoff) {
 		c.text((*string)(&h.ID))

@@ -2,7 +2,7 @@ package rows
 
 import "github.com/parley-agents/parley/hub"
 
-var stmtLease = statement(`SELECT number FROM leases WHERE name = ?1`)
+var stmtLease = statementIn(func(d Dialect) string { return `SELECT number FROM leases WHERE name = ?1` + d.untilCommit() })
 
 // LeaseNumber returns the number of the newest lease of a name, or 0.
 func (r *reader) LeaseNumber(op, name string) (n int64, err error) {

@@ -154,8 +154,10 @@ var (
 	dropVersions = statement(`DELETE FROM contract_versions WHERE project = ?1 AND contract = ?2`)
 
 	packetByID = packets.query(`WHERE project = ?1 AND id = ?2`)
-	packetIDs  = statement(`SELECT id FROM packets INDEXED BY packets_at WHERE project = ?1 AND (at, id) > (?2, ?3) ORDER BY at, id LIMIT ?4`)
-	putPacket  = packets.update(2, "from_repo", "")
+	packetIDs  = statementIn(func(d Dialect) string {
+		return `SELECT id FROM packets` + d.indexedBy("packets_at") + ` WHERE project = ?1 AND (at, id) > (?2, ?3) ORDER BY at, id LIMIT ?4`
+	})
+	putPacket = packets.update(2, "from_repo", "")
 
 	fileRequestByID = fileRequests.query(`WHERE project = ?1 AND id = ?2`)
 	fileRequestsOf  = fileRequests.query(`WHERE project = ?1 ORDER BY id DESC LIMIT ?2`)
@@ -369,7 +371,7 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 	w.add("project = ?", string(f.Project))
 	w.equal("type", string(f.Type))
 	if f.Contract != "" {
-		w.add("instr(related_json, ?) > 0", `"`+string(f.Contract)+`"`)
+		w.add(r.c.Dialect().contains("related_json", "?"), `"`+string(f.Contract)+`"`)
 	}
 	w.equal("reply_to", string(f.ReplyTo))
 	if !f.Since.IsZero() {

@@ -17,24 +17,27 @@ var (
 	removeReaders  = statement(`DELETE FROM artifact_readers WHERE sha256 = ?1`)
 
 	// prunedArtifacts are those that the messages name which Prune removes.
-	prunedArtifacts = statement(`SELECT json_group_array(DISTINCT a.value ->> 'sha256') FROM messages AS n
-		JOIN json_each(n.context_json, '$.artifacts') AS a
-		WHERE a.value ->> 'sha256' IS NOT NULL AND n.id IN (` + prunedMessages + `)`)
+	prunedArtifacts = statementIn(func(d Dialect) string {
+		return `SELECT ` + d.arrayOf(`a.value ->> 'sha256'`) + ` FROM messages AS n` + d.joinArtifacts(`n.context_json`) + `
+			WHERE a.value ->> 'sha256' IS NOT NULL AND n.id IN (` + prunedMessages + `)`
+	})
 )
 
 // pruneReaders removes the readers of some artifacts, unless a message, handoff or
 // version in the store names the artifact, or the reader stored it after the archive. It
 // reads every message once, however many artifacts there are, and is prepared each
 // time for that reason.
-const pruneReaders = `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM json_each(?1))
-	AND sha256 NOT IN (
-		SELECT a.value ->> 'sha256' FROM messages AS m JOIN json_each(m.context_json, '$.artifacts') AS a
-		WHERE a.value ->> 'sha256' IS NOT NULL
-		UNION ALL SELECT a.value -> 'ref' ->> 'sha256' FROM handoffs AS h JOIN json_each(h.package_json, '$.artifacts') AS a
-		WHERE a.value -> 'ref' ->> 'sha256' IS NOT NULL
-		UNION ALL SELECT sha256 FROM team_versions)
-	AND NOT EXISTS (SELECT 1 FROM journal AS j
-		WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`
+func pruneReaders(d Dialect) string {
+	return `DELETE FROM artifact_readers WHERE sha256 IN (SELECT value FROM ` + d.elements(`?1`) + `)
+		AND sha256 NOT IN (
+			SELECT a.value ->> 'sha256' FROM messages AS m` + d.joinArtifacts(`m.context_json`) + `
+			WHERE a.value ->> 'sha256' IS NOT NULL
+			UNION ALL SELECT a.value -> 'ref' ->> 'sha256' FROM handoffs AS h` + d.joinArtifacts(`h.package_json`) + `
+			WHERE a.value -> 'ref' ->> 'sha256' IS NOT NULL
+			UNION ALL SELECT sha256 FROM team_versions)
+		AND NOT EXISTS (SELECT 1 FROM journal AS j
+			WHERE j.subject = sha256 AND j.subject <> '' AND j.actor = agent AND j.action = 'artifact.put' AND j.seq > ?2)`
+}
 
 // first returns the first column of the first row of a query, and whether there
 // is one.

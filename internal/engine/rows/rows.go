@@ -3,12 +3,12 @@
 // and the writer that lets Updates share transactions. An engine has the
 // connections, the schema, the index of words, and the other parts that only it can do.
 //
-// Statements are written for SQLite; Conn.Prepare of another engine translates
-// them. They avoid SQL that the engines run differently: a row that is taken is seen by
-// the number of rows changed, never by an error, because an error ends a
+// A statement is one text for all engines where that can be, and a text for each Dialect
+// where they differ. Statements avoid SQL that the engines run differently: a row that is
+// taken is seen by the number of rows changed, never by an error, because an error ends a
 // transaction on PostgreSQL.
 //
-// table.go describes how rows are read and written, search.go the walks of a
+// dialect.go has the differences between the engines, table.go describes how rows are read and written, search.go the walks of a
 // query, sum.go the sums of projects, writer.go the group commit.
 package rows
 
@@ -37,6 +37,8 @@ type Conn interface {
 	Refine(err error) error
 	// Match returns the search expression for messages that hold all words.
 	Match(words []string) string
+	// Dialect returns the SQL that the connection takes.
+	Dialect() Dialect
 }
 
 // A Stmt is a prepared statement: bind its parameters, counted from 1, then Exec, or

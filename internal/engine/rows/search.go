@@ -95,24 +95,34 @@ type walk struct {
 	oldest    bool   // oldest first, not newest first
 }
 
-const (
-	joinMeta     = ` CROSS JOIN message_meta AS d ON d.message_id = m.id`
-	joinMessages = ` CROSS JOIN messages AS m ON m.id = d.message_id`
-	joinBoth     = ` CROSS JOIN message_meta AS d ON d.seq = p.seq` + joinMessages
-)
+// walks are the ways through the messages in one dialect. Those of parties never touch
+// messages of other agents, and neither do those of words; a viewer walks over others' only
+// in a thread that it names.
+type walks struct {
+	words, party, held, thread, team, kind, status, all walk
+}
 
-// The walks. Those of parties never touch messages of other agents, and neither
-// do those of words; a viewer walks over others' only in a thread that it names.
-var (
-	walkWords  = walk{from: `message_text AS p CROSS JOIN message_meta AS d ON d.seq = p.rowid` + joinMessages, seq: `p.rowid`}
-	walkParty  = walk{from: `message_party AS p` + joinBoth, seq: `p.seq`}
-	walkHeld   = walk{from: `(SELECT DISTINCT seq FROM message_party INDEXED BY message_party_held WHERE state = 'held') AS p` + joinBoth, seq: `d.seq`, oldest: true}
-	walkThread = walk{from: `messages AS m INDEXED BY idx_messages_thread` + joinMeta, seq: `d.seq`, byCreated: true}
-	walkTeam   = walk{from: `messages AS m INDEXED BY message_teams` + joinMeta, seq: `d.seq`, byCreated: true}
-	walkType   = walk{from: `messages AS m INDEXED BY idx_messages_type` + joinMeta, seq: `d.seq`, byCreated: true}
-	walkStatus = walk{from: `messages AS m INDEXED BY idx_messages_status` + joinMeta, seq: `d.seq`, byCreated: true}
-	walkAll    = walk{from: `message_meta AS d` + joinMessages, seq: `d.seq`}
-)
+var walksIn = [...]walks{SQLite: newWalks(SQLite), PostgreSQL: newWalks(PostgreSQL)}
+
+func newWalks(d Dialect) walks {
+	joinMeta := d.join(`message_meta AS d ON d.message_id = m.id`)
+	joinMessages := d.join(`messages AS m ON m.id = d.message_id`)
+	joinBoth := d.join(`message_meta AS d ON d.seq = p.seq`) + joinMessages
+	byIndex := func(index string) walk {
+		return walk{from: `messages AS m` + d.indexedBy(index) + joinMeta, seq: `d.seq`, byCreated: true}
+	}
+	held := `(SELECT DISTINCT seq FROM message_party` + d.indexedBy("message_party_held") + ` WHERE state = 'held') AS p`
+	return walks{
+		words:  walk{from: `message_text AS p` + d.join(`message_meta AS d ON d.seq = `+d.wordSeq()) + joinMessages, seq: d.wordSeq()},
+		party:  walk{from: `message_party AS p` + joinBoth, seq: `p.seq`},
+		held:   walk{from: held + joinBoth, seq: `d.seq`, oldest: true},
+		thread: byIndex("idx_messages_thread"),
+		team:   byIndex("message_teams"),
+		kind:   byIndex("idx_messages_type"),
+		status: byIndex("idx_messages_status"),
+		all:    walk{from: `message_meta AS d` + joinMessages, seq: `d.seq`},
+	}
+}
 
 // Query picks the walk that restricts most and adds the rest of the filter as
 // conditions. It costs the rows walked over: those of the page, and those
@@ -176,6 +186,7 @@ const readByMember = `(m.team IS NOT NULL AND m.policy_json LIKE '%"visibility":
 // fulfil by itself.
 func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	viewer, agent := f.Viewer, cmp.Or(f.Agent, f.From, f.To)
+	ways := walksIn[r.c.Dialect()]
 	switch {
 	case f.Text != "" || f.Topic != "":
 		name := viewer
@@ -186,27 +197,27 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 		if err != nil {
 			return way, w, err
 		}
-		way = walkWords
-		w.add(`message_text MATCH ?`, r.c.Match(words))
+		way = ways.words
+		w.add(r.c.Dialect().hasWords(), r.c.Match(words))
 	case f.Held:
-		way = walkHeld
+		way = ways.held
 	case f.Thread != "":
-		way = walkThread
+		way = ways.thread
 	case f.Team != "":
-		way = walkTeam
+		way = ways.team
 	case viewer != "":
-		way, viewer = walkParty, ""
+		way, viewer = ways.party, ""
 		w.add(`p.agent = ? AND p.hidden = 0`, string(f.Viewer))
 		w.equal(`p.type`, string(f.Type)) // without a look at the message
 	case agent != "":
-		way, agent = walkParty, ""
+		way, agent = ways.party, ""
 		w.add(`p.agent = ?`, string(cmp.Or(f.Agent, f.From, f.To)))
 	case f.Type != "":
-		way = walkType
+		way = ways.kind
 	case f.Status != "":
-		way = walkStatus
+		way = ways.status
 	default:
-		way = walkAll
+		way = ways.all
 	}
 	if viewer != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ? AND v.seq = d.seq AND v.hidden = 0) OR `+readByMember, string(viewer), string(viewer))

@@ -3,22 +3,30 @@ package rows
 // A StmtID names a prepared statement.
 type StmtID int
 
-// statements holds the text of every prepared statement by its id. Each is
-// declared beside the methods that use it.
-var statements []string
+// statements holds the text of every prepared statement by its id, in each dialect. Each
+// is declared beside the methods that use it.
+var statements [2][]string
 
-// statement declares a prepared statement.
+// statement declares a prepared statement with the same text in every dialect.
 func statement(sql string) StmtID {
-	statements = append(statements, sql)
-	return StmtID(len(statements) - 1)
+	return statementIn(func(Dialect) string { return sql })
+}
+
+// statementIn declares a prepared statement whose text differs between the dialects.
+func statementIn(sql func(Dialect) string) StmtID {
+	for _, d := range []Dialect{SQLite, PostgreSQL} {
+		statements[d] = append(statements[d], sql(d))
+	}
+	return StmtID(len(statements[SQLite]) - 1)
 }
 
 // Statement declares a statement of an engine's own. It is called before the first
 // connection is made.
 func Statement(sql string) StmtID { return statement(sql) }
 
-// Statements returns the text of every statement, as declared, by its id.
-func Statements() []string { return statements }
+// Statements returns the text of every statement in a dialect, by its id. The texts of
+// engines' own statements are good in the dialect of their engine alone.
+func Statements(d Dialect) []string { return statements[d] }
 
 // MessageWidth is how many columns MessageColumns has, and MessageColumns are those
 // that ScanMessage reads: of messages AS m and message_meta AS d.
@@ -32,25 +40,36 @@ const messageColumns = `m.id, m.protocol, m.version, m.from_agent, m.to_agents_j
 	m.reply_to, m.type, m.topic, m.priority, m.status, m.sequence, m.expires_at, m.payload_json,
 	m.policy_json, m.context_json, m.created_at, m.updated_at, d.hop, d.cause_id, d.extra_json, d.seq`
 
-// inboxHead and inboxRest frame the two arms of an inbox. Each walks its
-// part of the index in order; the reader merges them. The list of states is
-// there to match the condition of the index.
-const (
-	inboxHead = `SELECT ` + messageColumns + `, p.rank
-		FROM message_party AS p INDEXED BY message_party_inbox
-		CROSS JOIN message_meta AS d ON d.seq = p.seq
-		CROSS JOIN messages AS m ON m.id = d.message_id
-		WHERE p.agent = ?1 AND p.state = `
-	inboxRest = ` AND p.state IN ('unread','delivered') AND (p.rank, p.seq) > (?2, ?3) AND (m.expires_at IS NULL OR m.expires_at > ?4)
-		ORDER BY p.rank, p.seq LIMIT ?5`
-)
+// inboxArm declares one of the two arms of an inbox. Each walks its part of the index in
+// order; the reader merges them. The list of states is there to match the condition of
+// the index.
+func inboxArm(state string) StmtID {
+	return statementIn(func(d Dialect) string {
+		return `SELECT ` + messageColumns + `, p.rank
+			FROM message_party AS p` + d.indexedBy("message_party_inbox") +
+			d.join(`message_meta AS d ON d.seq = p.seq`) +
+			d.join(`messages AS m ON m.id = d.message_id`) + `
+			WHERE p.agent = ?1 AND p.state = '` + state + `' AND p.state IN ('unread','delivered')
+			AND (p.rank, p.seq) > (?2, ?3) AND (m.expires_at IS NULL OR m.expires_at > ?4)
+			ORDER BY p.rank, p.seq LIMIT ?5`
+	})
+}
 
-// countHead and countRest frame the two arms of a count. With one state in each
-// the engine needs no table for the list of states.
-const (
-	countHead = `SELECT count(*) FROM (SELECT 1 FROM message_party INDEXED BY message_party_inbox WHERE agent = ?1 AND state = `
-	countRest = ` AND state IN ('unread','delivered') LIMIT ?2) AS n`
-)
+// countArm declares one of the two arms of a count. With one state in each the engine
+// needs no table for the list of states.
+func countArm(state string) StmtID {
+	return statementIn(func(d Dialect) string {
+		return `SELECT count(*) FROM (SELECT 1 FROM message_party` + d.indexedBy("message_party_inbox") + `
+			WHERE agent = ?1 AND state = '` + state + `' AND state IN ('unread','delivered') LIMIT ?2) AS n`
+	})
+}
+
+// journalOf declares a statement for the entries about a subject; rest is their order.
+func journalOf(rest string) StmtID {
+	return statementIn(func(d Dialect) string {
+		return `SELECT ` + journalColumns + ` FROM journal` + d.indexedBy("journal_subject") + ` WHERE seq > ?1 AND subject = ?3 AND subject <> '' ` + rest
+	})
+}
 
 // notHandoff leaves out the messages about handoffs, which are kept for ever.
 const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','handoff.reject','handoff.complete') `
@@ -58,29 +77,42 @@ const notHandoff = ` AND m.type NOT IN ('handoff.initiate','handoff.accept','han
 const (
 	journalColumns = `seq, at, actor, action, subject, outcome, facts_json, hash`
 	journalHead    = `SELECT ` + journalColumns + ` FROM journal `
-	journalOf      = journalHead + `INDEXED BY journal_subject WHERE seq > ?1 AND subject = ?3 AND subject <> '' `
 )
 
 var (
 	stmtMessage = statement(`SELECT ` + messageColumns + ` FROM messages AS m
 		LEFT JOIN message_meta AS d ON d.message_id = m.id WHERE m.id = ?1`)
-	stmtParties = statement(`SELECT p.agent, p.state, p.hidden FROM message_meta AS d
-		CROSS JOIN message_party AS p INDEXED BY message_party_seq ON p.seq = d.seq WHERE d.message_id = ?1`)
-	stmtParty = statement(`SELECT p.agent, p.state, p.hidden FROM message_meta AS d
-		CROSS JOIN message_party AS p ON p.agent = ?2 AND p.seq = d.seq WHERE d.message_id = ?1`)
-	stmtInboxUnread    = statement(inboxHead + `'unread'` + inboxRest)
-	stmtInboxDelivered = statement(inboxHead + `'delivered'` + inboxRest)
-	stmtCountUnread    = statement(countHead + `'unread'` + countRest)
-	stmtCountDelivered = statement(countHead + `'delivered'` + countRest)
-	stmtThreadSize     = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread WHERE thread_id = ?1 LIMIT ?2) AS n`)
-	stmtThreadRounds   = statement(`SELECT count(*) FROM (SELECT 1 FROM messages INDEXED BY idx_messages_thread
-		WHERE thread_id = ?1 AND type = ?3 LIMIT ?2) AS n`)
-	stmtSentSince = statement(`SELECT created_at, to_agents_json, type, payload_json FROM messages INDEXED BY idx_messages_from
-		WHERE from_agent = ?1 AND created_at >= ?2 AND instr(coalesce(context_json, ''), '"copy_of":') = 0 ORDER BY created_at DESC, id DESC LIMIT ?3`)
-	stmtExpired = statement(`SELECT id FROM messages INDEXED BY message_expires
-		WHERE expires_at IS NOT NULL AND status IN ('pending','delivered') AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2`)
-	stmtDeliveries = statement(`SELECT id, message_id, recipient, channel, status, delivered_at, read_at, error
-		FROM delivery_log INDEXED BY delivery_log_message WHERE message_id = ?1 ORDER BY id`)
+	stmtParties = statementIn(func(d Dialect) string {
+		return `SELECT p.agent, p.state, p.hidden FROM message_meta AS d` +
+			d.join(`message_party AS p`+d.indexedBy("message_party_seq")+` ON p.seq = d.seq`) + ` WHERE d.message_id = ?1`
+	})
+	stmtParty = statementIn(func(d Dialect) string {
+		return `SELECT p.agent, p.state, p.hidden FROM message_meta AS d` +
+			d.join(`message_party AS p ON p.agent = ?2 AND p.seq = d.seq`) + ` WHERE d.message_id = ?1`
+	})
+	stmtInboxUnread    = inboxArm("unread")
+	stmtInboxDelivered = inboxArm("delivered")
+	stmtCountUnread    = countArm("unread")
+	stmtCountDelivered = countArm("delivered")
+	stmtThreadSize     = statementIn(func(d Dialect) string {
+		return `SELECT count(*) FROM (SELECT 1 FROM messages` + d.indexedBy("idx_messages_thread") + ` WHERE thread_id = ?1 LIMIT ?2) AS n`
+	})
+	stmtThreadRounds = statementIn(func(d Dialect) string {
+		return `SELECT count(*) FROM (SELECT 1 FROM messages` + d.indexedBy("idx_messages_thread") + ` WHERE thread_id = ?1 AND type = ?3 LIMIT ?2) AS n`
+	})
+	stmtSentSince = statementIn(func(d Dialect) string {
+		return `SELECT created_at, to_agents_json, type, payload_json FROM messages` + d.indexedBy("idx_messages_from") + `
+			WHERE from_agent = ?1 AND created_at >= ?2 AND NOT (` + d.contains(`coalesce(context_json, '')`, `'"copy_of":'`) + `)
+			ORDER BY created_at DESC, id DESC LIMIT ?3`
+	})
+	stmtExpired = statementIn(func(d Dialect) string {
+		return `SELECT id FROM messages` + d.indexedBy("message_expires") + `
+			WHERE expires_at IS NOT NULL AND status IN ('pending','delivered') AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2`
+	})
+	stmtDeliveries = statementIn(func(d Dialect) string {
+		return `SELECT id, message_id, recipient, channel, status, delivered_at, read_at, error
+			FROM delivery_log` + d.indexedBy("delivery_log_message") + ` WHERE message_id = ?1 ORDER BY id`
+	})
 	stmtProcessed   = statement(`SELECT 1 FROM processed WHERE message_id = ?1 AND recipient = ?2`)
 	stmtSessionMark = statement(`SELECT message_id, hop, at FROM session_marks WHERE agent = ?1 AND session = ?2`)
 	stmtReceipt     = statement(`SELECT request, message_id, at FROM receipts WHERE actor = ?1 AND key = ?2`)
@@ -102,10 +134,14 @@ var (
 	stmtPutSessionMark = statement(`INSERT INTO session_marks (agent, session, message_id, hop, at) VALUES (?1, ?2, ?3, ?4, ?5)
 		ON CONFLICT (agent, session) DO UPDATE SET message_id = excluded.message_id, hop = excluded.hop, at = excluded.at`)
 	stmtAddReceipt     = statement(`INSERT INTO receipts (actor, key, request, message_id, at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`)
-	stmtForgetReceipts = statement(`DELETE FROM receipts WHERE (actor, key) IN
-		(SELECT actor, key FROM receipts INDEXED BY receipts_at WHERE at < ?1 ORDER BY at LIMIT ?2)`)
-	stmtForgetMarks = statement(`DELETE FROM session_marks WHERE (agent, session) IN
-		(SELECT agent, session FROM session_marks INDEXED BY session_marks_at WHERE at < ?1 ORDER BY at LIMIT ?2)`)
+	stmtForgetReceipts = statementIn(func(d Dialect) string {
+		return `DELETE FROM receipts WHERE (actor, key) IN
+			(SELECT actor, key FROM receipts` + d.indexedBy("receipts_at") + ` WHERE at < ?1 ORDER BY at LIMIT ?2)`
+	})
+	stmtForgetMarks = statementIn(func(d Dialect) string {
+		return `DELETE FROM session_marks WHERE (agent, session) IN
+			(SELECT agent, session FROM session_marks` + d.indexedBy("session_marks_at") + ` WHERE at < ?1 ORDER BY at LIMIT ?2)`
+	})
 	stmtArchives   = statement(`SELECT seq, hash, cutoff, file, sha256, entries, messages, at FROM journal_archives ORDER BY seq`)
 	stmtAddArchive = statement(`INSERT INTO journal_archives (seq, hash, cutoff, file, sha256, entries, messages, at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`)
@@ -116,8 +152,8 @@ var (
 	stmtPruneMessages   = statement(`DELETE FROM messages WHERE id IN (` + prunedMessages + `)`)
 	stmtJournal         = statement(journalHead + `WHERE seq > ?1 ORDER BY seq LIMIT ?2`)
 	stmtJournalNewest   = statement(journalHead + `WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2`)
-	stmtJournalOf       = statement(journalOf + `ORDER BY seq LIMIT ?2`)
-	stmtJournalOfNewest = statement(journalOf + `ORDER BY seq DESC LIMIT ?2`)
+	stmtJournalOf       = journalOf(`ORDER BY seq LIMIT ?2`)
+	stmtJournalOfNewest = journalOf(`ORDER BY seq DESC LIMIT ?2`)
 	stmtAppend          = statement(`INSERT INTO journal (` + journalColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`)
 	stmtCursor          = statement(`SELECT seq FROM cursors WHERE consumer = ?1`)
 	stmtPutCursor       = statement(`INSERT INTO cursors (consumer, seq) VALUES (?1, ?2)

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,6 +135,10 @@ type table[T any] struct {
 	columns []string
 	fields  func(*codec, *T) // in the order of columns
 	insert  StmtID
+
+	// computed has the expressions of columns that are computed when rows are read, by
+	// their names in columns; nil if there are none.
+	computed map[string]func(Dialect) string
 }
 
 // newTable returns a table with the given columns, separated by ", ".
@@ -145,7 +150,18 @@ func newTable[T any](name, noun, columns string, fields func(*codec, *T)) *table
 
 // query returns a statement that selects rows; rest follows the table's name.
 func (t *table[T]) query(rest string) StmtID {
-	return statement(`SELECT ` + strings.Join(t.columns, ", ") + ` FROM ` + t.name + ` ` + rest)
+	return statementIn(func(d Dialect) string { return t.selection(d) + rest })
+}
+
+// selection is the beginning of a statement that selects rows, up to the table's name.
+func (t *table[T]) selection(d Dialect) string {
+	list := slices.Clone(t.columns)
+	for i, name := range list {
+		if computed := t.computed[name]; computed != nil {
+			list[i] = computed(d)
+		}
+	}
+	return `SELECT ` + strings.Join(list, ", ") + ` FROM ` + t.name + ` `
 }
 
 // update returns a statement that replaces the columns of a row from the given
@@ -177,7 +193,7 @@ func (t *table[T]) all(r *reader, id StmtID, args ...any) ([]T, error) {
 // filtered returns the rows that a filter lets pass; rest follows its
 // conditions, and limit is the value of the last parameter.
 func (t *table[T]) filtered(r *reader, f filter, rest string, limit int) ([]T, error) {
-	q := r.dynamic(`SELECT ` + strings.Join(t.columns, ", ") + ` FROM ` + t.name + ` ` + f.where() + ` ` + rest + ` LIMIT ?`)
+	q := r.dynamic(t.selection(r.c.Dialect()) + f.where() + ` ` + rest + ` LIMIT ?`)
 	q.bind(f.args...)
 	q.int(int64(max(limit, 0)))
 	return t.rows(r, q)

@@ -26,7 +26,7 @@ func openConn(path string, busy time.Duration, cacheKiB int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(rows.Statements())), made: map[string]*sqlite3.Stmt{}}
+	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(rows.Statements(rows.SQLite))), made: map[string]*sqlite3.Stmt{}}
 	if err := c.prepare(busy, cacheKiB); err != nil {
 		db.Close()
 		return nil, err
@@ -85,7 +85,7 @@ func (c *conn) stmt(id rows.StmtID) (*sqlite3.Stmt, error) {
 	if s := c.stmts[id]; s != nil {
 		return s, nil
 	}
-	s, _, err := c.db.PrepareFlags(rows.Statements()[id], sqlite3.PREPARE_PERSISTENT)
+	s, _, err := c.db.PrepareFlags(rows.Statements(rows.SQLite)[id], sqlite3.PREPARE_PERSISTENT)
 	if err != nil {
 		return nil, fmt.Errorf("prepare statement %d: %w", id, err)
 	}
@@ -129,6 +129,9 @@ func (c *conn) Later(s rows.Stmt) error { return s.Exec() }
 
 // Changes implements rows.Conn.
 func (c *conn) Changes() int64 { return c.db.Changes() }
+
+// Dialect implements rows.Conn.
+func (c *conn) Dialect() rows.Dialect { return rows.SQLite }
 
 // Refine implements rows.Conn.
 func (c *conn) Refine(err error) error { return engineError("", err) }

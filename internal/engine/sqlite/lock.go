@@ -15,24 +15,18 @@ import (
 // A lock makes this process the only one with a hub in a folder. Closing it gives
 // it back, and so does the end of the process.
 type lock struct {
-	file   *os.File // with the process id
-	folder *os.File // locked, too, so that removing the file frees nothing; nil where a file in use cannot be removed
+	write   func(text string) error // replaces the text of the file, in which the process id stands for people
+	release func() error            // gives the lock back and leaves the file as it is
 }
 
 // Close gives the lock back.
 func (l *lock) Close() error {
-	l.file.Truncate(0) // the id is for people
+	l.write("") // the lock does not depend on it
 	return l.release()
 }
 
-// release gives the lock back and leaves the file as it is.
-func (l *lock) release() error {
-	err := l.file.Close()
-	if l.folder != nil {
-		err = errors.Join(err, l.folder.Close())
-	}
-	return err
-}
+// errLocked is the error of openLocked when another process has the lock.
+var errLocked = errors.New("locked")
 
 // Locked reports whether a process has the hub in a folder open.
 func Locked(dir string) bool {
@@ -82,9 +76,6 @@ func lockHome(path string) (*lock, error) {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot lock the hub's home: %v", err).
 			WithHint("look at the permissions of the hub's folder")
 	}
-	// The process id in the file is for people; the lock does not depend on it.
-	if err := l.file.Truncate(0); err == nil {
-		io.WriteString(l.file, strconv.Itoa(os.Getpid())+"\n")
-	}
+	l.write(strconv.Itoa(os.Getpid()) + "\n") // the lock does not depend on it
 	return l, nil
 }

@@ -6,43 +6,33 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
-var errLocked = errors.New("locked")
-
-// openLocked locks the folder and then the file in it. The second lock keeps
-// versions away that know only the file.
+// openLocked locks the folder and then the file in it. The lock of the folder stays when
+// the file is removed; that of the file keeps versions away that know only the file.
 func openLocked(path string) (*lock, error) {
-	folder, err := flock(os.Open(filepath.Dir(path)))
-	if err != nil {
+	folder := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
+	if err := tryLock(folder); err != nil {
 		return nil, err
 	}
-	file, err := flock(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))
-	if err != nil {
-		folder.Close()
+	file := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o600))
+	if err := tryLock(file); err != nil {
+		folder.Unlock()
 		return nil, err
 	}
-	return &lock{file, folder}, nil
+	return &lock{
+		write:   func(text string) error { return os.WriteFile(path, []byte(text), 0o600) },
+		release: func() error { return errors.Join(file.Unlock(), folder.Unlock()) },
+	}, nil
 }
 
-// flock locks a file that was opened, and closes it if that fails.
-func flock(f *os.File, err error) (*os.File, error) {
-	if err != nil {
-		return nil, err
+// tryLock takes a lock, or returns errLocked when another process has it.
+func tryLock(l *flock.Flock) error {
+	ok, err := l.TryLock()
+	if err == nil && !ok {
+		return errLocked
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	switch err {
-	case nil:
-		return f, nil
-	case syscall.EWOULDBLOCK:
-		err = errLocked
-	}
-	f.Close()
-	return nil, err
+	return err
 }

@@ -45,7 +45,7 @@ func TestPlans(t *testing.T) {
 	r := <-s.readers
 	defer func() { s.readers <- r }()
 	few := regexp.MustCompile(`FROM (agents|agent_keys|roots|peers|journal_archives) .*ORDER BY|^(BEGIN|COMMIT|ROLLBACK)|sqlite_schema`) // a few rows
-	for _, sql := range rows.Statements() {
+	for _, sql := range rows.Statements(rows.SQLite) {
 		if !few.MatchString(sql) {
 			wantPlan(t, r.c, sql)
 		}

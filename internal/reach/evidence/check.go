@@ -37,6 +37,9 @@ type Claim interface {
 type part struct {
 	what  string
 	check func(context.Context) (found string, err error)
+
+	// compared returns the comparison that check made; nil if the part compares no files.
+	compared func() hub.ComparedFiles
 }
 
 // Check checks a claim and answers each part of it. The first part is the thing that
@@ -63,9 +66,21 @@ func (in *Inspector) Check(ctx context.Context, c Claim) []Check {
 			checks = append(checks, refuted(p.what, err))
 			continue
 		}
-		checks = append(checks, Check{Check: hub.Check{What: p.what, Result: hub.CheckVerified, Detail: found}})
+		holds := hub.Check{What: p.what, Kind: kindOf(p.what), Result: hub.CheckVerified, Detail: found}
+		if p.compared != nil {
+			holds.Compared = p.compared()
+		}
+		checks = append(checks, Check{Check: holds})
 	}
 	return checks
+}
+
+// kindOf returns the kind of the thing that a part of a claim is about.
+func kindOf(what string) hub.CheckKind {
+	if what == WhatClean {
+		return hub.CheckKindFiles
+	}
+	return hub.CheckKind(what)
 }
 
 // refusals is the result for each reason that a claim is not verified and, if that is
@@ -93,7 +108,7 @@ func refuted(what string, err error) Check {
 		code = hub.CodeDegraded
 	}
 	r := refusals[code]
-	return Check{hub.Check{What: what, Result: r.result, Reason: r.reject, Detail: err.Error()}, code}
+	return Check{hub.Check{What: what, Kind: kindOf(what), Result: r.result, Reason: r.reject, Detail: err.Error()}, code}
 }
 
 // Artifact checks an artifact of a handoff: a file by its path, a branch in the
@@ -118,7 +133,7 @@ func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree
 	default:
 		c.Detail = fmt.Sprintf("a reference of type %s is not checked: only files and repositories on this machine are", show(ref.Type))
 	}
-	c.What = ref.Type + " " + ref.Path
+	c.What, c.Kind = ref.Type+" "+ref.Path, hub.CheckKind(ref.Type)
 	return c.Check
 }
 
@@ -126,7 +141,7 @@ func (in *Inspector) Artifact(ctx context.Context, ref hub.ArtifactRef, worktree
 func (in *Inspector) Commit(ctx context.Context, worktree, commit string) hub.Check {
 	checks := in.Check(ctx, RepositoryClaim{Path: worktree, Commit: commit})
 	c := checks[len(checks)-1].Check
-	c.What = "commit " + commit
+	c.What, c.Kind = "commit "+commit, hub.CheckKindCommit
 	return c
 }
 

@@ -62,6 +62,10 @@ func (d *difference) judge() error {
 	return nil
 }
 
+// clean reports whether the files are those of the commit, but for line endings and for
+// files that git would convert.
+func (d *difference) clean() bool { return len(d.names(kindChanged, kindMissing, kindUntracked)) == 0 }
+
 // String states the difference.
 func (d *difference) String() string {
 	var parts, some []string

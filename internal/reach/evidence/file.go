@@ -20,7 +20,7 @@ type FileClaim struct {
 
 func (c FileClaim) parts(in *Inspector) ([]part, func()) {
 	check := func(ctx context.Context) (string, error) { return c.compare(ctx, in) }
-	return []part{{WhatFile, check}}, func() {}
+	return []part{{what: WhatFile, check: check}}, func() {}
 }
 
 // compare checks that a regular file exists and has the size and hash claimed.

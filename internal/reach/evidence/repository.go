@@ -31,15 +31,15 @@ type RepositoryClaim struct {
 // another encoding are not judged.
 func (c RepositoryClaim) parts(in *Inspector) ([]part, func()) {
 	r := &repositoryCheck{in: in, claim: c}
-	parts := []part{{WhatRepository, r.open}}
+	parts := []part{{what: WhatRepository, check: r.open}}
 	for _, p := range []struct {
 		part
 		claimed bool
 	}{
-		{part{WhatBranch, r.branch}, c.Branch != ""},
-		{part{WhatCommit, r.commit}, c.Commit != ""},
-		{part{WhatWorktree, r.worktree}, c.Worktree},
-		{part{WhatClean, r.clean}, c.Worktree},
+		{part{what: WhatBranch, check: r.branch}, c.Branch != ""},
+		{part{what: WhatCommit, check: r.commit}, c.Commit != ""},
+		{part{what: WhatWorktree, check: r.worktree}, c.Worktree},
+		{part{what: WhatClean, check: r.clean, compared: func() hub.ComparedFiles { return r.compared }}, c.Worktree},
 	} {
 		if p.claimed {
 			parts = append(parts, p.part)
@@ -55,6 +55,7 @@ type repositoryCheck struct {
 	claim    RepositoryClaim
 	repo     *repository
 	borrowed *scratch
+	compared hub.ComparedFiles // by clean; zero before
 }
 
 func (r *repositoryCheck) open(context.Context) (found string, err error) {
@@ -159,6 +160,7 @@ func (r *repositoryCheck) clean(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	r.compared = hub.ComparedFiles{Path: r.claim.Path, Commit: d.commit, Clean: d.clean()}
 	return d.String(), d.judge()
 }
 

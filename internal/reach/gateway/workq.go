@@ -86,7 +86,7 @@ func (c *Client) find(ctx context.Context, ref string) (found item, ok bool, err
 // belongs to a third agent fails the check; a queue that does not answer leaves it
 // open.
 func (c *Client) Inspect(ctx context.Context, t hub.Transfer) hub.Check {
-	out := hub.Check{What: "queue item " + t.Item, Result: hub.CheckVerified}
+	out := hub.Check{What: "queue item " + t.Item, Kind: hub.CheckKindQueue, Result: hub.CheckVerified}
 	got, _, err := c.find(ctx, t.Item)
 	switch owner := got.Owner; {
 	case err != nil:
@@ -110,7 +110,7 @@ type transfer struct {
 
 // step records a step of the transfer.
 func (t *transfer) step(method string, err error, format string, a ...any) error {
-	c := hub.Check{What: method, Result: hub.CheckVerified, Detail: fmt.Sprintf(format, a...)}
+	c := hub.Check{What: method, Kind: hub.CheckKind(method), Result: hub.CheckVerified, Detail: fmt.Sprintf(format, a...)}
 	if err != nil {
 		c.Result, c.Detail = hub.CheckFailed, err.Error()
 	}

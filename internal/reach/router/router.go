@@ -481,19 +481,21 @@ func (r *Router) entry(ctx context.Context, store hub.Store, e hub.Entry) error 
 // endRows skips the rows of a message that were never tried: its recipient fetched it
 // first, or its time has passed.
 func (r *Router) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeID, e hub.Entry) error {
+	expired := e.Action == actions.MessageExpired
 	reason := "already read"
-	if e.Action == actions.MessageExpired {
+	if expired {
 		reason = "expired"
 	}
 	waits := func(d hub.Delivery) bool {
-		return d.Channel != hub.ChannelInbox && d.Status == hub.DeliveryPending && d.Error == "" && (d.Recipient == e.Actor || reason == "expired")
+		untried := d.Channel != hub.ChannelInbox && d.Status == hub.DeliveryPending && d.Error == ""
+		return untried && (expired || d.Recipient == e.Actor)
 	}
 	rows, err := hub.Read(ctx, store, func(rd hub.Reader) ([]hub.Delivery, error) { return rd.Deliveries(id) })
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(rows, waits) {
-		if reason == "already read" {
+		if !expired {
 			r.Visit(e.Actor) // it may prove an attempt
 		}
 		return nil

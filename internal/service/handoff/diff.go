@@ -3,9 +3,7 @@ package handoff
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -68,7 +66,7 @@ func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 	var steps []hub.HandoffStep
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if h, err = visible(r, op, actor, id); err == nil {
-			steps, err = r.HandoffSteps(id)
+			steps, err = readSteps(r, id)
 		}
 		return err
 	})
@@ -120,13 +118,10 @@ func acceptedAt(steps []hub.HandoffStep) string {
 	}
 	for _, step := range steps {
 		for _, c := range step.Checks {
-			if strings.HasPrefix(c.What, "files in ") {
-				return commitName.FindString(c.Detail)
+			if c.Compared.Commit != "" {
+				return c.Compared.Commit
 			}
 		}
 	}
 	return ""
 }
-
-// commitName finds the commit in the text of a check, which has no member for it.
-var commitName = regexp.MustCompile(`\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b`)

@@ -26,9 +26,9 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 	all, err := shape.DecodeEvidence(raw)
 	switch {
 	case err != nil:
-		return []hub.Check{unverifiable(what, "it does not have the form that runs record: "+err.Error())}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, "it does not have the form that runs record: "+err.Error())}
 	case len(all) > maxEvidence:
-		return []hub.Check{unverifiable(what, fmt.Sprintf("it is of %d runs, and at most %d are checked", len(all), maxEvidence))}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it is of %d runs, and at most %d are checked", len(all), maxEvidence))}
 	}
 	var checks []hub.Check
 	for i, e := range all {
@@ -44,7 +44,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 		checks = append(checks, run)
 		for _, c := range s.proveTraces(ctx, name, e) {
 			if run.Result != hub.CheckVerified && c.Result == hub.CheckVerified {
-				c = unverifiable(c.What, c.Detail+"; the run does not prove that this is its work")
+				c = unverifiable(c.Kind, c.What, c.Detail+"; the run does not prove that this is its work")
 			}
 			checks = append(checks, c)
 		}
@@ -56,7 +56,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 // the evidence is part of that record.
 func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
 	if e.RunID == "" {
-		return unverifiable(what, "it names no run that the hub could look up")
+		return unverifiable(hub.CheckKindEvidence, what, "it names no run that the hub could look up")
 	}
 	var run hub.Run
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -65,38 +65,38 @@ func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence
 	})
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
-		return unverifiable(what, "this hub has no such run")
+		return unverifiable(hub.CheckKindEvidence, what, "this hub has no such run")
 	case err != nil:
-		return unverifiable(what, "the run could not be looked up: "+err.Error())
+		return unverifiable(hub.CheckKindEvidence, what, "the run could not be looked up: "+err.Error())
 	case !run.State.Over():
-		return unverifiable(what, fmt.Sprintf("the run of %s is not over", run.Agent))
+		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("the run of %s is not over", run.Agent))
 	case !run.Checked() || run.Verdict != hub.RunConfirmed:
-		return unverifiable(what, fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText()))
+		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText()))
 	}
 
 	recorded, err := shape.DecodeRecordedEvidence(run.Evidence)
 	if err != nil {
-		return unverifiable(what, "the run recorded no evidence")
+		return unverifiable(hub.CheckKindEvidence, what, "the run recorded no evidence")
 	}
 	if missing := e.Beyond(recorded); missing != "" {
-		return hub.Check{What: what, Result: hub.CheckFailed, Reason: hub.RejectHashMismatch,
+		return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckFailed, Reason: hub.RejectHashMismatch,
 			Detail: fmt.Sprintf("the run of %s did not record %s", run.Agent, cut(missing, 200))}
 	}
-	return hub.Check{What: what, Result: hub.CheckVerified, Detail: fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText())}
+	return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckVerified, Detail: fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText())}
 }
 
 // proveTraces checks the files and the commit in the evidence of a run.
 func (s *Service) proveTraces(ctx context.Context, name string, e shape.RunEvidence) []hub.Check {
 	switch {
 	case s.inspector == nil:
-		return []hub.Check{unverifiable(name+": files", noInspector)}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, name+": files", noInspector)}
 	case e.Worktree == "":
-		return []hub.Check{unverifiable(name+": files", "the package names no worktree_path to look for it in")}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, name+": files", "the package names no worktree_path to look for it in")}
 	}
 	checks := []hub.Check{s.proveFiles(ctx, name+": files", e)}
 	if e.After.Commit != "" {
 		c := s.inspector.Commit(ctx, e.Worktree, e.After.Commit)
-		c.What = name + ": " + c.What
+		c.What, c.Kind = name+": "+c.What, hub.CheckKindEvidence
 		checks = append(checks, c)
 	}
 	return checks
@@ -107,10 +107,10 @@ func (s *Service) proveTraces(ctx context.Context, name string, e shape.RunEvide
 func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
 	present := append(append([]string{}, e.Diff.Created...), e.Diff.Modified...)
 	if n := len(present) + len(e.Diff.Deleted); n > maxEvidenceFiles {
-		return unverifiable(what, fmt.Sprintf("it names %d files, and at most %d are checked", n, maxEvidenceFiles))
+		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it names %d files, and at most %d are checked", n, maxEvidenceFiles))
 	}
 	fail := func(reason hub.RejectReason, format string, args ...any) hub.Check {
-		return hub.Check{What: what, Result: hub.CheckFailed, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+		return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckFailed, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 	}
 	inspect := func(name string) (hub.Check, bool) {
 		if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != strings.TrimSuffix(name, "/") {
@@ -126,7 +126,7 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 		case c.Result == hub.CheckFailed:
 			return fail(c.Reason, "%q was created or modified, but does not exist: %s", cut(name, 200), c.Detail)
 		case c.Result == hub.CheckUnverifiable:
-			return unverifiable(what, c.Detail)
+			return unverifiable(hub.CheckKindEvidence, what, c.Detail)
 		}
 	}
 	for _, name := range e.Diff.Deleted {
@@ -137,8 +137,8 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 		case c.Result == hub.CheckVerified:
 			return fail(hub.RejectOther, "%q was deleted, but exists", cut(name, 200))
 		case c.Result == hub.CheckUnverifiable:
-			return unverifiable(what, c.Detail)
+			return unverifiable(hub.CheckKindEvidence, what, c.Detail)
 		}
 	}
-	return hub.Check{What: what, Result: hub.CheckVerified, Detail: fmt.Sprintf("%d exist, %d do not, as recorded; commands were not run", len(present), len(e.Diff.Deleted))}
+	return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckVerified, Detail: fmt.Sprintf("%d exist, %d do not, as recorded; commands were not run", len(present), len(e.Diff.Deleted))}
 }

@@ -95,7 +95,7 @@ func (x *completing) prove(ctx context.Context) error {
 		return err
 	}
 	if bad, ok := failed(x.checks); ok {
-		return hub.Errorf(hub.CodeUnproven, x.op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(x.h, bad))
+		return hub.Errorf(hub.CodeUnproven, x.op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(x.h, x.claim, bad))
 	}
 
 	x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)
@@ -241,7 +241,7 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 		})
 		if came >= 0 && pkg.Artifacts[came].Ref.SHA256 != a.SHA256 && made[i].Result == hub.CheckVerified {
 			return hub.Check{
-				What: checkWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package",
+				What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package",
 				Change: &hub.WorkChange{Text: "1 file", Files: 1, Notes: []string{"only its hash was compared"}},
 			}
 		}
@@ -249,13 +249,13 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 	}
 	switch {
 	case same:
-		return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file is the one that came with the package"}
+		return hub.Check{What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckFailed, Detail: "nothing has changed: every file is the one that came with the package"}
 	case pkg.Unproven != "":
-		return unverifiable(checkWork, fmt.Sprintf("%q, says %s", pkg.Unproven, h.From))
+		return unverifiable(hub.CheckKindWork, checkWork, fmt.Sprintf("%q, says %s", pkg.Unproven, h.From))
 	case pkg.WorkState.Worktree == "" && !named:
-		return unverifiable(checkWork, "nothing named")
+		return unverifiable(hub.CheckKindWork, checkWork, "nothing named")
 	}
-	return unverifiable(checkWork, "the hub cannot compare a worktree with the time of acceptance")
+	return unverifiable(hub.CheckKindWork, checkWork, "the hub cannot compare a worktree with the time of acceptance")
 }
 
 // Activate makes the receiver of an accepted handoff the owner of its task. Accept
@@ -304,7 +304,7 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		if !h.Concerns(actor.ID) && !actor.IsOperator() {
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is between %s and %s", id, h.From, h.To)
 		}
-		if steps, err = m.tx.HandoffSteps(id); err != nil {
+		if steps, err = readSteps(m.tx, id); err != nil {
 			return err
 		}
 		switch h.Status {

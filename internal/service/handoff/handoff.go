@@ -198,6 +198,8 @@ type Report struct {
 	Proof            hub.Proof        `json:"proof"`
 	ProofReason      string           `json:"proof_reason,omitempty"` // why it is unproven or refused
 	ProofNote        string           `json:"proof_note,omitempty"`   // what qualifies it, such as "not committed"
+	TrivialWhy       string           `json:"trivial_why,omitempty"`  // why a trivial change is the task, says its owner; a part of ProofNote
+	OtherNotes       []string         `json:"other_notes,omitempty"`  // the other parts of ProofNote
 	Change           string           `json:"change,omitempty"`       // what changed, in one line
 	Commit           string           `json:"commit,omitempty"`       // that has the work; empty if a part is not committed
 	Attribution      []hub.Credit     `json:"attribution,omitempty"`  // agents that may have made a part of the change
@@ -251,6 +253,10 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	r.Proof, r.ProofReason, r.ProofNote = proof.Proof, proof.Reason, proof.Note
 	if c := proof.Change; c != nil {
 		r.Change, r.Attribution, r.work = c.Text, c.Credits, c
+		r.TrivialWhy, r.OtherNotes = c.TrivialWhy, c.Notes
+		if c.TrivialWhy != "" {
+			r.OtherNotes = c.Notes[1:]
+		}
 		if c.Uncommitted == 0 {
 			r.Commit = c.Now.Commit
 		}
@@ -282,6 +288,7 @@ func (r *Report) withhold(actor hub.Caller) {
 	if r.ProofNote != "" || !r.MissingSince.IsZero() {
 		r.ProofNote = withheldNote
 	}
+	r.TrivialWhy, r.OtherNotes = "", nil
 	r.ProofReason, r.Change, r.Commit = "", "", ""
 	r.Attribution, r.MissingSince = nil, hub.Time{}
 	r.Checks, r.Package = []hub.Check{}, nil
@@ -333,7 +340,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 		if err != nil {
 			return err
 		}
-		steps, err := r.HandoffSteps(id)
+		steps, err := readSteps(r, id)
 		if err != nil {
 			return err
 		}
@@ -445,7 +452,7 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 	}
 
 	for _, h := range found {
-		steps, err := r.HandoffSteps(h.ID)
+		steps, err := readSteps(r, h.ID)
 		if err != nil {
 			return out, err
 		}

@@ -28,7 +28,7 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 	defer cancel()
 	checks, pkg, ok := provePackage(h)
 	if h.NeedsHuman {
-		checks = append(checks, hub.Check{What: checkApproval, Result: hub.CheckVerified, Detail: "the operator approved it at " + h.ApprovedAt.String()})
+		checks = append(checks, hub.Check{What: checkApproval, Kind: hub.CheckKindApproval, Result: hub.CheckVerified, Detail: "the operator approved it at " + h.ApprovedAt.String()})
 	}
 	if !ok {
 		return checks
@@ -36,7 +36,7 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 	if path := pkg.WorkState.Worktree; path != "" {
 		checks = append(checks, s.proveWorktree(ctx, h.ID, path, pkg.WorkState.Branch)...)
 	} else if pkg.WorkState.Branch != "" {
-		checks = append(checks, unverifiable("branch "+pkg.WorkState.Branch, "the package names no worktree_path to look for it in"))
+		checks = append(checks, unverifiable(hub.CheckKindBranch, "branch "+pkg.WorkState.Branch, "the package names no worktree_path to look for it in"))
 	}
 	refs := make([]hub.ArtifactRef, len(pkg.Artifacts))
 	for i, a := range pkg.Artifacts {
@@ -50,7 +50,7 @@ func (s *Service) prove(ctx context.Context, h hub.Handoff) []hub.Check {
 // was proposed, and with the schema.
 func provePackage(h hub.Handoff) ([]hub.Check, shape.Package, bool) {
 	fail := func(reason hub.RejectReason, format string, args ...any) ([]hub.Check, shape.Package, bool) {
-		return []hub.Check{{What: checkPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, shape.Package{}, false
+		return []hub.Check{{What: checkPackage, Kind: hub.CheckKindPackage, Result: hub.CheckFailed, Detail: fmt.Sprintf(format, args...), Reason: reason}}, shape.Package{}, false
 	}
 	if err := shape.CheckPackage(h.Package); err != nil {
 		return fail(hub.RejectSchemaInvalid, "%v", err)
@@ -66,26 +66,28 @@ func provePackage(h hub.Handoff) ([]hub.Check, shape.Package, bool) {
 	if !shape.SameHash(hash, h.Hash) || !shape.SameHash(hash, pkg.Verification.Hash) {
 		return fail(hub.RejectHashMismatch, "its hash is %s, but it was %s when it was proposed", hash, h.Hash)
 	}
-	return []hub.Check{{What: checkPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
+	return []hub.Check{{What: checkPackage, Kind: hub.CheckKindPackage, Result: hub.CheckVerified, Detail: "it has the hash under which it was proposed, and satisfies the schema"}}, pkg, true
 }
 
 // proveWorktree checks the worktree and records its state.
 func (s *Service) proveWorktree(ctx context.Context, id hub.HandoffID, path, branch string) []hub.Check {
 	if s.inspector == nil {
-		return []hub.Check{unverifiable("worktree "+path, noInspector)}
+		return []hub.Check{unverifiable(hub.CheckKindWorktree, "worktree "+path, noInspector)}
 	}
 	checks := s.inspector.Worktree(ctx, path, branch)
 	state, err := s.inspector.State(ctx, path, id)
 	if err != nil {
-		return append(checks, unverifiable(checkState, "the current files could not be read, so that later changes cannot be proven"))
+		return append(checks, unverifiable(hub.CheckKindWorktree, checkState, "the current files could not be read, so that later changes cannot be proven"))
 	}
-	return append(checks, hub.Check{What: checkState, Result: hub.CheckVerified, Detail: "the files are the tree " + state.Tree, State: &state})
+	return append(checks, hub.Check{
+		What: checkState, Kind: hub.CheckKindWorktree, Result: hub.CheckVerified, Detail: "the files are the tree " + state.Tree, State: &state,
+	})
 }
 
 const noInspector = "this hub does not check files"
 
-func unverifiable(what, why string) hub.Check {
-	return hub.Check{What: what, Result: hub.CheckUnverifiable, Detail: why}
+func unverifiable(kind hub.CheckKind, what, why string) hub.Check {
+	return hub.Check{What: what, Kind: kind, Result: hub.CheckUnverifiable, Detail: why}
 }
 
 // proveArtifacts checks each artifact. A required one that cannot be verified
@@ -93,7 +95,7 @@ func unverifiable(what, why string) hub.Check {
 func (s *Service) proveArtifacts(ctx context.Context, refs []hub.ArtifactRef, worktree string) []hub.Check {
 	var checks []hub.Check
 	for _, ref := range refs {
-		c := unverifiable(ref.Type+" "+ref.Path, noInspector)
+		c := unverifiable(hub.CheckKind(ref.Type), ref.Type+" "+ref.Path, noInspector)
 		if s.inspector != nil {
 			c = s.inspector.Artifact(ctx, ref, worktree)
 		}
@@ -150,10 +152,6 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 	return nil
 }
 
-// declaredDone ends the detail of the work's check in records of earlier versions, in
-// which a declaration that nothing had to change counted as verified.
-const declaredDone = "as the owner declared"
-
 // A proven is the proof of a handoff with its reason and its qualifications.
 type proven struct {
 	Proof  hub.Proof
@@ -179,15 +177,14 @@ func proofOf(h hub.Handoff, checks []hub.Check) proven {
 	}
 	p := proven{Proof: hub.ProofVerified, Note: earlierRules}
 	for _, c := range slices.Backward(checks) { // the work is the last check
-		kind, _, _ := strings.Cut(c.What, " ")
 		if c.Change != nil {
 			p.Change, p.Note = c.Change, strings.Join(c.Change.Notes, ", ")
 		}
 		switch {
 		case p.Proof != hub.ProofVerified:
-		case c.What == checkWork && (c.Result != hub.CheckVerified || strings.HasSuffix(c.Detail, declaredDone)):
+		case c.Kind == hub.CheckKindWork && (c.Result != hub.CheckVerified || onlyDeclared(c)):
 			p.Proof, p.Reason = hub.ProofUnproven, c.Detail
-		case c.Result != hub.CheckVerified && (kind == "file" || kind == "branch"):
+		case c.Result != hub.CheckVerified && (c.Kind == hub.CheckKindFile || c.Kind == hub.CheckKindBranch):
 			p.Proof, p.Reason = hub.ProofUnproven, c.What+": "+c.Detail
 		}
 	}

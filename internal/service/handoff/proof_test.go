@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,6 +231,35 @@ func TestRequireProof(t *testing.T) {
 	d.edit(path, "second")
 	if got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{}); err != nil || got.Proof != hub.ProofVerified {
 		t.Errorf("got %s (%v), want verified", got.Proof, err)
+	}
+}
+
+func TestChecksHaveFacts(t *testing.T) {
+	d := open(t)
+	path, commit := d.repository("repo")
+	accept := func(name string) []hub.Check {
+		h := d.propose(planner, "builder", pkg(name, with("work_state.worktree_path", path)))
+		return d.accept(builder, h.ID).Checks
+	}
+	compared := func(checks []hub.Check) (found []hub.ComparedFiles) {
+		for _, c := range checks {
+			if c.Kind == "" {
+				t.Errorf("the check of %q has no kind", c.What)
+			}
+			if c.Kind == hub.CheckKindFiles {
+				found = append(found, c.Compared)
+			}
+		}
+		return found
+	}
+	if got, want := compared(accept("clean")), (hub.ComparedFiles{Path: path, Commit: commit, Clean: true}); !slices.Equal(got, []hub.ComparedFiles{want}) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(path, "b.go"), []byte("package a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := compared(accept("changed")), (hub.ComparedFiles{Path: path, Commit: commit}); !slices.Equal(got, []hub.ComparedFiles{want}) {
+		t.Errorf("with a new file: got %v, want %v", got, want)
 	}
 }
 

@@ -103,6 +103,9 @@ func (s *Service) activate(m *mover, h *hub.Handoff, owned hub.Ownership, steps 
 	if h.Ownership = owned; owned != hub.OwnershipHub {
 		note = "ownership in the queue: " + string(owned)
 	}
+	if n := len(steps); n > 0 { // verify reads it there
+		steps[n-1].Ownership = owned
+	}
 	if err := m.move(h, hub.HandoffActivated, note, steps); err != nil || !owned.NeedsOperator() {
 		return err
 	}
@@ -162,7 +165,7 @@ func claimConflicts(r hub.Reader, transfers []hub.Transfer) (out []hub.Check, er
 		case err != nil:
 			return nil, err
 		case c.Owner != t.From && c.Owner != t.To:
-			out = append(out, hub.Check{What: checkClaim + t.Item, Result: hub.CheckFailed, Reason: hub.RejectOwnershipConflict, Detail: fmt.Sprintf("%s owns it, not %s", c.Owner, t.From)})
+			out = append(out, hub.Check{What: checkClaim + t.Item, Kind: hub.CheckKindClaim, Result: hub.CheckFailed, Reason: hub.RejectOwnershipConflict, Detail: fmt.Sprintf("%s owns it, not %s", c.Owner, t.From)})
 		}
 	}
 	return out, nil
@@ -176,7 +179,7 @@ func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps 
 		return "", nil, err
 	}
 	for _, t := range transfers {
-		got, step := hub.OwnershipTransferred, hub.Check{What: checkClaim + t.Item, Result: hub.CheckVerified, Detail: fmt.Sprintf("from %s to %s", t.From, t.To)}
+		got, step := hub.OwnershipTransferred, hub.Check{What: checkClaim + t.Item, Kind: hub.CheckKindClaim, Result: hub.CheckVerified, Detail: fmt.Sprintf("from %s to %s", t.From, t.To)}
 		c, err := m.tx.ItemClaim(t.Item)
 		switch {
 		case hub.CodeOf(err) == hub.CodeNotFound && queued.has(t.Item): // it is free

@@ -221,18 +221,15 @@ func CreditText(c hub.Credit) string {
 // shortNotes returns the qualifications with less of the owner's words, which begin them, so
 // that these do not push the others out of a cell. Another column names the owner.
 func (r Report) shortNotes() string {
-	rest, ok := strings.CutPrefix(r.ProofNote, trivialNote)
-	quoted, err := strconv.QuotedPrefix(rest)
-	if !ok || err != nil {
+	if r.TrivialWhy == "" {
 		return r.ProofNote
 	}
-	why, err := strconv.Unquote(quoted)
-	if err != nil {
-		return r.ProofNote
-	}
-	rest = strings.TrimPrefix(rest[len(quoted):], ", says "+string(r.To))
-	return trivialNote + strconv.Quote(shorten.Characters(why, maxWhy)) + rest
+	notes := []string{trivialNote(shorten.Characters(r.TrivialWhy, maxWhy))}
+	return strings.Join(append(notes, r.OtherNotes...), ", ")
 }
+
+// trivialNote is the qualification of a trivial change, with the words of the owner.
+func trivialNote(why string) string { return "trivial: " + strconv.Quote(why) }
 
 func (r Report) changeText(most int) string {
 	return cmp.Or(shorten.Characters(plaintext.Line(r.Change), most), "-")

@@ -57,7 +57,7 @@ func readSetting(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (se
 // the completion of that task. The commits of those completions count as from before, also
 // those in other worktrees of the repository.
 func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x setting, err error) {
-	steps, err := r.HandoffSteps(h.ID)
+	steps, err := readSteps(r, h.ID)
 	if err != nil {
 		return x, err
 	}
@@ -111,7 +111,7 @@ func completions(r hub.Reader, h hub.Handoff, in hub.WorkState) (done []completi
 		if other.ID == h.ID || other.Ending != hub.EndedDone || other.ResolvedAt.Before(h.AcceptedAt.Time) {
 			continue
 		}
-		steps, err := r.HandoffSteps(other.ID)
+		steps, err := readSteps(r, other.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (x *setting) readRuns(r hub.Reader, h hub.Handoff) error {
 
 // addOther notes a handoff of another agent, if it is in the repository.
 func (x *setting) addOther(r hub.Reader, other hub.Handoff) error {
-	steps, err := r.HandoffSteps(other.ID)
+	steps, err := readSteps(r, other.ID)
 	if err != nil {
 		return err
 	}

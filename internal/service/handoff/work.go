@@ -23,22 +23,22 @@ func checkReason(op, name, why string) error {
 	return nil
 }
 
-// acceptedState returns the state of the worktree when the task was accepted. Of an
-// acceptance by an earlier version only the commit is known, and only if the files were
+// acceptedState returns the state of the worktree when the task was accepted. If none was
+// recorded, the state is the commit that was checked out, provided that the files were
 // those of the commit.
 func acceptedState(steps []hub.HandoffStep) (hub.WorkState, bool) {
-	var legacy hub.WorkState
+	var commit hub.WorkState
 	for _, step := range steps {
 		for _, c := range step.Checks {
 			switch {
 			case c.State != nil:
 				return *c.State, true
-			case strings.HasPrefix(c.What, "files in ") && strings.HasPrefix(c.Detail, "clean: ") && c.Result == hub.CheckVerified:
-				legacy = hub.WorkState{Path: strings.TrimPrefix(c.What, "files in "), Commit: commitName.FindString(c.Detail)}
+			case c.Compared.Clean:
+				commit = hub.WorkState{Path: c.Compared.Path, Commit: c.Compared.Commit}
 			}
 		}
 	}
-	return legacy, legacy.Commit != ""
+	return commit, commit.Commit != ""
 }
 
 // proveWork checks the claims of a completion. The last check is the one of the work.
@@ -54,9 +54,12 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, x setting, c Com
 	var work hub.Check
 	switch {
 	case c.NoChanges && len(pkg.Expect.Paths) > 0:
-		work = hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: notTouched(pkg.Expect.Paths)}
+		work = hub.Check{
+			What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckFailed, Detail: notTouched(pkg.Expect.Paths),
+			Change: &hub.WorkChange{Untouched: pkg.Expect.Paths},
+		}
 	case c.NoChanges:
-		work = unverifiable(checkWork, fmt.Sprintf("nothing to change, says %s", h.To))
+		work = unverifiable(hub.CheckKindWork, checkWork, fmt.Sprintf("nothing to change, says %s", h.To))
 	case !x.known || s.inspector == nil:
 		work = withoutState(h, pkg, c, made)
 	default:
@@ -84,9 +87,9 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 	switch hub.CodeOf(err) {
 	case "":
 	case hub.CodeUnreachable, hub.CodeNotEnabled:
-		return unverifiable(checkWork, "the worktree "+path+" cannot be compared: "+err.Error())
+		return unverifiable(hub.CheckKindWork, checkWork, "the worktree "+path+" cannot be compared: "+err.Error())
 	default:
-		return hub.Check{What: checkWork, Result: hub.CheckFailed, Detail: "the worktree " + path + " could be read when the task was accepted, and cannot be read now"}
+		return hub.Check{What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckFailed, Detail: "the worktree " + path + " could be read when the task was accepted, and cannot be read now"}
 	}
 	change.Credits = slices.Clone(x.credits)
 	for i, credit := range change.Credits {
@@ -98,7 +101,7 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 	}
 	named, err := s.agentsAmong(ctx, change.Authors)
 	if err != nil {
-		return unverifiable(checkWork, "the authors of the commits cannot be looked up")
+		return unverifiable(hub.CheckKindWork, checkWork, "the authors of the commits cannot be looked up")
 	}
 	credits := change.Merged
 	for _, agent := range named {
@@ -116,7 +119,7 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 // judgeWork decides whether a change is the work of a task, and what qualifies it.
 func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change hub.WorkChange) hub.Check {
 	path := pkg.WorkState.Worktree
-	check := hub.Check{What: checkWork, Result: hub.CheckVerified, Detail: change.Text, Change: &change}
+	check := hub.Check{What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckVerified, Detail: change.Text, Change: &change}
 	fail := func(format string, args ...any) hub.Check {
 		check.Result, check.Detail = hub.CheckFailed, fmt.Sprintf(format, args...)
 		return check
@@ -139,7 +142,10 @@ func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change
 		check.Result, check.Detail = hub.CheckUnverifiable, "trivial: "+change.Text
 	}
 	if check.Result == hub.CheckVerified {
-		change.Notes = qualifications(h, pkg, x, c, change)
+		if change.Trivial {
+			change.TrivialWhy = c.Trivial
+		}
+		change.Notes = qualifications(h, pkg, x, change)
 	}
 	return check
 }
@@ -147,15 +153,12 @@ func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change
 // notTouched is the refusal of work without the files that the task expects to change.
 func notTouched(paths []string) string { return "expected to change, and did not: " + some(paths) }
 
-// trivialNote begins the qualification of a trivial change, before the words of the owner.
-const trivialNote = "trivial: "
-
 // qualifications returns the facts that a reader of the proof must know, each in a few
-// words. Those come first whose length agents do not choose: a list may cut the end.
-func qualifications(h hub.Handoff, pkg shape.Package, x setting, c Completion, change hub.WorkChange) (notes []string) {
+// words. The words of the owner come first: see Report.shortNotes.
+func qualifications(h hub.Handoff, pkg shape.Package, x setting, change hub.WorkChange) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if change.Trivial && c.Trivial != "" {
-		note(trivialNote+"%q, says %s", c.Trivial, h.To)
+	if change.TrivialWhy != "" {
+		note("%s, says %s", trivialNote(change.TrivialWhy), h.To)
 	}
 	if x.same != "" {
 		note("same change as %s", x.same)
@@ -242,11 +245,12 @@ func some(names []string) string {
 }
 
 // completionHint says what the owner of a task can do about a claim that was refused.
-func completionHint(h hub.Handoff, bad hub.Check) string {
+func completionHint(h hub.Handoff, c Completion, bad hub.Check) string {
+	lacksFiles := bad.Change != nil && len(bad.Change.Untouched) > 0 && (bad.Change.Files > 0 || c.NoChanges)
 	switch {
-	case bad.What != checkWork:
+	case bad.Kind != hub.CheckKindWork:
 		return "name only artifacts that exist; the handoff is still " + string(h.Status)
-	case strings.HasPrefix(bad.Detail, notTouched(nil)):
+	case lacksFiles:
 		return "change these files; if the task does not need it, ask its sender or the operator"
 	case bad.Change != nil && bad.Change.Before > 0:
 		return "do the work; a task that is a merge says so when it is handed over: {expect_merge}"
@@ -303,7 +307,7 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	left := slices.DeleteFunc(slices.Clone(change.Loose), func(name string) bool { return slices.Contains(files, name) })
 	change.Uncommitted = len(left)
 	if work.Result == hub.CheckVerified {
-		change.Notes = qualifications(h, pkg, x, c, *change)
+		change.Notes = qualifications(h, pkg, x, *change)
 	}
 	return nil
 }

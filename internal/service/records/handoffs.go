@@ -184,17 +184,28 @@ func outcomeOf(steps []hub.HandoffStep) outcome {
 		case hub.HandoffAccepted:
 			is.accepted = s.At
 		case hub.HandoffActivated:
-			for _, o := range []hub.Ownership{hub.OwnershipTransferred, hub.OwnershipDegraded, hub.OwnershipManual} {
-				if strings.HasSuffix(s.Note, ": "+string(o)) {
-					is.owned = o
-				}
-			}
+			is.owned = ownershipOf(s)
 		case hub.HandoffRejected, hub.HandoffCompleted:
 			is.resolved = s.At
 			is.notes = s.Note
 		}
 	}
 	return is
+}
+
+// ownershipOf returns the ownership of a task in its queue after the step that activated
+// its handoff. A step of an earlier version says it at the end of its note alone: the note
+// is part of the digest in the journal, so that it is as good a witness as the member.
+func ownershipOf(s hub.HandoffStep) hub.Ownership {
+	if n := len(s.Checks); n > 0 && s.Checks[n-1].Ownership != "" {
+		return s.Checks[n-1].Ownership
+	}
+	for _, o := range []hub.Ownership{hub.OwnershipTransferred, hub.OwnershipDegraded, hub.OwnershipManual} {
+		if strings.HasSuffix(s.Note, ": "+string(o)) {
+			return o
+		}
+	}
+	return hub.OwnershipHub
 }
 
 // checkStep compares a step with the entry that records it, and the handoff with

@@ -263,46 +263,66 @@ func held(ctx context.Context, s *Services, a hub.Caller, _ None) (HeldList, err
 }
 
 // approve lets a held message, a handoff or an operation of a team pass.
-func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
+func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (Decision, error) {
 	i, err := s.Attention.Find(ctx, "parley/approve", a, string(p.ID))
 	if err != nil {
-		return mailroom.Verdict{}, err
+		return Decision{}, err
 	}
 	switch {
 	case i.Thing == attention.ThingHandoff:
 		h, err := s.Handoffs.Approve(ctx, a, hub.HandoffID(i.ID))
-		return handoffVerdict(i, "approved", h), err
+		return handoffDecision(i, "approved", h), err
 	case i.Thing == attention.ThingOperation && s.Teams != nil:
 		o, err := s.Teams.Approve(ctx, a, i.ID)
-		return operationVerdict(i, "approved", o), err
+		return operationDecision(i, "approved", o), err
 	}
-	return s.Mail.Approve(ctx, a, hub.EnvelopeID(i.ID))
+	v, err := s.Mail.Approve(ctx, a, hub.EnvelopeID(i.ID))
+	return messageDecision(v), err
 }
 
 // deny ends a held message, a handoff or an operation of a team.
-func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (mailroom.Verdict, error) {
+func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (Decision, error) {
 	i, err := s.Attention.Find(ctx, "parley/deny", a, string(p.ID))
 	if err != nil {
-		return mailroom.Verdict{}, err
+		return Decision{}, err
 	}
 	switch {
 	case i.Thing == attention.ThingHandoff:
 		h, err := s.Handoffs.Deny(ctx, a, hub.HandoffID(i.ID), p.Reason)
-		return handoffVerdict(i, "denied", h), err
+		return handoffDecision(i, "denied", h), err
 	case i.Thing == attention.ThingOperation && s.Teams != nil:
 		o, err := s.Teams.Deny(ctx, a, i.ID, p.Reason)
-		return operationVerdict(i, "denied", o), err
+		return operationDecision(i, "denied", o), err
 	}
-	return s.Mail.Deny(ctx, a, hub.EnvelopeID(i.ID), p.Reason)
+	v, err := s.Mail.Deny(ctx, a, hub.EnvelopeID(i.ID), p.Reason)
+	return messageDecision(v), err
 }
 
-// handoffVerdict returns the decision about a handoff in the form of one about a message.
-func handoffVerdict(i attention.Item, word string, h handoff.Report) mailroom.Verdict {
-	return mailroom.Verdict{ID: hub.EnvelopeID(i.ID), Status: hub.MessageStatus(h.Status), Decision: word, From: h.From, To: []hub.AgentID{h.To}}
+// A Decision is the answer to approve and deny: the thing that was decided about and its
+// state after the decision. One of MessageStatus, HandoffStatus and ActionVerdict is set.
+type Decision struct {
+	ID       hub.EnvelopeID `json:"id"`
+	Status   string         `json:"status"`   // the one that is set of the three below, for programs that ask for no kind
+	Decision string         `json:"decision"` // approved or denied
+	From     hub.AgentID    `json:"from"`
+	To       []hub.AgentID  `json:"to"`
+
+	MessageStatus hub.MessageStatus `json:"message_status,omitempty"` // of a held message
+	HandoffStatus hub.HandoffState  `json:"handoff_status,omitempty"` // of a handoff
+	ActionVerdict string            `json:"action_verdict,omitempty"` // of the held operation of a team: approved or denied
 }
 
-// operationVerdict returns the decision about an operation of a team in the form of one about
-// a message.
-func operationVerdict(i attention.Item, word string, o hub.HeldAction) mailroom.Verdict {
-	return mailroom.Verdict{ID: hub.EnvelopeID(i.ID), Status: hub.MessageStatus(o.Verdict), Decision: word, From: o.Actor, To: []hub.AgentID{}}
+// messageDecision returns the decision about a message.
+func messageDecision(v mailroom.Verdict) Decision {
+	return Decision{ID: v.ID, Status: string(v.Status), MessageStatus: v.Status, Decision: v.Decision, From: v.From, To: v.To}
+}
+
+// handoffDecision returns the decision about a handoff.
+func handoffDecision(i attention.Item, word string, h handoff.Report) Decision {
+	return Decision{ID: hub.EnvelopeID(i.ID), Status: string(h.Status), HandoffStatus: h.Status, Decision: word, From: h.From, To: []hub.AgentID{h.To}}
+}
+
+// operationDecision returns the decision about an operation of a team.
+func operationDecision(i attention.Item, word string, o hub.HeldAction) Decision {
+	return Decision{ID: hub.EnvelopeID(i.ID), Status: o.Verdict, ActionVerdict: o.Verdict, Decision: word, From: o.Actor, To: []hub.AgentID{}}
 }

@@ -368,22 +368,18 @@ func kinds(checks []hub.Check, verified bool) string {
 		if (c.Result == hub.CheckVerified) != verified {
 			continue
 		}
-		kind, _, _ := strings.Cut(plaintext.Line(c.What), " ")
+		kind := plaintext.Line(string(c.Kind))
 		if count[kind]++; count[kind] == 1 {
 			names = append(names, kind)
 		}
 	}
 	for i, kind := range names {
-		if n := count[kind]; n > 1 && kind != worktreeKind {
+		if n := count[kind]; n > 1 && kind != string(hub.CheckKindWorktree) { // two checks of one worktree: that it is there, and its state
 			names[i] = fmt.Sprintf("%s (%d)", kind, n)
 		}
 	}
 	return strings.Join(names, ", ")
 }
-
-// worktreeKind is the kind of two checks of one worktree: that it is there, and its
-// state.
-const worktreeKind = "worktree"
 
 // maxCriteria is the most bytes of the criteria in the answer to accept. The offer in the
 // inbox has more of them, and the answer to show has all.

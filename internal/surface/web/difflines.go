@@ -3,6 +3,8 @@ package web
 import (
 	"fmt"
 	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
 )
 
 // A diffLine is a line of a text compared with an earlier one.
@@ -12,51 +14,35 @@ type diffLine struct {
 }
 
 // maxDiff is the number of lines of a text that are compared; a longer one is shown as
-// it is. The comparison takes the product of both numbers.
+// it is.
 const maxDiff = 1500
 
-// diffLines compares two texts line by line along their longest common subsequence.
+// diffLines compares two texts line by line. It returns all lines, also those that are
+// equal. A text without an earlier one is not compared.
 func diffLines(was, is string) []diffLine {
-	b := strings.Split(is, "\n")
-	var a []string
-	if was != "" {
-		a = strings.Split(was, "\n")
+	if was == "" || strings.Count(was, "\n") >= maxDiff || strings.Count(is, "\n") >= maxDiff {
+		return sameLines(is)
 	}
-	if len(a) == 0 || len(a) > maxDiff || len(b) > maxDiff {
-		out := make([]diffLine, len(b))
-		for i, line := range b {
-			out[i] = diffLine{"same", line}
-		}
-		return out
+	before := was + "\n"
+	edits := udiff.Lines(before, is+"\n")
+	diff, err := udiff.ToUnifiedDiff("", "", before, edits, maxDiff) // with so many lines around a change, there is one hunk with all
+	if err != nil || len(diff.Hunks) != 1 {
+		return sameLines(is) // the texts are equal
 	}
-	// common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
-	common := make([][]int16, len(a)+1)
-	for i := range common {
-		common[i] = make([]int16, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
+
+	kinds := map[udiff.OpKind]string{udiff.Insert: "add", udiff.Delete: "del", udiff.Equal: "same"}
 	var out []diffLine
-	i, j := 0, 0
-	for i < len(a) || j < len(b) {
-		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			out = append(out, diffLine{"same", b[j]})
-			i, j = i+1, j+1
-		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
-			out = append(out, diffLine{"del", a[i]})
-			i++
-		default:
-			out = append(out, diffLine{"add", b[j]})
-			j++
-		}
+	for _, line := range diff.Hunks[0].Lines {
+		out = append(out, diffLine{kinds[line.Kind], strings.TrimSuffix(line.Content, "\n")})
+	}
+	return out
+}
+
+// sameLines returns the lines of a text that is not compared.
+func sameLines(text string) []diffLine {
+	var out []diffLine
+	for line := range strings.SplitSeq(text, "\n") {
+		out = append(out, diffLine{"same", line})
 	}
 	return out
 }
