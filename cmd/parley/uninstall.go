@@ -110,12 +110,12 @@ func (a *app) findRemoval() (*removal, error) {
 		}
 	}
 	if s != nil {
-		switch text, err := s.installed(); {
+		switch installed, err := s.Installed(); {
 		case hub.CodeOf(err) == hub.CodeConflict: // the service of another home stays
 		case err != nil:
 			return nil, err
-		case text != "":
-			r.Service = s.file
+		case installed:
+			r.Service = s.File
 		}
 	}
 	if found, err := filepath.Glob(filepath.Join(home, "worktrees", "*")); err == nil && found != nil {
@@ -182,7 +182,7 @@ func (a *app) remove(ctx context.Context, r *removal, purge bool) error {
 	if r.Service != "" {
 		s, err := quiet.service()
 		if err == nil {
-			err = s.remove(ctx)
+			err = s.Remove(ctx)
 		}
 		if err != nil {
 			return err
