@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 )
@@ -23,7 +24,7 @@ func (l *launching) needsConnection() bool { return l.cli.RootOnly && os.Getuid(
 // it names the file, asks once, and connects the CLI as parley connect --wake does.
 // The session has no folder and no key of its own.
 func (l *launching) runConnected(ctx context.Context, binary string) error {
-	agent := l.connectedAgent(l.cli.Name)
+	agent := connect.AgentOf(l.home, l.dir, l.cli.Name)
 	switch {
 	case agent == "":
 		var err error
@@ -52,7 +53,7 @@ func (l *launching) connectOnce(ctx context.Context) (hub.AgentID, error) {
 	if err != nil {
 		return "", err
 	}
-	change, err := c.plan(anyKey)
+	change, err := c.Preview()
 	if err != nil {
 		return "", err
 	}
@@ -74,21 +75,18 @@ func (l *launching) connectOnce(ctx context.Context) (hub.AgentID, error) {
 	if !yes {
 		return "", hub.Errorf(hub.CodeDenied, "parley", "%s was not connected", l.cli.Title).WithHint("start it without Parley, or show the change: parley connect %s --agent %s --wake --print", l.cli.Name, agent)
 	}
-	if err := c.connect(ctx); err != nil {
+	if err := l.app.connect(ctx, c); err != nil {
 		return "", err
 	}
 	return agent, identity{Agent: agent, CLI: l.cli.Name, Dir: l.dir, Connected: true, Last: hub.At(now())}.save(l.home)
 }
 
 // connection returns the permanent connection of the CLI as an agent.
-func (l *launching) connection(agent hub.AgentID) (*connection, error) {
-	cli, err := catalog.Lookup(l.cli.Name)
-	if err != nil {
-		return nil, err
-	}
-	c := &connection{app: l.app, cli: cli, agent: agent, role: l.role, wake: true}
-	c.entry.Instruction, c.place.Scope = briefing.Connected, catalog.ScopeUser
-	return c, c.locate()
+func (l *launching) connection(agent hub.AgentID) (*connect.Connection, error) {
+	c := &connect.Connection{Agent: agent, Role: l.role, Wake: true, Client: l.app.client}
+	c.Entry.Instruction = briefing.Connected
+	c.Place.Scope = catalog.ScopeUser
+	return c, l.locate(c, l.cli.Name)
 }
 
 // disconnect takes out a connection that launch has made.
@@ -100,5 +98,5 @@ func (l *launching) disconnect(ctx context.Context, agent hub.AgentID) error {
 	if err != nil {
 		return err
 	}
-	return c.undo(ctx, false)
+	return quiet.disconnect(ctx, c)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
@@ -136,6 +137,20 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 		f.Dispatch.Verify = []string{f.Verify}
 	}
 	return nil
+}
+
+// connectedAgent returns the agent as which a CLI is connected in the current folder or
+// for the user, else "".
+func (a *app) connectedAgent(cli string) hub.AgentID {
+	home, err := a.homeDir()
+	if err != nil {
+		return ""
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return connect.AgentOf(home, dir, cli)
 }
 
 // agentCommand returns the command that starts a known agent over ACP.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/osservice"
 )
 
@@ -165,7 +166,7 @@ func TestUninstall(t *testing.T) {
 		if entries() != 0 {
 			t.Error("an entry is left in a file of a CLI")
 		}
-		if keys, err := filepath.Glob(filepath.Join(d.home, keysDir, "*.key")); err != nil || len(keys) != 0 {
+		if keys, err := filepath.Glob(filepath.Join(d.home, connect.KeysDir, "*.key")); err != nil || len(keys) != 0 {
 			t.Errorf("keys are left: %v (%v)", keys, err)
 		}
 	})
