@@ -41,6 +41,8 @@ var layers = map[string][]string{
 	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
 	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
 
+	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
+
 	// The domain, and what stands beside it for other people too.
 	"hub":               {"internal/shorten", "internal/strictjson"},
 	"hub/schema":        {"hub"},
@@ -165,9 +167,10 @@ var layers = map[string][]string{
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/catalog", "internal/reach/terminal", "internal/surface/api", "internal/surface/rpc", "server"},
+	"internal/up":        {"hub", "internal/keeper", "internal/reach/catalog", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/osservice", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"hub", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
@@ -226,7 +229,7 @@ var owners = map[string][]string{
 	"charm.land/bubbletea/v2":                  {"internal/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
-	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
+	"go.yaml.in/yaml/v3":                       {"internal/strictyaml"},
 	"golang.org/x/term":                        {"cmd/parley"},
 	"github.com/tiktoken-go/tokenizer":         {"internal/tokentest"},
 }

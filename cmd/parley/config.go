@@ -1,143 +1,89 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictyaml"
 )
 
 // A config holds the settings of a configuration file. The flags of serve have the
 // same members.
 type config struct {
-	Addr              string   `yaml:"addr"`
-	TLSCert           string   `yaml:"tls_cert"`
-	TLSKey            string   `yaml:"tls_key"`
-	NoTLSBecause      string   `yaml:"no_tls_because"`
-	Hosts             []string `yaml:"hosts"`
-	LogFormat         string   `yaml:"log_format"`
-	LogLevel          string   `yaml:"log_level"`
-	LogFile           string   `yaml:"log_file"`
-	Durability        string   `yaml:"durability"`
-	Store             string   `yaml:"store"`
-	StorePasswordFile string   `yaml:"store_password_file"`
-	StoreNoTLSBecause string   `yaml:"store_no_tls_because"`
-	Machine           string   `yaml:"machine"`
-	LenientFrom       *bool    `yaml:"lenient_from"` // nil if not said
-	NoInboxFiles      *bool    `yaml:"no_inbox_files"`
-	RequireProof      *bool    `yaml:"require_proof"`
-	StrictUpdate      *bool    `yaml:"strict_update"`
-	Roots             []string `yaml:"roots"`
-	SLA               string   `yaml:"sla"`
-	ResponseTime      string   `yaml:"response_time"`
-	MergeSLA          string   `yaml:"merge_sla"`
-	Teamspaces        string   `yaml:"teamspaces"`
-	Without           []string `yaml:"without"`
-	Runs              runs     `yaml:"runs"`
-	Repo              string   `yaml:"repo"`
-	Role              string   `yaml:"role"`
-	Language          string   `yaml:"language"`
-	AID               string   `yaml:"aid"`
-	URL               string   `yaml:"url"`
-	Auth              string   `yaml:"auth"`
-	PeerAllow         []string `yaml:"peer_allow"`
-	Exchange          string   `yaml:"exchange"`
-	Limits            limits   `yaml:"limits"`
-	Wakes             wakes    `yaml:"wakes"`
-	Kept              count    `yaml:"kept"` // processes of kept agents at a time
+	Addr              string           `yaml:"addr"`
+	TLSCert           string           `yaml:"tls_cert"`
+	TLSKey            string           `yaml:"tls_key"`
+	NoTLSBecause      string           `yaml:"no_tls_because"`
+	Hosts             []string         `yaml:"hosts"`
+	LogFormat         string           `yaml:"log_format"`
+	LogLevel          string           `yaml:"log_level"`
+	LogFile           string           `yaml:"log_file"`
+	Durability        string           `yaml:"durability"`
+	Store             string           `yaml:"store"`
+	StorePasswordFile string           `yaml:"store_password_file"`
+	StoreNoTLSBecause string           `yaml:"store_no_tls_because"`
+	Machine           string           `yaml:"machine"`
+	LenientFrom       *bool            `yaml:"lenient_from"` // nil if not said
+	NoInboxFiles      *bool            `yaml:"no_inbox_files"`
+	RequireProof      *bool            `yaml:"require_proof"`
+	StrictUpdate      *bool            `yaml:"strict_update"`
+	Roots             []string         `yaml:"roots"`
+	SLA               string           `yaml:"sla"`
+	ResponseTime      string           `yaml:"response_time"`
+	MergeSLA          string           `yaml:"merge_sla"`
+	Teamspaces        string           `yaml:"teamspaces"`
+	Without           []string         `yaml:"without"`
+	Runs              runs             `yaml:"runs"`
+	Repo              string           `yaml:"repo"`
+	Role              string           `yaml:"role"`
+	Language          string           `yaml:"language"`
+	AID               string           `yaml:"aid"`
+	URL               string           `yaml:"url"`
+	Auth              string           `yaml:"auth"`
+	PeerAllow         []string         `yaml:"peer_allow"`
+	Exchange          string           `yaml:"exchange"`
+	Limits            limits           `yaml:"limits"`
+	Wakes             wakes            `yaml:"wakes"`
+	Kept              strictyaml.Count `yaml:"kept"` // processes of kept agents at a time
 
 	Notify  []notifyTarget `yaml:"notify"`  // ways to tell people
 	Gateway *gatewayConfig `yaml:"gateway"` // nil if the hub uses none
 }
 
-// A count is a number in the configuration; the zero count was not given.
-type count hub.Count
-
-// UnmarshalYAML reads a positive integer.
-func (c *count) UnmarshalYAML(n *yaml.Node) error { return scalar(n, (*hub.Count)(c)) }
-
-// A period is a length of time in the configuration or of a flag; the zero period was not given.
-type period time.Duration
-
-// UnmarshalYAML reads a positive length of time.
-func (s *period) UnmarshalYAML(n *yaml.Node) error { return scalar(n, s) }
-
-// Set reads a positive length of time.
-func (s *period) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a length of time such as 90s or 2h", text)
-	case d <= 0:
-		return fmt.Errorf("must be longer than 0, not %s; leave it out for the default", text)
-	}
-	*s = period(d)
-	return nil
-}
-
-// String returns the length of time, "0" for a period that was not given.
-func (s *period) String() string {
-	if *s == 0 {
-		return "0"
-	}
-	return time.Duration(*s).String()
-}
-
-// Type returns the word for the value in the help text of a flag.
-func (*period) Type() string { return "duration" }
-
-// scalar reads the value of n as the value of a flag is read.
-func scalar(n *yaml.Node, into interface{ Set(string) error }) error {
-	err := fmt.Errorf("must be a single value")
-	if n.Kind == yaml.ScalarNode {
-		err = into.Set(n.Value)
-	}
-	if err != nil {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
-	}
-	return nil
-}
-
 // wakes bounds the turns that mail may start of one agent.
 type wakes struct {
-	Gap         period `yaml:"gap"`
-	PerHour     count  `yaml:"per_hour"`
-	PairPerHour count  `yaml:"pair_per_hour"`
+	Gap         strictyaml.Period `yaml:"gap"`
+	PerHour     strictyaml.Count  `yaml:"per_hour"`
+	PairPerHour strictyaml.Count  `yaml:"pair_per_hour"`
 }
 
 // runs says how long the files of runs are kept.
 type runs struct {
-	Keep   count  `yaml:"keep"`
-	MaxAge period `yaml:"max_age"`
+	Keep   strictyaml.Count  `yaml:"keep"`
+	MaxAge strictyaml.Period `yaml:"max_age"`
 }
 
 // limits may be tightened.
 type limits struct {
-	DirectPerMinute    count  `yaml:"direct_per_minute"`
-	BroadcastPerHour   count  `yaml:"broadcast_per_hour"`
-	Recipients         count  `yaml:"recipients"`
-	ThreadHops         count  `yaml:"thread_hops"`
-	NegotiationRounds  count  `yaml:"negotiation_rounds"`
-	DisagreementRounds count  `yaml:"disagreement_rounds"`
-	Repeats            count  `yaml:"repeats"`
-	SameType           count  `yaml:"same_type"`
-	TripsPerDay        count  `yaml:"trips_per_day"`
-	RepeatWindow       period `yaml:"repeat_window"`
-	SuspendFor         period `yaml:"suspend_for"`
-	CauseWindow        period `yaml:"cause_window"`
+	DirectPerMinute    strictyaml.Count  `yaml:"direct_per_minute"`
+	BroadcastPerHour   strictyaml.Count  `yaml:"broadcast_per_hour"`
+	Recipients         strictyaml.Count  `yaml:"recipients"`
+	ThreadHops         strictyaml.Count  `yaml:"thread_hops"`
+	NegotiationRounds  strictyaml.Count  `yaml:"negotiation_rounds"`
+	DisagreementRounds strictyaml.Count  `yaml:"disagreement_rounds"`
+	Repeats            strictyaml.Count  `yaml:"repeats"`
+	SameType           strictyaml.Count  `yaml:"same_type"`
+	TripsPerDay        strictyaml.Count  `yaml:"trips_per_day"`
+	RepeatWindow       strictyaml.Period `yaml:"repeat_window"`
+	SuspendFor         strictyaml.Period `yaml:"suspend_for"`
+	CauseWindow        strictyaml.Period `yaml:"cause_window"`
 }
 
 // loadConfig reads the configuration file, if there is one, and puts the
@@ -157,10 +103,8 @@ func (a *app) loadConfig(home string) (config, error) {
 	case err != nil:
 		return c, hub.Errorf(hub.CodeInvalid, "parley", "the configuration cannot be read: %v", err)
 	default:
-		dec := yaml.NewDecoder(bytes.NewReader(raw))
-		dec.KnownFields(true)
-		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return c, configError(path, c, err)
+		if err := strictyaml.Decode(path, raw, &c, limits{}, runs{}, wakes{}, gatewayConfig{}, notifyTarget{}); err != nil {
+			return c, err
 		}
 	}
 	env, err := environment()
@@ -169,35 +113,6 @@ func (a *app) loadConfig(home string) (config, error) {
 	}
 	c.overlay(env)
 	return c, nil
-}
-
-var unknownMember = regexp.MustCompile(`field (\S+) not found in type ([\w.]+)`)
-
-// configError describes an error in a file with the members of whole, in a line.
-func configError(path string, whole any, err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	var several *yaml.TypeError
-	if errors.As(err, &several) {
-		text = strings.Join(several.Errors, "; ")
-	}
-	known := members(whole)
-	for _, part := range []any{limits{}, runs{}, wakes{}, upAgent{}, gatewayConfig{}, notifyTarget{}} {
-		if m := unknownMember.FindStringSubmatch(text); m != nil && strings.HasSuffix(m[2], "."+reflect.TypeOf(part).Name()) {
-			known = members(part)
-		}
-	}
-	text = unknownMember.ReplaceAllString(text, "unknown member $1")
-	return hub.Errorf(hub.CodeInvalid, "parley", "%s: %s", path, text).WithHint("the members are %s", strings.Join(known, ", "))
-}
-
-// members returns the names that a part of the configuration has.
-func members(part any) []string {
-	var names []string
-	t := reflect.TypeOf(part)
-	for i := range t.NumField() {
-		names = append(names, t.Field(i).Tag.Get("yaml"))
-	}
-	return names
 }
 
 // environment reads the variables that stand for members.

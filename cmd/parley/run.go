@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -107,7 +106,7 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 			*task = args[1]
 		}
 		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
-		if f.Command, err = agentCommand(args[0]); err != nil {
+		if f.Command, err = catalog.Command(args[0]); err != nil {
 			return err
 		}
 	case dash == 0 && len(args) > 0 && *task != "":
@@ -151,23 +150,6 @@ func (a *app) connectedAgent(cli string) hub.AgentID {
 		return ""
 	}
 	return connect.AgentOf(home, dir, cli)
-}
-
-// agentCommand returns the command that starts a known agent over ACP.
-func agentCommand(name string) ([]string, error) {
-	cli, err := catalog.Lookup(name)
-	if err != nil {
-		return nil, hub.Errorf(hub.CodeDegraded, "parley", "%w", err).
-			WithHint("parley agents detect lists those that are known; others are given as a command, behind two dashes")
-	}
-	if _, err := exec.LookPath(cli.ACP[0]); err != nil {
-		e := hub.Errorf(hub.CodeDegraded, "parley", "%s is not installed: there is no %s on the PATH", cli.Title, cli.ACP[0])
-		if cli.Adapter != "" {
-			return nil, e.WithHint("it comes with the npm package %s", cli.Adapter)
-		}
-		return nil, e.WithHint("install it, or put it on the PATH")
-	}
-	return cli.ACP, nil
 }
 
 // agentName makes a name for an agent from the path of its program.

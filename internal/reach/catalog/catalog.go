@@ -14,6 +14,7 @@
 package catalog
 
 import (
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -193,4 +194,22 @@ func nearestCLI(name string, names []string) string {
 		}
 	}
 	return nearest.Name(name, slices.Values(names))
+}
+
+// Command returns the command that starts a known agent over ACP. It reports CodeDegraded
+// if the agent is not known, or its program is not on the PATH.
+func Command(name string) ([]string, error) {
+	c, err := Lookup(name)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeDegraded, "catalog.Command", "%w", err).
+			WithHint("parley agents detect lists those that are known; others are given as a command, behind two dashes")
+	}
+	if _, err := exec.LookPath(c.ACP[0]); err != nil {
+		e := hub.Errorf(hub.CodeDegraded, "catalog.Command", "%s is not installed: there is no %s on the PATH", c.Title, c.ACP[0])
+		if c.Adapter != "" {
+			return nil, e.WithHint("it comes with the npm package %s", c.Adapter)
+		}
+		return nil, e.WithHint("install it, or put it on the PATH")
+	}
+	return c.ACP, nil
 }
