@@ -6,12 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
+	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/terminal"
 )
 
@@ -80,23 +80,21 @@ func (a *app) uninstaller() (*connect.Uninstaller, error) {
 		return nil, err
 	}
 	os.Unsetenv("PARLEY_URL")
-	quiet := *a
-	quiet.out = newPrinter(io.Discard) // launches speak for themselves otherwise
-	quiet.json = false
-	quiet.home = home
-	quiet.asOperator = true
-	quiet.keyFile = ""
+	operator := *a
+	operator.home = home
+	operator.asOperator = true
+	operator.keyFile = ""
 
-	u := &connect.Uninstaller{Home: home, Launches: launches{app: &quiet}, Client: quiet.client, Note: a.note}
+	u := &connect.Uninstaller{Home: home, Launches: launches{app: &operator}, Client: operator.client, Note: a.note}
 	u.Stop = func(ctx context.Context) error {
-		c, err := quiet.client()
+		c, err := operator.client()
 		if err == nil {
 			_, err = stopHub(ctx, c, home)
 		}
 		return err
 	}
 
-	s, err := quiet.service()
+	s, err := operator.service()
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotEnabled: // this system has no services
 		return u, nil
@@ -113,15 +111,7 @@ func (a *app) uninstaller() (*connect.Uninstaller, error) {
 type launches struct{ *app }
 
 // CLIs returns the name of each CLI once.
-func (l launches) CLIs() []string {
-	names := []string{}
-	for _, i := range identities(l.home) {
-		if !slices.Contains(names, i.CLI) {
-			names = append(names, i.CLI)
-		}
-	}
-	return names
-}
+func (l launches) CLIs() []string { return launch.CLIs(l.home) }
 
 // Forget forgets the identities of a CLI and revokes their keys.
 func (l launches) Forget(ctx context.Context, name string) error {
@@ -129,6 +119,7 @@ func (l launches) Forget(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	launch := launching{app: l.app, cli: cli, home: l.home}
-	return launch.takeBack(ctx)
+	forgotten := launch.Launch{Host: l.launchHost(l.home), CLI: cli, Home: l.home}
+	_, err = forgotten.Undo(ctx)
+	return err
 }

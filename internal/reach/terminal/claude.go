@@ -1,13 +1,15 @@
 package terminal
 
 import (
+	"cmp"
+
 	"github.com/parley-agents/parley/internal/briefing"
 )
 
 // claude is Claude Code. Its plugin holds the hooks and a monitor: a command that
 // runs as long as the session and whose lines start turns.
 var claude = CLI{
-	Name: "claude", Title: "Claude Code", resume: []string{"--resume"}, Mechanism: "monitor",
+	Name: "claude", Title: "Claude Code", resume: []string{"--resume"}, Mechanism: "monitor", ProcessVariable: "CLAUDE_PID",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 	},
@@ -38,4 +40,21 @@ var claude = CLI{
 			p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))
 		}
 	},
+}
+
+const (
+	claudeEntrypoint = "CLAUDE_CODE_ENTRYPOINT" // the variable with the way in which it was started
+	claudeAttended   = "cli"                    // its value in a terminal with a person
+)
+
+// Attended reports whether a person has the session of a hook in a terminal. Claude Code
+// says so itself; of other CLIs it is assumed.
+func Attended(getenv func(string) string) bool {
+	return cmp.Or(getenv(claudeEntrypoint), claudeAttended) == claudeAttended
+}
+
+// AttendedByClaude reports whether Claude Code says that a person has the session of a hook
+// in a terminal.
+func AttendedByClaude(getenv func(string) string) bool {
+	return getenv(claudeEntrypoint) == claudeAttended
 }

@@ -27,7 +27,9 @@ const codexSeconds = 3
 // pointed at and which ends with the launch.
 var codex = CLI{
 	Name: "codex", Title: "Codex CLI", resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true,
-	Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
+	Stays:     "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
+	Parting:   "a command of Codex that names a server does not work: the server ended with this window",
+	Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it counts for nothing without launch",
 	hooks: []Hook{
 		{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 	},

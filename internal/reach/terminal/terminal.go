@@ -65,6 +65,14 @@ type CLI struct {
 	// users connect it with a file of their own.
 	RootOnly bool
 
+	// ProcessVariable names the variable in which the CLI tells its hooks the number of its
+	// process; "" if it does not.
+	ProcessVariable string
+
+	// Parting is a sentence for the user at the end of a launch with a conversation, and
+	// Forgotten one when launches are forgotten; "" for none.
+	Parting, Forgotten string
+
 	hooks []Hook
 	plan  func(CLI, *planner)
 	stay  func(CLI, []string) []File // the files that connect every session; nil if there are none

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package launch
 
 import (
 	"os"
@@ -9,19 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
-
-// processAlive reports whether a process runs.
-func processAlive(pid int) bool {
-	return pid > 0 && syscall.Kill(pid, 0) != syscall.ESRCH
-}
 
 // shells are programs that stand between a CLI and its hooks.
 var shells = []string{"sh", "bash", "dash", "zsh", "fish"}
 
-// cliProcess returns the number of the process that called this one, shells aside.
-func cliProcess() int {
+// callingProcess returns the number of the process that called this one, shells aside.
+func callingProcess() int {
 	pid := os.Getppid()
 	for pid > 1 {
 		out, err := exec.Command("ps", "-o", "ppid=,comm=", "-p", strconv.Itoa(pid)).Output()
