@@ -13,7 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/vault"
 	"github.com/parley-agents/parley/server"
@@ -82,7 +82,7 @@ func (a *app) key() (string, error) {
 	case os.Getenv("PARLEY_KEY") != "":
 		return strings.TrimSpace(os.Getenv("PARLEY_KEY")), nil
 	case os.Getenv(launch.Variable) != "":
-		return readKey(filepath.Join(os.Getenv(launch.Variable), terminal.KeyFile))
+		return readKey(filepath.Join(os.Getenv(launch.Variable), cli.KeyFile))
 	case !isTerminal(a.in):
 		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given").
 			WithHint("set PARLEY_KEY, use --key-file, or use --as-operator if you are the operator")

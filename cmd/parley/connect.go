@@ -11,14 +11,14 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 func (a *app) connectCommand() *cobra.Command {
 	c := connect.Connection{Client: a.client}
 	var names []string
-	for _, cli := range catalog.All() {
-		names = append(names, cli.Name)
+	for _, known := range cli.Connectable() {
+		names = append(names, known.Name)
 	}
 	var http, printOnly, undo, noInstruction bool
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ the same for one session without a change to a file. Known are
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if http {
-				c.Entry.Transport = catalog.HTTP
+				c.Entry.Transport = cli.HTTP
 			}
 			if !noInstruction {
 				c.Entry.Instruction = briefing.Connected
@@ -68,7 +68,7 @@ the same for one session without a change to a file. Known are
 	f.StringVar((*string)(&c.Agent), "agent", "", "name of the agent on the hub")
 	f.StringVar(&c.Role, "role", "", "role of an agent that is new (default executor)")
 	f.StringVar((*string)(&c.Place.Scope), "scope", "user", "user: wherever you start the CLI; project: in the current folder")
-	f.StringVar(&c.Entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+catalog.DefaultName+")")
+	f.StringVar(&c.Entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+cli.DefaultName+")")
 	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
 	f.BoolVar(&c.Allow, "allow-tools", false, "let the CLI use the hub's tools without asking, where it would refuse them")
 	f.BoolVar(&c.Wake, "wake", false, "add hooks, and let mail start a turn of an idle session where the CLI can do it")
@@ -81,8 +81,8 @@ the same for one session without a change to a file. Known are
 }
 
 // locate finds the CLI, the folders and the hub of a connection.
-func (a *app) locate(c *connect.Connection, cli string) (err error) {
-	if c.CLI, err = catalog.Lookup(cli); err != nil {
+func (a *app) locate(c *connect.Connection, name string) (err error) {
+	if c.CLI, err = cli.LookupConnectable(name); err != nil {
 		return err
 	}
 	if c.Agent != "" && !c.Agent.Valid() {
@@ -104,12 +104,12 @@ func (a *app) locate(c *connect.Connection, cli string) (err error) {
 }
 
 // previewConnection prints a change that is not made.
-func (a *app) previewConnection(c *connect.Connection, plan func() (catalog.Change, error)) error {
+func (a *app) previewConnection(c *connect.Connection, plan func() (cli.Change, error)) error {
 	change, err := plan()
 	if err != nil {
 		return err
 	}
-	return a.print(connect.Result{CLI: c.CLI.Name, Agent: c.Agent, Change: change, Written: []catalog.SavedFile{}}, func(w io.Writer) {
+	return a.print(connect.Result{CLI: c.CLI.Name, Agent: c.Agent, Change: change, Written: []cli.SavedFile{}}, func(w io.Writer) {
 		io.WriteString(w, change.String())
 		fmt.Fprintln(a.err, "nothing was written")
 	})
@@ -123,7 +123,7 @@ func (a *app) connect(ctx context.Context, c *connect.Connection) error {
 		return err
 	}
 	err = a.print(done, func(w io.Writer) { a.writeConnected(w, c, done) })
-	if err != nil || c.Place.Scope != catalog.ScopeProject {
+	if err != nil || c.Place.Scope != cli.ScopeProject {
 		return err
 	}
 	client, err := a.client()
@@ -151,7 +151,7 @@ func (a *app) writeConnected(w io.Writer, c *connect.Connection, done connect.Re
 	if c.CLI.Refuses() && !c.Allow {
 		fmt.Fprintf(w, "note: %s -p refuses the hub's tools; connect again with --allow-tools to allow them\n", c.CLI.Name)
 	}
-	if c.Place.Scope != catalog.ScopeProject {
+	if c.Place.Scope != cli.ScopeProject {
 		return
 	}
 	for _, e := range done.Change.Edits {
@@ -162,7 +162,7 @@ func (a *app) writeConnected(w io.Writer, c *connect.Connection, done connect.Re
 }
 
 // writeBackups prints where the former files are kept.
-func writeBackups(w io.Writer, written []catalog.SavedFile) {
+func writeBackups(w io.Writer, written []cli.SavedFile) {
 	for _, f := range written {
 		if f.Backup != "" {
 			fmt.Fprintf(w, "the former %s is kept as %s\n", f.Path, f.Backup)

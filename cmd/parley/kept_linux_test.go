@@ -22,7 +22,7 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/acptest"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"
 )
@@ -101,7 +101,7 @@ func obedientOver(server string) *model.Script {
 // installPeer makes the program of a CLI of the catalog that starts a known agent in a
 // home of its own with the scripted model, and returns a PATH with it. Its settings are
 // the defaults of its makers, with those that are given laid over them.
-func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]string) string {
+func installPeer(t *testing.T, peer, name, modelURL string, settings map[string]string) string {
 	t.Helper()
 	known, err := comply.KnownAgents(filepath.Join(acptest.Dir(t), "agents"))
 	if err != nil {
@@ -111,7 +111,7 @@ func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]s
 	if !a.Installed() {
 		acptest.Missing(t, "MISSING: %s: run PARLEY_HOME=.cache/peers scripts/agents %s", a.Root, name)
 	}
-	entry, err := catalog.Lookup(cli)
+	entry, err := cli.Lookup(peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]s
 	files := map[string]string{}
 	maps.Copy(files, a.Files)
 	for name := range settings {
-		if strings.HasPrefix(name, "."+cli+"/") || strings.Contains(name, "/"+cli+"/") {
+		if strings.HasPrefix(name, "."+peer+"/") || strings.Contains(name, "/"+peer+"/") {
 			files[name] = cmp.Or(files[name], "{}")
 		}
 	}

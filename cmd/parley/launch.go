@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -25,7 +25,7 @@ type launching struct {
 
 func (a *app) launchCommand() *cobra.Command {
 	var names []string
-	for _, c := range terminal.All() {
+	for _, c := range cli.All() {
 		names = append(names, c.Name)
 	}
 	var l launching
@@ -47,7 +47,7 @@ are asked once. Known are ` + strings.Join(names, ", ") + `; each is a command, 
 		Args:      cobra.MinimumNArgs(1),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if l.CLI, err = terminal.Lookup(args[0]); err != nil {
+			if l.CLI, err = cli.Lookup(args[0]); err != nil {
 				return err
 			}
 			return a.launch(cmd.Context(), &l, args[1:])
@@ -60,7 +60,7 @@ are asked once. Known are ` + strings.Join(names, ", ") + `; each is a command, 
 // launchCommands returns a command for each CLI.
 func (a *app) launchCommands() []*cobra.Command {
 	out := []*cobra.Command{a.launchCommand()}
-	for _, c := range terminal.All() {
+	for _, c := range cli.All() {
 		l := launching{Launch: launch.Launch{CLI: c}}
 		cmd := &cobra.Command{
 			Use:   c.Name + " [-- ARGS]",
@@ -142,13 +142,13 @@ func (a *app) launchHost(home string) launch.Host {
 }
 
 // writeForgotten prints what launch --undo did.
-func writeForgotten(w io.Writer, cli terminal.CLI, done launch.Undone) {
-	files := "launch has changed no file of " + cli.Title
+func writeForgotten(w io.Writer, c cli.CLI, done launch.Undone) {
+	files := "launch has changed no file of " + c.Title
 	if done.Files {
-		files = "the entries in files of " + cli.Title + " are removed"
+		files = "the entries in files of " + c.Title + " are removed"
 	}
 	fmt.Fprintf(w, "%s; %d identities forgotten, their wakes are off\n", files, len(done.Agents))
-	if cli.Forgotten != "" {
-		fmt.Fprintln(w, cli.Forgotten)
+	if c.Forgotten != "" {
+		fmt.Fprintln(w, c.Forgotten)
 	}
 }

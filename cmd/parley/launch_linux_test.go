@@ -14,7 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // fakeCLI puts a program with the name of a CLI on a PATH. It tells its arguments and
@@ -159,12 +159,12 @@ func TestLaunch(t *testing.T) {
 		var made struct{ Key string }
 		h.ok(h.operator("agent", "key", "worker", "--label", "launch-killed", "--json"), &made)
 		folder := filepath.Join(h.home, launch.Dir, "worker.1")
-		record, err := json.Marshal(terminal.Launch{CLI: "claude", Agent: "worker", Process: 1 << 30, Label: "launch-killed"})
+		record, err := json.Marshal(cli.Launch{CLI: "claude", Agent: "worker", Process: 1 << 30, Label: "launch-killed"})
 		if err == nil {
 			err = os.MkdirAll(folder, 0o700)
 		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, terminal.RecordFile), record, 0o600)
+			err = os.WriteFile(filepath.Join(folder, cli.RecordFile), record, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)

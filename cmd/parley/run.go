@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/report"
@@ -106,7 +106,7 @@ func (f *runFlags) read(dash int, args []string) (err error) {
 			*task = args[1]
 		}
 		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
-		if f.Command, err = catalog.Command(args[0]); err != nil {
+		if f.Command, err = cli.Command(args[0]); err != nil {
 			return err
 		}
 	case dash == 0 && len(args) > 0 && *task != "":

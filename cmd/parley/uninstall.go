@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -115,11 +115,11 @@ func (l launches) CLIs() []string { return launch.CLIs(l.home) }
 
 // Forget forgets the identities of a CLI and revokes their keys.
 func (l launches) Forget(ctx context.Context, name string) error {
-	cli, err := terminal.Lookup(name)
+	known, err := cli.Lookup(name)
 	if err != nil {
 		return err
 	}
-	forgotten := launch.Launch{Host: l.launchHost(l.home), CLI: cli, Home: l.home}
+	forgotten := launch.Launch{Host: l.launchHost(l.home), CLI: known, Home: l.home}
 	_, err = forgotten.Undo(ctx)
 	return err
 }

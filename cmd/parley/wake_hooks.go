@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // hookTime is the time for the one call of a hook.
@@ -24,7 +24,7 @@ a line on standard output, or as the CLI takes it. It holds one request to the h
 marks no message as read, and ends when the CLI ends or when another one waits.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if w.CLI, err = terminal.Lookup(args[0]); err != nil || a.displaced() {
+			if w.CLI, err = cli.Lookup(args[0]); err != nil || a.displaced() {
 				return err
 			}
 			if w.Session == "" {
@@ -35,7 +35,7 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&w.Session, "session", os.Getenv("CLAUDE_CODE_SESSION_ID"), "id of the session, as the CLI calls it")
+	f.StringVar(&w.Session, "session", os.Getenv(cli.ClaudeSession), "id of the session, as the CLI calls it")
 	f.Lookup("session").DefValue = ""
 	f.IntVar(&w.Process, "process", 0, "number of the CLI's process")
 	f.StringVar(&w.Dir, "dir", "", "working folder of the session")
@@ -52,10 +52,10 @@ notice on standard error and end with exit code 2. It ends at once, with 0, in a
 session without a person, in one that has a waiter, and when the hub is not known.`,
 		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || !terminal.AttendedByClaude(os.Getenv) || a.displaced() {
+			if len(args) == 0 || !cli.AttendedByClaude(os.Getenv) || a.displaced() {
 				return nil // in claude -p an asynchronous hook would hold up the run
 			}
-			cli, err := terminal.Lookup(args[0])
+			known, err := cli.Lookup(args[0])
 			if err != nil {
 				return nil
 			}
@@ -63,7 +63,7 @@ session without a person, in one that has a waiter, and when the hub is not know
 			if err != nil {
 				return nil
 			}
-			w := launch.Waiter{CLI: cli, Session: in.Session, Dir: in.Dir}
+			w := launch.Waiter{CLI: known, Session: in.Session, Dir: in.Dir}
 			a.attach(&w)
 			if w.Arm(cmd.Context(), a.err) {
 				return launch.ExitError(exitUsage) // by which the CLI starts a turn with standard error
@@ -95,8 +95,8 @@ and always ends with exit code 0: no hub holds up an agent.`,
 }
 
 // hook tells the hub of an event and prints the answer. It fails without a word.
-func (a *app) hook(ctx context.Context, cli, name string) {
-	c, err := terminal.Lookup(cli)
+func (a *app) hook(ctx context.Context, known, name string) {
+	c, err := cli.Lookup(known)
 	if err != nil {
 		return
 	}

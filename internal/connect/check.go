@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -14,7 +14,7 @@ import (
 // Problem returns why a connection of a home does not work with the hub at url, "" if it
 // does: the entry is to be as connect writes it today, and its key is to be accepted.
 func (r Record) Problem(ctx context.Context, home, url string) string {
-	cli, err := catalog.Lookup(r.CLI)
+	known, err := cli.LookupConnectable(r.CLI)
 	if err != nil {
 		return err.Error()
 	}
@@ -23,15 +23,15 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 		return err.Error()
 	}
 
-	place := catalog.Place{Scope: r.Scope, Home: user, Dir: r.Dir}
-	present, err := catalog.Undo(cli, r.Name, place)
-	isEntry := func(e catalog.Edit) bool { return e.What == "the MCP server "+r.Name }
+	place := cli.Place{Scope: r.Scope, Home: user, Dir: r.Dir}
+	present, err := cli.PlanRemoval(known, r.Name, place)
+	isEntry := func(e cli.Edit) bool { return e.What == "the MCP server "+r.Name }
 	switch {
 	case err != nil:
 		return rpc.Describe(err, rpc.Commands).Message
 	case !slices.ContainsFunc(present.Edits, isEntry):
 		return "its entry is gone"
-	case r.Transport == catalog.HTTP:
+	case r.Transport == cli.HTTP:
 		return "" // the key is in the entry
 	}
 
@@ -39,7 +39,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 	if err != nil {
 		return err.Error()
 	}
-	change, err := catalog.Plan(cli, catalog.Entry{Name: r.Name, URL: url, Command: self, KeyFile: r.KeyFile(home), Force: true}, place)
+	change, err := cli.PlanConnection(known, cli.Entry{Name: r.Name, URL: url, Command: self, KeyFile: r.KeyFile(home), Force: true}, place)
 	if err != nil {
 		return rpc.Describe(err, rpc.Commands).Message
 	}

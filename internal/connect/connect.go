@@ -5,17 +5,16 @@
 //
 // Nothing is made before every change of a file was planned; a key that cannot be written
 // is revoked; a connection that replaces another revokes the key of that one. Files are
-// changed as package catalog promises, and the former ones are kept in the home.
+// changed as package cli promises, and the former ones are kept in the home.
 //
 // The package prints nothing. Questions go through [Connection.Ask].
 //
 // Records are tested here; connecting and uninstalling are tested through the commands in
-// cmd/parley, and the changes of files in internal/reach/catalog.
+// cmd/parley, and the changes of files in internal/reach/cli.
 package connect
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -26,8 +25,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/reach/catalog"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -37,11 +35,11 @@ const BackupsDir = "backups"
 
 // A Connection is one agent CLI and how it finds the hub.
 type Connection struct {
-	CLI   catalog.CLI
+	CLI   cli.CLI
 	Agent hub.AgentID
 	Role  string // of an agent that is new
-	Entry catalog.Entry
-	Place catalog.Place
+	Entry cli.Entry
+	Place cli.Place
 	Home  string // of the hub; absolute path
 	Allow bool   // let the CLI use the tools without asking
 	Wake  bool   // hooks in every session, and mail may start turns
@@ -56,13 +54,13 @@ type Connection struct {
 // A Result is what connecting or disconnecting did. It is the answer of connect with
 // --json.
 type Result struct {
-	CLI     string              `json:"cli"`
-	Agent   hub.AgentID         `json:"agent,omitempty"`
-	Added   bool                `json:"agent_added,omitempty"`
-	KeyFile string              `json:"key_file,omitempty"`
-	Change  catalog.Change      `json:"change"`
-	Written []catalog.SavedFile `json:"written"`
-	Revoked int                 `json:"keys_revoked,omitempty"`
+	CLI     string          `json:"cli"`
+	Agent   hub.AgentID     `json:"agent,omitempty"`
+	Added   bool            `json:"agent_added,omitempty"`
+	KeyFile string          `json:"key_file,omitempty"`
+	Change  cli.Change      `json:"change"`
+	Written []cli.SavedFile `json:"written"`
+	Revoked int             `json:"keys_revoked,omitempty"`
 
 	Displaced hub.AgentID `json:"displaced,omitempty"` // the agent as which the CLI was connected before
 
@@ -105,58 +103,42 @@ const anyKey = "key"
 
 // Preview returns the changes of files that Connect would make, with a stand-in for the
 // key.
-func (c *Connection) Preview() (catalog.Change, error) { return c.plan(anyKey) }
+func (c *Connection) Preview() (cli.Change, error) { return c.plan(anyKey) }
 
 // plan returns the changes of files for a key.
-func (c *Connection) plan(key string) (catalog.Change, error) {
+func (c *Connection) plan(key string) (cli.Change, error) {
 	e := c.Entry
-	if e.Transport == catalog.HTTP {
+	if e.Transport == cli.HTTP {
 		e.Key = key
 	} else {
 		e.KeyFile = c.keyFile()
 	}
-	change, err := catalog.Plan(c.CLI, e, c.Place)
+	change, err := cli.PlanConnection(c.CLI, e, c.Place)
 
 	if err == nil && c.Allow {
-		var allowed catalog.Change
-		allowed, err = catalog.Allow(c.CLI, c.Entry.Name, c.Place, true)
+		var allowed cli.Change
+		allowed, err = cli.Allow(c.CLI, c.Entry.Name, c.Place, true)
 		change.Edits = append(change.Edits, allowed.Edits...)
 	}
 	if err == nil && c.Wake {
 		change, err = c.hooks(change, true)
 	}
-	if _, missing := errors.AsType[*catalog.NotInstalledError](err); missing {
+	if _, missing := errors.AsType[*cli.NotInstalledError](err); missing {
 		return change, hub.Errorf(hub.CodeNotFound, "connect.Plan", "%w", err).WithHint("install it, put it on the PATH, or use --force")
 	}
 	return change, err
 }
 
 // hooks adds the hooks of every session to a change, or takes them out.
-func (c *Connection) hooks(change catalog.Change, on bool) (catalog.Change, error) {
-	known, err := terminal.Lookup(c.CLI.Name)
+func (c *Connection) hooks(change cli.Change, on bool) (cli.Change, error) {
+	additions, err := c.CLI.Permanent([]string{c.Entry.Command, "--home", c.Home, "--key-file", c.keyFile()})
 	if err != nil {
 		return change, err
 	}
-	var additions []catalog.Addition
-	for _, f := range known.Permanent([]string{c.Entry.Command, "--home", c.Home, "--key-file", c.keyFile()}) {
-		a := catalog.Addition{Path: f.Path, Text: f.Text, Mark: f.Mark}
-		for event, entry := range f.Hooks {
-			raw, err := json.Marshal(entry)
-			if err != nil {
-				return change, err
-			}
-			if a.Hooks == nil {
-				a.Hooks = map[string]json.RawMessage{}
-			}
-			a.Hooks[event] = raw
-		}
-		additions = append(additions, a)
+	if on && c.CLI.Stays != "" {
+		change.Notes = append(change.Notes, c.CLI.Stays)
 	}
-
-	if on && known.Stays != "" {
-		change.Notes = append(change.Notes, known.Stays)
-	}
-	return catalog.Extend(c.CLI, change, additions, c.Place, on)
+	return cli.Extend(c.CLI, change, additions, c.Place, on)
 }
 
 // Connect gives the CLI a key of the agent, and the hub's tools.
@@ -223,7 +205,7 @@ func (c *Connection) exchangeKeys(ctx context.Context, client *rpc.Client, out *
 		_, revoked := rpc.Call(ctx, client, api.RevokeKeys, api.AgentParams{ID: c.Agent, Label: made.Label})
 		return errors.Join(err, revoked)
 	}
-	if c.Entry.Transport != catalog.HTTP {
+	if c.Entry.Transport != cli.HTTP {
 		out.KeyFile = c.keyFile()
 	}
 
@@ -235,12 +217,12 @@ func (c *Connection) exchangeKeys(ctx context.Context, client *rpc.Client, out *
 }
 
 // write keeps the key where the CLI finds it, then changes the CLI's files.
-func (c *Connection) write(key string) (catalog.Change, []catalog.SavedFile, error) {
+func (c *Connection) write(key string) (cli.Change, []cli.SavedFile, error) {
 	change, err := c.plan(key)
 	if err != nil {
 		return change, nil, err
 	}
-	if c.Entry.Transport != catalog.HTTP {
+	if c.Entry.Transport != cli.HTTP {
 		if err := os.MkdirAll(filepath.Dir(c.keyFile()), 0o700); err != nil {
 			return change, nil, err
 		}
@@ -249,7 +231,7 @@ func (c *Connection) write(key string) (catalog.Change, []catalog.SavedFile, err
 		}
 	}
 	written, err := change.Apply(time.Now(), filepath.Join(c.Home, BackupsDir))
-	return change, append([]catalog.SavedFile{}, written...), err
+	return change, append([]cli.SavedFile{}, written...), err
 }
 
 // displace records the connection in place of the one that the CLI had here. The key

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/shell"
 )
 
@@ -19,13 +19,13 @@ const KeysDir = "keys"
 
 // A Record says where connect has written an entry, and for which agent.
 type Record struct {
-	CLI       string            `json:"cli"`
-	Agent     hub.AgentID       `json:"agent"`
-	Scope     catalog.Scope     `json:"scope"`
-	Dir       string            `json:"dir,omitempty"` // for scope project
-	Name      string            `json:"name"`          // among the CLI's MCP servers
-	Transport catalog.Transport `json:"transport,omitempty"`
-	Wake      bool              `json:"wake,omitempty"` // with hooks, and mail may start turns
+	CLI       string        `json:"cli"`
+	Agent     hub.AgentID   `json:"agent"`
+	Scope     cli.Scope     `json:"scope"`
+	Dir       string        `json:"dir,omitempty"` // for scope project
+	Name      string        `json:"name"`          // among the CLI's MCP servers
+	Transport cli.Transport `json:"transport,omitempty"`
+	Wake      bool          `json:"wake,omitempty"` // with hooks, and mail may start turns
 }
 
 // samePlace reports whether two records are about one entry of one CLI.
@@ -42,7 +42,7 @@ func (r Record) KeyFile(home string) string {
 // is the beginning of a command line that calls this program for the home.
 func (r Record) ConnectLine(program string) string {
 	line := program + " connect " + r.CLI + " --agent " + string(r.Agent)
-	if r.Scope == catalog.ScopeProject {
+	if r.Scope == cli.ScopeProject {
 		line = "cd " + shell.Word(r.Dir) + " && " + line + " --scope project"
 	}
 	return line
@@ -51,7 +51,7 @@ func (r Record) ConnectLine(program string) string {
 // UndoLine returns the command that takes the connection back, as ConnectLine does.
 func (r Record) UndoLine(program string) string {
 	line := r.ConnectLine(program)
-	if r.Name != catalog.DefaultName {
+	if r.Name != cli.DefaultName {
 		line += " --name " + r.Name
 	}
 	return line + " --undo"
@@ -83,13 +83,13 @@ func save(home string, all []Record) error {
 
 // AgentOf returns the agent as which a CLI is connected: in a folder, else for the user,
 // else "".
-func AgentOf(home, dir, cli string) hub.AgentID {
+func AgentOf(home, dir, name string) hub.AgentID {
 	all := Records(home)
 	for _, fits := range []func(Record) bool{
-		func(r Record) bool { return r.Scope == catalog.ScopeProject && r.Dir == dir },
-		func(r Record) bool { return r.Scope == catalog.ScopeUser },
+		func(r Record) bool { return r.Scope == cli.ScopeProject && r.Dir == dir },
+		func(r Record) bool { return r.Scope == cli.ScopeUser },
 	} {
-		if i := slices.IndexFunc(all, func(r Record) bool { return strings.EqualFold(r.CLI, cli) && fits(r) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(r Record) bool { return strings.EqualFold(r.CLI, name) && fits(r) }); i >= 0 {
 			return all[i].Agent
 		}
 	}
@@ -100,9 +100,9 @@ func AgentOf(home, dir, cli string) hub.AgentID {
 func (c *Connection) Record() Record {
 	r := Record{CLI: c.CLI.Name, Agent: c.Agent, Scope: c.Place.Scope, Name: c.Entry.Name, Transport: c.Entry.Transport, Wake: c.Wake}
 	if r.Name == "" {
-		r.Name = catalog.DefaultName
+		r.Name = cli.DefaultName
 	}
-	if r.Scope == catalog.ScopeProject {
+	if r.Scope == cli.ScopeProject {
 		r.Dir = c.Place.Dir
 	}
 	return r

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 func TestRecords(t *testing.T) {
@@ -15,9 +15,9 @@ func TestRecords(t *testing.T) {
 		t.Errorf("a home without records: %v", got)
 	}
 	all := []Record{
-		{CLI: "claude", Agent: "planner", Scope: catalog.ScopeUser, Name: "parley"},
-		{CLI: "claude", Agent: "reviewer", Scope: catalog.ScopeProject, Dir: "/work/app", Name: "parley"},
-		{CLI: "codex", Agent: "builder", Scope: catalog.ScopeProject, Dir: "/work/app", Name: "parley"},
+		{CLI: "claude", Agent: "planner", Scope: cli.ScopeUser, Name: "parley"},
+		{CLI: "claude", Agent: "reviewer", Scope: cli.ScopeProject, Dir: "/work/app", Name: "parley"},
+		{CLI: "codex", Agent: "builder", Scope: cli.ScopeProject, Dir: "/work/app", Name: "parley"},
 	}
 	if err := save(home, all); err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func TestRecords(t *testing.T) {
 }
 
 func TestRecordLines(t *testing.T) {
-	user := Record{CLI: "claude", Agent: "planner", Scope: catalog.ScopeUser, Name: catalog.DefaultName}
-	project := Record{CLI: "codex", Agent: "builder", Scope: catalog.ScopeProject, Dir: "/a b", Name: "other"}
+	user := Record{CLI: "claude", Agent: "planner", Scope: cli.ScopeUser, Name: cli.DefaultName}
+	project := Record{CLI: "codex", Agent: "builder", Scope: cli.ScopeProject, Dir: "/a b", Name: "other"}
 	for _, tt := range []struct{ got, want string }{
 		{user.ConnectLine("parley"), "parley connect claude --agent planner"},
 		{user.UndoLine("parley"), "parley connect claude --agent planner --undo"},
@@ -67,20 +67,20 @@ func TestRecordLines(t *testing.T) {
 }
 
 func TestRecordOfConnection(t *testing.T) {
-	cli, err := catalog.Lookup("claude")
+	known, err := cli.Lookup("claude")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Connection{CLI: cli, Agent: "planner", Place: catalog.Place{Scope: catalog.ScopeUser, Dir: "/work/app"}, Home: "/h"}
+	c := Connection{CLI: known, Agent: "planner", Place: cli.Place{Scope: cli.ScopeUser, Dir: "/work/app"}, Home: "/h"}
 	r := c.Record()
-	if r.Name != catalog.DefaultName || r.Dir != "" {
+	if r.Name != cli.DefaultName || r.Dir != "" {
 		t.Errorf("got %+v, want the default name and no folder", r)
 	}
 	if got, want := filepath.ToSlash(r.KeyFile(c.Home)), "/h/keys/claude.planner.key"; got != want {
 		t.Errorf("the key is in %s, want %s", got, want)
 	}
 
-	c.Place.Scope = catalog.ScopeProject
+	c.Place.Scope = cli.ScopeProject
 	other := c.Record()
 	if other.samePlace(r) || !other.samePlace(c.Record()) {
 		t.Error("the entries of a user and of a project are different places")

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // PreviewUndo returns the changes of files that Undo would make.
-func (c *Connection) PreviewUndo() (catalog.Change, error) {
-	change, err := catalog.Undo(c.CLI, c.Entry.Name, c.Place)
+func (c *Connection) PreviewUndo() (cli.Change, error) {
+	change, err := cli.PlanRemoval(c.CLI, c.Entry.Name, c.Place)
 	if err != nil {
 		return change, err
 	}
@@ -26,13 +26,13 @@ func (c *Connection) PreviewUndo() (catalog.Change, error) {
 
 // withoutAdditions adds to a change what takes out the permission to use the tools and the
 // hooks.
-func (c *Connection) withoutAdditions(change catalog.Change) (catalog.Change, error) {
-	allowed, err := catalog.Allow(c.CLI, c.Entry.Name, c.Place, false)
+func (c *Connection) withoutAdditions(change cli.Change) (cli.Change, error) {
+	allowed, err := cli.Allow(c.CLI, c.Entry.Name, c.Place, false)
 	if err != nil {
 		return change, err
 	}
 	change.Edits = append(change.Edits, allowed.Edits...)
-	if c.Place.Scope == catalog.ScopeProject {
+	if c.Place.Scope == cli.ScopeProject {
 		return change, nil
 	}
 	return c.hooks(change, false)
@@ -44,7 +44,7 @@ func (c *Connection) withoutAdditions(change catalog.Change) (catalog.Change, er
 // revoked nevertheless: a key that is left in the file must not work.
 func (c *Connection) Undo(ctx context.Context) (Result, error) {
 	out := Result{CLI: c.CLI.Name, Agent: c.Agent}
-	change, err := catalog.Undo(c.CLI, c.Entry.Name, c.Place)
+	change, err := cli.PlanRemoval(c.CLI, c.Entry.Name, c.Place)
 	if err != nil {
 		if c.Agent != "" {
 			out.Revoked, _ = c.revokeOf(ctx, c.Agent) // the error of the file counts

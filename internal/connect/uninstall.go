@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
@@ -104,8 +104,8 @@ func (r *Removal) WritePlan(w io.Writer, purge bool) {
 		}
 		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
 	}
-	for _, cli := range r.Launched {
-		fmt.Fprintf(w, "forget the launches of %s\n", cli)
+	for _, name := range r.Launched {
+		fmt.Fprintf(w, "forget the launches of %s\n", name)
 	}
 	if r.Service != "" {
 		fmt.Fprintf(w, "remove the service %s\n", r.Service)
@@ -177,13 +177,13 @@ func (r *Removal) nameLeft() {
 
 // disconnect takes out one connection. Of a folder that is gone nothing is left to do.
 func (u *Uninstaller) disconnect(ctx context.Context, r Record) error {
-	cli, err := catalog.Lookup(r.CLI)
+	known, err := cli.LookupConnectable(r.CLI)
 	if err != nil {
 		return err
 	}
 	c := &Connection{
-		CLI: cli, Agent: r.Agent, Client: u.Client,
-		Place: catalog.Place{Scope: r.Scope}, Entry: catalog.Entry{Name: r.Name, Transport: r.Transport},
+		CLI: known, Agent: r.Agent, Client: u.Client,
+		Place: cli.Place{Scope: r.Scope}, Entry: cli.Entry{Name: r.Name, Transport: r.Transport},
 	}
 	if err := c.Locate(u.Home, ""); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
@@ -97,13 +97,9 @@ func (l *Launch) agreeToConnect(ctx context.Context, c *connect.Connection) erro
 
 // connection returns the permanent connection of the CLI as an agent.
 func (l *Launch) connection(agent hub.AgentID) (*connect.Connection, error) {
-	cli, err := catalog.Lookup(l.CLI.Name)
-	if err != nil {
-		return nil, err
-	}
 	c := &connect.Connection{
-		CLI: cli, Agent: agent, Role: l.Role, Wake: true, Client: l.Client, Ask: l.Ask,
-		Entry: catalog.Entry{Instruction: briefing.Connected}, Place: catalog.Place{Scope: catalog.ScopeUser},
+		CLI: l.CLI, Agent: agent, Role: l.Role, Wake: true, Client: l.Client, Ask: l.Ask,
+		Entry: cli.Entry{Instruction: briefing.Connected}, Place: cli.Place{Scope: cli.ScopeUser},
 	}
 	return c, c.Locate(l.Home, l.url)
 }

@@ -15,16 +15,16 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // execute runs the CLI in the foreground, with the server of its own beside it if it
 // has one.
-func (l *Launch) execute(ctx context.Context, binary string, plan terminal.Plan) error {
+func (l *Launch) execute(ctx context.Context, binary string, plan cli.Plan) error {
 	env := append(fleet.Environment(""), plan.Env...)
 	if plan.Beside != nil {
 		stop, err := l.beside(ctx, binary, plan, env)
@@ -53,7 +53,7 @@ const (
 // mail wakes the session before its first prompt, of which the hooks tell. Then it asks for
 // sessions that the user begins in the same window: the hub is told that the window left the
 // one before. Without an answer the hub knows a session after its first prompt.
-func (l *Launch) awaitSessions(ctx context.Context, launch terminal.Launch, env []string) {
+func (l *Launch) awaitSessions(ctx context.Context, launch cli.Launch, env []string) {
 	lookup := func(name string) (value string, ok bool) {
 		for _, e := range env { // the last counts
 			if v, found := strings.CutPrefix(e, name+"="); found {
@@ -142,7 +142,7 @@ const (
 )
 
 // beside starts the server of the CLI's own and returns when it listens.
-func (l *Launch) beside(ctx context.Context, binary string, plan terminal.Plan, env []string) (stop func(), err error) {
+func (l *Launch) beside(ctx context.Context, binary string, plan cli.Plan, env []string) (stop func(), err error) {
 	log, err := os.OpenFile(filepath.Join(l.folder, "server.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -21,7 +21,7 @@ const maxInput = 64 << 20
 
 // ReadInput reads the input of a hook. It returns early when ctx ends; the read then ends
 // with the process.
-func ReadInput(ctx context.Context, in io.Reader) (terminal.Input, error) {
+func ReadInput(ctx context.Context, in io.Reader) (cli.Input, error) {
 	type result struct {
 		raw []byte
 		err error
@@ -34,11 +34,11 @@ func ReadInput(ctx context.Context, in io.Reader) (terminal.Input, error) {
 	select {
 	case r := <-done:
 		if r.err != nil {
-			return terminal.Input{}, r.err
+			return cli.Input{}, r.err
 		}
-		return terminal.ReadInput(r.raw)
+		return cli.ReadInput(r.raw)
 	case <-ctx.Done():
-		return terminal.Input{}, ctx.Err()
+		return cli.Input{}, ctx.Err()
 	}
 }
 
@@ -51,7 +51,7 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		return nil
 	}
 	input, err := ReadInput(ctx, in)
-	if err != nil || input.Session == "" || (h.Event == terminal.Waiting && input.Reminds) {
+	if err != nil || input.Session == "" || (h.Event == cli.Waiting && input.Reminds) {
 		return nil
 	}
 	w.Session = input.Session
@@ -61,12 +61,12 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 	}
 	w.locate()
 
-	begins := h.Event == terminal.Start || h.Event == terminal.Prompt
+	begins := h.Event == cli.Start || h.Event == cli.Prompt
 	if w.CLI.Detached && begins {
 		w.detach(os.LookupEnv)
 	}
 	text := ""
-	if h.Event == terminal.Start && w.CLI.Tells && w.launch.Agent != "" {
+	if h.Event == cli.Start && w.CLI.Tells && w.launch.Agent != "" {
 		text = briefing.Instruction(w.launch.Agent)
 	}
 	if client, err := w.Client(); err == nil {
@@ -81,24 +81,24 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 const maxWakes = 20
 
 // report returns what the hub is told of an event.
-func (w *Waiter) report(h terminal.Hook, in terminal.Input) sessions.Report {
+func (w *Waiter) report(h cli.Hook, in cli.Input) sessions.Report {
 	attended := w.attended()
-	begins := h.Event == terminal.Start || h.Event == terminal.Prompt
+	begins := h.Event == cli.Start || h.Event == cli.Prompt
 	return sessions.Report{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.Dir, Version: w.launch.Version,
 		Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), maxWakes)], StopActive: in.StopActive,
-		Quiet:    slices.Contains([]terminal.Event{terminal.Waiting, terminal.Failed, terminal.End}, h.Event),
+		Quiet:    slices.Contains([]cli.Event{cli.Waiting, cli.Failed, cli.End}, h.Event),
 		Attended: &attended, Release: w.CLI.Detached, NoQuota: in.NoQuota, Only: w.CLI.Leaves && begins,
 	}
 }
 
 // reported returns the event that the hub is told of. A turn that failed is over, and a
 // prompt hook without a prompt stands in the middle of a turn.
-func reported(h terminal.Hook, in terminal.Input) sessions.Event {
+func reported(h cli.Hook, in cli.Input) sessions.Event {
 	switch {
-	case h.Event == terminal.Failed:
+	case h.Event == cli.Failed:
 		return sessions.EventTurnEnd
-	case h.Event == terminal.Prompt && in.Goes:
+	case h.Event == cli.Prompt && in.Goes:
 		return sessions.EventTool
 	}
 	return sessions.Event(h.Event)

@@ -11,7 +11,7 @@
 // A session has at most one waiter, which ends with the CLI. A hook makes one call and
 // never fails a turn: without a hub it shows nothing.
 //
-// What is particular to one CLI is in internal/reach/terminal. The package prints to the
+// What is particular to one CLI is in internal/reach/cli. The package prints to the
 // writers of its [Host] alone.
 //
 // Identities, waiters' files and transcripts are tested here; launches, wakes and hooks
@@ -26,7 +26,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -34,9 +33,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -84,7 +82,7 @@ type Host struct {
 // A Launch starts one CLI in this terminal.
 type Launch struct {
 	Host
-	CLI          terminal.CLI
+	CLI          cli.CLI
 	Args         []string    // for the CLI
 	As           hub.AgentID // name of the agent; "" for a new one
 	Role         string      // of an agent that is new
@@ -141,17 +139,10 @@ func (l *Launch) Run(ctx context.Context) error {
 
 // binary finds the program of the CLI.
 func (l *Launch) binary() (string, error) {
-	if c, err := catalog.Lookup(l.CLI.Name); err == nil {
-		user, _ := os.UserHomeDir() // without one only the PATH is searched
-		path, err := c.Find(user)
-		if err != nil {
-			return "", hub.Errorf(hub.CodeNotFound, "launch.Run", "%w", err).WithHint("install it, or put it on the PATH")
-		}
-		return path, nil
-	}
-	path, err := exec.LookPath(l.CLI.Name)
+	user, _ := os.UserHomeDir() // without one only the PATH is searched
+	path, err := l.CLI.Find(user)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeNotFound, "launch.Run", "%s is not installed: no program %s on the PATH", l.CLI.Title, l.CLI.Name).WithHint("install it, or put it on the PATH")
+		return "", hub.Errorf(hub.CodeNotFound, "launch.Run", "%w", err).WithHint("install it, or put it on the PATH")
 	}
 	return path, nil
 }
@@ -186,7 +177,7 @@ func (l *Launch) checkVersion(ctx context.Context, binary string) error {
 		}
 	}
 
-	version, problem := catalog.Version(ctx, binary)
+	version, problem := cli.Version(ctx, binary)
 	switch {
 	case problem != "":
 		l.Note(fmt.Sprintf("%s: %s", l.CLI.Title, problem))
@@ -304,17 +295,17 @@ func (l *Launch) allow(ctx context.Context) error {
 }
 
 // prepare writes the folder of the launch and returns the plan.
-func (l *Launch) prepare(binary, key string) (terminal.Plan, error) {
+func (l *Launch) prepare(binary, key string) (cli.Plan, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return terminal.Plan{}, err
+		return cli.Plan{}, err
 	}
 	l.folder = filepath.Join(l.Home, Dir, fmt.Sprintf("%s.%d", l.identity.Agent, os.Getpid()))
 	env := []string{"PARLEY_HOME=" + l.Home, Variable + "=" + l.folder}
 	if url := os.Getenv("PARLEY_URL"); url != "" {
 		env = append(env, "PARLEY_URL="+url)
 	}
-	plan, err := l.CLI.Plan(terminal.Request{
+	plan, err := l.CLI.Plan(cli.Request{
 		Program: []string{self}, Folder: l.folder, Env: env, Agent: l.identity.Agent, Binary: binary, Args: l.Args,
 		Wake: l.identity.Wake != nil && *l.identity.Wake, Getenv: os.Getenv, Read: os.ReadFile,
 	})
@@ -331,8 +322,8 @@ func (l *Launch) prepare(binary, key string) (terminal.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	plan.Files[terminal.KeyFile] = key + "\n"
-	plan.Files[terminal.RecordFile] = string(record)
+	plan.Files[cli.KeyFile] = key + "\n"
+	plan.Files[cli.RecordFile] = string(record)
 	if err := l.write(plan.Files); err != nil {
 		return plan, err
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 )
 
 // noProcess is the number of a process that does not run.
@@ -58,17 +58,17 @@ func TestRecall(t *testing.T) {
 		{Agent: "runs", CLI: "claude", Dir: "/a", Process: os.Getpid()},
 		{Agent: "ended", CLI: "claude", Dir: "/a", Process: noProcess, Made: true, Wake: &yes},
 	}
-	cli := terminal.CLI{Name: "claude"}
+	claude := cli.CLI{Name: "claude"}
 	for _, tt := range []struct {
 		name   string
 		launch Launch
 		want   hub.AgentID
 	}{
-		{"a new agent", Launch{CLI: cli, Dir: "/a"}, ""},
-		{"the name of an agent", Launch{CLI: cli, Dir: "/a", As: "runs"}, "runs"},
-		{"the last agent of the folder that does not run", Launch{CLI: cli, Dir: "/a", Resume: true}, "ended"},
-		{"no agent of another folder", Launch{CLI: cli, Dir: "/b", Resume: true}, ""},
-		{"no agent of another CLI", Launch{CLI: terminal.CLI{Name: "codex"}, Dir: "/a", Resume: true}, ""},
+		{"a new agent", Launch{CLI: claude, Dir: "/a"}, ""},
+		{"the name of an agent", Launch{CLI: claude, Dir: "/a", As: "runs"}, "runs"},
+		{"the last agent of the folder that does not run", Launch{CLI: claude, Dir: "/a", Resume: true}, "ended"},
+		{"no agent of another folder", Launch{CLI: claude, Dir: "/b", Resume: true}, ""},
+		{"no agent of another CLI", Launch{CLI: cli.CLI{Name: "codex"}, Dir: "/a", Resume: true}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := tt.launch
@@ -168,40 +168,41 @@ func TestLinesAfter(t *testing.T) {
 
 func TestReported(t *testing.T) {
 	for _, tt := range []struct {
-		event terminal.Event
-		in    terminal.Input
+		event cli.Event
+		in    cli.Input
 		want  sessions.Event
 	}{
-		{terminal.Start, terminal.Input{}, sessions.EventStart},
-		{terminal.Prompt, terminal.Input{}, sessions.EventPrompt},
-		{terminal.Prompt, terminal.Input{Goes: true}, sessions.EventTool},
-		{terminal.Failed, terminal.Input{}, sessions.EventTurnEnd},
+		{cli.Start, cli.Input{}, sessions.EventStart},
+		{cli.Prompt, cli.Input{}, sessions.EventPrompt},
+		{cli.Prompt, cli.Input{Goes: true}, sessions.EventTool},
+		{cli.Failed, cli.Input{}, sessions.EventTurnEnd},
 	} {
-		if got := reported(terminal.Hook{Event: tt.event}, tt.in); got != tt.want {
+		if got := reported(cli.Hook{Event: tt.event}, tt.in); got != tt.want {
 			t.Errorf("%s %+v: %s, want %s", tt.event, tt.in, got, tt.want)
 		}
 	}
 }
 
 func TestReport(t *testing.T) {
-	w := &Waiter{CLI: terminal.CLI{Name: "x", Leaves: true}, launch: terminal.Launch{Process: 7, Attended: true}}
-	in := terminal.Input{Wakes: slices.Repeat([]string{"w_000000000001"}, 30)}
-	got := w.report(terminal.Hook{Event: terminal.Prompt}, in)
+	w := &Waiter{CLI: cli.CLI{Name: "x"}, launch: cli.Launch{Process: 7, Attended: true}}
+	w.CLI.Leaves = true
+	in := cli.Input{Wakes: slices.Repeat([]string{"w_000000000001"}, 30)}
+	got := w.report(cli.Hook{Event: cli.Prompt}, in)
 	if len(got.Wakes) != maxWakes || !got.Only || got.Quiet || !*got.Attended {
 		t.Errorf("got %+v", got)
 	}
-	if got := w.report(terminal.Hook{Event: terminal.End}, in); got.Only || !got.Quiet {
+	if got := w.report(cli.Hook{Event: cli.End}, in); got.Only || !got.Quiet {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestHookWithoutHub(t *testing.T) {
 	t.Setenv(Variable, "")
-	w := &Waiter{CLI: terminal.CLI{Name: "x"}}
+	w := &Waiter{CLI: cli.CLI{Name: "x"}}
 	if out := w.Hook(t.Context(), "NoSuchHook", strings.NewReader("{}")); out != nil {
 		t.Errorf("a hook that is not known: %s", out)
 	}
-	claude, err := terminal.Lookup("claude")
+	claude, err := cli.Lookup("claude")
 	if err != nil {
 		t.Fatal(err)
 	}

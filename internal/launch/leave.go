@@ -15,8 +15,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -37,7 +37,7 @@ func (l *Launch) leave(ctx context.Context) {
 	}
 
 	if _, err := rpc.Call(ctx, l.client, api.RevokeKeys, api.AgentParams{ID: l.identity.Agent, Label: l.label}); err != nil && l.folder != "" {
-		os.Remove(filepath.Join(l.folder, terminal.KeyFile)) // the rest stays for the next launch, which revokes the key
+		os.Remove(filepath.Join(l.folder, cli.KeyFile)) // the rest stays for the next launch, which revokes the key
 		return
 	}
 	if l.folder != "" {
@@ -87,7 +87,7 @@ func (l *Launch) part(conversation string, unread int) {
 
 // clean removes the folders of launches that were killed and revokes their keys.
 func (l *Launch) clean(ctx context.Context) {
-	records, err := filepath.Glob(filepath.Join(l.Home, Dir, "*", terminal.RecordFile))
+	records, err := filepath.Glob(filepath.Join(l.Home, Dir, "*", cli.RecordFile))
 	if err != nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (l *Launch) clean(ctx context.Context) {
 		}
 	}
 	for _, file := range records {
-		var r terminal.Launch
+		var r cli.Launch
 		raw, err := os.ReadFile(file)
 		if err != nil || json.Unmarshal(raw, &r) != nil || process.Alive(r.Process) {
 			continue

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -26,9 +26,9 @@ func (w *Waiter) follow(ctx context.Context) {
 	for at := sizeOf(w.Transcript) - transcriptTail; ; {
 		lines, next := linesAfter(w.Transcript, max(at, 0))
 		at = next
-		if news := w.CLI.Turn(lines); news == terminal.TurnBroke || news == terminal.TurnSpent {
+		if news := w.CLI.Turn(lines); news == cli.TurnBroke || news == cli.TurnSpent {
 			if client, err := w.Client(); err == nil {
-				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == terminal.TurnSpent}
+				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent}
 				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
 			}
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/sessions"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -38,7 +38,7 @@ const (
 
 // A Waiter waits for wakes beside a CLI, and learns of them by one long request.
 type Waiter struct {
-	CLI        terminal.CLI
+	CLI        cli.CLI
 	Session    string // id of the session, as the CLI calls it
 	Process    int    // number of the CLI's process; 0 if it is to be found
 	Dir        string // working folder of the session
@@ -49,7 +49,7 @@ type Waiter struct {
 	Client func() (*rpc.Client, error) // calls the hub as the agent
 
 	key    sessions.Key
-	launch terminal.Launch // empty for a CLI that launch did not start
+	launch cli.Launch // empty for a CLI that launch did not start
 }
 
 // locate finds the process of the session and, if launch started it, its record.
@@ -69,10 +69,10 @@ func (w *Waiter) locate() {
 }
 
 // currentLaunch returns the record of the launch that this process is a part of.
-func currentLaunch() (l terminal.Launch) {
+func currentLaunch() (l cli.Launch) {
 	if folder := os.Getenv(Variable); folder != "" {
-		if raw, err := os.ReadFile(filepath.Join(folder, terminal.RecordFile)); err == nil && json.Unmarshal(raw, &l) != nil {
-			return terminal.Launch{}
+		if raw, err := os.ReadFile(filepath.Join(folder, cli.RecordFile)); err == nil && json.Unmarshal(raw, &l) != nil {
+			return cli.Launch{}
 		}
 	}
 	return l
@@ -84,11 +84,11 @@ func (w *Waiter) attended() bool {
 	if w.launch.Process != 0 {
 		return w.launch.Attended
 	}
-	return terminal.Attended(os.Getenv)
+	return cli.Attended(os.Getenv)
 }
 
-// passed are the variables that find the hub and the CLI.
-var passed = []string{"PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "CODEX_HOME", "QWEN_HOME", "PARLEY_HOME", "PARLEY_URL", Variable}
+// passed are the variables that find programs and the hub.
+var passed = []string{"PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "PARLEY_HOME", "PARLEY_URL", Variable}
 
 // detach starts a waiter that outlives this process and ends with the CLI. Of the
 // environment, which lookup reads, it gets only the variables that find the hub and the CLI.
@@ -108,7 +108,7 @@ func (w *Waiter) detach(lookup func(name string) (value string, ok bool)) {
 	}
 
 	cmd := exec.Command(self, args...)
-	for _, name := range passed {
+	for _, name := range slices.Concat(passed, w.CLI.Variables) {
 		if value, ok := lookup(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
@@ -180,11 +180,11 @@ func (w *Waiter) Watch(ctx context.Context, out io.Writer) error {
 		defer cancel()
 		go w.follow(following)
 	}
-	return w.each(ctx, w.CLI.Mechanism, func(n terminal.Notice) (error, bool) {
+	return w.each(ctx, w.CLI.Mechanism, func(n cli.Notice) (error, bool) {
 		if w.CLI.Hands() {
 			hand, cancel := context.WithTimeout(ctx, handTime)
 			defer cancel()
-			return w.CLI.Hand(hand, terminal.Target{Session: w.key.ID, Launch: w.launch}, n), true
+			return w.CLI.Hand(hand, cli.Target{Session: w.key.ID, Launch: w.launch}, n), true
 		}
 		_, err := fmt.Fprintln(out, n.Line())
 		return err, true
@@ -200,7 +200,7 @@ func (w *Waiter) Arm(ctx context.Context, out io.Writer) (noticed bool) {
 		return false
 	}
 	defer unlock()
-	w.each(ctx, "async-hook", func(n terminal.Notice) (error, bool) {
+	w.each(ctx, "async-hook", func(n cli.Notice) (error, bool) {
 		_, err := fmt.Fprintln(out, n.Line())
 		noticed = true
 		return err, false
@@ -210,7 +210,7 @@ func (w *Waiter) Arm(ctx context.Context, out io.Writer) (noticed bool) {
 
 // each calls write for each notice, until the CLI ends, another waiter takes over, the
 // key is refused, or write wants no more.
-func (w *Waiter) each(ctx context.Context, mechanism string, write func(terminal.Notice) (err error, more bool)) error {
+func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Notice) (err error, more bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ctx
@@ -241,7 +241,7 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(terminal
 		if got.Wake == nil {
 			continue
 		}
-		failed, more := write(terminal.Notice{Wake: got.Wake.ID, Text: got.Wake.Notice})
+		failed, more := write(cli.Notice{Wake: got.Wake.ID, Text: got.Wake.Notice})
 		handing := sessions.Handing{Wake: got.Wake.ID, Outcome: channel.Handed}
 		if failed != nil {
 			handing.Outcome = channel.Failed

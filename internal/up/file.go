@@ -26,7 +26,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/sandbox"
@@ -245,9 +245,9 @@ func PerHour(budget string) (int, error) {
 // Program returns the command of a known agent, or another one, with the path of its
 // program. It reports CodeInvalid if the program of a command is not on the PATH, and
 // CodeDegraded for an agent that is not known or not installed.
-func Program(cli string, command []string) (_ []string, err error) {
-	if cli != "" {
-		if command, err = catalog.Command(cli); err != nil {
+func Program(name string, command []string) (_ []string, err error) {
+	if name != "" {
+		if command, err = cli.Command(name); err != nil {
 			return nil, err
 		}
 	}
