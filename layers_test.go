@@ -177,7 +177,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"channel", "internal/process", "internal/reach/sessions", "internal/briefing",
+		"internal/process", "internal/reach/sessions", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.

@@ -28,7 +28,7 @@ import (
 )
 
 // keptPeers are the agents of other projects that a hub keeps in tests, by the name
-// in the catalog.
+// in package cli.
 var keptPeers = []struct{ cli, known string }{
 	{"claude", "claude-agent-acp"}, {"codex", "codex-acp"}, {"opencode", "opencode"},
 	{"gemini", "gemini-cli"}, {"qwen", "qwen-code"}, {"copilot", "copilot-cli"},
@@ -98,7 +98,7 @@ func obedientOver(server string) *model.Script {
 	return s
 }
 
-// installPeer makes the program of a CLI of the catalog that starts a known agent in a
+// installPeer makes the program of a CLI of package cli that starts a known agent in a
 // home of its own with the scripted model, and returns a PATH with it. Its settings are
 // the defaults of its makers, with those that are given laid over them.
 func installPeer(t *testing.T, peer, name, modelURL string, settings map[string]string) string {
@@ -141,7 +141,7 @@ func installPeer(t *testing.T, peer, name, modelURL string, settings map[string]
 	}
 	text += " " + shell.Word(fill.Replace(a.Command))
 	args := a.Args
-	if n := len(entry.ACP) - 1; n > 0 { // those of the catalog take the place of the last
+	if n := len(entry.ACP) - 1; n > 0 { // those of package cli take the place of the last
 		args = args[:len(args)-n]
 	}
 	for _, arg := range args {

@@ -144,30 +144,10 @@ func (n *narrator) asker() sandbox.Asker {
 func (n *narrator) tell(u *acp.Update) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	kind := u.Kind()
-	switch {
-	case kind == acp.KindUsage, kind == acp.KindToolCall && n.live: // no text, or a line that goes on
-	case kind == acp.KindAgentMessage && (n.said || !n.live), kind == acp.KindThought && n.thought && n.live: // a text that goes on
-	case n.live || isTerminal(n.out):
-		n.leave()
-	}
-	switch kind {
+	n.makeRoom(u.Kind())
+	switch u.Kind() {
 	case acp.KindAgentMessage:
-		id, whole := u.Message()
-		if whole && n.printed[id] {
-			return // the line on the terminal cannot be replaced
-		}
-		if len(n.printed) < 1000 {
-			n.printed[id] = true
-		}
-		if n.said && (n.acted || id != n.message) {
-			fmt.Fprintln(n.out) // a message begins on a line of its own
-		}
-		n.message, n.acted = id, false
-		if text := u.Text(); text != "" {
-			n.said = !strings.HasSuffix(text, "\n")
-			io.WriteString(n.out, text)
-		}
+		n.say(u)
 	case acp.KindThought:
 		text := u.Text()
 		n.thought = !strings.HasSuffix(text, "\n")
@@ -182,6 +162,41 @@ func (n *narrator) tell(u *acp.Update) {
 		fmt.Fprintf(n.err, "%s %s\n", n.paint(n.err, "33", "notice:"), u.Text())
 	case acp.KindUsage:
 		n.usage = u.Usage()
+	}
+}
+
+// makeRoom moves the cursor to the beginning of a line for an update of a kind, unless the
+// update prints no text, or goes on with the text or the line before.
+func (n *narrator) makeRoom(kind acp.UpdateKind) {
+	silent := kind == acp.KindUsage
+	sameLine := kind == acp.KindToolCall && n.live
+	sameMessage := kind == acp.KindAgentMessage && (n.said || !n.live)
+	sameThought := kind == acp.KindThought && n.thought && n.live
+	if silent || sameLine || sameMessage || sameThought {
+		return
+	}
+	if n.live || isTerminal(n.out) {
+		n.leave()
+	}
+}
+
+// say prints a part of a message. A message begins on a line of its own.
+func (n *narrator) say(u *acp.Update) {
+	id, whole := u.Message()
+	if whole && n.printed[id] {
+		return // the line on the terminal cannot be replaced
+	}
+	if len(n.printed) < 1000 {
+		n.printed[id] = true
+	}
+	if n.said && (n.acted || id != n.message) {
+		fmt.Fprintln(n.out)
+	}
+	n.message = id
+	n.acted = false
+	if text := u.Text(); text != "" {
+		n.said = !strings.HasSuffix(text, "\n")
+		io.WriteString(n.out, text)
 	}
 }
 

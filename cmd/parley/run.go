@@ -98,42 +98,59 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 }
 
 // read completes the spec with the arguments and checks it.
-func (f *runFlags) read(dash int, args []string) (err error) {
+func (f *runFlags) read(dash int, args []string) error {
+	if err := f.readAgent(dash, args); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.Verify != "" {
+		f.Dispatch.Verify = []string{f.Verify}
+	}
+	return nil
+}
+
+// readAgent takes the agent and the task from the arguments: a known agent and a task, or
+// a command behind two dashes.
+func (f *runFlags) readAgent(dash int, args []string) (err error) {
 	task := &f.Dispatch.Task
+	known := dash < 0 && ((len(args) == 2 && *task == "") || (len(args) == 1 && *task != ""))
+	command := dash == 0 && len(args) > 0
 	switch {
-	case dash < 0 && (len(args) == 2 && *task == "" || len(args) == 1 && *task != ""):
+	case known:
 		if len(args) == 2 {
 			*task = args[1]
 		}
 		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
-		if f.Command, err = cli.Command(args[0]); err != nil {
-			return err
-		}
-	case dash == 0 && len(args) > 0 && *task != "":
+		f.Command, err = cli.Command(args[0])
+		return err
+	case command && *task != "":
 		f.Command = args
 		f.Agent = cmp.Or(f.Agent, agentName(args[0]))
-	case dash == 0 && len(args) > 0:
+		return nil
+	case command:
 		return usagef("run needs a task").WithHint("give it with --task, before the two dashes")
-	default:
-		return usagef("run needs an agent and a task, or --task and a command behind two dashes")
 	}
+	return usagef("run needs an agent and a task, or --task and a command behind two dashes")
+}
+
+// check refuses a spec that makes no sense.
+func (f *runFlags) check() error {
 	if !f.Agent.Valid() {
 		return usagef("%q is not valid as the name of an agent", f.Agent).WithHint("give one with --name: lower-case letters, digits, dots, dashes and underscores")
 	}
-	if strings.TrimSpace(*task) == "" {
+	if strings.TrimSpace(f.Dispatch.Task) == "" {
 		return usagef("the task is empty")
 	}
-	if f.Handoff != "" && (f.noHub || !f.Handoff.Valid() && !hub.ShortID(f.Handoff).Is(hub.ShortHandoff)) {
+	if f.Handoff != "" && (f.noHub || (!f.Handoff.Valid() && !hub.ShortID(f.Handoff).Is(hub.ShortHandoff))) {
 		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
-	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
+	if min(f.Timeout, f.verifyTimeout, f.startTimeout, f.stopGrace) <= 0 {
 		return usagef("--timeout, --verify-timeout, --start-timeout and --stop-grace must be positive")
 	}
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
 		return usagef("--repo: %s is not a folder", f.Dir)
-	}
-	if f.Verify != "" {
-		f.Dispatch.Verify = []string{f.Verify}
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type choice struct {
 // files returns the layout for the place with whole paths.
 func (c CLI) files(op string, at Place) (layout, error) {
 	if c.format == nil {
-		return layout{}, hub.Errorf(hub.CodeInvalid, op, "a CLI has to come from the catalog")
+		return layout{}, hub.Errorf(hub.CodeInvalid, op, "a CLI of the table that has files for MCP servers is needed")
 	}
 	getenv := at.Getenv
 	if getenv == nil {
