@@ -45,6 +45,8 @@ var layers = map[string][]string{
 	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
 	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
 
+	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
+
 	// The domain, and what stands beside it for other people too.
 	"internal/digest":   {}, // hashes of nouns, of the hub and of coordination
 	"hub/actions":       {}, // the words of the journal
@@ -94,14 +96,13 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/catalog":  {"hub", "sandbox", "internal/nearest"},                                                   // sandbox: the mode of each CLI for each policy
+	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given
 	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the end of a command's output
 
-	"internal/reach/fleet":    {"hub", "acp", "acp/acpv2", "report", "sandbox"},
-	"internal/reach/peer":     {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
-	"internal/reach/terminal": {"hub", "internal/briefing", "internal/nearest", "internal/quota"}, // briefing: the text that each CLI is given
-	"internal/reach/notify":   {"hub", "channel", "internal/tail"},                                // people: commands and webhooks; the end of a command's output
-	"internal/reach/gateway":  {"hub", "channel"},                                                 // the channels and the queue of an OpenClaw gateway
+	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
+	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
+	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel; the sessions that announcements
 	// go into. The register declares what it needs of the router.
@@ -153,7 +154,7 @@ var layers = map[string][]string{
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/catalog", "internal/reach/evidence", "internal/reach/fleet"}, // catalog: the mode of each agent for each policy
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
 	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
@@ -170,14 +171,21 @@ var layers = map[string][]string{
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
-	// Services for the results that commands print (access: profiles of agents);
-	// durable for the key file that connect replaces.
+	// Programs behind commands. They print nothing and call the hub as every client does.
+	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
+	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
+	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/sessions",
+		"internal/surface/api", "internal/surface/rpc",
+	},
+	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
+	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/demo", "internal/watch", "internal/durable", "internal/shape", "internal/reach/catalog", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"hub", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"channel", "internal/process", "internal/reach/sessions", "internal/reach/terminal", "internal/briefing", // the waiter beside a CLI says what became of a wake
+		"internal/process", "internal/reach/sessions", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.
@@ -229,12 +237,12 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel":                 {"internal/spans"},
 	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
 	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
-	"github.com/tailscale/hujson":              {"internal/reach/catalog"},
-	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/reach/terminal", "internal/gatewaytest"},
+	"github.com/tailscale/hujson":              {"internal/reach/cli"},
+	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/reach/cli", "internal/gatewaytest"},
 	"charm.land/bubbletea/v2":                  {"internal/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
-	"go.yaml.in/yaml/v3":                       {"cmd/parley"},
+	"go.yaml.in/yaml/v3":                       {"internal/strictyaml"},
 	"golang.org/x/term":                        {"cmd/parley"},
 	"github.com/tiktoken-go/tokenizer":         {"internal/tokentest"},
 }

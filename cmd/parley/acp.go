@@ -22,7 +22,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -141,7 +141,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 			told.print(func() { fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), err) })
 		}
 	}
-	mode, _ := catalog.ModeOf(command, opts.Policy)
+	mode, _ := cli.ModeOf(command, opts.Policy)
 	client, kill, err := a.acpStart(ctx, slices.Concat(command, mode.Args), dir, mode.Env, opts)
 	if err != nil {
 		return explained(err)

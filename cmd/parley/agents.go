@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // An agentCLI is a known agent CLI, with its state on this machine.
 type agentCLI struct {
-	catalog.CLI
+	cli.CLI
 	Installed bool   `json:"installed"`
 	Path      string `json:"path,omitempty"`
 	Version   string `json:"version,omitempty"`
@@ -36,15 +36,15 @@ version.`,
 			if err != nil {
 				return hub.Errorf(hub.CodeInvalid, "parley", "find the home folder: %v", err)
 			}
-			found := map[string]catalog.Installation{}
-			for _, i := range catalog.Detect(cmd.Context(), home) {
+			found := map[string]cli.Installation{}
+			for _, i := range cli.Detect(cmd.Context(), home) {
 				found[i.Name] = i
 			}
 			list := []agentCLI{}
-			for _, cli := range catalog.All() {
-				i, ok := found[cli.Name]
-				_, err := exec.LookPath(cli.ACP[0])
-				list = append(list, agentCLI{CLI: cli, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
+			for _, c := range cli.Agents() {
+				i, ok := found[c.Name]
+				_, err := exec.LookPath(c.ACP[0])
+				list = append(list, agentCLI{CLI: c, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
 			}
 			return a.print(map[string]any{"agents": list}, func(w io.Writer) {
 				writeTable(w, "", list, func(d agentCLI) []any {

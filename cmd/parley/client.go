@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/vault"
 	"github.com/parley-agents/parley/server"
@@ -80,8 +81,8 @@ func (a *app) key() (string, error) {
 	case a.asOperator:
 	case os.Getenv("PARLEY_KEY") != "":
 		return strings.TrimSpace(os.Getenv("PARLEY_KEY")), nil
-	case os.Getenv(launchVariable) != "":
-		return readKey(filepath.Join(os.Getenv(launchVariable), terminal.KeyFile))
+	case os.Getenv(launch.Variable) != "":
+		return readKey(filepath.Join(os.Getenv(launch.Variable), cli.KeyFile))
 	case !isTerminal(a.in):
 		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given").
 			WithHint("set PARLEY_KEY, use --key-file, or use --as-operator if you are the operator")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictyaml"
 )
 
 // complyFlags are the flags of parley comply.
@@ -83,7 +84,7 @@ agent that cannot be started.`,
 	flags.StringVar(&f.profile, "profile", "full", "the tests to run: "+strings.Join(comply.Profiles(), ", "))
 	flags.StringVar(&f.requirements, "requirements", "", "the rules that may fail the run: v1, v2 or a file with ids (default: all)")
 	flags.StringVar(&f.run.Auth, "auth", "", "log in with this method of the agent before a session is opened")
-	flags.Var((*period)(&f.run.Startup), "start-timeout", "how long the first start of an agent may take, which may download (default 3m0s)")
+	flags.Var((*strictyaml.Period)(&f.run.Startup), "start-timeout", "how long the first start of an agent may take, which may download (default 3m0s)")
 	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
 	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")

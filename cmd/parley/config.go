@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictyaml"
 )
 
 // A config holds the values of settings that were given, each from the source that goes
@@ -82,7 +83,7 @@ func (a *app) loadConfig(home string) (config, error) {
 // readFile reads the members of a configuration file.
 func (c config) readFile(path string, raw []byte) error {
 	file := reflect.New(fileShape(hubSettingRows))
-	if err := decodeYAML(path, raw, file.Interface()); err != nil {
+	if err := strictyaml.Decode(path, raw, file.Interface()); err != nil {
 		return err
 	}
 

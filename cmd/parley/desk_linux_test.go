@@ -18,6 +18,8 @@ import (
 
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/process"
 )
 
 // A realCLI is an agent CLI of another project as scripts/clis fetches it.
@@ -249,8 +251,7 @@ func (c realCLI) openConnected(t *testing.T, settings string) *desk {
 				}
 			}
 			d.await("the end of the waiter", func() bool {
-				waiters, err := filepath.Glob(filepath.Join(d.home, launchDir, "*.waiter"))
-				return err == nil && !slices.ContainsFunc(waiters, heldByProcess)
+				return !launch.Waits(d.home)
 			})
 		})
 	}
@@ -284,7 +285,7 @@ func (d *desk) show(command []string) *desk {
 			t.Logf("the screen:\n%s", d.screen())
 			t.Logf("the requests:\n%s", strings.Join(d.summary(), "\n"))
 		}
-		launched := identities(d.home)
+		launched := launch.Identities(d.home)
 		pid, _ := exec.Command("tmux", "-S", d.socket, "display-message", "-p", "-t", "w", "#{pane_pid}").Output() // fails if the last window has ended
 		shell, _ := strconv.Atoi(strings.TrimSpace(string(pid)))                                                   // of the CLI; 0 if it has ended
 		exec.Command("tmux", "-S", d.socket, "kill-server").Run()                                                  // fails if the last window has ended
@@ -292,9 +293,9 @@ func (d *desk) show(command []string) *desk {
 			if string(i.Agent) != d.agent {
 				continue // another window of the same hub
 			}
-			d.await("the end of the launch", func() bool { return !processAlive(i.Process) })
+			d.await("the end of the launch", func() bool { return !process.Alive(i.Process) })
 		}
-		d.await("the end of the CLI", func() bool { return shell == 0 || !processAlive(shell) })
+		d.await("the end of the CLI", func() bool { return shell == 0 || !process.Alive(shell) })
 	})
 	d.await("the CLI", func() bool {
 		screen := d.screen()

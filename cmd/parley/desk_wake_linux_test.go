@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/internal/process"
 )
 
 // quickWakes are settings under which a test does not wait for half a minute between
@@ -193,7 +194,7 @@ func TestKilledWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 			syscall.Kill(-pid, syscall.SIGKILL)
-			d.await("the end of the window", func() bool { return !processAlive(pid) })
+			d.await("the end of the window", func() bool { return !process.Alive(pid) })
 
 			id := d.mail("after the kill")
 			if all := d.sessions(); len(all) != 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shell"
 )
@@ -36,7 +37,7 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 	cmd := exec.Command(self, append([]string{"serve", "--home", home, "--log-file", filepath.Join(home, logName)}, flags...)...)
 	cmd.Env = fleet.Environment("") // the hub has no caller, and does not end with a run in which this command was called
 	cmd.Stderr = input
-	detach(cmd)
+	process.Detach(cmd)
 	err = cmd.Start()
 	input.Close() // the hub has its own copy
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -253,60 +253,15 @@ func (a *app) checkConnections(ctx context.Context, home, url string) (out []ser
 	if absolute, err := filepath.Abs(home); err == nil {
 		home = absolute
 	}
-	all := connections(home)
+	all := connect.Records(home)
 	for _, r := range all {
-		if detail := a.brokenConnection(ctx, home, url, r); detail != "" {
-			again := fmt.Sprintf("%s connect %s --agent %s", a.typed(home), r.CLI, r.Agent)
-			if r.Scope == catalog.ScopeProject {
-				again = "cd " + shell.Word(r.Dir) + " && " + again + " --scope project"
-			}
-			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: detail, Hint: again + "; with --undo it is taken out"})
+		if problem := r.Problem(ctx, home, url); problem != "" {
+			again := r.ConnectLine(a.typed(home))
+			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: problem, Hint: again + "; with --undo it is taken out"})
 		}
 	}
 	if len(out) == 0 && len(all) > 0 {
 		out = append(out, server.Check{What: "connections", OK: true, Detail: fmt.Sprintf("%d, all with an entry and a key that work", len(all))})
 	}
 	return out
-}
-
-// brokenConnection returns why a connection does not work, "" if it does.
-func (a *app) brokenConnection(ctx context.Context, home, url string, r connectionRecord) string {
-	cli, err := catalog.Lookup(r.CLI)
-	if err != nil {
-		return err.Error()
-	}
-	user, err := os.UserHomeDir()
-	if err != nil {
-		return err.Error()
-	}
-	place := catalog.Place{Scope: r.Scope, Home: user, Dir: r.Dir}
-	present, err := catalog.Undo(cli, r.Name, place)
-	isEntry := func(e catalog.Edit) bool { return e.What == "the MCP server "+r.Name }
-	switch {
-	case err != nil:
-		return rpc.Describe(err, rpc.Commands).Message
-	case !slices.ContainsFunc(present.Edits, isEntry):
-		return "its entry is gone"
-	case r.Transport == catalog.HTTP:
-		return "" // the key is in the entry
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err.Error()
-	}
-	change, err := catalog.Plan(cli, catalog.Entry{Name: r.Name, URL: url, Command: self, KeyFile: r.keyFile(home), Force: true}, place)
-	if err != nil {
-		return rpc.Describe(err, rpc.Commands).Message
-	}
-	if slices.ContainsFunc(change.Edits, isEntry) {
-		return "its entry names another program, key or hub than this one"
-	}
-	raw, err := os.ReadFile(r.keyFile(home))
-	if err != nil {
-		return err.Error()
-	}
-	if _, err := rpc.Call(ctx, rpc.NewClient(url, strings.TrimSpace(string(raw)), "", nil), api.Whoami, api.None{}); err != nil {
-		return rpc.Describe(err, rpc.Commands).Message
-	}
-	return ""
 }

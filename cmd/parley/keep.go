@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/up"
 )
 
 func (a *app) agentKeepCommand() *cobra.Command {
@@ -62,8 +61,8 @@ policy are told after the turn, not undone.`,
 		secondsFlag(cmd, &p.Hang, "hang", "after which time without a sign of life a turn is cancelled (default 10m)"),
 		secondsFlag(cmd, &p.Question, "answer-within", "how long a question waits for a person before it is denied (default 10m)"),
 		func(_ context.Context, args []string) (err error) {
-			if p.PerHour, err = perHour(budget); err != nil {
-				return err
+			if p.PerHour, err = up.PerHour(budget); err != nil {
+				return usagef("--budget: %w", err)
 			}
 			if (p.CLI == "") == (len(args) == 1) {
 				return usagef("give a known agent with --cli, or a command behind two dashes")
@@ -79,34 +78,12 @@ policy are told after the turn, not undone.`,
 
 // keptProgram returns the command of a known agent, or another one, with the path of its
 // program.
-func keptProgram(cli string, command []string) (_ []string, err error) {
-	if cli != "" {
-		if command, err = agentCommand(cli); err != nil {
-			return nil, err
-		}
+func keptProgram(cli string, command []string) ([]string, error) {
+	program, err := up.Program(cli, command)
+	if hub.CodeOf(err) == hub.CodeInvalid {
+		return nil, usagef("%w", err)
 	}
-	program, err := exec.LookPath(command[0])
-	if err == nil {
-		program, err = filepath.Abs(program)
-	}
-	if err != nil {
-		return nil, usagef("there is no program %s on the PATH", command[0])
-	}
-	return append([]string{program}, command[1:]...), nil
-}
-
-var budgetForm = regexp.MustCompile(`^([1-9][0-9]{0,3})/h$`)
-
-// perHour reads a budget.
-func perHour(budget string) (int, error) {
-	if budget == "" {
-		return 0, nil
-	}
-	m := budgetForm.FindStringSubmatch(budget)
-	if m == nil {
-		return 0, usagef("--budget: %q is not of the form 20/h", budget)
-	}
-	return strconv.Atoi(m[1])
+	return program, err
 }
 
 func (a *app) agentKeptCommand() *cobra.Command {

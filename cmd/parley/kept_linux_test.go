@@ -22,13 +22,13 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/acptest"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"
 )
 
 // keptPeers are the agents of other projects that a hub keeps in tests, by the name
-// in the catalog.
+// in package cli.
 var keptPeers = []struct{ cli, known string }{
 	{"claude", "claude-agent-acp"}, {"codex", "codex-acp"}, {"opencode", "opencode"},
 	{"gemini", "gemini-cli"}, {"qwen", "qwen-code"}, {"copilot", "copilot-cli"},
@@ -98,10 +98,10 @@ func obedientOver(server string) *model.Script {
 	return s
 }
 
-// installPeer makes the program of a CLI of the catalog that starts a known agent in a
+// installPeer makes the program of a CLI of package cli that starts a known agent in a
 // home of its own with the scripted model, and returns a PATH with it. Its settings are
 // the defaults of its makers, with those that are given laid over them.
-func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]string) string {
+func installPeer(t *testing.T, peer, name, modelURL string, settings map[string]string) string {
 	t.Helper()
 	known, err := comply.KnownAgents(filepath.Join(acptest.Dir(t), "agents"))
 	if err != nil {
@@ -111,7 +111,7 @@ func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]s
 	if !a.Installed() {
 		acptest.Missing(t, "MISSING: %s: run PARLEY_HOME=.cache/peers scripts/agents %s", a.Root, name)
 	}
-	entry, err := catalog.Lookup(cli)
+	entry, err := cli.Lookup(peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]s
 	files := map[string]string{}
 	maps.Copy(files, a.Files)
 	for name := range settings {
-		if strings.HasPrefix(name, "."+cli+"/") || strings.Contains(name, "/"+cli+"/") {
+		if strings.HasPrefix(name, "."+peer+"/") || strings.Contains(name, "/"+peer+"/") {
 			files[name] = cmp.Or(files[name], "{}")
 		}
 	}
@@ -141,7 +141,7 @@ func installPeer(t *testing.T, cli, name, modelURL string, settings map[string]s
 	}
 	text += " " + shell.Word(fill.Replace(a.Command))
 	args := a.Args
-	if n := len(entry.ACP) - 1; n > 0 { // those of the catalog take the place of the last
+	if n := len(entry.ACP) - 1; n > 0 { // those of package cli take the place of the last
 		args = args[:len(args)-n]
 	}
 	for _, arg := range args {

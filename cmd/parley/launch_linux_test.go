@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // fakeCLI puts a program with the name of a CLI on a PATH. It tells its arguments and
@@ -46,7 +47,7 @@ exit 7
 func TestLaunch(t *testing.T) {
 	h := newHouse(t)
 	dir, path, version := t.TempDir(), fakeCLI(t, "claude"), "1.0.0"
-	launch := func(args ...string) result {
+	start := func(args ...string) result {
 		t.Helper()
 		cmd := parley(t, append(h.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION="+version), append([]string{"claude", "--as-operator"}, args...)...)
 		cmd.Dir = dir
@@ -76,7 +77,7 @@ func TestLaunch(t *testing.T) {
 		return labels, live
 	}
 
-	r := launch("--as", "worker", "--wake", "--", "--model", "x")
+	r := start("--as", "worker", "--wake", "--", "--model", "x")
 	if r.code != 7 {
 		t.Fatalf("exit %d, want that of the CLI: %s", r.code, r.err)
 	}
@@ -87,8 +88,8 @@ func TestLaunch(t *testing.T) {
 	if labels, live := keyOf("worker"); len(labels) != 1 || live != 0 {
 		t.Errorf("worker has the keys %v, %d live; want one that is revoked", labels, live)
 	}
-	left, err := filepath.Glob(filepath.Join(h.home, launchDir, "*"))
-	if err != nil || !slices.Equal(left, []string{identityFile(h.home, "worker")}) {
+	left, err := filepath.Glob(filepath.Join(h.home, launch.Dir, "*"))
+	if err != nil || !slices.Equal(left, []string{filepath.Join(h.home, launch.Dir, "worker.json")}) {
 		t.Errorf("the launch leaves %v, %v", left, err)
 	}
 	var wakes struct{ Agents []struct{ Allowed bool } }
@@ -98,15 +99,15 @@ func TestLaunch(t *testing.T) {
 	}
 
 	t.Run("two launches are two agents, and --resume takes up the last", func(t *testing.T) {
-		launch("--no-wake")
-		launch("--no-wake")
-		all := identities(h.home)
+		start("--no-wake")
+		start("--no-wake")
+		all := launch.Identities(h.home)
 		if len(all) != 3 || all[0].Agent == all[1].Agent || !all[0].Made || all[2].Agent != "worker" || all[2].Made {
 			t.Fatalf("got %+v", all)
 		}
-		r := launch("--resume")
+		r := start("--resume")
 		contains(t, r.err, string(all[0].Agent)+" on the hub")
-		if again := identities(h.home); len(again) != 3 {
+		if again := launch.Identities(h.home); len(again) != 3 {
 			t.Errorf("got %+v", again)
 		}
 	})
@@ -116,15 +117,15 @@ func TestLaunch(t *testing.T) {
 		contains(t, do(t, cmd).err, "parley claude --as worker -- --resume abc-1\n")
 	})
 	t.Run("neighbours and a second window of one name are named, and the end tells how to go on", func(t *testing.T) {
-		here := identity{Agent: "claude-coral", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
-		twin := identity{Agent: "worker", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
-		if err := errors.Join(here.save(h.home), twin.save(h.home)); err != nil {
+		here := launch.Identity{Agent: "claude-coral", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
+		twin := launch.Identity{Agent: "worker", CLI: "claude", Dir: dir, Process: os.Getpid(), Last: hub.At(now())}
+		if err := errors.Join(here.Save(h.home), twin.Save(h.home)); err != nil {
 			t.Fatal(err)
 		}
 		h.ok(h.as("planner", "send", "worker", "x"), nil)
-		r := launch("--as", "worker", "--no-wake")
+		r := start("--as", "worker", "--no-wake")
 		contains(t, r.err, "also here: claude-coral", "worker runs in another window, too", "unread messages: 1", "parley stop ends it")
-		if err := os.Remove(identityFile(h.home, "claude-coral")); err != nil {
+		if err := os.Remove(filepath.Join(h.home, launch.Dir, "claude-coral.json")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -135,40 +136,40 @@ func TestLaunch(t *testing.T) {
 		h.ok(h.operator("root", "add", cmd.Dir), nil) // else the person is asked
 		_, screen := sit(t, cmd).leaves(t)
 		contains(t, screen, title)
-		if r := launch("--as", "worker", "--no-wake"); strings.Contains(r.out+r.err, title) {
+		if r := start("--as", "worker", "--no-wake"); strings.Contains(r.out+r.err, title) {
 			t.Errorf("without a terminal: got %q", r.err)
 		}
 	})
 	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
 		const word = "Claude Code was changed from 1.0.0 to 1.1.0; parley wake test worker"
 		version = "1.1.0"
-		if r := launch("--as", "worker"); strings.Contains(r.err, word) {
+		if r := start("--as", "worker"); strings.Contains(r.err, word) {
 			t.Errorf("a file that did not change was started to ask for its version: %s", r.err)
 		}
 		program, _, _ := strings.Cut(path, ":")
 		if err := os.Chtimes(filepath.Join(program, "claude"), time.Time{}, now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		contains(t, launch("--as", "worker").err, word)
-		if r := launch("--as", "worker"); strings.Contains(r.err, word) {
+		contains(t, start("--as", "worker").err, word)
+		if r := start("--as", "worker"); strings.Contains(r.err, word) {
 			t.Errorf("it is named again: %s", r.err)
 		}
 	})
 	t.Run("a launch that was killed leaves no key that works", func(t *testing.T) {
 		var made struct{ Key string }
 		h.ok(h.operator("agent", "key", "worker", "--label", "launch-killed", "--json"), &made)
-		folder := filepath.Join(h.home, launchDir, "worker.1")
-		record, err := json.Marshal(terminal.Launch{CLI: "claude", Agent: "worker", Process: 1 << 30, Label: "launch-killed"})
+		folder := filepath.Join(h.home, launch.Dir, "worker.1")
+		record, err := json.Marshal(cli.Launch{CLI: "claude", Agent: "worker", Process: 1 << 30, Label: "launch-killed"})
 		if err == nil {
 			err = os.MkdirAll(folder, 0o700)
 		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, terminal.RecordFile), record, 0o600)
+			err = os.WriteFile(filepath.Join(folder, cli.RecordFile), record, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		launch("--as", "worker")
+		start("--as", "worker")
 		if _, live := keyOf("worker"); live != 0 {
 			t.Errorf("%d keys of launches are live", live)
 		}
@@ -179,16 +180,16 @@ func TestLaunch(t *testing.T) {
 	t.Run("an identity that launch made is retired after 14 days, unless mail waits for it", func(t *testing.T) {
 		for _, name := range []string{"claude-old", "claude-wanted"} {
 			h.ok(h.operator("agent", "add", name), nil)
-			if err := (identity{Agent: hub.AgentID(name), CLI: "claude", Dir: dir, Made: true, Last: hub.At(now().Add(-15 * 24 * time.Hour))}).save(h.home); err != nil {
+			if err := (launch.Identity{Agent: hub.AgentID(name), CLI: "claude", Dir: dir, Made: true, Last: hub.At(now().Add(-15 * 24 * time.Hour))}).Save(h.home); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h.ok(h.as("planner", "send", "claude-wanted", "hello"), nil)
-		contains(t, launch("--as", "worker").err, "claude-old was not used for 14 days")
-		if _, err := os.Stat(identityFile(h.home, "claude-old")); err == nil {
+		contains(t, start("--as", "worker").err, "claude-old was not used for 14 days")
+		if _, err := os.Stat(filepath.Join(h.home, launch.Dir, "claude-old.json")); err == nil {
 			t.Error("the record of claude-old is there")
 		}
-		if _, err := os.Stat(identityFile(h.home, "claude-wanted")); err != nil {
+		if _, err := os.Stat(filepath.Join(h.home, launch.Dir, "claude-wanted.json")); err != nil {
 			t.Error(err)
 		}
 		for line := range strings.Lines(h.operator("agent", "list").out) {
@@ -199,8 +200,8 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 	t.Run("--undo forgets the launches of a CLI", func(t *testing.T) {
-		h.ok(launch("--undo"), nil)
-		if all := identities(h.home); len(all) != 0 {
+		h.ok(start("--undo"), nil)
+		if all := launch.Identities(h.home); len(all) != 0 {
 			t.Errorf("got %+v", all)
 		}
 		h.ok(h.operator("wake", "sessions", "worker", "--json"), &wakes)
@@ -319,8 +320,7 @@ func TestHookOfATurn(t *testing.T) {
 	key := write(t, "key", h.keys["builder"]+"\n")
 	t.Cleanup(func() { // the hooks of codex and qwen started waiters
 		h.patient("the end of the waiters", func() bool {
-			waiters, err := filepath.Glob(filepath.Join(h.home, launchDir, "*.waiter"))
-			return err == nil && !slices.ContainsFunc(waiters, heldByProcess)
+			return !launch.Waits(h.home)
 		})
 	})
 	hook := func(cli, name, input string) string {

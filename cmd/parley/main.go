@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -87,7 +88,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitSignal
 	}
-	if exit, ok := errors.AsType[exitError](err); ok {
+	if exit, ok := errors.AsType[launch.ExitError](err); ok {
 		return int(exit)
 	}
 	return a.fail(cmd, err)

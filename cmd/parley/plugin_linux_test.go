@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/internal/acptest"
-	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // TestPluginsFailOpen has the plugins of CLIs that wait for them without a limit, and that
@@ -40,9 +40,9 @@ console.log("went on")
 process.exit(0)
 `,
 	}
-	for cli, script := range scripts {
+	for known, script := range scripts {
 		for name, program := range map[string]string{"hangs": "#!/bin/sh\nexec tail -f /dev/null\n", "is missing": "", "fails": "#!/bin/sh\necho no; exit 1\n"} {
-			t.Run(fmt.Sprintf("%s goes on if parley %s", cli, name), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s goes on if parley %s", known, name), func(t *testing.T) {
 				dir := t.TempDir()
 				parley := filepath.Join(dir, "parley")
 				if program != "" {
@@ -50,11 +50,11 @@ process.exit(0)
 						t.Fatal(err)
 					}
 				}
-				c, err := terminal.Lookup(cli)
+				c, err := cli.Lookup(known)
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := c.Plan(terminal.Request{Program: []string{parley}, Folder: dir, Agent: "builder", Wake: true, Getenv: func(string) string { return "" }, Read: os.ReadFile})
+				plan, err := c.Plan(cli.Request{Program: []string{parley}, Folder: dir, Agent: "builder", Wake: true, Getenv: func(string) string { return "" }, Read: os.ReadFile})
 				if err != nil {
 					t.Fatal(err)
 				}

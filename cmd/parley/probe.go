@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -46,7 +47,7 @@ code is 1 if no turn began.`,
 	}
 	cmd.AddCommand(a.probeGatewayCommand())
 	wait = time.Minute
-	cmd.Flags().Var((*period)(&wait), "wait", "how long to wait for the proof, at most 5m")
+	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "how long to wait for the proof, at most 5m")
 	return prepared(cmd, func(ctx context.Context) error {
 		p.Seconds = hub.Count(wait / time.Second)
 		got, err := call(ctx, a, api.TestWake, p)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/terminal"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,
@@ -32,7 +32,7 @@ func TestReach(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			d := c.open(t, "wakes:\n  gap: 1ms\n  per_hour: 1000\n  pair_per_hour: 1000\n")
-			known, err := terminal.Lookup(c.name)
+			known, err := cli.Lookup(c.name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -128,7 +129,7 @@ Handoffs, their history and the messages about them stay for ever.`,
 		},
 	}
 	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "print what would be archived, and change nothing")
-	cmd.Flags().Var((*period)(&keep), "keep", "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
+	cmd.Flags().Var((*strictyaml.Period)(&keep), "keep", "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
 	return cmd
 }
 

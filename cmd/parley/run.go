@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,7 +16,8 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/connect"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/report"
@@ -123,7 +123,7 @@ func (f *runFlags) readCommand(dash int, args []string) (err error) {
 			*task = args[1]
 		}
 		f.Agent = cmp.Or(f.Agent, hub.AgentID(args[0]))
-		if f.Command, err = agentCommand(args[0]); err != nil {
+		if f.Command, err = cli.Command(args[0]); err != nil {
 			return err
 		}
 	case dash == 0 && len(args) > 0 && *task != "":
@@ -159,21 +159,18 @@ func (f *runFlags) check() error {
 	return nil
 }
 
-// agentCommand returns the command that starts a known agent over ACP.
-func agentCommand(name string) ([]string, error) {
-	cli, err := catalog.Lookup(name)
+// connectedAgent returns the agent as which a CLI is connected in the current folder or
+// for the user, else "".
+func (a *app) connectedAgent(cli string) hub.AgentID {
+	home, err := a.homeDir()
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeDegraded, "parley", "%w", err).
-			WithHint("parley agents detect lists those that are known; others are given as a command, behind two dashes")
+		return ""
 	}
-	if _, err := exec.LookPath(cli.ACP[0]); err != nil {
-		e := hub.Errorf(hub.CodeDegraded, "parley", "%s is not installed: there is no %s on the PATH", cli.Title, cli.ACP[0])
-		if cli.Adapter != "" {
-			return nil, e.WithHint("it comes with the npm package %s", cli.Adapter)
-		}
-		return nil, e.WithHint("install it, or put it on the PATH")
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
 	}
-	return cli.ACP, nil
+	return connect.AgentOf(home, dir, cli)
 }
 
 // agentName makes a name for an agent from the path of its program.

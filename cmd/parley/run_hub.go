@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -147,7 +148,7 @@ func startedForRuns(home, url string) bool {
 // keyInHome returns the key for a hub that a run started: the given one or, because
 // the user who starts a hub operates it, the operator's.
 func (a *app) keyInHome(home string) (string, error) {
-	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY"), os.Getenv(launchVariable)) != "" {
+	if cmp.Or(a.keyFile, os.Getenv("PARLEY_KEY"), os.Getenv(launch.Variable)) != "" {
 		return a.key()
 	}
 	return operatorKey(home)

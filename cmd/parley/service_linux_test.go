@@ -1,13 +1,14 @@
 package main
 
 import (
-	"encoding/xml"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/parley-agents/parley/internal/connect"
+	"github.com/parley-agents/parley/internal/osservice"
 )
 
 // A desktop is a user with a systemctl that records its calls and starts nothing.
@@ -57,7 +58,7 @@ func (d *desktop) called() string {
 
 func TestService(t *testing.T) {
 	d := newDesktop(t)
-	file := filepath.Join(d.user, ".config", "systemd", "user", unitName)
+	file := filepath.Join(d.user, ".config", "systemd", "user", osservice.UnitName)
 	t.Run("without a service there is nothing to remove or to show", func(t *testing.T) {
 		d.refused(d.does("service", "uninstall"), exitMissing, "no service is installed")
 		d.refused(d.does("service", "status"), exitMissing, "no service is installed")
@@ -131,33 +132,6 @@ func TestService(t *testing.T) {
 	})
 }
 
-// TestServiceFiles reads the files for other systems as their parsers would.
-func TestServiceFiles(t *testing.T) {
-	for _, system := range []string{"darwin", "windows"} {
-		m := managers[system]
-		home := `/Users/ann & bob/<.parley>`
-		text := m.render([]string{m.quote("/opt/parley"), m.quote("serve"), m.quote("--home"), m.quote(home)})
-		contains(t, text, m.quote(home))
-		var words strings.Builder
-		for d := xml.NewDecoder(strings.NewReader(text)); ; {
-			token, err := d.Token()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", system, err, text)
-			}
-			if chars, ok := token.(xml.CharData); ok {
-				words.Write(chars)
-			}
-		}
-		contains(t, words.String(), "/opt/parley", home)
-		if len(m.install("f")) == 0 || len(m.uninstall("f")) == 0 || len(m.status) == 0 {
-			t.Errorf("%s has no commands", system)
-		}
-	}
-}
-
 func TestUninstall(t *testing.T) {
 	d := newDesktop(t)
 	d.refused(d.does("uninstall", "--yes"), exitMissing, "there is no hub in")
@@ -192,7 +166,7 @@ func TestUninstall(t *testing.T) {
 		if entries() != 0 {
 			t.Error("an entry is left in a file of a CLI")
 		}
-		if keys, err := filepath.Glob(filepath.Join(d.home, keysDir, "*.key")); err != nil || len(keys) != 0 {
+		if keys, err := filepath.Glob(filepath.Join(d.home, connect.KeysDir, "*.key")); err != nil || len(keys) != 0 {
 			t.Errorf("keys are left: %v (%v)", keys, err)
 		}
 	})

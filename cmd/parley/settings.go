@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -157,11 +158,11 @@ func toggleKind(at func(*hubSettings) *bool) kind {
 // numberKind returns the kind of a positive integer.
 func numberKind(at func(*hubSettings) *int) kind {
 	return kindOf(
-		func(cmd *cobra.Command, s *hubSetting, into *count) {
+		func(cmd *cobra.Command, s *hubSetting, into *strictyaml.Count) {
 			cmd.Flags().Var((*hub.Count)(into), s.Flag, s.usage())
 		},
 		nil,
-		func(to *hubSettings, _ *hubSetting, value count) error {
+		func(to *hubSettings, _ *hubSetting, value strictyaml.Count) error {
 			*at(to) = int(value)
 			return nil
 		},
@@ -170,7 +171,7 @@ func numberKind(at func(*hubSettings) *int) kind {
 
 // lengthKind returns the kind of a length of time that is checked where it is read.
 func lengthKind(at func(*hubSettings) *time.Duration) kind {
-	return kindOf(nil, nil, func(to *hubSettings, _ *hubSetting, value period) error {
+	return kindOf(nil, nil, func(to *hubSettings, _ *hubSetting, value strictyaml.Period) error {
 		*at(to) = time.Duration(value)
 		return nil
 	})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/internal/strictyaml"
 )
 
 // TestSettings checks that a setting is whole: every member of the options of a hub that
@@ -130,7 +132,7 @@ func settingSample(s *hubSetting) string {
 	switch s.Kind.member {
 	case reflect.TypeFor[*bool]():
 		return "true"
-	case reflect.TypeFor[count]():
+	case reflect.TypeFor[strictyaml.Count]():
 		return "1"
 	}
 	return "x"
@@ -148,10 +150,10 @@ func settingValue(t *testing.T, s *hubSetting) any {
 	case reflect.TypeFor[*bool]():
 		on := true
 		return &on
-	case reflect.TypeFor[count]():
-		return count(1)
-	case reflect.TypeFor[period]():
-		return period(1)
+	case reflect.TypeFor[strictyaml.Count]():
+		return strictyaml.Count(1)
+	case reflect.TypeFor[strictyaml.Period]():
+		return strictyaml.Period(1)
 	case reflect.TypeFor[[]notifyTarget]():
 		return []notifyTarget{{Name: sample}}
 	case reflect.TypeFor[*gatewayConfig]():

@@ -2,36 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
-	"github.com/parley-agents/parley/internal/reach/terminal"
-	"github.com/parley-agents/parley/server"
+	"github.com/parley-agents/parley/internal/connect"
+	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/reach/cli"
 )
-
-// A removal has the things that uninstall found, and is its answer with --json.
-type removal struct {
-	Home        string             `json:"home"`
-	Connections []connectionRecord `json:"connections"`       // entries in files of CLIs
-	Launched    []string           `json:"launched"`          // CLIs that were launched as agents
-	Service     string             `json:"service,omitempty"` // the file of the service
-	Running     bool               `json:"running"`           // a hub, before
-	Worktrees   []string           `json:"worktrees"`         // folders of kept agents, with their work
-	Purged      bool               `json:"purged"`            // the home was removed
-	Program     string             `json:"program"`           // this program; it stays
-	Removed     bool               `json:"removed"`           // false: nothing was changed
-	Left        []string           `json:"left,omitempty"`    // sentences about the things that stay
-	hub         bool               // the home is that of a hub
-}
 
 func (a *app) uninstallCommand() *cobra.Command {
 	var yes, purge, printOnly bool
@@ -45,18 +27,22 @@ home are named at the end, with how to remove them.`,
   parley uninstall --purge`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := a.findRemoval()
+			u, err := a.uninstaller()
+			if err != nil {
+				return err
+			}
+			r, err := u.Find()
 			if err != nil {
 				return err
 			}
 			if printOnly {
-				return a.print(r, func(w io.Writer) { r.plan(w, purge); fmt.Fprintln(a.err, "nothing was changed") })
+				return a.print(r, func(w io.Writer) { r.WritePlan(w, purge); fmt.Fprintln(a.err, "nothing was changed") })
 			}
 			if !yes {
 				if !isTerminal(a.in) {
 					return usagef("no person is here who could confirm").WithHint("say --yes, or --print to see what would be removed")
 				}
-				r.plan(a.err, purge)
+				r.WritePlan(a.err, purge)
 				question := "Do all of this?"
 				if purge {
 					question = "Do all of this? Messages, keys and records in " + r.Home + " cannot be had back."
@@ -66,7 +52,7 @@ home are named at the end, with how to remove them.`,
 					return err
 				}
 			}
-			if err := a.remove(cmd.Context(), r, purge); err != nil {
+			if err := u.Remove(cmd.Context(), r, purge); err != nil {
 				return err
 			}
 			return a.print(r, func(w io.Writer) {
@@ -83,16 +69,9 @@ home are named at the end, with how to remove them.`,
 	return cmd
 }
 
-// findRemoval finds the files and entries that Parley has made for this user and this home. It reports
-// CodeNotFound if there is nothing.
-func (a *app) findRemoval() (*removal, error) {
-	s, err := a.service()
-	if hub.CodeOf(err) == hub.CodeNotEnabled {
-		s, err = nil, nil // this system has no services
-	}
-	if err != nil {
-		return nil, err
-	}
+// uninstaller returns the program that removes the hub of the home. It calls the hub as
+// the operator, and never one that PARLEY_URL names: that may be another than the home's.
+func (a *app) uninstaller() (*connect.Uninstaller, error) {
 	home, err := a.homeDir()
 	if err == nil {
 		home, err = filepath.Abs(home)
@@ -100,140 +79,47 @@ func (a *app) findRemoval() (*removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &removal{Home: home, Connections: connections(home), Launched: []string{}, Worktrees: []string{}, Running: server.Running(home)}
-	if r.Connections == nil {
-		r.Connections = []connectionRecord{}
-	}
-	for _, i := range identities(home) {
-		if !slices.Contains(r.Launched, i.CLI) {
-			r.Launched = append(r.Launched, i.CLI)
-		}
-	}
-	if s != nil {
-		switch text, err := s.installed(); {
-		case hub.CodeOf(err) == hub.CodeConflict: // the service of another home stays
-		case err != nil:
-			return nil, err
-		case text != "":
-			r.Service = s.file
-		}
-	}
-	if found, err := filepath.Glob(filepath.Join(home, "worktrees", "*")); err == nil && found != nil {
-		r.Worktrees = found
-	}
-	_, err = os.Stat(filepath.Join(home, server.OperatorKeyFile))
-	r.hub = err == nil
-	if !r.hub && r.Service == "" && len(r.Connections) == 0 {
-		return nil, hub.Errorf(hub.CodeNotFound, "parley", "there is no hub in %s, and no service of it", home).WithHint("give the hub's home with --home")
-	}
-	r.Program, err = os.Executable()
-	return r, err
-}
+	os.Unsetenv("PARLEY_URL")
+	operator := *a
+	operator.home = home
+	operator.asOperator = true
+	operator.keyFile = ""
 
-// plan writes the steps of a removal.
-func (r *removal) plan(w io.Writer, purge bool) {
-	for _, c := range r.Connections {
-		where := "your files"
-		if c.Dir != "" {
-			where = c.Dir
-		}
-		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
-	}
-	for _, cli := range r.Launched {
-		fmt.Fprintf(w, "forget the launches of %s\n", cli)
-	}
-	if r.Service != "" {
-		fmt.Fprintf(w, "remove the service %s\n", r.Service)
-	}
-	if r.Running {
-		fmt.Fprintf(w, "stop the hub in %s\n", r.Home)
-	}
-	if purge {
-		fmt.Fprintf(w, "remove the home %s\n", r.Home)
-	}
-}
-
-// remove performs a removal. The hub, if it runs, revokes keys first and is stopped
-// then. A step that fails ends it; to run it again goes on with the rest.
-func (a *app) remove(ctx context.Context, r *removal, purge bool) error {
-	if purge && !r.hub {
-		return hub.Errorf(hub.CodeNotFound, "parley", "%s is not the home of a hub: it is not removed", r.Home)
-	}
-	os.Unsetenv("PARLEY_URL") // it may name another hub than that of the home
-	quiet := *a               // the commands below speak for themselves otherwise
-	quiet.out, quiet.json, quiet.home, quiet.asOperator, quiet.keyFile = newPrinter(io.Discard), false, r.Home, true, ""
-	for _, c := range r.Connections {
-		if err := quiet.disconnectRecord(ctx, c); err != nil {
-			return fmt.Errorf("disconnect %s: %w", c.CLI, err)
-		}
-	}
-	if r.Running {
-		for _, name := range r.Launched {
-			cli, err := terminal.Lookup(name)
-			if err != nil {
-				return err
-			}
-			l := launching{app: &quiet, cli: cli, home: r.Home}
-			if err := l.takeBack(ctx); err != nil {
-				return fmt.Errorf("forget the launches of %s: %w", name, err)
-			}
-		}
-	}
-	if r.Service != "" {
-		s, err := quiet.service()
+	u := &connect.Uninstaller{Home: home, Launches: launches{app: &operator}, Client: operator.client, Note: a.note}
+	u.Stop = func(ctx context.Context) error {
+		c, err := operator.client()
 		if err == nil {
-			err = s.remove(ctx)
+			_, err = stopHub(ctx, c, home)
 		}
-		if err != nil {
-			return err
-		}
+		return err
 	}
-	if server.Running(r.Home) { // the service has stopped its own
-		c, err := quiet.client()
-		if err == nil {
-			_, err = stopHub(ctx, c, r.Home)
-		}
-		if err != nil {
-			return err
-		}
+
+	s, err := operator.service()
+	switch {
+	case hub.CodeOf(err) == hub.CodeNotEnabled: // this system has no services
+		return u, nil
+	case err != nil:
+		return nil, err
 	}
-	r.Removed = true
-	for _, w := range r.Worktrees {
-		if !purge {
-			r.Left = append(r.Left, fmt.Sprintf("a kept agent has worked in %s; git worktree remove takes it away", w))
-		}
-	}
-	if purge {
-		if err := os.RemoveAll(r.Home); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		r.Purged = true
-		if len(r.Worktrees) > 0 {
-			r.Left = append(r.Left, "the branches parley/NAME of kept agents are in your repositories; git worktree prune forgets their folders")
-		}
-	} else {
-		r.Left = append(r.Left, fmt.Sprintf("the hub's home %s stays, with messages, keys, records and the former files of CLIs in %s; parley uninstall --purge removes it", r.Home, backupsDir))
-	}
-	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it as you installed it (docs/uninstall.md)", r.Program))
-	return nil
+	u.Service = s
+	u.ServiceFile = s.File
+	return u, nil
 }
 
-// disconnectRecord takes out one connection.
-func (a *app) disconnectRecord(ctx context.Context, r connectionRecord) error {
-	cli, err := catalog.Lookup(r.CLI)
+// launches are the agent CLIs that were launched as agents of the app's home, which is
+// absolute.
+type launches struct{ *app }
+
+// CLIs returns the name of each CLI once.
+func (l launches) CLIs() []string { return launch.CLIs(l.home) }
+
+// Forget forgets the identities of a CLI and revokes their keys.
+func (l launches) Forget(ctx context.Context, name string) error {
+	known, err := cli.Lookup(name)
 	if err != nil {
 		return err
 	}
-	c := &connection{app: a, cli: cli, agent: r.Agent}
-	c.place.Scope, c.entry.Name, c.entry.Transport = r.Scope, r.Name, r.Transport
-	if err := c.locate(); err != nil {
-		return err
-	}
-	if r.Dir != "" {
-		if _, err := os.Stat(r.Dir); errors.Is(err, fs.ErrNotExist) {
-			return nil // its files are gone with it
-		}
-		c.place.Dir = r.Dir
-	}
-	return c.undo(ctx, false)
+	forgotten := launch.Launch{Host: l.launchHost(l.home), CLI: known, Home: l.home}
+	_, err = forgotten.Undo(ctx)
+	return err
 }

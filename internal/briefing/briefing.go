@@ -4,7 +4,7 @@
 // instructions.
 //
 // It is tested where it is shown: internal/surface/mcptools/texts_test.go (its length),
-// internal/reach/catalog/catalog_test.go and cmd/parley/connect_test.go.
+// internal/reach/cli/connect_test.go and cmd/parley/connect_test.go.
 package briefing
 
 import (

@@ -40,7 +40,7 @@ import (
 // A Definition describes a kept agent. It is stored.
 type Definition struct {
 	Agent   hub.AgentID `json:"agent"`
-	CLI     string      `json:"cli,omitempty"`     // its name in the catalog; empty for another command
+	CLI     string      `json:"cli,omitempty"`     // its name in package cli; empty for another command
 	Command []string    `json:"command"`           // program, by its path, and arguments; it speaks ACP
 	Path    string      `json:"path,omitempty"`    // the PATH under which the command was found
 	Dir     string      `json:"dir"`               // the folder in which it works

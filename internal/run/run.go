@@ -25,7 +25,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/catalog"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/stray"
@@ -257,7 +257,7 @@ func (e *execution) work(ctx context.Context) ending {
 	defer func() { e.problem(recorder.Close()) }()
 	opts := e.opts.Agent
 	opts.Tap, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.problem, e.update
-	mode, _ := catalog.ModeOf(e.spec.Command, opts.Policy)
+	mode, _ := cli.ModeOf(e.spec.Command, opts.Policy)
 	spec := fleet.Spec{
 		Command: slices.Concat(e.spec.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
 		Dir: e.spec.Dir, Run: e.folder.Record().ID,

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/reach/cli"
+)
+
+// hookTime is the time for the one call of a hook.
+const hookTime = 2 * time.Second
+
+func (a *app) wakeWatchCommand() *cobra.Command {
+	var w launch.Waiter
+	cmd := &cobra.Command{
+		Use:   "watch CLI",
+		Short: "Wait for mail beside a CLI and write notices into its session (for plugins)",
+		Long: `Wait for mail beside a CLI and write a notice into its session when mail comes: as
+a line on standard output, or as the CLI takes it. It holds one request to the hub,
+marks no message as read, and ends when the CLI ends or when another one waits.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if w.CLI, err = cli.Lookup(args[0]); err != nil || a.displaced() {
+				return err
+			}
+			if w.Session == "" {
+				return usagef("watch needs the session").WithHint("name it with --session")
+			}
+			a.attach(&w)
+			return w.Watch(cmd.Context(), a.out)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&w.Session, "session", os.Getenv(cli.ClaudeSession), "id of the session, as the CLI calls it")
+	f.Lookup("session").DefValue = ""
+	f.IntVar(&w.Process, "process", 0, "number of the CLI's process")
+	f.StringVar(&w.Dir, "dir", "", "working folder of the session")
+	f.StringVar(&w.Transcript, "transcript", "", "transcript of the session, to see turns that failed")
+	return cmd
+}
+
+func (a *app) wakeArmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "arm CLI",
+		Short: "Wait for mail as an asynchronous hook: exit code 2 and the notice on stderr (for hooks)",
+		Long: `Wait for mail as an asynchronous hook of Claude Code: when mail comes, print the
+notice on standard error and end with exit code 2. It ends at once, with 0, in a
+session without a person, in one that has a waiter, and when the hub is not known.`,
+		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || !cli.AttendedByClaude(os.Getenv) || a.displaced() {
+				return nil // in claude -p an asynchronous hook would hold up the run
+			}
+			known, err := cli.Lookup(args[0])
+			if err != nil {
+				return nil
+			}
+			in, err := launch.ReadInput(cmd.Context(), a.in)
+			if err != nil {
+				return nil
+			}
+			w := launch.Waiter{CLI: known, Session: in.Session, Dir: in.Dir}
+			a.attach(&w)
+			if w.Arm(cmd.Context(), a.err) {
+				return launch.ExitError(exitUsage) // by which the CLI starts a turn with standard error
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) wakeHookCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "hook CLI EVENT",
+		Short: "Tell the hub what a session does, and show waiting mail to it (for hooks)",
+		Long: `Tell the hub what a session does. The CLI gives the hook's input on standard input;
+the output is what the CLI shows to the model, if mail waits that it was not told
+of. It makes one call to the hub, gives up after two seconds, prints nothing then,
+and always ends with exit code 0: no hub holds up an agent.`,
+		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)
+			defer cancel()
+			defer func() { recover() }() // a panic would end with exit code 2, by which a CLI refuses
+			if len(args) == 2 && !a.displaced() {
+				a.hook(ctx, args[0], args[1])
+			}
+			return nil
+		},
+	}
+}
+
+// hook tells the hub of an event and prints the answer. It fails without a word.
+func (a *app) hook(ctx context.Context, known, name string) {
+	c, err := cli.Lookup(known)
+	if err != nil {
+		return
+	}
+	w := launch.Waiter{CLI: c}
+	a.attach(&w)
+	a.out.Write(w.Hook(ctx, name, a.in)) // a CLI that does not read it loses nothing
+}
+
+// attach gives a waiter the hub of this command.
+func (a *app) attach(w *launch.Waiter) {
+	w.Client = a.client
+	w.Flags = a.callFlags()
+	home, err := a.homeDir()
+	if err != nil {
+		home = os.TempDir()
+	}
+	w.Home = home
+}
+
+// callFlags returns the flags with which this command was given the hub and the key.
+func (a *app) callFlags() (flags []string) {
+	if a.home != "" {
+		flags = append(flags, "--home", a.home)
+	}
+	if a.keyFile != "" {
+		flags = append(flags, "--key-file", a.keyFile)
+	}
+	return flags
+}
+
+// displaced reports whether a launch gives this session an identity of its own, so
+// that the hooks of a permanent connection, which name a key file, must be silent.
+func (a *app) displaced() bool { return os.Getenv(launch.Variable) != "" && a.keyFile != "" }

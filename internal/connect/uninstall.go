@@ -1,0 +1,209 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
+)
+
+// A Service is the hub of the home as a service of the system.
+type Service interface {
+	// Installed reports CodeConflict if the service is that of another home.
+	Installed() (bool, error)
+
+	// Remove stops the service and removes its file.
+	Remove(ctx context.Context) error
+}
+
+// Launches are the agent CLIs that were started in a terminal as agents of the home.
+type Launches interface {
+	// CLIs returns the name of each CLI once.
+	CLIs() []string
+
+	// Forget forgets the identities of a CLI and revokes their keys.
+	Forget(ctx context.Context, cli string) error
+}
+
+// An Uninstaller removes Parley from a machine as far as one home is concerned.
+type Uninstaller struct {
+	Home        string  // absolute path
+	Service     Service // nil on a system without services
+	ServiceFile string
+	Launches    Launches
+
+	// Client returns a client that calls the hub of the home as the operator.
+	Client func() (*rpc.Client, error)
+
+	// Stop stops the hub of the home and returns when it has ended.
+	Stop func(ctx context.Context) error
+
+	// Note tells the user of a step that is left to them.
+	Note func(text string)
+}
+
+// A Removal has the things that an Uninstaller found and removed. It is the answer of
+// uninstall with --json.
+type Removal struct {
+	Home        string   `json:"home"`
+	Connections []Record `json:"connections"`       // entries in files of CLIs
+	Launched    []string `json:"launched"`          // CLIs that were launched as agents
+	Service     string   `json:"service,omitempty"` // the file of the service
+	Running     bool     `json:"running"`           // a hub, before
+	Worktrees   []string `json:"worktrees"`         // folders of kept agents, with their work
+	Purged      bool     `json:"purged"`            // the home was removed
+	Program     string   `json:"program"`           // this program; it stays
+	Removed     bool     `json:"removed"`           // false: nothing was changed
+	Left        []string `json:"left,omitempty"`    // sentences about the things that stay
+	hub         bool     // the home is that of a hub
+}
+
+// Find finds the files and entries that Parley has made for this user and the home. It
+// reports CodeNotFound if there is nothing.
+func (u *Uninstaller) Find() (*Removal, error) {
+	r := &Removal{Home: u.Home, Connections: Records(u.Home), Launched: u.Launches.CLIs(), Worktrees: []string{}, Running: server.Running(u.Home)}
+	if r.Connections == nil {
+		r.Connections = []Record{}
+	}
+	if u.Service != nil {
+		switch installed, err := u.Service.Installed(); {
+		case hub.CodeOf(err) == hub.CodeConflict: // the service of another home stays
+		case err != nil:
+			return nil, err
+		case installed:
+			r.Service = u.ServiceFile
+		}
+	}
+	if found, err := filepath.Glob(filepath.Join(u.Home, "worktrees", "*")); err == nil && found != nil {
+		r.Worktrees = found
+	}
+
+	_, err := os.Stat(filepath.Join(u.Home, server.OperatorKeyFile))
+	r.hub = err == nil
+	if !r.hub && r.Service == "" && len(r.Connections) == 0 {
+		return nil, hub.Errorf(hub.CodeNotFound, "connect.Find", "there is no hub in %s, and no service of it", u.Home).WithHint("give the hub's home with --home")
+	}
+	r.Program, err = os.Executable()
+	return r, err
+}
+
+// WritePlan writes the steps of a removal.
+func (r *Removal) WritePlan(w io.Writer, purge bool) {
+	for _, c := range r.Connections {
+		where := "your files"
+		if c.Dir != "" {
+			where = c.Dir
+		}
+		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
+	}
+	for _, name := range r.Launched {
+		fmt.Fprintf(w, "forget the launches of %s\n", name)
+	}
+	if r.Service != "" {
+		fmt.Fprintf(w, "remove the service %s\n", r.Service)
+	}
+	if r.Running {
+		fmt.Fprintf(w, "stop the hub in %s\n", r.Home)
+	}
+	if purge {
+		fmt.Fprintf(w, "remove the home %s\n", r.Home)
+	}
+}
+
+// Remove performs a removal. The hub, if it runs, revokes keys first and is stopped
+// then. A step that fails ends it; to run it again goes on with the rest. With purge the
+// home is removed, too.
+func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error {
+	if purge && !r.hub {
+		return hub.Errorf(hub.CodeNotFound, "connect.Remove", "%s is not the home of a hub: it is not removed", r.Home)
+	}
+	for _, c := range r.Connections {
+		if err := u.disconnect(ctx, c); err != nil {
+			return fmt.Errorf("disconnect %s: %w", c.CLI, err)
+		}
+	}
+	if r.Running {
+		for _, name := range r.Launched {
+			if err := u.Launches.Forget(ctx, name); err != nil {
+				return fmt.Errorf("forget the launches of %s: %w", name, err)
+			}
+		}
+	}
+
+	if r.Service != "" {
+		if err := u.Service.Remove(ctx); err != nil {
+			return err
+		}
+	}
+	if server.Running(r.Home) { // the service has stopped its own
+		if err := u.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	r.Removed = true
+
+	if purge {
+		if err := os.RemoveAll(r.Home); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		r.Purged = true
+	}
+	r.nameLeft()
+	return nil
+}
+
+// nameLeft adds the sentences about the things that stay.
+func (r *Removal) nameLeft() {
+	if r.Purged {
+		if len(r.Worktrees) > 0 {
+			r.Left = append(r.Left, "the branches parley/NAME of kept agents are in your repositories; git worktree prune forgets their folders")
+		}
+	} else {
+		for _, w := range r.Worktrees {
+			r.Left = append(r.Left, fmt.Sprintf("a kept agent has worked in %s; git worktree remove takes it away", w))
+		}
+		r.Left = append(r.Left, fmt.Sprintf("the hub's home %s stays, with messages, keys, records and the former files of CLIs in %s; parley uninstall --purge removes it", r.Home, BackupsDir))
+	}
+	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it as you installed it (docs/uninstall.md)", r.Program))
+}
+
+// disconnect takes out one connection. Of a folder that is gone nothing is left to do.
+func (u *Uninstaller) disconnect(ctx context.Context, r Record) error {
+	known, err := cli.LookupConnectable(r.CLI)
+	if err != nil {
+		return err
+	}
+	c := &Connection{
+		CLI: known, Agent: r.Agent, Client: u.Client,
+		Place: cli.Place{Scope: r.Scope}, Entry: cli.Entry{Name: r.Name, Transport: r.Transport},
+	}
+	if err := c.Locate(u.Home, ""); err != nil {
+		return err
+	}
+	if r.Dir != "" {
+		if _, err := os.Stat(r.Dir); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		c.Place.Dir = r.Dir
+	}
+
+	done, err := c.Undo(ctx)
+	if err != nil && done.Revoked > 0 {
+		u.Note(fmt.Sprintf("%d keys revoked", done.Revoked))
+	}
+	if done.StillWakes != nil {
+		u.Note(fmt.Sprintf("mail may still start turns: %v", done.StillWakes))
+	}
+	for _, note := range done.Notes() {
+		u.Note(note)
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// transcriptTail is the part of a transcript, in bytes, that a waiter reads when it starts: the
+// turn that started it may be over.
+const transcriptTail = 256 << 10
+
+// follow reads the transcript, and tells the hub that a turn is over when the last news of it
+// is that it broke off.
+func (w *Waiter) follow(ctx context.Context) {
+	tick := time.NewTicker(parentCheck)
+	defer tick.Stop()
+	for at := sizeOf(w.Transcript) - transcriptTail; ; {
+		lines, next := linesAfter(w.Transcript, max(at, 0))
+		at = next
+		if news := w.CLI.Turn(lines); news == cli.TurnBroke || news == cli.TurnSpent {
+			if client, err := w.Client(); err == nil {
+				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent}
+				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sizeOf returns the size of a file; 0 if it is not there.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// linesAfter returns the whole lines of a file after a place, and the place behind them. The
+// first may lack its beginning.
+func linesAfter(path string, at int64) (lines [][]byte, next int64) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, at // not written yet
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.NewSectionReader(f, at, maxInput))
+	if err != nil {
+		return nil, at
+	}
+	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
+	return bytes.Split(raw, []byte("\n")), at + int64(len(raw))
+}

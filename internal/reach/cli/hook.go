@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/internal/quota"
+	"github.com/parley-agents/parley/internal/shell"
+)
+
+// An Event is a moment in a session that its hub is told of.
+type Event string
+
+// The events.
+const (
+	Start   Event = "start"    // the session began
+	Prompt  Event = "prompt"   // a turn begins with a prompt
+	Tool    Event = "tool"     // a tool call ended
+	TurnEnd Event = "turn_end" // a turn ended
+	Failed  Event = "failed"   // a turn ended with an error of the model; no TurnEnd follows
+	Waiting Event = "waiting"  // the CLI waits for a person
+	End     Event = "end"      // the session ended
+)
+
+// A Hook is a moment at which the CLI runs a command.
+type Hook struct {
+	Name  string // as the CLI calls it
+	Event Event
+}
+
+// Hook returns the hook of a name, as the CLI spells it.
+func (c CLI) Hook(name string) (Hook, bool) {
+	i := slices.IndexFunc(c.hooks, func(h Hook) bool { return h.Name == name })
+	if i < 0 {
+		return Hook{}, false
+	}
+	return c.hooks[i], true
+}
+
+// An Input is the part of a hook's input that Parley reads. Of a prompt it keeps the
+// ids of wakes and nothing else.
+type Input struct {
+	Session    string
+	Dir        string
+	Wakes      []string
+	StopActive bool // a hook made this turn go on already
+	Transcript string
+	NoQuota    bool // the turn ended because the account is out of quota
+
+	// Goes says that a prompt hook came without a prompt: Qwen Code runs it again after
+	// each tool call of a turn.
+	Goes bool
+
+	// Reminds says that a notification asks no question: CLIs also send one when they
+	// have been idle for a while.
+	Reminds bool
+}
+
+var question = regexp.MustCompile(`(?i)permission|elicitation|approv`)
+
+var wakeForm = regexp.MustCompile(`\bw_[0-9]{12}\b`)
+
+// ReadInput reads the input of a hook. The CLIs differ in the case of the names.
+func ReadInput(raw []byte) (Input, error) {
+	var in struct {
+		Session      string `json:"session_id"`
+		SessionCamel string `json:"sessionId"`
+		Dir          string `json:"cwd"`
+		Prompt       string `json:"prompt"`
+		Transcript   string `json:"transcript_path"`
+		Stop         bool   `json:"stop_hook_active"`
+		StopCamel    bool   `json:"stopHookActive"`
+		Kind         string `json:"notification_type"`
+		KindCamel    string `json:"notificationType"`
+		Message      string `json:"message"`
+
+		Error   json.RawMessage `json:"error"` // a word, or an object with the words of the vendor
+		Details string          `json:"error_details"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return Input{}, fmt.Errorf("cli: input of a hook: %w", err)
+	}
+	out := Input{Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
+	if out.Session == "" {
+		out.Session = in.SessionCamel
+	}
+	out.Transcript = in.Transcript
+	out.NoQuota = quota.Spent(string(in.Error)) || quota.Spent(in.Details)
+	out.Goes = strings.TrimSpace(in.Prompt) == ""
+	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
+		out.Reminds = !question.MatchString(said)
+	}
+	return out, nil
+}
+
+// Answer returns the output of a hook that shows a text to the model: as context, or
+// at the end of a turn as the reason to go on. It is empty for an empty text, and for
+// a hook that cannot show one.
+func (c CLI) Answer(h Hook, text string) []byte {
+	if text == "" || c.answer == nil || h.Event == Waiting || h.Event == Failed || h.Event == End {
+		return nil
+	}
+	out, err := json.Marshal(c.answer(h, text))
+	if err != nil {
+		return nil
+	}
+	return append(out, '\n')
+}
+
+// claudeAnswer is the output that Claude Code defined and that Codex and Qwen took over.
+func claudeAnswer(h Hook, text string) any {
+	if h.Event == TurnEnd {
+		return map[string]string{"decision": "block", "reason": text}
+	}
+	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": h.Name, "additionalContext": text}}
+}
+
+// command returns the command line of a hook, for a shell.
+func (c CLI) command(program []string, h Hook) string {
+	words := make([]string, 0, len(program)+4)
+	for _, w := range append(slices.Clone(program), "wake", "hook", c.Name, h.Name) {
+		words = append(words, shell.Word(w))
+	}
+	return strings.Join(words, " ")
+}
+
+// hookSettings returns the hooks as Claude Code, Codex, Gemini and Qwen read them.
+// timeout is in the unit of the CLI.
+func (c CLI) hookSettings(program []string, timeout int) object {
+	out := object{}
+	for _, h := range c.hooks {
+		out[h.Name] = []object{{"hooks": []object{{"type": "command", "command": c.command(program, h), "timeout": timeout}}}}
+	}
+	return out
+}
+
+// hookSeconds is the limit that a CLI gives to a hook. The hook itself gives up earlier.
+const hookSeconds = 5

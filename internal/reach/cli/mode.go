@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// A Mode starts a CLI over ACP so that it does not act beyond a policy without asking.
+// Most CLIs have looser defaults, or take looser ones from their user's settings.
+type Mode struct {
+	Args    []string        // after the arguments of ACP
+	Env     []string        // NAME=value
+	Session string          // the mode to set in a session when it is open; empty for none
+	Meta    json.RawMessage // the _meta of the request for a session; nil for none
+}
+
+// modes are the modes of a CLI by policy. A policy without one, as sandbox.PolicyYolo,
+// leaves the CLI as it is.
+type modes map[sandbox.Policy]Mode
+
+// careful returns the same mode for each policy that does not allow everything.
+func careful(m Mode) modes {
+	return modes{sandbox.PolicyNone: m, sandbox.PolicyRead: m, sandbox.PolicyWrite: m, sandbox.PolicyAsk: m}
+}
+
+// with returns the modes with the arguments and the meta of another one for a policy
+// added.
+func (m modes) with(p sandbox.Policy, more Mode) modes {
+	was := m[p]
+	was.Args = slices.Concat(was.Args, more.Args)
+	if more.Meta != nil {
+		was.Meta = more.Meta
+	}
+	m[p] = was
+	return m
+}
+
+// ModeOf returns the mode for the agent that a command starts: one whose program has the
+// name of a CLI, or of its adapter. Of any other program no mode is known, and ok is
+// false.
+func ModeOf(command []string, p sandbox.Policy) (_ Mode, ok bool) {
+	if len(command) == 0 {
+		return Mode{}, false
+	}
+	name := strings.ToLower(filepath.Base(command[0]))
+	for _, c := range Agents() {
+		if name == c.ACP[0] || name == c.ACP[0]+".exe" || name == c.ACP[0]+".cmd" {
+			return c.modes[p], true
+		}
+	}
+	return Mode{}, false
+}

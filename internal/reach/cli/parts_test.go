@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/sandbox"
+)
+
+// without names the parts that a CLI lacks, with the reason.
+var without = map[string]map[string]string{
+	"pi":     {"acp": "it does not speak ACP", "connecting": "it has no MCP and no file of hooks"},
+	"gemini": {"mechanism": "a turn of an idle session begins with keys only", "resume": "no argument is known that takes a conversation up by its id"},
+}
+
+// TestEveryCLIHasItsParts holds that each CLI of the table can be found, started over ACP,
+// held to a policy, connected, launched, seen by its hooks and woken, unless the list above
+// says why not.
+func TestEveryCLIHasItsParts(t *testing.T) {
+	if !slices.IsSortedFunc(clis, func(a, b CLI) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the table is not in the order of the names")
+	}
+	for _, c := range clis {
+		t.Run(c.Name, func(t *testing.T) {
+			part := func(name string, there bool) {
+				t.Helper()
+				switch reason := without[c.Name][name]; {
+				case !there && reason == "":
+					t.Errorf("%s is missing", name)
+				case there && reason != "":
+					t.Errorf("%s is there, though %s", name, reason)
+				}
+			}
+			part("name", c.Name != "" && c.Title != "" && len(c.Binaries) > 0)
+			part("acp", len(c.ACP) > 0 && hasModes(c))
+			part("connecting", c.format != nil && hasFiles(c.user) && hasFiles(c.project) && c.stay != nil)
+			part("launch", c.plan != nil)
+			part("answer", c.answer != nil)
+			part("mechanism", c.Mechanism != "")
+			part("resume", c.resume != nil)
+			checkHooks(t, c)
+
+			// A waiter that the hooks start has to write notices itself.
+			if c.Detached && (c.hand == nil || len(c.Variables) == 0) {
+				t.Error("a detached CLI needs a way to hand notices, and variables by which its waiter finds it")
+			}
+		})
+	}
+}
+
+// hasModes reports whether a CLI has a mode for each policy that does not allow everything.
+func hasModes(c CLI) bool {
+	for _, p := range []sandbox.Policy{sandbox.PolicyNone, sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk} {
+		if _, ok := c.modes[p]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// hasFiles reports whether a layout names files for servers and instructions.
+func hasFiles(l layout) bool { return len(l.config.paths) > 0 && len(l.instruction.paths) > 0 }
+
+// checkHooks holds that the hooks of a CLI tell the whole of a session, each once.
+func checkHooks(t *testing.T, c CLI) {
+	t.Helper()
+	for _, event := range []Event{Start, Prompt, Tool, TurnEnd, Waiting, End} {
+		if !slices.ContainsFunc(c.hooks, func(h Hook) bool { return h.Event == event }) {
+			t.Errorf("no hook tells %s", event)
+		}
+	}
+	for _, h := range c.hooks {
+		if got, ok := c.Hook(h.Name); !ok || got != h {
+			t.Errorf("the hook %s is there twice", h.Name)
+		}
+	}
+}
+
+// TestPermanentFilesAreKnownAgain holds that the files with hooks have the mark by which
+// they are taken out again.
+func TestPermanentFilesAreKnownAgain(t *testing.T) {
+	for _, c := range Connectable() {
+		additions, err := c.Permanent([]string{"/opt/parley", "--home", "/h"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range additions {
+			if a.Mark == "" || (a.Hooks == nil && !strings.Contains(a.Text, a.Mark)) {
+				t.Errorf("%s: %s has no mark", c.Name, a.Path)
+			}
+			for event, entry := range a.Hooks {
+				if !strings.Contains(string(entry), a.Mark) || !json.Valid(entry) {
+					t.Errorf("%s: the hook %s has no mark: %s", c.Name, event, entry)
+				}
+			}
+		}
+	}
+}
+
+// TestCLIAsJSON holds that the JSON of a CLI has the members that parley agents detect
+// documents and no others.
+func TestCLIAsJSON(t *testing.T) {
+	for _, c := range Agents() {
+		raw, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members map[string]any
+		if err := json.Unmarshal(raw, &members); err != nil {
+			t.Fatal(err)
+		}
+		for name := range members {
+			if !slices.Contains([]string{"name", "title", "binaries", "acp", "adapter"}, name) {
+				t.Errorf("%s has the member %s", c.Name, name)
+			}
+		}
+	}
+}
