@@ -96,10 +96,9 @@ var layers = map[string][]string{
 	"internal/reach/notify":   {"hub", "channel", "internal/tail"},                                // people: commands and webhooks; the end of a command's output
 	"internal/reach/gateway":  {"hub", "channel"},                                                 // the channels and the queue of an OpenClaw gateway
 
-	// Which messages are announced over which channel; the sessions that announcements
-	// go into. The register declares what it needs of the router.
-	"internal/reach/router":   {"hub", "channel", "internal/spans"},
-	"internal/reach/sessions": {"hub", "channel"},
+	// Which messages are announced over which channel, when, once; the sessions of agents
+	// that announcements go into, and the proof of turns.
+	"internal/reach/wake": {"hub", "channel", "internal/spans"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/keys":         {"hub", "internal/vault"},
@@ -127,7 +126,7 @@ var layers = map[string][]string{
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
-		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
+		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
@@ -139,7 +138,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/metrics", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/sessions", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
@@ -147,15 +146,15 @@ var layers = map[string][]string{
 	// report, so it stands above both. It declares the hub that it needs.
 	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/catalog", "internal/reach/evidence", "internal/reach/fleet"}, // catalog: the mode of each agent for each policy
 
-	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
@@ -169,7 +168,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"channel", "internal/process", "internal/reach/sessions", "internal/reach/terminal", "internal/briefing", // the waiter beside a CLI says what became of a wake
+		"channel", "internal/process", "internal/reach/wake", "internal/reach/terminal", "internal/briefing", // the waiter beside a CLI says what became of a wake
 	},
 
 	// Programs to read and to copy from.

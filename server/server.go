@@ -35,8 +35,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -66,7 +65,7 @@ import (
 type Limits = mailroom.Limits
 
 // WakeLimits bounds the turns that mail may start of one agent.
-type WakeLimits = router.Limits
+type WakeLimits = wake.Limits
 
 // A NotifyTarget is a way to tell people of things that wait for them.
 type NotifyTarget = notify.Target
@@ -179,8 +178,7 @@ type Server struct {
 	journal   *journal.Journal
 	records   *Records
 	mail      *mailroom.Mailroom
-	sessions  *sessions.Register
-	router    *router.Router
+	wakes     *wake.Machine
 	gateway   *gateway.Client // nil without one
 	notifier  *notify.Notifier
 	services  *api.Services // of the table of the hub's own operations
@@ -289,7 +287,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	if err := s.openNotifier(); err != nil {
 		return err
 	}
-	if err := s.openRouter(ctx); err != nil {
+	if err := s.openWakes(ctx); err != nil {
 		return err
 	}
 	features, err := s.features()
@@ -298,7 +296,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	}
 	mail := &mailroom.Options{
 		Features: features,
-		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
+		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.wakes,
 		Lenient: s.opts.Lenient, Stopping: s.stopping,
 	}
 	tasks := &handoff.Options{Clock: s.clock, Log: s.log, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof}
@@ -335,7 +333,7 @@ func (s *Server) openMessages(ctx context.Context) (err error) {
 	talks := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,
 	}
-	consumers := slices.Concat(s.mail.Consumers(), []string{router.Cursor, metrics.Cursor}, s.notifier.Cursors())
+	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor}, s.notifier.Cursors())
 	if slices.Contains(features, hub.FeatureTeamspaces) {
 		board := &team.Options{Clock: s.clock, Log: s.log, Artifacts: content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
 		if tasks.Queue != nil {
@@ -398,11 +396,9 @@ func (s *Server) features() ([]hub.Feature, error) {
 // Features are the parts of the protocol that a hub may be without.
 var Features = slices.Clone(hub.Features)
 
-// openRouter builds the register of sessions and the router over it and over the
-// channels of the options. The mailroom, which the router needs when it works, is
-// built after it.
-func (s *Server) openRouter(ctx context.Context) (err error) {
-	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping, Ended: process.Ended})
+// openWakes builds the wake machine over the sessions of agents and the channels of the
+// options.
+func (s *Server) openWakes(ctx context.Context) (err error) {
 	others := slices.Clone(s.opts.Channels)
 	if people := s.notifier.Channel(); people != nil {
 		others = append(others, people)
@@ -410,25 +406,18 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 	if s.gateway != nil {
 		others = append(others, s.gateway.Channels()...)
 	}
-	o := router.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
-		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
-		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
-		MarkRead: func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error { return s.mail.MarkRead(tx, actor, id) },
-	}
+
+	o := wake.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes, Stopping: s.stopping, Ended: process.Ended}
 	if s.postgres != nil {
 		o.Machine, o.Away = s.postgres.Machine(), s.postgres.Away
 	}
-	session, wake := s.sessions.Channels()
-	s.router, err = router.New(s.store, []router.Own{session, wake}, others, o)
-	if err != nil {
+	if s.wakes, err = wake.New(s.store, others, o); err != nil {
 		return err
 	}
-	s.sessions.Connect(s.router)
-	return s.router.Check(ctx)
+	return s.wakes.Check(ctx)
 }
 
-// openNotifier builds the targets that tell people. The router and the operations, which
+// openNotifier builds the targets that tell people. The wake machine and the operations, which
 // it asks when it works, are built after it.
 func (s *Server) openNotifier() (err error) {
 	kinds := make([]string, len(api.WaitKinds))
@@ -439,13 +428,13 @@ func (s *Server) openNotifier() (err error) {
 		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: kinds, HTTP: s.client,
 		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
 		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
-			return s.router.Record(tx, agent, id, o)
+			return s.wakes.Record(tx, agent, id, o)
 		},
 	})
 	return err
 }
 
-// openGateway prepares the connection to the gateway of the options. The router, which
+// openGateway prepares the connection to the gateway of the options. The wake machine, which
 // it tells of a new connection, is built after it.
 func (s *Server) openGateway() (err error) {
 	if s.opts.Gateway == nil {
@@ -453,7 +442,7 @@ func (s *Server) openGateway() (err error) {
 	}
 	o := *s.opts.Gateway
 	o.Device, o.Version, o.Log = s.vault.DeviceKey(), s.opts.Version, s.log
-	o.Up = func() { s.router.Recheck() }
+	o.Up = func() { s.wakes.Recheck() }
 	s.gateway, err = gateway.New(o)
 	return err
 }
@@ -508,7 +497,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 	meters := newMeters(s.store, s.metrics)
 	s.services = &api.Services{
 		Mail: s.mail, Handoffs: s.handoffs, Runs: s.runs, Roots: s.roots, Keys: s.keys, Journal: s.journal, Records: s.records, Stop: s.askStop,
-		Store: s.store, Router: s.router, Sessions: s.sessions, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, Without: s.opts.Without, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
+		Store: s.store, Wakes: s.wakes, Keeper: s.keeper, Talks: s.talks, Metrics: s.metrics, Teams: s.teams, Without: s.opts.Without, SignIn: s.signIn, RunFiles: s.runFiles, Repeater: s.repeater, Gateway: s.gateway, Notify: s.notifier, Clock: s.clock, Projects: s.contracts, Around: around{s},
 	}
 	dispatcher := rpc.NewDispatcher(
 		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: meters.observe, Capabilities: s.mail.Capabilities},
@@ -570,7 +559,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(s.tracer.Context(context.WithoutCancel(ctx)))
 	var background sync.WaitGroup
 	for name, run := range map[string]func(context.Context){
-		"messages": s.mail.Run, "channels": s.router.Run, "handoffs": s.handoffs.Run, "states of worktrees": s.inspector.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
+		"messages": s.mail.Run, "channels": func(ctx context.Context) { s.wakes.Run(ctx, s.mail) }, "handoffs": s.handoffs.Run, "states of worktrees": s.inspector.Run, "deliberations": s.talks.Run, "metrics": s.metrics.Run, "runs": s.runs.Run, "kept agents": s.keeper.Run, "notices": s.notifier.Run, "runs again": s.repeater.Run, "journal": s.journal.Run, "records": s.records.Run,
 		"contracts": func(ctx context.Context) { s.contracts.Run(ctx) }, "peers": s.syncer.Run, "page": s.site.Run,
 		"teams": func(ctx context.Context) {
 			if s.teams != nil {

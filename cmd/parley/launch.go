@@ -26,8 +26,8 @@ import (
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/catalog"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -450,11 +450,11 @@ func (l *launching) awaitSessions(ctx context.Context, launch terminal.Launch, e
 		cancel()
 		if err == nil && got.Session != "" {
 			if every == leavingEvery {
-				left := sessions.Report{Key: sessions.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, Stamp: process.Stamp(launch.Process), Event: sessions.EventStart, Quiet: true, Only: true}
+				left := wake.Report{Key: wake.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, Stamp: process.Stamp(launch.Process), Event: wake.EventStart, Quiet: true, Only: true}
 				rpc.Call(ctx, l.agent, api.ReportWake, left) // else the first prompt tells it
 			}
 			every = leavingEvery
-			w := waiter{app: l.app, cli: l.cli, key: sessions.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, dir: l.dir, launch: launch, transcript: got.Transcript}
+			w := waiter{app: l.app, cli: l.cli, key: wake.Key{CLI: l.cli.Name, ID: got.Session, Process: launch.Process}, dir: l.dir, launch: launch, transcript: got.Transcript}
 			w.detach(func(name string) (value string, ok bool) {
 				for _, e := range env { // the last counts
 					if v, found := strings.CutPrefix(e, name+"="); found {
@@ -581,11 +581,11 @@ func (l *launching) leave(ctx context.Context) {
 				if s.Process != os.Getpid() {
 					continue
 				}
-				if s.ID != sessions.Opening {
+				if s.ID != wake.Opening {
 					conversation = cmp.Or(conversation, s.ID)
 				}
-				if s.State != sessions.StateEnded {
-					rpc.Call(ctx, l.agent, api.ReportWake, sessions.Report{Key: s.Key, Event: sessions.EventEnd, Quiet: true}) // else the hub finds out by itself
+				if s.State != wake.SessionEnded {
+					rpc.Call(ctx, l.agent, api.ReportWake, wake.Report{Key: s.Key, Event: wake.EventEnd, Quiet: true}) // else the hub finds out by itself
 				}
 			}
 		}

@@ -27,8 +27,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/reach/terminal"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -47,7 +47,7 @@ const (
 type waiter struct {
 	*app
 	cli     terminal.CLI
-	key     sessions.Key
+	key     wake.Key
 	dir     string
 	launch  terminal.Launch // empty for a CLI that launch did not start
 	process int             // from a flag
@@ -155,7 +155,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 	if err != nil || in.Session == "" || h.Event == terminal.Waiting && in.Reminds {
 		return
 	}
-	w := waiter{app: a, cli: c, key: sessions.Key{ID: in.Session}, dir: in.Dir}
+	w := waiter{app: a, cli: c, key: wake.Key{ID: in.Session}, dir: in.Dir}
 	if c.Follows() {
 		w.transcript = in.Transcript
 	}
@@ -170,7 +170,7 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 	client, err := a.client()
 	if err == nil {
 		attended := w.attended()
-		report := sessions.Report{
+		report := wake.Report{
 			Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), 20)], StopActive: in.StopActive,
 			Quiet: slices.Contains([]terminal.Event{terminal.Waiting, terminal.Failed, terminal.End}, h.Event), Attended: &attended, Release: c.Detached,
 			NoQuota: in.NoQuota, Only: c.Leaves && (h.Event == terminal.Start || h.Event == terminal.Prompt),
@@ -184,14 +184,14 @@ func (a *app) hook(ctx context.Context, cli, name string) {
 
 // reported returns the event that the hub is told of. A turn that failed is over, and a
 // prompt hook without a prompt stands in the middle of a turn.
-func reported(h terminal.Hook, in terminal.Input) sessions.Event {
+func reported(h terminal.Hook, in terminal.Input) wake.Event {
 	switch {
 	case h.Event == terminal.Failed:
-		return sessions.EventTurnEnd
+		return wake.EventTurnEnd
 	case h.Event == terminal.Prompt && in.Goes:
-		return sessions.EventTool
+		return wake.EventTool
 	}
-	return sessions.Event(h.Event)
+	return wake.Event(h.Event)
 }
 
 // locate finds the process of the session and, if launch started it, its record.
@@ -342,7 +342,7 @@ func (w *waiter) follow(ctx context.Context) {
 		at = next
 		if news := w.cli.Turn(lines); news == terminal.TurnBroke || news == terminal.TurnSpent {
 			if client, err := w.client(); err == nil {
-				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == terminal.TurnSpent}
+				report := wake.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: wake.EventTurnEnd, Quiet: true, NoQuota: news == terminal.TurnSpent}
 				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
 			}
 		}
@@ -422,10 +422,10 @@ func (w *waiter) each(ctx context.Context, mechanism string, write func(terminal
 			}
 		}
 	}()
-	params := sessions.Waiter{Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
+	params := wake.Waiter{Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.dir, Version: w.launch.Version, Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.client() // anew: a hub that was started again may have another address
-		var got sessions.Call
+		var got wake.Call
 		if err == nil {
 			got, err = rpc.Call(ctx, client, api.WaitWake, params)
 		}
@@ -442,7 +442,7 @@ func (w *waiter) each(ctx context.Context, mechanism string, write func(terminal
 			continue
 		}
 		failed, more := write(terminal.Notice{Wake: got.Wake.ID, Text: got.Wake.Notice})
-		handing := sessions.Handing{Wake: got.Wake.ID, Outcome: channel.Handed}
+		handing := wake.Handing{Wake: got.Wake.ID, Outcome: channel.Handed}
 		if failed != nil {
 			handing.Outcome, handing.Detail = channel.Failed, failed.Error()
 		}
@@ -473,7 +473,7 @@ func (a *app) wakeSessionsCommand() *cobra.Command {
 		}
 		type row struct {
 			agent api.AgentWakes
-			sessions.Session
+			wake.Session
 		}
 		var rows []row
 		for _, agent := range got.Agents {

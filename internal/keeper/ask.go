@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -103,7 +103,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	a.asks = append(a.asks, q)
 	a.mu.Unlock()
 	a.move(Asking)
-	a.report(ctx, sessions.EventWaiting, "")
+	a.report(ctx, wake.EventWaiting, "")
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
 		return a.o.Ask(tx, fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s %d", a.name, q.Text, a.name, q.ID))
@@ -116,7 +116,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 		a.live()
 		if rest == 0 {
 			a.move(Working)
-			a.report(ctx, sessions.EventTool, "")
+			a.report(ctx, wake.EventTool, "")
 		}
 	}()
 	timeout := time.NewTimer(allowed)

@@ -1,4 +1,4 @@
-package sessions
+package wake
 
 import (
 	"context"
@@ -9,47 +9,42 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// Channels returns the register as channels of the router: one for sessions that a person
-// attends, and one for those without.
-func (g *Register) Channels() (session, wake *Channel) {
-	return &Channel{g, true}, &Channel{g, false}
-}
-
-// A Channel reaches the sessions of the register that are attended, or those that are
-// not.
-type Channel struct {
-	*Register
+// A sessionChannel reaches the sessions of agents that a person attends, or those without
+// a person. Its forecast is a read of the store, so that it can be made inside of a
+// transaction.
+type sessionChannel struct {
+	*Machine
 	attended bool
 }
 
 // Name returns the kind of the channel.
-func (c *Channel) Name() hub.Channel {
+func (c *sessionChannel) Name() hub.Channel {
 	if c.attended {
 		return hub.ChannelSession
 	}
 	return hub.ChannelWake
 }
 
-// Check reads the register. Sessions are checked one by one, when they are armed.
-func (c *Channel) Check(ctx context.Context) error {
+// Check reads the sessions of an agent. Sessions are checked one by one, when they are armed.
+func (c *sessionChannel) Check(ctx context.Context) error {
 	return c.store.View(ctx, func(r hub.Reader) error {
 		_, err := c.List(r, hub.Operator)
 		return err
 	})
 }
 
-// Forecast returns the forecast from the best session of an agent.
-func (c *Channel) Forecast(r hub.Reader, to hub.AgentID) (channel.Reach, error) {
-	d, err := hub.ReadMeta[document](r, metaKey(to))
+// forecast returns the forecast from the best session of an agent.
+func (c *sessionChannel) forecast(r hub.Reader, to hub.AgentID) (channel.Reach, error) {
+	d, err := hub.ReadMeta[document](r, sessionsKey(to))
 	if err != nil {
 		return channel.Reach{}, err
 	}
-	now := c.clock.Now()
+	now := c.o.Clock.Now()
 	c.bury(&d, now)
-	return c.reach(to, d, now), nil
+	return c.outlook(to, d, now), nil
 }
 
-func (c *Channel) reach(to hub.AgentID, d document, now hub.Time) channel.Reach {
+func (c *sessionChannel) outlook(to hub.AgentID, d document, now hub.Time) channel.Reach {
 	s := c.choose(to, d, now)
 	switch {
 	case s == nil && c.attended:
@@ -66,9 +61,9 @@ func (c *Channel) reach(to hub.AgentID, d document, now hub.Time) channel.Reach 
 	return channel.Reach{When: hub.ReachNow, Reason: describe(*s, now) + ", reachable by " + s.Mechanism, Mechanism: s.Mechanism}
 }
 
-// rank orders sessions for a notice: armed ones before others, idle ones before busy
+// order ranks sessions for a notice: armed ones before others, idle ones before busy
 // ones.
-func (c *Channel) rank(to hub.AgentID, s *Session, now hub.Time) int {
+func (c *sessionChannel) order(to hub.AgentID, s *Session, now hub.Time) int {
 	n := 0
 	if c.armed(to, s, now) {
 		n += 2
@@ -81,15 +76,15 @@ func (c *Channel) rank(to hub.AgentID, s *Session, now hub.Time) int {
 
 // candidates returns the live sessions of the channel that rank first, the one that was
 // used last at their head.
-func (c *Channel) candidates(to hub.AgentID, d document, now hub.Time) (out []*Session) {
+func (c *sessionChannel) candidates(to hub.AgentID, d document, now hub.Time) (out []*Session) {
 	for _, s := range d.Sessions {
 		if !s.live() || s.Attended != c.attended || s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded {
 			continue
 		}
-		if len(out) > 0 && c.rank(to, s, now) > c.rank(to, out[0], now) {
+		if len(out) > 0 && c.order(to, s, now) > c.order(to, out[0], now) {
 			out = nil
 		}
-		if len(out) == 0 || c.rank(to, s, now) == c.rank(to, out[0], now) {
+		if len(out) == 0 || c.order(to, s, now) == c.order(to, out[0], now) {
 			out = append(out, s)
 		}
 	}
@@ -98,7 +93,7 @@ func (c *Channel) candidates(to hub.AgentID, d document, now hub.Time) (out []*S
 }
 
 // choose returns the session for which a forecast speaks; nil if none is live.
-func (c *Channel) choose(to hub.AgentID, d document, now hub.Time) *Session {
+func (c *sessionChannel) choose(to hub.AgentID, d document, now hub.Time) *Session {
 	if all := c.candidates(to, d, now); len(all) > 0 {
 		return all[0]
 	}
@@ -107,14 +102,14 @@ func (c *Channel) choose(to hub.AgentID, d document, now hub.Time) *Session {
 
 // Deliver leaves a batch for the waiters of the sessions that rank first. The first of
 // them that comes takes it. A turn is interrupted in one session alone.
-func (c *Channel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
+func (c *sessionChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
 	out := channel.Outcome{State: channel.Refused}
 	err := c.update(ctx, b.Recipient, func(_ hub.Tx, d *document, now hub.Time) error {
 		to := b.Recipient
 		s := c.choose(to, *d, now)
 		switch {
 		case s == nil || !c.armed(to, s, now):
-			out = channel.Outcome{State: channel.Refused, Detail: c.reach(to, *d, now).Reason}
+			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(to, *d, now).Reason}
 			return nil
 		}
 		offers := c.candidates(to, *d, now)
@@ -130,7 +125,7 @@ func (c *Channel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome
 		return nil
 	})
 	if err != nil {
-		return channel.Outcome{}, fmt.Errorf("sessions: deliver: %w", err)
+		return channel.Outcome{}, fmt.Errorf("wake: deliver: %w", err)
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"cmp"
@@ -59,15 +59,16 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 
 // A flight is an attempt that is to be made now.
 type flight struct {
-	over  carrier
-	batch channel.Batch
+	over     carrier
+	batch    channel.Batch
+	messages []hub.EnvelopeID // that it announces
 }
 
 // visit considers one agent: it ends attempts whose time has passed, chooses the
 // messages that are to be announced, reserves an attempt for them in the same
 // transaction, and makes it in a goroutine. After a crash in between, the reserved
 // attempt is found again and made under the same id.
-func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
+func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
 	if idle, err := r.idle(ctx, agent); err != nil || idle {
 		return err
 	}
@@ -78,7 +79,7 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 	var next hub.Time
 	var told []hub.Message
 	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		v := &visitor{Router: r, tx: tx, agent: agent, now: r.o.Clock.Now()}
+		v := &visitor{runner: r, tx: tx, agent: agent, now: r.o.Clock.Now()}
 		if err := v.read(); err != nil {
 			return err
 		}
@@ -94,10 +95,10 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 		return hub.WriteMeta(tx, accountKey(agent), v.account)
 	})
 	if err != nil {
-		return fmt.Errorf("router: visit %s: %w", agent, err)
+		return fmt.Errorf("wake: visit %s: %w", agent, err)
 	}
 	if len(told) > 0 {
-		r.o.Announce(told...)
+		r.mail.Announce(told...)
 	}
 	r.o.Bus.Publish(hub.TopicJournal)
 	if !next.IsZero() {
@@ -108,13 +109,13 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 }
 
 // idle reports whether there is nothing to do for an agent, without a change.
-func (r *Router) idle(ctx context.Context, agent hub.AgentID) (idle bool, err error) {
-	err = r.store.View(ctx, func(rd hub.Reader) error {
+func (g *Machine) idle(ctx context.Context, agent hub.AgentID) (idle bool, err error) {
+	err = g.store.View(ctx, func(rd hub.Reader) error {
 		a, err := hub.ReadMeta[account](rd, accountKey(agent))
 		if err != nil || slices.ContainsFunc(a.Attempts, func(t *attempt) bool { return !t.Closed }) {
 			return err
 		}
-		page, err := rd.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: 1, Now: r.o.Clock.Now()})
+		page, err := rd.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: 1, Now: g.o.Clock.Now()})
 		idle = len(page.Messages) == 0
 		return err
 	})
@@ -122,7 +123,7 @@ func (r *Router) idle(ctx context.Context, agent hub.AgentID) (idle bool, err er
 }
 
 // launch makes attempts in a goroutine, so that a slow channel delays no other agent.
-func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID, flights []flight) {
+func (r *runner) launch(ctx context.Context, store hub.Store, agent hub.AgentID, flights []flight) {
 	if len(flights) == 0 {
 		return
 	}
@@ -131,7 +132,7 @@ func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID,
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		for _, f := range flights {
-			if err := r.fly(ctx, store, f); err != nil && ctx.Err() == nil {
+			if err := r.fly(ctx, store, f, r.mail); err != nil && ctx.Err() == nil {
 				r.o.Log.Warn("the outcome of an attempt was not recorded", "agent", agent, "err", err)
 			}
 		}
@@ -143,8 +144,9 @@ func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID,
 }
 
 // fly makes one attempt and records its outcome. A channel that hangs, panics or
-// reports an error has failed.
-func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
+// reports an error has failed. mail marks messages that the recipient has processed; it is
+// nil for a probe, which has none.
+func (g *Machine) fly(ctx context.Context, store hub.Store, f flight, mail Mail) error {
 	var o channel.Outcome
 	kind := f.over.Name()
 	ctx, span := spans.Work(ctx, "deliver "+string(kind))
@@ -167,23 +169,33 @@ func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
 	}
 	if err != nil {
 		o = channel.Outcome{State: channel.Failed, Detail: err.Error()}
-		r.o.Log.Warn("channel failed, the messages stay in the inbox", "channel", kind, "err", err)
-		r.mu.Lock()
-		if r.foreign {
-			r.checked[kind] = hub.Capability{State: hub.Failed, Detail: err.Error()}
+		g.o.Log.Warn("channel failed, the messages stay in the inbox", "channel", kind, "err", err)
+		g.mu.Lock()
+		if g.foreign {
+			g.checked[kind] = hub.Capability{State: hub.Failed, Detail: err.Error()}
 		}
-		r.mu.Unlock()
+		g.mu.Unlock()
 	}
-	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.Record(tx, f.batch.Recipient, f.batch.ID, o) })
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		if err := g.Record(tx, f.batch.Recipient, f.batch.ID, o); err != nil || o.State != channel.Read {
+			return err
+		}
+		for _, id := range f.messages {
+			if err := mail.MarkRead(tx, hub.Caller{ID: f.batch.Recipient}, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil {
-		r.o.Bus.Publish(hub.TopicJournal)
+		g.o.Bus.Publish(hub.TopicJournal)
 	}
 	return err
 }
 
 // A visitor considers one agent inside a transaction.
 type visitor struct {
-	*Router
+	*runner
 	tx      hub.Tx
 	agent   hub.AgentID
 	now     hub.Time
@@ -221,7 +233,7 @@ func (v *visitor) read() (err error) {
 	}
 	v.best = map[hub.Channel]choice{}
 	for _, kind := range kinds {
-		if v.best[kind], err = v.Router.best(v.tx, kind, v.agent); err != nil {
+		if v.best[kind], err = v.runner.best(v.tx, kind, v.agent); err != nil {
 			return err
 		}
 	}
@@ -418,7 +430,7 @@ func (v *visitor) tell(text string) error {
 	if err := hub.WriteMeta(v.tx, commonKey, all); err != nil {
 		return err
 	}
-	msg, err := v.o.Tell(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
+	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
 	if err == nil && msg.ID != "" {
 		v.told = append(v.told, msg)
 	}
@@ -493,7 +505,7 @@ func (v *visitor) prepare(t *attempt, over carrier) {
 		}
 		b.Messages = append(b.Messages, e)
 	}
-	v.flights = append(v.flights, flight{over, b})
+	v.flights = append(v.flights, flight{over, b, t.Messages})
 }
 
 // repeat announces messages once more that were announced some time ago and are still
@@ -530,15 +542,15 @@ func (v *visitor) repeat() error {
 }
 
 // fetched reports whether the agent has fetched a message of an attempt.
-func (r *Router) fetched(rd hub.Reader, agent hub.AgentID, t *attempt) (bool, error) {
-	n, err := r.waiting(rd, agent, t)
+func (g *Machine) fetched(rd hub.Reader, agent hub.AgentID, t *attempt) (bool, error) {
+	n, err := g.waiting(rd, agent, t)
 	return err == nil && n < len(t.Messages), err
 }
 
 // waiting counts the messages of an attempt that the agent has not fetched and that
 // have not expired.
-func (r *Router) waiting(rd hub.Reader, agent hub.AgentID, t *attempt) (n int, err error) {
-	now := r.o.Clock.Now()
+func (g *Machine) waiting(rd hub.Reader, agent hub.AgentID, t *attempt) (n int, err error) {
+	now := g.o.Clock.Now()
 	for _, id := range t.Messages {
 		p, err := rd.Parties(id, agent)
 		if hub.CodeOf(err) == hub.CodeNotFound {

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 
 // Record records how far an attempt has come, in the transaction of the channel that
 // learned it. An outcome for an attempt that ended changes nothing.
-func (r *Router) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
+func (g *Machine) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
 	a, err := hub.ReadMeta[account](tx, accountKey(agent))
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func (r *Router) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outco
 	if t == nil || t.Closed {
 		return nil
 	}
-	if err := r.move(tx, agent, &a, t, o); err != nil {
+	if err := g.move(tx, agent, &a, t, o); err != nil {
 		return err
 	}
 	return hub.WriteMeta(tx, accountKey(agent), a)
@@ -28,7 +28,7 @@ func (r *Router) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outco
 
 // Started reports whether the turn of an attempt has begun: it was proven, or the
 // agent has fetched a message that the attempt announced.
-func (r *Router) Started(rd hub.Reader, agent hub.AgentID, id string) (bool, error) {
+func (g *Machine) Started(rd hub.Reader, agent hub.AgentID, id string) (bool, error) {
 	a, err := hub.ReadMeta[account](rd, accountKey(agent))
 	if err != nil {
 		return false, err
@@ -37,18 +37,18 @@ func (r *Router) Started(rd hub.Reader, agent hub.AgentID, id string) (bool, err
 	if t == nil || t.Closed {
 		return false, nil
 	}
-	fetched, err := r.fetched(rd, agent, t)
+	fetched, err := g.fetched(rd, agent, t)
 	return t.State == channel.TurnStarted || t.State == channel.Handed && fetched, err
 }
 
 // move changes the state of an attempt, the rows of its messages and, at its end, the
 // count of attempts that led to nothing.
-func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o channel.Outcome) error {
+func (g *Machine) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o channel.Outcome) error {
 	if was, ok := rank[o.State]; ok && was < rank[t.State] {
 		return nil
 	}
-	now, before := r.o.Clock.Now(), t.State
-	t.State, t.Mechanism, t.Detail, t.Machine = o.State, cmp.Or(o.Mechanism, t.Mechanism), o.Detail, r.o.Machine
+	now, before := g.o.Clock.Now(), t.State
+	t.State, t.Mechanism, t.Detail, t.Machine = o.State, cmp.Or(o.Mechanism, t.Mechanism), o.Detail, g.o.Machine
 	for _, id := range t.Messages {
 		rows, err := tx.Deliveries(id)
 		if err != nil {
@@ -59,15 +59,10 @@ func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o ch
 				if o.State == channel.Refused && d.Status != hub.DeliveryPending {
 					break // a hook has shown it
 				}
-				if err := r.moveRow(tx, d, t, channel.Outcome{State: o.State, Mechanism: t.Mechanism, Detail: o.Detail}); err != nil {
+				if err := g.moveRow(tx, d, t, channel.Outcome{State: o.State, Mechanism: t.Mechanism, Detail: o.Detail}); err != nil {
 					return err
 				}
 				break
-			}
-		}
-		if o.State == channel.Read && r.o.MarkRead != nil {
-			if err := r.o.MarkRead(tx, hub.Caller{ID: agent}, id); err != nil {
-				return err
 			}
 		}
 	}
@@ -89,18 +84,18 @@ func (r *Router) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o ch
 			a.Shown = append(a.Shown, t.Messages...)
 		}
 	}
-	return r.close(tx, agent, a, t, before)
+	return g.close(tx, agent, a, t, before)
 }
 
 // close ends an attempt. One that was shown and led to no fetched message costs twice,
 // and the third of them in a row disarms the agent.
-func (r *Router) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, before channel.State) error {
+func (g *Machine) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, before channel.State) error {
 	t.Closed, t.Until = true, hub.Time{}
 	if t.Probe || t.Cost == 0 {
 		t.Messages = nil
 		return nil
 	}
-	fetched, err := r.fetched(tx, agent, t)
+	fetched, err := g.fetched(tx, agent, t)
 	if err != nil {
 		return err
 	}
@@ -120,14 +115,14 @@ func (r *Router) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, bef
 		return nil
 	}
 	a.Disarmed = fmt.Sprintf("%d wakes in a row led to no message being read", a.Barren)
-	_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(r.o.Clock.Now(), hub.ActionWakeDisarmed, string(agent), map[string]any{"reason": a.Disarmed, "mechanism": t.Mechanism}))
+	_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(g.o.Clock.Now(), hub.ActionWakeDisarmed, string(agent), map[string]any{"reason": a.Disarmed, "mechanism": t.Mechanism}))
 	return err
 }
 
 // moveRow changes one row of the ledger, or adds it, with a journal entry. t is nil for a row that
 // no attempt concerns.
-func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcome) error {
-	now := r.o.Clock.Now()
+func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcome) error {
+	now := g.o.Clock.Now()
 	detail := o.Detail
 	if o.Mechanism != "" {
 		detail = o.Mechanism + ": " + cmp.Or(o.Detail, string(o.State))
@@ -177,7 +172,7 @@ func (r *Router) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcom
 }
 
 // Valid reports why an attempt must not be shown any more, "" if it may be.
-func (r *Router) Valid(rd hub.Reader, agent hub.AgentID, id string) (string, error) {
+func (g *Machine) Valid(rd hub.Reader, agent hub.AgentID, id string) (string, error) {
 	a, err := hub.ReadMeta[account](rd, accountKey(agent))
 	if err != nil {
 		return "", err
@@ -186,14 +181,14 @@ func (r *Router) Valid(rd hub.Reader, agent hub.AgentID, id string) (string, err
 	if t == nil || t.Closed {
 		return "it ended before it was shown", nil
 	}
-	reason, err := r.blocked(rd, agent, a)
+	reason, err := g.blocked(rd, agent, a)
 	if err != nil || reason != "" && !t.Probe {
 		return reason, err
 	}
 	if t.Probe {
 		return "", nil
 	}
-	if n, err := r.waiting(rd, agent, t); err != nil || n == 0 {
+	if n, err := g.waiting(rd, agent, t); err != nil || n == 0 {
 		return "already read", err
 	}
 	return "", nil
@@ -202,12 +197,12 @@ func (r *Router) Valid(rd hub.Reader, agent hub.AgentID, id string) (string, err
 // Show reports whether a hook may show a batch, and records it as offered. A notice
 // that makes the model go on costs a turn: it needs a message that may start one, and
 // the same permissions and budgets as a wake.
-func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (bool, error) {
+func (g *Machine) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (bool, error) {
 	a, err := hub.ReadMeta[account](tx, accountKey(b.Recipient))
 	if err != nil {
 		return false, err
 	}
-	now := r.o.Clock.Now()
+	now := g.o.Clock.Now()
 	unread, err := readInbox(tx, b.Recipient, now)
 	if err != nil {
 		return false, err
@@ -219,12 +214,12 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 			continue
 		}
 		if turn {
-			root, looped, err := r.loop(tx, a, m.Message, b.Recipient)
+			root, looped, err := g.loop(tx, a, m.Message, b.Recipient)
 			if err != nil {
 				return false, err
 			}
 			m.root = root
-			if spent, _ := r.budget(&a, now, m.From); spent != "" || looped != "" {
+			if spent, _ := g.budget(&a, now, m.From); spent != "" || looped != "" {
 				continue
 			}
 		}
@@ -232,8 +227,8 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 		t.carry(m)
 	}
 	if turn {
-		reason, err := r.blocked(tx, b.Recipient, a)
-		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || r.freeAt(&a, now, shown).After(now.Time) {
+		reason, err := g.blocked(tx, b.Recipient, a)
+		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || g.freeAt(&a, now, shown).After(now.Time) {
 			return false, err
 		}
 		t.Cost = 1
@@ -249,7 +244,7 @@ func (r *Router) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (
 	}
 	a.add(t)
 	a.show(unread, t.Messages, !turn)
-	if err := r.move(tx, b.Recipient, &a, t, channel.Outcome{State: channel.Offered, Mechanism: mechanism, Detail: "shown in a turn"}); err != nil {
+	if err := g.move(tx, b.Recipient, &a, t, channel.Outcome{State: channel.Offered, Mechanism: mechanism, Detail: "shown in a turn"}); err != nil {
 		return false, err
 	}
 	return true, hub.WriteMeta(tx, accountKey(b.Recipient), a)

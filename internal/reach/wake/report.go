@@ -1,4 +1,4 @@
-package sessions
+package wake
 
 import (
 	"cmp"
@@ -35,8 +35,8 @@ type Advice struct {
 }
 
 // Report records the activity of a session, and proves the wakes that were seen in it.
-func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advice, error) {
-	const op = "sessions.Report"
+func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advice, error) {
+	const op = "wake.Report"
 	if err := p.check(op); err != nil {
 		return Advice{}, err
 	}
@@ -85,16 +85,16 @@ func (g *Register) Report(ctx context.Context, actor hub.Caller, p Report) (Advi
 		return err
 	})
 	if err != nil {
-		return Advice{}, fmt.Errorf("sessions: report: %w", err)
+		return Advice{}, fmt.Errorf("wake: report: %w", err)
 	}
-	g.turns.Visit(actor.ID)
+	g.Visit(actor.ID)
 	return out, nil
 }
 
 // leaveOthers ends the other sessions of a process that shows one at a time: a turn in a
 // session that its user has left would run unseen. Their waiters end, and their wakes find
 // another way.
-func (g *Register) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Session, now hub.Time) error {
+func (g *Machine) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Session, now hub.Time) error {
 	for _, other := range d.Sessions {
 		if other == s || !other.live() || other.CLI != s.CLI || other.Process != s.Process || s.Process == 0 {
 			continue
@@ -103,7 +103,7 @@ func (g *Register) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Ses
 			return err
 		}
 		left := other.Wake
-		other.move(StateEnded, now)
+		other.move(SessionEnded, now)
 		other.Armed = hub.Time{}
 		other.Wake = nil
 		if other.Waiter != "" {
@@ -113,7 +113,7 @@ func (g *Register) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Ses
 			continue
 		}
 		o := channel.Outcome{State: channel.Refused, Mechanism: other.Mechanism, Detail: "its window shows another session"}
-		if err := g.turns.Record(tx, agent, left.ID, o); err != nil {
+		if err := g.Record(tx, agent, left.ID, o); err != nil {
 			return err
 		}
 	}
@@ -147,13 +147,13 @@ func (d *document) strange(p Report) bool {
 // prove records the wake under way as a turn if the report shows its id, or if the
 // agent has fetched its messages. A prompt of the user in between gives the wake more
 // time.
-func (g *Register) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) error {
+func (g *Machine) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) error {
 	w := s.Wake
 	if w == nil || w.Taken.IsZero() {
 		return nil
 	}
 	o := channel.Outcome{State: channel.Handed, Mechanism: s.Mechanism, Detail: "after the turn that runs", Proof: proofBusy}
-	started, err := g.turns.Started(tx, agent, w.ID)
+	started, err := g.Started(tx, agent, w.ID)
 	if err != nil {
 		return err
 	}
@@ -172,11 +172,11 @@ func (g *Register) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now
 	case p.Event != EventPrompt:
 		return nil
 	}
-	return g.turns.Record(tx, agent, w.ID, o)
+	return g.Record(tx, agent, w.ID, o)
 }
 
 // advance moves the state of a session and returns the notice to show, if any.
-func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
+func (g *Machine) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
 	if s.Unproven && p.Event != EventStart {
 		s.Unproven = false
 		o := channel.Outcome{State: channel.TurnStarted, Detail: "the session went on"}
@@ -185,16 +185,16 @@ func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, n
 		} else {
 			s.Shown = max(s.Shown, s.Told)
 		}
-		if err := g.turns.Record(tx, agent, s.Turn, o); err != nil {
+		if err := g.Record(tx, agent, s.Turn, o); err != nil {
 			return "", err
 		}
 	}
 	switch p.Event {
 	case EventStart:
-		s.move(StateStarting, now)
+		s.move(SessionStarting, now)
 		s.Told = 0
 	case EventPrompt:
-		s.move(StateWorking, now)
+		s.move(SessionWorking, now)
 		s.Since, s.Told, s.Continued = now, 0, s.Continued && slices.Contains(p.Wakes, s.Turn)
 		if s.Turn != "" && !slices.Contains(p.Wakes, s.Turn) { // the end of the turn was not reported
 			if err := g.endTurn(tx, agent, s); err != nil {
@@ -202,23 +202,23 @@ func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, n
 			}
 		}
 	case EventTool:
-		s.move(StateWorking, now)
+		s.move(SessionWorking, now)
 	case EventWaiting:
-		s.move(StateWaiting, now)
+		s.move(SessionWaiting, now)
 		return "", nil
 	case EventTurnEnd, EventEnd:
-		s.move(StateIdle, now)
+		s.move(SessionIdle, now)
 		s.Told = 0
 		if err := g.endTurn(tx, agent, s); err != nil {
 			return "", err
 		}
 		if p.Event == EventEnd {
-			s.move(StateEnded, now)
+			s.move(SessionEnded, now)
 			s.Armed = hub.Time{}
-			if s.Wake != nil { // not taken; the router finds another way
+			if s.Wake != nil { // not taken; the next visit finds another way
 				id := s.Wake.ID
 				s.Wake = nil
-				return "", g.turns.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Detail: "its session ended"})
+				return "", g.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Detail: "its session ended"})
 			}
 			return "", nil
 		}
@@ -234,26 +234,26 @@ func (g *Register) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, n
 }
 
 // endTurn records the end of the turn that a wake started.
-func (g *Register) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
+func (g *Machine) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
 	if s.Turn == "" {
 		return nil
 	}
 	id := s.Turn
 	s.Turn = ""
-	return g.turns.Record(tx, agent, id, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism})
+	return g.Record(tx, agent, id, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism})
 }
 
 // notice returns the notice about messages that were not announced in a session, ""
-// if there are none or the router refuses. It takes the place of a wake that its
+// if there are none or permission and budgets refuse it. It takes the place of a wake that its
 // waiter has not taken. A CLI may end a hook before its notice is shown, and a model may
 // go on with its task: mail that is still unread when the turn ends is announced again.
-func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
+func (g *Machine) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
 	mail, err := readMail(tx, agent, max(s.Shown, s.Told), now)
 	if err != nil || len(mail.fresh) == 0 {
 		return "", err
 	}
 	if s.Wake != nil && !s.Wake.Taken.IsZero() {
-		if ended, err := g.turns.Valid(tx, agent, s.Wake.ID); err != nil || ended == "" {
+		if ended, err := g.Valid(tx, agent, s.Wake.ID); err != nil || ended == "" {
 			return "", err // its notice is on the way
 		}
 		s.Wake = nil
@@ -262,17 +262,17 @@ func (g *Register) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now
 	turn := e == EventTurnEnd
 	if s.Wake != nil {
 		old := s.Wake.ID
-		if err := g.turns.Record(tx, agent, old, channel.Outcome{State: channel.Refused, Detail: "a hook of its session told it"}); err != nil {
+		if err := g.Record(tx, agent, old, channel.Outcome{State: channel.Refused, Detail: "a hook of its session told it"}); err != nil {
 			return "", err
 		}
 		s.Wake = nil
 	}
-	if ok, err := g.turns.Show(tx, b, "hook "+string(e), turn); err != nil || !ok {
+	if ok, err := g.Show(tx, b, "hook "+string(e), turn); err != nil || !ok {
 		return "", err
 	}
 	s.Told = mail.upTo
 	if turn {
-		s.move(StateWorking, now)
+		s.move(SessionWorking, now)
 		s.Turn, s.Continued, s.Unproven = b.ID, true, true
 	}
 	return g.writeNotice(tx, b)

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"cmp"
@@ -40,37 +40,37 @@ const (
 func probesKey(agent hub.AgentID) string { return "probes/" + string(agent) }
 
 // Reports returns the stored reports of an agent, oldest first.
-func (r *Router) Reports(rd hub.Reader, agent hub.AgentID) ([]ProbeReport, error) {
+func (g *Machine) Reports(rd hub.Reader, agent hub.AgentID) ([]ProbeReport, error) {
 	return hub.ReadMeta[[]ProbeReport](rd, probesKey(agent))
 }
 
 // Probe shows a notice without a message to an agent, waits for the proof and stores
 // the report. It starts one turn; only the operator may. The budgets do not apply to
 // it, and it counts against none.
-func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID, wait time.Duration) (ProbeReport, error) {
-	const op = "router.Probe"
+func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID, wait time.Duration) (ProbeReport, error) {
+	const op = "wake.Probe"
 	if err := actor.OperatorOnly(op); err != nil {
 		return ProbeReport{}, err
 	}
 	if wait = cmp.Or(wait, time.Minute); wait < 0 || wait > maxProbing {
 		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds: not between 0 and %d", int(maxProbing.Seconds()))
 	}
-	if _, err := hub.Read(ctx, r.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
+	if _, err := hub.Read(ctx, g.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return ProbeReport{}, hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
 		}
 		return ProbeReport{}, err
 	}
-	now := r.o.Clock.Now()
-	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: r.o.Machine}
-	f, reason, err := r.probeFlight(ctx, agent, report.Wake)
+	now := g.o.Clock.Now()
+	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: g.o.Machine}
+	f, reason, err := g.probeFlight(ctx, agent, report.Wake)
 	if err != nil {
-		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 	}
 	report.Detail = reason
 	if f.over != nil {
 		t := &attempt{ID: report.Wake, Channel: f.over.Name(), At: now, Until: now.Add(proofTime), Probe: true}
-		err := r.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
+		err := g.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
 			if a.open(t.Channel) != nil {
 				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is under way", agent).WithHint("try again when it has ended")
 			}
@@ -78,36 +78,36 @@ func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID,
 			return nil
 		})
 		if err == nil {
-			err = r.fly(ctx, r.store, f)
+			err = g.fly(ctx, g.store, f, nil)
 		}
 		if err == nil {
-			err = r.await(ctx, agent, wait, &report)
+			err = g.await(ctx, agent, wait, &report)
 		}
 		if err != nil {
-			return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+			return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 		}
 	}
-	err = r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.keep(tx, actor, report) })
+	err = g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return g.keep(tx, actor, report) })
 	if err != nil {
-		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 	}
-	r.o.Bus.Publish(hub.TopicJournal)
+	g.o.Bus.Publish(hub.TopicJournal)
 	return report, nil
 }
 
 // probeFlight returns the attempt of a probe, or why there is none.
-func (r *Router) probeFlight(ctx context.Context, agent hub.AgentID, id string) (f flight, reason string, err error) {
-	if err := r.Survey(ctx, agent); err != nil {
+func (g *Machine) probeFlight(ctx context.Context, agent hub.AgentID, id string) (f flight, reason string, err error) {
+	if err := g.Survey(ctx, agent); err != nil {
 		return flight{}, "", err
 	}
-	err = r.store.View(ctx, func(rd hub.Reader) error {
+	err = g.store.View(ctx, func(rd hub.Reader) error {
 		for _, kind := range turnKinds {
-			c, err := r.best(rd, kind, agent)
+			c, err := g.best(rd, kind, agent)
 			if err != nil {
 				return err
 			}
 			if c.over != nil && c.reach.When == hub.ReachNow {
-				f = flight{c.over, channel.Batch{ID: id, Recipient: agent, Probe: true}}
+				f = flight{over: c.over, batch: channel.Batch{ID: id, Recipient: agent, Probe: true}}
 				reason = ""
 				return nil
 			}
@@ -121,13 +121,13 @@ func (r *Router) probeFlight(ctx context.Context, agent hub.AgentID, id string) 
 }
 
 // await waits until a probe is proven or has failed, at most for a time, and ends it.
-func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duration, report *ProbeReport) error {
-	hints, cancel := r.o.Bus.Subscribe(hub.TopicJournal, "sessions/"+string(agent))
+func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Duration, report *ProbeReport) error {
+	hints, cancel := g.o.Bus.Subscribe(hub.TopicJournal, "sessions/"+string(agent))
 	defer cancel()
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for over := false; ; {
-		a, err := hub.Read(ctx, r.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
+		a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
 		if err != nil {
 			return err
 		}
@@ -146,9 +146,9 @@ func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duratio
 		}
 		if over {
 			report.State, report.Detail = string(channel.Failed), "no turn showed the notice in time"
-			return r.withAccount(ctx, agent, func(tx hub.Tx, a *account) error {
+			return g.withAccount(ctx, agent, func(tx hub.Tx, a *account) error {
 				if t := a.find(report.Wake); t != nil && !t.Closed {
-					return r.move(tx, agent, a, t, channel.Outcome{State: channel.Failed, Detail: report.Detail})
+					return g.move(tx, agent, a, t, channel.Outcome{State: channel.Failed, Detail: report.Detail})
 				}
 				return nil
 			})
@@ -164,8 +164,8 @@ func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duratio
 }
 
 // withAccount changes the account of an agent.
-func (r *Router) withAccount(ctx context.Context, agent hub.AgentID, do func(hub.Tx, *account) error) error {
-	return r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+func (g *Machine) withAccount(ctx context.Context, agent hub.AgentID, do func(hub.Tx, *account) error) error {
+	return g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		a, err := hub.ReadMeta[account](tx, accountKey(agent))
 		if err == nil {
 			err = do(tx, &a)
@@ -178,8 +178,8 @@ func (r *Router) withAccount(ctx context.Context, agent hub.AgentID, do func(hub
 }
 
 // keep stores a report, with a journal entry.
-func (r *Router) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
-	reports, err := r.Reports(tx, report.Agent)
+func (g *Machine) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
+	reports, err := g.Reports(tx, report.Agent)
 	if err != nil {
 		return err
 	}

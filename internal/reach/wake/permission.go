@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"context"
@@ -51,14 +51,14 @@ type Announcement struct {
 }
 
 // Paused reports whether the wakes of all agents are paused.
-func (r *Router) Paused() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.common.Paused
+func (g *Machine) Paused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.common.Paused
 }
 
 // Standing returns how the wakes of an agent stand.
-func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
+func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 	a, err := hub.ReadMeta[account](rd, accountKey(agent))
 	if err != nil {
 		return Standing{}, err
@@ -68,9 +68,9 @@ func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 		return Standing{}, err
 	}
 	out := Standing{Allowed: a.Allowed, Interrupt: a.Interrupt, WithText: a.WithText, Paused: a.Paused || all.Paused, Disarmed: a.Disarmed}
-	now := r.o.Clock.Now()
+	now := g.o.Clock.Now()
 	out.LastHour, _ = a.spent(now, "")
-	out.Spent, _ = r.budget(&a, now, "")
+	out.Spent, _ = g.budget(&a, now, "")
 	unread, err := readInbox(rd, agent, now)
 	if err != nil {
 		return out, err
@@ -97,7 +97,7 @@ func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 			break
 		}
 	}
-	if p := out.Probe; p != nil && p.Machine != "" && r.o.Away != nil && r.o.Away(p.Machine) {
+	if p := out.Probe; p != nil && p.Machine != "" && g.o.Away != nil && g.o.Away(p.Machine) {
 		p.State, p.Detail = machineAway, "no hub runs on "+p.Machine
 	}
 	return out, err
@@ -105,8 +105,8 @@ func (r *Router) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 
 // Allow records the answer of an agent's user to the question whether mail may start
 // turns. Only the operator gives it.
-func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) error {
-	const op = "router.Allow"
+func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) error {
+	const op = "wake.Allow"
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 	if p.WithText {
 		data["with_text"] = true
 	}
-	return r.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
+	return g.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
 		a.Allowed = p.Allow
 		a.Interrupt = p.Allow && p.Interrupt
 		a.WithText = p.Allow && p.WithText
@@ -132,28 +132,28 @@ func (r *Router) Allow(ctx context.Context, actor hub.Caller, p Permission) erro
 
 // CarriesText reports whether the user of an agent allowed that a notice has the text of
 // a short message of the operator.
-func (r *Router) CarriesText(rd hub.Reader, agent hub.AgentID) (bool, error) {
+func (g *Machine) CarriesText(rd hub.Reader, agent hub.AgentID) (bool, error) {
 	a, err := hub.ReadMeta[account](rd, accountKey(agent))
 	return a.WithText, err
 }
 
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
 // on.
-func (r *Router) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return r.pause(ctx, "router.Pause", actor, agent, hub.ActionWakePaused, true)
+func (g *Machine) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
+	return g.pause(ctx, "wake.Pause", actor, agent, hub.ActionWakePaused, true)
 }
 
 // Resume ends a pause, arms an agent again that was disarmed, and lets messages start
 // turns that are held as the end of a loop.
-func (r *Router) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return r.pause(ctx, "router.Resume", actor, agent, hub.ActionWakeResumed, false)
+func (g *Machine) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
+	return g.pause(ctx, "wake.Resume", actor, agent, hub.ActionWakeResumed, false)
 }
 
-func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, paused bool) error {
+func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, paused bool) error {
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return r.change(ctx, op, actor, agent, action, nil, func(tx hub.Tx, a *account, all *common) error {
+	return g.change(ctx, op, actor, agent, action, nil, func(tx hub.Tx, a *account, all *common) error {
 		if agent == "" {
 			all.Paused = paused
 			return nil
@@ -162,15 +162,15 @@ func (r *Router) pause(ctx context.Context, op string, actor hub.Caller, agent h
 			return nil
 		}
 		a.Disarmed, a.Barren = "", 0
-		return r.release(tx, agent, a)
+		return g.release(tx, agent, a)
 	})
 }
 
 // change changes the state of an agent, or of all if there is no name, with a journal
 // entry, and visits the agents concerned.
-func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
+func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
 	var visits []hub.AgentID
-	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	err := g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, commonKey)
 		if err != nil {
 			return err
@@ -203,18 +203,18 @@ func (r *Router) change(ctx context.Context, op string, actor hub.Caller, agent 
 		if agent != "" {
 			subject = "wake/" + string(agent)
 		}
-		_, err = tx.Append(actor.Entry(r.o.Clock.Now(), action, subject, facts))
+		_, err = tx.Append(actor.Entry(g.o.Clock.Now(), action, subject, facts))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("router: %w", err)
+		return fmt.Errorf("wake: %w", err)
 	}
-	if err := r.refresh(ctx); err != nil {
+	if err := g.refresh(ctx); err != nil {
 		return err
 	}
-	r.o.Bus.Publish(hub.TopicJournal)
+	g.o.Bus.Publish(hub.TopicJournal)
 	for _, id := range visits {
-		r.Visit(id)
+		g.Visit(id)
 	}
 	return nil
 }

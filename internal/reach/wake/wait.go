@@ -1,4 +1,4 @@
-package sessions
+package wake
 
 import (
 	"cmp"
@@ -29,12 +29,12 @@ type Waiter struct {
 
 // A Call is the answer to a wait.
 type Call struct {
-	Wake *Wake `json:"wake,omitempty"` // nil if none was due in time
-	Gone bool  `json:"gone,omitempty"` // another waiter serves the session now; this one ends
+	Wake *Notice `json:"wake,omitempty"` // nil if none was due in time
+	Gone bool    `json:"gone,omitempty"` // another waiter serves the session now; this one ends
 }
 
-// A Wake is a notice that is due.
-type Wake struct {
+// A Notice is the notice of a wake that is due.
+type Notice struct {
 	ID        string `json:"id"`
 	Notice    string `json:"notice"`
 	Interrupt bool   `json:"interrupt,omitempty"` // the turn that runs may be interrupted
@@ -43,8 +43,8 @@ type Wake struct {
 // Wait registers a session of the actor as armed and returns when a wake is due in
 // it. It marks no message as delivered. A wake that was returned and not reported as
 // handed is returned again: the connection may have broken.
-func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, error) {
-	const op = "sessions.Wait"
+func (g *Machine) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, error) {
+	const op = "wake.Wait"
 	if err := w.check(op); err != nil {
 		return Call{}, err
 	}
@@ -62,11 +62,11 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
 		}
 	}()
-	hints, cancel := g.bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
+	hints, cancel := g.o.Bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
 	defer cancel()
 	served, err := g.arm(ctx, actor.ID, w)
 	if err != nil {
-		return Call{}, fmt.Errorf("sessions: wait: %w", err)
+		return Call{}, fmt.Errorf("wake: wait: %w", err)
 	}
 	if !served {
 		return Call{Gone: true}, nil
@@ -88,7 +88,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 			return Call{Gone: true}, nil
 		case <-timeout.C:
 			return Call{}, nil
-		case <-g.stopping:
+		case <-g.o.Stopping:
 			return Call{}, nil
 		case <-ctx.Done():
 			return Call{}, ctx.Err()
@@ -98,7 +98,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 
 // enter makes this wait the one of its session and ends the one before. A waiter with a name
 // finds out by its session, too; this is the only end of one without.
-func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
+func (g *Machine) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key, mine := waitKey{agent, k}, make(chan struct{})
@@ -121,9 +121,9 @@ const disarmTime = 5 * time.Second
 // disarm records that the request of a waiter broke off: no wake is left for the session
 // until the waiter comes again. A wake that it took and did not report stays for it. A
 // failure is left to staleAfter.
-func (g *Register) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
+func (g *Machine) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
 	select {
-	case <-g.stopping:
+	case <-g.o.Stopping:
 		return // all waiters come to the next hub
 	default:
 	}
@@ -131,7 +131,7 @@ func (g *Register) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
 	defer cancel()
 	err := g.update(ctx, agent, func(tx hub.Tx, d *document, _ hub.Time) error {
 		s := d.find(w.Key)
-		if s == nil || s.Waiter != w.Waiter || g.waiting(agent, w.Key) {
+		if s == nil || s.Waiter != w.Waiter || g.hasWaiter(agent, w.Key) {
 			return nil
 		}
 		s.Armed = hub.Time{}
@@ -143,10 +143,10 @@ func (g *Register) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
 		if d.offered(id) {
 			return nil
 		}
-		return g.turns.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: "the request of its waiter broke off"})
+		return g.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: "the request of its waiter broke off"})
 	})
 	if err == nil {
-		g.turns.Visit(agent)
+		g.Visit(agent)
 	}
 }
 
@@ -161,12 +161,12 @@ const armRefresh = 30 * time.Second
 // arm records that a waiter serves a session, and reports false if a newer one does. A
 // wait that changes nothing is written down at most every armRefresh, so that an idle
 // hub stays idle.
-func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served bool, err error) {
+func (g *Machine) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served bool, err error) {
 	known := false
 	err = g.store.View(ctx, func(r hub.Reader) error {
-		d, err := hub.ReadMeta[document](r, metaKey(agent))
-		s, now := d.find(w.Key), g.clock.Now()
-		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && s.Stamp == w.Stamp && now.Sub(s.Seen.Time) < armRefresh
+		d, err := hub.ReadMeta[document](r, sessionsKey(agent))
+		s, now := d.find(w.Key), g.o.Clock.Now()
+		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != SessionStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && s.Stamp == w.Stamp && now.Sub(s.Seen.Time) < armRefresh
 		return err
 	})
 	if err != nil || known {
@@ -184,19 +184,19 @@ func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served
 		s.Seen, s.Mechanism, s.Attended = now, w.Mechanism, w.Attended
 		s.Stamp = w.Stamp
 		s.Cwd, s.Version = cmp.Or(w.Cwd, s.Cwd), cmp.Or(w.Version, s.Version)
-		if s.State == StateStarting || s.State == StateEnded {
-			s.move(StateIdle, now)
+		if s.State == SessionStarting || s.State == SessionEnded {
+			s.move(SessionIdle, now)
 		}
 		return nil
 	})
 	if err == nil && visit {
-		g.turns.Visit(agent)
+		g.Visit(agent)
 	}
 	return served, err
 }
 
 // admitted checks that the key of a caller that has waited is still valid.
-func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) error {
+func (g *Machine) admitted(ctx context.Context, op string, actor hub.Caller) error {
 	if actor.Key == "" {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) er
 	if err != nil {
 		return err
 	}
-	now := g.clock.Now()
+	now := g.o.Clock.Now()
 	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
 		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
 	}
@@ -212,9 +212,9 @@ func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) er
 }
 
 // take returns the wake that is due in a session, or that another waiter serves it; the
-// zero Call if neither. Just before a wake leaves, the router says whether its messages
+// zero Call if neither. Just before a wake leaves, Valid says whether its messages
 // still wait; the counts in the notice are those of now.
-func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (out Call, err error) {
+func (g *Machine) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (out Call, err error) {
 	// look returns the session if a wake is due in it.
 	look := func(d document) (*Session, Call) {
 		s := d.find(waiter.Key)
@@ -228,7 +228,7 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 	}
 	due := false
 	err = g.store.View(ctx, func(r hub.Reader) error {
-		d, err := hub.ReadMeta[document](r, metaKey(agent))
+		d, err := hub.ReadMeta[document](r, sessionsKey(agent))
 		s, call := look(d)
 		due, out = s != nil, call
 		return err
@@ -242,7 +242,7 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 			return nil
 		}
 		w := s.Wake
-		reason, err := g.turns.Valid(tx, agent, w.ID)
+		reason, err := g.Valid(tx, agent, w.ID)
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 		}
 		if reason != "" {
 			s.Wake = nil
-			return g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Refused, Detail: reason, Mechanism: s.Mechanism})
+			return g.Record(tx, agent, w.ID, channel.Outcome{State: channel.Refused, Detail: reason, Mechanism: s.Mechanism})
 		}
 		s.Shown = mail.upTo
 		for _, other := range d.Sessions { // the first takes it
@@ -269,14 +269,14 @@ func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (
 		}
 		if w.Taken.IsZero() {
 			w.Taken = now
-			err = g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
+			err = g.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
 		}
 		b := channel.Batch{ID: w.ID, Recipient: agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
 		if err != nil {
 			return err
 		}
 		notice, err := g.writeNotice(tx, b)
-		out.Wake = &Wake{ID: w.ID, Notice: notice, Interrupt: w.Interrupt}
+		out.Wake = &Notice{ID: w.ID, Notice: notice, Interrupt: w.Interrupt}
 		return err
 	})
 	return out, err
@@ -291,8 +291,8 @@ type Handing struct {
 
 // Handed records the outcome of a wake that Wait returned. That it was written is no
 // proof that a turn began.
-func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
-	const op = "sessions.Handed"
+func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
+	const op = "wake.Handed"
 	if !slices.Contains([]channel.State{channel.Handed, channel.Held, channel.Refused, channel.Failed}, h.Outcome) {
 		return hub.Errorf(hub.CodeInvalid, op, "outcome: %q is not handed, held, refused or failed", h.Outcome)
 	}
@@ -314,16 +314,16 @@ func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) erro
 			} else {
 				s.Wake = nil
 			}
-			return g.turns.Record(tx, actor.ID, h.Wake, o)
+			return g.Record(tx, actor.ID, h.Wake, o)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("sessions: handed: %w", err)
+		return fmt.Errorf("wake: handed: %w", err)
 	}
 	if !found {
 		return hub.Errorf(hub.CodeNotFound, op, "no wake %q is under way in a session of %s", h.Wake, actor.ID)
 	}
-	g.turns.Visit(actor.ID)
+	g.Visit(actor.ID)
 	return nil
 }

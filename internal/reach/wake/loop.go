@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ const (
 // The walk counts rounds. In one round an agent may take several turns, because answers of
 // several agents come one after the other; so the turns of the recipient for the same first
 // message are counted, too.
-func (r *Router) loop(rd hub.Reader, a account, m hub.Message, to hub.AgentID) (root hub.EnvelopeID, held string, err error) {
+func (g *Machine) loop(rd hub.Reader, a account, m hub.Message, to hub.AgentID) (root hub.EnvelopeID, held string, err error) {
 	if !a.Released.IsZero() && !m.CreatedAt.After(a.Released.Time) {
 		return m.ID, "", nil
 	}
@@ -144,8 +144,8 @@ func (v *visitor) hold(kind hub.Channel, due []inboxMessage) (out []inboxMessage
 }
 
 // release lets the held messages of an agent start turns again.
-func (r *Router) release(tx hub.Tx, agent hub.AgentID, a *account) error {
-	a.Released = r.o.Clock.Now()
+func (g *Machine) release(tx hub.Tx, agent hub.AgentID, a *account) error {
+	a.Released = g.o.Clock.Now()
 	for _, t := range a.Attempts {
 		t.Roots = nil // conversations begin anew
 	}
@@ -156,7 +156,7 @@ func (r *Router) release(tx hub.Tx, agent hub.AgentID, a *account) error {
 	for _, m := range unread {
 		for _, kind := range turnKinds {
 			if row := m.newest(kind); row != nil && row.Status == hub.DeliveryHeld {
-				if err := r.moveRow(tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: "the operator lets it go on"}); err != nil {
+				if err := g.moveRow(tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: "the operator lets it go on"}); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, l := range []Limits{{Gap: -1}, {PerHour: -1}, {PairPerHour: -1}} {
-		if _, err := New(nil, nil, nil, Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := New(nil, nil, Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("%+v: got %v", l, err)
 		}
 	}
@@ -48,7 +48,7 @@ func (n named) Name() hub.Channel { return n.name }
 
 func TestNewRefusesOtherChannels(t *testing.T) {
 	for _, name := range []hub.Channel{hub.ChannelInbox, "pigeon", ""} {
-		if _, err := New(nil, nil, []channel.Channel{named{name: name}}, Options{}); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := New(nil, []channel.Channel{named{name: name}}, Options{}); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (broken) Reach(context.Context, hub.AgentID) channel.Reach { panic("reach")
 
 func TestBrokenChannel(t *testing.T) {
 	now := time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)
-	r, err := New(nil, nil, []channel.Channel{broken{named{name: hub.ChannelNotify}}}, Options{Clock: func() time.Time { return now }})
+	r, err := New(nil, []channel.Channel{broken{named{name: hub.ChannelNotify}}}, Options{Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBrokenChannel(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	start := hub.At(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
-	r := &Router{o: Options{Limits: Limits{PerHour: 4, PairPerHour: 2}}}
+	r := &Machine{o: Options{Limits: Limits{PerHour: 4, PairPerHour: 2}}}
 	var a account
 	for i, attempt := range []*attempt{
 		{Cost: 1, Senders: []hub.AgentID{"ada"}},
