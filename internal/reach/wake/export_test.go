@@ -11,9 +11,9 @@ import (
 // does. An attempt with an id that was used is made again.
 func (g *Machine) TryWake(ctx context.Context, agent hub.AgentID, id string) error {
 	now := g.o.Clock.Now()
-	err := g.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
-		if t := a.find(id); t == nil || t.Closed {
-			a.add(&attempt{ID: id, Channel: hub.ChannelSession, At: now, Until: now.Add(proofTime), Probe: true})
+	err := g.update(ctx, agent, func(a *agentRecord) error {
+		if w := a.wakes.find(id); w == nil || !w.State.Open() {
+			a.wakes.add(&hub.Wake{ID: id, Agent: agent, Channel: hub.ChannelSession, State: hub.WakeReserved, At: now, Until: now.Add(proofTime), Probe: true})
 		}
 		return nil
 	})
@@ -24,13 +24,16 @@ func (g *Machine) TryWake(ctx context.Context, agent hub.AgentID, id string) err
 	return g.fly(ctx, g.store, flight{over: over, batch: channel.Batch{ID: id, Recipient: agent, Probe: true}}, nil)
 }
 
-// WakeState returns the state of an attempt.
+// WakeState returns the outcome of an attempt as people read it.
 func (g *Machine) WakeState(ctx context.Context, agent hub.AgentID, id string) (channel.State, error) {
-	a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
-	if t := a.find(id); t != nil {
-		return t.State, err
+	a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (*agentRecord, error) { return g.load(rd, agent) })
+	if err != nil {
+		return "", err
 	}
-	return "", err
+	if w := a.wakes.find(id); w != nil {
+		return outcomeOf(w.State), nil
+	}
+	return "", nil
 }
 
 // ForecastAttended returns the forecast from the attended sessions of an agent.

@@ -109,18 +109,18 @@ func (g *Machine) reach(rd hub.Reader, kind hub.Channel, index int, to hub.Agent
 // an attempt waits for the end of a turn.
 func (g *Machine) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
 	if startsTurns(kind) {
-		a, err := hub.ReadMeta[account](rd, accountKey(to))
+		a, err := g.load(rd, to)
 		if err != nil {
 			return "", false, "", err
 		}
-		reason, err := g.blocked(rd, to, a)
+		reason, err := a.blocked()
 		if err != nil || reason != "" {
 			return hub.ReachUnreachable, false, reason, err
 		}
-		if _, reason, err := g.loop(rd, a, m, to); err != nil || reason != "" {
+		if _, reason, err := a.loop(m); err != nil || reason != "" {
 			return hub.ReachHeld, false, reason, err
 		}
-		if reason, _ := g.budget(&a, g.o.Clock.Now(), m.From); reason != "" {
+		if reason, _ := a.budget(m.From); reason != "" {
 			return hub.ReachOnPoll, false, reason, nil
 		}
 	}

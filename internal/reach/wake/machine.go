@@ -83,27 +83,10 @@ const (
 	recheckAfter = 5 * time.Minute        // between two checks of a channel that failed
 	toldAgain    = 24 * time.Hour         // between two messages to the operator about budgets
 	maxBarren    = 3                      // wakes in a row that led to nothing, before an agent is woken no more
-	maxAttempts  = 64                     // kept for one agent
+	maxWakes     = 64                     // kept for one agent
 	maxUnread    = 200                    // unread messages that are considered at once
 	leaseTime    = time.Minute
 )
-
-// turnKinds are the channels that start turns, in the order in which they are tried.
-var turnKinds = []hub.Channel{hub.ChannelSession, hub.ChannelWake}
-
-// kinds are all channels besides the inbox, those that start turns first.
-var kinds = append(slices.Clone(turnKinds), hub.ChannelNotify)
-
-// startsTurns reports whether a channel starts turns.
-func startsTurns(c hub.Channel) bool { return slices.Contains(turnKinds, c) }
-
-// words are the words of the delivery ledger for each state of an attempt.
-var words = map[channel.State]hub.DeliveryStatus{
-	channel.Waiting: hub.DeliveryPending, channel.Handed: hub.DeliveryPending,
-	channel.Offered:  hub.DeliveryOffered,
-	channel.Accepted: hub.DeliveryAccepted, channel.TurnStarted: hub.DeliveryAccepted, channel.TurnEnded: hub.DeliveryAccepted,
-	channel.Read: hub.DeliveryRead, channel.Held: hub.DeliveryHeld, channel.Refused: hub.DeliverySkipped, channel.Failed: hub.DeliveryFailed,
-}
 
 // Options changes how a Machine works.
 type Options struct {

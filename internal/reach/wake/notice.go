@@ -59,7 +59,7 @@ const maxOrder = 280
 // writeNotice returns the notice of a batch for a session. It has the text of the only
 // message if that is a short line of the operator, not sensitive, and the agent's user
 // allowed it.
-func (g *Machine) writeNotice(r hub.Reader, b channel.Batch) (string, error) {
+func (a *agentRecord) writeNotice(b channel.Batch) (string, error) {
 	if len(b.Messages) != 1 || b.Repeat || b.Probe {
 		return b.Notice(inboxTool), nil
 	}
@@ -70,11 +70,11 @@ func (g *Machine) writeNotice(r hub.Reader, b channel.Batch) (string, error) {
 	if e.From != hub.Operator || e.Policy.Sensitivity == hub.SensitivityHigh || !isShort {
 		return b.Notice(inboxTool), nil
 	}
-	allowed, err := g.CarriesText(r, b.Recipient)
-	if err != nil || !allowed {
-		return b.Notice(inboxTool), err
+	if !a.account.WithText {
+		return b.Notice(inboxTool), nil
 	}
-	b.OrderID, err = r.ShortID(string(e.ID))
+	id, err := a.rd.ShortID(string(e.ID))
+	b.OrderID = id
 	b.Order = plaintext.Line(text)
 	return b.Notice(inboxTool), err
 }

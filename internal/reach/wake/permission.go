@@ -19,8 +19,8 @@ type Permission struct {
 
 // Check refuses a budget that cannot be counted.
 func (p Permission) Check(op string) error {
-	if p.PerHour < 0 || p.PerHour > maxAttempts {
-		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxAttempts)
+	if p.PerHour < 0 || p.PerHour > maxWakes {
+		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxWakes)
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ type Standing struct {
 	Probe     *ProbeReport  `json:"probe,omitempty"` // the last one, or the last delivery with a proof
 }
 
-// An Announcement is an attempt, as people read it.
+// An Announcement is a wake, as people read it.
 type Announcement struct {
 	ID        string      `json:"id"`
 	At        hub.Time    `json:"at,omitzero"`
@@ -59,7 +59,7 @@ func (g *Machine) Paused() bool {
 
 // Standing returns how the wakes of an agent stand.
 func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
-	a, err := hub.ReadMeta[account](rd, accountKey(agent))
+	a, err := g.load(rd, agent)
 	if err != nil {
 		return Standing{}, err
 	}
@@ -67,11 +67,12 @@ func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
-	out := Standing{Allowed: a.Allowed, Interrupt: a.Interrupt, WithText: a.WithText, Paused: a.Paused || all.Paused, Disarmed: a.Disarmed}
-	now := g.o.Clock.Now()
-	out.LastHour, _ = a.spent(now, "")
-	out.Spent, _ = g.budget(&a, now, "")
-	unread, err := readInbox(rd, agent, now)
+	p := a.account
+	out := Standing{Allowed: p.Allowed, Interrupt: p.Interrupt, WithText: p.WithText, Paused: p.Paused || all.Paused, Disarmed: p.Disarmed}
+	out.LastHour, _ = a.wakes.spent(a.now, "")
+	out.Spent, _ = a.budget("")
+
+	unread, err := readInbox(rd, agent, a.now)
 	if err != nil {
 		return out, err
 	}
@@ -80,25 +81,37 @@ func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 			out.Looped++
 		}
 	}
-	if n := len(a.Attempts); n > 0 {
-		t := a.Attempts[n-1]
-		out.Last = &Announcement{t.ID, t.At, t.Channel, t.Mechanism, string(t.State), t.Detail, t.Proven}
+	if n := len(a.wakes); n > 0 {
+		w := a.wakes[n-1]
+		out.Last = &Announcement{w.ID, w.At, w.Channel, w.Mechanism, string(outcomeOf(w.State)), w.Detail, w.Proven}
 	}
-	reports, err := hub.ReadMeta[[]ProbeReport](rd, probesKey(agent))
+	out.Probe, err = a.lastProof()
+	return out, err
+}
+
+// lastProof returns the report of the last probe, or of a later delivery with a proof; nil if
+// there is neither.
+func (a *agentRecord) lastProof() (*ProbeReport, error) {
+	var out *ProbeReport
+	reports, err := a.Reports(a.rd, a.agent)
 	if n := len(reports); n > 0 {
-		out.Probe = &reports[n-1]
+		out = &reports[n-1]
 	}
-	for _, t := range slices.Backward(a.Attempts) {
-		if !t.Proven.IsZero() && (out.Probe == nil || t.Proven.After(out.Probe.At.Time)) && !t.Probe {
-			out.Probe = &ProbeReport{
-				Agent: agent, At: t.At, Wake: t.ID, Channel: t.Channel, Mechanism: t.Mechanism, State: string(t.State),
-				Seconds: t.Proven.Sub(t.At.Time).Seconds(), Proven: true, Detail: "a delivery", Machine: t.Machine,
+
+	for _, w := range slices.Backward(a.wakes) {
+		isNewer := !w.Proven.IsZero() && (out == nil || w.Proven.After(out.At.Time))
+		if isNewer && !w.Probe {
+			out = &ProbeReport{
+				Agent: a.agent, At: w.At, Wake: w.ID, Channel: w.Channel, Mechanism: w.Mechanism, State: string(outcomeOf(w.State)),
+				Seconds: w.Proven.Sub(w.At.Time).Seconds(), Proven: true, Detail: "a delivery", Machine: w.Machine,
 			}
 			break
 		}
 	}
-	if p := out.Probe; p != nil && p.Machine != "" && g.o.Away != nil && g.o.Away(p.Machine) {
-		p.State, p.Detail = machineAway, "no hub runs on "+p.Machine
+
+	if out != nil && out.Machine != "" && a.o.Away != nil && a.o.Away(out.Machine) {
+		out.State = machineAway
+		out.Detail = "no hub runs on " + out.Machine
 	}
 	return out, err
 }
@@ -117,24 +130,17 @@ func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) err
 	if p.WithText {
 		data["with_text"] = true
 	}
-	return g.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(_ hub.Tx, a *account, all *common) error {
-		a.Allowed = p.Allow
-		a.Interrupt = p.Allow && p.Interrupt
-		a.WithText = p.Allow && p.WithText
-		a.PerHour = p.PerHour
+	return g.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(a *agentRecord, all *common) error {
+		a.account.Allowed = p.Allow
+		a.account.Interrupt = p.Allow && p.Interrupt
+		a.account.WithText = p.Allow && p.WithText
+		a.account.PerHour = p.PerHour
 		all.Allowed = slices.DeleteFunc(all.Allowed, func(id hub.AgentID) bool { return id == p.Agent })
 		if p.Allow {
 			all.Allowed = append(all.Allowed, p.Agent)
 		}
 		return nil
 	})
-}
-
-// CarriesText reports whether the user of an agent allowed that a notice has the text of
-// a short message of the operator.
-func (g *Machine) CarriesText(rd hub.Reader, agent hub.AgentID) (bool, error) {
-	a, err := hub.ReadMeta[account](rd, accountKey(agent))
-	return a.WithText, err
 }
 
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
@@ -153,55 +159,44 @@ func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent 
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return g.change(ctx, op, actor, agent, action, nil, func(tx hub.Tx, a *account, all *common) error {
-		if agent == "" {
+	return g.change(ctx, op, actor, agent, action, nil, func(a *agentRecord, all *common) error {
+		if a == nil {
 			all.Paused = paused
 			return nil
 		}
-		if a.Paused = paused; paused {
+		if a.account.Paused = paused; paused {
 			return nil
 		}
-		a.Disarmed, a.Barren = "", 0
-		return g.release(tx, agent, a)
+		a.account.Disarmed = ""
+		a.account.Barren = 0
+		return a.release()
 	})
 }
 
-// change changes the state of an agent, or of all if there is no name, with a journal
-// entry, and visits the agents concerned.
-func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(hub.Tx, *account, *common) error) error {
+// change changes the record of an agent, or the common state alone if there is no name, with
+// a journal entry, and visits the agents concerned. do gets no record without a name.
+func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(*agentRecord, *common) error) error {
 	var visits []hub.AgentID
 	err := g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, commonKey)
 		if err != nil {
 			return err
 		}
-		var a account
-		if agent != "" {
-			if _, err := tx.Agent(agent); err != nil {
-				if hub.CodeOf(err) == hub.CodeNotFound {
-					return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
-				}
-				return err
-			}
-			if a, err = hub.ReadMeta[account](tx, accountKey(agent)); err != nil {
-				return err
-			}
-		}
-		if err := do(tx, &a, &all); err != nil {
-			return err
-		}
-		visits = []hub.AgentID{agent}
+		subject := "wake/*"
 		if agent == "" {
+			err = do(nil, &all)
 			visits = all.Allowed
-		} else if err := hub.WriteMeta(tx, accountKey(agent), a); err != nil {
+		} else {
+			subject = "wake/" + string(agent)
+			err = g.changeOne(tx, op, agent, func(a *agentRecord) error { return do(a, &all) })
+			visits = []hub.AgentID{agent}
+		}
+		if err != nil {
 			return err
 		}
+
 		if err := hub.WriteMeta(tx, commonKey, all); err != nil {
 			return err
-		}
-		subject := "wake/*"
-		if agent != "" {
-			subject = "wake/" + string(agent)
 		}
 		_, err = tx.Append(actor.Entry(g.o.Clock.Now(), action, subject, facts))
 		return err
@@ -209,6 +204,7 @@ func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent
 	if err != nil {
 		return fmt.Errorf("wake: %w", err)
 	}
+
 	if err := g.refresh(ctx); err != nil {
 		return err
 	}
@@ -217,4 +213,15 @@ func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent
 		g.Visit(id)
 	}
 	return nil
+}
+
+// changeOne changes the record of an agent of this hub.
+func (g *Machine) changeOne(tx hub.Tx, op string, agent hub.AgentID, do func(*agentRecord) error) error {
+	if _, err := tx.Agent(agent); err != nil {
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
+		}
+		return err
+	}
+	return g.edit(tx, agent, do)
 }

@@ -2,12 +2,10 @@ package wake
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 )
 
@@ -53,12 +51,8 @@ const (
 	longText     = 512              // bytes of any text in a report
 )
 
-// A Key names a session of an agent. One without a process is known by its id alone.
-type Key struct {
-	CLI     string `json:"cli"`
-	ID      string `json:"session"`
-	Process int    `json:"process,omitempty"`
-}
+// A Key names a session of an agent.
+type Key = hub.SessionKey
 
 // A Session is one session of an agent.
 type Session struct {
@@ -77,20 +71,19 @@ type Session struct {
 	LastProof hub.Time     `json:"last_proof,omitzero"` // the last turn that a notice started
 	Proven    string       `json:"proven,omitempty"`    // version of the CLI in the last such turn of any session
 
-	Shown     int64  `json:"shown,omitempty"`     // messages up to this entry of the journal were announced in it
-	Told      int64  `json:"told,omitempty"`      // the same by hooks in the turn that runs; forgotten at its end
-	Wake      *wake  `json:"wake,omitempty"`      // the one under way
-	Turn      string `json:"turn,omitempty"`      // the wake whose turn runs
-	Continued bool   `json:"continued,omitempty"` // the turn that runs was continued with a notice
-	Unproven  bool   `json:"unproven,omitempty"`  // the session has not shown since then that it goes on
+	Shown     int64        `json:"shown,omitempty"`     // messages up to this entry of the journal were announced in it
+	Told      int64        `json:"told,omitempty"`      // the same by hooks in the turn that runs; forgotten at its end
+	Wake      *sessionWake `json:"wake,omitempty"`      // the one under way; set in lists alone
+	Turn      string       `json:"turn,omitempty"`      // the wake whose turn runs; set in lists alone
+	Continued bool         `json:"continued,omitempty"` // the turn that runs was continued with a notice
+	Unproven  bool         `json:"unproven,omitempty"`  // the session has not shown since then that it goes on
 
 	Waiter   string   `json:"waiter,omitempty"`   // the waiter that serves it
 	Replaced []string `json:"replaced,omitempty"` // waiters that served it before, the newest last
 }
 
-// A wake is a batch on its way into a session. Its messages are those that wait when
-// it leaves.
-type wake struct {
+// A sessionWake is the wake on its way into a session, as people read it.
+type sessionWake struct {
 	ID        string   `json:"id"`
 	Interrupt bool     `json:"interrupt,omitempty"`
 	Repeat    bool     `json:"repeat,omitempty"`
@@ -144,39 +137,62 @@ func (g *Machine) hasWaiter(agent hub.AgentID, k Key) bool {
 }
 
 // bury ends the sessions whose process is known to have ended without a word, and
-// returns them as they were. A look costs the read of one small file of the system.
-func (g *Machine) bury(d *document, now hub.Time) (buried []Session) {
+// returns their keys. A look costs the read of one small file of the system.
+func (g *Machine) bury(d *document, now hub.Time) (buried []Key) {
 	for _, s := range d.Sessions {
 		if !s.live() || g.o.Ended == nil || s.Stamp == "" || !g.o.Ended(s.Process, s.Stamp) {
 			continue
 		}
-		buried = append(buried, *s)
+		buried = append(buried, s.Key)
 		s.move(SessionEnded, now)
 		s.Armed = hub.Time{}
-		s.Wake = nil
-		s.Turn = ""
 	}
 	return buried
 }
 
-// endBuried ends the wakes and turns that were under way in buried sessions: the machine
-// announces their messages again.
-func (g *Machine) endBuried(tx hub.Tx, agent hub.AgentID, buried []Session) error {
+// endDead ends the sessions whose process is known to have ended, with the wakes and turns
+// that were under way in them: the next visit announces their messages again.
+func (a *agentRecord) endDead() error {
 	const detail = "its process ended"
-	for _, s := range buried {
-		if s.Wake != nil {
-			if err := g.Record(tx, agent, s.Wake.ID, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: detail}); err != nil {
+	for _, k := range a.bury(&a.presence, a.now) {
+		if w := a.wakes.offered(k); w != nil {
+			if err := a.withdraw(w, k, detail); err != nil {
 				return err
 			}
 		}
-		if s.Turn == "" {
-			continue
-		}
-		if err := g.Record(tx, agent, s.Turn, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism, Detail: detail}); err != nil {
+		if err := a.endTurn(k, detail); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withdraw takes a wake from a session that cannot show it any more. It is refused unless
+// another session may take it.
+func (a *agentRecord) withdraw(w *hub.Wake, k Key, reason string) error {
+	left := slices.DeleteFunc(slices.Clone(w.Sessions), func(other Key) bool { return other == k })
+	if len(left) > 0 && w.State == hub.WakeWaiting {
+		w.Sessions = left
+		return nil
+	}
+	return a.move(w, step{state: hub.WakeRefused, mechanism: a.mechanism(k), detail: reason})
+}
+
+// endTurn records the end of the turn that a wake started in a session.
+func (a *agentRecord) endTurn(k Key, detail string) error {
+	w := a.wakes.turn(k)
+	if w == nil {
+		return nil
+	}
+	return a.move(w, step{state: hub.WakeEnded, mechanism: a.mechanism(k), detail: detail})
+}
+
+// mechanism returns the mechanism of a session, "" if it is not known.
+func (a *agentRecord) mechanism(k Key) string {
+	if s := a.presence.find(k); s != nil {
+		return s.Mechanism
+	}
+	return ""
 }
 
 // busy reports whether a turn runs that a notice should not disturb.
@@ -211,7 +227,7 @@ func (s *Session) move(next SessionState, now hub.Time) {
 
 // A document is the stored presence of one agent.
 type document struct {
-	Sessions []*Session        `json:"sessions"`
+	Sessions []*Session        `json:"sessions,omitempty"`
 	Proven   map[string]string `json:"proven,omitempty"` // version of each CLI in which a notice last started a turn
 }
 
@@ -233,46 +249,31 @@ const Opening = "opening"
 
 // ensure returns the session of a key and adds it if there is none. It forgets
 // sessions that ended long ago and, beyond maxSessions, those not seen for longest.
-func (d *document) ensure(k Key, now hub.Time) *Session {
+func (a *agentRecord) ensure(k Key) *Session {
+	d := &a.presence
 	if s := d.find(k); s != nil {
 		return s
 	}
 	if s := d.find(Key{CLI: k.CLI, ID: Opening, Process: k.Process}); s != nil && s.live() {
+		for _, w := range a.wakes {
+			if i := slices.Index(w.Sessions, s.Key); i >= 0 {
+				w.Sessions[i] = k
+			}
+		}
 		s.Key = k
 		return s
 	}
+
 	d.Sessions = slices.DeleteFunc(d.Sessions, func(s *Session) bool {
-		return !s.live() && now.Sub(s.Seen.Time) > keepEnded
+		return !s.live() && a.now.Sub(s.Seen.Time) > keepEnded
 	})
 	if len(d.Sessions) >= maxSessions {
-		oldest := slices.MinFunc(d.Sessions, func(a, b *Session) int { return a.Seen.Compare(b.Seen.Time) })
+		oldest := slices.MinFunc(d.Sessions, func(x, y *Session) int { return x.Seen.Compare(y.Seen.Time) })
 		d.Sessions = slices.DeleteFunc(d.Sessions, func(s *Session) bool { return s == oldest })
 	}
-	s := &Session{Key: k, State: SessionStarting, Since: now, Seen: now}
+	s := &Session{Key: k, State: SessionStarting, Since: a.now, Seen: a.now}
 	d.Sessions = append(d.Sessions, s)
 	return s
-}
-
-// update changes the document of one agent.
-func (g *Machine) update(ctx context.Context, agent hub.AgentID, change func(tx hub.Tx, d *document, now hub.Time) error) error {
-	err := g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		d, err := hub.ReadMeta[document](tx, sessionsKey(agent))
-		if err != nil {
-			return err
-		}
-		now := g.o.Clock.Now()
-		if err := g.endBuried(tx, agent, g.bury(&d, now)); err != nil {
-			return err
-		}
-		if err := change(tx, &d, now); err != nil {
-			return err
-		}
-		return hub.WriteMeta(tx, sessionsKey(agent), d)
-	})
-	if err == nil {
-		g.o.Bus.Publish(topic(agent))
-	}
-	return err
 }
 
 // topic is where a hint goes when the sessions of an agent change.
@@ -280,30 +281,44 @@ func topic(agent hub.AgentID) string { return "sessions/" + string(agent) }
 
 // List returns the sessions of an agent, the newest first.
 func (g *Machine) List(r hub.Reader, agent hub.AgentID) ([]Session, error) {
-	d, err := hub.ReadMeta[document](r, sessionsKey(agent))
+	a, err := g.load(r, agent)
 	if err != nil {
 		return nil, err
 	}
-	now := g.o.Clock.Now()
-	g.bury(&d, now)
+	g.bury(&a.presence, a.now)
 	out := []Session{}
-	for _, s := range d.Sessions {
-		if s.silent(now) {
-			s.State = SessionIdle
-			s.Since = s.Reported
-		}
-		if g.armed(agent, s, now) {
-			s.Armed = cmp.Or(s.Armed, s.Seen)
-		} else {
-			s.Armed = hub.Time{}
-		}
-		s.Proven = d.Proven[s.CLI]
-		out = append(out, *s)
+	for _, s := range a.presence.Sessions {
+		out = append(out, a.describe(*s))
 	}
-	slices.SortStableFunc(out, func(a, b Session) int {
-		return cmp.Or(cmp.Compare(order(a), order(b)), b.Seen.Compare(a.Seen.Time))
+	slices.SortStableFunc(out, func(x, y Session) int {
+		return cmp.Or(cmp.Compare(order(x), order(y)), y.Seen.Compare(x.Seen.Time))
 	})
 	return out, nil
+}
+
+// describe returns a session as people read it: as it is now, with its wake and its turn.
+func (a *agentRecord) describe(s Session) Session {
+	if s.silent(a.now) {
+		s.State = SessionIdle
+		s.Since = s.Reported
+	}
+	if a.armed(a.agent, &s, a.now) {
+		s.Armed = cmp.Or(s.Armed, s.Seen)
+	} else {
+		s.Armed = hub.Time{}
+	}
+	s.Proven = a.presence.Proven[s.CLI]
+
+	if !s.live() {
+		return s
+	}
+	if w := a.wakes.offered(s.Key); w != nil {
+		s.Wake = &sessionWake{ID: w.ID, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe, Taken: w.Taken, Handed: w.Handed}
+	}
+	if w := a.wakes.turn(s.Key); w != nil {
+		s.Turn = w.ID
+	}
+	return s
 }
 
 // order puts ended sessions last.
@@ -314,8 +329,8 @@ func order(s Session) int {
 	return 1
 }
 
-// check refuses a key that cannot name a session.
-func (k Key) check(op string) error {
+// checkKey refuses a key that cannot name a session.
+func checkKey(op string, k Key) error {
 	switch {
 	case k.CLI == "" || k.ID == "":
 		return hub.Errorf(hub.CodeInvalid, op, "cli and session must be given")
@@ -336,8 +351,8 @@ func checkTexts(op string, texts ...string) error {
 	return nil
 }
 
-// describe returns how a session stands, for people and senders.
-func describe(s Session, now hub.Time) string {
+// activity returns how a session stands, for people and senders.
+func activity(s Session, now hub.Time) string {
 	if s.busy(now) {
 		if s.State == SessionWaiting {
 			return fmt.Sprintf("waits for a person in %s", s.CLI)

@@ -69,12 +69,11 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 	}
 	report.Detail = reason
 	if f.over != nil {
-		t := &attempt{ID: report.Wake, Channel: f.over.Name(), At: now, Until: now.Add(proofTime), Probe: true}
-		err := g.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
-			if a.open(t.Channel) != nil {
+		err := g.update(ctx, agent, func(a *agentRecord) error {
+			if a.wakes.open(f.over.Name()) != nil {
 				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is under way", agent).WithHint("try again when it has ended")
 			}
-			a.add(t)
+			a.wakes.add(&hub.Wake{ID: report.Wake, Agent: agent, Channel: f.over.Name(), State: hub.WakeReserved, At: now, Until: now.Add(proofTime), Probe: true})
 			return nil
 		})
 		if err == nil {
@@ -127,32 +126,25 @@ func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Durati
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for over := false; ; {
-		a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
+		a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (*agentRecord, error) { return g.load(rd, agent) })
 		if err != nil {
 			return err
 		}
-		t := a.find(report.Wake)
-		if t == nil {
+		w := a.wakes.find(report.Wake)
+		if w == nil {
 			return nil
 		}
-		report.Channel, report.Mechanism, report.State, report.Detail = t.Channel, t.Mechanism, string(t.State), t.Detail
-		report.Machine = cmp.Or(t.Machine, report.Machine)
-		if !t.Proven.IsZero() || t.State == channel.Accepted {
-			report.Proven, report.Seconds = true, max(t.Proven.Sub(t.At.Time).Seconds(), 0)
-			return nil
-		}
-		if t.Closed {
+		report.follow(w)
+		if report.Proven || !w.State.Open() {
 			return nil
 		}
 		if over {
-			report.State, report.Detail = string(channel.Failed), "no turn showed the notice in time"
-			return g.withAccount(ctx, agent, func(tx hub.Tx, a *account) error {
-				if t := a.find(report.Wake); t != nil && !t.Closed {
-					return g.move(tx, agent, a, t, channel.Outcome{State: channel.Failed, Detail: report.Detail})
-				}
-				return nil
-			})
+			o := channel.Outcome{State: channel.Failed, Detail: "no turn showed the notice in time"}
+			report.State = string(o.State)
+			report.Detail = o.Detail
+			return g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return g.Record(tx, agent, report.Wake, o) })
 		}
+
 		select {
 		case <-hints:
 		case <-timeout.C:
@@ -163,18 +155,17 @@ func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Durati
 	}
 }
 
-// withAccount changes the account of an agent.
-func (g *Machine) withAccount(ctx context.Context, agent hub.AgentID, do func(hub.Tx, *account) error) error {
-	return g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		a, err := hub.ReadMeta[account](tx, accountKey(agent))
-		if err == nil {
-			err = do(tx, &a)
-		}
-		if err != nil {
-			return err
-		}
-		return hub.WriteMeta(tx, accountKey(agent), a)
-	})
+// follow sets the report to the state of its wake.
+func (p *ProbeReport) follow(w *hub.Wake) {
+	p.Channel = w.Channel
+	p.Mechanism = w.Mechanism
+	p.State = string(outcomeOf(w.State))
+	p.Detail = w.Detail
+	p.Machine = cmp.Or(w.Machine, p.Machine)
+	if !w.Proven.IsZero() || w.State == hub.WakeAccepted {
+		p.Proven = true
+		p.Seconds = max(w.Proven.Sub(w.At.Time).Seconds(), 0)
+	}
 }
 
 // keep stores a report, with a journal entry.

@@ -2,148 +2,228 @@ package wake
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 )
 
-// Record records how far an attempt has come, in the transaction of the channel that
-// learned it. An outcome for an attempt that ended changes nothing.
-func (g *Machine) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
-	a, err := hub.ReadMeta[account](tx, accountKey(agent))
+// An agentRecord is everything that is stored about the wakes of one agent, as one
+// transaction reads it: its permission, the presence of its sessions, and its wakes. It is
+// changed in memory and written by save.
+type agentRecord struct {
+	*Machine
+	rd    hub.Reader
+	tx    hub.Tx // nil in a snapshot, which is not written
+	agent hub.AgentID
+	now   hub.Time
+
+	account  account
+	presence document
+	wakes    history
+}
+
+// load reads the record of an agent.
+func (g *Machine) load(rd hub.Reader, agent hub.AgentID) (*agentRecord, error) {
+	a := &agentRecord{Machine: g, rd: rd, agent: agent, now: g.o.Clock.Now()}
+	var err error
+	if a.account, err = hub.ReadMeta[account](rd, accountKey(agent)); err != nil {
+		return nil, err
+	}
+	if a.presence, err = hub.ReadMeta[document](rd, sessionsKey(agent)); err != nil {
+		return nil, err
+	}
+	a.wakes = a.account.Wakes
+	a.takeOver()
+	return a, nil
+}
+
+// save writes the parts of the record that were changed.
+func (a *agentRecord) save() error {
+	a.account.Wakes = a.wakes
+	if err := writeChanged(a.tx, accountKey(a.agent), a.account); err != nil {
+		return err
+	}
+	return writeChanged(a.tx, sessionsKey(a.agent), a.presence)
+}
+
+// writeChanged stores a document unless it is stored as it is. An empty one is not stored
+// for the first time.
+func writeChanged(tx hub.Tx, key string, value any) error {
+	raw, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	t := a.find(id)
-	if t == nil || t.Closed {
-		return nil
-	}
-	if err := g.move(tx, agent, &a, t, o); err != nil {
+	old, err := tx.Meta(key)
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
-	return hub.WriteMeta(tx, accountKey(agent), a)
-}
-
-// Started reports whether the turn of an attempt has begun: it was proven, or the
-// agent has fetched a message that the attempt announced.
-func (g *Machine) Started(rd hub.Reader, agent hub.AgentID, id string) (bool, error) {
-	a, err := hub.ReadMeta[account](rd, accountKey(agent))
-	if err != nil {
-		return false, err
-	}
-	t := a.find(id)
-	if t == nil || t.Closed {
-		return false, nil
-	}
-	fetched, err := g.fetched(rd, agent, t)
-	return t.State == channel.TurnStarted || t.State == channel.Handed && fetched, err
-}
-
-// move changes the state of an attempt, the rows of its messages and, at its end, the
-// count of attempts that led to nothing.
-func (g *Machine) move(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, o channel.Outcome) error {
-	if was, ok := rank[o.State]; ok && was < rank[t.State] {
+	if old == string(raw) || (err != nil && string(raw) == "{}") {
 		return nil
 	}
-	now, before := g.o.Clock.Now(), t.State
-	t.State, t.Mechanism, t.Detail, t.Machine = o.State, cmp.Or(o.Mechanism, t.Mechanism), o.Detail, g.o.Machine
-	for _, id := range t.Messages {
-		rows, err := tx.Deliveries(id)
-		if err != nil {
-			return err
-		}
-		for _, d := range slices.Backward(rows) {
-			if d.Recipient == agent && d.Channel == t.Channel {
-				if o.State == channel.Refused && d.Status != hub.DeliveryPending {
-					break // a hook has shown it
-				}
-				if err := g.moveRow(tx, d, t, channel.Outcome{State: o.State, Mechanism: t.Mechanism, Detail: o.Detail}); err != nil {
-					return err
-				}
-				break
+	return tx.PutMeta(key, string(raw))
+}
+
+// edit changes the record of an agent inside a transaction.
+func (g *Machine) edit(tx hub.Tx, agent hub.AgentID, change func(*agentRecord) error) error {
+	a, err := g.load(tx, agent)
+	if err != nil {
+		return err
+	}
+	a.tx = tx
+	if err := change(a); err != nil {
+		return err
+	}
+	return a.save()
+}
+
+// update changes the record of an agent for a waiter, a hook or a channel of its sessions,
+// and hints at it. Sessions whose process has ended are ended first.
+func (g *Machine) update(ctx context.Context, agent hub.AgentID, change func(*agentRecord) error) error {
+	err := g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		return g.edit(tx, agent, func(a *agentRecord) error {
+			if err := a.endDead(); err != nil {
+				return err
 			}
-		}
+			return change(a)
+		})
+	})
+	if err == nil {
+		g.o.Bus.Publish(topic(agent))
 	}
-	proof := cmp.Or(o.Proof, proofTime)
-	switch o.State {
-	case channel.Waiting, channel.Handed:
-		t.Until = now.Add(proof)
-		return nil
-	case channel.TurnStarted:
-		t.Proven, t.Until = now, now.Add(turnTime)
-		return nil
-	case channel.Offered:
-		if t.Hook && t.Cost > 0 {
-			t.Until = now.Add(hookProof)
-			return nil
-		}
-	case channel.Failed:
-		if t.Hook {
-			a.Shown = append(a.Shown, t.Messages...)
-		}
-	}
-	return g.close(tx, agent, a, t, before)
-}
-
-// close ends an attempt. One that was shown and led to no fetched message costs twice,
-// and the third of them in a row disarms the agent.
-func (g *Machine) close(tx hub.Tx, agent hub.AgentID, a *account, t *attempt, before channel.State) error {
-	t.Closed, t.Until = true, hub.Time{}
-	if t.Probe || t.Cost == 0 {
-		t.Messages = nil
-		return nil
-	}
-	fetched, err := g.fetched(tx, agent, t)
-	if err != nil {
-		return err
-	}
-	t.Messages = nil
-	switch {
-	case t.State == channel.Refused && before != channel.Handed, t.State == channel.Accepted, t.State == channel.Read:
-		if t.State == channel.Refused {
-			t.Cost = 0 // nothing was shown
-		}
-		return nil
-	case fetched:
-		a.Barren = 0
-		return nil
-	}
-	t.Cost = 2
-	if a.Barren++; a.Barren < maxBarren {
-		return nil
-	}
-	a.Disarmed = fmt.Sprintf("%d wakes in a row led to no message being read", a.Barren)
-	_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(g.o.Clock.Now(), hub.ActionWakeDisarmed, string(agent), map[string]any{"reason": a.Disarmed, "mechanism": t.Mechanism}))
 	return err
 }
 
-// moveRow changes one row of the ledger, or adds it, with a journal entry. t is nil for a row that
-// no attempt concerns.
-func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outcome) error {
-	now := g.o.Clock.Now()
-	detail := o.Detail
-	if o.Mechanism != "" {
-		detail = o.Mechanism + ": " + cmp.Or(o.Detail, string(o.State))
+// Record records how far a wake has come, in the transaction of the channel that learned
+// it. An outcome for a wake that ended changes nothing.
+func (g *Machine) Record(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
+	return g.edit(tx, agent, func(a *agentRecord) error {
+		w := a.wakes.find(id)
+		if w == nil {
+			return nil
+		}
+		return a.move(w, step{stateOf[o.State], o.Mechanism, o.Detail, o.Proof})
+	})
+}
+
+// A step is a move of a wake.
+type step struct {
+	state     hub.WakeState
+	mechanism string        // "" leaves that of the wake
+	detail    string        // for people
+	proof     time.Duration // that the recipient has for the next move; 0 means proofTime
+}
+
+// move is the only writer of wakes: it moves a wake by the state machine, with the rows of
+// the ledger and the journal entries of its messages, and ends it if the state is final. A
+// step that the state machine does not have changes nothing: a report has come late.
+func (a *agentRecord) move(w *hub.Wake, s step) error {
+	moved, err := w.Advance(s.state, a.now)
+	if err != nil {
+		return nil
 	}
-	if o.State == channel.TurnStarted || o.State == channel.TurnEnded {
-		detail = map[channel.State]string{channel.TurnStarted: "turn started by ", channel.TurnEnded: "turn ended, started by "}[o.State] + cmp.Or(o.Mechanism, "the channel")
-		if o.Detail != "" {
-			detail += ": " + o.Detail
+	before := w.State
+	*w = moved
+	w.Mechanism = cmp.Or(s.mechanism, w.Mechanism)
+	w.Detail = s.detail
+	w.Machine = a.o.Machine
+
+	s.mechanism = w.Mechanism
+	for _, id := range w.Messages {
+		if err := a.moveMessage(w, id, s); err != nil {
+			return err
 		}
 	}
-	status := words[o.State]
+
+	switch w.State {
+	case hub.WakeWaiting, hub.WakeTaken, hub.WakeHanded:
+		w.Until = a.now.Add(cmp.Or(s.proof, proofTime))
+		return nil
+	case hub.WakeOffered:
+		w.Until = a.now.Add(hookProof)
+		return nil
+	case hub.WakeStarted:
+		w.Until = a.now.Add(turnTime)
+		return nil
+	}
+	return a.end(w, before)
+}
+
+// moveMessage moves the newest row of a message of a wake. A row that a hook has shown stays
+// when the wake is refused.
+func (a *agentRecord) moveMessage(w *hub.Wake, id hub.EnvelopeID, s step) error {
+	rows, err := a.tx.Deliveries(id)
+	if err != nil {
+		return err
+	}
+	for _, d := range slices.Backward(rows) {
+		if d.Recipient != a.agent || d.Channel != w.Channel {
+			continue
+		}
+		if s.state == hub.WakeRefused && d.Status != hub.DeliveryPending {
+			return nil
+		}
+		return a.moveRow(a.tx, d, w, s)
+	}
+	return nil
+}
+
+// end counts a wake that has ended. One that was shown and led to no fetched message costs
+// twice, and the third of them in a row disarms the agent.
+func (a *agentRecord) end(w *hub.Wake, before hub.WakeState) error {
+	fetched, err := a.fetched(w)
+	if err != nil {
+		return err
+	}
+	if w.State == hub.WakeFailed && w.Hook {
+		a.account.Shown = append(a.account.Shown, w.Messages...)
+	}
+	w.Messages = nil
+
+	written := before == hub.WakeTaken || before == hub.WakeHanded
+	switch {
+	case w.Probe || w.Cost == 0 || w.State == hub.WakeAccepted || w.State == hub.WakeRead:
+		return nil
+	case w.State == hub.WakeRefused && !written:
+		w.Cost = 0 // nothing was shown
+		return nil
+	case fetched:
+		a.account.Barren = 0
+		return nil
+	}
+
+	w.Cost = 2
+	if a.account.Barren++; a.account.Barren < maxBarren {
+		return nil
+	}
+	a.account.Disarmed = fmt.Sprintf("%d wakes in a row led to no message being read", a.account.Barren)
+	facts := map[string]any{"reason": a.account.Disarmed, "mechanism": w.Mechanism}
+	_, err = a.tx.Append(hub.Caller{ID: hub.Self}.Entry(a.now, hub.ActionWakeDisarmed, string(a.agent), facts))
+	return err
+}
+
+// moveRow changes one row of the ledger, or adds it, with a journal entry. w is nil for a
+// row that no wake concerns.
+func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, w *hub.Wake, s step) error {
+	now := g.o.Clock.Now()
+	detail := s.text()
+	status := statusOf[s.state]
 	if d.Status == status && d.Error == detail {
 		return nil
 	}
-	d.Status, d.Error = status, detail
+	d.Status = status
+	d.Error = detail
 	if d.DeliveredAt.IsZero() && (status == hub.DeliveryAccepted || status == hub.DeliveryOffered) {
 		d.DeliveredAt = now
 	}
 	if status == hub.DeliveryRead {
 		d.ReadAt = now
 	}
+
 	put := tx.PutDelivery
 	if d.ID == 0 {
 		put = tx.AddDelivery
@@ -151,16 +231,17 @@ func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outco
 	if err := put(d); err != nil {
 		return err
 	}
-	facts := map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status, "state": o.State}
-	for name, text := range map[string]string{"mechanism": o.Mechanism, "detail": o.Detail} {
+
+	facts := map[string]any{"channel": d.Channel, "recipient": d.Recipient, "status": d.Status, "state": outcomeOf(s.state)}
+	for name, text := range map[string]string{"mechanism": s.mechanism, "detail": s.detail} {
 		if text != "" {
 			facts[name] = text
 		}
 	}
-	if t != nil {
-		facts["wake"] = t.ID
+	if w != nil {
+		facts["wake"] = w.ID
 	}
-	if t != nil && t.Interrupt {
+	if w != nil && w.Interrupt {
 		facts["interrupt"] = true
 	}
 	e := hub.Caller{ID: hub.Self}.Entry(now, hub.ActionDeliveryMoved, string(d.MessageID), facts)
@@ -171,81 +252,65 @@ func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, t *attempt, o channel.Outco
 	return err
 }
 
-// Valid reports why an attempt must not be shown any more, "" if it may be.
-func (g *Machine) Valid(rd hub.Reader, agent hub.AgentID, id string) (string, error) {
-	a, err := hub.ReadMeta[account](rd, accountKey(agent))
-	if err != nil {
-		return "", err
+// text returns the words of a step in a row of the ledger.
+func (s step) text() string {
+	switch {
+	case s.state == hub.WakeStarted || s.state == hub.WakeEnded:
+		text := "turn started by "
+		if s.state == hub.WakeEnded {
+			text = "turn ended, started by "
+		}
+		text += cmp.Or(s.mechanism, "the channel")
+		if s.detail != "" {
+			text += ": " + s.detail
+		}
+		return text
+	case s.mechanism != "":
+		return s.mechanism + ": " + cmp.Or(s.detail, string(outcomeOf(s.state)))
 	}
-	t := a.find(id)
-	if t == nil || t.Closed {
-		return "it ended before it was shown", nil
-	}
-	reason, err := g.blocked(rd, agent, a)
-	if err != nil || reason != "" && !t.Probe {
-		return reason, err
-	}
-	if t.Probe {
+	return s.detail
+}
+
+// invalid reports why a wake must not be shown any more, "" if it may be: its messages still
+// wait, and its recipient may be woken.
+func (a *agentRecord) invalid(w *hub.Wake) (string, error) {
+	if w.Probe {
 		return "", nil
 	}
-	if n, err := g.waiting(rd, agent, t); err != nil || n == 0 {
+	reason, err := a.blocked()
+	if err != nil || reason != "" {
+		return reason, err
+	}
+	if n, err := a.waiting(w); err != nil || n == 0 {
 		return "already read", err
 	}
 	return "", nil
 }
 
-// Show reports whether a hook may show a batch, and records it as offered. A notice
-// that makes the model go on costs a turn: it needs a message that may start one, and
-// the same permissions and budgets as a wake.
-func (g *Machine) Show(tx hub.Tx, b channel.Batch, mechanism string, turn bool) (bool, error) {
-	a, err := hub.ReadMeta[account](tx, accountKey(b.Recipient))
-	if err != nil {
-		return false, err
-	}
-	now := g.o.Clock.Now()
-	unread, err := readInbox(tx, b.Recipient, now)
-	if err != nil {
-		return false, err
-	}
-	t := &attempt{ID: b.ID, Channel: hub.ChannelSession, At: now, Mechanism: mechanism, Hook: true}
-	var shown []inboxMessage
-	for _, m := range unread {
-		if !a.mayWake(m) || a.announced(m, hub.ChannelSession) {
+// fetched reports whether the agent has fetched a message of a wake.
+func (a *agentRecord) fetched(w *hub.Wake) (bool, error) {
+	n, err := a.waiting(w)
+	return err == nil && n < len(w.Messages), err
+}
+
+// waiting counts the messages of a wake that the agent has not fetched and that have not
+// expired.
+func (a *agentRecord) waiting(w *hub.Wake) (n int, err error) {
+	for _, id := range w.Messages {
+		p, err := a.rd.Parties(id, a.agent)
+		if hub.CodeOf(err) == hub.CodeNotFound {
 			continue
 		}
-		if turn {
-			root, looped, err := g.loop(tx, a, m.Message, b.Recipient)
-			if err != nil {
-				return false, err
-			}
-			m.root = root
-			if spent, _ := g.budget(&a, now, m.From); spent != "" || looped != "" {
-				continue
-			}
+		if err != nil {
+			return 0, err
 		}
-		shown = append(shown, m)
-		t.carry(m)
-	}
-	if turn {
-		reason, err := g.blocked(tx, b.Recipient, a)
-		if err != nil || reason != "" || len(t.Messages) == 0 || a.open(hub.ChannelSession) != nil || g.freeAt(&a, now, shown).After(now.Time) {
-			return false, err
+		m, err := a.rd.Message(id)
+		if err != nil {
+			return 0, err
 		}
-		t.Cost = 1
-		a.noteAlarms(shown)
-	}
-	for _, m := range unread {
-		row := m.newest(hub.ChannelSession)
-		if slices.Contains(t.Messages, m.ID) && (row == nil || row.Status != hub.DeliveryPending) {
-			if err := tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: b.Recipient, Channel: hub.ChannelSession, Status: hub.DeliveryPending}); err != nil {
-				return false, err
-			}
+		if p[0].State == hub.PartyUnread && (m.ExpiresAt.IsZero() || a.now.Before(m.ExpiresAt.Time)) {
+			n++
 		}
 	}
-	a.add(t)
-	a.show(unread, t.Messages, !turn)
-	if err := g.move(tx, b.Recipient, &a, t, channel.Outcome{State: channel.Offered, Mechanism: mechanism, Detail: "shown in a turn"}); err != nil {
-		return false, err
-	}
-	return true, hub.WriteMeta(tx, accountKey(b.Recipient), a)
+	return n, nil
 }

@@ -37,7 +37,7 @@ type Advice struct {
 // Report records the activity of a session, and proves the wakes that were seen in it.
 func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advice, error) {
 	const op = "wake.Report"
-	if err := p.check(op); err != nil {
+	if err := checkKey(op, p.Key); err != nil {
 		return Advice{}, err
 	}
 	if !slices.Contains(events, p.Event) {
@@ -49,39 +49,14 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 	if len(p.Wakes) > 20 {
 		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes: at most 20 ids")
 	}
+
 	var out Advice
-	err := g.update(ctx, actor.ID, func(tx hub.Tx, d *document, now hub.Time) (err error) {
+	err := g.update(ctx, actor.ID, func(a *agentRecord) (err error) {
 		out = Advice{}
-		if d.strange(p) {
+		if a.presence.strange(p) {
 			return nil
 		}
-		s := d.ensure(p.Key, now)
-		if p.Only {
-			if err := g.leaveOthers(tx, actor.ID, d, s, now); err != nil {
-				return err
-			}
-		}
-		s.Seen, s.Reported = now, now
-		s.Stamp = cmp.Or(p.Stamp, s.Stamp)
-		s.Cwd, s.Version = cmp.Or(p.Cwd, s.Cwd), cmp.Or(p.Version, s.Version)
-		if p.Attended != nil {
-			s.Attended = *p.Attended
-		}
-		s.noteQuota(p, now)
-		proof := s.LastProof
-		if err := g.prove(tx, actor.ID, s, p, now); err != nil {
-			return err
-		}
-		if s.LastProof != proof && s.Version != "" {
-			if d.Proven == nil {
-				d.Proven = map[string]string{}
-			}
-			d.Proven[s.CLI] = s.Version
-		}
-		if p.Release && p.Event == EventEnd && s.Waiter != "" {
-			s.replace("")
-		}
-		out.Notice, err = g.advance(tx, actor.ID, s, p, now)
+		out.Notice, err = a.report(p)
 		return err
 	})
 	if err != nil {
@@ -91,30 +66,60 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 	return out, nil
 }
 
+// report records the activity of a session and returns the notice to show, if any.
+func (a *agentRecord) report(p Report) (string, error) {
+	s := a.ensure(p.Key)
+	if p.Only {
+		if err := a.leaveOthers(s); err != nil {
+			return "", err
+		}
+	}
+	s.Seen = a.now
+	s.Reported = a.now
+	s.Stamp = cmp.Or(p.Stamp, s.Stamp)
+	s.Cwd = cmp.Or(p.Cwd, s.Cwd)
+	s.Version = cmp.Or(p.Version, s.Version)
+	if p.Attended != nil {
+		s.Attended = *p.Attended
+	}
+	s.noteQuota(p, a.now)
+
+	proof := s.LastProof
+	if err := a.prove(s, p); err != nil {
+		return "", err
+	}
+	if s.LastProof != proof && s.Version != "" {
+		if a.presence.Proven == nil {
+			a.presence.Proven = map[string]string{}
+		}
+		a.presence.Proven[s.CLI] = s.Version
+	}
+	if p.Release && p.Event == EventEnd && s.Waiter != "" {
+		s.replace("")
+	}
+	return a.advance(s, p)
+}
+
 // leaveOthers ends the other sessions of a process that shows one at a time: a turn in a
 // session that its user has left would run unseen. Their waiters end, and their wakes find
 // another way.
-func (g *Machine) leaveOthers(tx hub.Tx, agent hub.AgentID, d *document, s *Session, now hub.Time) error {
-	for _, other := range d.Sessions {
+func (a *agentRecord) leaveOthers(s *Session) error {
+	for _, other := range a.presence.Sessions {
 		if other == s || !other.live() || other.CLI != s.CLI || other.Process != s.Process || s.Process == 0 {
 			continue
 		}
-		if err := g.endTurn(tx, agent, other); err != nil {
+		if err := a.endTurn(other.Key, ""); err != nil {
 			return err
 		}
-		left := other.Wake
-		other.move(SessionEnded, now)
+		other.move(SessionEnded, a.now)
 		other.Armed = hub.Time{}
-		other.Wake = nil
 		if other.Waiter != "" {
 			other.replace("")
 		}
-		if left == nil || d.offered(left.ID) {
-			continue
-		}
-		o := channel.Outcome{State: channel.Refused, Mechanism: other.Mechanism, Detail: "its window shows another session"}
-		if err := g.Record(tx, agent, left.ID, o); err != nil {
-			return err
+		if w := a.wakes.offered(other.Key); w != nil {
+			if err := a.withdraw(w, other.Key, "its window shows another session"); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -147,133 +152,236 @@ func (d *document) strange(p Report) bool {
 // prove records the wake under way as a turn if the report shows its id, or if the
 // agent has fetched its messages. A prompt of the user in between gives the wake more
 // time.
-func (g *Machine) prove(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) error {
-	w := s.Wake
-	if w == nil || w.Taken.IsZero() {
+func (a *agentRecord) prove(s *Session, p Report) error {
+	w := a.wakes.offered(s.Key)
+	if w == nil {
+		return a.proveLater(s, p)
+	}
+	if w.State == hub.WakeWaiting {
 		return nil
 	}
-	o := channel.Outcome{State: channel.Handed, Mechanism: s.Mechanism, Detail: "after the turn that runs", Proof: proofBusy}
-	started, err := g.Started(tx, agent, w.ID)
+
+	fetched, err := a.fetched(w)
 	if err != nil {
 		return err
 	}
-	switch seen := slices.Contains(p.Wakes, w.ID); {
-	case seen || started:
-		o = channel.Outcome{State: channel.TurnStarted, Mechanism: s.Mechanism, Detail: "it read its inbox"}
-		if seen {
-			o.Detail = "seen in a prompt"
-		}
-		s.Wake, s.Turn, s.LastProof = nil, w.ID, now
+	next := step{w.State, s.Mechanism, "after the turn that runs", proofBusy}
+	switch {
+	case fetched || slices.Contains(p.Wakes, w.ID):
+		s.LastProof = a.now
+		next = started(s, w, p)
 	case p.Event == EventTurnEnd:
-		o.Detail, o.Proof = "its turn ended", proofIdle
+		next.detail = "its turn ended"
+		next.proof = proofIdle
 	case p.Event == EventEnd:
-		s.Wake = nil
-		o = channel.Outcome{State: channel.Failed, Mechanism: s.Mechanism, Detail: "its session ended"}
+		next = step{state: hub.WakeFailed, mechanism: s.Mechanism, detail: "its session ended"}
 	case p.Event != EventPrompt:
 		return nil
 	}
-	return g.Record(tx, agent, w.ID, o)
+	return a.move(w, next)
+}
+
+// started returns the step of a wake whose turn a report proves.
+func started(s *Session, w *hub.Wake, p Report) step {
+	next := step{state: hub.WakeStarted, mechanism: s.Mechanism, detail: "it read its inbox"}
+	if slices.Contains(p.Wakes, w.ID) {
+		next.detail = "seen in a prompt"
+	}
+	return next
+}
+
+// proveLater notes the proof of a wake that is not on its way any more: a visit found that
+// the agent read its inbox, or the time for the proof had passed.
+func (a *agentRecord) proveLater(s *Session, p Report) error {
+	w := a.wakes.turn(s.Key)
+	if w != nil && w.State == hub.WakeStarted && !w.Hook && s.LastProof.Before(w.Proven.Time) {
+		s.LastProof = a.now
+		return a.move(w, started(s, w, p))
+	}
+
+	for _, id := range p.Wakes {
+		w := a.wakes.find(id)
+		if w != nil && w.State == hub.WakeFailed && !w.Taken.IsZero() && w.InSession(s.Key) && s.LastProof.Before(w.At.Time) {
+			s.LastProof = a.now
+		}
+	}
+	return nil
 }
 
 // advance moves the state of a session and returns the notice to show, if any.
-func (g *Machine) advance(tx hub.Tx, agent hub.AgentID, s *Session, p Report, now hub.Time) (string, error) {
-	if s.Unproven && p.Event != EventStart {
-		s.Unproven = false
-		o := channel.Outcome{State: channel.TurnStarted, Detail: "the session went on"}
-		if p.Event == EventEnd || p.Event == EventPrompt && !slices.Contains(p.Wakes, s.Turn) { // of its user
-			o = channel.Outcome{State: channel.Failed, Detail: "the session did not go on"}
-		} else {
-			s.Shown = max(s.Shown, s.Told)
-		}
-		if err := g.Record(tx, agent, s.Turn, o); err != nil {
-			return "", err
-		}
+func (a *agentRecord) advance(s *Session, p Report) (string, error) {
+	if err := a.goOn(s, p); err != nil {
+		return "", err
 	}
 	switch p.Event {
 	case EventStart:
-		s.move(SessionStarting, now)
+		s.move(SessionStarting, a.now)
 		s.Told = 0
 	case EventPrompt:
-		s.move(SessionWorking, now)
-		s.Since, s.Told, s.Continued = now, 0, s.Continued && slices.Contains(p.Wakes, s.Turn)
-		if s.Turn != "" && !slices.Contains(p.Wakes, s.Turn) { // the end of the turn was not reported
-			if err := g.endTurn(tx, agent, s); err != nil {
-				return "", err
-			}
-		}
-	case EventTool:
-		s.move(SessionWorking, now)
-	case EventWaiting:
-		s.move(SessionWaiting, now)
-		return "", nil
-	case EventTurnEnd, EventEnd:
-		s.move(SessionIdle, now)
-		s.Told = 0
-		if err := g.endTurn(tx, agent, s); err != nil {
+		if err := a.beginTurn(s, p); err != nil {
 			return "", err
 		}
-		if p.Event == EventEnd {
-			s.move(SessionEnded, now)
-			s.Armed = hub.Time{}
-			if s.Wake != nil { // not taken; the next visit finds another way
-				id := s.Wake.ID
-				s.Wake = nil
-				return "", g.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Detail: "its session ended"})
-			}
-			return "", nil
+	case EventTool:
+		s.move(SessionWorking, a.now)
+	case EventWaiting:
+		s.move(SessionWaiting, a.now)
+		return "", nil
+	case EventTurnEnd, EventEnd:
+		s.move(SessionIdle, a.now)
+		s.Told = 0
+		if err := a.endTurn(s.Key, ""); err != nil {
+			return "", err
 		}
 	}
+	if p.Event == EventEnd {
+		return "", a.endSession(s)
+	}
+
 	last := p.Event == EventTurnEnd
-	if again := s.Continued; p.Quiet || last && (p.StopActive || again) {
+	if p.Quiet || (last && (p.StopActive || s.Continued)) {
 		if last {
 			s.Continued = false
 		}
 		return "", nil
 	}
-	return g.notice(tx, agent, s, p.Event, now)
+	return a.notice(s, p.Event)
 }
 
-// endTurn records the end of the turn that a wake started.
-func (g *Machine) endTurn(tx hub.Tx, agent hub.AgentID, s *Session) error {
-	if s.Turn == "" {
+// goOn records whether a session went on after a hook gave a notice at the end of its turn.
+// A prompt that does not show the notice is of its user.
+func (a *agentRecord) goOn(s *Session, p Report) error {
+	if !s.Unproven || p.Event == EventStart {
 		return nil
 	}
-	id := s.Turn
-	s.Turn = ""
-	return g.Record(tx, agent, id, channel.Outcome{State: channel.TurnEnded, Mechanism: s.Mechanism})
+	s.Unproven = false
+	w := a.wakes.turn(s.Key)
+	seen := w != nil && slices.Contains(p.Wakes, w.ID)
+
+	next := step{state: hub.WakeStarted, detail: "the session went on"}
+	if p.Event == EventEnd || (p.Event == EventPrompt && !seen) {
+		next = step{state: hub.WakeFailed, detail: "the session did not go on"}
+	} else {
+		s.Shown = max(s.Shown, s.Told)
+	}
+	if w == nil {
+		return nil // its time had passed
+	}
+	return a.move(w, next)
+}
+
+// beginTurn begins a turn in a session. One whose end was not reported ends.
+func (a *agentRecord) beginTurn(s *Session, p Report) error {
+	s.move(SessionWorking, a.now)
+	s.Since = a.now
+	s.Told = 0
+	w := a.wakes.turn(s.Key)
+	seen := w != nil && slices.Contains(p.Wakes, w.ID)
+	s.Continued = s.Continued && seen
+	if w == nil || seen {
+		return nil
+	}
+	return a.endTurn(s.Key, "")
+}
+
+// endSession ends a session. A wake that its waiter has not taken finds another way.
+func (a *agentRecord) endSession(s *Session) error {
+	s.move(SessionEnded, a.now)
+	s.Armed = hub.Time{}
+	if w := a.wakes.offered(s.Key); w != nil {
+		return a.withdraw(w, s.Key, "its session ended")
+	}
+	return nil
 }
 
 // notice returns the notice about messages that were not announced in a session, ""
-// if there are none or permission and budgets refuse it. It takes the place of a wake that its
-// waiter has not taken. A CLI may end a hook before its notice is shown, and a model may
+// if there are none or permission and budgets refuse it. It takes the place of a wake that
+// its waiter has not taken. A CLI may end a hook before its notice is shown, and a model may
 // go on with its task: mail that is still unread when the turn ends is announced again.
-func (g *Machine) notice(tx hub.Tx, agent hub.AgentID, s *Session, e Event, now hub.Time) (string, error) {
-	mail, err := readMail(tx, agent, max(s.Shown, s.Told), now)
+func (a *agentRecord) notice(s *Session, e Event) (string, error) {
+	mail, err := readMail(a.rd, a.agent, max(s.Shown, s.Told), a.now)
 	if err != nil || len(mail.fresh) == 0 {
 		return "", err
 	}
-	if s.Wake != nil && !s.Wake.Taken.IsZero() {
-		if ended, err := g.Valid(tx, agent, s.Wake.ID); err != nil || ended == "" {
-			return "", err // its notice is on the way
-		}
-		s.Wake = nil
-	}
-	b := channel.Batch{ID: channel.NewID(string(agent), s.CLI, s.ID, fmt.Sprint(s.Process), fmt.Sprint(mail.upTo)), Recipient: agent, Messages: mail.all}
-	turn := e == EventTurnEnd
-	if s.Wake != nil {
-		old := s.Wake.ID
-		if err := g.Record(tx, agent, old, channel.Outcome{State: channel.Refused, Detail: "a hook of its session told it"}); err != nil {
+	if w := a.wakes.offered(s.Key); w != nil && w.State == hub.WakeWaiting {
+		if err := a.move(w, step{state: hub.WakeRefused, detail: "a hook of its session told it"}); err != nil {
 			return "", err
 		}
-		s.Wake = nil
+	} else if w != nil {
+		if reason, err := a.invalid(w); err != nil || reason == "" {
+			return "", err // its notice is on the way
+		}
 	}
-	if ok, err := g.Show(tx, b, "hook "+string(e), turn); err != nil || !ok {
+
+	b := channel.Batch{ID: channel.NewID(string(a.agent), s.CLI, s.ID, fmt.Sprint(s.Process), fmt.Sprint(mail.upTo)), Recipient: a.agent, Messages: mail.all}
+	turn := e == EventTurnEnd
+	w := &hub.Wake{ID: b.ID, Agent: a.agent, Channel: hub.ChannelSession, Mechanism: "hook " + string(e), State: hub.WakeReserved, Sessions: []Key{s.Key}, At: a.now, Hook: true}
+	if ok, err := a.show(w, turn); err != nil || !ok {
 		return "", err
 	}
 	s.Told = mail.upTo
 	if turn {
-		s.move(SessionWorking, now)
-		s.Turn, s.Continued, s.Unproven = b.ID, true, true
+		s.move(SessionWorking, a.now)
+		s.Continued = true
+		s.Unproven = true
 	}
-	return g.writeNotice(tx, b)
+	return a.writeNotice(b)
+}
+
+// show reports whether a hook may show a notice, and stores its wake with the messages that
+// it announces. A notice that makes the model go on costs a turn: it needs a message that may
+// start one, and the same permissions and budgets as a wake of a waiter.
+func (a *agentRecord) show(w *hub.Wake, turn bool) (bool, error) {
+	unread, err := readInbox(a.rd, a.agent, a.now)
+	if err != nil {
+		return false, err
+	}
+	var shown []inboxMessage
+	for _, m := range unread {
+		if !a.account.mayWake(m) || a.account.announced(m, hub.ChannelSession) {
+			continue
+		}
+		if turn {
+			root, looped, err := a.loop(m.Message)
+			if err != nil {
+				return false, err
+			}
+			m.root = root
+			if spent, _ := a.budget(m.From); spent != "" || looped != "" {
+				continue
+			}
+		}
+		shown = append(shown, m)
+		carry(w, m)
+	}
+
+	next := step{state: hub.WakeShown, detail: "shown in a turn"}
+	if turn {
+		if may, err := a.mayGoOn(shown); err != nil || !may {
+			return false, err
+		}
+		w.Cost = 1
+		a.account.noteAlarms(shown)
+		next.state = hub.WakeOffered
+	}
+	for _, m := range shown {
+		if row := m.newest(hub.ChannelSession); row != nil && row.Status == hub.DeliveryPending {
+			continue
+		}
+		if err := a.tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: a.agent, Channel: hub.ChannelSession, Status: hub.DeliveryPending}); err != nil {
+			return false, err
+		}
+	}
+	a.wakes.add(w)
+	a.account.show(unread, w.Messages, !turn)
+	return true, a.move(w, next)
+}
+
+// mayGoOn reports whether a turn may go on for messages: some are left, nothing bars wakes,
+// no wake is under way, and the gap after the last has passed.
+func (a *agentRecord) mayGoOn(messages []inboxMessage) (bool, error) {
+	reason, err := a.blocked()
+	if err != nil || reason != "" || len(messages) == 0 || a.wakes.open(hub.ChannelSession) != nil {
+		return false, err
+	}
+	return !a.freeAt(messages).After(a.now.Time), nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 )
 
@@ -258,7 +257,7 @@ func (g *Machine) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeI
 		}
 		for _, d := range rows {
 			if waits(d) {
-				if err := g.moveRow(tx, d, nil, channel.Outcome{State: channel.Refused, Detail: reason}); err != nil {
+				if err := g.moveRow(tx, d, nil, step{state: hub.WakeRefused, detail: reason}); err != nil {
 					return err
 				}
 			}

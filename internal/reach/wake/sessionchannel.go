@@ -52,13 +52,13 @@ func (c *sessionChannel) outlook(to hub.AgentID, d document, now hub.Time) chann
 	case s == nil:
 		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no live session without a terminal"}
 	case !c.armed(to, s, now) && s.busy(now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: describe(*s, now) + ", cannot be woken: it sees the message at its next step"}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next step"}
 	case !c.armed(to, s, now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: describe(*s, now) + ", cannot be woken: it sees the message at its next prompt"}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next prompt"}
 	case s.busy(now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: describe(*s, now) + ", will see it after this turn", Mechanism: s.Mechanism, Later: true}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", will see it after this turn", Mechanism: s.Mechanism, Later: true}
 	}
-	return channel.Reach{When: hub.ReachNow, Reason: describe(*s, now) + ", reachable by " + s.Mechanism, Mechanism: s.Mechanism}
+	return channel.Reach{When: hub.ReachNow, Reason: activity(*s, now) + ", reachable by " + s.Mechanism, Mechanism: s.Mechanism}
 }
 
 // order ranks sessions for a notice: armed ones before others, idle ones before busy
@@ -100,29 +100,31 @@ func (c *sessionChannel) choose(to hub.AgentID, d document, now hub.Time) *Sessi
 	return nil
 }
 
-// Deliver leaves a batch for the waiters of the sessions that rank first. The first of
-// them that comes takes it. A turn is interrupted in one session alone.
+// Deliver leaves a wake for the waiters of the sessions that rank first. The first of them
+// that comes takes it. A turn is interrupted in one session alone.
 func (c *sessionChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
-	out := channel.Outcome{State: channel.Refused}
-	err := c.update(ctx, b.Recipient, func(_ hub.Tx, d *document, now hub.Time) error {
-		to := b.Recipient
-		s := c.choose(to, *d, now)
-		switch {
-		case s == nil || !c.armed(to, s, now):
-			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(to, *d, now).Reason}
+	var out channel.Outcome
+	err := c.update(ctx, b.Recipient, func(a *agentRecord) error {
+		s := c.choose(a.agent, a.presence, a.now)
+		if s == nil || !c.armed(a.agent, s, a.now) {
+			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(a.agent, a.presence, a.now).Reason}
 			return nil
 		}
-		offers := c.candidates(to, *d, now)
+		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for the waiter of its session", Proof: takeWithin}
+		w := a.wakes.find(b.ID)
+		if w == nil || (w.State != hub.WakeReserved && w.State != hub.WakeWaiting) {
+			return nil // it was delivered before
+		}
+
+		offers := c.candidates(a.agent, a.presence, a.now)
 		if b.Interrupt {
 			offers = offers[:1]
 		}
+		w.Sessions = nil
 		for _, o := range offers {
-			if o.Wake == nil || o.Wake.ID != b.ID {
-				o.Wake = &wake{ID: b.ID, Interrupt: b.Interrupt, Repeat: b.Repeat, Probe: b.Probe}
-			}
+			w.Sessions = append(w.Sessions, o.Key)
 		}
-		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for the waiter of its session", Proof: takeWithin}
-		return nil
+		return a.move(w, step{stateOf[out.State], out.Mechanism, out.Detail, out.Proof})
 	})
 	if err != nil {
 		return channel.Outcome{}, fmt.Errorf("wake: deliver: %w", err)
