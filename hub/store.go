@@ -123,6 +123,9 @@ type Reader interface {
 	MetaReader
 	ShortIDReader
 	ArtifactReader
+
+	// Wakes returns the reader of wakes.
+	Wakes() WakeReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -145,6 +148,9 @@ type Tx interface {
 	JournalWriter
 	MetaWriter
 	ArtifactWriter
+
+	// WriteWakes returns the writer of wakes.
+	WriteWakes() WakeWriter
 }
 
 // An AgentReader reads agents and keys.

@@ -53,6 +53,7 @@ type SessionKey struct {
 type Wake struct {
 	ID        string    `json:"id"` // w_ and twelve digits, made of what it announces
 	Agent     AgentID   `json:"agent"`
+	N         int       `json:"n"` // orders the wakes of an agent
 	Channel   Channel   `json:"channel"`
 	Mechanism string    `json:"mechanism,omitempty"` // the way within the channel, such as monitor
 	State     WakeState `json:"state"`
@@ -105,3 +106,19 @@ func (w Wake) Advance(next WakeState, now Time) (Wake, error) {
 
 // InSession reports whether a session may take the wake, or has it.
 func (w Wake) InSession(k SessionKey) bool { return slices.Contains(w.Sessions, k) }
+
+// A WakeReader reads wakes.
+type WakeReader interface {
+	// OfAgent returns the wakes of an agent by their numbers, so oldest first.
+	OfAgent(agent AgentID) ([]Wake, error)
+}
+
+// A WakeWriter writes wakes.
+type WakeWriter interface {
+	// Put stores a new wake if was is empty, and reports CodeConflict when the agent has
+	// one of that id. Else it stores w provided the stored state is still was; otherwise
+	// it reports CodeConflict.
+	Put(w Wake, was WakeState) error
+	// Remove removes a wake, and reports CodeNotFound when there is none.
+	Remove(agent AgentID, id string) error
+}

@@ -10,15 +10,14 @@ import (
 // An account is the stored permission of one agent: the answers of its user, and what wakes
 // so far say about the next.
 type account struct {
-	Allowed   bool        `json:"allowed,omitempty"`   // mail may start turns
-	Interrupt bool        `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt one
-	WithText  bool        `json:"with_text,omitempty"` // a notice may have the text of a short message of the operator
-	PerHour   int         `json:"per_hour,omitempty"`  // wakes of this agent; 0 for the limit of the hub
-	Paused    bool        `json:"paused,omitempty"`
-	Disarmed  string      `json:"disarmed,omitempty"` // why the agent is woken no more
-	Barren    int         `json:"barren,omitempty"`   // wakes in a row that led to nothing
-	Released  hub.Time    `json:"released,omitzero"`  // messages up to then start turns, of any cause
-	Wakes     []*hub.Wake `json:"wakes,omitempty"`    // oldest first
+	Allowed   bool     `json:"allowed,omitempty"`   // mail may start turns
+	Interrupt bool     `json:"interrupt,omitempty"` // critical mail of a coordinator may interrupt one
+	WithText  bool     `json:"with_text,omitempty"` // a notice may have the text of a short message of the operator
+	PerHour   int      `json:"per_hour,omitempty"`  // wakes of this agent; 0 for the limit of the hub
+	Paused    bool     `json:"paused,omitempty"`
+	Disarmed  string   `json:"disarmed,omitempty"` // why the agent is woken no more
+	Barren    int      `json:"barren,omitempty"`   // wakes in a row that led to nothing
+	Released  hub.Time `json:"released,omitzero"`  // messages up to then start turns, of any cause
 
 	Attempts []oldAttempt `json:"attempts,omitempty"` // of the version before; see takeOver
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -25,11 +26,12 @@ type agentRecord struct {
 	account  account
 	presence document
 	wakes    history
+	stored   map[string]hub.Wake // as read, by id
 }
 
 // load reads the record of an agent.
 func (g *Machine) load(rd hub.Reader, agent hub.AgentID) (*agentRecord, error) {
-	a := &agentRecord{Machine: g, rd: rd, agent: agent, now: g.o.Clock.Now()}
+	a := &agentRecord{Machine: g, rd: rd, agent: agent, now: g.o.Clock.Now(), stored: map[string]hub.Wake{}}
 	var err error
 	if a.account, err = hub.ReadMeta[account](rd, accountKey(agent)); err != nil {
 		return nil, err
@@ -37,18 +39,50 @@ func (g *Machine) load(rd hub.Reader, agent hub.AgentID) (*agentRecord, error) {
 	if a.presence, err = hub.ReadMeta[document](rd, sessionsKey(agent)); err != nil {
 		return nil, err
 	}
-	a.wakes = a.account.Wakes
+	rows, err := rd.Wakes().OfAgent(agent)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range rows {
+		a.stored[w.ID] = w
+		w.Sessions = slices.Clone(w.Sessions) // changed in place, see ensure
+		a.wakes = append(a.wakes, &w)
+	}
 	a.takeOver()
 	return a, nil
 }
 
 // save writes the parts of the record that were changed.
 func (a *agentRecord) save() error {
-	a.account.Wakes = a.wakes
+	if err := a.saveWakes(); err != nil {
+		return err
+	}
 	if err := writeChanged(a.tx, accountKey(a.agent), a.account); err != nil {
 		return err
 	}
 	return writeChanged(a.tx, sessionsKey(a.agent), a.presence)
+}
+
+// saveWakes writes the wakes that were changed, and removes those that were forgotten.
+func (a *agentRecord) saveWakes() error {
+	table := a.tx.WriteWakes()
+	for id := range a.stored {
+		if a.wakes.find(id) == nil {
+			if err := table.Remove(a.agent, id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range a.wakes {
+		old := a.stored[w.ID]
+		if reflect.DeepEqual(*w, old) {
+			continue
+		}
+		if err := table.Put(*w, old.State); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeChanged stores a document unless it is stored as it is. An empty one is not stored

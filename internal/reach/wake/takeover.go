@@ -35,7 +35,9 @@ func (t oldAttempt) wake(agent hub.AgentID) *hub.Wake {
 // and what its sessions say about them.
 func (a *agentRecord) takeOver() {
 	for _, t := range a.account.Attempts {
-		a.wakes = append(a.wakes, t.wake(a.agent))
+		if a.wakes.find(t.ID) == nil {
+			a.wakes.append(t.wake(a.agent))
+		}
 	}
 	a.account.Attempts = nil
 

@@ -122,10 +122,19 @@ func (h *history) add(w *hub.Wake) {
 		isOver := !old.State.Open() && w.At.Sub(old.At.Time) >= time.Hour
 		return isOver || old.ID == w.ID
 	})
-	*h = append(*h, w)
+	h.append(w)
 	if n := len(*h); n > maxWakes {
 		*h = (*h)[n-maxWakes:]
 	}
+}
+
+// append appends a wake and gives it its number.
+func (h *history) append(w *hub.Wake) {
+	w.N = 1
+	if n := len(*h); n > 0 {
+		w.N = (*h)[n-1].N + 1
+	}
+	*h = append(*h, w)
 }
 
 // last returns the newest wake that announced messages; nil if there is none.
