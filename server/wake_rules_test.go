@@ -162,6 +162,34 @@ func TestWakeRules(t *testing.T) {
 			t.Errorf("mail that was told gets a wake of its own: %+v", got)
 		}
 	})
+	rule("mail that was told with an earlier wake is announced once more after 15 minutes", func(t *testing.T, w *wakeHub) {
+		b := w.away("builder", "claude", 42)
+		w.untilStep(w.send("planner", api.SendParams{To: builder}), offered)
+		second := w.send("planner", api.SendParams{To: builder})
+		got := b.come()
+		if got == nil {
+			t.Fatal("no wake")
+		}
+		b.report(wake.EventPrompt, got.ID)
+		mustCall(t, b.client(), api.Inbox, api.InboxParams{Limit: 1})
+		b.report(wake.EventTurnEnd)
+		w.pass(time.Minute)
+		w.untilStep(second, offered)
+		if got := b.come(); got != nil {
+			t.Errorf("mail that was told gets a wake of its own: %+v", got)
+		}
+		w.untilStep(second, "session: offered")
+
+		w.pass(16 * time.Minute)
+		var again *wake.Notice
+		w.until("the mail is announced again", func() bool {
+			again = b.come() // it was away for long, so that it comes before it can be reached
+			return again != nil
+		}, func() any { return again })
+		if !strings.Contains(again.Notice, "1 unread message") {
+			t.Errorf("after 15 minutes: got %q", again.Notice)
+		}
+	})
 	rule("a prompt of the user does not repeat a wake that is on its way", func(t *testing.T, w *wakeHub) {
 		b := w.away("builder", "claude", 42)
 		w.untilStep(w.send("planner", api.SendParams{To: builder}), offered)

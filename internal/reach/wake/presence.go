@@ -170,12 +170,17 @@ func (a *agentRecord) endDead() error {
 // withdraw takes a wake from a session that cannot show it any more. It is refused unless
 // another session may take it.
 func (a *agentRecord) withdraw(w *hub.Wake, k Key, reason string) error {
+	return a.leave(w, k, step{state: hub.WakeRefused, mechanism: a.mechanism(k), detail: reason})
+}
+
+// leave takes a wake from a session. It ends with a step unless another session may take it.
+func (a *agentRecord) leave(w *hub.Wake, k Key, end step) error {
 	left := slices.DeleteFunc(slices.Clone(w.Sessions), func(other Key) bool { return other == k })
 	if len(left) > 0 && w.State == hub.WakeWaiting {
 		w.Sessions = left
 		return nil
 	}
-	return a.move(w, step{state: hub.WakeRefused, mechanism: a.mechanism(k), detail: reason})
+	return a.move(w, end)
 }
 
 // endTurn records the end of the turn that a wake started in a session.

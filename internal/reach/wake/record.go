@@ -219,11 +219,12 @@ func (a *agentRecord) end(w *hub.Wake, before hub.WakeState) error {
 	w.Messages = nil
 
 	written := before == hub.WakeTaken || before == hub.WakeHanded
+	shownBefore := before == hub.WakeWaiting && w.State == hub.WakeShown // by an earlier notice, see give
 	switch {
 	case w.Probe || w.Cost == 0 || w.State == hub.WakeAccepted || w.State == hub.WakeRead:
 		return nil
-	case w.State == hub.WakeRefused && !written:
-		w.Cost = 0 // nothing was shown
+	case shownBefore || (w.State == hub.WakeRefused && !written):
+		w.Cost = 0 // it showed nothing
 		return nil
 	case fetched:
 		a.account.Barren = 0

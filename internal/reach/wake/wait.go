@@ -277,7 +277,7 @@ func (a *agentRecord) give(w *hub.Wake, s *Session) (*Notice, error) {
 	}
 	first := w.State == hub.WakeWaiting
 	if first && len(mail.fresh) == 0 && !w.Repeat && !w.Probe {
-		return nil, a.withdraw(w, s.Key, "a hook of its session told it")
+		return nil, a.leave(w, s.Key, step{state: hub.WakeShown, mechanism: s.Mechanism, detail: "an earlier notice in its session told it"})
 	}
 
 	s.Shown = mail.upTo
