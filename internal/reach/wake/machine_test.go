@@ -124,7 +124,11 @@ func TestWakesAreBounded(t *testing.T) {
 	if len(h) != maxWakes || h.find(at.String()) == nil {
 		t.Errorf("%d wakes are kept, want the last %d", len(h), maxWakes)
 	}
+	h.add(&hub.Wake{ID: "open", Channel: hub.ChannelSession, At: at, State: hub.WakeOffered, Cost: 1})
 	h.add(&hub.Wake{ID: "open", Channel: hub.ChannelSession, At: at, State: hub.WakeReserved})
+	if w := h.find("open"); len(h) != maxWakes || w.Cost != 1 || w.N != h[len(h)-2].N+1 {
+		t.Errorf("a wake of the same id: got %+v among %d", w, len(h))
+	}
 	if h.open(hub.ChannelWake) == nil || h.open(hub.ChannelNotify) != nil {
 		t.Error("a wake that starts a turn bars the others, and none that tells people")
 	}

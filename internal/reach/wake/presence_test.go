@@ -219,6 +219,35 @@ func TestProof(t *testing.T) {
 	}
 }
 
+// A wake that several sessions may take stays for the others when one of them ends.
+func TestSeveralSessions(t *testing.T) {
+	w := newWorld(t)
+	g := w.machine()
+	other := wake.Waiter{Key: wake.Key{CLI: "codex", ID: "t", Process: 8}, Mechanism: "queue", Attended: true, Seconds: 1}
+	w.wait(g, "a")
+	if _, err := g.Wait(t.Context(), builder, other); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.deliver(g, "w_1"); got != channel.Waiting {
+		t.Fatalf("got %s", got)
+	}
+
+	w.report(g, wake.EventEnd)
+	if got := w.state(g, "w_1"); got != channel.Waiting {
+		t.Errorf("after one session ended: got %s, want it to wait for the other", got)
+	}
+	got, err := g.Wait(t.Context(), builder, other)
+	if err != nil || got.Wake == nil || got.Wake.ID != "w_1" {
+		t.Errorf("the other session: got %+v, %v", got, err)
+	}
+	if _, err := g.Report(t.Context(), builder, wake.Report{Key: other.Key, Event: wake.EventEnd}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.state(g, "w_1"); got != channel.Failed {
+		t.Errorf("after the session that has it ended: got %s", got)
+	}
+}
+
 func TestRelease(t *testing.T) {
 	w := newWorld(t)
 	g := w.machine()
