@@ -81,7 +81,7 @@ func (a *account) announced(m inboxMessage, kind hub.Channel) bool {
 }
 
 // show remembers that a hook showed messages as context, or forgets it because an
-// attempt to start a turn for them begins. Messages that were read are forgotten.
+// wake that starts a turn for them begins. Messages that were read are forgotten.
 func (a *account) show(unread []inboxMessage, ids []hub.EnvelopeID, context bool) {
 	a.Shown = slices.DeleteFunc(a.Shown, func(id hub.EnvelopeID) bool {
 		return slices.Contains(ids, id) || !slices.ContainsFunc(unread, func(m inboxMessage) bool { return m.ID == id })

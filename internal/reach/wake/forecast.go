@@ -106,7 +106,7 @@ func (g *Machine) reach(rd hub.Reader, kind hub.Channel, index int, to hub.Agent
 }
 
 // Reach forecasts a message to an agent over the channels of one kind. later says that
-// an attempt waits for the end of a turn.
+// a wake waits for the end of a turn.
 func (g *Machine) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
 	if startsTurns(kind) {
 		a, err := g.load(rd, to)

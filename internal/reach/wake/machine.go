@@ -10,7 +10,7 @@
 //
 // Turns cost the recipient's tokens. A channel that starts one (session, wake) is used
 // only for agents whose user allowed it, for messages of normal priority and above,
-// one attempt at a time, within budgets, and never while a turn runs unless a critical
+// one wake at a time, within budgets, and never while a turn runs unless a critical
 // message of a coordinator may interrupt. A message that was announced and not fetched
 // is announced once more after 15 minutes, and then only with the next message.
 //
@@ -26,7 +26,10 @@
 // channel of the machine, those without a person are another.
 //
 // Everything is kept in the store, so that a wake survives the end of the process and
-// several hubs on one store can serve one agent.
+// several hubs on one store can serve one agent: a document with the permission of each
+// agent, one with the presence of its sessions, and a row for each wake (hub.Wake). One
+// transaction reads them as an agentRecord, whose method move is the only writer of wakes:
+// by the state machine of hub.Wake, together with the ledger and the journal.
 //
 // The tests here hold tables, bounds, states of sessions and hubs that share a store. What
 // agents and sessions see is tested through the operations of a hub: server/wake_test.go
@@ -74,7 +77,7 @@ func (l Limits) complete() (Limits, error) {
 }
 
 const (
-	debounce     = 500 * time.Millisecond // a burst of messages is one attempt
+	debounce     = 500 * time.Millisecond // a burst of messages is one wake
 	repeatAfter  = 15 * time.Minute       // an announcement that led to nothing is made again once
 	turnTime     = 10 * time.Minute       // after which a turn whose end was not reported counts as over
 	proofTime    = 30 * time.Second       // for an outcome that names no time
@@ -122,7 +125,7 @@ type Machine struct {
 
 	mu      sync.Mutex                     // guards the fields below
 	due     map[hub.AgentID]hub.Time       // agents to visit, and when
-	flying  map[hub.AgentID]bool           // agents with an attempt that a goroutine makes
+	flying  map[hub.AgentID]bool           // agents with a wake that a goroutine delivers
 	checked map[hub.Channel]hub.Capability // the results of the last checks
 	checkAt hub.Time                       // of channels that failed
 	common  common                         // as last read

@@ -18,7 +18,7 @@ type Mail interface {
 	MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
 }
 
-// A runner is a machine that makes attempts.
+// A runner is a machine that makes attempts. It exists while Run does.
 type runner struct {
 	*Machine
 	mail Mail
@@ -91,7 +91,7 @@ func (g *Machine) rest() time.Duration {
 	return rest
 }
 
-// begin visits every agent: attempts may have been under way when the hub stopped.
+// begin visits every agent: wakes may have been under way when the hub stopped.
 func (g *Machine) begin(ctx context.Context, store hub.Store) error {
 	if err := g.refresh(ctx); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (g *Machine) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeI
 	}
 	if !slices.ContainsFunc(rows, waits) {
 		if reason == "already read" {
-			g.Visit(e.Actor) // it may prove an attempt
+			g.Visit(e.Actor) // it may prove a wake
 		}
 		return nil
 	}

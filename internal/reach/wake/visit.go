@@ -57,17 +57,17 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 	return out, nil
 }
 
-// A flight is an attempt that is to be made now.
+// A flight is the delivery of a wake that is to be made now.
 type flight struct {
 	over     carrier
 	batch    channel.Batch
 	messages []hub.EnvelopeID // that it announces
 }
 
-// visit considers one agent: it ends attempts whose time has passed, chooses the
-// messages that are to be announced, reserves an attempt for them in the same
+// visit considers one agent: it ends wakes whose time has passed, chooses the
+// messages that are to be announced, reserves a wake for them in the same
 // transaction, and makes it in a goroutine. After a crash in between, the reserved
-// attempt is found again and made under the same id.
+// wake is found again and delivered under the same id.
 func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
 	if idle, err := r.idle(ctx, agent); err != nil || idle {
 		return err
