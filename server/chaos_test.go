@@ -22,6 +22,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/pgtest"
@@ -665,7 +666,7 @@ func (c *chaos) settled(messages []hub.Envelope) {
 func (c *chaos) journal(ctx context.Context, store hub.Store, messages []hub.Envelope) {
 	c.t.Helper()
 	type step struct {
-		action  hub.Action
+		action  actions.Action
 		subject string
 	}
 	steps := map[step]int{}
@@ -701,15 +702,15 @@ func (c *chaos) journal(ctx context.Context, store hub.Store, messages []hub.Env
 		c.t.Errorf("journal: %v", err)
 	}
 	for _, e := range messages {
-		for _, a := range []hub.Action{hub.ActionMessageSent, hub.ActionMessageDelivered, hub.ActionMessageRead} {
+		for _, a := range []actions.Action{actions.MessageSent, actions.MessageDelivered, actions.MessageRead} {
 			if n := steps[step{a, string(e.ID)}]; n != 1 {
 				c.t.Errorf("the journal has %s of %s %d times, want once", a, e.ID, n)
 			}
 		}
-		delete(steps, step{hub.ActionMessageSent, string(e.ID)})
+		delete(steps, step{actions.MessageSent, string(e.ID)})
 	}
 	for s := range steps {
-		if s.action == hub.ActionMessageSent && !c.aboutTask(ctx, store, s.subject) {
+		if s.action == actions.MessageSent && !c.aboutTask(ctx, store, s.subject) {
 			c.t.Errorf("the journal says that %s was sent, but it is gone", s.subject)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
@@ -504,7 +505,7 @@ func (s *Server) openDoor(ctx context.Context) (err error) {
 		api.Operations.Bind(s.services),
 		coordination.Operations.Bind(&coordination.Services{
 			Contracts: s.contracts, Keys: s.keys, Peers: s.peers, Callers: s.callers, Network: network{s.syncer, s}, Bus: s.hints,
-			Self: hub.AID(s.self.AID), Repo: s.self.Repo, Done: s.stopping,
+			Self: coord.AID(s.self.AID), Repo: s.self.Repo, Done: s.stopping,
 		}),
 	)
 	s.tools = mcptools.NewHandler(s.opts.Version, dispatcher, s.log, s.stopping)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 )
 
 // A Store is a store around another one, for tests. It calls Before before every call
@@ -23,7 +25,7 @@ type Store struct {
 // An Update is one call of Update that was committed.
 type Update struct {
 	Durability hub.Durability
-	Actions    []hub.Action // of the entries that it appended
+	Actions    []actions.Action // of the entries that it appended
 }
 
 // Updates returns the updates since the last call.
@@ -161,12 +163,12 @@ func (s callReader) Changes(a int64, b int) ([]hub.Change, error) {
 	return do1(s.calls, "Changes", func() ([]hub.Change, error) { return s.r.Changes(a, b) })
 }
 
-func (s callReader) Contract(a hub.ProjectID, b hub.ContractID) (hub.Contract, error) {
-	return do1(s.calls, "Contract", func() (hub.Contract, error) { return s.r.Contract(a, b) })
+func (s callReader) Contract(a coord.ProjectID, b coord.ContractID) (coord.Contract, error) {
+	return do1(s.calls, "Contract", func() (coord.Contract, error) { return s.r.Coordination().Contract(a, b) })
 }
 
-func (s callReader) Contracts(a hub.ContractQuery) ([]hub.Contract, error) {
-	return do1(s.calls, "Contracts", func() ([]hub.Contract, error) { return s.r.Contracts(a) })
+func (s callReader) Contracts(a coord.ContractQuery) ([]coord.Contract, error) {
+	return do1(s.calls, "Contracts", func() ([]coord.Contract, error) { return s.r.Coordination().Contracts(a) })
 }
 
 func (s callReader) CountMessages(a hub.CountFilter) (int, error) {
@@ -177,7 +179,7 @@ func (s callReader) Cursor(a string) (int64, error) {
 	return do1(s.calls, "Cursor", func() (int64, error) { return s.r.Cursor(a) })
 }
 
-func (s callReader) DeadLetters(a hub.AID, b int) ([]hub.DeadLetter, error) {
+func (s callReader) DeadLetters(a coord.AID, b int) ([]hub.DeadLetter, error) {
 	return do1(s.calls, "DeadLetters", func() ([]hub.DeadLetter, error) { return s.r.DeadLetters(a, b) })
 }
 
@@ -201,12 +203,12 @@ func (s callReader) Expired(a hub.Time, b int) ([]hub.EnvelopeID, error) {
 	return do1(s.calls, "Expired", func() ([]hub.EnvelopeID, error) { return s.r.Expired(a, b) })
 }
 
-func (s callReader) FileRequest(a hub.ProjectID, b string) (hub.FileRequest, error) {
-	return do1(s.calls, "FileRequest", func() (hub.FileRequest, error) { return s.r.FileRequest(a, b) })
+func (s callReader) FileRequest(a coord.ProjectID, b string) (coord.FileRequest, error) {
+	return do1(s.calls, "FileRequest", func() (coord.FileRequest, error) { return s.r.Coordination().FileRequest(a, b) })
 }
 
-func (s callReader) FileRequests(a hub.ProjectID, b int) ([]hub.FileRequest, error) {
-	return do1(s.calls, "FileRequests", func() ([]hub.FileRequest, error) { return s.r.FileRequests(a, b) })
+func (s callReader) FileRequests(a coord.ProjectID, b int) ([]coord.FileRequest, error) {
+	return do1(s.calls, "FileRequests", func() ([]coord.FileRequest, error) { return s.r.Coordination().FileRequests(a, b) })
 }
 
 func (s callReader) Handoff(a hub.HandoffID) (hub.Handoff, error) {
@@ -261,35 +263,35 @@ func (s callReader) NamesArtifact(a string) (bool, error) {
 	return do1(s.calls, "NamesArtifact", func() (bool, error) { return s.r.NamesArtifact(a) })
 }
 
-func (s callReader) Outbox(a hub.AID) (hub.Outbox, error) {
+func (s callReader) Outbox(a coord.AID) (hub.Outbox, error) {
 	return do1(s.calls, "Outbox", func() (hub.Outbox, error) { return s.r.Outbox(a) })
 }
 
-func (s callReader) Packet(a hub.ProjectID, b hub.PacketID) (hub.Packet, error) {
-	return do1(s.calls, "Packet", func() (hub.Packet, error) { return s.r.Packet(a, b) })
+func (s callReader) Packet(a coord.ProjectID, b coord.PacketID) (coord.Packet, error) {
+	return do1(s.calls, "Packet", func() (coord.Packet, error) { return s.r.Coordination().Packet(a, b) })
 }
 
-func (s callReader) Sums(a hub.ProjectID) (hub.Sums, error) {
-	return do1(s.calls, "Sums", func() (hub.Sums, error) { return s.r.Sums(a) })
+func (s callReader) Sums(a coord.ProjectID) (coord.Sums, error) {
+	return do1(s.calls, "Sums", func() (coord.Sums, error) { return s.r.Coordination().Sums(a) })
 }
 
-func (s callReader) ContractSums(a hub.ProjectID, b hub.ContractID, c int) ([]hub.ContractSum, error) {
-	return do1(s.calls, "ContractSums", func() ([]hub.ContractSum, error) { return s.r.ContractSums(a, b, c) })
+func (s callReader) ContractSums(a coord.ProjectID, b coord.ContractID, c int) ([]coord.ContractSum, error) {
+	return do1(s.calls, "ContractSums", func() ([]coord.ContractSum, error) { return s.r.Coordination().ContractSums(a, b, c) })
 }
 
-func (s callReader) PacketIDs(a hub.ProjectID, b hub.PacketID, c int) ([]hub.PacketID, error) {
-	return do1(s.calls, "PacketIDs", func() ([]hub.PacketID, error) { return s.r.PacketIDs(a, b, c) })
+func (s callReader) PacketIDs(a coord.ProjectID, b coord.PacketID, c int) ([]coord.PacketID, error) {
+	return do1(s.calls, "PacketIDs", func() ([]coord.PacketID, error) { return s.r.Coordination().PacketIDs(a, b, c) })
 }
 
-func (s callReader) Packets(a hub.PacketQuery) (hub.PacketPage, error) {
-	return do1(s.calls, "Packets", func() (hub.PacketPage, error) { return s.r.Packets(a) })
+func (s callReader) Packets(a coord.PacketQuery) (coord.PacketPage, error) {
+	return do1(s.calls, "Packets", func() (coord.PacketPage, error) { return s.r.Coordination().Packets(a) })
 }
 
 func (s callReader) Parties(a hub.EnvelopeID, b ...hub.AgentID) ([]hub.Party, error) {
 	return do1(s.calls, "Parties", func() ([]hub.Party, error) { return s.r.Parties(a, b...) })
 }
 
-func (s callReader) Peer(a hub.AID) (hub.Peer, error) {
+func (s callReader) Peer(a coord.AID) (hub.Peer, error) {
 	return do1(s.calls, "Peer", func() (hub.Peer, error) { return s.r.Peer(a) })
 }
 
@@ -305,12 +307,12 @@ func (s callReader) Processed(a hub.EnvelopeID, b hub.AgentID) (bool, error) {
 	return do1(s.calls, "Processed", func() (bool, error) { return s.r.Processed(a, b) })
 }
 
-func (s callReader) Project(a hub.ProjectID) (hub.Project, error) {
-	return do1(s.calls, "Project", func() (hub.Project, error) { return s.r.Project(a) })
+func (s callReader) Project(a coord.ProjectID) (coord.Project, error) {
+	return do1(s.calls, "Project", func() (coord.Project, error) { return s.r.Coordination().Project(a) })
 }
 
-func (s callReader) Projects(a hub.ProjectID, b int) ([]hub.Project, error) {
-	return do1(s.calls, "Projects", func() ([]hub.Project, error) { return s.r.Projects(a, b) })
+func (s callReader) Projects(a coord.ProjectID, b int) ([]coord.Project, error) {
+	return do1(s.calls, "Projects", func() ([]coord.Project, error) { return s.r.Coordination().Projects(a, b) })
 }
 
 func (s callReader) Query(a hub.Query) (hub.Page, error) {
@@ -392,12 +394,14 @@ func (s callReader) Token(a string) (hub.Token, error) {
 	return do1(s.calls, "Token", func() (hub.Token, error) { return s.r.Token(a) })
 }
 
-func (s callReader) Tokens(a hub.ProjectID, b int) ([]hub.Token, error) {
+func (s callReader) Tokens(a coord.ProjectID, b int) ([]hub.Token, error) {
 	return do1(s.calls, "Tokens", func() ([]hub.Token, error) { return s.r.Tokens(a, b) })
 }
 
-func (s callReader) Versions(a hub.ProjectID, b hub.ContractID) ([]hub.ContractVersion, []hub.ContractVersion, error) {
-	return do2(s.calls, "Versions", func() ([]hub.ContractVersion, []hub.ContractVersion, error) { return s.r.Versions(a, b) })
+func (s callReader) Versions(a coord.ProjectID, b coord.ContractID) ([]coord.ContractVersion, []coord.ContractVersion, error) {
+	return do2(s.calls, "Versions", func() ([]coord.ContractVersion, []coord.ContractVersion, error) {
+		return s.r.Coordination().Versions(a, b)
+	})
 }
 
 func (s callTx) AddArchive(a hub.Archive) error {
@@ -460,8 +464,8 @@ func (s callTx) AddToken(a hub.Token) error {
 	return do0(s.calls, "AddToken", func() error { return s.tx.AddToken(a) })
 }
 
-func (s callTx) AddVersion(a hub.ProjectID, b hub.ContractID, c hub.ContractVersion) error {
-	return do0(s.calls, "AddVersion", func() error { return s.tx.AddVersion(a, b, c) })
+func (s callTx) AddVersion(a coord.ProjectID, b coord.ContractID, c coord.ContractVersion) error {
+	return do0(s.calls, "AddVersion", func() error { return s.tx.WriteCoordination().AddVersion(a, b, c) })
 }
 
 func (s callTx) CheckLease(a hub.Lease) error {
@@ -492,8 +496,8 @@ func (s callTx) PutAgent(a hub.Agent, b hub.AgentState) error {
 	return do0(s.calls, "PutAgent", func() error { return s.tx.PutAgent(a, b) })
 }
 
-func (s callTx) PutContract(a hub.Contract, b hub.Contract) error {
-	return do0(s.calls, "PutContract", func() error { return s.tx.PutContract(a, b) })
+func (s callTx) PutContract(a coord.Contract, b coord.Contract) error {
+	return do0(s.calls, "PutContract", func() error { return s.tx.WriteCoordination().PutContract(a, b) })
 }
 
 func (s callTx) PutCursor(a string, b int64) error {
@@ -508,8 +512,8 @@ func (s callTx) PutDelivery(a hub.Delivery) error {
 	return do0(s.calls, "PutDelivery", func() error { return s.tx.PutDelivery(a) })
 }
 
-func (s callTx) PutFileRequest(a hub.FileRequest) error {
-	return do0(s.calls, "PutFileRequest", func() error { return s.tx.PutFileRequest(a) })
+func (s callTx) PutFileRequest(a coord.FileRequest) error {
+	return do0(s.calls, "PutFileRequest", func() error { return s.tx.WriteCoordination().PutFileRequest(a) })
 }
 
 func (s callTx) PutHandoff(a hub.Handoff, b hub.HandoffState, c *hub.HandoffStep) error {
@@ -528,8 +532,8 @@ func (s callTx) PutOutbox(a hub.Outbox) error {
 	return do0(s.calls, "PutOutbox", func() error { return s.tx.PutOutbox(a) })
 }
 
-func (s callTx) PutPacket(a hub.Packet, b hub.Packet) error {
-	return do0(s.calls, "PutPacket", func() error { return s.tx.PutPacket(a, b) })
+func (s callTx) PutPacket(a coord.Packet, b coord.Packet) error {
+	return do0(s.calls, "PutPacket", func() error { return s.tx.WriteCoordination().PutPacket(a, b) })
 }
 
 func (s callTx) PutParty(a hub.EnvelopeID, b hub.AgentID, c hub.PartyState, d hub.PartyState) error {
@@ -540,8 +544,8 @@ func (s callTx) PutPeer(a hub.Peer) error {
 	return do0(s.calls, "PutPeer", func() error { return s.tx.PutPeer(a) })
 }
 
-func (s callTx) PutProject(a hub.Project, b hub.Project) error {
-	return do0(s.calls, "PutProject", func() error { return s.tx.PutProject(a, b) })
+func (s callTx) PutProject(a coord.Project, b coord.Project) error {
+	return do0(s.calls, "PutProject", func() error { return s.tx.WriteCoordination().PutProject(a, b) })
 }
 
 func (s callTx) PutRun(a hub.Run, b hub.RunState) error {
@@ -556,8 +560,8 @@ func (s callTx) PutStatus(a hub.Envelope, b hub.MessageStatus) error {
 	return do0(s.calls, "PutStatus", func() error { return s.tx.PutStatus(a, b) })
 }
 
-func (s callTx) PutVersions(a hub.Contract) error {
-	return do0(s.calls, "PutVersions", func() error { return s.tx.PutVersions(a) })
+func (s callTx) PutVersions(a coord.Contract) error {
+	return do0(s.calls, "PutVersions", func() error { return s.tx.WriteCoordination().PutVersions(a) })
 }
 
 func (s callTx) RemoveArtifactReaders(a string) error {
@@ -572,86 +576,86 @@ func (s callTx) RevokeKeys(a hub.AgentID, b string, c hub.Time) (int, error) {
 	return do1(s.calls, "RevokeKeys", func() (int, error) { return s.tx.RevokeKeys(a, b, c) })
 }
 
-func (s callTx) RevokeTokens(a hub.AID, b string, c hub.Time) ([]string, error) {
+func (s callTx) RevokeTokens(a coord.AID, b string, c hub.Time) ([]string, error) {
 	return do1(s.calls, "RevokeTokens", func() ([]string, error) { return s.tx.RevokeTokens(a, b, c) })
 }
 
 func (s callReader) Team(a hub.TeamID) (hub.Team, error) {
-	return do1(s.calls, "Team", func() (hub.Team, error) { return s.r.Team(a) })
+	return do1(s.calls, "Team", func() (hub.Team, error) { return s.r.Teamspaces().Team(a) })
 }
 
 func (s callReader) Teams(a hub.TeamQuery) ([]hub.Team, error) {
-	return do1(s.calls, "Teams", func() ([]hub.Team, error) { return s.r.Teams(a) })
+	return do1(s.calls, "Teams", func() ([]hub.Team, error) { return s.r.Teamspaces().Teams(a) })
 }
 
 func (s callReader) Members(a hub.MemberQuery) ([]hub.Member, error) {
-	return do1(s.calls, "Members", func() ([]hub.Member, error) { return s.r.Members(a) })
+	return do1(s.calls, "Members", func() ([]hub.Member, error) { return s.r.Teamspaces().Members(a) })
 }
 
 func (s callReader) Task(a hub.TaskID) (hub.Task, error) {
-	return do1(s.calls, "Task", func() (hub.Task, error) { return s.r.Task(a) })
+	return do1(s.calls, "Task", func() (hub.Task, error) { return s.r.Teamspaces().Task(a) })
 }
 
 func (s callReader) Tasks(a hub.TaskQuery) ([]hub.Task, error) {
-	return do1(s.calls, "Tasks", func() ([]hub.Task, error) { return s.r.Tasks(a) })
+	return do1(s.calls, "Tasks", func() ([]hub.Task, error) { return s.r.Teamspaces().Tasks(a) })
 }
 
 func (s callReader) CountTasks(a hub.TeamID) (map[hub.TaskState]int, error) {
-	return do1(s.calls, "CountTasks", func() (map[hub.TaskState]int, error) { return s.r.CountTasks(a) })
+	return do1(s.calls, "CountTasks", func() (map[hub.TaskState]int, error) { return s.r.Teamspaces().CountTasks(a) })
 }
 
 func (s callReader) HeldAction(a string) (hub.HeldAction, error) {
-	return do1(s.calls, "HeldAction", func() (hub.HeldAction, error) { return s.r.HeldAction(a) })
+	return do1(s.calls, "HeldAction", func() (hub.HeldAction, error) { return s.r.Teamspaces().HeldAction(a) })
 }
 
 func (s callReader) HeldActions(a int) ([]hub.HeldAction, error) {
-	return do1(s.calls, "HeldActions", func() ([]hub.HeldAction, error) { return s.r.HeldActions(a) })
+	return do1(s.calls, "HeldActions", func() ([]hub.HeldAction, error) { return s.r.Teamspaces().HeldActions(a) })
 }
 
 func (s callTx) PutTeam(a hub.Team) error {
-	return do0(s.calls, "PutTeam", func() error { return s.tx.PutTeam(a) })
+	return do0(s.calls, "PutTeam", func() error { return s.tx.WriteTeamspaces().PutTeam(a) })
 }
 
 func (s callTx) PutMember(a hub.Member) error {
-	return do0(s.calls, "PutMember", func() error { return s.tx.PutMember(a) })
+	return do0(s.calls, "PutMember", func() error { return s.tx.WriteTeamspaces().PutMember(a) })
 }
 
 func (s callTx) PutTask(a hub.Task) (hub.TaskID, error) {
-	return do1(s.calls, "PutTask", func() (hub.TaskID, error) { return s.tx.PutTask(a) })
+	return do1(s.calls, "PutTask", func() (hub.TaskID, error) { return s.tx.WriteTeamspaces().PutTask(a) })
 }
 
 func (s callTx) PutHeldAction(a hub.HeldAction) error {
-	return do0(s.calls, "PutHeldAction", func() error { return s.tx.PutHeldAction(a) })
+	return do0(s.calls, "PutHeldAction", func() error { return s.tx.WriteTeamspaces().PutHeldAction(a) })
 }
 
 func (s callReader) TeamArtifact(a hub.TeamID, b string) (hub.TeamArtifact, error) {
-	return do1(s.calls, "TeamArtifact", func() (hub.TeamArtifact, error) { return s.r.TeamArtifact(a, b) })
+	return do1(s.calls, "TeamArtifact", func() (hub.TeamArtifact, error) { return s.r.Teamspaces().TeamArtifact(a, b) })
 }
 
 func (s callReader) TeamArtifacts(a hub.ArtifactQuery) ([]hub.TeamArtifact, error) {
-	return do1(s.calls, "TeamArtifacts", func() ([]hub.TeamArtifact, error) { return s.r.TeamArtifacts(a) })
+	return do1(s.calls, "TeamArtifacts", func() ([]hub.TeamArtifact, error) { return s.r.Teamspaces().TeamArtifacts(a) })
 }
 
 func (s callReader) ArtifactVersion(a hub.TeamID, b string, c int64) (hub.ArtifactVersion, error) {
-	return do1(s.calls, "ArtifactVersion", func() (hub.ArtifactVersion, error) { return s.r.ArtifactVersion(a, b, c) })
+	return do1(s.calls, "ArtifactVersion", func() (hub.ArtifactVersion, error) { return s.r.Teamspaces().ArtifactVersion(a, b, c) })
 }
 
 func (s callReader) ArtifactVersions(a hub.VersionQuery) ([]hub.ArtifactVersion, error) {
-	return do1(s.calls, "ArtifactVersions", func() ([]hub.ArtifactVersion, error) { return s.r.ArtifactVersions(a) })
+	return do1(s.calls, "ArtifactVersions", func() ([]hub.ArtifactVersion, error) { return s.r.Teamspaces().ArtifactVersions(a) })
 }
 
 func (s callReader) Conflicts(a hub.ConflictQuery) ([]hub.Conflict, error) {
-	return do1(s.calls, "Conflicts", func() ([]hub.Conflict, error) { return s.r.Conflicts(a) })
+	return do1(s.calls, "Conflicts", func() ([]hub.Conflict, error) { return s.r.Teamspaces().Conflicts(a) })
 }
 
 func (s callTx) PutTeamArtifact(a hub.TeamArtifact) error {
-	return do0(s.calls, "PutTeamArtifact", func() error { return s.tx.PutTeamArtifact(a) })
+	return do0(s.calls, "PutTeamArtifact", func() error { return s.tx.WriteTeamspaces().PutTeamArtifact(a) })
 }
 
 func (s callTx) AddArtifactVersion(a hub.ArtifactVersion) error {
-	return do0(s.calls, "AddArtifactVersion", func() error { return s.tx.AddArtifactVersion(a) })
+	return do0(s.calls, "AddArtifactVersion", func() error { return s.tx.WriteTeamspaces().AddArtifactVersion(a) })
 }
 
 func (s callTx) PutConflict(a hub.Conflict) error {
-	return do0(s.calls, "PutConflict", func() error { return s.tx.PutConflict(a) })
+	return do0(s.calls, "PutConflict", func() error { return s.tx.WriteTeamspaces().PutConflict(a) })
 }

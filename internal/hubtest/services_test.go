@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
@@ -79,7 +81,7 @@ func newHouse(t *testing.T) *house {
 	t.Cleanup(func() { h.inner.Close() })
 	h.store = &hubtest.Store{Store: h.inner}
 	hints := new(bus.Local)
-	const self = hub.AID("aid://back.example/hub@1.0.0")
+	const self = coord.AID("aid://back.example/hub@1.0.0")
 	secrets, err := vault.Open(filepath.Join(h.home, "secrets.key"))
 	h.must(err)
 	content, err := blobs.Open(filepath.Join(h.home, "artifacts"), nil)
@@ -231,13 +233,13 @@ func (h *house) began() hub.RunID {
 	return id
 }
 
-func (h *house) create() (hub.Project, error) {
-	return h.contracts.CreateProject(h.ctx, operator, contract.NewProject{Name: "n", Objective: "o", Repos: []hub.Repo{
+func (h *house) create() (coord.Project, error) {
+	return h.contracts.CreateProject(h.ctx, operator, contract.NewProject{Name: "n", Objective: "o", Repos: []coord.Repo{
 		{Name: "backend", Role: "backend", Language: "go"}, {Name: "frontend", Role: "frontend", Language: "typescript"},
 	}})
 }
 
-func (h *house) created() hub.ProjectID {
+func (h *house) created() coord.ProjectID {
 	h.t.Helper()
 	p, err := h.create()
 	h.must(err)
@@ -246,8 +248,8 @@ func (h *house) created() hub.ProjectID {
 	return p.ID
 }
 
-func (h *house) propose(p hub.ProjectID) (contract.Result, error) {
-	return h.contracts.Propose(h.ctx, front, contract.Proposal{InProject: contract.In(p), Type: hub.ContractAPI, Name: "Get User", Content: json.RawMessage(`{"method":"GET","path":"/u"}`)})
+func (h *house) propose(p coord.ProjectID) (contract.Result, error) {
+	return h.contracts.Propose(h.ctx, front, contract.Proposal{InProject: contract.In(p), Type: coord.ContractAPI, Name: "Get User", Content: json.RawMessage(`{"method":"GET","path":"/u"}`)})
 }
 
 func (h *house) contract() contract.InContract {
@@ -278,7 +280,7 @@ func (h *house) started() contract.InContract {
 }
 
 // whole returns a project as hubs exchange it.
-func (h *house) whole(p hub.ProjectID) federation.ProjectCopy {
+func (h *house) whole(p coord.ProjectID) federation.ProjectCopy {
 	h.t.Helper()
 	var raw bytes.Buffer
 	h.must(h.contracts.WriteProject(h.ctx, operator, p, &raw, nil))
@@ -545,7 +547,7 @@ var operations = []struct {
 	{"contract share context", func(h *house) func() error {
 		p := h.created()
 		return func() error {
-			return last(h.contracts.Share(h.ctx, front, contract.NewPacket{InProject: contract.In(p), Type: hub.ContextQuestion, Content: json.RawMessage(`{"question":"why"}`)}))
+			return last(h.contracts.Share(h.ctx, front, contract.NewPacket{InProject: contract.In(p), Type: coord.ContextQuestion, Content: json.RawMessage(`{"question":"why"}`)}))
 		}
 	}},
 	{"contract leave", func(h *house) func() error {
@@ -555,16 +557,16 @@ var operations = []struct {
 	{"contract add a repository", func(h *house) func() error {
 		p := h.created()
 		return func() error {
-			return last(h.contracts.AddRepo(h.ctx, front, p, contract.As{}, hub.Repo{Name: "docs", Role: "shared", Language: "text"}))
+			return last(h.contracts.AddRepo(h.ctx, front, p, contract.As{}, coord.Repo{Name: "docs", Role: "shared", Language: "text"}))
 		}
 	}},
 	{"contract status", func(h *house) func() error {
 		p := h.created()
-		return func() error { return last(h.contracts.SetStatus(h.ctx, operator, p, hub.ProjectComplete)) }
+		return func() error { return last(h.contracts.SetStatus(h.ctx, operator, p, coord.ProjectComplete)) }
 	}},
 	{"contract policy", func(h *house) func() error {
 		p := h.created()
-		return func() error { return last(h.contracts.SetPolicy(h.ctx, operator, p, hub.AgreeAll)) }
+		return func() error { return last(h.contracts.SetPolicy(h.ctx, operator, p, coord.AgreeAll)) }
 	}},
 	{"contract update", func(h *house) func() error {
 		c := h.contract()
@@ -592,7 +594,7 @@ var operations = []struct {
 	{"contract ask for a file", func(h *house) func() error {
 		p := h.created()
 		return func() error {
-			return last(h.contracts.RequestFile(h.ctx, front, contract.As{}, hub.FileRequest{Project: p, Description: "the schema of users"}))
+			return last(h.contracts.RequestFile(h.ctx, front, contract.As{}, coord.FileRequest{Project: p, Description: "the schema of users"}))
 		}
 	}},
 	{"contract sync", func(h *house) func() error {
@@ -676,7 +678,7 @@ var operations = []struct {
 		h.must(err)
 		return func() error {
 			return last(h.peers.Join(h.ctx, operator, text, func(_ context.Context, r federation.Redemption) (federation.Welcome, error) {
-				return federation.Welcome{AID: front.AID, Endpoint: "https://front.example", Repo: "frontend", Project: "p", ForRepo: "backend", Permissions: hub.Contributor, Key: r.Key + "k"}, nil
+				return federation.Welcome{AID: front.AID, Endpoint: "https://front.example", Repo: "frontend", Project: "p", ForRepo: "backend", Permissions: coord.Contributor, Key: r.Key + "k"}, nil
 			}))
 		}
 	}},
@@ -834,7 +836,7 @@ func TestOneTransaction(t *testing.T) {
 		h.store.Updates()
 		h.proposed()
 		for _, u := range h.store.Updates() {
-			if slices.Contains(u.Actions, hub.ActionHandoffProposed) != slices.Contains(u.Actions, hub.ActionMessageSent) {
+			if slices.Contains(u.Actions, actions.HandoffProposed) != slices.Contains(u.Actions, actions.MessageSent) {
 				t.Errorf("a transaction recorded %v, want both or neither", u.Actions)
 			}
 		}
@@ -845,26 +847,26 @@ func TestDurability(t *testing.T) {
 	for _, tt := range []struct {
 		op     string // its name in operations, or "" for do
 		do     func(h *house) error
-		action hub.Action
+		action actions.Action
 		want   hub.Durability
 	}{
-		{"mailroom send", nil, hub.ActionMessageSent, hub.SurvivesKill},
+		{"mailroom send", nil, actions.MessageSent, hub.SurvivesKill},
 		{"", func(h *house) error {
 			return last(h.send("builder", func(d *mailroom.Draft) { d.Priority = hub.PriorityHigh }))
-		}, hub.ActionMessageSent, hub.SurvivesPowerLoss},
+		}, actions.MessageSent, hub.SurvivesPowerLoss},
 		{"", func(h *house) error {
 			return last(h.send("builder", func(d *mailroom.Draft) { d.Priority = hub.PriorityCritical }))
-		}, hub.ActionMessageSent, hub.SurvivesPowerLoss},
-		{"", func(h *house) error { return last(h.send("builder", gated)) }, hub.ActionMessageHeld, hub.SurvivesPowerLoss},
-		{"mailroom approve", nil, hub.ActionMessageApproved, hub.SurvivesPowerLoss},
-		{"mailroom deny", nil, hub.ActionMessageDenied, hub.SurvivesPowerLoss},
-		{"handoff initiate", nil, hub.ActionHandoffProposed, hub.SurvivesPowerLoss},
-		{"handoff accept", nil, hub.ActionHandoffAccepted, hub.SurvivesPowerLoss},
-		{"handoff reject", nil, hub.ActionHandoffRejected, hub.SurvivesPowerLoss},
-		{"handoff complete", nil, hub.ActionHandoffCompleted, hub.SurvivesPowerLoss},
+		}, actions.MessageSent, hub.SurvivesPowerLoss},
+		{"", func(h *house) error { return last(h.send("builder", gated)) }, actions.MessageHeld, hub.SurvivesPowerLoss},
+		{"mailroom approve", nil, actions.MessageApproved, hub.SurvivesPowerLoss},
+		{"mailroom deny", nil, actions.MessageDenied, hub.SurvivesPowerLoss},
+		{"handoff initiate", nil, actions.HandoffProposed, hub.SurvivesPowerLoss},
+		{"handoff accept", nil, actions.HandoffAccepted, hub.SurvivesPowerLoss},
+		{"handoff reject", nil, actions.HandoffRejected, hub.SurvivesPowerLoss},
+		{"handoff complete", nil, actions.HandoffCompleted, hub.SurvivesPowerLoss},
 		{"handoff release", nil, "", hub.SurvivesPowerLoss},
-		{"keys revoke", nil, hub.ActionKeyRevoked, hub.SurvivesPowerLoss},
-		{"roots add", nil, hub.ActionRootAdded, hub.SurvivesPowerLoss},
+		{"keys revoke", nil, actions.KeyRevoked, hub.SurvivesPowerLoss},
+		{"roots add", nil, actions.RootAdded, hub.SurvivesPowerLoss},
 	} {
 		t.Run(fmt.Sprintf("%s %s is asked to survive: %d", tt.op, tt.action, tt.want), func(t *testing.T) {
 			h := newHouse(t)

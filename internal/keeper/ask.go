@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/sandbox"
@@ -182,7 +183,7 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
 	}
 	err = k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), hub.ActionAgentAnswered, "kept/"+string(name), map[string]any{"option": chosen.ID, "kind": chosen.Kind}))
+		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), actions.AgentAnswered, "kept/"+string(name), map[string]any{"option": chosen.ID, "kind": chosen.Kind}))
 		return err
 	})
 	if err != nil {

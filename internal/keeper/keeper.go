@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/roots"
@@ -374,7 +375,7 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	}
 	profile.ID = d.Agent
 	k.halt(d.Agent)
-	err := k.change(ctx, actor, d.Agent, hub.ActionAgentKept, func(tx hub.Tx, r *record) error {
+	err := k.change(ctx, actor, d.Agent, actions.AgentKept, func(tx hub.Tx, r *record) error {
 		if err := k.keys.Enlist(tx, actor, profile); err != nil {
 			return err
 		}
@@ -506,7 +507,7 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		delete(k.logs, name)
 	}
 	k.mu.Unlock()
-	err := k.change(ctx, actor, name, hub.ActionAgentStopped, func(tx hub.Tx, r *record) error {
+	err := k.change(ctx, actor, name, actions.AgentStopped, func(tx hub.Tx, r *record) error {
 		r.Stopped, r.Problem, r.Since = true, "", k.o.Clock.Now()
 		if r.Turn != nil {
 			r.Turn.Stopped = true // the next start continues it
@@ -540,7 +541,7 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 		return Status{}, err
 	}
 	k.halt(name)
-	err := k.change(ctx, actor, name, hub.ActionAgentRestarted, func(_ hub.Tx, r *record) error {
+	err := k.change(ctx, actor, name, actions.AgentRestarted, func(_ hub.Tx, r *record) error {
 		r.Stopped, r.Problem, r.Since = false, "", k.o.Clock.Now()
 		if fresh {
 			r.Session, r.Turn = "", nil
@@ -577,7 +578,7 @@ func (k *Keeper) own(ctx context.Context, op string, name hub.AgentID) (record, 
 }
 
 // change changes the stored state of an agent with a journal entry.
-func (k *Keeper) change(ctx context.Context, actor hub.Caller, name hub.AgentID, action hub.Action, do func(hub.Tx, *record) error) error {
+func (k *Keeper) change(ctx context.Context, actor hub.Caller, name hub.AgentID, action actions.Action, do func(hub.Tx, *record) error) error {
 	err := k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		r, err := hub.ReadMeta[record](tx, recordKey(name))
 		if err == nil {

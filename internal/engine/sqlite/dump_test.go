@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/shape"
 )
@@ -74,7 +75,7 @@ func testHandoff(t testing.TB, restricted bool) hub.Handoff {
 // fillEveryTable writes at least one row into every table.
 func fillEveryTable(t testing.TB, s *Store) {
 	t.Helper()
-	now, instant := hub.At(time.Now()), hub.InstantAt(time.Now())
+	now, instant := hub.At(time.Now()), coord.InstantAt(time.Now())
 	m, parties := benchMessage(testIDs, "ada", "bob")
 	n := int64(3)
 	m.Sequence, m.Hop, m.Cause, m.Extra = &n, 2, m.ID, json.RawMessage(`{"x":"<\u0001&>"}`)
@@ -127,26 +128,26 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.PutRun(hub.Run{ID: hub.RunID(testIDs.Next()), Agent: "ada", By: "bob", Task: "go on", Handoff: closed.ID, State: hub.RunStarting, StartedAt: now, ExpiresAt: now}, "")
 		},
 		func(tx hub.Tx) error {
-			return tx.PutProject(hub.Project{ID: "p", Name: "n", Status: hub.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []hub.Repo{{ID: "r", Name: "back"}}}, hub.Project{})
+			return tx.WriteCoordination().PutProject(coord.Project{ID: "p", Name: "n", Status: coord.ProjectPlanning, CreatedAt: instant, UpdatedAt: instant, Repos: []coord.Repo{{ID: "r", Name: "back"}}}, coord.Project{})
 		},
 		func(tx hub.Tx) error {
 			content := json.RawMessage(`{"path":"/<me>"}`)
-			return tx.PutContract(hub.Contract{
-				Project: "p", ID: "c", Type: hub.ContractAPI, Name: "n", Version: 2, Status: hub.ContractProposed, Content: content, ProposedBy: "r",
-				CreatedAt: instant, UpdatedAt: instant, History: []hub.ContractVersion{{Version: 1, Content: content, ProposedBy: "r", At: instant}},
-			}, hub.Contract{})
+			return tx.WriteCoordination().PutContract(coord.Contract{
+				Project: "p", ID: "c", Type: coord.ContractAPI, Name: "n", Version: 2, Status: coord.ContractProposed, Content: content, ProposedBy: "r",
+				CreatedAt: instant, UpdatedAt: instant, History: []coord.ContractVersion{{Version: 1, Content: content, ProposedBy: "r", At: instant}},
+			}, coord.Contract{})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutPacket(hub.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: hub.ContextQuestion, Content: json.RawMessage(`{}`)}, hub.Packet{})
+			return tx.WriteCoordination().PutPacket(coord.Packet{Project: "p", ID: "k", FromRepo: "r", At: instant, Type: coord.ContextQuestion, Content: json.RawMessage(`{}`)}, coord.Packet{})
 		},
 		func(tx hub.Tx) error {
 			return tx.AddChange(hub.Change{Project: "p", Kind: hub.ChangePacket, Object: "k", At: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutFileRequest(hub.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
+			return tx.WriteCoordination().PutFileRequest(coord.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Trust: hub.TrustKnown, AddedAt: instant})
+			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Trust: coord.TrustKnown, AddedAt: instant})
 		},
 		func(tx hub.Tx) error { return tx.PutOutbox(hub.Outbox{Peer: "a", Sent: 1}) },
 		func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "a", Fault: "down", At: instant}) },
@@ -154,7 +155,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.PutInvite(hub.Invite{ID: "i", Hash: "h", Project: "p", Repo: "back", CreatedAt: instant, ExpiresAt: instant})
 		},
 		func(tx hub.Tx) error {
-			return tx.AddToken(hub.Token{ID: "t", Agent: "a", Project: "p", Permissions: hub.Contributor, By: hub.Operator, CreatedAt: now, ExpiresAt: now})
+			return tx.AddToken(hub.Token{ID: "t", Agent: "a", Project: "p", Permissions: coord.Contributor, By: hub.Operator, CreatedAt: now, ExpiresAt: now})
 		},
 		func(tx hub.Tx) error {
 			return tx.PutDeliberation(hub.Deliberation{ID: "d", Kind: hub.KindNegotiation, State: hub.TalkOffered, From: "ada", Asked: []hub.AgentID{"bob"}, CreatedAt: now, UpdatedAt: now})
@@ -163,24 +164,26 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddDecision(hub.Decision{ID: "d", Title: "t", Decision: "d", At: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutTeam(hub.Team{ID: "core", Lifecycle: hub.TeamForming, CreatedAt: now, UpdatedAt: now})
+			return tx.WriteTeamspaces().PutTeam(hub.Team{ID: "core", Lifecycle: hub.TeamForming, CreatedAt: now, UpdatedAt: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutMember(hub.Member{Team: "core", Agent: "ada", Role: hub.RoleExecutor, Since: now, By: hub.Operator, Reason: "joined"})
+			return tx.WriteTeamspaces().PutMember(hub.Member{Team: "core", Agent: "ada", Role: hub.RoleExecutor, Since: now, By: hub.Operator, Reason: "joined"})
 		},
 		func(tx hub.Tx) error {
-			_, err := tx.PutTask(hub.Task{Team: "core", State: hub.TaskBacklog, CreatedAt: now, UpdatedAt: now})
+			_, err := tx.WriteTeamspaces().PutTask(hub.Task{Team: "core", State: hub.TaskBacklog, CreatedAt: now, UpdatedAt: now})
 			return err
 		},
 		func(tx hub.Tx) error {
-			return tx.PutHeldAction(hub.HeldAction{ID: "h", Team: "core", Request: []byte(`{}`), At: now})
-		},
-		func(tx hub.Tx) error { return tx.PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: "a", At: now}) },
-		func(tx hub.Tx) error {
-			return tx.AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: "a", Version: 1, At: now})
+			return tx.WriteTeamspaces().PutHeldAction(hub.HeldAction{ID: "h", Team: "core", Request: []byte(`{}`), At: now})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutConflict(hub.Conflict{Team: "core", Artifact: "a", Version: 1, State: hub.MergeManual, At: now})
+			return tx.WriteTeamspaces().PutTeamArtifact(hub.TeamArtifact{Team: "core", ID: "a", At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteTeamspaces().AddArtifactVersion(hub.ArtifactVersion{Team: "core", Artifact: "a", Version: 1, At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteTeamspaces().PutConflict(hub.Conflict{Team: "core", Artifact: "a", Version: 1, State: hub.MergeManual, At: now})
 		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },

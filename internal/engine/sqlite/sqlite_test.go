@@ -20,6 +20,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/rows"
 )
 
@@ -503,10 +504,10 @@ func TestMigration(t *testing.T) {
 		dir := t.TempDir()
 		s := openAt(t, dir, nil)
 		fillEveryTable(t, s)
-		read := func(s *Store) (sums hub.Sums, each []hub.ContractSum) {
+		read := func(s *Store) (sums coord.Sums, each []coord.ContractSum) {
 			err := s.View(t.Context(), func(r hub.Reader) (err error) {
-				if sums, err = r.Sums("p"); err == nil {
-					each, err = r.ContractSums("p", "", 9)
+				if sums, err = r.Coordination().Sums("p"); err == nil {
+					each, err = r.Coordination().ContractSums("p", "", 9)
 				}
 				return err
 			})
@@ -572,9 +573,9 @@ func TestMigration(t *testing.T) {
 		s := openAt(t, dir, nil)
 		defer s.Close()
 		err = s.View(t.Context(), func(r hub.Reader) error {
-			for aid, want := range map[hub.AID][]hub.Grant{
-				"guest": {{Project: "p", Repos: []string{"front"}, Permissions: []hub.Permission{hub.PermitRead}}, {Project: "q", Repos: []string{"web"}, Permissions: []hub.Permission{hub.PermitPropose}}},
-				"host":  {{Project: "p", Repos: []string{}, Permissions: hub.Permissions, Host: true}}, "added": nil, "gone": nil,
+			for aid, want := range map[coord.AID][]coord.Grant{
+				"guest": {{Project: "p", Repos: []string{"front"}, Permissions: []coord.Permission{coord.PermitRead}}, {Project: "q", Repos: []string{"web"}, Permissions: []coord.Permission{coord.PermitPropose}}},
+				"host":  {{Project: "p", Repos: []string{}, Permissions: coord.Permissions, Host: true}}, "added": nil, "gone": nil,
 			} {
 				p, err := r.Peer(aid)
 				if err != nil || !reflect.DeepEqual(p.Grants, want) {
@@ -584,8 +585,8 @@ func TestMigration(t *testing.T) {
 					t.Errorf("the old row of %s is still there: %v", aid, err)
 				}
 			}
-			for id, want := range map[hub.ProjectID]hub.AgreementPolicy{"p": hub.AgreeCounterparty, "q": hub.AgreeAny, "r": hub.AgreeAll} {
-				if p, err := r.Project(id); err != nil || p.Policy != want {
+			for id, want := range map[coord.ProjectID]coord.AgreementPolicy{"p": coord.AgreeCounterparty, "q": coord.AgreeAny, "r": coord.AgreeAll} {
+				if p, err := r.Coordination().Project(id); err != nil || p.Policy != want {
 					t.Errorf("policy of %s: got %s (%v), want %s", id, p.Policy, err, want)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
@@ -46,7 +47,7 @@ func arrival(r hub.Reader, id hub.EnvelopeID) (int64, error) {
 	entries, err := r.Journal(hub.JournalQuery{Subject: string(id), Limit: 8})
 	seq := int64(0)
 	for _, e := range entries {
-		if e.Action == hub.ActionMessageSent || e.Action == hub.ActionMessageApproved {
+		if e.Action == actions.MessageSent || e.Action == actions.MessageApproved {
 			seq = e.Seq
 		}
 	}

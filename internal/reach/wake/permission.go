@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Permission is the yes or no of an agent's user to wakes.
@@ -130,7 +131,7 @@ func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) err
 	if p.WithText {
 		data["with_text"] = true
 	}
-	return g.change(ctx, op, actor, p.Agent, hub.ActionWakeAllowed, data, func(a *agentRecord, all *common) error {
+	return g.change(ctx, op, actor, p.Agent, actions.WakeAllowed, data, func(a *agentRecord, all *common) error {
 		a.account.Allowed = p.Allow
 		a.account.Interrupt = p.Allow && p.Interrupt
 		a.account.WithText = p.Allow && p.WithText
@@ -146,16 +147,16 @@ func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) err
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
 // on.
 func (g *Machine) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return g.pause(ctx, "wake.Pause", actor, agent, hub.ActionWakePaused, true)
+	return g.pause(ctx, "wake.Pause", actor, agent, actions.WakePaused, true)
 }
 
 // Resume ends a pause, arms an agent again that was disarmed, and lets messages start
 // turns that are held as the end of a loop.
 func (g *Machine) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return g.pause(ctx, "wake.Resume", actor, agent, hub.ActionWakeResumed, false)
+	return g.pause(ctx, "wake.Resume", actor, agent, actions.WakeResumed, false)
 }
 
-func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, paused bool) error {
+func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, paused bool) error {
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent 
 
 // change changes the record of an agent, or the common state alone if there is no name, with
 // a journal entry, and visits the agents concerned. do gets no record without a name.
-func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action hub.Action, facts map[string]any, do func(*agentRecord, *common) error) error {
+func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, facts map[string]any, do func(*agentRecord, *common) error) error {
 	var visits []hub.AgentID
 	err := g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, commonKey)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A ProbeReport is the result of a probe: one notice without a message, and whether it
@@ -180,6 +181,6 @@ func (g *Machine) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
 		return err
 	}
 	facts := map[string]any{"wake": report.Wake, "state": report.State, "proven": report.Proven, "mechanism": report.Mechanism}
-	_, err = tx.Append(actor.Entry(report.At, hub.ActionWakeProbed, "wake/"+string(report.Agent), facts))
+	_, err = tx.Append(actor.Entry(report.At, actions.WakeProbed, "wake/"+string(report.Agent), facts))
 	return err
 }

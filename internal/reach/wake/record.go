@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // An agentRecord is everything that is stored about the wakes of one agent, as one
@@ -237,7 +238,7 @@ func (a *agentRecord) end(w *hub.Wake, before hub.WakeState) error {
 	}
 	a.account.Disarmed = fmt.Sprintf("%d wakes in a row led to no message being read", a.account.Barren)
 	facts := map[string]any{"reason": a.account.Disarmed, "mechanism": w.Mechanism}
-	_, err = a.tx.Append(hub.Caller{ID: hub.Self}.Entry(a.now, hub.ActionWakeDisarmed, string(a.agent), facts))
+	_, err = a.tx.Append(hub.Caller{ID: hub.Self}.Entry(a.now, actions.WakeDisarmed, string(a.agent), facts))
 	return err
 }
 
@@ -279,7 +280,7 @@ func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, w *hub.Wake, s step) error 
 	if w != nil && w.Interrupt {
 		facts["interrupt"] = true
 	}
-	e := hub.Caller{ID: hub.Self}.Entry(now, hub.ActionDeliveryMoved, string(d.MessageID), facts)
+	e := hub.Caller{ID: hub.Self}.Entry(now, actions.DeliveryMoved, string(d.MessageID), facts)
 	if status == hub.DeliveryFailed {
 		e.Outcome = hub.OutcomeFailed
 	}

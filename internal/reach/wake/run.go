@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // Mail is the part of the mailroom that Run writes with.
@@ -202,7 +203,7 @@ func (g *Machine) follow(ctx context.Context, store hub.Store, entries []hub.Ent
 func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error {
 	id := hub.EnvelopeID(e.Subject)
 	switch e.Action {
-	case hub.ActionMessageSent, hub.ActionMessageApproved:
+	case actions.MessageSent, actions.MessageApproved:
 		var msg hub.Message
 		var rows []hub.Delivery
 		err := store.View(ctx, func(rd hub.Reader) (err error) {
@@ -222,9 +223,9 @@ func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error
 			g.visitAt(d.Recipient, at)
 		}
 		return err
-	case hub.ActionMessageDelivered, hub.ActionMessageRead, hub.ActionMessageExpired:
+	case actions.MessageDelivered, actions.MessageRead, actions.MessageExpired:
 		return g.endRows(ctx, store, id, e)
-	case hub.ActionAgentResumed:
+	case actions.AgentResumed:
 		g.Visit(hub.AgentID(e.Subject)) // mail waited for it
 	}
 	return nil
@@ -234,7 +235,7 @@ func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error
 // first, or its time has passed.
 func (g *Machine) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeID, e hub.Entry) error {
 	reason := "already read"
-	if e.Action == hub.ActionMessageExpired {
+	if e.Action == actions.MessageExpired {
 		reason = "expired"
 	}
 	waits := func(d hub.Delivery) bool {

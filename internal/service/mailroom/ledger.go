@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 )
 
 // A Router announces messages over channels other than the inbox. The mailroom asks it
@@ -256,7 +257,7 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 			return err
 		}
 		entries, err = r.Journal(hub.JournalQuery{After: from, Limit: 256})
-		if i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == hub.ActionBreakerOpen }); i >= 0 {
+		if i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == actions.BreakerOpen }); i >= 0 {
 			entries = entries[:max(i, 1)] // a suspension is handled alone
 		}
 		if err == nil {
@@ -268,7 +269,7 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 		return false, err
 	}
 	last := entries[len(entries)-1]
-	if last.Action == hub.ActionBreakerOpen {
+	if last.Action == actions.BreakerOpen {
 		return true, m.tellCoordinators(ctx, store, last)
 	}
 	return true, store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {

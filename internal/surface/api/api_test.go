@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
@@ -188,7 +189,7 @@ func TestRefusalOfOneWhoLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := entries[len(entries)-1]
-		if last.Actor != "mallory" || last.Action != hub.ActionRefused {
+		if last.Actor != "mallory" || last.Action != actions.Refused {
 			t.Errorf("last entry: got %s %s, want the refusal of mallory", last.Actor, last.Action)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -151,10 +152,10 @@ type Waiting struct {
 
 // A ConflictedContract names a contract of a project, one content of which lost.
 type ConflictedContract struct {
-	Project hub.ProjectID  `json:"project_id"`
-	ID      hub.ContractID `json:"contract_id"`
-	Name    string         `json:"name"`
-	Version int            `json:"version"`
+	Project coord.ProjectID  `json:"project_id"`
+	ID      coord.ContractID `json:"contract_id"`
+	Name    string           `json:"name"`
+	Version int              `json:"version"`
 }
 
 // Projects knows the projects between repositories, which are of another room.
