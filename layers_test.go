@@ -104,10 +104,9 @@ var layers = map[string][]string{
 	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
 	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
 
-	// Which messages are announced over which channel; the sessions that announcements
-	// go into. The register declares what it needs of the router.
-	"internal/reach/router":   {"hub", "channel", "internal/spans"},
-	"internal/reach/sessions": {"hub", "channel"},
+	// Which messages are announced over which channel, when, once; the sessions of agents
+	// that announcements go into, and the proof of turns.
+	"internal/reach/wake": {"hub", "channel", "internal/spans"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs and the disk
@@ -136,7 +135,7 @@ var layers = map[string][]string{
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
-		"internal/keeper", "internal/reach/router", "internal/reach/sessions", // wake/ operations: their parameters are those of the register
+		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
@@ -148,7 +147,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/sessions", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
@@ -156,15 +155,15 @@ var layers = map[string][]string{
 	// report, so it stands above both. It declares the hub that it needs.
 	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
-	// Agents that the hub runs: each turn is a run, each agent a waiter of the register.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/sessions", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/router", "internal/reach/sessions",
+		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
@@ -175,7 +174,7 @@ var layers = map[string][]string{
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
 	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags
-		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/sessions",
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
 		"internal/surface/api", "internal/surface/rpc",
 	},
 	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
@@ -185,7 +184,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"internal/process", "internal/reach/sessions", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
+		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.

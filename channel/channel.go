@@ -2,7 +2,7 @@
 // or a person, that messages wait in an inbox.
 //
 // A program that embeds a hub gives its channels to server.Options.Channels. The
-// hub's router decides which messages go over which channel and when: it waits for
+// hub's wake machine decides which messages go over which channel and when: it waits for
 // bursts to end, keeps one attempt under way for each recipient, counts attempts
 // against the budgets of the recipient and of its senders, and looks again just
 // before it calls Deliver whether the messages still wait. A channel brings one
@@ -126,7 +126,7 @@ func count(n int, noun string) string {
 // A State says how far an attempt has come.
 type State string
 
-// The states. The router maps each to a word of the delivery ledger.
+// The states. The wake machine maps each to a word of the delivery ledger.
 const (
 	Waiting     State = "waiting"      // kept by the channel until the recipient can take it
 	Handed      State = "handed"       // written to a pipe, socket or queue: no proof that it was noticed

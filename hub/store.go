@@ -128,6 +128,7 @@ type Reader interface {
 
 	Teamspaces() TeamReader
 	Coordination() coord.Reader
+	Wakes() WakeReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -151,6 +152,7 @@ type Tx interface {
 
 	WriteTeamspaces() TeamWriter
 	WriteCoordination() coord.Writer
+	WriteWakes() WakeWriter
 }
 
 // An AgentReader reads agents and keys.

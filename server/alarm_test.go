@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -90,7 +90,7 @@ func storm(t *testing.T, answer func(others api.Recipients) []api.Recipients) {
 	w := startWakes(t, server.Options{Wakes: server.WakeLimits{PerHour: 60, PairPerHour: 1000, Gap: time.Millisecond}}, append([]hub.AgentID{"planner"}, names...)...)
 	var turns, requests atomic.Int64
 	var full atomic.Bool // the hub took no further message in the thread
-	answers := func(t *terminal, wk sessions.Wake) {
+	answers := func(t *terminal, wk wake.Notice) {
 		t.takeTurn(wk, func() {
 			turns.Add(1)
 			requests.Add(2)

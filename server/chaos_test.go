@@ -26,7 +26,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/pgtest"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -517,7 +517,7 @@ func (c *chaos) fetch(ctx context.Context, id hub.AgentID) {
 
 // await waits for wakes in the session of an agent, and hands each over.
 func (c *chaos) await(ctx context.Context, id hub.AgentID) {
-	session := sessions.Key{CLI: "claude", ID: "s-" + string(id), Process: 42}
+	session := wake.Key{CLI: "claude", ID: "s-" + string(id), Process: 42}
 	for {
 		client := c.up(ctx, id)
 		c.mu.Lock()

@@ -8,14 +8,14 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 
 // windowOf starts a session of an agent in a process of its own, which the test can
 // kill.
-func (w *wakeHub) windowOf(agent hub.AgentID, id string, turn func(*terminal, sessions.Wake)) (t *terminal, kill func()) {
+func (w *wakeHub) windowOf(agent hub.AgentID, id string, turn func(*terminal, wake.Notice)) (t *terminal, kill func()) {
 	w.t.Helper()
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
@@ -28,7 +28,7 @@ func (w *wakeHub) windowOf(agent hub.AgentID, id string, turn func(*terminal, se
 	w.t.Cleanup(kill)
 	t = &terminal{
 		wakeHub: w, agent: agent, secret: w.keys[agent], mechanism: "monitor", attended: true, turn: turn,
-		key: sessions.Key{CLI: "claude", ID: id, Process: cmd.Process.Pid}, stamp: process.Stamp(cmd.Process.Pid),
+		key: wake.Key{CLI: "claude", ID: id, Process: cmd.Process.Pid}, stamp: process.Stamp(cmd.Process.Pid),
 	}
 	t.begin()
 	return t, kill
@@ -46,7 +46,7 @@ func TestGhosts(t *testing.T) {
 		if f := got.Deliveries[1]; f.Reach != hub.ReachUnreachable || !strings.Contains(f.Error, "no live session in a terminal") {
 			t.Errorf("the forecast of a killed window: got %+v", f)
 		}
-		if s := w.sessionNamed("builder", "first"); s.State != sessions.StateEnded || !s.Armed.IsZero() {
+		if s := w.sessionNamed("builder", "first"); s.State != wake.SessionEnded || !s.Armed.IsZero() {
 			t.Errorf("the killed window: got %+v", s)
 		}
 		w.untilRow(got.ID, hub.DeliverySkipped)
@@ -69,9 +69,9 @@ func TestGhosts(t *testing.T) {
 	t.Run("a wake is offered to every window, and the first takes it", func(t *testing.T) {
 		w := startWakes(t, server.Options{}, "planner", "builder")
 		second := w.terminalOf("builder", obeys)
-		hangs := api.WakeWaitParams{Key: sessions.Key{CLI: "claude", ID: "first", Process: 43}, Mechanism: "monitor", Attended: true, Seconds: 1}
+		hangs := api.WakeWaitParams{Key: wake.Key{CLI: "claude", ID: "first", Process: 43}, Mechanism: "monitor", Attended: true, Seconds: 1}
 		mustCall(t, w.as(w.keys["builder"]), api.WaitWake, hangs) // its waiter does not come again
-		mustCall(t, w.as(w.keys["builder"]), api.ReportWake, api.WakeReportParams{Key: hangs.Key, Event: sessions.EventTurnEnd})
+		mustCall(t, w.as(w.keys["builder"]), api.ReportWake, api.WakeReportParams{Key: hangs.Key, Event: wake.EventTurnEnd})
 		if s := w.sessionNamed("builder", "first"); s.Armed.IsZero() {
 			t.Errorf("got %+v, want it armed", s)
 		}
@@ -83,12 +83,12 @@ func TestGhosts(t *testing.T) {
 	t.Run("a turn without a sign of life for two minutes counts as over", func(t *testing.T) {
 		w := startWakes(t, server.Options{}, "planner", "builder")
 		b := w.terminalOf("builder", obeys)
-		b.report(sessions.EventPrompt)
-		if s := w.sessionNamed("builder", b.key.ID); s.State != sessions.StateWorking {
+		b.report(wake.EventPrompt)
+		if s := w.sessionNamed("builder", b.key.ID); s.State != wake.SessionWorking {
 			t.Errorf("got %+v", s)
 		}
 		w.pass(3 * time.Minute)
-		if s := w.sessionNamed("builder", b.key.ID); s.State != sessions.StateIdle {
+		if s := w.sessionNamed("builder", b.key.ID); s.State != wake.SessionIdle {
 			t.Errorf("got %+v", s)
 		}
 		w.send("planner", api.SendParams{To: builder})
@@ -96,7 +96,7 @@ func TestGhosts(t *testing.T) {
 	})
 	t.Run("a wake of a CLI without a session is the wake of the session that it begins", func(t *testing.T) {
 		w := startWakes(t, server.Options{}, "planner", "builder")
-		key := sessions.Key{CLI: "opencode", ID: sessions.Opening, Process: 44}
+		key := wake.Key{CLI: "opencode", ID: wake.Opening, Process: 44}
 		id := w.send("planner", api.SendParams{To: builder})
 		call := mustCall(t, w.as(w.keys["builder"]), api.WaitWake, api.WakeWaitParams{Key: key, Mechanism: "plugin", Attended: true, Seconds: 60})
 		if call.Wake == nil {
@@ -104,7 +104,7 @@ func TestGhosts(t *testing.T) {
 		}
 		mustCall(t, w.as(w.keys["builder"]), api.HandedWake, api.WakeHandedParams{Wake: call.Wake.ID, Outcome: "handed"})
 		key.ID = "ses_1"
-		mustCall(t, w.as(w.keys["builder"]), api.ReportWake, api.WakeReportParams{Key: key, Event: sessions.EventPrompt, Wakes: []string{call.Wake.ID}})
+		mustCall(t, w.as(w.keys["builder"]), api.ReportWake, api.WakeReportParams{Key: key, Event: wake.EventPrompt, Wakes: []string{call.Wake.ID}})
 		w.untilRow(id, hub.DeliveryAccepted)
 		if all := mustCall(t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: "builder"}).Agents[0].Sessions; len(all) != 1 || all[0].ID != "ses_1" {
 			t.Errorf("got %+v", all)

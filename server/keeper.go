@@ -14,8 +14,8 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
-// openKeeper builds the keeper of agents over the register of sessions. It is a waiter
-// of the register, as the programs beside agents in terminals are.
+// openKeeper builds the keeper of agents over the wake machine. It is a waiter of the
+// machine, as the programs beside agents in terminals are.
 func (s *Server) openKeeper(context.Context) error {
 	home, err := filepath.Abs(s.opts.Home)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) openKeeper(context.Context) error {
 	if s.opts.Bridge != "" {
 		o.Bridge = []string{s.opts.Bridge, "mcp"}
 	}
-	s.keeper = keeper.New(s.store, s.sessions, s.keys, o)
+	s.keeper = keeper.New(s.store, s.wakes, s.keys, o)
 	return nil
 }
 

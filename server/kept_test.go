@@ -20,7 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/hostiletest"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -301,7 +301,7 @@ func TestKeptAgents(t *testing.T) {
 		os.WriteFile(beside(dir, "mute"), nil, 0o600)
 		id := mail(w, "x")
 		w.until("it works", func() bool { return w.kept("builder").State == keeper.Working }, func() any { return w.kept("builder") })
-		if s := w.sessionNamed("builder", "kept"); s.State != sessions.StateWorking {
+		if s := w.sessionNamed("builder", "kept"); s.State != wake.SessionWorking {
 			t.Errorf("got %+v", s)
 		}
 		w.pass(6 * time.Minute)
@@ -338,7 +338,7 @@ func TestKeptAgents(t *testing.T) {
 		w, dir := begin(t, nil)
 		spent := func() bool {
 			all := mustCall(t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: "builder"}).Agents[0].Sessions
-			return slices.ContainsFunc(all, func(s sessions.Session) bool { return !s.NoQuota.IsZero() })
+			return slices.ContainsFunc(all, func(s wake.Session) bool { return !s.NoQuota.IsZero() })
 		}
 		os.WriteFile(beside(dir, "spent"), nil, 0o600)
 		mail(w, "x")

@@ -10,18 +10,15 @@ import (
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
-// openRouter builds the register of sessions and the router over it and over the
-// channels of the options. The mailroom, which the router needs when it works, is
-// built after it.
-func (s *Server) openRouter(ctx context.Context) (err error) {
-	s.sessions = sessions.New(s.store, sessions.Options{Clock: s.clock, Bus: s.hints, Stopping: s.stopping, Ended: process.Ended})
+// openWakes builds the wake machine over the sessions of agents and the channels of the
+// options.
+func (s *Server) openWakes(ctx context.Context) (err error) {
 	others := slices.Clone(s.opts.Channels)
 	if people := s.notifier.Channel(); people != nil {
 		others = append(others, people)
@@ -30,34 +27,25 @@ func (s *Server) openRouter(ctx context.Context) (err error) {
 		others = append(others, s.gateway.Channels()...)
 	}
 
-	o := router.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes,
-		Tell:     func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) },
-		Announce: func(m ...hub.Message) { s.mail.Announce(m...) },
-		MarkRead: func(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error { return s.mail.MarkRead(tx, actor, id) },
-	}
+	o := wake.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes, Stopping: s.stopping, Ended: process.Ended}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 		o.Away = s.postgres.Away
 	}
-
-	session, wake := s.sessions.Channels()
-	s.router, err = router.New(s.store, []router.Own{session, wake}, others, o)
-	if err != nil {
+	if s.wakes, err = wake.New(s.store, others, o); err != nil {
 		return err
 	}
-	s.sessions.Connect(s.router)
-	return s.router.Check(ctx)
+	return s.wakes.Check(ctx)
 }
 
-// openNotifier builds the targets that tell people. The router and the operations, which
+// openNotifier builds the targets that tell people. The wake machine and the operations, which
 // it asks when it works, are built after it.
 func (s *Server) openNotifier(context.Context) (err error) {
 	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), HTTP: s.client,
 		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
 		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
-			return s.router.Record(tx, agent, id, o)
+			return s.wakes.Record(tx, agent, id, o)
 		},
 	})
 	return err
@@ -73,13 +61,13 @@ func (s *Server) openGateway(context.Context) (err error) {
 	return err
 }
 
-// recheckChannels has the router check its channels after each connection to the gateway,
+// recheckChannels has the wake machine check its channels after each connection to the gateway,
 // until ctx ends.
 func (s *Server) recheckChannels(ctx context.Context) {
 	for {
 		select {
 		case <-s.gateway.Connected():
-			s.router.Recheck()
+			s.wakes.Recheck()
 		case <-ctx.Done():
 			return
 		}
@@ -96,7 +84,7 @@ func (s *Server) closeGateway() error {
 func (s *Server) openMessages(context.Context) (err error) {
 	o := &mailroom.Options{
 		Features: s.features,
-		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.router,
+		Clock:    s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Limits, Router: s.wakes,
 		Lenient: s.opts.Lenient, Stopping: s.stopping, Artifacts: s.content,
 	}
 	if s.gateway != nil {

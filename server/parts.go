@@ -42,7 +42,7 @@ func (s *Server) parts() []part {
 
 		{Name: "gateway", Off: s.opts.Gateway == nil, Open: s.openGateway, Run: func(ctx context.Context) { s.gateway.Run(ctx) }, Close: s.closeGateway},
 		{Name: "notices", Open: s.openNotifier, Run: func(ctx context.Context) { s.notifier.Run(ctx) }},
-		{Name: "channels", Open: s.openRouter, Run: func(ctx context.Context) { s.router.Run(ctx) }},
+		{Name: "channels", Open: s.openWakes, Run: func(ctx context.Context) { s.wakes.Run(ctx, s.mail) }},
 		{Name: "channels of the gateway", Off: s.opts.Gateway == nil, Run: s.recheckChannels},
 		{Name: "messages", Open: s.openMessages, Run: func(ctx context.Context) { s.mail.Run(ctx) }},
 		{Name: "waiting agents", Off: onSQLite, Run: func(ctx context.Context) { s.postgres.AnnounceWaiting(ctx, s.mail.Waiting) }},

@@ -29,8 +29,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/peer"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -58,7 +57,7 @@ import (
 type Limits = mailroom.Limits
 
 // WakeLimits bounds the turns that mail may start of one agent.
-type WakeLimits = router.Limits
+type WakeLimits = wake.Limits
 
 // A NotifyTarget is a way to tell people of things that wait for them.
 type NotifyTarget = notify.Target
@@ -176,8 +175,7 @@ type Server struct {
 	journal   *journal.Journal
 	records   *Records
 	mail      *mailroom.Mailroom
-	sessions  *sessions.Register
-	router    *router.Router
+	wakes     *wake.Machine
 	gateway   *gateway.Client // nil without one
 	notifier  *notify.Notifier
 	services  *api.Services // of the table of the hub's own operations

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -20,7 +20,7 @@ import (
 func (w *wakeHub) session(agent hub.AgentID, cli string, process int) *terminal {
 	return &terminal{
 		wakeHub: w, agent: agent, secret: w.keys[agent], mechanism: "monitor", attended: true,
-		key: sessions.Key{CLI: cli, ID: "s-" + cli, Process: process},
+		key: wake.Key{CLI: cli, ID: "s-" + cli, Process: process},
 	}
 }
 
@@ -28,7 +28,7 @@ func (w *wakeHub) session(agent hub.AgentID, cli string, process int) *terminal 
 func (w *wakeHub) away(agent hub.AgentID, cli string, process int) *terminal {
 	w.t.Helper()
 	t := w.session(agent, cli, process)
-	t.report(sessions.EventStart)
+	t.report(wake.EventStart)
 	if got := t.come(); got != nil {
 		w.t.Fatalf("a new session is woken: %+v", got)
 	}
@@ -37,7 +37,7 @@ func (w *wakeHub) away(agent hub.AgentID, cli string, process int) *terminal {
 
 // come is one short request of the waiter of a session. It returns the wake that was due; nil
 // if there was none.
-func (t *terminal) come() *sessions.Wake {
+func (t *terminal) come() *wake.Notice {
 	t.t.Helper()
 	got := mustCall(t.t, t.client(), api.WaitWake, api.WakeWaitParams{Key: t.key, Mechanism: t.mechanism, Attended: t.attended, Seconds: 1})
 	if got.Wake != nil {
@@ -78,24 +78,24 @@ func TestWakeRules(t *testing.T) {
 
 	rule("a turn that was continued is not continued again, also after the gap", func(t *testing.T, w *wakeHub) {
 		b := w.terminalOf("builder", nil)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); got == "" {
+		if got := b.report(wake.EventTurnEnd); got == "" {
 			t.Fatal("the end of the turn: no notice")
 		}
-		b.report(sessions.EventTool)
+		b.report(wake.EventTool)
 		w.pass(time.Minute)
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("the second end of the turn: got %q", got)
 		}
 		b.next() // the second message starts a turn of its own
 	})
 	rule("a turn that another hook continued is not continued, and mail starts the next", func(t *testing.T, w *wakeHub) {
 		b := w.terminalOf("builder", nil)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		w.send("planner", api.SendParams{To: builder})
-		got := mustCall(t, b.client(), api.ReportWake, api.WakeReportParams{Key: b.key, Event: sessions.EventTurnEnd, StopActive: true})
+		got := mustCall(t, b.client(), api.ReportWake, api.WakeReportParams{Key: b.key, Event: wake.EventTurnEnd, StopActive: true})
 		if got.Notice != "" {
 			t.Errorf("the end of the turn: got %q", got.Notice)
 		}
@@ -133,13 +133,13 @@ func TestWakeRules(t *testing.T) {
 	rule("a hook that tells mail takes the place of the wake for it", func(t *testing.T, w *wakeHub) {
 		b := w.away("builder", "claude", 42)
 		w.untilStep(w.send("planner", api.SendParams{To: builder}), offered)
-		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventPrompt); !strings.Contains(got, "1 new message") {
 			t.Fatalf("a prompt of its user: got %q", got)
 		}
 		if got := b.come(); got != nil {
 			t.Errorf("its waiter gets a wake for mail that a hook told: %+v", got)
 		}
-		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventTurnEnd); !strings.Contains(got, "1 new message") {
 			t.Errorf("the end of the turn with the mail unread: got %q; the wake bars it", got)
 		}
 	})
@@ -151,9 +151,9 @@ func TestWakeRules(t *testing.T) {
 		if got == nil || !strings.Contains(got.Notice, "2 new messages") {
 			t.Fatalf("got %+v", got)
 		}
-		b.report(sessions.EventPrompt, got.ID)
+		b.report(wake.EventPrompt, got.ID)
 		mustCall(t, b.client(), api.Inbox, api.InboxParams{Limit: 1})
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("the end of the turn: got %q", got)
 		}
 		w.pass(time.Minute)
@@ -162,25 +162,53 @@ func TestWakeRules(t *testing.T) {
 			t.Errorf("mail that was told gets a wake of its own: %+v", got)
 		}
 	})
+	rule("mail that was told with an earlier wake is announced once more after 15 minutes", func(t *testing.T, w *wakeHub) {
+		b := w.away("builder", "claude", 42)
+		w.untilStep(w.send("planner", api.SendParams{To: builder}), offered)
+		second := w.send("planner", api.SendParams{To: builder})
+		got := b.come()
+		if got == nil {
+			t.Fatal("no wake")
+		}
+		b.report(wake.EventPrompt, got.ID)
+		mustCall(t, b.client(), api.Inbox, api.InboxParams{Limit: 1})
+		b.report(wake.EventTurnEnd)
+		w.pass(time.Minute)
+		w.untilStep(second, offered)
+		if got := b.come(); got != nil {
+			t.Errorf("mail that was told gets a wake of its own: %+v", got)
+		}
+		w.untilStep(second, "session: offered")
+
+		w.pass(16 * time.Minute)
+		var again *wake.Notice
+		w.until("the mail is announced again", func() bool {
+			again = b.come() // it was away for long, so that it comes before it can be reached
+			return again != nil
+		}, func() any { return again })
+		if !strings.Contains(again.Notice, "1 unread message") {
+			t.Errorf("after 15 minutes: got %q", again.Notice)
+		}
+	})
 	rule("a prompt of the user does not repeat a wake that is on its way", func(t *testing.T, w *wakeHub) {
 		b := w.away("builder", "claude", 42)
 		w.untilStep(w.send("planner", api.SendParams{To: builder}), offered)
-		wake := b.come()
+		due := b.come()
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventPrompt); wake == nil || got != "" {
-			t.Errorf("after the wake %+v: got %q", wake, got)
+		if got := b.report(wake.EventPrompt); due == nil || got != "" {
+			t.Errorf("after the wake %+v: got %q", due, got)
 		}
 	})
 	rule("mail that continued a turn is not told again by the next prompt", func(t *testing.T, w *wakeHub) {
 		b := w.away("builder", "claude", 42)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); got == "" {
+		if got := b.report(wake.EventTurnEnd); got == "" {
 			t.Fatal("the end of the turn: no notice")
 		}
-		b.report(sessions.EventTool)
-		b.report(sessions.EventTurnEnd)
-		if got := b.report(sessions.EventPrompt); got != "" {
+		b.report(wake.EventTool)
+		b.report(wake.EventTurnEnd)
+		if got := b.report(wake.EventPrompt); got != "" {
 			t.Errorf("the next prompt: got %q", got)
 		}
 	})
@@ -212,10 +240,10 @@ func TestWakeRules(t *testing.T) {
 		idle.turn = obeys
 		idle.begin()
 		busy.begin()
-		mustCall(t, unarmed.client(), api.ReportWake, api.WakeReportParams{Key: unarmed.key, Event: sessions.EventStart, Attended: new(true)})
+		mustCall(t, unarmed.client(), api.ReportWake, api.WakeReportParams{Key: unarmed.key, Event: wake.EventStart, Attended: new(true)})
 		w.pass(time.Second) // the others are used last
-		busy.report(sessions.EventPrompt)
-		unarmed.report(sessions.EventTurnEnd)
+		busy.report(wake.EventPrompt)
+		unarmed.report(wake.EventTurnEnd)
 		id, got := w.forecast(hub.ChannelSession)
 		if got.Reach != hub.ReachNow || !strings.HasPrefix(got.Reason, "idle in claude") {
 			t.Fatalf("the forecast: got %+v", got)
@@ -226,9 +254,9 @@ func TestWakeRules(t *testing.T) {
 	rule("of two turns the one that its user saw last is interrupted", func(t *testing.T, w *wakeHub) {
 		one, two := w.away("builder", "claude", 42), w.away("builder", "codex", 43)
 		w.allow(api.WakeAllowParams{Agent: "builder", Allow: true, Interrupt: true})
-		one.report(sessions.EventPrompt)
+		one.report(wake.EventPrompt)
 		w.pass(time.Second)
-		two.report(sessions.EventPrompt)
+		two.report(wake.EventPrompt)
 		critical := api.SendParams{To: builder, Text: "stop", Priority: hub.PriorityCritical}
 		w.untilStep(mustCall(t, w.as(w.operator), api.Send, critical).ID, offered)
 		if got := one.come(); got != nil {
@@ -287,7 +315,7 @@ func TestWakeRules(t *testing.T) {
 		b := w.away("builder", "claude", 42)
 		w.send("planner", api.SendParams{To: builder, Priority: hub.PriorityLow, ExpiresAt: hub.At(w.clock.Now().Add(30 * time.Second))})
 		w.pass(time.Minute)
-		if got := b.report(sessions.EventPrompt); got != "" {
+		if got := b.report(wake.EventPrompt); got != "" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -308,7 +336,7 @@ func TestWakeRules(t *testing.T) {
 
 // A waited is the answer to a wait.
 type waited struct {
-	call sessions.Call
+	call wake.Call
 	err  error
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -138,29 +138,29 @@ type terminal struct {
 	*wakeHub
 	agent  hub.AgentID
 	secret string // its key for the hub
-	key    sessions.Key
+	key    wake.Key
 
 	mechanism string
 	attended  bool
 	stamp     string // of the process of its key
 
-	wakes chan sessions.Wake // each wake that the waiter got, in order
-	turn  func(*terminal, sessions.Wake)
+	wakes chan wake.Notice // each wake that the waiter got, in order
+	turn  func(*terminal, wake.Notice)
 	gone  chan struct{}
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
 // terminalOf starts a session with a waiter. turn is what the CLI does with a wake.
-func (w *wakeHub) terminalOf(agent hub.AgentID, turn func(*terminal, sessions.Wake)) *terminal {
+func (w *wakeHub) terminalOf(agent hub.AgentID, turn func(*terminal, wake.Notice)) *terminal {
 	w.t.Helper()
 	return w.terminalWith(agent, "monitor", true, turn)
 }
 
 // terminalWith is terminalOf for a mechanism, with or without a person.
-func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended bool, turn func(*terminal, sessions.Wake)) *terminal {
+func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended bool, turn func(*terminal, wake.Notice)) *terminal {
 	w.t.Helper()
-	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, secret: w.keys[agent], key: sessions.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn}
+	t := &terminal{wakeHub: w, mechanism: mechanism, attended: attended, agent: agent, secret: w.keys[agent], key: wake.Key{CLI: "claude", ID: "s-" + string(agent), Process: 42}, turn: turn}
 	t.begin()
 	return t
 }
@@ -169,10 +169,10 @@ func (w *wakeHub) terminalWith(agent hub.AgentID, mechanism string, attended boo
 func (t *terminal) begin() {
 	w, agent := t.wakeHub, t.agent
 	w.t.Helper()
-	t.wakes = make(chan sessions.Wake, 100)
+	t.wakes = make(chan wake.Notice, 100)
 	t.gone = make(chan struct{})
 	t.done = make(chan struct{})
-	t.report(sessions.EventStart)
+	t.report(wake.EventStart)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = func() {
 		cancel()
@@ -183,7 +183,7 @@ func (t *terminal) begin() {
 	go t.wait(ctx)
 	w.until(string(agent)+" is armed", func() bool {
 		list := mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent})
-		return len(list.Agents) == 1 && slices.ContainsFunc(list.Agents[0].Sessions, func(s sessions.Session) bool {
+		return len(list.Agents) == 1 && slices.ContainsFunc(list.Agents[0].Sessions, func(s wake.Session) bool {
 			return s.Key == t.key && !s.Armed.IsZero() && s.Mechanism == t.mechanism
 		})
 	}, func() any { return nil })
@@ -222,7 +222,7 @@ func (t *terminal) wait(ctx context.Context) {
 }
 
 // report reports an event of the session, with the wakes seen.
-func (t *terminal) report(e sessions.Event, wakes ...string) string {
+func (t *terminal) report(e wake.Event, wakes ...string) string {
 	for deadline := time.Now().Add(patience.For(time.Minute)); ; {
 		got, err := rpc.Call(context.Background(), t.client(), api.ReportWake, api.WakeReportParams{Key: t.key, Stamp: t.stamp, Event: e, Wakes: wakes})
 		if hub.Unavailable(err) && time.Now().Before(deadline) { // the hub restarts
@@ -237,36 +237,36 @@ func (t *terminal) report(e sessions.Event, wakes ...string) string {
 }
 
 // quiet reports an event of a CLI that cannot show a notice.
-func (t *terminal) quiet(e sessions.Event) {
+func (t *terminal) quiet(e wake.Event) {
 	t.t.Helper()
 	mustCall(t.t, t.client(), api.ReportWake, api.WakeReportParams{Key: t.key, Event: e, Quiet: true})
 }
 
 // takeTurn is a turn that a wake started: step is what the model does, again if the end of
 // the turn brings a notice.
-func (t *terminal) takeTurn(w sessions.Wake, step func()) {
-	t.report(sessions.EventPrompt, w.ID)
+func (t *terminal) takeTurn(w wake.Notice, step func()) {
+	t.report(wake.EventPrompt, w.ID)
 	step()
-	for t.report(sessions.EventTurnEnd) != "" {
+	for t.report(wake.EventTurnEnd) != "" {
 		step()
 	}
 }
 
 // obeys is a model that reads its inbox when it is woken.
-func obeys(t *terminal, w sessions.Wake) {
+func obeys(t *terminal, w wake.Notice) {
 	t.takeTurn(w, func() {
 		rpc.Call(context.Background(), t.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
 	})
 }
 
 // ignores is a model that does nothing when it is woken.
-func ignores(t *terminal, w sessions.Wake) {
-	t.report(sessions.EventPrompt, w.ID)
-	t.report(sessions.EventTurnEnd)
+func ignores(t *terminal, w wake.Notice) {
+	t.report(wake.EventPrompt, w.ID)
+	t.report(wake.EventTurnEnd)
 }
 
 // next returns the next wake.
-func (t *terminal) next() sessions.Wake {
+func (t *terminal) next() wake.Notice {
 	t.t.Helper()
 	select {
 	case w := <-t.wakes:
@@ -306,7 +306,7 @@ func (t *terminal) flush() {
 func TestWake(t *testing.T) {
 	t.Parallel()
 	builder := api.Recipients{"builder"}
-	begin := func(t *testing.T, o server.Options, turn func(*terminal, sessions.Wake)) (*wakeHub, *terminal) {
+	begin := func(t *testing.T, o server.Options, turn func(*terminal, wake.Notice)) (*wakeHub, *terminal) {
 		t.Helper()
 		w := startWakes(t, o, "planner", "builder")
 		return w, w.terminalOf("builder", turn)
@@ -362,10 +362,10 @@ func TestWake(t *testing.T) {
 	})
 	t.Run("a recipient that fetched first is not woken", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		id := w.send("planner", api.SendParams{To: builder})
 		mustCall(t, b.client(), api.Inbox, api.InboxParams{})
-		b.report(sessions.EventTurnEnd)
+		b.report(wake.EventTurnEnd)
 		if row := w.untilRow(id, hub.DeliverySkipped); row.Error != "already read" {
 			t.Errorf("got %+v", row)
 		}
@@ -373,13 +373,13 @@ func TestWake(t *testing.T) {
 	})
 	t.Run("an expired message wakes no agent", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		id := w.send("planner", api.SendParams{To: builder, ExpiresAt: hub.At(w.clock.Now().Add(time.Minute))})
 		w.pass(2 * time.Minute)
 		w.until("it expired", func() bool {
 			return mustCall(t, w.as(w.operator), api.Trace, api.IDParams{ID: id}).Message.Status == hub.StatusExpired
 		}, func() any { return nil })
-		b.report(sessions.EventTurnEnd)
+		b.report(wake.EventTurnEnd)
 		b.none("the message expired")
 	})
 	t.Run("low priority wakes no agent", func(t *testing.T) {
@@ -434,13 +434,13 @@ func TestWake(t *testing.T) {
 		for _, when := range []string{"before the attempt", "while its turn runs"} {
 			w, b := begin(t, server.Options{}, obeys)
 			if when != "before the attempt" {
-				b.report(sessions.EventPrompt)
+				b.report(wake.EventPrompt)
 			}
 			id := w.send("planner", api.SendParams{To: builder})
 			w.restart()
 			if when != "before the attempt" {
-				b.report(sessions.EventEnd) // of that turn: the CLI was restarted, too
-				b.report(sessions.EventStart)
+				b.report(wake.EventEnd) // of that turn: the CLI was restarted, too
+				b.report(wake.EventStart)
 			}
 			var rows []hub.Delivery
 			w.until("it was told", func() bool {
@@ -475,8 +475,8 @@ func TestWake(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		for range 24 {
 			w.pass(time.Hour)
-			b.report(sessions.EventPrompt)
-			b.report(sessions.EventTurnEnd)
+			b.report(wake.EventPrompt)
+			b.report(wake.EventTurnEnd)
 		}
 		b.none("nothing happened")
 	})
@@ -501,13 +501,13 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Second)
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventPrompt); !strings.Contains(got, "1 new message") {
 			t.Errorf("the prompt of its user: got %q", got)
 		}
-		b.quiet(sessions.EventTurnEnd)
+		b.quiet(wake.EventTurnEnd)
 		w.send("planner", api.SendParams{To: builder})
 		b.none("within the gap")
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("the end of a turn within the gap: got %q", got)
 		}
 		w.pass(31 * time.Second)
@@ -573,7 +573,7 @@ func TestWake(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
 		w.keys["boss"] = w.add(t, "boss")[0]
 		mustCall(t, w.as(w.operator), api.SetRole, api.AgentParams{ID: "boss", Role: hub.RoleCoordinator})
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		critical := api.SendParams{To: builder, Priority: hub.PriorityCritical}
 		w.send("boss", critical)
 		b.none("the recipient's policy does not allow it")
@@ -597,9 +597,9 @@ func TestWake(t *testing.T) {
 	t.Run("hooks of the turn that a notice started do not repeat it", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
 		w.send("planner", api.SendParams{To: builder})
-		wake := b.next()
-		for _, e := range []sessions.Event{sessions.EventPrompt, sessions.EventTool, sessions.EventTool} {
-			if got := b.report(e, wake.ID); got != "" {
+		due := b.next()
+		for _, e := range []wake.Event{wake.EventPrompt, wake.EventTool, wake.EventTool} {
+			if got := b.report(e, due.ID); got != "" {
 				t.Errorf("%s: got %q, want no second notice", e, got)
 			}
 		}
@@ -609,11 +609,11 @@ func TestWake(t *testing.T) {
 		order := func(p api.SendParams) string {
 			p.To = builder
 			id := mustCall(t, w.as(w.operator), api.Send, p).ID
-			wake := b.next()
-			obeys(b, wake) // its turn has ended before the next message comes
+			due := b.next()
+			obeys(b, due) // its turn has ended before the next message comes
 			w.untilRow(id, hub.DeliveryAccepted)
 			w.pass(time.Minute)
-			return wake.Notice
+			return due.Notice
 		}
 		if got := order(api.SendParams{Text: "use port 8080"}); strings.Contains(got, "8080") {
 			t.Errorf("without the permission: got %q", got)
@@ -638,28 +638,28 @@ func TestWake(t *testing.T) {
 	})
 	t.Run("the end of a turn continues it once, and hooks tell what was not told", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		id := w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventTurnEnd); !strings.Contains(got, "1 new message") {
 			t.Errorf("the end of the turn: got %q", got)
 		}
-		if got := b.report(sessions.EventTool); got != "" {
+		if got := b.report(wake.EventTool); got != "" {
 			t.Errorf("it is told twice: %q", got)
 		}
 		w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("a turn that was continued is continued again: %q", got)
 		}
 		w.untilRow(id, hub.DeliveryAccepted)
-		b.report(sessions.EventPrompt) // the next turn of the user tells the second message
+		b.report(wake.EventPrompt) // the next turn of the user tells the second message
 		b.none("hooks told it")
 	})
 	t.Run("a notice at the end of a turn that did not go on is told again", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
 		lost := func() hub.EnvelopeID { // the CLI ends its hook before the notice is shown
-			b.report(sessions.EventPrompt)
+			b.report(wake.EventPrompt)
 			id := w.send("planner", api.SendParams{To: builder})
-			if got := b.report(sessions.EventTurnEnd); got == "" {
+			if got := b.report(wake.EventTurnEnd); got == "" {
 				t.Error("the end of the turn: no notice")
 			}
 			return id
@@ -672,34 +672,34 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Minute)
 		lost()
-		if got := b.report(sessions.EventPrompt); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventPrompt); !strings.Contains(got, "1 new message") {
 			t.Errorf("the next prompt of its user: got %q", got)
 		}
 	})
 	t.Run("a session that goes on with a notice is not woken for it", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, nil)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		w.send("planner", api.SendParams{To: builder})
-		b.report(sessions.EventTurnEnd)
-		b.report(sessions.EventTool)
+		b.report(wake.EventTurnEnd)
+		b.report(wake.EventTool)
 		w.pass(3 * time.Minute)
 		b.none("it was told and went on")
-		b.report(sessions.EventTurnEnd)
+		b.report(wake.EventTurnEnd)
 		w.pass(10 * time.Minute)
 		b.none("it was told and went on")
 	})
 	t.Run("a CLI that goes on by a prompt with the notice is told once, and woken for the next message", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		w.send("planner", api.SendParams{To: builder})
-		notice := b.report(sessions.EventTurnEnd)
+		notice := b.report(wake.EventTurnEnd)
 		_, id, _ := strings.Cut(notice, "[parley wake ")
 		id, _, _ = strings.Cut(id, "]")
-		if got := b.report(sessions.EventPrompt, id); id == "" || got != "" {
+		if got := b.report(wake.EventPrompt, id); id == "" || got != "" {
 			t.Errorf("after %q: got %q", notice, got)
 		}
 		rpc.Call(t.Context(), b.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("the end of the turn that was continued: got %q", got)
 		}
 		w.ended("builder")
@@ -709,25 +709,25 @@ func TestWake(t *testing.T) {
 	})
 	t.Run("mail that hooks told within a turn and that is unread at its end starts a turn", func(t *testing.T) {
 		w, b := begin(t, server.Options{}, obeys)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		first := w.send("planner", api.SendParams{To: builder})
-		if got := b.report(sessions.EventTool); got == "" {
+		if got := b.report(wake.EventTool); got == "" {
 			t.Error("a tool call: no notice")
 		}
-		if got := b.report(sessions.EventTool); got != "" {
+		if got := b.report(wake.EventTool); got != "" {
 			t.Errorf("it is told twice in a turn: %q", got)
 		}
-		if got := b.report(sessions.EventTurnEnd); !strings.Contains(got, "1 new message") {
+		if got := b.report(wake.EventTurnEnd); !strings.Contains(got, "1 new message") {
 			t.Errorf("the end of the turn: got %q", got)
 		}
-		b.report(sessions.EventTool)
+		b.report(wake.EventTool)
 		rpc.Call(t.Context(), b.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
-		b.report(sessions.EventTurnEnd)
+		b.report(wake.EventTurnEnd)
 		w.untilRow(first, hub.DeliveryAccepted)
-		b.report(sessions.EventPrompt)
+		b.report(wake.EventPrompt)
 		second := w.send("planner", api.SendParams{To: builder})
-		b.report(sessions.EventTool)
-		if got := b.report(sessions.EventTurnEnd); got != "" {
+		b.report(wake.EventTool)
+		if got := b.report(wake.EventTurnEnd); got != "" {
 			t.Errorf("within the gap: got %q", got)
 		}
 		b.none("within the gap")
@@ -767,7 +767,7 @@ func TestWake(t *testing.T) {
 			names := []hub.AgentID{"ada", "bob", "cyd"}
 			w := startWakes(t, server.Options{Wakes: limits}, append([]hub.AgentID{"planner"}, names...)...)
 			var turns atomic.Int64
-			answers := func(t *terminal, wk sessions.Wake) {
+			answers := func(t *terminal, wk wake.Notice) {
 				t.takeTurn(wk, func() {
 					turns.Add(1)
 					in, _ := rpc.Call(context.Background(), t.client(), api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
@@ -888,12 +888,12 @@ func TestForecast(t *testing.T) {
 				b.next()
 				w.ended("builder")
 				w.pass(time.Minute)
-				b.report(sessions.EventPrompt)
+				b.report(wake.EventPrompt)
 				id, got = w.forecast(hub.ChannelSession)
 				if withPerson && (got.Reach != hub.ReachOnPoll || !strings.Contains(got.Reason, "after this turn")) {
 					t.Errorf("busy: got %+v", got)
 				}
-				b.quiet(sessions.EventTurnEnd)
+				b.quiet(wake.EventTurnEnd)
 				b.next()
 				w.untilRow(id, hub.DeliveryAccepted)
 			})
@@ -901,13 +901,13 @@ func TestForecast(t *testing.T) {
 	}
 	t.Run("a CLI that cannot be woken sees it at its next prompt, and the sender is told", func(t *testing.T) {
 		w := startWakes(t, server.Options{}, "planner", "builder")
-		g := &terminal{wakeHub: w, agent: "builder", secret: w.keys["builder"], key: sessions.Key{CLI: "gemini", ID: "s"}, wakes: make(chan sessions.Wake)}
-		mustCall(t, g.client(), api.ReportWake, api.WakeReportParams{Key: g.key, Event: sessions.EventStart, Attended: &attended})
+		g := &terminal{wakeHub: w, agent: "builder", secret: w.keys["builder"], key: wake.Key{CLI: "gemini", ID: "s"}, wakes: make(chan wake.Notice)}
+		mustCall(t, g.client(), api.ReportWake, api.WakeReportParams{Key: g.key, Event: wake.EventStart, Attended: &attended})
 		id, got := w.forecast(hub.ChannelSession)
 		if got.Reach != hub.ReachOnPoll || got.Status != hub.DeliverySkipped || !strings.Contains(got.Reason, "idle in gemini, cannot be woken: it sees the message at its next prompt") {
 			t.Errorf("got %+v", got)
 		}
-		if notice := g.report(sessions.EventPrompt); !strings.Contains(notice, "1 new message") {
+		if notice := g.report(wake.EventPrompt); !strings.Contains(notice, "1 new message") {
 			t.Errorf("the next prompt: got %q", notice)
 		}
 		w.untilRow(id, hub.DeliveryOffered)
@@ -941,7 +941,7 @@ func (w *wakeHub) forecast(c hub.Channel) (hub.EnvelopeID, mailroom.Forecast) {
 }
 
 // sessionNamed returns a session of an agent, as the operator sees it.
-func (w *wakeHub) sessionNamed(agent hub.AgentID, id string) sessions.Session {
+func (w *wakeHub) sessionNamed(agent hub.AgentID, id string) wake.Session {
 	w.t.Helper()
 	for _, s := range mustCall(w.t, w.as(w.operator), api.ListSessions, api.AgentNameParams{Agent: agent}).Agents[0].Sessions {
 		if s.ID == id {
@@ -949,5 +949,5 @@ func (w *wakeHub) sessionNamed(agent hub.AgentID, id string) sessions.Session {
 		}
 	}
 	w.t.Fatalf("%s has no session %s", agent, id)
-	return sessions.Session{}
+	return wake.Session{}
 }

@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/reach/router"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -46,7 +47,7 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 // openRecords builds the records of the journal outside of the store. An entry stays in
 // the store until every consumer has read it.
 func (s *Server) openRecords(context.Context) error {
-	consumers := slices.Concat(s.mail.Consumers(), []string{router.Cursor, metrics.Cursor}, s.notifier.Cursors())
+	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor}, s.notifier.Cursors())
 	if s.folders != nil {
 		consumers = append(consumers, folder.Cursor)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -97,7 +97,7 @@ func TestDoctorOnAgents(t *testing.T) {
 type patient struct {
 	*house
 	name string
-	key  sessions.Key
+	key  wake.Key
 }
 
 // admit adds an agent that mail may wake.
@@ -107,7 +107,7 @@ func (h *house) admit(name string) patient {
 	h.ok(h.operator("agent", "add", name, "--json"), &got)
 	h.keys[name] = got.Key
 	h.ok(h.operator("wake", "allow", name), nil)
-	return patient{h, name, sessions.Key{CLI: "claude", ID: "s-" + name, Process: os.Getpid()}}
+	return patient{h, name, wake.Key{CLI: "claude", ID: "s-" + name, Process: os.Getpid()}}
 }
 
 // answered calls the hub as an agent.
@@ -173,15 +173,15 @@ func TestDoctorNamesAgents(t *testing.T) {
 	h.ok(h.operator("wake", "allow", "spent", "--per-hour", "2"), nil)
 	for range 2 {
 		id := spent.wake()
-		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: sessions.EventPrompt, Wakes: []string{id}})
+		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: wake.EventPrompt, Wakes: []string{id}})
 		answered(spent, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
-		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: sessions.EventTurnEnd})
+		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: wake.EventTurnEnd})
 	}
 	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     parley wake allow spent --per-hour N changes the budget"
 
 	changed := h.admit("changed")
-	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: sessions.EventPrompt, Wakes: []string{changed.wake()}, Version: "1.0"})
-	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: sessions.EventStart, Version: "1.1"})
+	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventPrompt, Wakes: []string{changed.wake()}, Version: "1.0"})
+	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventStart, Version: "1.1"})
 	problems["wakes of changed"] = "mail has started no turn yet since claude was changed from 1.0 to 1.1\n     parley probe changed tries it"
 
 	h.admit("absent")

@@ -7,10 +7,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -89,7 +90,7 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 			allowed++
 		}
 		for _, s := range w.Sessions {
-			if s.State != sessions.StateEnded && !s.NoQuota.IsZero() {
+			if s.State != wake.SessionEnded && !s.NoQuota.IsZero() {
 				out = append(out, server.Check{
 					What: "agent " + string(w.Agent), Detail: fmt.Sprintf("it ran out of quota in %s (%s)", s.CLI, ago(s.NoQuota)),
 					Hint: "its turns fail and its mail waits, until the limit of its account is reset or it is started with another account",
@@ -116,7 +117,7 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 func wakeProblem(w api.AgentWakes) (detail, hint string) {
 	armed, live := false, false
 	for _, s := range w.Sessions {
-		live = live || s.State != sessions.StateEnded
+		live = live || s.State != wake.SessionEnded
 		armed = armed || !s.Armed.IsZero()
 	}
 	away := w.Probe != nil && w.Probe.Away()
@@ -135,7 +136,7 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 		return fmt.Sprintf("the last probe (%s) started no turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf("parley probe %s tries again", w.Agent)
 	}
 	for _, s := range w.Sessions {
-		if s.State != sessions.StateEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
+		if s.State != wake.SessionEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
 			return fmt.Sprintf("mail has started no turn yet since %s was changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf("parley probe %s tries it", w.Agent)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/router"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,
@@ -50,7 +51,7 @@ func TestReach(t *testing.T) {
 			row := fmt.Sprintf("| %s | %s | %.1f s | %d |", known.Title, known.Mechanism, took[len(took)/2].Seconds(), times)
 			t.Log(row)
 			rows = append(rows, row)
-			var probe router.ProbeReport
+			var probe wake.ProbeReport
 			d.await("an idle session", d.idle)
 			d.ok(d.operator("probe", d.agent, "--json"), &probe)
 			reports = append(reports, fmt.Sprintf("| %s | %s %s | %s | %s | %s | %.1f s |", probe.At.Format("2006-01-02 15:04Z"), known.Title, c.version(t), probe.Channel, probe.Mechanism, probe.State, probe.Seconds))

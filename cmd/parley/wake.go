@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -32,7 +33,7 @@ func (a *app) wakeSessionsCommand() *cobra.Command {
 		}
 		type row struct {
 			agent api.AgentWakes
-			sessions.Session
+			wake.Session
 		}
 		var rows []row
 		for _, agent := range got.Agents {

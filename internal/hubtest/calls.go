@@ -342,6 +342,29 @@ func (s callReader) ItemClaims(a hub.AgentID, b int) ([]hub.ItemClaim, error) {
 	return do1(s.calls, "ItemClaims", func() ([]hub.ItemClaim, error) { return s.r.ItemClaims(a, b) })
 }
 
+func (s callReader) Wakes() hub.WakeReader { return callWakes{s.calls, s.r.Wakes(), nil} }
+
+func (s callTx) WriteWakes() hub.WakeWriter { return callWakes{s.calls, nil, s.tx.WriteWakes()} }
+
+// A callWakes is the wakes of a callReader, or of a callTx.
+type callWakes struct {
+	calls
+	r hub.WakeReader
+	w hub.WakeWriter
+}
+
+func (s callWakes) OfAgent(a hub.AgentID) ([]hub.Wake, error) {
+	return do1(s.calls, "Wakes.OfAgent", func() ([]hub.Wake, error) { return s.r.OfAgent(a) })
+}
+
+func (s callWakes) Put(a hub.Wake, b hub.WakeState) error {
+	return do0(s.calls, "Wakes.Put", func() error { return s.w.Put(a, b) })
+}
+
+func (s callWakes) Remove(a hub.AgentID, b string) error {
+	return do0(s.calls, "Wakes.Remove", func() error { return s.w.Remove(a, b) })
+}
+
 func (s callReader) Subscriptions(a hub.AgentID) ([]hub.Subscription, error) {
 	return do1(s.calls, "Subscriptions", func() ([]hub.Subscription, error) { return s.r.Subscriptions(a) })
 }

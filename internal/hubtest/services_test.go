@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/hubtest"
 	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -60,6 +61,7 @@ type house struct {
 	handoffs  *handoff.Service
 	talks     *deliberation.Service
 	teams     *team.Service
+	wakes     *wake.Machine
 	runs      *run.Service
 	roots     *roots.Service
 	contracts *contract.Service
@@ -101,6 +103,8 @@ func newHouse(t *testing.T) *house {
 	h.must(err)
 	h.mail.Moderate(h.talks)
 	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock, Board: h.teams})
+	h.wakes, err = wake.New(h.store, nil, wake.Options{Clock: clock, Bus: hints})
+	h.must(err)
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
 	h.must(err)
@@ -367,6 +371,16 @@ var operations = []struct {
 		h.must(last(h.mail.Send(h.ctx, builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypePositionChallenge, Sequence: &two,
 			Payload: strictjson.Trust(fmt.Appendf(nil, `{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"blocking"}`, id))})))
 		return func() error { return last(h.talks.Decide(h.ctx, operator, string(id), "d", "b")) }
+	}},
+	{"wake report", func(h *house) func() error { // its notice is a wake, and the one of hours before is forgotten
+		report := func() error {
+			return last(h.wakes.Report(h.ctx, builder, wake.Report{Key: wake.Key{CLI: "claude", ID: "s"}, Event: wake.EventPrompt}))
+		}
+		h.sent(nil)
+		h.must(report())
+		h.now = h.now.Add(2 * time.Hour)
+		h.sent(nil)
+		return report
 	}},
 	{"team create", func(h *house) func() error {
 		return func() error {
@@ -793,6 +807,15 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
+// calledAs returns the name under which a call of a part fails. Wakes have short names of
+// their own.
+func calledAs(part reflect.Type, method string) string {
+	if part == reflect.TypeFor[hub.WakeWriter]() {
+		return "Wakes." + method
+	}
+	return method
+}
+
 // writers returns the methods of a transaction that write, and those of its parts.
 func writers() (names []string) {
 	all, reader := reflect.TypeFor[hub.Tx](), reflect.TypeFor[hub.Reader]()
@@ -808,7 +831,7 @@ func writers() (names []string) {
 			continue
 		}
 		for j := range m.Type.Out(0).NumMethod() {
-			names = append(names, m.Type.Out(0).Method(j).Name)
+			names = append(names, calledAs(m.Type.Out(0), m.Type.Out(0).Method(j).Name))
 		}
 	}
 	return names

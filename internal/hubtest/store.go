@@ -37,6 +37,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"runs", runTests},
 		{"roots", rootTests},
 		{"claims", claimTests},
+		{"wakes", wakeTests},
 		{"subscriptions", subscriptionTests},
 		{"deliberations", deliberationTests},
 		{"teams", teamTests},

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -86,13 +86,13 @@ func (a *agent) move(next State) {
 	a.log.add("state", string(next))
 }
 
-// sessionKey names the one session of a kept agent in the register.
-func (a *agent) sessionKey() sessions.Key {
+// sessionKey names the one session of a kept agent.
+func (a *agent) sessionKey() wake.Key {
 	cli := a.record.CLI
 	if cli == "" {
 		cli = "acp"
 	}
-	return sessions.Key{CLI: cli, ID: "kept"}
+	return wake.Key{CLI: cli, ID: "kept"}
 }
 
 // serve keeps the agent until ctx ends: it waits for wakes and for words of the
@@ -137,7 +137,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	if ctx.Err() != nil { // its session is not armed any more
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		a.report(leave, sessions.EventEnd, "")
+		a.report(leave, wake.EventEnd, "")
 	}
 	return nil
 }
@@ -151,12 +151,12 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
-		call sessions.Call
+		call wake.Call
 		err  error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		call, err := a.sessions.Wait(waiting, a.actor, sessions.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait, Inside: true})
+		call, err := a.sessions.Wait(waiting, a.actor, wake.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait, Inside: true})
 		answers <- answer{call, err}
 	}()
 	var ended <-chan struct{}
@@ -227,7 +227,7 @@ func (a *agent) rest(ctx context.Context, d time.Duration) {
 func (a *agent) work(ctx context.Context, t turn) {
 	if t.Wake != "" {
 		if a.process == nil {
-			a.report(ctx, sessions.EventStart, "") // the wake has the time of a start
+			a.report(ctx, wake.EventStart, "") // the wake has the time of a start
 		}
 		a.handed(ctx, t.Wake, channel.Handed, "given to the agent")
 	}
@@ -258,12 +258,12 @@ func (a *agent) work(ctx context.Context, t turn) {
 				a.saveAndTell(ctx, func(r *record) { r.Turn = nil },
 					fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
 			}
-			a.reportTurn(ctx, sessions.Report{Event: sessions.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
+			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			return
 		}
 		a.move(Idle)
 		a.keepTurn(ctx, nil)
-		notice := a.report(ctx, sessions.EventTurnEnd, "")
+		notice := a.report(ctx, wake.EventTurnEnd, "")
 		switch {
 		case result.refusal != "" && repairs < maxRepairs:
 			repairs++
@@ -355,29 +355,29 @@ func (a *agent) problem(ctx context.Context, err error) {
 	}
 }
 
-// handed tells the register the outcome of a wake.
-func (a *agent) handed(ctx context.Context, wake string, state channel.State, detail string) {
-	err := a.sessions.Handed(ctx, a.actor, sessions.Handing{Wake: wake, Outcome: state, Detail: detail})
+// handed tells the wake machine the outcome of a wake.
+func (a *agent) handed(ctx context.Context, id string, state channel.State, detail string) {
+	err := a.sessions.Handed(ctx, a.actor, wake.Handing{Wake: id, Outcome: state, Detail: detail})
 	if hub.CodeOf(err) != hub.CodeNotFound { // proven already, or of a time before a crash
 		a.problem(ctx, err)
 	}
 }
 
-// report tells the register the activity of the session, and returns the notice that it
+// report tells the wake machine the activity of the session, and returns the notice that it
 // answers at the end of a turn.
-func (a *agent) report(ctx context.Context, e sessions.Event, wake string) string {
-	r := sessions.Report{Event: e}
-	if wake != "" {
-		r.Wakes = []string{wake}
+func (a *agent) report(ctx context.Context, e wake.Event, id string) string {
+	r := wake.Report{Event: e}
+	if id != "" {
+		r.Wakes = []string{id}
 	}
 	return a.reportTurn(ctx, r)
 }
 
-// reportTurn tells the register what the agent does, and returns the notice to show.
-func (a *agent) reportTurn(ctx context.Context, r sessions.Report) string {
+// reportTurn tells the wake machine what the agent does, and returns the notice to show.
+func (a *agent) reportTurn(ctx context.Context, r wake.Report) string {
 	no := false
 	r.Key, r.Cwd, r.Attended = a.sessionKey(), a.record.Dir, &no
-	r.Quiet = r.Event != sessions.EventTurnEnd
+	r.Quiet = r.Event != wake.EventTurnEnd
 	advice, err := a.sessions.Report(ctx, a.actor, r)
 	a.problem(ctx, err)
 	return advice.Notice

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -22,12 +22,12 @@ func (noStore) Update(context.Context, hub.Durability, func(hub.Tx) error) error
 // register is a register that remembers the events of its session.
 type register struct {
 	Sessions
-	events []sessions.Event
+	events []wake.Event
 }
 
-func (r *register) Report(_ context.Context, _ hub.Caller, p sessions.Report) (sessions.Advice, error) {
+func (r *register) Report(_ context.Context, _ hub.Caller, p wake.Report) (wake.Advice, error) {
 	r.events = append(r.events, p.Event)
-	return sessions.Advice{}, nil
+	return wake.Advice{}, nil
 }
 
 // newTestAgent returns an agent that no goroutine serves.
@@ -120,7 +120,7 @@ func TestQuestions(t *testing.T) {
 		if got != "" || err != nil {
 			t.Errorf("got %q, %v, want a denial", got, err)
 		}
-		if len(a.asks) != 0 || a.state != Working || !slices.Equal(known.events, []sessions.Event{sessions.EventWaiting, sessions.EventTool}) {
+		if len(a.asks) != 0 || a.state != Working || !slices.Equal(known.events, []wake.Event{wake.EventWaiting, wake.EventTool}) {
 			t.Errorf("got %d questions, %s, %v", len(a.asks), a.state, known.events)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -104,7 +104,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	a.asks = append(a.asks, q)
 	a.mu.Unlock()
 	a.move(Asking)
-	a.report(ctx, sessions.EventWaiting, "")
+	a.report(ctx, wake.EventWaiting, "")
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
 		id := fmt.Sprintf("%s %d", a.name, q.ID)
@@ -119,7 +119,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 		a.live()
 		if rest == 0 {
 			a.move(Working)
-			a.report(ctx, sessions.EventTool, "")
+			a.report(ctx, wake.EventTool, "")
 		}
 	}()
 	timeout := time.NewTimer(allowed)

@@ -3,7 +3,7 @@
 // it has been idle for some time.
 //
 // A kept agent is reached as an agent in a terminal is: the keeper is the waiter of its
-// one session in the register, so that the router's permissions, budgets and proofs hold
+// one session in the wake machine, whose permissions, budgets and proofs hold
 // for it, too. The keeper never gives a second prompt while one runs. The session of the
 // agent outlives its process: the next start takes it up again if the agent can, else a
 // new session begins with a summary of the agent's open work.
@@ -31,7 +31,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/sandbox"
@@ -51,7 +51,7 @@ type Definition struct {
 	Idle     Seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
 	Hang     Seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
 	Memory   hub.Count      `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
-	PerHour  int            `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the router counts; 0 for the limit of the hub
+	PerHour  int            `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the wake machine counts; 0 for the limit of the hub
 	Question Seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
 }
 
@@ -116,7 +116,7 @@ type record struct {
 type turn struct {
 	Wake   string `json:"wake,omitempty"` // that started it; empty for words of the operator
 	Prompt string `json:"prompt"`
-	Noted  bool   `json:"noted,omitempty"` // the register gave the notice in it and counts the turn already
+	Noted  bool   `json:"noted,omitempty"` // the wake machine gave the notice in it and counts the turn already
 	Tries  int    `json:"tries,omitempty"` // how often it was begun again
 
 	Stopped bool `json:"stopped,omitempty"` // by the operator, before it ended
@@ -175,11 +175,11 @@ type Status struct {
 	Asks     []Question `json:"asks,omitempty"`
 }
 
-// Sessions is the part of the register of sessions that a waiter needs.
+// Sessions is the part of the wake machine that a waiter needs.
 type Sessions interface {
-	Wait(ctx context.Context, actor hub.Caller, w sessions.Waiter) (sessions.Call, error)
-	Handed(ctx context.Context, actor hub.Caller, h sessions.Handing) error
-	Report(ctx context.Context, actor hub.Caller, r sessions.Report) (sessions.Advice, error)
+	Wait(ctx context.Context, actor hub.Caller, w wake.Waiter) (wake.Call, error)
+	Handed(ctx context.Context, actor hub.Caller, h wake.Handing) error
+	Report(ctx context.Context, actor hub.Caller, r wake.Report) (wake.Advice, error)
 }
 
 // Keys lends keys to agents. Service keys implements it.

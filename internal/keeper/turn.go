@@ -14,7 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/spans"
@@ -66,15 +66,15 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	began := false
 	give := func() { // the model may take its time until the first sign of the turn
 		a.move(Working)
-		a.report(ctx, sessions.EventTool, "")
+		a.report(ctx, wake.EventTool, "")
 		a.extend(ctx, t)
 	}
 	begin := func() { // the first sign of the turn proves the wake
 		if !began {
 			began = true
-			event := sessions.EventPrompt
+			event := wake.EventPrompt
 			if t.Noted {
-				event = sessions.EventTool // a prompt would end the turn that the notice began
+				event = wake.EventTool // a prompt would end the turn that the notice began
 			}
 			a.report(ctx, event, t.Wake)
 		}
@@ -218,7 +218,7 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 // startProcess starts the process of the agent, when one of the hub's slots is free.
 func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Options) error {
 	a.move(Starting)
-	a.report(ctx, sessions.EventStart, "")
+	a.report(ctx, wake.EventStart, "")
 	select {
 	case a.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -318,7 +318,7 @@ const (
 )
 
 // watch cancels a turn without a sign of life, or whose processes are too large. A
-// question that waits for a person is no hang. It tells the register that the turn runs.
+// question that waits for a person is no hang. It tells the wake machine that the turn runs.
 func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFunc) (stop func()) {
 	a.live()
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -345,7 +345,7 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 			}
 			if seen.state == Working && now.Sub(pulse) >= pulseEvery {
 				pulse = now
-				a.report(ctx, sessions.EventTool, "")
+				a.report(ctx, wake.EventTool, "")
 			}
 			if seen.state == Working && now.Sub(extended) >= extendEvery {
 				extended = now

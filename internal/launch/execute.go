@@ -13,11 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -69,9 +70,9 @@ func (l *Launch) awaitSessions(ctx context.Context, launch cli.Launch, env []str
 		got, err := l.CLI.Opened(asking, launch, seen)
 		cancel()
 		if err == nil && got.Session != "" {
-			key := sessions.Key{CLI: l.CLI.Name, ID: got.Session, Process: launch.Process}
+			key := wake.Key{CLI: l.CLI.Name, ID: got.Session, Process: launch.Process}
 			if every == leavingEvery {
-				left := sessions.Report{Key: key, Stamp: process.Stamp(launch.Process), Event: sessions.EventStart, Quiet: true, Only: true}
+				left := wake.Report{Key: key, Stamp: process.Stamp(launch.Process), Event: wake.EventStart, Quiet: true, Only: true}
 				rpc.Call(ctx, l.agent, api.ReportWake, left) // else the first prompt tells it
 			}
 			every = leavingEvery

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -81,10 +82,10 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 const maxWakes = 20
 
 // report returns what the hub is told of an event.
-func (w *Waiter) report(h cli.Hook, in cli.Input) sessions.Report {
+func (w *Waiter) report(h cli.Hook, in cli.Input) wake.Report {
 	attended := w.attended()
 	begins := h.Event == cli.Start || h.Event == cli.Prompt
-	return sessions.Report{
+	return wake.Report{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.Dir, Version: w.launch.Version,
 		Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), maxWakes)], StopActive: in.StopActive,
 		Quiet:    slices.Contains([]cli.Event{cli.Waiting, cli.Failed, cli.End}, h.Event),
@@ -94,12 +95,12 @@ func (w *Waiter) report(h cli.Hook, in cli.Input) sessions.Report {
 
 // reported returns the event that the hub is told of. A turn that failed is over, and a
 // prompt hook without a prompt stands in the middle of a turn.
-func reported(h cli.Hook, in cli.Input) sessions.Event {
+func reported(h cli.Hook, in cli.Input) wake.Event {
 	switch {
 	case h.Event == cli.Failed:
-		return sessions.EventTurnEnd
+		return wake.EventTurnEnd
 	case h.Event == cli.Prompt && in.Goes:
-		return sessions.EventTool
+		return wake.EventTool
 	}
-	return sessions.Event(h.Event)
+	return wake.Event(h.Event)
 }

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 )
 
 // noProcess is the number of a process that does not run.
@@ -123,7 +124,7 @@ func TestProgramOf(t *testing.T) {
 }
 
 func TestOneWaiter(t *testing.T) {
-	w := &Waiter{Home: t.TempDir(), key: sessions.Key{CLI: "claude", ID: "s1", Process: 7}}
+	w := &Waiter{Home: t.TempDir(), key: wake.Key{CLI: "claude", ID: "s1", Process: 7}}
 	if w.waits() || Waits(w.Home) {
 		t.Error("a session without a waiter has one")
 	}
@@ -134,7 +135,7 @@ func TestOneWaiter(t *testing.T) {
 	if _, again := w.lock(); again || !w.waits() || !Waits(w.Home) {
 		t.Error("a second waiter got the session")
 	}
-	other := &Waiter{Home: w.Home, key: sessions.Key{CLI: "claude", ID: "s2", Process: 7}}
+	other := &Waiter{Home: w.Home, key: wake.Key{CLI: "claude", ID: "s2", Process: 7}}
 	if other.waits() {
 		t.Error("the waiter of one session counts for another")
 	}
@@ -170,12 +171,12 @@ func TestReported(t *testing.T) {
 	for _, tt := range []struct {
 		event cli.Event
 		in    cli.Input
-		want  sessions.Event
+		want  wake.Event
 	}{
-		{cli.Start, cli.Input{}, sessions.EventStart},
-		{cli.Prompt, cli.Input{}, sessions.EventPrompt},
-		{cli.Prompt, cli.Input{Goes: true}, sessions.EventTool},
-		{cli.Failed, cli.Input{}, sessions.EventTurnEnd},
+		{cli.Start, cli.Input{}, wake.EventStart},
+		{cli.Prompt, cli.Input{}, wake.EventPrompt},
+		{cli.Prompt, cli.Input{Goes: true}, wake.EventTool},
+		{cli.Failed, cli.Input{}, wake.EventTurnEnd},
 	} {
 		if got := reported(cli.Hook{Event: tt.event}, tt.in); got != tt.want {
 			t.Errorf("%s %+v: %s, want %s", tt.event, tt.in, got, tt.want)

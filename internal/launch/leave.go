@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -58,11 +59,11 @@ func (l *Launch) endSessions(ctx context.Context) (conversation string) {
 			if s.Process != os.Getpid() {
 				continue
 			}
-			if s.ID != sessions.Opening {
+			if s.ID != wake.Opening {
 				conversation = cmp.Or(conversation, s.ID)
 			}
-			if s.State != sessions.StateEnded {
-				rpc.Call(ctx, l.agent, api.ReportWake, sessions.Report{Key: s.Key, Event: sessions.EventEnd, Quiet: true}) // else the hub finds out by itself
+			if s.State != wake.SessionEnded {
+				rpc.Call(ctx, l.agent, api.ReportWake, wake.Report{Key: s.Key, Event: wake.EventEnd, Quiet: true}) // else the hub finds out by itself
 			}
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -28,7 +29,7 @@ func (w *Waiter) follow(ctx context.Context) {
 		at = next
 		if news := w.CLI.Turn(lines); news == cli.TurnBroke || news == cli.TurnSpent {
 			if client, err := w.Client(); err == nil {
-				report := sessions.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: sessions.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent}
+				report := wake.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: wake.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent}
 				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
 			}
 		}

@@ -19,11 +19,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/internal/reach/wake"
+
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/sessions"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -48,13 +49,13 @@ type Waiter struct {
 	Flags  []string
 	Client func() (*rpc.Client, error) // calls the hub as the agent
 
-	key    sessions.Key
+	key    wake.Key
 	launch cli.Launch // empty for a CLI that launch did not start
 }
 
 // locate finds the process of the session and, if launch started it, its record.
 func (w *Waiter) locate() {
-	w.key = sessions.Key{CLI: w.CLI.Name, ID: w.Session}
+	w.key = wake.Key{CLI: w.CLI.Name, ID: w.Session}
 	w.launch = currentLaunch()
 	switch pid, err := strconv.Atoi(os.Getenv(w.CLI.ProcessVariable)); {
 	case w.launch.Process != 0:
@@ -218,13 +219,13 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Noti
 		cancel()
 	}()
 
-	params := sessions.Waiter{
+	params := wake.Waiter{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.Dir, Version: w.launch.Version,
 		Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds,
 	}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.Client() // anew: a hub that was started again may have another address
-		var got sessions.Call
+		var got wake.Call
 		if err == nil {
 			got, err = rpc.Call(ctx, client, api.WaitWake, params)
 		}
@@ -242,7 +243,7 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Noti
 			continue
 		}
 		failed, more := write(cli.Notice{Wake: got.Wake.ID, Text: got.Wake.Notice})
-		handing := sessions.Handing{Wake: got.Wake.ID, Outcome: channel.Handed}
+		handing := wake.Handing{Wake: got.Wake.ID, Outcome: channel.Handed}
 		if failed != nil {
 			handing.Outcome = channel.Failed
 			handing.Detail = failed.Error()

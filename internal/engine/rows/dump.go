@@ -53,6 +53,7 @@ var DumpTables = []DumpTable{
 	{Name: "tokens", Order: "id"},
 	{Name: "roots", Order: "path"},
 	{Name: "claims", Order: "item"},
+	{Name: "wakes", Order: "agent, id"},
 	{Name: "subscriptions", Order: "agent, created_at, id"},
 	{Name: "copies", Order: "agent, message_id"},
 	{Name: "deliberations", Order: "id"},

@@ -110,6 +110,9 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
 		func(tx hub.Tx) error { return tx.PutItemClaim(hub.ItemClaim{Item: "app#1", Owner: "ada", At: now}) },
 		func(tx hub.Tx) error {
+			return tx.WriteWakes().Put(hub.Wake{ID: "w_1", Agent: "bob", Channel: hub.ChannelSession, State: hub.WakeHanded, At: now, Messages: []hub.EnvelopeID{m.ID}}, "")
+		},
+		func(tx hub.Tx) error {
 			return tx.AddSubscription(hub.Subscription{ID: "s1", Agent: "ada", Filter: hub.Filter{PriorityMin: hub.PriorityHigh}, CreatedAt: now})
 		},
 		func(tx hub.Tx) error {

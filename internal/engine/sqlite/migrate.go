@@ -70,6 +70,9 @@ var artifactSchema string
 //go:embed schema/0017_subscriptions.sql
 var subscriptionSchema string
 
+//go:embed schema/0019_wakes.sql
+var wakeSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -130,6 +133,7 @@ var migrations = []func(*conn) error{
 		}
 		return nil
 	},
+	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
 }
 
 // addColumn adds a column of text to a table that lacks it.

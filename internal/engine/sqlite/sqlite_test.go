@@ -529,6 +529,26 @@ func TestMigration(t *testing.T) {
 			t.Errorf("got %+v and %+v, want %+v and %+v", again, eachAgain, sums, each)
 		}
 	})
+	t.Run("a database of schema 18 gets a table of wakes, and keeps its documents", func(t *testing.T) {
+		dir := t.TempDir()
+		openAt(t, dir, nil).Close()
+		c := raw(t, dir)
+		if err := c.db.Exec(`DROP TABLE wakes; INSERT INTO acp_meta (key, value) VALUES ('router/bob','{"barren":2}'); PRAGMA user_version = 18`); err != nil {
+			t.Fatal(err)
+		}
+		c.close()
+		s := openAt(t, dir, nil)
+		defer s.Close()
+		err := s.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+			if got, err := tx.Meta("router/bob"); err != nil || got != `{"barren":2}` {
+				t.Errorf("got %s, %v", got, err)
+			}
+			return tx.WriteWakes().Put(hub.Wake{ID: "w_1", Agent: "bob", Channel: hub.ChannelSession, State: hub.WakeReserved, At: hub.At(time.Now())}, "")
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("R1-069 scopes of peers become grants with the permissions of their invites", func(t *testing.T) {
 		dir := t.TempDir()
 		openAt(t, dir, nil).Close()

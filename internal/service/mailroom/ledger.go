@@ -108,7 +108,7 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {
 			continue
 		}
-		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped { // the router holds others, and tells the operator
+		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped { // the wake machine holds others, and tells the operator
 			d.Status, d.Error = f.Status, f.Error
 		}
 		rows, forecasts = append(rows, d), append(forecasts, f)

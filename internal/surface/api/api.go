@@ -10,8 +10,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -40,8 +39,7 @@ type Services struct {
 	Journal   *journal.Journal
 	Records   Records
 	Store     hub.Store
-	Router    *router.Router
-	Sessions  *sessions.Register
+	Wakes     *wake.Machine
 	Keeper    *keeper.Keeper
 	SignIn    *signin.Service
 	RunFiles  *runner.Files

@@ -20,8 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/notify"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/deliberation"
@@ -74,13 +73,10 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	register := sessions.New(store, sessions.Options{Clock: clock, Bus: d.hints})
-	session, wake := register.Channels()
-	routes, err := router.New(store, []router.Own{session, wake}, nil, router.Options{Clock: clock, Bus: d.hints})
+	wakes, err := wake.New(store, nil, wake.Options{Clock: clock, Bus: d.hints})
 	if err != nil {
 		t.Fatal(err)
 	}
-	register.Connect(routes)
 	signIn, err := signin.New(t.Context(), store, signin.Options{Listen: &net.TCPAddr{}, Operator: who.ByHash})
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +92,8 @@ func newDesk(t testing.TB) *desk {
 	d.Services = &api.Services{
 		Metrics: metrics.New(store, nil),
 		Talks:   talks, Notify: people, Clock: clock,
-		Store: store, Router: routes, Sessions: register, SignIn: signIn,
-		Keeper: keeper.New(store, register, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
+		Store: store, Wakes: wakes, SignIn: signIn,
+		Keeper: keeper.New(store, wakes, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
 		Mail:   mail, Keys: who, Handoffs: handoff.New(store, mail, nil), Runs: run.New(store, who, mail, nil), Journal: kept,
 		Records: noFiles{records.New(store, records.Folders{Archives: t.TempDir()}, &records.Options{Clock: clock})},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/reach/router"
+	"github.com/parley-agents/parley/internal/reach/wake"
 )
 
 // A KeptAgent is an agent that the hub runs.
@@ -22,7 +22,7 @@ type KeepParams struct {
 
 // keep keeps an agent. That is the yes of its user to turns that mail starts.
 func keep(ctx context.Context, s *Services, a hub.Caller, p KeepParams) (KeptAgent, error) {
-	permission := router.Permission{Agent: p.Agent, Allow: true, PerHour: p.PerHour}
+	permission := wake.Permission{Agent: p.Agent, Allow: true, PerHour: p.PerHour}
 	if err := permission.Check("parley/agent/keep"); err != nil {
 		return KeptAgent{}, err
 	}
@@ -30,7 +30,7 @@ func keep(ctx context.Context, s *Services, a hub.Caller, p KeepParams) (KeptAge
 	if err != nil {
 		return out, err
 	}
-	return out, s.Router.Allow(ctx, a, permission)
+	return out, s.Wakes.Allow(ctx, a, permission)
 }
 
 // KeptList lists the agents that the hub runs.

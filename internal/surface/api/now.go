@@ -7,7 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/handoff"
 )
 
@@ -57,11 +57,11 @@ func (a AgentProfile) word(now hub.Time) (word, why string) {
 		return "suspended", "it repeated itself"
 	case a.State == hub.AgentPaused:
 		return "paused", "it may read and not send"
-	case s != nil && s.State == sessions.StateWorking && now.Sub(s.Seen.Time) > stuckAfter:
+	case s != nil && s.State == wake.SessionWorking && now.Sub(s.Seen.Time) > stuckAfter:
 		return "stuck", "a turn runs, and nothing was heard of it for long"
-	case s != nil && s.State == sessions.StateWorking:
+	case s != nil && s.State == wake.SessionWorking:
 		return "working", "a turn runs"
-	case s != nil && s.State == sessions.StateWaiting:
+	case s != nil && s.State == wake.SessionWaiting:
 		return "waiting", "it asks the person at its terminal"
 	case s != nil:
 		return "idle", "its session is open"

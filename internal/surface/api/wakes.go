@@ -5,32 +5,31 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/router"
-	"github.com/parley-agents/parley/internal/reach/sessions"
+	"github.com/parley-agents/parley/internal/reach/wake"
 )
 
 // Parameters and results of the operations about wakes.
 type (
-	WakeWaitParams   = sessions.Waiter
-	WakeCall         = sessions.Call
-	WakeHandedParams = sessions.Handing
-	WakeReportParams = sessions.Report
-	WakeAdvice       = sessions.Advice
-	WakeAllowParams  = router.Permission
-	ProbeReport      = router.ProbeReport
-	Session          = sessions.Session
+	WakeWaitParams   = wake.Waiter
+	WakeCall         = wake.Call
+	WakeHandedParams = wake.Handing
+	WakeReportParams = wake.Report
+	WakeAdvice       = wake.Advice
+	WakeAllowParams  = wake.Permission
+	ProbeReport      = wake.ProbeReport
+	Session          = wake.Session
 )
 
 func wakeWait(ctx context.Context, s *Services, a hub.Caller, p WakeWaitParams) (WakeCall, error) {
-	return s.Sessions.Wait(ctx, a, p)
+	return s.Wakes.Wait(ctx, a, p)
 }
 
 func wakeHanded(ctx context.Context, s *Services, a hub.Caller, p WakeHandedParams) (None, error) {
-	return None{}, s.Sessions.Handed(ctx, a, p)
+	return None{}, s.Wakes.Handed(ctx, a, p)
 }
 
 func wakeReport(ctx context.Context, s *Services, a hub.Caller, p WakeReportParams) (WakeAdvice, error) {
-	return s.Sessions.Report(ctx, a, p)
+	return s.Wakes.Report(ctx, a, p)
 }
 
 // AgentWakes says how the wakes of an agent stand, with its sessions.
@@ -39,7 +38,7 @@ type AgentWakes struct {
 	Reach    hub.Reach   `json:"reach"`
 	Reason   string      `json:"reason"` // of the forecast
 	Sessions []Session   `json:"sessions"`
-	router.Standing
+	wake.Standing
 }
 
 // WakeList lists agents that have sessions, or that mail may wake.
@@ -52,14 +51,14 @@ type WakeList struct {
 func (s *Services) wakes(r hub.Reader, agent hub.AgentID) (AgentWakes, error) {
 	out := AgentWakes{Agent: agent}
 	var err error
-	if out.Sessions, err = s.Sessions.List(r, agent); err != nil {
+	if out.Sessions, err = s.Wakes.List(r, agent); err != nil {
 		return out, err
 	}
-	if out.Standing, err = s.Router.Standing(r, agent); err != nil {
+	if out.Standing, err = s.Wakes.Standing(r, agent); err != nil {
 		return out, err
 	}
 	for _, kind := range []hub.Channel{hub.ChannelSession, hub.ChannelWake} {
-		when, _, reason, err := s.Router.Reach(r, kind, agent, hub.Message{})
+		when, _, reason, err := s.Wakes.Reach(r, kind, agent, hub.Message{})
 		if err != nil {
 			return out, err
 		}
@@ -78,11 +77,11 @@ func (s *Services) liveSessions(ctx context.Context, agents []hub.AgentID) (map[
 	out := map[hub.AgentID]*Session{}
 	err := s.Store.View(ctx, func(r hub.Reader) error {
 		for _, id := range agents {
-			list, err := s.Sessions.List(r, id)
+			list, err := s.Wakes.List(r, id)
 			if err != nil {
 				return err
 			}
-			if len(list) > 0 && list[0].State != sessions.StateEnded {
+			if len(list) > 0 && list[0].State != wake.SessionEnded {
 				out[id] = &list[0]
 			}
 		}
@@ -97,8 +96,8 @@ type AgentNameParams struct {
 }
 
 func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNameParams) (WakeList, error) {
-	out := WakeList{Agents: []AgentWakes{}, Paused: s.Router.Paused()}
-	if err := s.Router.Survey(ctx); err != nil {
+	out := WakeList{Agents: []AgentWakes{}, Paused: s.Wakes.Paused()}
+	if err := s.Wakes.Survey(ctx); err != nil {
 		return out, err
 	}
 	err := s.Store.View(ctx, func(r hub.Reader) error {
@@ -129,10 +128,10 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 }
 
 func wakeAllow(ctx context.Context, s *Services, a hub.Caller, p WakeAllowParams) (AgentWakes, error) {
-	if err := s.Router.Allow(ctx, a, p); err != nil {
+	if err := s.Wakes.Allow(ctx, a, p); err != nil {
 		return AgentWakes{}, err
 	}
-	if err := s.Router.Survey(ctx, p.Agent); err != nil {
+	if err := s.Wakes.Survey(ctx, p.Agent); err != nil {
 		return AgentWakes{}, err
 	}
 	return hub.Read(ctx, s.Store, func(r hub.Reader) (AgentWakes, error) { return s.wakes(r, p.Agent) })
@@ -155,9 +154,9 @@ func wakePause(paused bool) func(context.Context, *Services, hub.Caller, WakePau
 		if (p.Agent == "") != p.All {
 			return PauseState{}, hub.Errorf(hub.CodeInvalid, "wake/pause", "name one agent, or give all")
 		}
-		change := s.Router.Resume
+		change := s.Wakes.Resume
 		if paused {
-			change = s.Router.Pause
+			change = s.Wakes.Pause
 		}
 		return PauseState{p.Agent, paused}, change(ctx, a, p.Agent)
 	}
@@ -170,5 +169,5 @@ type WakeTestParams struct {
 }
 
 func wakeTest(ctx context.Context, s *Services, a hub.Caller, p WakeTestParams) (ProbeReport, error) {
-	return s.Router.Probe(ctx, a, p.Agent, time.Duration(p.Seconds)*time.Second)
+	return s.Wakes.Probe(ctx, a, p.Agent, time.Duration(p.Seconds)*time.Second)
 }

@@ -1,11 +1,10 @@
-package router
+package wake
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 )
 
@@ -24,15 +23,16 @@ const (
 // The walk counts rounds. In one round an agent may take several turns, because answers of
 // several agents come one after the other; so the turns of the recipient for the same first
 // message are counted, too.
-func (r *Router) loop(rd hub.Reader, a account, m hub.Message, to hub.AgentID) (root hub.EnvelopeID, held string, err error) {
-	if !a.Released.IsZero() && !m.CreatedAt.After(a.Released.Time) {
+func (a *agentRecord) loop(m hub.Message) (root hub.EnvelopeID, held string, err error) {
+	to := a.agent
+	if released := a.account.Released; !released.IsZero() && !m.CreatedAt.After(released.Time) {
 		return m.ID, "", nil
 	}
 	if m.Hop > maxHops {
 		return m.ID, fmt.Sprintf("loop: %d messages caused each other without a person", m.Hop) + released(to), nil
 	}
-	early := m.Hop < maxRounds && a.turnsFor("") < maxRounds
-	group, err := parties(rd, m, to, early)
+	early := m.Hop < maxRounds && a.wakes.turnsFor("") < maxRounds
+	group, err := parties(a.rd, m, to, early)
 	if err != nil {
 		return "", "", err
 	}
@@ -45,7 +45,7 @@ func (r *Router) loop(rd hub.Reader, a account, m hub.Message, to hub.AgentID) (
 		case n+1 >= maxAnswers:
 			return m.ID, fmt.Sprintf("loop: %s and %s answered each other %d times", m.From, to, maxAnswers) + released(to), nil
 		}
-		cause, err := rd.Message(first.Cause)
+		cause, err := a.rd.Message(first.Cause)
 		if hub.CodeOf(err) == hub.CodeNotFound { // archived
 			break
 		}
@@ -61,7 +61,7 @@ func (r *Router) loop(rd hub.Reader, a account, m hub.Message, to hub.AgentID) (
 		first = cause
 	}
 
-	if len(group) > 2 && first.ID != m.ID && a.turnsFor(first.ID) >= maxRounds {
+	if len(group) > 2 && first.ID != m.ID && a.wakes.turnsFor(first.ID) >= maxRounds {
 		return first.ID, fmt.Sprintf("loop: %d turns of %s came of one message among %d agents", maxRounds, to, len(group)) + released(to), nil
 	}
 	return first.ID, "", nil
@@ -120,7 +120,7 @@ func changesTask(t hub.MessageType) bool {
 // returns the others.
 func (v *visitor) hold(kind hub.Channel, due []inboxMessage) (out []inboxMessage, err error) {
 	for _, m := range due {
-		root, reason, err := v.loop(v.tx, v.account, m.Message, v.agent)
+		root, reason, err := v.loop(m.Message)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (v *visitor) hold(kind hub.Channel, due []inboxMessage) (out []inboxMessage
 		if row == nil || row.Status != hub.DeliveryPending {
 			row = &hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind}
 		}
-		if err := v.moveRow(v.tx, *row, nil, channel.Outcome{State: channel.Held, Detail: reason}); err != nil {
+		if err := v.moveRow(v.tx, *row, nil, step{state: hub.WakeHeld, detail: reason}); err != nil {
 			return nil, err
 		}
 		if err := v.tell(fmt.Sprintf("a message to %s is held: %s", v.agent, reason)); err != nil {
@@ -144,19 +144,19 @@ func (v *visitor) hold(kind hub.Channel, due []inboxMessage) (out []inboxMessage
 }
 
 // release lets the held messages of an agent start turns again.
-func (r *Router) release(tx hub.Tx, agent hub.AgentID, a *account) error {
-	a.Released = r.o.Clock.Now()
-	for _, t := range a.Attempts {
-		t.Roots = nil // conversations begin anew
+func (a *agentRecord) release() error {
+	a.account.Released = a.now
+	for _, w := range a.wakes {
+		w.Roots = nil // conversations begin anew
 	}
-	unread, err := readInbox(tx, agent, a.Released)
+	unread, err := readInbox(a.tx, a.agent, a.now)
 	if err != nil {
 		return err
 	}
 	for _, m := range unread {
 		for _, kind := range turnKinds {
 			if row := m.newest(kind); row != nil && row.Status == hub.DeliveryHeld {
-				if err := r.moveRow(tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: "the operator lets it go on"}); err != nil {
+				if err := a.moveRow(a.tx, *row, nil, step{state: hub.WakeRefused, detail: "the operator lets it go on"}); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-package sessions
+package wake
 
 import (
 	"cmp"
@@ -29,12 +29,12 @@ type Waiter struct {
 
 // A Call is the answer to a wait.
 type Call struct {
-	Wake *Wake `json:"wake,omitempty"` // nil if none was due in time
-	Gone bool  `json:"gone,omitempty"` // another waiter serves the session now; this one ends
+	Wake *Notice `json:"wake,omitempty"` // nil if none was due in time
+	Gone bool    `json:"gone,omitempty"` // another waiter serves the session now; this one ends
 }
 
-// A Wake is a notice that is due.
-type Wake struct {
+// A Notice is the notice of a wake that is due.
+type Notice struct {
 	ID        string `json:"id"`
 	Notice    string `json:"notice"`
 	Interrupt bool   `json:"interrupt,omitempty"` // the turn that runs may be interrupted
@@ -43,9 +43,9 @@ type Wake struct {
 // Wait registers a session of the actor as armed and returns when a wake is due in
 // it. It marks no message as delivered. A wake that was returned and not reported as
 // handed is returned again: the connection may have broken.
-func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, error) {
-	const op = "sessions.Wait"
-	if err := w.check(op); err != nil {
+func (g *Machine) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, error) {
+	const op = "wake.Wait"
+	if err := checkKey(op, w.Key); err != nil {
 		return Call{}, err
 	}
 	if err := checkTexts(op, w.Cwd, w.Stamp, w.Version, w.Mechanism, w.Waiter); err != nil {
@@ -62,11 +62,11 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
 		}
 	}()
-	hints, cancel := g.bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
+	hints, cancel := g.o.Bus.Subscribe(topic(actor.ID)) // before the first read, so that no wake is missed
 	defer cancel()
 	served, err := g.arm(ctx, actor.ID, w)
 	if err != nil {
-		return Call{}, fmt.Errorf("sessions: wait: %w", err)
+		return Call{}, fmt.Errorf("wake: wait: %w", err)
 	}
 	if !served {
 		return Call{Gone: true}, nil
@@ -88,7 +88,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 			return Call{Gone: true}, nil
 		case <-timeout.C:
 			return Call{}, nil
-		case <-g.stopping:
+		case <-g.o.Stopping:
 			return Call{}, nil
 		case <-ctx.Done():
 			return Call{}, ctx.Err()
@@ -98,7 +98,7 @@ func (g *Register) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, 
 
 // enter makes this wait the one of its session and ends the one before. A waiter with a name
 // finds out by its session, too; this is the only end of one without.
-func (g *Register) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
+func (g *Machine) enter(agent hub.AgentID, k Key) (replaced <-chan struct{}, leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key, mine := waitKey{agent, k}, make(chan struct{})
@@ -121,38 +121,28 @@ const disarmTime = 5 * time.Second
 // disarm records that the request of a waiter broke off: no wake is left for the session
 // until the waiter comes again. A wake that it took and did not report stays for it. A
 // failure is left to staleAfter.
-func (g *Register) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
+func (g *Machine) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
 	select {
-	case <-g.stopping:
+	case <-g.o.Stopping:
 		return // all waiters come to the next hub
 	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, disarmTime)
 	defer cancel()
-	err := g.update(ctx, agent, func(tx hub.Tx, d *document, _ hub.Time) error {
-		s := d.find(w.Key)
-		if s == nil || s.Waiter != w.Waiter || g.waiting(agent, w.Key) {
+	err := g.update(ctx, agent, func(a *agentRecord) error {
+		s := a.presence.find(w.Key)
+		if s == nil || s.Waiter != w.Waiter || g.hasWaiter(agent, w.Key) {
 			return nil
 		}
 		s.Armed = hub.Time{}
-		if s.Wake == nil || !s.Wake.Taken.IsZero() {
-			return nil
+		if due := a.wakes.offered(w.Key); due != nil && due.State == hub.WakeWaiting {
+			return a.withdraw(due, w.Key, "the request of its waiter broke off")
 		}
-		id := s.Wake.ID
-		s.Wake = nil
-		if d.offered(id) {
-			return nil
-		}
-		return g.turns.Record(tx, agent, id, channel.Outcome{State: channel.Refused, Mechanism: s.Mechanism, Detail: "the request of its waiter broke off"})
+		return nil
 	})
 	if err == nil {
-		g.turns.Visit(agent)
+		g.Visit(agent)
 	}
-}
-
-// offered reports whether a session has a wake.
-func (d *document) offered(id string) bool {
-	return slices.ContainsFunc(d.Sessions, func(s *Session) bool { return s.Wake != nil && s.Wake.ID == id })
 }
 
 // armRefresh is the time after which a wait is recorded again though nothing changed.
@@ -161,42 +151,58 @@ const armRefresh = 30 * time.Second
 // arm records that a waiter serves a session, and reports false if a newer one does. A
 // wait that changes nothing is written down at most every armRefresh, so that an idle
 // hub stays idle.
-func (g *Register) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served bool, err error) {
+func (g *Machine) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served bool, err error) {
 	known := false
 	err = g.store.View(ctx, func(r hub.Reader) error {
-		d, err := hub.ReadMeta[document](r, metaKey(agent))
-		s, now := d.find(w.Key), g.clock.Now()
-		known = s != nil && s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != StateStarting && s.Mechanism == w.Mechanism && s.Attended == w.Attended && s.Stamp == w.Stamp && now.Sub(s.Seen.Time) < armRefresh
+		d, err := hub.ReadMeta[document](r, sessionsKey(agent))
+		s := d.find(w.Key)
+		known = s != nil && s.armedBy(w) && g.o.Clock.Now().Sub(s.Seen.Time) < armRefresh
 		return err
 	})
 	if err != nil || known {
 		return known, err
 	}
 	visit := false
-	err = g.update(ctx, agent, func(_ hub.Tx, d *document, now hub.Time) error {
-		s := d.ensure(w.Key, now)
-		if served, visit = s.serve(w.Waiter), false; !served {
-			return nil
-		}
-		if visit = s.Armed.IsZero() || !s.live() || now.Sub(s.Seen.Time) >= staleAfter; visit || s.Mechanism != w.Mechanism {
-			s.Armed = now
-		}
-		s.Seen, s.Mechanism, s.Attended = now, w.Mechanism, w.Attended
-		s.Stamp = w.Stamp
-		s.Cwd, s.Version = cmp.Or(w.Cwd, s.Cwd), cmp.Or(w.Version, s.Version)
-		if s.State == StateStarting || s.State == StateEnded {
-			s.move(StateIdle, now)
+	err = g.update(ctx, agent, func(a *agentRecord) error {
+		s := a.ensure(w.Key)
+		visit = false
+		if served = s.serve(w.Waiter); served {
+			visit = s.arm(w, a.now)
 		}
 		return nil
 	})
 	if err == nil && visit {
-		g.turns.Visit(agent)
+		g.Visit(agent)
 	}
 	return served, err
 }
 
+// armedBy reports whether the session is stored as a waiter describes it.
+func (s *Session) armedBy(w Waiter) bool {
+	served := s.Waiter == w.Waiter && !s.Armed.IsZero() && s.State != SessionStarting
+	return served && s.Mechanism == w.Mechanism && s.Attended == w.Attended && s.Stamp == w.Stamp
+}
+
+// arm notes that a waiter serves the session, and reports whether none did before.
+func (s *Session) arm(w Waiter, now hub.Time) (first bool) {
+	first = s.Armed.IsZero() || !s.live() || now.Sub(s.Seen.Time) >= staleAfter
+	if first || s.Mechanism != w.Mechanism {
+		s.Armed = now
+	}
+	s.Seen = now
+	s.Mechanism = w.Mechanism
+	s.Attended = w.Attended
+	s.Stamp = w.Stamp
+	s.Cwd = cmp.Or(w.Cwd, s.Cwd)
+	s.Version = cmp.Or(w.Version, s.Version)
+	if s.State == SessionStarting || s.State == SessionEnded {
+		s.move(SessionIdle, now)
+	}
+	return first
+}
+
 // admitted checks that the key of a caller that has waited is still valid.
-func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) error {
+func (g *Machine) admitted(ctx context.Context, op string, actor hub.Caller) error {
 	if actor.Key == "" {
 		return nil
 	}
@@ -204,7 +210,7 @@ func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) er
 	if err != nil {
 		return err
 	}
-	now := g.clock.Now()
+	now := g.o.Clock.Now()
 	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
 		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
 	}
@@ -212,74 +218,78 @@ func (g *Register) admitted(ctx context.Context, op string, actor hub.Caller) er
 }
 
 // take returns the wake that is due in a session, or that another waiter serves it; the
-// zero Call if neither. Just before a wake leaves, the router says whether its messages
-// still wait; the counts in the notice are those of now.
-func (g *Register) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (out Call, err error) {
-	// look returns the session if a wake is due in it.
-	look := func(d document) (*Session, Call) {
-		s := d.find(waiter.Key)
-		if s != nil && waiter.Waiter != "" && s.Waiter != waiter.Waiter {
-			return nil, Call{Gone: true}
-		}
-		if s == nil || s.Wake == nil || !s.Wake.Handed.IsZero() {
-			return nil, Call{}
-		}
-		return s, Call{}
-	}
+// zero Call if neither.
+func (g *Machine) take(ctx context.Context, agent hub.AgentID, waiter Waiter) (out Call, err error) {
 	due := false
 	err = g.store.View(ctx, func(r hub.Reader) error {
-		d, err := hub.ReadMeta[document](r, metaKey(agent))
-		s, call := look(d)
-		due, out = s != nil, call
-		return err
+		a, err := g.load(r, agent)
+		if err != nil {
+			return err
+		}
+		w, call := a.dueIn(waiter)
+		due = w != nil
+		out = call
+		return nil
 	})
 	if err != nil || !due {
 		return out, err
 	}
-	err = g.update(ctx, agent, func(tx hub.Tx, d *document, now hub.Time) error {
-		s, call := look(*d)
-		if out = call; s == nil {
+
+	err = g.update(ctx, agent, func(a *agentRecord) error {
+		w, call := a.dueIn(waiter)
+		if out = call; w == nil {
 			return nil
 		}
-		w := s.Wake
-		reason, err := g.turns.Valid(tx, agent, w.ID)
-		if err != nil {
-			return err
-		}
-		mail, err := readMail(tx, agent, s.Shown, now)
-		if err != nil {
-			return err
-		}
-		if reason == "" && len(mail.fresh) == 0 && !w.Repeat && !w.Probe && w.Taken.IsZero() {
-			s.Wake = nil
-			if d.offered(w.ID) { // another session was not told
-				return nil
-			}
-			reason = "a hook of its session told it"
-		}
-		if reason != "" {
-			s.Wake = nil
-			return g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Refused, Detail: reason, Mechanism: s.Mechanism})
-		}
-		s.Shown = mail.upTo
-		for _, other := range d.Sessions { // the first takes it
-			if other != s && other.Wake != nil && other.Wake.ID == w.ID {
-				other.Wake = nil
-			}
-		}
-		if w.Taken.IsZero() {
-			w.Taken = now
-			err = g.turns.Record(tx, agent, w.ID, channel.Outcome{State: channel.Handed, Detail: "given to its waiter", Mechanism: s.Mechanism, Proof: s.proof(now)})
-		}
-		b := channel.Batch{ID: w.ID, Recipient: agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
-		if err != nil {
-			return err
-		}
-		notice, err := g.writeNotice(tx, b)
-		out.Wake = &Wake{ID: w.ID, Notice: notice, Interrupt: w.Interrupt}
+		out.Wake, err = a.give(w, a.presence.find(waiter.Key))
 		return err
 	})
 	return out, err
+}
+
+// dueIn returns the wake that the waiter of a session is to write: one that waits for it, or
+// that it took and did not report, because its connection broke. The call says that another
+// waiter serves the session.
+func (a *agentRecord) dueIn(waiter Waiter) (*hub.Wake, Call) {
+	s := a.presence.find(waiter.Key)
+	if s == nil {
+		return nil, Call{}
+	}
+	if waiter.Waiter != "" && s.Waiter != waiter.Waiter {
+		return nil, Call{Gone: true}
+	}
+	return a.wakes.inSession(s.Key, hub.WakeWaiting, hub.WakeTaken), Call{}
+}
+
+// give gives a wake to the waiter of a session and returns its notice; nil if the wake must
+// not be shown any more. Just before it leaves, it is looked up whether its messages still
+// wait; the counts in the notice are those of now.
+func (a *agentRecord) give(w *hub.Wake, s *Session) (*Notice, error) {
+	reason, err := a.invalid(w)
+	if err != nil {
+		return nil, err
+	}
+	if reason != "" {
+		return nil, a.move(w, step{state: hub.WakeRefused, mechanism: s.Mechanism, detail: reason})
+	}
+	mail, err := readMail(a.rd, a.agent, s.Shown, a.now)
+	if err != nil {
+		return nil, err
+	}
+	first := w.State == hub.WakeWaiting
+	if first && len(mail.fresh) == 0 && !w.Repeat && !w.Probe {
+		return nil, a.leave(w, s.Key, step{state: hub.WakeShown, mechanism: s.Mechanism, detail: "an earlier notice in its session told it"})
+	}
+
+	s.Shown = mail.upTo
+	if first {
+		w.Sessions = []Key{s.Key} // no other may take it
+		if err := a.move(w, step{hub.WakeTaken, s.Mechanism, "given to its waiter", s.proof(a.now)}); err != nil {
+			return nil, err
+		}
+	}
+	b := channel.Batch{ID: w.ID, Recipient: a.agent, Messages: mail.all, Interrupt: w.Interrupt, Repeat: w.Repeat, Probe: w.Probe}
+	notice, err := a.writeNotice(b)
+	return &Notice{ID: w.ID, Notice: notice, Interrupt: w.Interrupt}, err
 }
 
 // A Handing is the waiter's word on a wake that it got.
@@ -291,8 +301,8 @@ type Handing struct {
 
 // Handed records the outcome of a wake that Wait returned. That it was written is no
 // proof that a turn began.
-func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
-	const op = "sessions.Handed"
+func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
+	const op = "wake.Handed"
 	if !slices.Contains([]channel.State{channel.Handed, channel.Held, channel.Refused, channel.Failed}, h.Outcome) {
 		return hub.Errorf(hub.CodeInvalid, op, "outcome: %q is not handed, held, refused or failed", h.Outcome)
 	}
@@ -300,30 +310,27 @@ func (g *Register) Handed(ctx context.Context, actor hub.Caller, h Handing) erro
 		return err
 	}
 	found := false
-	err := g.update(ctx, actor.ID, func(tx hub.Tx, d *document, now hub.Time) error {
-		found = false
-		for _, s := range d.Sessions {
-			if s.Wake == nil || s.Wake.ID != h.Wake {
-				found = found || s.Turn == h.Wake // the hook was faster than the waiter
-				continue
-			}
-			found = true
-			o := channel.Outcome{State: h.Outcome, Mechanism: s.Mechanism, Detail: h.Detail}
-			if h.Outcome == channel.Handed {
-				s.Wake.Handed, o.Proof = now, s.proof(now)
-			} else {
-				s.Wake = nil
-			}
-			return g.turns.Record(tx, actor.ID, h.Wake, o)
+	err := g.update(ctx, actor.ID, func(a *agentRecord) error {
+		w := a.wakes.find(h.Wake)
+		if found = w != nil && len(w.Sessions) > 0; !found {
+			return nil
 		}
-		return nil
+		k := w.Sessions[0]
+		if a.wakes.offered(k) != w {
+			return nil // a hook was faster than the waiter, or its time has passed
+		}
+		next := step{state: stateOf[h.Outcome], mechanism: a.mechanism(k), detail: h.Detail}
+		if s := a.presence.find(k); s != nil && h.Outcome == channel.Handed {
+			next.proof = s.proof(a.now)
+		}
+		return a.move(w, next)
 	})
 	if err != nil {
-		return fmt.Errorf("sessions: handed: %w", err)
+		return fmt.Errorf("wake: handed: %w", err)
 	}
 	if !found {
 		return hub.Errorf(hub.CodeNotFound, op, "no wake %q is under way in a session of %s", h.Wake, actor.ID)
 	}
-	g.turns.Visit(actor.ID)
+	g.Visit(actor.ID)
 	return nil
 }

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"cmp"
@@ -41,74 +41,73 @@ const (
 func probesKey(agent hub.AgentID) string { return "probes/" + string(agent) }
 
 // Reports returns the stored reports of an agent, oldest first.
-func (r *Router) Reports(rd hub.Reader, agent hub.AgentID) ([]ProbeReport, error) {
+func (g *Machine) Reports(rd hub.Reader, agent hub.AgentID) ([]ProbeReport, error) {
 	return hub.ReadMeta[[]ProbeReport](rd, probesKey(agent))
 }
 
 // Probe shows a notice without a message to an agent, waits for the proof and stores
 // the report. It starts one turn; only the operator may. The budgets do not apply to
 // it, and it counts against none.
-func (r *Router) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID, wait time.Duration) (ProbeReport, error) {
-	const op = "router.Probe"
+func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID, wait time.Duration) (ProbeReport, error) {
+	const op = "wake.Probe"
 	if err := actor.OperatorOnly(op); err != nil {
 		return ProbeReport{}, err
 	}
 	if wait = cmp.Or(wait, time.Minute); wait < 0 || wait > maxProbing {
 		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds: not between 0 and %d", int(maxProbing.Seconds()))
 	}
-	if _, err := hub.Read(ctx, r.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
+	if _, err := hub.Read(ctx, g.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return ProbeReport{}, hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
 		}
 		return ProbeReport{}, err
 	}
-	now := r.o.Clock.Now()
-	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: r.o.Machine}
-	f, reason, err := r.probeFlight(ctx, agent, report.Wake)
+	now := g.o.Clock.Now()
+	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: g.o.Machine}
+	f, reason, err := g.probeFlight(ctx, agent, report.Wake)
 	if err != nil {
-		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 	}
 	report.Detail = reason
 	if f.over != nil {
-		t := &attempt{ID: report.Wake, Channel: f.over.Name(), At: now, Until: now.Add(proofTime), Probe: true}
-		err := r.withAccount(ctx, agent, func(_ hub.Tx, a *account) error {
-			if a.open(t.Channel) != nil {
+		err := g.update(ctx, agent, func(a *agentRecord) error {
+			if a.wakes.open(f.over.Name()) != nil {
 				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is under way", agent).WithHint("try again when it has ended")
 			}
-			a.add(t)
+			a.wakes.add(&hub.Wake{ID: report.Wake, Agent: agent, Channel: f.over.Name(), State: hub.WakeReserved, At: now, Until: now.Add(proofTime), Probe: true})
 			return nil
 		})
 		if err == nil {
-			err = r.fly(ctx, r.store, f)
+			err = g.fly(ctx, g.store, f, nil)
 		}
 		if err == nil {
-			err = r.await(ctx, agent, wait, &report)
+			err = g.await(ctx, agent, wait, &report)
 		}
 		if err != nil {
-			return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+			return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 		}
 	}
-	err = r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.keep(tx, actor, report) })
+	err = g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return g.keep(tx, actor, report) })
 	if err != nil {
-		return ProbeReport{}, fmt.Errorf("router: probe: %w", err)
+		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 	}
-	r.o.Bus.Publish(hub.TopicJournal)
+	g.o.Bus.Publish(hub.TopicJournal)
 	return report, nil
 }
 
 // probeFlight returns the attempt of a probe, or why there is none.
-func (r *Router) probeFlight(ctx context.Context, agent hub.AgentID, id string) (f flight, reason string, err error) {
-	if err := r.Survey(ctx, agent); err != nil {
+func (g *Machine) probeFlight(ctx context.Context, agent hub.AgentID, id string) (f flight, reason string, err error) {
+	if err := g.Survey(ctx, agent); err != nil {
 		return flight{}, "", err
 	}
-	err = r.store.View(ctx, func(rd hub.Reader) error {
+	err = g.store.View(ctx, func(rd hub.Reader) error {
 		for _, kind := range turnKinds {
-			c, err := r.best(rd, kind, agent)
+			c, err := g.best(rd, kind, agent)
 			if err != nil {
 				return err
 			}
 			if c.over != nil && c.reach.When == hub.ReachNow {
-				f = flight{c.over, channel.Batch{ID: id, Recipient: agent, Probe: true}}
+				f = flight{over: c.over, batch: channel.Batch{ID: id, Recipient: agent, Probe: true}}
 				reason = ""
 				return nil
 			}
@@ -122,38 +121,31 @@ func (r *Router) probeFlight(ctx context.Context, agent hub.AgentID, id string) 
 }
 
 // await waits until a probe is proven or has failed, at most for a time, and ends it.
-func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duration, report *ProbeReport) error {
-	hints, cancel := r.o.Bus.Subscribe(hub.TopicJournal, "sessions/"+string(agent))
+func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Duration, report *ProbeReport) error {
+	hints, cancel := g.o.Bus.Subscribe(hub.TopicJournal, "sessions/"+string(agent))
 	defer cancel()
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for over := false; ; {
-		a, err := hub.Read(ctx, r.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(agent)) })
+		a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (*agentRecord, error) { return g.load(rd, agent) })
 		if err != nil {
 			return err
 		}
-		t := a.find(report.Wake)
-		if t == nil {
+		w := a.wakes.find(report.Wake)
+		if w == nil {
 			return nil
 		}
-		report.Channel, report.Mechanism, report.State, report.Detail = t.Channel, t.Mechanism, string(t.State), t.Detail
-		report.Machine = cmp.Or(t.Machine, report.Machine)
-		if !t.Proven.IsZero() || t.State == channel.Accepted {
-			report.Proven, report.Seconds = true, max(t.Proven.Sub(t.At.Time).Seconds(), 0)
-			return nil
-		}
-		if t.Closed {
+		report.follow(w)
+		if report.Proven || !w.State.Open() {
 			return nil
 		}
 		if over {
-			report.State, report.Detail = string(channel.Failed), "no turn showed the notice in time"
-			return r.withAccount(ctx, agent, func(tx hub.Tx, a *account) error {
-				if t := a.find(report.Wake); t != nil && !t.Closed {
-					return r.move(tx, agent, a, t, channel.Outcome{State: channel.Failed, Detail: report.Detail})
-				}
-				return nil
-			})
+			o := channel.Outcome{State: channel.Failed, Detail: "no turn showed the notice in time"}
+			report.State = string(o.State)
+			report.Detail = o.Detail
+			return g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return g.Record(tx, agent, report.Wake, o) })
 		}
+
 		select {
 		case <-hints:
 		case <-timeout.C:
@@ -164,23 +156,22 @@ func (r *Router) await(ctx context.Context, agent hub.AgentID, wait time.Duratio
 	}
 }
 
-// withAccount changes the account of an agent.
-func (r *Router) withAccount(ctx context.Context, agent hub.AgentID, do func(hub.Tx, *account) error) error {
-	return r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		a, err := hub.ReadMeta[account](tx, accountKey(agent))
-		if err == nil {
-			err = do(tx, &a)
-		}
-		if err != nil {
-			return err
-		}
-		return hub.WriteMeta(tx, accountKey(agent), a)
-	})
+// follow sets the report to the state of its wake.
+func (p *ProbeReport) follow(w *hub.Wake) {
+	p.Channel = w.Channel
+	p.Mechanism = w.Mechanism
+	p.State = string(outcomeOf(w.State))
+	p.Detail = w.Detail
+	p.Machine = cmp.Or(w.Machine, p.Machine)
+	if !w.Proven.IsZero() || w.State == hub.WakeAccepted {
+		p.Proven = true
+		p.Seconds = max(w.Proven.Sub(w.At.Time).Seconds(), 0)
+	}
 }
 
 // keep stores a report, with a journal entry.
-func (r *Router) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
-	reports, err := r.Reports(tx, report.Agent)
+func (g *Machine) keep(tx hub.Tx, actor hub.Caller, report ProbeReport) error {
+	reports, err := g.Reports(tx, report.Agent)
 	if err != nil {
 		return err
 	}

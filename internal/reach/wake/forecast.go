@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"context"
@@ -14,13 +14,6 @@ type carrier interface {
 	Name() hub.Channel
 	Check(ctx context.Context) error
 	Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error)
-}
-
-// An Own channel is a part of the hub. Its forecast is a read of the store, so that it
-// can be made inside of a transaction.
-type Own interface {
-	carrier
-	Forecast(r hub.Reader, to hub.AgentID) (channel.Reach, error)
 }
 
 // An answerKey names a recipient over one channel that is not the hub's own.
@@ -40,30 +33,30 @@ type answer struct {
 const answerFor = time.Minute
 
 // unasked is the forecast of a channel that was not asked about a recipient yet. The
-// router asks it before it makes an attempt.
+// machine asks it before it makes an attempt.
 var unasked = channel.Reach{When: hub.ReachOnPoll, Reason: "its channel is asked when the message is announced", Later: true}
 
 // Survey asks the channels that are not the hub's own about recipients, all agents of the
 // hub if none is named, and remembers their answers for the forecasts of the next
 // transactions. Such a channel may be slow, or use the store itself, so it is never asked
 // inside of a transaction. On a hub without such channels Survey does nothing.
-func (r *Router) Survey(ctx context.Context, to ...hub.AgentID) error {
-	if !r.foreign {
+func (g *Machine) Survey(ctx context.Context, to ...hub.AgentID) error {
+	if !g.foreign {
 		return nil
 	}
 	if len(to) == 0 {
-		agents, err := hub.Read(ctx, r.store, func(rd hub.Reader) ([]hub.Agent, error) { return rd.Agents() })
+		agents, err := hub.Read(ctx, g.store, func(rd hub.Reader) ([]hub.Agent, error) { return rd.Agents() })
 		if err != nil {
-			return fmt.Errorf("router: survey: %w", err)
+			return fmt.Errorf("wake: survey: %w", err)
 		}
 		for _, a := range agents {
 			to = append(to, a.ID)
 		}
 	}
 
-	now := r.o.Clock.Now()
+	now := g.o.Clock.Now()
 	fresh := map[answerKey]answer{}
-	for kind, list := range r.channels {
+	for kind, list := range g.channels {
 		for i, c := range list {
 			foreign, ok := c.(channel.Channel)
 			if !ok {
@@ -75,14 +68,14 @@ func (r *Router) Survey(ctx context.Context, to ...hub.AgentID) error {
 		}
 	}
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for k, a := range r.answers {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for k, a := range g.answers {
 		if _, again := fresh[k]; !again && now.Sub(a.at.Time) < answerFor {
 			fresh[k] = a
 		}
 	}
-	r.answers = fresh
+	g.answers = fresh
 	return nil
 }
 
@@ -100,38 +93,38 @@ func ask(ctx context.Context, c channel.Channel, to hub.AgentID) (out channel.Re
 
 // reach returns the forecast of one channel: of the hub's own from the store, of others
 // their last answer.
-func (r *Router) reach(rd hub.Reader, kind hub.Channel, index int, to hub.AgentID) (channel.Reach, error) {
-	if own, ok := r.channels[kind][index].(Own); ok {
-		return own.Forecast(rd, to)
+func (g *Machine) reach(rd hub.Reader, kind hub.Channel, index int, to hub.AgentID) (channel.Reach, error) {
+	if own, ok := g.channels[kind][index].(*sessionChannel); ok {
+		return own.forecast(rd, to)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a, ok := r.answers[answerKey{kind, index, to}]; ok {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a, ok := g.answers[answerKey{kind, index, to}]; ok {
 		return a.reach, nil
 	}
 	return unasked, nil
 }
 
 // Reach forecasts a message to an agent over the channels of one kind. later says that
-// an attempt waits for the end of a turn.
-func (r *Router) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
+// a wake waits for the end of a turn.
+func (g *Machine) Reach(rd hub.Reader, kind hub.Channel, to hub.AgentID, m hub.Message) (when hub.Reach, later bool, reason string, err error) {
 	if startsTurns(kind) {
-		a, err := hub.ReadMeta[account](rd, accountKey(to))
+		a, err := g.load(rd, to)
 		if err != nil {
 			return "", false, "", err
 		}
-		reason, err := r.blocked(rd, to, a)
+		reason, err := a.blocked()
 		if err != nil || reason != "" {
 			return hub.ReachUnreachable, false, reason, err
 		}
-		if _, reason, err := r.loop(rd, a, m, to); err != nil || reason != "" {
+		if _, reason, err := a.loop(m); err != nil || reason != "" {
 			return hub.ReachHeld, false, reason, err
 		}
-		if reason, _ := r.budget(&a, r.o.Clock.Now(), m.From); reason != "" {
+		if reason, _ := a.budget(m.From); reason != "" {
 			return hub.ReachOnPoll, false, reason, nil
 		}
 	}
-	best, err := r.best(rd, kind, to)
+	best, err := g.best(rd, kind, to)
 	return best.reach.When, best.reach.Later, best.reach.Reason, err
 }
 
@@ -144,15 +137,15 @@ type choice struct {
 
 // best returns the first channel of a kind that reaches an agent now, else the first
 // that will soon, else the reason of the first.
-func (r *Router) best(rd hub.Reader, kind hub.Channel, to hub.AgentID) (choice, error) {
-	list := r.channels[kind]
+func (g *Machine) best(rd hub.Reader, kind hub.Channel, to hub.AgentID) (choice, error) {
+	list := g.channels[kind]
 	if len(list) == 0 {
 		return choice{reach: channel.Reach{When: hub.ReachUnreachable, Reason: "this hub does not have the channel any more"}}, nil
 	}
 
 	var soon, first *choice
 	for i, c := range list {
-		reach, err := r.reach(rd, kind, i, to)
+		reach, err := g.reach(rd, kind, i, to)
 		if err != nil {
 			return choice{}, err
 		}

@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"cmp"
@@ -57,17 +57,18 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 	return out, nil
 }
 
-// A flight is an attempt that is to be made now.
+// A flight is the delivery of a wake that is to be made now.
 type flight struct {
-	over  carrier
-	batch channel.Batch
+	over     carrier
+	batch    channel.Batch
+	messages []hub.EnvelopeID // that it announces
 }
 
-// visit considers one agent: it ends attempts whose time has passed, chooses the
-// messages that are to be announced, reserves an attempt for them in the same
+// visit considers one agent: it ends wakes whose time has passed, chooses the
+// messages that are to be announced, reserves a wake for them in the same
 // transaction, and makes it in a goroutine. After a crash in between, the reserved
-// attempt is found again and made under the same id.
-func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
+// wake is found again and delivered under the same id.
+func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) error {
 	if idle, err := r.idle(ctx, agent); err != nil || idle {
 		return err
 	}
@@ -78,26 +79,18 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 	var next hub.Time
 	var told []hub.Message
 	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
-		v := &visitor{Router: r, tx: tx, agent: agent, now: r.o.Clock.Now()}
-		if err := v.read(); err != nil {
+		return r.edit(tx, agent, func(a *agentRecord) error {
+			v := &visitor{agentRecord: a, mail: r.mail}
+			err := v.visit()
+			flights, next, told = v.flights, v.next, v.told
 			return err
-		}
-		for _, kind := range kinds {
-			if err := v.consider(kind, v.best[kind]); err != nil {
-				return err
-			}
-		}
-		if err := v.repeat(); err != nil {
-			return err
-		}
-		flights, next, told = v.flights, v.next, v.told
-		return hub.WriteMeta(tx, accountKey(agent), v.account)
+		})
 	})
 	if err != nil {
-		return fmt.Errorf("router: visit %s: %w", agent, err)
+		return fmt.Errorf("wake: visit %s: %w", agent, err)
 	}
 	if len(told) > 0 {
-		r.o.Announce(told...)
+		r.mail.Announce(told...)
 	}
 	r.o.Bus.Publish(hub.TopicJournal)
 	if !next.IsZero() {
@@ -108,13 +101,13 @@ func (r *Router) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 }
 
 // idle reports whether there is nothing to do for an agent, without a change.
-func (r *Router) idle(ctx context.Context, agent hub.AgentID) (idle bool, err error) {
-	err = r.store.View(ctx, func(rd hub.Reader) error {
-		a, err := hub.ReadMeta[account](rd, accountKey(agent))
-		if err != nil || slices.ContainsFunc(a.Attempts, func(t *attempt) bool { return !t.Closed }) {
+func (g *Machine) idle(ctx context.Context, agent hub.AgentID) (idle bool, err error) {
+	err = g.store.View(ctx, func(rd hub.Reader) error {
+		a, err := g.load(rd, agent)
+		if err != nil || slices.ContainsFunc(a.wakes, func(w *hub.Wake) bool { return w.State.Open() }) {
 			return err
 		}
-		page, err := rd.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: 1, Now: r.o.Clock.Now()})
+		page, err := rd.Inbox(agent, hub.InboxFilter{NewOnly: true, Limit: 1, Now: g.o.Clock.Now()})
 		idle = len(page.Messages) == 0
 		return err
 	})
@@ -122,7 +115,7 @@ func (r *Router) idle(ctx context.Context, agent hub.AgentID) (idle bool, err er
 }
 
 // launch makes attempts in a goroutine, so that a slow channel delays no other agent.
-func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID, flights []flight) {
+func (r *runner) launch(ctx context.Context, store hub.Store, agent hub.AgentID, flights []flight) {
 	if len(flights) == 0 {
 		return
 	}
@@ -131,7 +124,7 @@ func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID,
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		for _, f := range flights {
-			if err := r.fly(ctx, store, f); err != nil && ctx.Err() == nil {
+			if err := r.fly(ctx, store, f, r.mail); err != nil && ctx.Err() == nil {
 				r.o.Log.Warn("the outcome of an attempt was not recorded", "agent", agent, "err", err)
 			}
 		}
@@ -143,8 +136,9 @@ func (r *Router) launch(ctx context.Context, store hub.Store, agent hub.AgentID,
 }
 
 // fly makes one attempt and records its outcome. A channel that hangs, panics or
-// reports an error has failed.
-func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
+// reports an error has failed. mail marks messages that the recipient has processed; it is
+// nil for a probe, which has none.
+func (g *Machine) fly(ctx context.Context, store hub.Store, f flight, mail Mail) error {
 	var o channel.Outcome
 	kind := f.over.Name()
 	ctx, span := spans.Work(ctx, "deliver "+string(kind))
@@ -156,110 +150,141 @@ func (r *Router) fly(ctx context.Context, store hub.Store, f flight) error {
 	})
 	defer func() {
 		span.Count("parley.messages", len(f.batch.Messages))
-		span.Set("parley.outcome", string(words[o.State]))
+		span.Set("parley.outcome", string(statusOf[stateOf[o.State]]))
 		span.End(err)
 	}()
 	if ctx.Err() != nil {
 		return ctx.Err() // the next start makes it again
 	}
-	if err == nil && words[o.State] == "" {
+	if err == nil && stateOf[o.State] == "" {
 		err = fmt.Errorf("channel %s returned the unknown state %q", kind, o.State)
 	}
 	if err != nil {
 		o = channel.Outcome{State: channel.Failed, Detail: err.Error()}
-		r.o.Log.Warn("channel failed, the messages stay in the inbox", "channel", kind, "err", err)
-		r.mu.Lock()
-		if r.foreign {
-			r.checked[kind] = hub.Capability{State: hub.Failed, Detail: err.Error()}
+		g.o.Log.Warn("channel failed, the messages stay in the inbox", "channel", kind, "err", err)
+		g.mu.Lock()
+		if g.foreign {
+			g.checked[kind] = hub.Capability{State: hub.Failed, Detail: err.Error()}
 		}
-		r.mu.Unlock()
+		g.mu.Unlock()
 	}
-	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return r.Record(tx, f.batch.Recipient, f.batch.ID, o) })
+	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		if err := g.Record(tx, f.batch.Recipient, f.batch.ID, o); err != nil || o.State != channel.Read {
+			return err
+		}
+		for _, id := range f.messages {
+			if err := mail.MarkRead(tx, hub.Caller{ID: f.batch.Recipient}, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil {
-		r.o.Bus.Publish(hub.TopicJournal)
+		g.o.Bus.Publish(hub.TopicJournal)
 	}
 	return err
 }
 
 // A visitor considers one agent inside a transaction.
 type visitor struct {
-	*Router
-	tx      hub.Tx
-	agent   hub.AgentID
-	now     hub.Time
-	account account
-	unread  []inboxMessage
-	block   string   // why the agent must not be woken
-	busy    *attempt // the attempt to start a turn that was under way before the visit
-	best    map[hub.Channel]choice
-	chosen  []hub.EnvelopeID
+	*agentRecord
+	mail   Mail
+	unread []inboxMessage
+	block  string    // why the agent must not be woken
+	busy   *hub.Wake // that starts a turn and was under way before the visit
+	bests  map[hub.Channel]choice
+	chosen []hub.EnvelopeID
 
 	flights []flight
 	next    hub.Time // of the next visit; zero for none
 	told    []hub.Message
 }
 
-// read reads the state of the agent and ends attempts whose time has passed.
-func (v *visitor) read() (err error) {
-	if v.account, err = hub.ReadMeta[account](v.tx, accountKey(v.agent)); err != nil {
+// visit reads the state of the agent, and announces over each kind of channel the messages
+// that can be announced now.
+func (v *visitor) visit() error {
+	if err := v.read(); err != nil {
 		return err
 	}
-	for _, t := range v.account.Attempts {
-		if t.Closed {
-			continue
-		}
-		if err := v.expire(t); err != nil {
+	for _, kind := range kinds {
+		if err := v.consider(kind, v.bests[kind]); err != nil {
 			return err
 		}
 	}
-	v.busy = v.account.open(hub.ChannelSession)
-	if v.block, err = v.blocked(v.tx, v.agent, v.account); err != nil {
+	return v.repeat()
+}
+
+// read ends wakes whose time has passed, and reads the inbox and the forecasts.
+func (v *visitor) read() (err error) {
+	for _, w := range v.wakes {
+		if !w.State.Open() {
+			continue
+		}
+		if err := v.expire(w); err != nil {
+			return err
+		}
+	}
+	v.busy = v.wakes.open(hub.ChannelSession)
+	if v.block, err = v.blocked(); err != nil {
 		return err
 	}
+
 	if v.unread, err = readInbox(v.tx, v.agent, v.now); err != nil {
 		return err
 	}
-	v.best = map[hub.Channel]choice{}
+	v.bests = map[hub.Channel]choice{}
 	for _, kind := range kinds {
-		if v.best[kind], err = v.Router.best(v.tx, kind, v.agent); err != nil {
+		if v.bests[kind], err = v.best(v.tx, kind, v.agent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// expire ends an open attempt without a proof in time, and takes it as a proof that
-// the recipient fetched one of its messages.
-func (v *visitor) expire(t *attempt) error {
-	waiting, err := v.waiting(v.tx, v.agent, t)
+// expire ends an open wake without a proof in time, and takes it as a proof that the
+// recipient fetched one of its messages.
+func (v *visitor) expire(w *hub.Wake) error {
+	waiting, err := v.waiting(w)
 	if err != nil {
 		return err
 	}
-	o := channel.Outcome{Mechanism: t.Mechanism}
-	switch {
-	case t.State == "" && waiting == 0 && !t.Probe: // for channels of others; a session asks Valid
-		o.State, o.Detail = channel.Refused, "already read"
-	case t.State == channel.Handed && waiting < len(t.Messages):
-		o.State, o.Detail = channel.TurnStarted, "it read its inbox"
-	case t.State == channel.Offered && waiting < len(t.Messages):
-		o.State, o.Detail = channel.TurnStarted, "it read its inbox"
-	case t.State == "" || v.now.Before(t.Until.Time):
-		v.later(t.Until)
+	next := v.overdue(w, waiting)
+	if next.state == "" {
+		v.later(w.Until)
 		return nil
-	case t.State == channel.Offered:
-		o.State, o.Detail = channel.Failed, "the session did not go on"
-	case t.State == channel.Waiting:
-		o.State, o.Detail = channel.Refused, "the waiter of its session did not come for it"
-	case t.State == channel.Handed:
-		o.State, o.Detail = channel.Failed, "no turn showed the notice in time"
-	default:
-		o.State, o.Detail = channel.TurnEnded, "the end of the turn was not reported"
 	}
-	err = v.move(v.tx, v.agent, &v.account, t, o)
-	if !t.Closed {
-		v.later(t.Until)
+
+	err = v.move(w, next)
+	if w.State.Open() {
+		v.later(w.Until)
 	}
 	return err
+}
+
+// overdue returns the step that an open wake takes by itself: because its recipient fetched
+// one of its messages, of which so many wait, or because its time has passed. The step is
+// empty if neither is so.
+func (v *visitor) overdue(w *hub.Wake, waiting int) step {
+	fetched := waiting < len(w.Messages)
+	written := w.State == hub.WakeTaken || w.State == hub.WakeHanded
+	switch {
+	case w.State == hub.WakeReserved && waiting == 0 && !w.Probe: // for channels of others; a session looks again
+		return step{state: hub.WakeRefused, detail: "already read"}
+	case fetched && (written || w.State == hub.WakeOffered):
+		return step{state: hub.WakeStarted, detail: "it read its inbox"}
+	case w.State == hub.WakeReserved || v.now.Before(w.Until.Time):
+		return step{}
+	}
+
+	switch w.State {
+	case hub.WakeOffered:
+		return step{state: hub.WakeFailed, detail: "the session did not go on"}
+	case hub.WakeWaiting:
+		return step{state: hub.WakeRefused, detail: "the waiter of its session did not come for it"}
+	case hub.WakeStarted:
+		return step{state: hub.WakeEnded, detail: "the end of the turn was not reported"}
+	}
+	return step{state: hub.WakeFailed, detail: "no turn showed the notice in time"}
 }
 
 func (v *visitor) later(at hub.Time) {
@@ -270,8 +295,9 @@ func (v *visitor) later(at hub.Time) {
 
 // consider announces messages over the channels of one kind if that can be done now.
 func (v *visitor) consider(kind hub.Channel, c choice) error {
-	under := v.account.open(kind)
-	if under != nil && under.State == "" && under.Channel == kind && under.At.Before(v.now.Time) { // reserved before a crash
+	under := v.wakes.open(kind)
+	isLeft := under != nil && under.State == hub.WakeReserved && under.Channel == kind && under.At.Before(v.now.Time)
+	if isLeft { // reserved before a crash
 		return v.retry(under, c)
 	}
 	due, err := v.due(kind)
@@ -314,7 +340,7 @@ func (v *visitor) considerTurn(kind hub.Channel, c choice, due []inboxMessage) e
 	if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
 		return err
 	}
-	if free := v.freeAt(&v.account, v.now, due); v.now.Before(free.Time) {
+	if free := v.freeAt(due); v.now.Before(free.Time) {
 		v.later(free)
 		return nil
 	}
@@ -391,7 +417,7 @@ func (v *visitor) interrupts(due []inboxMessage) (bool, error) {
 // The rows of the others say why they wait.
 func (v *visitor) affordable(kind hub.Channel, due []inboxMessage) (out []inboxMessage, err error) {
 	for _, m := range due {
-		reason, until := v.budget(&v.account, v.now, m.From)
+		reason, until := v.budget(m.From)
 		if reason == "" {
 			out = append(out, m)
 			continue
@@ -418,7 +444,7 @@ func (v *visitor) tell(text string) error {
 	if err := hub.WriteMeta(v.tx, commonKey, all); err != nil {
 		return err
 	}
-	msg, err := v.o.Tell(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
+	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
 	if err == nil && msg.ID != "" {
 		v.told = append(v.told, msg)
 	}
@@ -433,57 +459,57 @@ func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) erro
 		if row == nil || row.Status == hub.DeliveryOffered || row.Status != hub.DeliveryPending && row.Error == reason {
 			continue
 		}
-		if err := v.moveRow(v.tx, *row, nil, channel.Outcome{State: channel.Refused, Detail: reason}); err != nil {
+		if err := v.moveRow(v.tx, *row, nil, step{state: hub.WakeRefused, detail: reason}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reserve stores an attempt and prepares it.
+// reserve stores a wake and prepares it.
 func (v *visitor) reserve(kind hub.Channel, over carrier, due []inboxMessage, interrupt, repeat bool) error {
 	newest := slices.MaxFunc(due, func(a, b inboxMessage) int { return cmp.Compare(a.ID, b.ID) })
-	t := &attempt{
-		ID:      channel.NewID(string(v.agent), string(kind), string(newest.ID), fmt.Sprint(repeat)),
-		Channel: kind, At: v.now, Until: v.now.Add(proofTime), Interrupt: interrupt, Repeat: repeat,
+	w := &hub.Wake{
+		ID:    channel.NewID(string(v.agent), string(kind), string(newest.ID), fmt.Sprint(repeat)),
+		Agent: v.agent, Channel: kind, State: hub.WakeReserved, At: v.now, Until: v.now.Add(proofTime), Interrupt: interrupt, Repeat: repeat,
 	}
 	if startsTurns(kind) {
-		t.Cost = 1
+		w.Cost = 1
 	}
 	for _, m := range due {
-		t.carry(m)
+		carry(w, m)
 		if row := m.newest(kind); row == nil || row.Status != hub.DeliveryPending {
 			if err := v.tx.AddDelivery(hub.Delivery{MessageID: m.ID, Recipient: v.agent, Channel: kind, Status: hub.DeliveryPending}); err != nil {
 				return err
 			}
 		}
 	}
-	v.account.add(t)
-	v.account.show(v.unread, t.Messages, false)
+	v.wakes.add(w)
+	v.account.show(v.unread, w.Messages, false)
 	v.account.noteAlarms(due)
-	v.chosen = append(v.chosen, t.Messages...)
-	v.prepare(t, over)
+	v.chosen = append(v.chosen, w.Messages...)
+	v.prepare(w, over)
 	return nil
 }
 
-// retry makes an attempt that was reserved when the hub stopped, under its id.
-func (v *visitor) retry(t *attempt, c choice) error {
+// retry makes a wake that was reserved when the hub stopped, under its id.
+func (v *visitor) retry(w *hub.Wake, c choice) error {
 	reason := v.block
 	if c.over == nil {
 		reason = cmp.Or(reason, c.reach.Reason)
 	}
-	if reason != "" && !t.Probe {
-		return v.move(v.tx, v.agent, &v.account, t, channel.Outcome{State: channel.Refused, Detail: reason})
+	if reason != "" && !w.Probe {
+		return v.move(w, step{state: hub.WakeRefused, detail: reason})
 	}
-	v.prepare(t, c.over)
+	v.prepare(w, c.over)
 	return nil
 }
 
-// prepare makes the batch of a reserved attempt.
-func (v *visitor) prepare(t *attempt, over carrier) {
-	b := channel.Batch{ID: t.ID, Recipient: v.agent, Interrupt: t.Interrupt, Repeat: t.Repeat}
+// prepare makes the batch of a reserved wake.
+func (v *visitor) prepare(w *hub.Wake, over carrier) {
+	b := channel.Batch{ID: w.ID, Recipient: v.agent, Interrupt: w.Interrupt, Repeat: w.Repeat}
 	for _, m := range v.unread {
-		if !startsTurns(t.Channel) && !slices.Contains(t.Messages, m.ID) {
+		if !startsTurns(w.Channel) && !slices.Contains(w.Messages, m.ID) {
 			continue // people are told about these messages, not about the inbox of the agent
 		}
 		e := m.Envelope
@@ -493,13 +519,13 @@ func (v *visitor) prepare(t *attempt, over carrier) {
 		}
 		b.Messages = append(b.Messages, e)
 	}
-	v.flights = append(v.flights, flight{over, b})
+	v.flights = append(v.flights, flight{over, b, slices.Clone(w.Messages)})
 }
 
 // repeat announces messages once more that were announced some time ago and are still
 // unread.
 func (v *visitor) repeat() error {
-	last := v.account.last()
+	last := v.wakes.last()
 	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
 		return nil
 	}
@@ -516,44 +542,15 @@ func (v *visitor) repeat() error {
 		v.later(at)
 		return nil
 	}
-	if reason, until := v.budget(&v.account, v.now, ""); reason != "" {
+	if reason, until := v.budget(""); reason != "" {
 		v.later(until)
 		return nil
 	}
 	for _, kind := range kinds {
-		if c := v.best[kind]; startsTurns(kind) && c.over != nil && c.reach.When == hub.ReachNow {
+		if c := v.bests[kind]; startsTurns(kind) && c.over != nil && c.reach.When == hub.ReachNow {
 			return v.reserve(kind, c.over, due, false, true)
 		}
 	}
 	v.later(v.now.Add(busyRetry))
 	return nil
-}
-
-// fetched reports whether the agent has fetched a message of an attempt.
-func (r *Router) fetched(rd hub.Reader, agent hub.AgentID, t *attempt) (bool, error) {
-	n, err := r.waiting(rd, agent, t)
-	return err == nil && n < len(t.Messages), err
-}
-
-// waiting counts the messages of an attempt that the agent has not fetched and that
-// have not expired.
-func (r *Router) waiting(rd hub.Reader, agent hub.AgentID, t *attempt) (n int, err error) {
-	now := r.o.Clock.Now()
-	for _, id := range t.Messages {
-		p, err := rd.Parties(id, agent)
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		m, err := rd.Message(id)
-		if err != nil {
-			return 0, err
-		}
-		if p[0].State == hub.PartyUnread && (m.ExpiresAt.IsZero() || now.Before(m.ExpiresAt.Time)) {
-			n++
-		}
-	}
-	return n, nil
 }

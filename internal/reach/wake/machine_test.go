@@ -1,4 +1,4 @@
-package router
+package wake
 
 import (
 	"context"
@@ -9,20 +9,21 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// TestWords holds the table of the states of an attempt and the words of the ledger.
+// TestWords holds the table of the outcomes of channels and the words of the ledger.
 func TestWords(t *testing.T) {
 	want := map[channel.State]hub.DeliveryStatus{
 		channel.Waiting: "pending", channel.Handed: "pending", channel.Offered: "offered", channel.Accepted: "accepted",
 		channel.TurnStarted: "accepted", channel.TurnEnded: "accepted", channel.Read: "read", channel.Held: "held",
 		channel.Refused: "skipped", channel.Failed: "failed",
 	}
-	for state, word := range want {
-		if words[state] != word {
-			t.Errorf("%s: got %s, want %s", state, words[state], word)
+	for outcome, word := range want {
+		state := stateOf[outcome]
+		if statusOf[state] != word || outcomeOf(state) != outcome {
+			t.Errorf("%s: got %s, %s, want %s", outcome, statusOf[state], outcomeOf(state), word)
 		}
 	}
-	if len(words) != len(want) {
-		t.Errorf("got %d states, want %d", len(words), len(want))
+	if len(stateOf) != len(want) {
+		t.Errorf("got %d outcomes, want %d", len(stateOf), len(want))
 	}
 }
 
@@ -32,7 +33,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, l := range []Limits{{Gap: -1}, {PerHour: -1}, {PairPerHour: -1}} {
-		if _, err := New(nil, nil, nil, Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := New(nil, nil, Options{Limits: l}); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("%+v: got %v", l, err)
 		}
 	}
@@ -48,7 +49,7 @@ func (n named) Name() hub.Channel { return n.name }
 
 func TestNewRefusesOtherChannels(t *testing.T) {
 	for _, name := range []hub.Channel{hub.ChannelInbox, "pigeon", ""} {
-		if _, err := New(nil, nil, []channel.Channel{named{name: name}}, Options{}); hub.CodeOf(err) != hub.CodeInvalid {
+		if _, err := New(nil, []channel.Channel{named{name: name}}, Options{}); hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
@@ -62,7 +63,7 @@ func (broken) Reach(context.Context, hub.AgentID) channel.Reach { panic("reach")
 
 func TestBrokenChannel(t *testing.T) {
 	now := time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)
-	r, err := New(nil, nil, []channel.Channel{broken{named{name: hub.ChannelNotify}}}, Options{Clock: func() time.Time { return now }})
+	r, err := New(nil, []channel.Channel{broken{named{name: hub.ChannelNotify}}}, Options{Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,48 +84,52 @@ func TestBrokenChannel(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	start := hub.At(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
-	r := &Router{o: Options{Limits: Limits{PerHour: 4, PairPerHour: 2}}}
-	var a account
-	for i, attempt := range []*attempt{
+	a := &agentRecord{Machine: &Machine{o: Options{Limits: Limits{PerHour: 4, PairPerHour: 2}}}}
+	for i, w := range []*hub.Wake{
 		{Cost: 1, Senders: []hub.AgentID{"ada"}},
 		{Cost: 0, Senders: []hub.AgentID{"ada"}}, // context costs nothing
 		{Cost: 1, Senders: []hub.AgentID{"ada", "bob"}},
 	} {
-		attempt.ID, attempt.At, attempt.Closed = string(rune('a'+i)), start.Add(time.Duration(i)*time.Minute), true
-		a.add(attempt)
+		w.ID, w.At, w.State = string(rune('a'+i)), start.Add(time.Duration(i)*time.Minute), hub.WakeEnded
+		a.wakes.add(w)
 	}
-	now := start.Add(10 * time.Minute)
+	a.now = start.Add(10 * time.Minute)
 	for sender, spent := range map[hub.AgentID]bool{"ada": true, "bob": false, "": false} {
-		reason, until := r.budget(&a, now, sender)
+		reason, until := a.budget(sender)
 		if (reason != "") != spent || spent && until != start.Add(time.Hour) {
 			t.Errorf("%q: got %q until %s", sender, reason, until)
 		}
 	}
-	a.add(&attempt{ID: "d", Cost: 2, At: now, Closed: true}) // one that led to nothing
-	if reason, _ := r.budget(&a, now, "bob"); reason == "" {
+	a.wakes.add(&hub.Wake{ID: "d", Cost: 2, At: a.now, State: hub.WakeFailed}) // one that led to nothing
+	if reason, _ := a.budget("bob"); reason == "" {
 		t.Error("the budget of the agent is not spent")
 	}
-	if reason, _ := r.budget(&a, start.Add(time.Hour), ""); reason != "" {
+	a.now = start.Add(time.Hour)
+	if reason, _ := a.budget(""); reason != "" {
 		t.Errorf("after an hour: %s", reason)
 	}
-	a.add(&attempt{ID: "e", At: start.Add(3 * time.Hour)})
-	if len(a.Attempts) != 1 {
-		t.Errorf("%d attempts are kept, want those of the last hour", len(a.Attempts))
+	a.wakes.add(&hub.Wake{ID: "e", At: start.Add(3 * time.Hour), State: hub.WakeReserved})
+	if len(a.wakes) != 1 {
+		t.Errorf("%d wakes are kept, want those of the last hour", len(a.wakes))
 	}
 }
 
-func TestAttemptsAreBounded(t *testing.T) {
-	var a account
+func TestWakesAreBounded(t *testing.T) {
+	var h history
 	at := hub.At(time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC))
-	for range 2 * maxAttempts {
+	for range 2 * maxWakes {
 		at = at.Add(time.Second)
-		a.add(&attempt{ID: at.String(), At: at, Closed: true})
+		h.add(&hub.Wake{ID: at.String(), At: at, State: hub.WakeEnded})
 	}
-	if len(a.Attempts) != maxAttempts || a.find(at.String()) == nil {
-		t.Errorf("%d attempts are kept, want the last %d", len(a.Attempts), maxAttempts)
+	if len(h) != maxWakes || h.find(at.String()) == nil {
+		t.Errorf("%d wakes are kept, want the last %d", len(h), maxWakes)
 	}
-	a.add(&attempt{ID: "open", Channel: hub.ChannelSession, At: at})
-	if a.open(hub.ChannelWake) == nil || a.open(hub.ChannelNotify) != nil {
-		t.Error("an attempt to start a turn bars the others, and none to tell people")
+	h.add(&hub.Wake{ID: "open", Channel: hub.ChannelSession, At: at, State: hub.WakeOffered, Cost: 1})
+	h.add(&hub.Wake{ID: "open", Channel: hub.ChannelSession, At: at, State: hub.WakeReserved})
+	if w := h.find("open"); len(h) != maxWakes || w.Cost != 1 || w.N != h[len(h)-2].N+1 {
+		t.Errorf("a wake of the same id: got %+v among %d", w, len(h))
+	}
+	if h.open(hub.ChannelWake) == nil || h.open(hub.ChannelNotify) != nil {
+		t.Error("a wake that starts a turn bars the others, and none that tells people")
 	}
 }

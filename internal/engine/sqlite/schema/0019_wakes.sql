@@ -1,0 +1,26 @@
+-- Notices on their way to agents, and those of the last hour, which budgets count.
+CREATE TABLE IF NOT EXISTS wakes (
+  agent         TEXT NOT NULL,
+  id            TEXT NOT NULL,
+  state         TEXT NOT NULL CHECK (state IN ('reserved','waiting','taken','handed','offered','turn_started','shown','accepted','turn_ended','read','held','refused','failed')),
+  n             INTEGER NOT NULL,
+  channel       TEXT NOT NULL,
+  mechanism     TEXT,
+  detail        TEXT,
+  machine       TEXT,
+  sessions_json TEXT,
+  made_at       TEXT NOT NULL,
+  until_at      TEXT,
+  taken_at      TEXT,
+  handed_at     TEXT,
+  proven_at     TEXT,
+  messages_json TEXT,
+  senders_json  TEXT,
+  roots_json    TEXT,
+  cost          INTEGER NOT NULL DEFAULT 0,
+  interrupts    INTEGER NOT NULL DEFAULT 0,
+  repeats       INTEGER NOT NULL DEFAULT 0,
+  probe         INTEGER NOT NULL DEFAULT 0,
+  hook          INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (agent, id)
+) WITHOUT ROWID;
