@@ -78,6 +78,10 @@ var layers = map[string][]string{
 	// The forms that hubs exchange: two services, a reach and a surface need them.
 	"internal/federation": {"hub"},
 
+	// Who may write to whom, and wake whom: the mailroom and the wake machine ask, which must
+	// not import each other.
+	"internal/contact": {"hub"},
+
 	// Three services make and read secrets of one key file.
 	"internal/vault": {"hub"},
 
@@ -106,7 +110,7 @@ var layers = map[string][]string{
 
 	// Which messages are announced over which channel, when, once; the sessions of agents
 	// that announcements go into, and the proof of turns.
-	"internal/reach/wake": {"hub", "channel", "internal/spans"},
+	"internal/reach/wake": {"hub", "internal/contact", "channel", "internal/spans"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs and the disk
@@ -119,7 +123,7 @@ var layers = map[string][]string{
 	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
-	"internal/service/mailroom":     {"hub", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
+	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
 	"internal/service/signin":       {"hub"},
@@ -131,7 +135,7 @@ var layers = map[string][]string{
 	// identifies callers by the service of that name.
 	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
-		"hub", "internal/federation", // peers that wait for a person
+		"hub", "internal/contact", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
@@ -180,7 +184,7 @@ var layers = map[string][]string{
 	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test

@@ -20,9 +20,6 @@ const (
 	MergeAbandoned MergeState = "abandoned" // the team was closed without the merge
 )
 
-// MergeStates lists every state.
-var MergeStates = []MergeState{MergeClean, MergeDiverged, MergeAuto, MergeManual, MergeEscalated, MergeResolved, MergeAbandoned}
-
 // conflictNext is the whole state machine of a conflict. A state without an entry is
 // final.
 var conflictNext = map[MergeState][]MergeState{

@@ -31,14 +31,13 @@ var peerNext = map[PeerState][]PeerState{
 // CanBecome reports whether a peer in state s may move to next.
 func (s PeerState) CanBecome(next PeerState) bool { return slices.Contains(peerNext[s], next) }
 
-// A PeerHealth is the outcome of the last call to a peer.
+// A PeerHealth is the outcome of the last call to a peer; "" if it was never called.
 type PeerHealth string
 
 // The healths.
 const (
-	HealthUnknown PeerHealth = ""     // never called
-	HealthUp      PeerHealth = "up"   // it answered
-	HealthDown    PeerHealth = "down" // it did not answer; a probe tries again
+	HealthUp   PeerHealth = "up"   // it answered
+	HealthDown PeerHealth = "down" // it did not answer; a probe tries again
 )
 
 // A Peer is another hub, or another agent that keeps projects of its own.
@@ -107,29 +106,6 @@ func (p Peer) MayActFor(aid coord.AID) bool {
 	domain, _ := p.AID.Split()
 	other, _ := aid.Split()
 	return aid != "" && (p.AID.Same(aid) || domain != "" && domain == other || slices.Contains(p.ActsFor, aid))
-}
-
-// MetaCompared is the key of the fact when the last complete comparison with a peer
-// began. Dead letters before that are void.
-func MetaCompared(peer coord.AID) string { return "peer.compared/" + string(peer) }
-
-// LiveDeadLetters returns the dead letters of a peer since the last complete comparison
-// with it began, newest first and at most 1,000. A dead letter whose change has the peer
-// as its origin was refused on this hub; the others were refused by the peer.
-func LiveDeadLetters(r Reader, peer coord.AID) ([]DeadLetter, error) {
-	dead, err := r.DeadLetters(peer, 1000)
-	if err != nil {
-		return nil, err
-	}
-	var compared coord.Instant
-	text, err := r.Meta(MetaCompared(peer))
-	if err == nil {
-		compared, err = coord.ParseInstant(text)
-	}
-	if err != nil && CodeOf(err) != CodeNotFound {
-		return nil, err
-	}
-	return slices.DeleteFunc(dead, func(d DeadLetter) bool { return d.At.Compare(compared) < 0 }), nil
 }
 
 // An Outbox is the position of a peer in the log of changes: every change after

@@ -109,20 +109,88 @@ func (s fencedStore) Update(ctx context.Context, d Durability, fn func(tx Tx) er
 // CodeNotFound when it does not exist; a method that returns a list returns an
 // empty one.
 type Reader interface {
-	AgentReader
 	MessageReader
-	HandoffReader
-	DeliberationReader
-	RunReader
 	RootReader
-	ItemClaimReader
-	SubscriptionReader
-	ChangeReader
-	PeerReader
 	JournalReader
 	MetaReader
-	ShortIDReader
-	ArtifactReader
+
+	// Agents and keys.
+
+	Agent(id AgentID) (Agent, error)
+	Agents() ([]Agent, error) // by id
+	KeyByHash(hash string) (Key, error)
+	Keys(agent AgentID) ([]Key, error) // oldest first
+
+	// Handoffs and their history.
+
+	Handoff(id HandoffID) (Handoff, error)
+	// Handoffs returns those that match, newest first.
+	Handoffs(q HandoffQuery) ([]Handoff, error)
+	// HandoffSteps returns the history of a handoff in order.
+	HandoffSteps(id HandoffID) ([]HandoffStep, error)
+
+	// Negotiations, disagreements and decisions.
+
+	Deliberation(id string) (Deliberation, error)
+	// Deliberations returns those that match, newest first.
+	Deliberations(q DeliberationQuery) ([]Deliberation, error)
+	// Decisions returns those that match, newest first.
+	Decisions(q DecisionQuery) ([]Decision, error)
+
+	// Runs.
+
+	Run(id RunID) (Run, error)
+	// Runs returns those that match, newest first.
+	Runs(q RunQuery) ([]Run, error)
+
+	// Claims of items.
+
+	// ItemClaim reports CodeNotFound when no agent owns the item.
+	ItemClaim(item string) (ItemClaim, error)
+	// ItemClaims returns those of an agent, or of all if it is "", by item, at most limit.
+	ItemClaims(owner AgentID, limit int) ([]ItemClaim, error)
+
+	// Subscriptions and copies.
+
+	// Subscriptions returns those of an agent, or of all if it is "", in the order of
+	// their agents and times.
+	Subscriptions(agent AgentID) ([]Subscription, error)
+	Copies(q CopyQuery) ([]Copy, error)
+
+	// The log of changes.
+
+	// Changes returns changes whose number is greater than seq, in order.
+	Changes(seq int64, limit int) ([]Change, error)
+	// ChangeSpan returns the numbers of the oldest and the newest change in the
+	// log, or the number of the last one ever twice if the log is empty.
+	ChangeSpan() (oldest, newest int64, err error)
+
+	// Other hubs, their outboxes and invites.
+
+	Peer(aid coord.AID) (Peer, error)
+	// PeerByKey returns the peer that sends the key with this hash.
+	PeerByKey(hash string) (Peer, error)
+	Peers() ([]Peer, error) // by AID
+	Outbox(peer coord.AID) (Outbox, error)
+	// DeadLetters returns changes that could not be sent, newest first.
+	DeadLetters(peer coord.AID, limit int) ([]DeadLetter, error)
+	// Invites returns matching invites, newest first.
+	Invites(q InviteQuery) ([]Invite, error)
+	Token(id string) (Token, error)
+	// Tokens returns the project tokens of a project, or all if it is "", newest
+	// first.
+	Tokens(project coord.ProjectID, limit int) ([]Token, error)
+
+	// Short ids. AddMessage gives each message one, PutHandoff each new handoff.
+
+	// ShortID returns the short id of a message or handoff.
+	ShortID(id string) (ShortID, error)
+	// LongID returns the id of the message or handoff with a short id.
+	LongID(s ShortID) (string, error)
+
+	// Which agents may read the content of an artifact.
+
+	ReadsArtifact(sha256 string, agent AgentID) (bool, error)
 
 	// Nouns that few services need come as parts.
 
@@ -136,35 +204,11 @@ type Reader interface {
 // CodeConflict otherwise, so that two callers never move one thing twice.
 type Tx interface {
 	Reader
-	AgentWriter
-	MessageWriter
-	HandoffWriter
-	DeliberationWriter
-	RunWriter
 	RootWriter
-	ItemClaimWriter
-	SubscriptionWriter
-	ChangeWriter
-	PeerWriter
-	JournalWriter
 	MetaWriter
-	ArtifactWriter
 
-	WriteTeamspaces() TeamWriter
-	WriteCoordination() coord.Writer
-	WriteWakes() WakeWriter
-}
+	// Agents and keys.
 
-// An AgentReader reads agents and keys.
-type AgentReader interface {
-	Agent(id AgentID) (Agent, error)
-	Agents() ([]Agent, error) // by id
-	KeyByHash(hash string) (Key, error)
-	Keys(agent AgentID) ([]Key, error) // oldest first
-}
-
-// An AgentWriter writes agents and keys.
-type AgentWriter interface {
 	// PutAgent stores a new agent if was is empty, and reports CodeConflict
 	// when the name is taken. Else it stores a's State and Role provided the
 	// stored state is still was; otherwise it reports CodeConflict.
@@ -175,6 +219,143 @@ type AgentWriter interface {
 	// RevokeKeys revokes the keys of an agent that are not revoked yet, all of
 	// them or those with the given label, and returns how many there were.
 	RevokeKeys(agent AgentID, label string, at Time) (int, error)
+
+	// Messages, their parties and their deliveries.
+
+	// AddMessage stores a message with its sender and recipients, gives it a short
+	// id, and makes it findable by all but its words in the same transaction. It reports
+	// CodeConflict when the id is taken.
+	AddMessage(m Message, parties []Party) error
+	// PutStatus stores e's Status and UpdatedAt provided the stored status is
+	// still was; otherwise it reports CodeConflict.
+	PutStatus(e Envelope, was MessageStatus) error
+	// PutParty stores the state of a recipient provided it is still was;
+	// otherwise it reports CodeConflict.
+	PutParty(id EnvelopeID, agent AgentID, next, was PartyState) error
+	// ForgetText stores the Forgotten form of a message in place of the message,
+	// and removes its words from the index; an engine overwrites the bytes that
+	// held them as far as it can. If there is no such message, remains of its
+	// words are removed.
+	ForgetText(id EnvelopeID) error
+	// AddDelivery appends a row to the ledger; the store gives it its number. It, or
+	// the Update, reports CodeNotFound when there is no such message.
+	AddDelivery(d Delivery) error
+	// PutDelivery stores status, times and error of the row with the number d.ID,
+	// and reports CodeNotFound when there is none.
+	PutDelivery(d Delivery) error
+	// MarkProcessed remembers that the agent processed the message and
+	// reports whether this was the first time.
+	MarkProcessed(id EnvelopeID, agent AgentID, at Time) (bool, error)
+	PutSessionMark(SessionMark) error
+	AddReceipt(Receipt) error
+	// Forget removes receipts and session marks older than a time and returns
+	// how many there were, at most limit of each.
+	Forget(before Time, limit int) (int, error)
+
+	// Handoffs. A move and its step in the history are one operation: there is no way
+	// to change the one without the other.
+
+	// PutHandoff stores a new handoff with its first step and a short id if was is
+	// empty. It reports CodeConflict when the id is taken, and CodeOwnership when
+	// another handoff claims the task.
+	//
+	// Else it stores h with the step that moved it, provided the stored state
+	// is still was; otherwise it reports CodeConflict. Package, task, sender
+	// and receiver stay as they were. Without a step nothing moves: approval,
+	// ownership and the time of escalation are stored.
+	PutHandoff(h Handoff, was HandoffState, step *HandoffStep) error
+
+	// Negotiations, disagreements and decisions.
+
+	// PutDeliberation stores a new deliberation if d.Revision is 0, and reports
+	// CodeConflict when its id is taken. Else it stores d provided the stored one
+	// still has d.Revision; otherwise it reports CodeConflict. A deliberation that is
+	// over does not change.
+	PutDeliberation(d Deliberation) error
+	// AddDecision reports CodeConflict when the id is taken.
+	AddDecision(Decision) error
+
+	// Runs.
+
+	// PutRun stores a new run if was is empty. It reports CodeConflict when the
+	// id is taken, and CodeNotFound when there is no such agent.
+	//
+	// Else it stores the progress of r, provided the stored state is still was;
+	// otherwise it reports CodeConflict. Agent, task and place stay as they were.
+	PutRun(r Run, was RunState) error
+
+	// Claims of items.
+
+	// PutItemClaim stores a claim in place of another of the same item.
+	PutItemClaim(ItemClaim) error
+	// RemoveItemClaim reports CodeNotFound when no agent owns the item.
+	RemoveItemClaim(item string) error
+
+	// Subscriptions and copies.
+
+	// AddSubscription reports CodeConflict when the id is taken.
+	AddSubscription(Subscription) error
+	// RemoveSubscription reports CodeNotFound when the agent has none with the id.
+	RemoveSubscription(agent AgentID, id string) error
+	// AddCopy notes that an agent is to get a copy. It reports CodeConflict when it
+	// does so already.
+	AddCopy(Copy) error
+	// PutCopy stores that a copy which waits was made, or with "" that it is not to be
+	// made: then it is removed. It reports CodeConflict when it does not wait.
+	PutCopy(agent AgentID, message, copied EnvelopeID) error
+
+	// The log of changes.
+
+	// AddChange gives c its number and appends it.
+	AddChange(c Change) error
+	// DropChanges removes changes up to a number, at most limit of them, and
+	// returns how many there were.
+	DropChanges(upTo int64, limit int) (int, error)
+
+	// Other hubs, their outboxes and invites.
+
+	// PutPeer stores a peer, new or known.
+	PutPeer(Peer) error
+	// PutOutbox stores how far a peer has come, for the first time or again.
+	PutOutbox(Outbox) error
+	// AddDeadLetter keeps the newest 1,000 for each peer.
+	AddDeadLetter(DeadLetter) error
+	// PutInvite stores a new invite, or the redemption or revocation of a known
+	// one. It reports CodeConflict when the id or hash of a new invite is taken,
+	// or when the invite is redeemed or revoked already.
+	PutInvite(i Invite) error
+	// AddToken stores a new project token. It removes those that expired before the
+	// new one was made: a token that has expired needs no record to be refused.
+	AddToken(t Token) error
+	// RevokeTokens revokes the live tokens of an agent, or the one with an id if agent
+	// is "", and returns their ids.
+	RevokeTokens(agent coord.AID, id string, at Time) ([]string, error)
+
+	// Appends to the journal. There is no way to change it; only what an archive holds can be
+	// removed.
+
+	// Append gives e its number and hash and stores it.
+	Append(e Entry) (Entry, error)
+	// AddArchive notes that a file holds a part of the journal. From then on
+	// Prune may remove that part.
+	AddArchive(Archive) error
+	// Prune removes what archives hold, at most limit entries and limit
+	// messages, and returns how many of both there were.
+	// The readers of an artifact leave with the last message that names it, except
+	// those that stored it after the archive.
+	Prune(limit int) (int, error)
+
+	// Lets agents read the content of an artifact.
+
+	// AddArtifactReader lets an agent read an artifact. It may do so already.
+	AddArtifactReader(sha256 string, agent AgentID) error
+	// RemoveArtifactReaders removes all readers of an artifact, whose content was
+	// removed.
+	RemoveArtifactReaders(sha256 string) error
+
+	WriteTeamspaces() TeamWriter
+	WriteCoordination() coord.Writer
+	WriteWakes() WakeWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.
@@ -298,121 +479,6 @@ type MessageReader interface {
 	Receipt(actor AgentID, key string) (Receipt, error)
 }
 
-// A MessageWriter writes messages, their parties and their deliveries.
-type MessageWriter interface {
-	// AddMessage stores a message with its sender and recipients, gives it a short
-	// id, and makes it findable by all but its words in the same transaction. It reports
-	// CodeConflict when the id is taken.
-	AddMessage(m Message, parties []Party) error
-	// PutStatus stores e's Status and UpdatedAt provided the stored status is
-	// still was; otherwise it reports CodeConflict.
-	PutStatus(e Envelope, was MessageStatus) error
-	// PutParty stores the state of a recipient provided it is still was;
-	// otherwise it reports CodeConflict.
-	PutParty(id EnvelopeID, agent AgentID, next, was PartyState) error
-	// ForgetText stores the Forgotten form of a message in place of the message,
-	// and removes its words from the index; an engine overwrites the bytes that
-	// held them as far as it can. If there is no such message, remains of its
-	// words are removed.
-	ForgetText(id EnvelopeID) error
-	// AddDelivery appends a row to the ledger; the store gives it its number. It, or
-	// the Update, reports CodeNotFound when there is no such message.
-	AddDelivery(d Delivery) error
-	// PutDelivery stores status, times and error of the row with the number d.ID,
-	// and reports CodeNotFound when there is none.
-	PutDelivery(d Delivery) error
-	// MarkProcessed remembers that the agent processed the message and
-	// reports whether this was the first time.
-	MarkProcessed(id EnvelopeID, agent AgentID, at Time) (bool, error)
-	PutSessionMark(SessionMark) error
-	AddReceipt(Receipt) error
-	// Forget removes receipts and session marks older than a time and returns
-	// how many there were, at most limit of each.
-	Forget(before Time, limit int) (int, error)
-}
-
-// A HandoffReader reads handoffs and their history.
-type HandoffReader interface {
-	Handoff(id HandoffID) (Handoff, error)
-	// Handoffs returns those that match, newest first.
-	Handoffs(q HandoffQuery) ([]Handoff, error)
-	// HandoffSteps returns the history of a handoff in order.
-	HandoffSteps(id HandoffID) ([]HandoffStep, error)
-}
-
-// A HandoffWriter writes handoffs. A move and its step in the history are one
-// operation: there is no way to change the one without the other.
-type HandoffWriter interface {
-	// PutHandoff stores a new handoff with its first step and a short id if was is
-	// empty. It
-	// reports CodeConflict when the id is taken, and CodeOwnership when another
-	// handoff claims the task.
-	//
-	// Else it stores h with the step that moved it, provided the stored state
-	// is still was; otherwise it reports CodeConflict. Package, task, sender
-	// and receiver stay as they were. Without a step nothing moves: approval,
-	// ownership and the time of escalation are stored.
-	PutHandoff(h Handoff, was HandoffState, step *HandoffStep) error
-}
-
-// An ItemClaimReader reads claims of items.
-type ItemClaimReader interface {
-	// ItemClaim reports CodeNotFound when no agent owns the item.
-	ItemClaim(item string) (ItemClaim, error)
-	// ItemClaims returns those of an agent, or of all if it is "", by item, at most limit.
-	ItemClaims(owner AgentID, limit int) ([]ItemClaim, error)
-}
-
-// An ItemClaimWriter writes claims of items.
-type ItemClaimWriter interface {
-	// PutItemClaim stores a claim in place of another of the same item.
-	PutItemClaim(ItemClaim) error
-	// RemoveItemClaim reports CodeNotFound when no agent owns the item.
-	RemoveItemClaim(item string) error
-}
-
-// A SubscriptionReader reads subscriptions and copies.
-type SubscriptionReader interface {
-	// Subscriptions returns those of an agent, or of all if it is "", in the order of
-	// their agents and times.
-	Subscriptions(agent AgentID) ([]Subscription, error)
-	Copies(q CopyQuery) ([]Copy, error)
-}
-
-// A SubscriptionWriter writes subscriptions and copies.
-type SubscriptionWriter interface {
-	// AddSubscription reports CodeConflict when the id is taken.
-	AddSubscription(Subscription) error
-	// RemoveSubscription reports CodeNotFound when the agent has none with the id.
-	RemoveSubscription(agent AgentID, id string) error
-	// AddCopy notes that an agent is to get a copy. It reports CodeConflict when it
-	// does so already.
-	AddCopy(Copy) error
-	// PutCopy stores that a copy which waits was made, or with "" that it is not to be
-	// made: then it is removed. It reports CodeConflict when it does not wait.
-	PutCopy(agent AgentID, message, copied EnvelopeID) error
-}
-
-// A DeliberationReader reads negotiations, disagreements and decisions.
-type DeliberationReader interface {
-	Deliberation(id string) (Deliberation, error)
-	// Deliberations returns those that match, newest first.
-	Deliberations(q DeliberationQuery) ([]Deliberation, error)
-	// Decisions returns those that match, newest first.
-	Decisions(q DecisionQuery) ([]Decision, error)
-}
-
-// A DeliberationWriter writes negotiations, disagreements and decisions.
-type DeliberationWriter interface {
-	// PutDeliberation stores a new deliberation if d.Revision is 0, and reports
-	// CodeConflict when its id is taken. Else it stores d provided the stored one
-	// still has d.Revision; otherwise it reports CodeConflict. A deliberation that is
-	// over does not change.
-	PutDeliberation(d Deliberation) error
-	// AddDecision reports CodeConflict when the id is taken.
-	AddDecision(Decision) error
-}
-
 // A TeamReader reads teams, their members, tasks and held actions.
 type TeamReader interface {
 	Team(id TeamID) (Team, error)
@@ -470,23 +536,6 @@ type TeamWriter interface {
 	PutConflict(c Conflict) error
 }
 
-// A RunReader reads runs.
-type RunReader interface {
-	Run(id RunID) (Run, error)
-	// Runs returns those that match, newest first.
-	Runs(q RunQuery) ([]Run, error)
-}
-
-// A RunWriter writes runs.
-type RunWriter interface {
-	// PutRun stores a new run if was is empty. It reports CodeConflict when the
-	// id is taken, and CodeNotFound when there is no such agent.
-	//
-	// Else it stores the progress of r, provided the stored state is still was;
-	// otherwise it reports CodeConflict. Agent, task and place stay as they were.
-	PutRun(r Run, was RunState) error
-}
-
 // A RootReader reads roots.
 type RootReader interface {
 	Roots() ([]Root, error) // by path
@@ -535,50 +584,12 @@ type Archive struct {
 	At       Time   `json:"at,omitzero"`
 }
 
-// A JournalWriter appends to the journal. There is no way to change it; only
-// what an archive holds can be removed.
-type JournalWriter interface {
-	// Append gives e its number and hash and stores it.
-	Append(e Entry) (Entry, error)
-	// AddArchive notes that a file holds a part of the journal. From then on
-	// Prune may remove that part.
-	AddArchive(Archive) error
-	// Prune removes what archives hold, at most limit entries and limit
-	// messages, and returns how many of both there were.
-	// The readers of an artifact leave with the last message that names it, except
-	// those that stored it after the archive.
-	Prune(limit int) (int, error)
-}
-
 // A MetaReader reads cursors and other small facts about the hub itself.
 type MetaReader interface {
 	// Cursor returns how far a consumer of the journal has come; 0 if it has
 	// not begun.
 	Cursor(consumer string) (int64, error)
 	Meta(key string) (string, error)
-}
-
-// A ShortIDReader reads short ids. AddMessage gives each message one, PutHandoff
-// each new handoff.
-type ShortIDReader interface {
-	// ShortID returns the short id of a message or handoff.
-	ShortID(id string) (ShortID, error)
-	// LongID returns the id of the message or handoff with a short id.
-	LongID(s ShortID) (string, error)
-}
-
-// An ArtifactReader reads which agents may read the content of an artifact.
-type ArtifactReader interface {
-	ReadsArtifact(sha256 string, agent AgentID) (bool, error)
-}
-
-// An ArtifactWriter lets agents read the content of an artifact.
-type ArtifactWriter interface {
-	// AddArtifactReader lets an agent read an artifact. It may do so already.
-	AddArtifactReader(sha256 string, agent AgentID) error
-	// RemoveArtifactReaders removes all readers of an artifact, whose content was
-	// removed.
-	RemoveArtifactReaders(sha256 string) error
 }
 
 // A Lease is the right of one process to do some work alone.
@@ -618,67 +629,12 @@ func WriteMeta(tx MetaWriter, key string, value any) error {
 	return tx.PutMeta(key, string(raw))
 }
 
-// A ChangeReader reads the log of changes.
-type ChangeReader interface {
-	// Changes returns changes whose number is greater than seq, in order.
-	Changes(seq int64, limit int) ([]Change, error)
-	// ChangeSpan returns the numbers of the oldest and the newest change in the
-	// log, or the number of the last one ever twice if the log is empty.
-	ChangeSpan() (oldest, newest int64, err error)
-}
-
-// A ChangeWriter writes the log of changes.
-type ChangeWriter interface {
-	// AddChange gives c its number and appends it.
-	AddChange(c Change) error
-	// DropChanges removes changes up to a number, at most limit of them, and
-	// returns how many there were.
-	DropChanges(upTo int64, limit int) (int, error)
-}
-
-// A PeerReader reads other hubs, their outboxes and invites.
-type PeerReader interface {
-	Peer(aid coord.AID) (Peer, error)
-	// PeerByKey returns the peer that sends the key with this hash.
-	PeerByKey(hash string) (Peer, error)
-	Peers() ([]Peer, error) // by AID
-	Outbox(peer coord.AID) (Outbox, error)
-	// DeadLetters returns changes that could not be sent, newest first.
-	DeadLetters(peer coord.AID, limit int) ([]DeadLetter, error)
-	// Invites returns matching invites, newest first.
-	Invites(q InviteQuery) ([]Invite, error)
-	Token(id string) (Token, error)
-	// Tokens returns the project tokens of a project, or all if it is "", newest
-	// first.
-	Tokens(project coord.ProjectID, limit int) ([]Token, error)
-}
-
 // An InviteQuery chooses invites. Empty members do not restrict.
 type InviteQuery struct {
 	ID      string
 	Hash    string // of the secret
 	Project coord.ProjectID
 	Limit   int // how many at most; positive
-}
-
-// A PeerWriter writes other hubs, their outboxes and invites.
-type PeerWriter interface {
-	// PutPeer stores a peer, new or known.
-	PutPeer(Peer) error
-	// PutOutbox stores how far a peer has come, for the first time or again.
-	PutOutbox(Outbox) error
-	// AddDeadLetter keeps the newest 1,000 for each peer.
-	AddDeadLetter(DeadLetter) error
-	// PutInvite stores a new invite, or the redemption or revocation of a known
-	// one. It reports CodeConflict when the id or hash of a new invite is taken,
-	// or when the invite is redeemed or revoked already.
-	PutInvite(i Invite) error
-	// AddToken stores a new project token. It removes those that expired before the
-	// new one was made: a token that has expired needs no record to be refused.
-	AddToken(t Token) error
-	// RevokeTokens revokes the live tokens of an agent, or the one with an id if agent
-	// is "", and returns their ids.
-	RevokeTokens(agent coord.AID, id string, at Time) ([]string, error)
 }
 
 // A Bus carries hints from goroutines that write to goroutines that wait. It

@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of subscriptions.
+// The bounds of filters.
 const (
-	MaxSubscriptions = 20 // of one agent
-	maxFilterValues  = 20 // in one member of a filter
-	maxFilterTopic   = 200
+	maxFilterValues = 20 // in one member of a filter
+	maxFilterTopic  = 200
 )
 
 // A Filter chooses messages: every member that is not empty must match, by any of its

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/patience"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -115,7 +116,7 @@ func TestRaces(t *testing.T) {
 		}
 		edit := func(i int) []string { return slices.Concat(base[:2*i], edited[2*i:2*i+1], base[2*i+1:]) }
 		text := func(version int64) string {
-			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: hub.Count(version)}))(t).Content
+			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: strictjson.Count(version)}))(t).Content
 		}
 		must(rpc.Call(ctx, c.operator(), api.Team, team.Request{Action: "create", Team: "core", Objective: "o", Members: seats}))(t)
 		must(put(0, 0, base))(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
 )
 
@@ -88,7 +88,7 @@ agent that cannot be started.`,
 	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
 	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
-	flags.Var((*hub.Count)(&f.run.Jobs), "jobs", "tests to run at the same time (default the number of processors)")
+	flags.Var((*strictjson.Count)(&f.run.Jobs), "jobs", "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
 	f.formatFlags(cmd)
 	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")

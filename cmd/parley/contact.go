@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/contact"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
@@ -40,7 +40,7 @@ message of the agent is always delivered. Only the operator can change a rule.`,
 			return usagef("the command names no agent").WithHint("for example: parley contact builder --from planner")
 		}
 		return answer(ctx, a, api.SetContact, p, func(w io.Writer, got api.AgentContact) {
-			writeContacts(w, api.ContactList{Rules: hub.ContactRules{got.Agent: got.ContactRule}})
+			writeContacts(w, api.ContactList{Rules: contact.Rules{got.Agent: got.Rule}})
 		})
 	}
 	return prepared(cmd, run, argument(0, &p.Agent), from, wake)

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -62,7 +63,7 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 	var p contract.Revision
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
-	cmd.Flags().Var((*hub.Count)(&p.Version), "version", "the version that it replaces; refused if there is a newer one")
+	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "the version that it replaces; refused if there is a newer one")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
@@ -76,7 +77,7 @@ func (a *app) contractRespondCommand() *cobra.Command {
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
 	}
 	cmd.Flags().StringVar(&p.Comment, "comment", "", "what the others should know")
-	cmd.Flags().Var((*hub.Count)(&p.Version), "version", "the version that you have seen; refused if there is a newer one")
+	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "the version that you have seen; refused if there is a newer one")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
@@ -108,8 +109,8 @@ func (a *app) contractShowCommand() *cobra.Command {
 func (a *app) contractDiffCommand() *cobra.Command {
 	var p coordination.DiffParams
 	cmd := &cobra.Command{Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1)}
-	cmd.Flags().Var((*hub.Count)(&p.From), "from", "the older version (default the one before)")
-	cmd.Flags().Var((*hub.Count)(&p.To), "to", "the newer version (default the newest)")
+	cmd.Flags().Var((*strictjson.Count)(&p.From), "from", "the older version (default the one before)")
+	cmd.Flags().Var((*strictjson.Count)(&p.To), "to", "the newer version (default the newest)")
 	return operation(a, cmd, coordination.DiffContract, &p, a.writeDiff, a.inContract(cmd, &p.InContract))
 }
 

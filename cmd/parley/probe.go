@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/strictjson"
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -50,7 +50,7 @@ code is 1 if no turn began.`,
 	wait = time.Minute
 	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "how long to wait for the proof, at most 5m")
 	return prepared(cmd, func(ctx context.Context) error {
-		p.Seconds = hub.Count(wait / time.Second)
+		p.Seconds = strictjson.Count(wait / time.Second)
 		got, err := call(ctx, a, api.TestWake, p)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -122,7 +123,7 @@ Handoffs, their history and the messages about them stay for ever.`,
 		Example: `  parley archive --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.KeepS = hub.Count(keep / time.Second)
+			p.KeepS = strictjson.Count(keep / time.Second)
 			return answerFromRecords(cmd.Context(), a, api.Archive, p, writeArchive, func(r api.Records) (records.ArchiveReport, error) {
 				return r.Archive(cmd.Context(), hub.Caller{ID: hub.Operator}, records.ArchiveOptions{Keep: keep, DryRun: p.DryRun})
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -67,7 +68,7 @@ func (a *app) runRecord(ctx context.Context, id string) (*run.Files, run.Record,
 
 func (a *app) runsListCommand() *cobra.Command {
 	var agent string
-	limit := hub.Count(50)
+	limit := strictjson.Count(50)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs on this machine, newest first",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/server"
 )
@@ -159,7 +160,7 @@ func toggleKind(at func(*hubSettings) *bool) kind {
 func numberKind(at func(*hubSettings) *int) kind {
 	return kindOf(
 		func(cmd *cobra.Command, s *hubSetting, into *strictyaml.Count) {
-			cmd.Flags().Var((*hub.Count)(into), s.Flag, s.usage())
+			cmd.Flags().Var((*strictjson.Count)(into), s.Flag, s.usage())
 		},
 		nil,
 		func(to *hubSettings, _ *hubSetting, value strictyaml.Count) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -261,7 +262,7 @@ func (m *member) put(ctx context.Context, name string, parent int64, text string
 
 // change replaces a line of the first version of login.conf.
 func (m *member) change(ctx context.Context, parent int64, from, to string) string {
-	got := m.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", Version: hub.Count(parent)})
+	got := m.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", Version: strictjson.Count(parent)})
 	if m.err != nil {
 		return ""
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/roots"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -47,12 +48,12 @@ type Definition struct {
 	Branch  string      `json:"branch,omitempty"`  // of the worktree that was made for it
 	Machine string      `json:"machine,omitempty"` // that it runs on, where hubs of several share a store; set by the hub
 
-	Policy   sandbox.Policy `json:"policy"`             // read, write or ask
-	Idle     Seconds        `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
-	Hang     Seconds        `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
-	Memory   hub.Count      `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
-	PerHour  int            `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the wake machine counts; 0 for the limit of the hub
-	Question Seconds        `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
+	Policy   sandbox.Policy   `json:"policy"`             // read, write or ask
+	Idle     Seconds          `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
+	Hang     Seconds          `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
+	Memory   strictjson.Count `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
+	PerHour  int              `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the wake machine counts; 0 for the limit of the hub
+	Question Seconds          `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
 }
 
 // Seconds is a span of time; 0 stands for a default.

@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Decode reads the first document of a file into the struct that into points at. An empty
@@ -124,10 +125,10 @@ func Lines(raw []byte) map[string]int {
 }
 
 // A Count is a number in a file; the zero Count was not given.
-type Count hub.Count
+type Count strictjson.Count
 
 // UnmarshalYAML reads a positive integer.
-func (c *Count) UnmarshalYAML(n *yaml.Node) error { return scalar(n, (*hub.Count)(c)) }
+func (c *Count) UnmarshalYAML(n *yaml.Node) error { return scalar(n, (*strictjson.Count)(c)) }
 
 // A Period is a length of time in a file or of a flag; the zero Period was not given.
 type Period time.Duration

@@ -27,6 +27,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/sandbox"
@@ -211,7 +212,7 @@ func (a Agent) params(name hub.AgentID) (p api.KeepParams, err error) {
 	p.Policy = a.Policy
 	p.Role = a.Role
 	p.Can = a.Can
-	p.Memory = hub.Count(a.Memory)
+	p.Memory = strictjson.Count(a.Memory)
 	p.Worktree = a.Worktree
 	p.Idle = keeper.Seconds(a.Idle / time.Second)
 	p.Hang = keeper.Seconds(a.Hang / time.Second)

@@ -273,7 +273,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 			if p.State == hub.PeerApproved {
 				st.Lag, st.CatchUp, st.Tries, st.NextTry = newest-box.Sent, box.CatchUp || err != nil, box.Tries, box.NextTry
 			}
-			dead, err := hub.LiveDeadLetters(r, p.AID)
+			dead, err := federation.LiveDeadLetters(r, p.AID)
 			if err != nil {
 				return err
 			}

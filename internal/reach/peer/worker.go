@@ -641,7 +641,7 @@ func (w *worker) catchUp(ctx context.Context) error {
 	w.every = w.opts.Compare*9/10 + rand.N(w.opts.Compare/5+1) // peers that were met together do not stay in step
 	err := w.update(ctx, func(tx hub.Tx, p hub.Peer, box hub.Outbox) error {
 		p.Seen, box.CatchUp = w.seen(p, w.compared), false
-		if err := tx.PutMeta(hub.MetaCompared(w.aid), begin.String()); err != nil {
+		if err := tx.PutMeta(federation.ComparedKey(w.aid), begin.String()); err != nil {
 			return err
 		}
 		if err := tx.PutPeer(p); err != nil {

@@ -22,7 +22,8 @@ type Mail interface {
 // A runner is a machine that makes attempts. It exists while Run does.
 type runner struct {
 	*Machine
-	mail Mail
+	mail    Mail
+	started bool // every agent was visited
 }
 
 // Cursor is the name of the cursor with which Run follows the journal.
@@ -32,43 +33,34 @@ const Cursor = "router"
 // logged and tried again.
 func (g *Machine) Run(ctx context.Context, mail Mail) {
 	defer g.wg.Wait()
-	r := &runner{g, mail}
-	hints, cancel := g.o.Bus.Subscribe(hub.TopicJournal)
-	defer cancel()
-	started := false
-	for ctx.Err() == nil {
-		more := false
-		err := hub.Alone(ctx, g.store, "router", leaseTime, func(store hub.Store) (err error) {
-			if !started {
-				if err := g.begin(ctx, store); err != nil {
-					return err
-				}
-				started = true
-			}
-			more, err = r.work(ctx, store)
-			return err
-		})
-		if err != nil && ctx.Err() == nil {
-			g.o.Log.Warn("router failed, it continues at its cursor", "err", err)
+	r := &runner{Machine: g, mail: mail}
+	hub.Follow(ctx, g.store, g.o.Bus, hub.Consumer{
+		Name: Cursor, Lease: leaseTime, Kick: g.kick, Step: r.step,
+		Failed: func(err error) { g.o.Log.Warn("wakes failed, they continue at their cursor", "err", err) },
+	})
+}
+
+// step handles entries of the journal and visits the agents that are due. The first step
+// visits all agents.
+func (r *runner) step(ctx context.Context, store hub.Store) (time.Duration, error) {
+	if !r.started {
+		if err := r.begin(ctx, store); err != nil {
+			return 0, err
 		}
-		if more && err == nil {
-			continue
-		}
-		rest := time.NewTimer(g.rest())
+		r.started = true
+	}
+	more, err := r.work(ctx, store)
+	if more || err != nil {
+		return 0, err
+	}
+
+	if !r.active() { // no recipient waits for an attempt, so that one step may handle many entries
 		select {
-		case <-hints:
-		case <-g.kick:
-		case <-rest.C:
+		case <-time.After(time.Second):
 		case <-ctx.Done():
 		}
-		rest.Stop()
-		if !g.active() { // no recipient waits for an attempt
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-		}
 	}
+	return r.rest(), nil
 }
 
 // active reports whether any message could be announced.

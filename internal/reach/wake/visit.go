@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/contact"
 	"github.com/parley-agents/parley/internal/spans"
 )
 
@@ -37,7 +38,7 @@ func readInbox(r hub.Reader, agent hub.AgentID, now hub.Time) ([]inboxMessage, e
 	if err != nil {
 		return nil, err
 	}
-	rules, err := hub.ReadContactRules(r)
+	rules, err := contact.Read(r)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A Gate is the requirement of a Check.
@@ -96,7 +97,7 @@ func undelivered(r hub.Reader, project coord.ProjectID) (map[string]string, erro
 		if peer.State != hub.PeerApproved || !peer.WorksOnContracts(project) {
 			continue
 		}
-		dead, err := hub.LiveDeadLetters(r, peer.AID)
+		dead, err := federation.LiveDeadLetters(r, peer.AID)
 		if err != nil {
 			return nil, err
 		}

@@ -455,7 +455,7 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 	if !peer.WorksOnContracts(change.Project) {
 		return m.noteDenied(change, fault)
 	}
-	dead, err := hub.LiveDeadLetters(m.tx, peer.AID)
+	dead, err := federation.LiveDeadLetters(m.tx, peer.AID)
 	if err != nil {
 		return err
 	}

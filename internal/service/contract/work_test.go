@@ -290,7 +290,9 @@ func TestWork(t *testing.T) {
 		check("a contract of a peer that this hub refused fails", theirs)
 		refuse(c.ID, "")
 		check("a contract that a peer refused fails", refused, theirs)
-		put(func(tx hub.Tx) error { return tx.PutMeta(hub.MetaCompared(peer), after(dead, time.Second).String()) })
+		put(func(tx hub.Tx) error {
+			return tx.PutMeta(federation.ComparedKey(peer), after(dead, time.Second).String())
+		})
 		check("after a complete comparison both are delivered")
 	})
 	t.Run("the gate says which contracts are not far enough, and why", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/contact"
 )
 
 // Every message takes one path, whoever writes it:
@@ -238,7 +239,7 @@ func partiesOf(msg hub.Message, to []recipient) []hub.Party {
 
 // addDeliveries stores the first ledger rows of a message and returns their forecasts.
 func (m *Mailroom) addDeliveries(tx hub.Tx, msg hub.Message, to []recipient) (forecasts []Forecast, err error) {
-	rules, err := hub.ReadContactRules(tx)
+	rules, err := contact.Read(tx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/contact"
 )
 
 // maxRule is the most names in one list of a rule for contact.
@@ -23,37 +24,37 @@ type ContactChange struct {
 }
 
 // ContactRules returns the rules for contact with agents.
-func (m *Mailroom) ContactRules(ctx context.Context) (hub.ContactRules, error) {
-	return hub.Read(ctx, m.store, func(r hub.Reader) (hub.ContactRules, error) { return hub.ReadContactRules(r) })
+func (m *Mailroom) ContactRules(ctx context.Context) (contact.Rules, error) {
+	return hub.Read(ctx, m.store, func(r hub.Reader) (contact.Rules, error) { return contact.Read(r) })
 }
 
 // SetContact changes the rule for contact with an agent. Only the operator may. An agent
 // that may wake may write, too: it is added to the list of those.
-func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactChange) (hub.ContactRule, error) {
+func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactChange) (contact.Rule, error) {
 	const op = "mailroom.SetContact"
 	if err := actor.OperatorOnly(op); err != nil {
-		return hub.ContactRule{}, err
+		return contact.Rule{}, err
 	}
 	if c.Open && (c.From != nil || c.WakeFrom != nil) {
-		return hub.ContactRule{}, hub.Errorf(hub.CodeInvalid, op, "open: stands alone").WithHint("leave from and wake_from out")
+		return contact.Rule{}, hub.Errorf(hub.CodeInvalid, op, "open: stands alone").WithHint("leave from and wake_from out")
 	}
 	if _, err := m.Recipient(ctx, c.Agent); err != nil {
-		return hub.ContactRule{}, err
+		return contact.Rule{}, err
 	}
 	for _, list := range [][]hub.AgentID{c.From, c.WakeFrom} {
 		if err := m.checkRule(ctx, op, list); err != nil {
-			return hub.ContactRule{}, err
+			return contact.Rule{}, err
 		}
 	}
 
-	var rule hub.ContactRule
+	var rule contact.Rule
 	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		rules, err := hub.ReadContactRules(tx)
+		rules, err := contact.Read(tx)
 		if err != nil {
 			return err
 		}
 		if rules == nil {
-			rules = hub.ContactRules{}
+			rules = contact.Rules{}
 		}
 		rule = c.apply(rules[c.Agent])
 		if rules[c.Agent] = rule; len(rule.From)+len(rule.WakeFrom) == 0 {
@@ -65,16 +66,16 @@ func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactCh
 		return record(tx, m.clock.Now(), actor, actions.ContactRule, string(c.Agent), rule)
 	})
 	if err != nil {
-		return hub.ContactRule{}, fmt.Errorf("mailroom: contact: %w", err)
+		return contact.Rule{}, fmt.Errorf("mailroom: contact: %w", err)
 	}
 	m.bus.Publish(hub.TopicJournal)
 	return rule, nil
 }
 
 // apply returns a rule after the change.
-func (c ContactChange) apply(rule hub.ContactRule) hub.ContactRule {
+func (c ContactChange) apply(rule contact.Rule) contact.Rule {
 	if c.Open {
-		return hub.ContactRule{}
+		return contact.Rule{}
 	}
 	set := func(list *[]hub.AgentID, given []hub.AgentID) {
 		switch {
@@ -123,7 +124,7 @@ func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID)
 // checkContact refuses a message to an agent that takes none from its sender. An answer to
 // a message of that agent passes.
 func (m *Mailroom) checkContact(tx hub.Tx, op string, msg *hub.Message, to []hub.AgentID) error {
-	rules, err := hub.ReadContactRules(tx)
+	rules, err := contact.Read(tx)
 	if err != nil || len(rules) == 0 {
 		return err
 	}
@@ -148,7 +149,7 @@ func (m *Mailroom) checkContact(tx hub.Tx, op string, msg *hub.Message, to []hub
 }
 
 // closedError is the error for a message to an agent that takes none from its sender.
-func closedError(op string, from, to hub.AgentID, rule hub.ContactRule) error {
+func closedError(op string, from, to hub.AgentID, rule contact.Rule) error {
 	return hub.Errorf(hub.CodeDenied, op, "%s takes messages from %s only, and you are %s", to, JoinTo(rule.From), from).
 		WithHint("write to one of them; to be let in, {contact} %s --from %s,%s", to, strings.ReplaceAll(JoinTo(rule.From), ", ", ","), from)
 }
@@ -157,7 +158,7 @@ func closedError(op string, from, to hub.AgentID, rule hub.ContactRule) error {
 // message to everyone, to a team or to a group goes to the first alone.
 func (m *Mailroom) dropClosed(ctx context.Context, op string, from hub.AgentID, to []hub.AgentID) (open, closed []hub.AgentID, err error) {
 	err = m.store.View(ctx, func(r hub.Reader) error {
-		rules, err := hub.ReadContactRules(r)
+		rules, err := contact.Read(r)
 		if err != nil || len(rules) == 0 {
 			open = to
 			return err
@@ -193,7 +194,7 @@ func closedWarning(closed []hub.AgentID) string {
 
 // quietReason returns why a message may not wake its recipient by the recipient's rule, ""
 // if it may.
-func quietReason(r hub.Reader, rules hub.ContactRules, from, to hub.AgentID) (string, error) {
+func quietReason(r hub.Reader, rules contact.Rules, from, to hub.AgentID) (string, error) {
 	ok, err := rules.MayWake(r, from, to)
 	if ok || err != nil {
 		return "", err

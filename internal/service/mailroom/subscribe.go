@@ -9,6 +9,9 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 )
 
+// MaxSubscriptions is the most subscriptions of one agent.
+const MaxSubscriptions = 20
+
 // subscriptionKey has the number of the last subscription.
 const subscriptionKey = "subscriptions.last"
 
@@ -34,7 +37,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 		if err != nil {
 			return err
 		}
-		if len(mine) >= hub.MaxSubscriptions {
+		if len(mine) >= MaxSubscriptions {
 			return hub.Errorf(hub.CodePolicy, op, "%s has %d subscriptions, which is the limit", actor.ID, len(mine)).WithHint("remove one first; one filter can have several values")
 		}
 		last, err := hub.ReadMeta[int](tx, subscriptionKey)

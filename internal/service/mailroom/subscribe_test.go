@@ -284,8 +284,8 @@ func TestSubscribe(t *testing.T) {
 		ids := map[string]bool{}
 		for _, who := range []hub.Caller{dba, tester} {
 			mine, err := o.Subscriptions(t.Context(), who)
-			if err != nil || len(mine) != hub.MaxSubscriptions {
-				t.Errorf("%s has %d subscriptions (%v), want %d", who.ID, len(mine), err, hub.MaxSubscriptions)
+			if err != nil || len(mine) != mailroom.MaxSubscriptions {
+				t.Errorf("%s has %d subscriptions (%v), want %d", who.ID, len(mine), err, mailroom.MaxSubscriptions)
 			}
 			for _, s := range mine {
 				ids[s.ID] = true

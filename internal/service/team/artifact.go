@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/diff3"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Artifacts keeps content by its SHA-256.
@@ -127,7 +128,7 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 			return err
 		}
 		if r.Version == 0 {
-			r.Version = hub.Count(a.Version)
+			r.Version = strictjson.Count(a.Version)
 		}
 		v, err := versionOf(rd, op, a, int64(r.Version))
 		out = Answer{Artifact: &a, Version: &v}

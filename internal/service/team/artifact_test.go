@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // put returns a request that puts text, made from a version.
@@ -23,7 +24,7 @@ func put(name string, parent int64, text string) team.Request {
 // text returns a version of an artifact, the newest for 0.
 func (r *room) text(name string, version int64) string {
 	r.Helper()
-	got := r.must(ana, team.Request{Action: "artifact", Artifact: name, Version: hub.Count(version)})
+	got := r.must(ana, team.Request{Action: "artifact", Artifact: name, Version: strictjson.Count(version)})
 	if got.Content == nil {
 		r.Fatalf("%s: got %+v", name, got)
 	}

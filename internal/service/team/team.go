@@ -24,6 +24,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Mail writes the messages of the hub. The mailroom is one.
@@ -99,9 +100,9 @@ type Seat struct {
 
 // A Policy is the part of a team's policy that its creator chooses.
 type Policy struct {
-	DefaultVisibility hub.Visibility `json:"default_visibility,omitempty"`
-	HumanGateActions  []string       `json:"human_gate_actions,omitempty"`
-	MaxParallelTasks  hub.Count      `json:"max_parallel_tasks,omitzero"`
+	DefaultVisibility hub.Visibility   `json:"default_visibility,omitempty"`
+	HumanGateActions  []string         `json:"human_gate_actions,omitempty"`
+	MaxParallelTasks  strictjson.Count `json:"max_parallel_tasks,omitzero"`
 }
 
 // A Request is an operation on a team, as a caller asks for it.
@@ -139,24 +140,24 @@ type Request struct {
 	Rationale string `json:"rationale,omitempty"`
 
 	// Artifacts. Content or SHA256 puts a version, or the merge of two.
-	Artifact      string          `json:"artifact,omitempty"`
-	ParentVersion *int64          `json:"parent_version,omitempty"`
-	Content       *string         `json:"content,omitempty"`
-	Encoding      string          `json:"encoding,omitempty"` // of Content: utf-8, which is the default, or base64
-	SHA256        string          `json:"sha256,omitempty"`
-	Note          string          `json:"note,omitempty"`
-	Sensitivity   hub.Sensitivity `json:"sensitivity,omitempty"`
-	Of            Digests         `json:"of,omitempty"`     // of the versions that Content was made of
-	Version       hub.Count       `json:"version,omitzero"` // to read; not given for the newest
-	Part          hub.Count       `json:"part,omitzero"`    // to read, from 1; not given for the whole
-	Log           bool            `json:"log,omitempty"`    // list the versions
-	Parents       []int64         `json:"parents,omitempty"`
-	SignOff       bool            `json:"sign_off,omitempty"`
+	Artifact      string           `json:"artifact,omitempty"`
+	ParentVersion *int64           `json:"parent_version,omitempty"`
+	Content       *string          `json:"content,omitempty"`
+	Encoding      string           `json:"encoding,omitempty"` // of Content: utf-8, which is the default, or base64
+	SHA256        string           `json:"sha256,omitempty"`
+	Note          string           `json:"note,omitempty"`
+	Sensitivity   hub.Sensitivity  `json:"sensitivity,omitempty"`
+	Of            Digests          `json:"of,omitempty"`     // of the versions that Content was made of
+	Version       strictjson.Count `json:"version,omitzero"` // to read; not given for the newest
+	Part          strictjson.Count `json:"part,omitzero"`    // to read, from 1; not given for the whole
+	Log           bool             `json:"log,omitempty"`    // list the versions
+	Parents       []int64          `json:"parents,omitempty"`
+	SignOff       bool             `json:"sign_off,omitempty"`
 
 	// To list and to show.
-	Member hub.AgentID `json:"member,omitempty"`
-	Cursor string      `json:"cursor,omitempty"`
-	Limit  hub.Count   `json:"limit,omitzero"`
+	Member hub.AgentID      `json:"member,omitempty"`
+	Cursor string           `json:"cursor,omitempty"`
+	Limit  strictjson.Count `json:"limit,omitzero"`
 
 	via      string      // the action that stands for this one: status for close
 	approval *heldChange // set while a held operation is performed

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/contact"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
@@ -18,12 +19,12 @@ type ContactParams struct {
 // An AgentContact is the rule for contact with an agent.
 type AgentContact struct {
 	Agent hub.AgentID `json:"agent"`
-	hub.ContactRule
+	contact.Rule
 }
 
 // A ContactList lists the rules for contact, by agent.
 type ContactList struct {
-	Rules hub.ContactRules `json:"rules"`
+	Rules contact.Rules `json:"rules"`
 }
 
 // ContactListParams choose rules for contact.
@@ -45,11 +46,11 @@ func contactList(ctx context.Context, s *Services, _ hub.Caller, p ContactListPa
 		return ContactList{}, err
 	}
 	if rules == nil {
-		rules = hub.ContactRules{}
+		rules = contact.Rules{}
 	}
 	if p.Agent == "" {
 		return ContactList{rules}, nil
 	}
 	_, err = s.Mail.Recipient(ctx, p.Agent)
-	return ContactList{hub.ContactRules{p.Agent: rules[p.Agent]}}, err
+	return ContactList{contact.Rules{p.Agent: rules[p.Agent]}}, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A QueryAnswer is a page of messages, or one negotiation or disagreement.
@@ -63,7 +64,7 @@ type TalkListParams struct {
 	Kind   hub.DeliberationKind `json:"kind,omitempty"`
 	Open   bool                 `json:"open,omitempty"`
 	Cursor string               `json:"cursor,omitempty"`
-	Limit  hub.Count            `json:"limit,omitzero"`
+	Limit  strictjson.Count     `json:"limit,omitzero"`
 }
 
 func talkList(ctx context.Context, s *Services, a hub.Caller, p TalkListParams) (deliberation.Listing, error) {
@@ -127,9 +128,9 @@ func (s *Services) decideAnswer(ctx context.Context, a hub.Caller, p SendParams)
 
 // DecisionListParams choose decisions.
 type DecisionListParams struct {
-	Team   string    `json:"team,omitempty"`
-	Cursor string    `json:"cursor,omitempty"`
-	Limit  hub.Count `json:"limit,omitzero"`
+	Team   string           `json:"team,omitempty"`
+	Cursor string           `json:"cursor,omitempty"`
+	Limit  strictjson.Count `json:"limit,omitzero"`
 }
 
 // A DecisionList is a page of decisions, newest first.

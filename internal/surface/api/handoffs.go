@@ -55,7 +55,7 @@ type HandoffParams struct {
 	// To list.
 	Mine   bool             `json:"mine,omitempty"`
 	State  hub.HandoffState `json:"state,omitempty"`
-	Limit  hub.Count        `json:"limit,omitzero"`
+	Limit  strictjson.Count `json:"limit,omitzero"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
 	From json.RawMessage `json:"from,omitempty"` // to list: the agent that hands over; else refused, because the sender is the authenticated caller

@@ -209,7 +209,7 @@ type QueryParams struct {
 	Since  hub.Time          `json:"since,omitzero"`
 	Until  hub.Time          `json:"until,omitzero"`
 	Text   string            `json:"text,omitempty"`
-	Limit  hub.Count         `json:"limit,omitzero"`
+	Limit  strictjson.Count  `json:"limit,omitzero"`
 	Cursor string            `json:"cursor,omitempty"`
 
 	Overdue bool `json:"overdue,omitempty"` // alone: messages that were not acknowledged in time
@@ -257,16 +257,16 @@ func (s *Services) overdue(ctx context.Context, a hub.Caller, p QueryParams) (Qu
 
 // InboxParams are the parameters of acp/inbox.
 type InboxParams struct {
-	Limit   hub.Count `json:"limit,omitzero"`
-	Cursor  string    `json:"cursor,omitempty"`
-	NewOnly bool      `json:"new_only,omitempty"`
-	WaitS   int       `json:"wait_s,omitempty"`
-	Ack     AckSet    `json:"ack,omitzero"`
-	Peek    bool      `json:"peek,omitempty"`
+	Limit   strictjson.Count `json:"limit,omitzero"`
+	Cursor  string           `json:"cursor,omitempty"`
+	NewOnly bool             `json:"new_only,omitempty"`
+	WaitS   int              `json:"wait_s,omitempty"`
+	Ack     AckSet           `json:"ack,omitzero"`
+	Peek    bool             `json:"peek,omitempty"`
 
 	// To read one message, and a part of its whole text, from 1.
-	ID   hub.EnvelopeID `json:"id,omitempty"`
-	Part hub.Count      `json:"part,omitzero"`
+	ID   hub.EnvelopeID   `json:"id,omitempty"`
+	Part strictjson.Count `json:"part,omitzero"`
 
 	Agent hub.AgentID `json:"agent,omitempty"` // the owner of the inbox; for the operator, who changes nothing in it
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Records is what a hub keeps as a whole: it can be checked, thinned out and
@@ -29,12 +30,12 @@ type Records interface {
 
 // AuditParams choose journal entries. Empty members do not restrict.
 type AuditParams struct {
-	After  int64          `json:"after,omitempty"` // number of the last entry seen
-	Actor  hub.AgentID    `json:"actor,omitempty"`
-	Action actions.Action `json:"action,omitempty"`
-	Limit  hub.Count      `json:"limit,omitzero"`
-	Last   bool           `json:"last,omitempty"`   // the newest in place of the oldest
-	Before int64          `json:"before,omitempty"` // with last: the newest before this number
+	After  int64            `json:"after,omitempty"` // number of the last entry seen
+	Actor  hub.AgentID      `json:"actor,omitempty"`
+	Action actions.Action   `json:"action,omitempty"`
+	Limit  strictjson.Count `json:"limit,omitzero"`
+	Last   bool             `json:"last,omitempty"`   // the newest in place of the oldest
+	Before int64            `json:"before,omitempty"` // with last: the newest before this number
 }
 
 // An AuditPage is a part of the journal, oldest first.
@@ -147,8 +148,8 @@ func verify(ctx context.Context, s *Services, a hub.Caller, p VerifyParams) (rec
 
 // ArchiveParams are the parameters of parley/archive.
 type ArchiveParams struct {
-	KeepS  hub.Count `json:"keep_s,omitzero"` // seconds that anything is kept; default 90 days
-	DryRun bool      `json:"dry_run,omitempty"`
+	KeepS  strictjson.Count `json:"keep_s,omitzero"` // seconds that anything is kept; default 90 days
+	DryRun bool             `json:"dry_run,omitempty"`
 }
 
 func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (records.ArchiveReport, error) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // RunParams are the parameters of parley/run/begin.
@@ -64,11 +65,11 @@ func runShow(ctx context.Context, s *Services, a hub.Caller, p RunIDParams) (Run
 
 // RunListParams choose runs. Empty members do not restrict.
 type RunListParams struct {
-	Agent   hub.AgentID   `json:"agent,omitempty"`
-	Handoff hub.HandoffID `json:"handoff_id,omitempty"`
-	Open    bool          `json:"open,omitempty"`
-	Limit   hub.Count     `json:"limit,omitzero"`
-	Cursor  hub.RunID     `json:"cursor,omitempty"`
+	Agent   hub.AgentID      `json:"agent,omitempty"`
+	Handoff hub.HandoffID    `json:"handoff_id,omitempty"`
+	Open    bool             `json:"open,omitempty"`
+	Limit   strictjson.Count `json:"limit,omitzero"`
+	Cursor  hub.RunID        `json:"cursor,omitempty"`
 }
 
 func runList(ctx context.Context, s *Services, a hub.Caller, p RunListParams) (run.Listing, error) {

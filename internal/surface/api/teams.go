@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // teams returns the service of teams, or that this hub has none.
@@ -50,9 +51,9 @@ func teamPolicy(ctx context.Context, s *Services, a hub.Caller, p TeamPolicyPara
 
 // TeamLogParams choose journal entries about a team.
 type TeamLogParams struct {
-	Team  hub.TeamID `json:"team"`
-	After int64      `json:"after,omitempty"`
-	Limit hub.Count  `json:"limit,omitzero"`
+	Team  hub.TeamID       `json:"team"`
+	After int64            `json:"after,omitempty"`
+	Limit strictjson.Count `json:"limit,omitzero"`
 }
 
 func teamLog(ctx context.Context, s *Services, a hub.Caller, p TeamLogParams) (team.Log, error) {

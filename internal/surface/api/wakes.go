@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Parameters and results of the operations about wakes.
@@ -164,8 +165,8 @@ func wakePause(paused bool) func(context.Context, *Services, hub.Caller, WakePau
 
 // WakeTestParams name an agent and the time to wait for the proof.
 type WakeTestParams struct {
-	Agent   hub.AgentID `json:"agent"`
-	Seconds hub.Count   `json:"seconds,omitzero"` // default 60, at most 300
+	Agent   hub.AgentID      `json:"agent"`
+	Seconds strictjson.Count `json:"seconds,omitzero"` // default 60, at most 300
 }
 
 func wakeTest(ctx context.Context, s *Services, a hub.Caller, p WakeTestParams) (ProbeReport, error) {

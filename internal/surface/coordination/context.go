@@ -6,6 +6,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Shared is the answer to everything that shares.
@@ -60,7 +61,7 @@ type ContextParams struct {
 	Type     coord.ContextType `json:"type,omitempty"`
 	Contract coord.ContractID  `json:"contractId,omitempty"`
 	Since    coord.Instant     `json:"since,omitzero"` // with a zone or without
-	Limit    hub.Count         `json:"limit,omitzero"`
+	Limit    strictjson.Count  `json:"limit,omitzero"`
 	Cursor   string            `json:"cursor,omitempty"` // next of the page before, for older packets
 }
 

@@ -115,7 +115,7 @@ type ListContractsParams struct {
 	Status coord.ContractStatus `json:"status,omitempty"`
 	Type   coord.ContractType   `json:"type,omitempty"`
 	After  coord.ContractID     `json:"after,omitempty"`
-	Limit  hub.Count            `json:"limit,omitzero"` // default and most 200
+	Limit  strictjson.Count     `json:"limit,omitzero"` // default and most 200
 }
 
 // Contracts is the answer to cacp/contract/list.
@@ -157,7 +157,7 @@ func diff(ctx context.Context, s *Services, c hub.Caller, p DiffParams) (contrac
 type ConflictsParams struct {
 	InProject
 	After coord.ContractID `json:"after,omitempty"`
-	Limit hub.Count        `json:"limit,omitzero"`
+	Limit strictjson.Count `json:"limit,omitzero"`
 }
 
 func conflicts(ctx context.Context, s *Services, c hub.Caller, p ConflictsParams) (contract.Conflicts, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -65,11 +66,11 @@ type Network interface {
 
 // A Search says which agents to look for in an exchange.
 type Search struct {
-	Exchange  string    `json:"exchange,omitempty"` // its address; "" for the one that is configured
-	Query     string    `json:"query,omitempty"`
-	Role      string    `json:"role,omitempty"`
-	Languages []string  `json:"languages,omitempty"`
-	Limit     hub.Count `json:"limit,omitzero"`
+	Exchange  string           `json:"exchange,omitempty"` // its address; "" for the one that is configured
+	Query     string           `json:"query,omitempty"`
+	Role      string           `json:"role,omitempty"`
+	Languages []string         `json:"languages,omitempty"`
+	Limit     strictjson.Count `json:"limit,omitzero"`
 }
 
 // largeBody is how many bytes a request may have that brings a file or a copy.

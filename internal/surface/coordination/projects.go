@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A NewRepo is a repository as it is asked for.
@@ -91,9 +92,9 @@ func getProject(ctx context.Context, s *Services, c hub.Caller, p ProjectParams,
 
 // ListParams are the parameters of cacp/project/list.
 type ListParams struct {
-	After   coord.ProjectID `json:"after,omitempty"`
-	Limit   hub.Count       `json:"limit,omitzero"`    // default all
-	Summary bool            `json:"summary,omitempty"` // without the contents of the projects
+	After   coord.ProjectID  `json:"after,omitempty"`
+	Limit   strictjson.Count `json:"limit,omitzero"`    // default all
+	Summary bool             `json:"summary,omitempty"` // without the contents of the projects
 }
 
 // Projects is the answer to cacp/project/list, without the contents of projects.
@@ -244,9 +245,9 @@ func addRepo(ctx context.Context, s *Services, c hub.Caller, p RepoParams) (Repo
 
 // ChangesParams are the parameters of cacp/project/changes.
 type ChangesParams struct {
-	After *int64    `json:"after,omitempty"` // nil for those from now on
-	Limit hub.Count `json:"limit,omitzero"`
-	WaitS int       `json:"waitS,omitempty"` // seconds, if there is none yet
+	After *int64           `json:"after,omitempty"` // nil for those from now on
+	Limit strictjson.Count `json:"limit,omitzero"`
+	WaitS int              `json:"waitS,omitempty"` // seconds, if there is none yet
 }
 
 // Changes is the answer to cacp/project/changes.

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/diff3"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -179,7 +180,7 @@ func (v *visit) content(ctx context.Context, a hub.TeamArtifact, version int64) 
 	if version == 0 {
 		return contentView{IsText: true}, nil
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: hub.Count(version)})
+	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: strictjson.Count(version)})
 	if err != nil {
 		return out, err
 	}

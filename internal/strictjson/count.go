@@ -1,11 +1,10 @@
-package hub
+package strictjson
 
 import (
 	"encoding/json"
 	"strconv"
 
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Count is a number of at least 1 that a caller may leave out: a limit, a part, a
@@ -21,7 +20,7 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 	}
 	var n int
 	if err := json.Unmarshal(raw, &n); err != nil {
-		return &strictjson.Error{Text: "must be an integer, not " + shorten.Quote(string(raw))}
+		return &Error{Text: "must be an integer, not " + shorten.Quote(string(raw))}
 	}
 	return c.set(n)
 }
@@ -33,14 +32,14 @@ func (c *Count) UnmarshalText(text []byte) error { return c.Set(string(text)) }
 func (c *Count) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return &strictjson.Error{Text: "must be an integer, not " + shorten.Quote(text)}
+		return &Error{Text: "must be an integer, not " + shorten.Quote(text)}
 	}
 	return c.set(n)
 }
 
 func (c *Count) set(n int) error {
 	if n < 1 {
-		return &strictjson.Error{Text: "must be at least 1, not " + strconv.Itoa(n) + "; leave it out for the default"}
+		return &Error{Text: "must be at least 1, not " + strconv.Itoa(n) + "; leave it out for the default"}
 	}
 	*c = Count(n)
 	return nil
