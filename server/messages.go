@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
@@ -38,17 +37,17 @@ func (s *Server) openWakes(ctx context.Context) (err error) {
 	return s.wakes.Check(ctx)
 }
 
-// openNotifier builds the targets that tell people. The wake machine and the operations, which
-// it asks when it works, are built after it.
+// openNotifier builds the targets that tell people.
 func (s *Server) openNotifier(context.Context) (err error) {
 	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), HTTP: s.client,
-		Waiting: func(ctx context.Context) (notify.Waiting, error) { return s.services.WaitingItems(ctx) },
-		Record: func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
-			return s.wakes.Record(tx, agent, id, o)
-		},
 	})
 	return err
+}
+
+// runNotifier tells people what waits for them, until ctx ends.
+func (s *Server) runNotifier(ctx context.Context) {
+	s.notifier.Work(notify.Hub{Waiting: s.services.WaitingItems, Record: s.wakes.Record}).Run(ctx)
 }
 
 // openGateway prepares the connection to the gateway of the options.

@@ -41,7 +41,7 @@ func (s *Server) parts() []part {
 		{Name: "artifacts", Open: s.openArtifacts},
 
 		{Name: "gateway", Off: s.opts.Gateway == nil, Open: s.openGateway, Run: func(ctx context.Context) { s.gateway.Run(ctx) }, Close: s.closeGateway},
-		{Name: "notices", Open: s.openNotifier, Run: func(ctx context.Context) { s.notifier.Run(ctx) }},
+		{Name: "notices", Open: s.openNotifier, Run: s.runNotifier},
 		{Name: "channels", Open: s.openWakes, Run: func(ctx context.Context) { s.wakes.Run(ctx, s.mail) }},
 		{Name: "channels of the gateway", Off: s.opts.Gateway == nil, Run: s.recheckChannels},
 		{Name: "messages", Open: s.openMessages, Run: func(ctx context.Context) { s.mail.Run(ctx) }},

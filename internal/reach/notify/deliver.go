@@ -62,7 +62,7 @@ type job struct {
 
 // Deliver sends the next notice of a target if one is due, and returns when to call it
 // again.
-func (n *Notifier) Deliver(ctx context.Context, store hub.Store, name string) (hub.Time, error) {
+func (n *Worker) Deliver(ctx context.Context, store hub.Store, name string) (hub.Time, error) {
 	i := slices.IndexFunc(n.targets, func(t Target) bool { return t.Name == name })
 	if i < 0 {
 		return hub.Time{}, hub.Errorf(hub.CodeNotFound, "notify.Deliver", "no target named %.40q", name)
@@ -125,7 +125,7 @@ func readBacklog(ctx context.Context, store hub.Store, t Target) (b backlog, err
 }
 
 // next returns the notice of a target that is due now; nil if none is.
-func (n *Notifier) next(ctx context.Context, store hub.Store, t Target) (*job, hub.Time, error) {
+func (n *Worker) next(ctx context.Context, store hub.Store, t Target) (*job, hub.Time, error) {
 	b, err := readBacklog(ctx, store, t)
 	if err != nil {
 		return nil, n.later(), err
@@ -197,8 +197,8 @@ func (n *Notifier) advance(ctx context.Context, store hub.Store, t Target, seq i
 
 // fill adds the words of agents to the things that still wait. Words of high
 // sensitivity stay here.
-func (n *Notifier) fill(ctx context.Context, notice *notice) error {
-	now, err := n.o.Waiting(ctx)
+func (n *Worker) fill(ctx context.Context, notice *notice) error {
+	now, err := n.hub.Waiting(ctx)
 	if err != nil {
 		return fmt.Errorf("notify: what waits: %w", err)
 	}
@@ -227,7 +227,7 @@ func (n *Notifier) update(ctx context.Context, store hub.Store, t Target, change
 
 // record stores the outcome of a notice: the cursor goes on after one that was taken or
 // given up.
-func (n *Notifier) record(ctx context.Context, store hub.Store, t Target, j *job, failure error) (next hub.Time, err error) {
+func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, failure error) (next hub.Time, err error) {
 	var refusal refusalError
 	now := n.o.Clock.Now()
 	err = n.update(ctx, store, t, func(tx hub.Tx, st *state) error {
@@ -264,7 +264,7 @@ func (n *Notifier) record(ctx context.Context, store hub.Store, t Target, j *job
 		}
 		for _, w := range j.notice.Waits {
 			if w.Kind == EventMessage && (failure == nil || len(n.takers()) == 1) {
-				if err := n.o.Record(tx, w.Agent, w.ID, outcome); err != nil {
+				if err := n.hub.Record(tx, w.Agent, w.ID, outcome); err != nil {
 					return err
 				}
 			}

@@ -95,11 +95,25 @@ type Options struct {
 	Log      *slog.Logger
 	Location *time.Location // of quiet hours; default the machine's
 	Kinds    []string       // the kinds of waits
-	Waiting  func(context.Context) (Waiting, error)
 	HTTP     Poster
+}
+
+// A Hub is what the work of a notifier asks of its hub.
+type Hub struct {
+	// Waiting returns the things that wait for people.
+	Waiting func(context.Context) (Waiting, error)
 	// Record records how far an attempt of the delivery channel has come.
 	Record func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error
 }
+
+// A Worker finds what waits and tells the targets of a notifier. Its Run makes all of it.
+type Worker struct {
+	*Notifier
+	hub Hub
+}
+
+// Work returns the worker that tells people of what waits on a hub.
+func (n *Notifier) Work(on Hub) *Worker { return &Worker{n, on} }
 
 // A Notifier tells people. It is safe for concurrent use.
 type Notifier struct {
@@ -227,7 +241,7 @@ func (n *Notifier) Cursors() []string {
 
 // Run works until ctx ends, and returns when its goroutines have. A failure is logged
 // and tried again.
-func (n *Notifier) Run(ctx context.Context) {
+func (n *Worker) Run(ctx context.Context) {
 	if len(n.targets) == 0 {
 		<-ctx.Done()
 		return
@@ -247,7 +261,7 @@ func (n *Notifier) Run(ctx context.Context) {
 
 // follow runs a consumer of the journal until ctx ends. work returns when it wants to be
 // called without a hint.
-func (n *Notifier) follow(ctx context.Context, name string, gap time.Duration, work func(hub.Store) (hub.Time, error)) {
+func (n *Worker) follow(ctx context.Context, name string, gap time.Duration, work func(hub.Store) (hub.Time, error)) {
 	hub.Follow(ctx, n.store, n.o.Bus, hub.Consumer{
 		Name: name, Lease: leaseTime, Gap: gap,
 		Step: func(_ context.Context, store hub.Store) (time.Duration, error) {

@@ -34,7 +34,7 @@ type world struct {
 	status  map[string]int
 	posts   map[string][]post
 	moved   []string // outcomes of the delivery channel
-	*Notifier
+	*Worker
 }
 
 type post struct {
@@ -64,16 +64,17 @@ func newWorld(t *testing.T, targets ...Target) *world {
 // restart makes a new notifier on the same store.
 func (w *world) restart(targets ...Target) {
 	w.t.Helper()
-	var err error
-	w.Notifier, err = New(w.store, targets, Options{
+	n, err := New(w.store, targets, Options{
 		Clock: func() time.Time { return w.now }, Bus: new(bus.Local), Location: time.UTC, Kinds: []string{"held", "late", "mail", "stuck"}, HTTP: w,
+	})
+	w.do(err)
+	w.Worker = n.Work(Hub{
 		Waiting: func(context.Context) (Waiting, error) { return w.waiting, nil },
 		Record: func(_ hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
 			w.moved = append(w.moved, fmt.Sprintf("%s %s %s", agent, id, o.State))
 			return nil
 		},
 	})
-	w.do(err)
 }
 
 func (w *world) do(err error) {

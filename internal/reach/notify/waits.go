@@ -59,8 +59,8 @@ func entry(at hub.Time, action actions.Action, w Wait) hub.Entry {
 
 // Watch compares the waiting things with those of before, and writes an entry for each that
 // began or ended to wait.
-func (n *Notifier) Watch(ctx context.Context, store hub.Store) error {
-	now, err := n.o.Waiting(ctx)
+func (n *Worker) Watch(ctx context.Context, store hub.Store) error {
+	now, err := n.hub.Waiting(ctx)
 	if err != nil {
 		return fmt.Errorf("notify: what waits: %w", err)
 	}
