@@ -6,10 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/wake"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,

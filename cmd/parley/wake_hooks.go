@@ -40,6 +40,8 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 	f.IntVar(&w.Process, "process", 0, "number of the CLI's process")
 	f.StringVar(&w.Dir, "dir", "", "working folder of the session")
 	f.StringVar(&w.Transcript, "transcript", "", "transcript of the session, to see turns that failed")
+	f.StringVar(&w.Began, "began", "", "time at which a hook started this waiter")
+	f.MarkHidden("began")
 	return cmd
 }
 

@@ -13,12 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/wake"
 )
 
 // noProcess is the number of a process that does not run.

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )

@@ -7,10 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )

@@ -19,12 +19,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/wake"
-
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -44,6 +43,7 @@ type Waiter struct {
 	Process    int    // number of the CLI's process; 0 if it is to be found
 	Dir        string // working folder of the session
 	Transcript string // file of the session that tells of failed turns; "" if a hook does
+	Began      string // when a hook started it, as hub.Time is written; "" for now
 
 	Home   string // of the hub; it holds the file of the waiter
 	Flags  []string
@@ -103,7 +103,7 @@ func (w *Waiter) detach(lookup func(name string) (value string, ok bool)) {
 		return
 	}
 	args := append([]string{}, w.Flags...)
-	args = append(args, "wake", "watch", w.CLI.Name, "--session", w.key.ID, "--process", strconv.Itoa(w.key.Process), "--dir", w.Dir)
+	args = append(args, "wake", "watch", w.CLI.Name, "--session", w.key.ID, "--process", strconv.Itoa(w.key.Process), "--dir", w.Dir, "--began", hub.At(time.Now()).String())
 	if w.Transcript != "" {
 		args = append(args, "--transcript", w.Transcript)
 	}
@@ -219,9 +219,14 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Noti
 		cancel()
 	}()
 
+	began, err := hub.ParseTime(w.Began)
+	if err != nil {
+		began = hub.At(time.Now())
+	}
 	params := wake.Waiter{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.Dir, Version: w.launch.Version,
 		Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds,
+		Began: began,
 	}
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.Client() // anew: a hub that was started again may have another address

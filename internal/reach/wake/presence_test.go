@@ -342,3 +342,28 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("bad input left %+v, %v", list, err)
 	}
 }
+
+func TestLateWaiter(t *testing.T) {
+	w := newWorld(t)
+	g := w.machine()
+	wait := func(name string, began time.Time) wake.Call {
+		t.Helper()
+		got, err := g.Wait(t.Context(), builder, wake.Waiter{Key: key, Mechanism: "monitor", Waiter: name, Attended: true, Seconds: 1, Began: hub.At(began)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+
+	hooked := w.now
+	w.report(g, wake.EventPrompt)
+	w.now = w.now.Add(time.Second)
+	w.report(g, wake.EventEnd)
+	if got := wait("slow", hooked); !got.Gone {
+		t.Error("a waiter that came after the end of its session waits on")
+	}
+	w.now = w.now.Add(time.Second)
+	if got := wait("next", w.now); got.Gone {
+		t.Error("the waiter of a session that was taken up again is sent away")
+	}
+}

@@ -22,6 +22,10 @@ type Waiter struct {
 	Attended  bool   `json:"attended,omitempty"` // a person has the session in a terminal
 	Seconds   int    `json:"seconds,omitempty"`  // the longest wait, at most 60; 0 means 30
 
+	// Began is when the waiter was started. A session that ended later does not come back
+	// for it.
+	Began hub.Time `json:"began,omitzero"`
+
 	// Inside says that the waiter is a part of the hub: a wait that it ends has not
 	// broken off.
 	Inside bool `json:"-"`
@@ -30,7 +34,7 @@ type Waiter struct {
 // A Call is the answer to a wait.
 type Call struct {
 	Wake *Notice `json:"wake,omitempty"` // nil if none was due in time
-	Gone bool    `json:"gone,omitempty"` // another waiter serves the session now; this one ends
+	Gone bool    `json:"gone,omitempty"` // another waiter serves the session, or it has ended; this waiter ends
 }
 
 // A Notice is the notice of a wake that is due.
@@ -166,7 +170,7 @@ func (g *Machine) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served 
 	err = g.update(ctx, agent, func(a *agentRecord) error {
 		s := a.ensure(w.Key)
 		visit = false
-		if served = s.serve(w.Waiter); served {
+		if served = !s.endedSince(w.Began) && s.serve(w.Waiter); served {
 			visit = s.arm(w, a.now)
 		}
 		return nil
@@ -175,6 +179,11 @@ func (g *Machine) arm(ctx context.Context, agent hub.AgentID, w Waiter) (served 
 		g.Visit(agent)
 	}
 	return served, err
+}
+
+// endedSince reports whether the session ended after a time; false for no time.
+func (s *Session) endedSince(t hub.Time) bool {
+	return s.State == SessionEnded && !t.IsZero() && s.Since.After(t.Time)
 }
 
 // armedBy reports whether the session is stored as a waiter describes it.
