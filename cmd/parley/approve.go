@@ -67,6 +67,12 @@ func writeHeldAction(w io.Writer, got api.HeldList, t hub.HeldAction) {
 // showHeld writes the thing with an id, if it waits: the list of what waits says what it is.
 func (a *app) showHeld(ctx context.Context, c *rpc.Client, id hub.EnvelopeID) error {
 	got, err := rpc.Call(ctx, c, api.ListHeld, api.None{})
+	if hub.CodeOf(err) == hub.CodeDenied { // an agent; it may decide about handoffs into its teams
+		if h, err := rpc.Call(ctx, c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(id)}); err == nil {
+			io.WriteString(a.err, handoff.Render(*h.Report))
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
