@@ -177,10 +177,7 @@ func (m *Mailroom) save(tx hub.Tx, o *outgoing) (out sendResult, err error) {
 	if held {
 		action = actions.MessageHeld
 	}
-	_, err = tx.Append(hub.Entry{
-		At: o.msg.CreatedAt, Actor: o.msg.From, Action: action, Subject: string(o.msg.ID), Outcome: hub.OutcomeOK, Facts: o.facts,
-	})
-	if err != nil {
+	if _, err = tx.Append(hub.Caller{ID: o.msg.From}.Entry(o.msg.CreatedAt, action, string(o.msg.ID), o.facts)); err != nil {
 		return sendResult{}, err
 	}
 
