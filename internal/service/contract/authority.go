@@ -128,12 +128,15 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 	if sameContract(was, now) {
 		return nil
 	}
+
 	contents := func(c coord.Contract) []coord.ContractVersion {
 		return append(slices.Concat(c.History, c.Conflicts), coord.ContractVersion{Version: c.Version, Content: c.Content, ProposedBy: c.ProposedBy})
 	}
 	proposes := func(what string, by coord.RepoID) error {
 		return first(g.needs(what, coord.PermitPropose), g.forRepo(p, by))
 	}
+
+	// A new content, or a known content with another proposer, counts as a proposal of the guest.
 	known := contents(was)
 	for _, v := range contents(now) {
 		i := slices.IndexFunc(known, func(k coord.ContractVersion) bool { return sameContent(k, v) })
@@ -143,11 +146,14 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 			}
 		}
 	}
+
 	if was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt) {
 		if err := proposes("rename a contract", now.ProposedBy); err != nil {
 			return err
 		}
 	}
+
+	// A new agreement comes from an agent that the guest may act for.
 	for _, a := range now.Agreements {
 		if slices.Contains(was.Agreements, a) {
 			continue
@@ -156,11 +162,13 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 			return err
 		}
 	}
+
 	for _, i := range now.Implementations {
 		if err := g.checkWork(p, was, i); err != nil {
 			return err
 		}
 	}
+
 	return first(g.checkMoves(was.Stamps, now.Stamps), g.checkStatus(p, was, now, native))
 }
 

@@ -40,11 +40,15 @@ func (s *Service) Copies(ctx context.Context, to coord.AID, changes []hub.Change
 		kind    hub.ChangeKind
 		object  string
 	}
+
+	// A thing is copied at its last change, and only if some change of it did not come from the
+	// peer.
 	last, wanted := map[thing]int64{}, map[thing]bool{}
 	for _, c := range changes {
 		t := thing{c.Project, c.Kind, c.Object}
 		last[t], wanted[t] = c.Seq, wanted[t] || c.Origin == "" || c.Origin != to
 	}
+
 	return hub.Read(ctx, s.store, func(r hub.Reader) ([]federation.Copy, error) {
 		var out []federation.Copy
 		for _, c := range changes {
@@ -60,6 +64,7 @@ func (s *Service) Copies(ctx context.Context, to coord.AID, changes []hub.Change
 			}
 			out = append(out, copied)
 		}
+
 		isHead := func(c federation.Copy) bool { return c.Head != nil }
 		slices.SortStableFunc(out, func(a, b federation.Copy) int { return compareBools(isHead(b), isHead(a)) })
 		return out, nil
@@ -69,6 +74,7 @@ func (s *Service) Copies(ctx context.Context, to coord.AID, changes []hub.Change
 // load returns the present state of a changed thing.
 func load(r hub.Reader, change hub.Change) (federation.Copy, error) {
 	out := federation.Copy{Project: change.Project}
+
 	switch change.Kind {
 	case hub.ChangeProject:
 		p, err := r.Coordination().Project(change.Project)
@@ -90,6 +96,8 @@ func load(r hub.Reader, change hub.Change) (federation.Copy, error) {
 		out.Packet = &p
 		return out, err
 	}
+
+	// All other changes are changes of a contract.
 	c, err := r.Coordination().Contract(change.Project, coord.ContractID(change.Object))
 	if err == nil {
 		c, err = withVersions(r, c)

@@ -47,6 +47,7 @@ func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket)
 	if err != nil {
 		return coord.Packet{}, err
 	}
+
 	packet := coord.Packet{
 		Project: p.ID, ID: coord.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: coord.Instant{}.After(se.s.o.Clock),
 		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
@@ -54,6 +55,7 @@ func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket)
 	if err := federation.Check(packet); err != nil {
 		return packet, err
 	}
+
 	if n.ReplyTo != "" {
 		parent, err := se.tx.Coordination().Packet(p.ID, n.ReplyTo)
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -64,6 +66,8 @@ func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket)
 		}
 		packet.At = later(packet.At, coord.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
 	}
+
+	// The packet counts against the limits of the project and against the rate of a peer.
 	if err := se.s.roomForPacket(op, p, int64(len(content))); err != nil {
 		return packet, err
 	}
@@ -194,6 +198,9 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
 		}
+
+		// A parent that was not synchronized yet ends the walk: the thread begins with the
+		// packet that answers it.
 		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
 			var parent coord.Packet
 			if parent, err = r.Coordination().Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
@@ -205,6 +212,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 		if err != nil {
 			return nil, err
 		}
+
 		out := []coord.Packet{root}
 		seen := map[coord.PacketID]bool{root.ID: true}
 		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
@@ -219,6 +227,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 				}
 			}
 		}
+
 		slices.SortStableFunc(out, func(a, b coord.Packet) int { return a.At.Compare(b.At) })
 		return out, nil
 	})

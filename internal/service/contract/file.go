@@ -76,14 +76,19 @@ func (s *Service) keepFile(ctx context.Context, op string, caller hub.Caller, n 
 	if err != nil {
 		return File{}, err
 	}
+
 	sum := sha256.Sum256(data)
 	f := File{Size: len(data), SHA256: hex.EncodeToString(sum[:])}
+
+	// The permission is checked before the file is written, and again in the transaction that
+	// records it.
 	if err := s.act(ctx, op, caller, n.Project, n.As, coord.PermitFiles, func(*session, coord.Project, coord.Repo) error { return nil }); err != nil {
 		return File{}, err // before anything is written
 	}
 	if f.SavedTo, err = s.save(op, n, data); err != nil {
 		return File{}, err
 	}
+
 	err = s.act(ctx, op, caller, n.Project, n.As, coord.PermitFiles, func(se *session, p coord.Project, by coord.Repo) error {
 		if err := se.countFile(op, int64(f.Size)+fileOverhead); err != nil {
 			return err
@@ -182,9 +187,12 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r c
 	case len(r.Description) > federation.MaxText || len(r.Format) > federation.MaxName:
 		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", federation.MaxText, federation.MaxName)
 	}
+
+	// The hub sets the id and the state of a request; the input cannot.
 	r.ID, r.FulfilledAt, r.File = s.newID(), coord.Instant{}, ""
 	err := s.act(ctx, op, caller, r.Project, as, coord.PermitFiles, func(se *session, p coord.Project, by coord.Repo) error {
 		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), coord.Instant{}.After(s.o.Clock)
+
 		open, err := se.tx.Coordination().FileRequests(p.ID, s.o.Limits.Requests)
 		if err != nil {
 			return err
@@ -192,6 +200,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r c
 		if len(open) >= s.o.Limits.Requests {
 			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is the limit of this hub", len(open))
 		}
+
 		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(r.Description))}); err != nil {
 			return err
 		}

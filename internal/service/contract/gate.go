@@ -49,15 +49,19 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 	if !slices.Contains([]coord.ContractStatus{coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified}, g.Require) {
 		return Verdict{}, hub.Errorf(hub.CodeInvalid, op, "require: %q is not agreed, implemented or verified", g.Require)
 	}
+
 	return readIn(ctx, s, op, g.Project, func(r hub.Reader, p coord.Project) (Verdict, error) {
 		out := Verdict{OK: true, Failures: []Failure{}}
 		if _, ok := p.RepoNamed(g.Repo); g.Repo != "" && !ok {
 			return out, hub.Errorf(hub.CodeNotFound, op, "Repository %s not found in project %s", g.Repo, p.ID)
 		}
+
 		undelivered, err := undelivered(r, p.ID)
 		if err != nil {
 			return out, err
 		}
+
+		// A contract with an undelivered change fails in every status.
 		err = s.eachContract(r, p.ID, func(c coord.Contract) error {
 			if g.Repo != "" && !slices.ContainsFunc(c.Parties(p), func(r coord.Repo) bool { return r.Name == g.Repo }) {
 				return nil
@@ -74,11 +78,13 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 			}
 			return nil
 		})
+
 		for _, id := range slices.Sorted(maps.Keys(undelivered)) { // of contracts that are not here
 			out.Checked++
 			out.OK = false
 			out.Failures = append(out.Failures, Failure{Contract: coord.ContractID(id), Name: id, Reason: undelivered[id]})
 		}
+
 		out.OK = out.OK && (out.Checked > 0 || g.AllowNone)
 		return out, err
 	})

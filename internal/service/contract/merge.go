@@ -63,6 +63,7 @@ func mergeStamps(a, b coord.Stamps) coord.Stamps {
 		}
 		return a
 	}
+
 	type dot struct {
 		by     coord.AID
 		at     coord.Instant
@@ -72,6 +73,7 @@ func mergeStamps(a, b coord.Stamps) coord.Stamps {
 	has := func(s coord.Stamps, w coord.Stamp) bool {
 		return slices.ContainsFunc(s.Writes, func(x coord.Stamp) bool { return dotOf(x) == dotOf(w) })
 	}
+
 	var kept []coord.Stamp
 	for _, pair := range [...][2]coord.Stamps{{a, b}, {b, a}} {
 		for _, w := range pair[0].Writes {
@@ -80,12 +82,14 @@ func mergeStamps(a, b coord.Stamps) coord.Stamps {
 			}
 		}
 	}
+
 	// One hub does not write twice at one time. If a restored one did, all hubs keep
 	// the same of both.
 	kept = greatest(kept, nil, dotOf, func(x, y dot) int {
 		return cmp.Or(cmp.Compare(x.by, y.by), x.at.Compare(y.at), cmp.Compare(x.member, y.member))
 	}, coord.Stamp.Compare)
 	slices.SortFunc(kept, coord.Stamp.Compare)
+
 	out := coord.Stamps{Writes: kept, Seen: maps.Clone(a.Seen)}
 	for by, at := range b.Seen {
 		out.Seen[by] = later(out.Seen[by], at)

@@ -66,6 +66,7 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 		return err
 	}
 
+	// An agent that reads and has no notices held gets the notice now.
 	now, later, err := se.divide(to, held)
 	if err != nil {
 		return err
@@ -79,6 +80,7 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 		return nil
 	}
 
+	// The other agents get it from SendHeld when they read again.
 	if held == nil {
 		held = map[hub.AgentID]heldNotice{}
 	}
@@ -169,11 +171,13 @@ func (s *Service) SendHeld(ctx context.Context) error {
 	if s.o.Sender == nil {
 		return nil
 	}
+
 	return s.update(ctx, hub.Caller{ID: hub.Self}, "", func(se *session) error {
 		held, err := hub.ReadMeta[map[hub.AgentID]heldNotice](se.tx, heldKey)
 		if err != nil || len(held) == 0 {
 			return err
 		}
+
 		for _, id := range slices.Sorted(maps.Keys(held)) {
 			ok, err := se.reads(id)
 			if err != nil {
@@ -182,6 +186,8 @@ func (s *Service) SendHeld(ctx context.Context) error {
 			if !ok {
 				continue
 			}
+
+			// An agent gets all events of its held notices in one message.
 			h := held[id]
 			n := notice{
 				Summary: cutSummary(fmt.Sprintf("%d events, the last: %s", h.Count, h.Events[len(h.Events)-1])), Event: "several events",
@@ -192,6 +198,7 @@ func (s *Service) SendHeld(ctx context.Context) error {
 			}
 			delete(held, id)
 		}
+
 		return hub.WriteMeta(se.tx, heldKey, held)
 	})
 }

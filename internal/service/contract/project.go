@@ -26,6 +26,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 	if err := mayAct(op, caller); err != nil {
 		return coord.Project{}, err
 	}
+
 	now := coord.Instant{}.After(s.o.Clock)
 	p := coord.Project{
 		ID: coord.ProjectID(s.newID()), Name: n.Name, Objective: n.Objective, Status: coord.ProjectPlanning, Policy: n.Policy,
@@ -34,6 +35,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 	if p.Policy == "" {
 		p.Policy = coord.AgreeCounterparty
 	}
+
 	for _, r := range n.Repos {
 		if err := s.addRepo(op, &p, &r, now); err != nil {
 			return coord.Project{}, err
@@ -42,6 +44,7 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 	if err := federation.Check(p); err != nil {
 		return coord.Project{}, err
 	}
+
 	err := s.update(ctx, caller, "", func(se *session) error {
 		if err := se.roomForProject(op, p.Owner); err != nil {
 			return err
@@ -137,6 +140,8 @@ func (x *claiming) store(se *session) error {
 	if err := x.release(se.caller); err != nil {
 		return err
 	}
+
+	// A claim without an endpoint keeps the endpoint of the repository.
 	endpoint := x.endpoint
 	if endpoint == "" {
 		endpoint = x.r.Endpoint
@@ -145,6 +150,7 @@ func (x *claiming) store(se *session) error {
 		return nil
 	}
 
+	// The time of the claim stays when the agent only changes its endpoint.
 	x.r.UpdatedAt = x.r.UpdatedAt.After(x.s.o.Clock)
 	if x.r.Agent == "" {
 		x.r.Agent = x.agent
@@ -202,10 +208,13 @@ func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id coord.
 	if err := mayAct(op, caller); err != nil {
 		return p, r, err
 	}
+
 	err := s.update(ctx, caller, "", func(se *session) (err error) {
 		if p, err = project(se.tx, op, id); err != nil {
 			return err
 		}
+
+		// The operator releases the claim of a local agent without speaking for the repository.
 		r, _ = p.RepoNamed(as.Repo)
 		if _, ours := s.local(r.Agent); !ours || !caller.IsOperator() {
 			if r, err = s.speaksFor(op, p, caller, as); err != nil {
@@ -215,6 +224,8 @@ func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id coord.
 				return hub.Errorf(hub.CodeConflict, op, "Repository %s is not claimed by %s", r.Name, s.aid(caller))
 			}
 		}
+
+		// The higher term lets the release win over copies of the claim that peers still send.
 		agent := r.Agent
 		r.Agent, r.Endpoint, r.ClaimedAt = "", "", coord.Instant{}
 		r.UpdatedAt, r.Term = r.UpdatedAt.After(s.o.Clock), r.Term+1
@@ -284,6 +295,7 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 	if err := mayAct(op, caller); err != nil {
 		return out, err
 	}
+
 	err := s.update(ctx, caller, "", func(se *session) error {
 		p, err := project(se.tx, op, id)
 		if err == nil {
@@ -292,6 +304,8 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 		if err != nil {
 			return err
 		}
+
+		// The stamp lets all hubs choose the same value when two of them write the member.
 		was := p
 		p.SetMember(member, value)
 		p.UpdatedAt = later(p.UpdatedAt, p.Stamps.Seen[s.o.Self]).After(s.o.Clock)
@@ -299,13 +313,17 @@ func (s *Service) setProject(ctx context.Context, op string, caller hub.Caller, 
 		if err := federation.Check(p); err != nil {
 			return err
 		}
+
 		if err := se.tx.WriteCoordination().PutProject(p, was); err != nil {
 			return err
 		}
+
 		out = withStanding(p)
 		if err := se.record(actions.ProjectChanged, projectChange(p), facts{Project: p.ID, Agent: s.aid(caller), Action: op, Status: value}); err != nil {
 			return err
 		}
+
+		// The status of a contract can depend on the policy of its project.
 		return se.advanceAll(p)
 	})
 	return out, err

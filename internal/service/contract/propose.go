@@ -42,17 +42,20 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 	if err != nil {
 		return Result{}, err
 	}
+
 	now := coord.Instant{}.After(s.o.Clock)
 	c := coord.Contract{
 		Project: p.Project, ID: coord.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: coord.ContractProposed,
 		Content: content, CreatedAt: now, UpdatedAt: now,
 	}
+
 	var out Result
 	err = s.act(ctx, op, caller, p.Project, p.As, coord.PermitPropose, func(se *session, in coord.Project, r coord.Repo) error {
 		c.ProposedBy = r.ID
 		if err := federation.Check(c); err != nil {
 			return err
 		}
+
 		if err := s.roomForContract(op, in, int64(len(content))); err != nil {
 			return err
 		}
@@ -65,6 +68,8 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		out = Result{Contract: c, Repo: r.ID}
 		return se.recordContract(actions.ContractProposed, in, r, c, "proposed")
 	})
+
+	// Unusual content is stored, with a warning.
 	out.Warnings = contentWarnings(c.Type, content)
 	return out, err
 }
@@ -171,7 +176,9 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	if r.Action == ActionRequestChange && strings.TrimSpace(r.Comment) == "" && len(r.Change) == 0 {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment: a request for a change says what to change").WithHint("give a comment or a suggested change")
 	}
+
 	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
+		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
 			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
@@ -187,6 +194,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		} else {
 			c.ReopenedAt = c.UpdatedAt
 		}
+
 		c = advance(c, p)
 		var err error
 		out.Packet, err = se.comment(op, p, by, c, r, does.packet)
@@ -219,6 +227,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 				return err
 			}
 		}
+
 		was, err := contract(se.tx, m.op, p.ID, m.in.Contract)
 		if err == nil {
 			err = sameVersion(m.op, was, m.version)
@@ -226,6 +235,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		if err != nil {
 			return err
 		}
+
 		c, err := s.step(m.op, was, m.move, m.word)
 		// The value is the status that the move leads to by itself. An agreement that
 		// waits for others keeps the status, and yet may undo the move before it.
@@ -246,6 +256,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		if err != nil {
 			return err
 		}
+
 		out.Contract = c
 		return se.recordContract(m.action, p, by, c, m.outcome)
 	})
@@ -330,22 +341,27 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	if err != nil {
 		return Result{}, err
 	}
+
 	u.Note = cmp.Or(u.Note, u.Notes)
 	if len(u.Note) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
 	}
+
 	m := move{op, u.InContract, u.As, coord.PermitPropose, u.Version, coord.MoveUpdate, "update", actions.ContractUpdated, "updated", true}
 	out, err := s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, _ *Result) (coord.Contract, error) {
 		if s.o.Strict && was.Status != coord.ContractNegotiating {
 			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
 				WithHint("request a change first: {contract.reply}")
 		}
+
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
 			return c, err
 		}
 		if err := se.charge(op, Rate{Bytes: int64(len(content))}); err != nil {
 			return c, err
 		}
+
+		// The version before stays in the history, with the note about the change.
 		c.Version, c.Content, c.ProposedBy = was.Version+1, content, by.ID
 		c.Implementations = revise(c.Implementations)
 		err := federation.Check(c) // a content must not look like folded versions
@@ -359,6 +375,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		}
 		return c, err
 	})
+
 	out.Warnings = contentWarnings(out.Contract.Type, content)
 	return out, err
 }

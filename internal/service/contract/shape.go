@@ -40,6 +40,7 @@ func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 	if !ok || json.Unmarshal(content, &members) != nil {
 		return nil
 	}
+
 	var out []string
 	warn := func(format string, args ...any) { out = append(out, string(t)+": "+fmt.Sprintf(format, args...)) }
 	for _, name := range want.texts {
@@ -55,11 +56,13 @@ func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 			warn("path %q does not begin with /", s)
 		}
 	}
+
 	for _, names := range want.oneOf {
 		if !slices.ContainsFunc(names, func(name string) bool { return members[name] != nil }) {
 			warn("content has none of %s", strings.Join(names, ", "))
 		}
 	}
+
 	for _, name := range want.objects {
 		if raw, there := members[name]; there && raw[0] != '{' && raw[0] != '[' && string(raw) != "null" {
 			warn("%s is neither an object nor a list", name)

@@ -37,15 +37,20 @@ func (s *Service) Receive(ctx context.Context, from coord.AID, native bool, copi
 
 func (s *Service) sync(ctx context.Context, from coord.AID, native, fetched bool, copies []federation.Copy) ([]federation.SyncResult, error) {
 	out := make([]federation.SyncResult, 0, len(copies))
+
+	// Each part is a transaction of its own, so that other writers do not wait long.
 	for part := range slices.Chunk(copies, maxCopies) {
 		done := make([]federation.SyncResult, len(part))
 		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
 			se.fetched = fetched
 			m := merger{session: se, native: native, received: coord.Instant{}.After(s.o.Clock)}
+
 			for i, c := range part {
 				var err error
 				m.known = false
 				done[i], err = m.merge(c)
+
+				// A refused copy gets its own result and does not stop the copies after it.
 				switch hub.CodeOf(err) {
 				case "":
 				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound, hub.CodeDenied, hub.CodeRateLimited:
@@ -75,6 +80,8 @@ func (s *Service) sync(ctx context.Context, from coord.AID, native, fetched bool
 // or updated if anything in it was new.
 func (s *Service) SyncProject(ctx context.Context, from coord.AID, native bool, p federation.ProjectCopy) (federation.SyncResult, error) {
 	p.Status = explicitStatus(p)
+
+	// The project comes first: its contracts and packets cannot be merged without it.
 	copies := make([]federation.Copy, 0, 1+len(p.Contracts)+len(p.Packets))
 	copies = append(copies, federation.Copy{Project: p.ID, Head: &p.Project})
 	for i := range p.Contracts {
@@ -83,10 +90,13 @@ func (s *Service) SyncProject(ctx context.Context, from coord.AID, native bool, 
 	for i := range p.Packets {
 		copies = append(copies, federation.Copy{Project: p.ID, Packet: &p.Packets[i]})
 	}
+
 	done, err := s.Receive(ctx, from, native, copies)
 	if err != nil {
 		return federation.SyncResult{}, err
 	}
+
+	// A refused part gives the result its reason. A rate limit also gives it its status.
 	out := done[0]
 	for _, d := range done[1:] {
 		switch {
@@ -142,12 +152,15 @@ func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 	if !c.Project.Valid() {
 		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
 	}
+
 	if c.Head != nil {
 		if c.Head.ID != c.Project { // the permission was checked for the one only
 			return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
 		}
 		return m.mergeHead(*c.Head)
 	}
+
+	// A repository, a contract and a packet need a project that is stored here.
 	p, err := m.tx.Coordination().Project(c.Project)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return federation.SyncResult{}, hub.Errorf(hub.CodeNotFound, op, "Project %s not found", c.Project)
@@ -155,6 +168,7 @@ func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 	if err != nil {
 		return federation.SyncResult{}, err
 	}
+
 	switch {
 	case c.Repo != nil:
 		return m.mergeRepo(p, *c.Repo)
@@ -212,6 +226,7 @@ func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
+
 	was, err := m.tx.Coordination().Project(in.ID)
 	created := hub.CodeOf(err) == hub.CodeNotFound
 	if err != nil && !created {
@@ -220,6 +235,7 @@ func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
 	m.seen(in.UpdatedAt)
 	in = m.completeProject(was, in)
+
 	merged := in
 	if created {
 		err = m.roomForProject(op, m.source)
@@ -227,10 +243,14 @@ func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 		merged = was
 	}
 	merged = mergeProject(merged, in) // for a new one: in the order of all hubs
+
+	// The tally is local, and the owner of a new project is the peer that sent it.
 	merged.Tally, merged.Owner = was.Tally, was.Owner
 	if created {
 		merged.Owner = m.source
 	}
+
+	// The limits, and the permissions of a guest, apply to the merged project.
 	if err == nil {
 		err = checkRepos(op, merged)
 	}
@@ -247,6 +267,7 @@ func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 	if err != nil {
 		return federation.SyncResult{}, err
 	}
+
 	out := federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: !sameProject(merged, mergeProject(in, in))}
 	switch {
 	case created:
@@ -368,6 +389,8 @@ func (m *merger) stampRepo(known, in coord.Repo) coord.Repo {
 	if !in.UpdatedAt.IsZero() {
 		return in
 	}
+
+	// The local copy supplies the members that the peer leaves out.
 	if in.Agent == known.Agent || in.Agent == m.source {
 		in.Term = known.Term // any other claim may be one that was given back
 	}
@@ -377,6 +400,8 @@ func (m *merger) stampRepo(known, in coord.Repo) coord.Repo {
 	if len(in.Paths) == 0 {
 		in.Paths = known.Paths
 	}
+
+	// Under the same claim, only a real change gets a new time.
 	if in.Agent == known.Agent {
 		in.ClaimedAt = known.ClaimedAt
 		if in.Endpoint == "" {
@@ -388,6 +413,7 @@ func (m *merger) stampRepo(known, in coord.Repo) coord.Repo {
 		}
 		return in
 	}
+
 	in.UpdatedAt = later(m.received, coord.InstantMicro(known.UpdatedAt.Micro()+1))
 	if known.Agent == "" {
 		in.ClaimedAt = in.UpdatedAt // a claim against another one has no time, and loses
@@ -401,6 +427,7 @@ func (m *merger) mergeRepo(p coord.Project, in coord.Repo) (federation.SyncResul
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
+
 	known, there := p.Repo(in.ID)
 	in = m.stampRepo(known, in)
 	m.seen(in.UpdatedAt)
@@ -409,6 +436,8 @@ func (m *merger) mergeRepo(p coord.Project, in coord.Repo) (federation.SyncResul
 	if err := checkRepos(op, merged); err != nil {
 		return federation.SyncResult{}, err
 	}
+
+	// A guest needs a permission for the change that the merge makes, not for the copy.
 	now, _ := merged.Repo(in.ID)
 	if g, err := m.guest(p.ID); err != nil {
 		return federation.SyncResult{}, err
@@ -417,6 +446,7 @@ func (m *merger) mergeRepo(p coord.Project, in coord.Repo) (federation.SyncResul
 			return federation.SyncResult{}, err
 		}
 	}
+
 	out := federation.SyncResult{Status: federation.SyncUpdated, Behind: !sameRepo(now, in)}
 	switch {
 	case !there:
@@ -445,6 +475,7 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 	case code == hub.CodeDenied || !change.Project.Valid() || !coord.ContractID(change.Object).Valid():
 		return m.noteDenied(change, fault)
 	}
+
 	peer, err := m.tx.Peer(m.source)
 	if err != nil || peer.State != hub.PeerApproved {
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -455,6 +486,8 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 	if !peer.WorksOnContracts(change.Project) {
 		return m.noteDenied(change, fault)
 	}
+
+	// A peer has at most maxRefused dead letters here, and one for each change.
 	dead, err := federation.LiveDeadLetters(m.tx, peer.AID)
 	if err != nil {
 		return err
@@ -469,6 +502,7 @@ func (m *merger) noteRefused(c federation.Copy, fault error) error {
 			return nil
 		}
 	}
+
 	reason := shorten.Bytes(fault.Error(), 300)
 	if err := m.tx.AddDeadLetter(hub.DeadLetter{Peer: m.source, Change: change, Fault: reason, At: coord.Instant{}.After(m.s.o.Clock)}); err != nil {
 		return err
@@ -641,12 +675,15 @@ func contentBytes(c coord.Contract) int64 {
 // local copy. was has no id if there is none.
 func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 	in.CreatedAt, in.UpdatedAt = m.fillTimes(in.CreatedAt, in.UpdatedAt, was.UpdatedAt)
+
 	in.History = slices.Clone(in.History)
 	for i, v := range in.History {
 		if v.At.IsZero() {
 			in.History[i].At = in.CreatedAt
 		}
 	}
+
+	// Work without a version belongs to the current one, unless the local copy has the same work.
 	in.Implementations = slices.Clone(in.Implementations)
 	for i, impl := range in.Implementations {
 		if impl.Version != 0 {
@@ -658,6 +695,7 @@ func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 		}
 		in.Implementations[i] = impl
 	}
+
 	if was.ID == "" {
 		return in
 	}
@@ -667,6 +705,7 @@ func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 			in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
 		}
 	}
+
 	if in.Stamps.IsZero() {
 		// The peer keeps no stamps. Whether it knew the last move cannot be told; it is
 		// taken to have known it.
@@ -683,9 +722,13 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 	if err := federation.Check(in); err != nil {
 		return federation.SyncResult{}, err
 	}
+
+	// The error of this read is handled below: a packet that is not found is new.
 	was, err := m.tx.Coordination().Packet(p.ID, in.ID)
 	_, in.At = m.fillTimes(coord.Instant{}, in.At, was.At)
 	m.seen(in.At)
+
+	// A guest needs a permission only for a packet that the merge would store.
 	g, bound := m.guest(p.ID)
 	if bound != nil {
 		return federation.SyncResult{}, bound
@@ -695,6 +738,7 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 			return federation.SyncResult{}, err
 		}
 	}
+
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
@@ -714,6 +758,8 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 	case !m.native || comparePackets(in, was) <= 0:
 		return federation.SyncResult{Status: federation.SyncSkipped, Reason: nothingNew, Behind: comparePackets(in, was) < 0}, nil
 	}
+
+	// A native peer sends a newer state of a packet that is already stored.
 	if err := m.tx.WriteCoordination().PutPacket(in, was); err != nil {
 		return federation.SyncResult{}, err
 	}

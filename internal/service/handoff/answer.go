@@ -83,6 +83,8 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 	if err := s.dealtWith(m, actor, *h); err != nil {
 		return err
 	}
+
+	// Items of another queue were inspected with the package, outside of the transaction.
 	all := checks
 	if s.queue == nil {
 		conflicts, err := claimConflicts(m.tx, transfers)
@@ -108,6 +110,7 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 		return err
 	}
 
+	// Items of another queue move after this transaction, in takeOver.
 	if s.queue != nil && len(transfers) > 0 {
 		return nil
 	}
@@ -292,10 +295,12 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffI
 	if err := checkText(op, "detail", detail); err != nil {
 		return Report{}, err
 	}
+
 	why := "released by the operator"
 	if detail != "" {
 		why += ": " + detail
 	}
+
 	var h hub.Handoff
 	err := s.update(ctx, op, actor, func(m *mover) (err error) {
 		if h, err = visible(m.tx, op, actor, id); err != nil {

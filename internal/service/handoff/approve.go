@@ -62,6 +62,8 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		if h, err = undecided(m.tx, op, actor, id); err != nil {
 			return err
 		}
+
+		// One call gives both approvals, unless the actor is a party of the handoff.
 		human := h.WaitsForOperator()
 		forTeam := h.WaitsForTeam() && s.board != nil && (!human || !h.Concerns(actor.ID))
 		if forTeam {
@@ -69,6 +71,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 				return err
 			}
 		}
+
 		if !human {
 			return nil
 		}
@@ -79,6 +82,7 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 		if err := m.entry(actions.HandoffApproved, h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash}); err != nil {
 			return err
 		}
+
 		if forTeam {
 			return nil // one message is enough
 		}

@@ -84,6 +84,7 @@ func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 		return out, nil
 	}
 
+	// The hub makes one difference at a time.
 	select {
 	case s.diffs.busy <- struct{}{}:
 		defer func() { <-s.diffs.busy }()
@@ -92,17 +93,22 @@ func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 	}
 	bounded, cancel := context.WithTimeout(ctx, diffTime)
 	defer cancel()
+
+	// A kept difference is shown only while its worktree lies under a root.
 	if kept, ok := s.diffs.kept[id]; ok {
 		if rooted, err := s.inspector.Rooted(bounded, out.Worktree); err == nil && rooted {
 			return kept, nil
 		}
 	}
+
 	patch, err := s.inspector.Diff(bounded, out.Worktree, acceptedAt(steps))
 	out.At = s.clock.Now()
 	out.Text, out.Commit, out.More = patch.Text, patch.Commit, patch.More
 	if err != nil {
 		out.Problem = err.Error()
 	}
+
+	// The difference of a handoff that ended is kept, because the worktree changes after it.
 	over := h.Status == hub.HandoffCompleted || h.Status == hub.HandoffClosed || h.Status == hub.HandoffRejected
 	if over && (err == nil || hub.CodeOf(err) == hub.CodeTooLarge) {
 		s.diffs.keep(id, out)

@@ -30,6 +30,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 	case len(all) > maxEvidence:
 		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it is of %d runs, and at most %d are checked", len(all), maxEvidence))}
 	}
+
 	var checks []hub.Check
 	for i, e := range all {
 		name := fmt.Sprintf("%s %d", what, i+1)
@@ -40,6 +41,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 			e.Worktree = worktree
 		}
 
+		// Files and commits prove nothing if the run itself is not verified.
 		run := s.proveRun(ctx, name, e)
 		checks = append(checks, run)
 		for _, c := range s.proveTraces(ctx, name, e) {
@@ -58,6 +60,7 @@ func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence
 	if e.RunID == "" {
 		return unverifiable(hub.CheckKindEvidence, what, "it names no run that the hub could look up")
 	}
+
 	var run hub.Run
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		run, err = r.Run(e.RunID)
@@ -74,6 +77,7 @@ func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence
 		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("the run of %s is %s", run.Agent, run.VerdictText()))
 	}
 
+	// A sender cannot add to the evidence that the run recorded.
 	recorded, err := shape.DecodeRecordedEvidence(run.Evidence)
 	if err != nil {
 		return unverifiable(hub.CheckKindEvidence, what, "the run recorded no evidence")
@@ -109,6 +113,7 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 	if n := len(present) + len(e.Diff.Deleted); n > maxEvidenceFiles {
 		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it names %d files, and at most %d are checked", n, maxEvidenceFiles))
 	}
+
 	fail := func(reason hub.RejectReason, format string, args ...any) hub.Check {
 		return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckFailed, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -118,6 +123,8 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 		}
 		return s.inspector.Artifact(ctx, hub.ArtifactRef{Type: "file", Path: filepath.Join(e.Worktree, filepath.FromSlash(name))}, e.Worktree), true
 	}
+
+	// A file that the hub cannot inspect makes the evidence unverifiable, not wrong.
 	for _, name := range present {
 		c, ok := inspect(name)
 		switch {
@@ -129,6 +136,7 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 			return unverifiable(hub.CheckKindEvidence, what, c.Detail)
 		}
 	}
+
 	for _, name := range e.Diff.Deleted {
 		c, ok := inspect(name)
 		switch {
@@ -140,5 +148,6 @@ func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEviden
 			return unverifiable(hub.CheckKindEvidence, what, c.Detail)
 		}
 	}
+
 	return hub.Check{What: what, Kind: hub.CheckKindEvidence, Result: hub.CheckVerified, Detail: fmt.Sprintf("%d exist, %d do not, as recorded; commands were not run", len(present), len(e.Diff.Deleted))}
 }

@@ -137,6 +137,8 @@ func (x *completing) store(m *mover) (err error) {
 	if err := x.s.sender.Share(m.tx, x.actor, x.claim.Artifacts, []hub.AgentID{x.h.From}); err != nil {
 		return err
 	}
+
+	// A completed handoff is closed at once.
 	x.h.Ending = hub.EndedDone
 	x.h.Notes = x.claim.Summary
 	if x.claim.NoChanges {
@@ -148,6 +150,7 @@ func (x *completing) store(m *mover) (err error) {
 	if err := m.move(&x.h, hub.HandoffClosed, "", nil); err != nil {
 		return err
 	}
+
 	if err := x.s.moveTask(m, x.h, true); err != nil {
 		return err
 	}
@@ -304,9 +307,12 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		if !h.Concerns(actor.ID) && !actor.IsOperator() {
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is between %s and %s", id, h.From, h.To)
 		}
+
+		// The answer shows the last checks, which are part of the steps.
 		if steps, err = readSteps(m.tx, id); err != nil {
 			return err
 		}
+
 		switch h.Status {
 		case hub.HandoffClosed:
 			return nil

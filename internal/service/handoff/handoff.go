@@ -240,6 +240,8 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 		Team: h.Team, TeamApproved: h.TeamApprovedBy, Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
 		InitiatedAt: h.InitiatedAt, AcceptedAt: h.AcceptedAt, ResolvedAt: h.ResolvedAt, Warnings: []string{},
 	}
+
+	// A handoff can need the approval of the operator, of its team, or of both.
 	byOperator := !h.NeedsHuman || !h.ApprovedAt.IsZero()
 	byTeam := h.Team == "" || h.TeamApprovedBy != ""
 	r.Approved = r.ApprovalRequired && byOperator && byTeam
@@ -249,10 +251,12 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	if h.WaitsForTeam() {
 		r.WaitsFor = append(r.WaitsFor, ApproverTeam)
 	}
+
 	proof := proofOf(h, checks)
 	r.Proof, r.ProofReason, r.ProofNote = proof.Proof, proof.Reason, proof.Note
 	if c := proof.Change; c != nil {
 		r.Change, r.Attribution, r.work = c.Text, c.Credits, c
+		// The reason for a trivial change is the first note, and has a field of its own.
 		r.TrivialWhy, r.OtherNotes = c.TrivialWhy, c.Notes
 		if c.TrivialWhy != "" {
 			r.OtherNotes = c.Notes[1:]
@@ -261,12 +265,14 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 			r.Commit = c.Now.Commit
 		}
 	}
+
 	if r.Checks == nil {
 		r.Checks = []hub.Check{}
 	}
 	if h.Status == hub.HandoffAccepted || h.Status == hub.HandoffActivated {
 		r.DueAt = s.due(h)
 	}
+
 	switch {
 	case h.Ownership.NeedsOperator():
 		r.Warnings = append(r.Warnings, queueProblems[h.Ownership]+": the operator moves it by hand and then runs parley handoff workq "+string(h.ID)+" --done")
@@ -443,6 +449,7 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 		found = found[:limit]
 		out.Next = string(found[limit-1].ID)
 	}
+
 	if withApprovable {
 		waiting, err := s.approvable(r, actor, q)
 		if err != nil {
@@ -451,6 +458,7 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 		found = append(waiting, found...)
 	}
 
+	// The checks decide the proof of a row, and are then left out.
 	for _, h := range found {
 		steps, err := readSteps(r, h.ID)
 		if err != nil {

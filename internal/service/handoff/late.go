@@ -53,6 +53,8 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("handoff: escalate: %w", err)
 	}
+
+	// An escalated task leaves the query, so each round reads the first page again.
 	told := 0
 	for {
 		now := s.clock.Now()
@@ -66,6 +68,7 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 		if err != nil {
 			return told, fmt.Errorf("handoff: escalate: %w", err)
 		}
+
 		for _, h := range late {
 			sent, full, err := s.escalate(ctx, lease, h.ID)
 			if err != nil {
@@ -78,6 +81,7 @@ func (s *Service) Escalate(ctx context.Context) (int, error) {
 				told++
 			}
 		}
+
 		if len(late) < s.page {
 			return told, nil
 		}

@@ -57,6 +57,8 @@ func (s *nameTree) check(path string, v any) error {
 				seen.Add(name)
 			}
 		}
+
+		// A member that the protocol does not define has no tree: its names are not compared.
 		for name, inner := range v {
 			below := path + "." + name
 			var known *nameTree
@@ -70,6 +72,7 @@ func (s *nameTree) check(path string, v any) error {
 				return err
 			}
 		}
+
 	case []any:
 		var known *nameTree
 		if s != nil {
@@ -80,6 +83,7 @@ func (s *nameTree) check(path string, v any) error {
 				return err
 			}
 		}
+
 	case json.Number:
 		if !exact(string(v)) {
 			return hub.Errorf(hub.CodeInvalid, op, "%s: the number has more digits, or a greater exponent, than a double can hold", path).

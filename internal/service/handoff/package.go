@@ -35,6 +35,7 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if _, err := strictjson.ParseObject(raw); err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
 	}
+
 	p := &packageBuilder{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -44,6 +45,9 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if err := packageNames.check("package", p.members); err != nil {
 		return nil, err
 	}
+
+	// The hash covers the package as the sender wrote it, so it is checked before members are
+	// added.
 	if err := p.checkHash(op, raw); err != nil {
 		return nil, err
 	}
@@ -56,6 +60,8 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if err := p.checkExpect(op); err != nil {
 		return nil, err
 	}
+
+	// The hub fills in the members that the sender left out.
 	fill(p.members, "protocol", hub.Protocol)
 	fill(p.members, "version", hub.Version)
 	fill(p.members, "handoff_id", s.ids.Next())
@@ -66,6 +72,7 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	fill(p.object("work_state"), "status", "in_progress")
 	fill(p.object("policy"), "classification", "internal")
 	fill(p.object("policy"), "requires_human_approval", false)
+
 	if err := p.readTask(op); err != nil {
 		return nil, err
 	}
@@ -89,6 +96,7 @@ func (p *packageBuilder) checkExpect(op string) error {
 	if !ok {
 		return hub.Errorf(hub.CodeInvalid, op, "package.expect: must be an object with paths and merge")
 	}
+
 	for name, value := range members {
 		paths, isList := value.([]any)
 		_, isBool := value.(bool)
@@ -105,6 +113,7 @@ func (p *packageBuilder) checkExpect(op string) error {
 			}
 		}
 	}
+
 	if worktree, _ := p.object("work_state")["worktree_path"].(string); worktree == "" {
 		return hub.Errorf(hub.CodeInvalid, op, "package.expect: the package names no worktree in which files could change").WithHint("name it in work_state.worktree_path")
 	}
@@ -220,6 +229,8 @@ func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, shape.Packa
 	const op = "handoff.Initiate"
 	fail := func(err error) (json.RawMessage, shape.Package, error) { return nil, shape.Package{}, err }
 	p.object("provenance")["handoff_chain"] = append([]hub.AgentID{}, chain...)
+
+	// The hash covers the package without the hash itself.
 	if verification := p.object("verification"); verification != nil {
 		fill(verification, "schema_version", hub.Version)
 		delete(verification, "package_hash")
@@ -229,6 +240,7 @@ func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, shape.Packa
 		}
 		verification["package_hash"] = hash
 	}
+
 	raw := encode(p.members)
 	if len(raw) > shape.MaxPackage {
 		return fail(tooLarge(op, len(raw)))
@@ -240,6 +252,8 @@ func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, shape.Packa
 	if err != nil {
 		return fail(err)
 	}
+
+	// A text of invisible characters tells the receiver nothing.
 	for name, text := range map[string]string{"context.summary": pkg.Context.Summary, "work_state.next_step": pkg.WorkState.NextStep, "task.title": pkg.Task.Title} {
 		if !strings.ContainsFunc(text, visibleRune) {
 			return fail(hub.Errorf(hub.CodeInvalid, op, "package.%s: has no visible character", name))

@@ -120,12 +120,15 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 	if pkg.Unproven != "" && !s.requireProof {
 		return nil
 	}
+
+	// The folder of a path is the root that the operator would have to add.
 	var folders, paths []string
 	name := func(folder, path string) {
 		if path != "" {
 			folders, paths = append(folders, folder), append(paths, path)
 		}
 	}
+
 	name(pkg.WorkState.Worktree, pkg.WorkState.Worktree)
 	for _, a := range pkg.Artifacts {
 		if a.Ref.Type == "file" {
@@ -136,6 +139,7 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 	for _, e := range runs {
 		name(e.Worktree, e.Worktree)
 	}
+
 	for i, path := range paths {
 		if s.inspector != nil {
 			rooted, err := s.inspector.Rooted(ctx, path)

@@ -139,6 +139,8 @@ func (x *proposing) store(m *mover) error {
 			return err
 		}
 	}
+
+	// The package names the owners. If they changed, the caller seals it again.
 	chain, old, err := owners(m.tx, x.op, x.actor, x.draft.task, x.p)
 	if err != nil {
 		return err
@@ -150,6 +152,7 @@ func (x *proposing) store(m *mover) error {
 	if err := x.fill(m); err != nil {
 		return err
 	}
+
 	if old != nil {
 		x.h.Previous = old.ID
 		old.Ending = hub.EndedHandedOn
@@ -158,6 +161,7 @@ func (x *proposing) store(m *mover) error {
 			return err
 		}
 	}
+
 	if err := x.put(m); err != nil {
 		return err
 	}
@@ -165,6 +169,7 @@ func (x *proposing) store(m *mover) error {
 		return err
 	}
 
+	// The receipt lets a repeated call find this handoff.
 	if x.p.IdempotencyKey == "" {
 		return nil
 	}

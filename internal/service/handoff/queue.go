@@ -124,11 +124,14 @@ func (s *Service) MoveItem(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if err := actor.OperatorOnly(op); err != nil {
 		return Report{}, err
 	}
+
 	var h hub.Handoff
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		h, err = visible(r, op, actor, id)
 		return err
 	})
+
+	// The operator's word counts as a confirmed transfer.
 	owned, steps := hub.OwnershipConfirmed, []hub.Check(nil)
 	if err == nil && h.Ownership.NeedsOperator() && !done {
 		owned, steps, err = s.transfer(ctx, op, actor, h)
@@ -136,6 +139,8 @@ func (s *Service) MoveItem(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if err != nil || !h.Ownership.NeedsOperator() {
 		return s.answer(h, nil), err
 	}
+
+	// A transfer that happened is recorded even if the caller is gone.
 	err = s.update(context.WithoutCancel(ctx), op, actor, func(m *mover) (err error) {
 		if h, err = m.tx.Handoff(id); err != nil || !h.Ownership.NeedsOperator() {
 			return err

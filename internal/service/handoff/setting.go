@@ -64,11 +64,13 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 	if x.accepted, x.known = acceptedState(steps); !x.known {
 		return x, nil
 	}
+
 	x.since, x.path = x.accepted, x.accepted.Path
 	done, err := completions(r, h, x.accepted)
 	if err != nil {
 		return x, err
 	}
+
 	if same != "" {
 		if x.same, err = r.ShortID(string(same)); err != nil {
 			return x, err
@@ -80,6 +82,8 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 		}
 		done = done[:at]
 	}
+
+	// The work is compared with the last completion in the same worktree, if there is one.
 	for _, d := range done {
 		x.commits = append(x.commits, d.state.Commit)
 		if d.state.Path != x.path {

@@ -83,6 +83,7 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 			q.Named = append(q.Named, a.Path)
 		}
 	}
+
 	change, err := s.inspector.Compare(ctx, q)
 	switch hub.CodeOf(err) {
 	case "":
@@ -91,6 +92,8 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 	default:
 		return hub.Check{What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckFailed, Detail: "the worktree " + path + " could be read when the task was accepted, and cannot be read now"}
 	}
+
+	// Agents that worked in the worktree are credited with the files that their commits changed.
 	change.Credits = slices.Clone(x.credits)
 	for i, credit := range change.Credits {
 		for _, other := range change.ByOthers {
@@ -99,6 +102,8 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 			}
 		}
 	}
+
+	// An author of a commit, and the owner of a merged task, are credited if they are not yet.
 	named, err := s.agentsAmong(ctx, change.Authors)
 	if err != nil {
 		return unverifiable(hub.CheckKindWork, checkWork, "the authors of the commits cannot be looked up")
@@ -113,6 +118,7 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 			change.Credits = append(change.Credits, credit)
 		}
 	}
+
 	return judgeWork(h, pkg, x, c, change)
 }
 
@@ -124,6 +130,8 @@ func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change
 		check.Result, check.Detail = hub.CheckFailed, fmt.Sprintf(format, args...)
 		return check
 	}
+
+	// Missing work fails the check. Work that proves nothing leaves it unverifiable.
 	switch {
 	case change.Files == 0 && len(change.ByOthers) > 0:
 		other := change.ByOthers[0]
@@ -141,6 +149,7 @@ func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change
 	case change.Trivial && c.Trivial == "":
 		check.Result, check.Detail = hub.CheckUnverifiable, "trivial: "+change.Text
 	}
+
 	if check.Result == hub.CheckVerified {
 		if change.Trivial {
 			change.TrivialWhy = c.Trivial
@@ -157,6 +166,7 @@ func notTouched(paths []string) string { return "expected to change, and did not
 // words. The words of the owner come first: see Report.shortNotes.
 func qualifications(h hub.Handoff, pkg shape.Package, x setting, change hub.WorkChange) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+
 	if change.TrivialWhy != "" {
 		note("%s, says %s", trivialNote(change.TrivialWhy), h.To)
 	}
@@ -166,12 +176,15 @@ func qualifications(h hub.Handoff, pkg shape.Package, x setting, change hub.Work
 	if pkg.Expect.Merge && change.OldCommits > 0 {
 		note("a merge, as the task expects")
 	}
+
 	switch {
 	case change.Uncommitted > 0 && change.Uncommitted == change.Files:
 		note("not committed")
 	case change.Uncommitted > 0:
 		note("%d of %d files not committed", change.Uncommitted, change.Files)
 	}
+
+	// The work is shared if commits of the owner do not account for all files.
 	if len(change.Credits) > 0 && change.ByOwner < change.Files {
 		names := make([]string, len(change.Credits))
 		for i, credit := range change.Credits {
@@ -179,6 +192,7 @@ func qualifications(h hub.Handoff, pkg shape.Package, x setting, change hub.Work
 		}
 		note("shared with %s", some(names))
 	}
+
 	if removed := namedByTask(pkg, change.Removed); len(removed) > 0 {
 		note("removes %s, which the task names", some(removed))
 	}
@@ -283,6 +297,9 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	if !ok || change.Now.Tree == "" {
 		return hub.Errorf(hub.CodeInvalid, op, "commit_message: there is no worktree to commit in")
 	}
+
+	// Artifacts in the worktree are committed; without any, all files are, if they are only the
+	// owner's and all of them are known.
 	var files []string
 	for _, a := range c.Artifacts {
 		if rel, err := filepath.Rel(change.Now.Path, a.Path); a.Type == "file" && err == nil && filepath.IsLocal(rel) {
@@ -298,11 +315,14 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	default:
 		files = change.Loose
 	}
+
 	commit := hub.NewCommit{Path: pkg.WorkState.Worktree, Files: files, Message: c.CommitMessage, Author: h.To, Head: change.Now.Commit, At: hub.At(s.clock())}
 	id, err := s.inspector.MakeCommit(ctx, commit)
 	if err != nil {
 		return err
 	}
+
+	// The check describes the work after the commit.
 	change.Now.Commit = id
 	left := slices.DeleteFunc(slices.Clone(change.Loose), func(name string) bool { return slices.Contains(files, name) })
 	change.Uncommitted = len(left)

@@ -27,6 +27,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		Count   int         `json:"count"`
 		Digest  string      `json:"sha256"`
 	}
+
 	id := hub.AgentID(e.Subject)
 	switch e.Action {
 	case actions.AgentAdded:
@@ -41,6 +42,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if a := v.Agents[e.Subject]; a != nil && v.decodeFacts(e, &f) {
 			a.Want.Role = f.Role
 		}
+
 	case actions.KeyMinted:
 		if !v.decodeFacts(e, &f) {
 			return
@@ -53,9 +55,11 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		if !v.decodeFacts(e, &f) {
 			return
 		}
+		// If an archive was not read, some of the keys are not known here.
 		if n := v.revoke(id, e, func(label string) bool { return f.Label == "" || label == f.Label }); n != f.Count && v.Complete {
 			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
 		}
+
 	case actions.RootAdded:
 		v.Roots.put(e.Subject, hub.Root{Path: e.Subject, AddedBy: e.Actor, AddedAt: e.At}, e)
 	case actions.RootRemoved:
@@ -81,6 +85,7 @@ func (v *verifier) checkAgents(r hub.Reader) error {
 		v.Out.Unchecked = append(v.Out.Unchecked, "agents and keys: what archives record about them was not read")
 		return nil
 	}
+
 	agents, err := r.Agents()
 	if err != nil {
 		return err
@@ -97,12 +102,15 @@ func (v *verifier) checkAgents(r hub.Reader) error {
 			v.Keys.check(v, "key", string(k.ID), func(want recordedKey, row int64) string { return keyDiffers(k, want, row) })
 		}
 	}
+
 	roots, err := r.Roots()
 	for _, root := range roots {
 		v.Roots.check(v, "root", root.Path, func(want hub.Root, row int64) string {
 			return unless(root.AddedBy == want.AddedBy && root.AddedAt.Equal(want.AddedAt.Time), differsFrom, row)
 		})
 	}
+
+	// The checks remove the records that they use. The rest is about things that the store lacks.
 	v.Agents.missing(v, "agent")
 	v.Keys.missing(v, "key")
 	v.Roots.missing(v, "root")

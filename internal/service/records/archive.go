@@ -88,11 +88,15 @@ func (r *Records) archive(ctx context.Context, store hub.Store, caller hub.Calle
 	if opts.DryRun {
 		return report, r.writeArchive(ctx, io.Discard, &report)
 	}
+
+	// The rest of the last archive leaves the store first. A message that it does not hold comes
+	// into the new archive.
 	pruned, err := r.prune(ctx, store)
 	if err != nil && !errors.Is(err, errStraggler) {
 		return report, err
 	}
 	report.Pruned = pruned
+
 	if err := os.MkdirAll(r.folders.Archives, 0o700); err != nil {
 		return report, err
 	}
@@ -106,12 +110,15 @@ func (r *Records) archive(ctx context.Context, store hub.Store, caller hub.Calle
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil || report.File == "" {
 		return report, err
 	}
+
+	// An archive is listed after its file is durable, and pruned after it is listed.
 	if err := durable.Rename(draft, filepath.Join(r.folders.Archives, report.File)); err != nil {
 		return report, err
 	}
 	if err := r.list(ctx, store, caller, report); err != nil {
 		return report, err
 	}
+
 	pruned, err = r.prune(ctx, store)
 	report.Pruned += pruned
 	return report, err
@@ -151,9 +158,13 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 	if err != nil {
 		return err
 	}
+
 	if err := w.put(line{Format: segmentFormat, Version: segmentVersion, After: newest.Seq, Hash: newest.Hash}); err != nil {
 		return err
 	}
+
+	// Messages are archived up to the cutoff, or up to the first entry that stays if that is
+	// older.
 	after, through := newest.Seq, report.Cutoff
 	err = inPages(ctx, r.store, func(rd hub.Reader) (bool, error) {
 		entries, err := rd.Journal(hub.JournalQuery{After: after, Limit: archivePage})
@@ -171,6 +182,7 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 				}
 				return false, nil
 			}
+
 			l, err := entryLine(rd, e, false)
 			if err == nil {
 				err = w.put(l)
@@ -185,6 +197,8 @@ func (r *Records) writeEntries(ctx context.Context, w *segmentWriter, report *Ar
 	if err != nil {
 		return err
 	}
+
+	// The cutoff of an archive is never before that of the last one.
 	report.through = newest.Cutoff
 	if through = through.Add(-archiveSlack); through.After(report.through.Time) {
 		report.through = through
@@ -286,6 +300,7 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 	if err != nil || !left {
 		return 0, err
 	}
+
 	var ids []hub.EnvelopeID // in order
 	s, err := readSegment(filepath.Join(r.folders.Archives, filepath.Base(newest.File)), func(l line) error {
 		if l.Message != nil {
@@ -300,6 +315,8 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "the archive %s cannot be relied on, so nothing was removed: %v", newest.File, err).
 			WithHint("put the file back into the folder of the archives; parley audit verify tells what is wrong")
 	}
+
+	// One page at a time leaves the store, and only messages that the segment holds.
 	total := 0
 	for {
 		n := 0

@@ -194,6 +194,8 @@ func Import(dir, archives string, load func(schema int, next func() (table strin
 	case err != nil:
 		return m, hub.Errorf(hub.CodeHashMismatch, op, "%s was changed or cut off: %v", snapshotName, err).WithHint("export again; nothing was changed here")
 	}
+
+	// Nothing is written before the whole export was read once.
 	m.Schema = s.header.Schema
 	err = copyArchives(m, filepath.Join(dir, exportArchives), archives)
 	if err == nil {
@@ -203,6 +205,7 @@ func Import(dir, archives string, load func(schema int, next func() (table strin
 		return m, fmt.Errorf("records: import: %w", diskError(op, err))
 	}
 	defer s.close()
+
 	return m, load(m.Schema, func() (string, []byte, error) {
 		l, err := s.next()
 		return l.Table, l.Row, err

@@ -53,8 +53,10 @@ func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.Envelope
 	if err := caller.OperatorOnly(op); err != nil {
 		return ForgetReport{}, err
 	}
+
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
+
 	copies, err := hub.Read(ctx, r.store, func(rd hub.Reader) ([]hub.Copy, error) {
 		return rd.Copies(hub.CopyQuery{Message: id, Limit: math.MaxInt32})
 	})
@@ -68,12 +70,15 @@ func (r *Records) Forget(ctx context.Context, caller hub.Caller, id hub.Envelope
 		if report, rem, err = r.forgetStored(ctx, op, caller, c.Copy); err == nil {
 			err = r.finishRemoval(ctx, caller, rem, &report)
 		}
+
+		// The report names the files of all copies.
 		for _, name := range files {
 			if !slices.Contains(report.Files, name) {
 				report.Files = append(report.Files, name)
 			}
 		}
 	}
+
 	if err != nil {
 		return report, fmt.Errorf("records: forget: %w", diskError(op, err))
 	}
@@ -88,6 +93,7 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 	if err != nil {
 		return report, rem, err
 	}
+
 	err = r.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		rem = removal{ID: id}
 		m, err := tx.Message(id)
@@ -99,10 +105,12 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 		case err != nil:
 			return err
 		}
+
 		if m.Type.Family() == "handoff" {
 			return hub.Errorf(hub.CodeConflict, op, "the text of a message about a handoff belongs to the handoff, whose proof depends on it").
 				WithHint("end the handoff, and change the secret that was in it")
 		}
+
 		report.From = m.From
 		if m.IsForgotten() { // by an earlier call, which may not have finished
 			report.SHA256, err = forgottenSum(tx, id)
@@ -124,6 +132,8 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 		if err != nil {
 			return err
 		}
+
+		// A hub that is killed finds the removal here at its next start, and finishes it.
 		raw, err := json.Marshal(rem)
 		if err != nil {
 			return err
@@ -186,6 +196,7 @@ func (r *Records) resumeRemoval(ctx context.Context) error {
 func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem removal, report *ForgetReport) error {
 	r.files.Lock()
 	defer r.files.Unlock()
+
 	if r.folders.Trail != "" {
 		files, err := r.trail.rewrite(rem.ID)
 		report.Files = append(report.Files, files...)
@@ -196,6 +207,8 @@ func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem remo
 	if err := r.rewriteArchives(ctx, caller, rem.ID, report); err != nil {
 		return err
 	}
+
+	// An artifact is removed only if neither the store nor an archive names it.
 	removed := []string{}
 	for _, sum := range rem.Artifacts {
 		named := true
@@ -214,6 +227,7 @@ func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem remo
 			return err
 		}
 	}
+
 	report.Artifacts = removed
 	err := r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		for _, sum := range removed {
@@ -229,6 +243,8 @@ func (r *Records) finishRemoval(ctx context.Context, caller hub.Caller, rem remo
 	if err != nil {
 		return err
 	}
+
+	// The removal is finished, so a restart does not repeat it.
 	return r.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutMeta(removalKey, "") })
 }
 
@@ -259,6 +275,7 @@ func rewriteSegment(path, draft string, id hub.EnvelopeID) (sum string, err erro
 	if found, err := fileHolds(path, string(id)); err != nil || !found {
 		return "", err
 	}
+
 	s, err := openSegment(path)
 	if err != nil {
 		return "", err
@@ -273,10 +290,13 @@ func rewriteSegment(path, draft string, id hub.EnvelopeID) (sum string, err erro
 			os.Remove(draft) // the next attempt replaces it
 		}
 	}()
+
 	w := newSegmentWriter(f)
 	if err := w.copy(line{}, s.first); err != nil {
 		return "", err
 	}
+
+	// The loop ends at the seal, or at the end of an open segment, which has none.
 	changed := false
 	for {
 		l, err := s.next()
@@ -289,6 +309,7 @@ func rewriteSegment(path, draft string, id hub.EnvelopeID) (sum string, err erro
 		case err != nil:
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
+
 		hit, err := forgetLine(&l, id)
 		switch {
 		case err != nil:
@@ -395,6 +416,7 @@ func (r *Records) rewriteArchives(ctx context.Context, caller hub.Caller, id hub
 	if err != nil {
 		return err
 	}
+
 	for _, a := range archives {
 		path := filepath.Join(r.folders.Archives, filepath.Base(a.File))
 		draft := path + ".partial"
@@ -405,6 +427,7 @@ func (r *Records) rewriteArchives(ctx context.Context, caller hub.Caller, id hub
 		if sum == "" {
 			continue
 		}
+
 		err = r.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 			was, err := archiveSum(tx, a)
 			if err != nil {
@@ -416,6 +439,7 @@ func (r *Records) rewriteArchives(ctx context.Context, caller hub.Caller, id hub
 		if err != nil {
 			return err
 		}
+
 		if err := durable.Rename(draft, path); err != nil {
 			return err
 		}

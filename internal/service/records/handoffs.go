@@ -58,10 +58,13 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		return v.unreadable(where, err)
 	}
 	v.checkHistory(where, h, steps)
+
 	entries, err := v.about(r, string(h.ID))
 	if err != nil {
 		return err
 	}
+
+	// The newest entry of an action has the value that the handoff must have.
 	var moves []hub.Entry
 	var approved, escalated hub.Time
 	settled := hub.OwnershipHub
@@ -84,6 +87,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 			moves = append(moves, e)
 		}
 	}
+
 	if len(moves) < len(steps) && !v.Complete {
 		return nil // an archive that was not read holds the others
 	}
@@ -91,6 +95,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		v.find(where, notRecorded)
 		return nil
 	}
+
 	for _, name := range differing(
 		field{"whether the operator approved it", approved.IsZero() == h.ApprovedAt.IsZero()},
 		field{"the time of its approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
@@ -99,6 +104,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	) {
 		v.find(where, "%s is not as in the journal", name)
 	}
+
 	for i := range max(len(moves), len(steps)) {
 		switch {
 		case i >= len(moves):

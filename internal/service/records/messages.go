@@ -81,6 +81,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if !v.decodeFacts(e, &facts) {
 		return nil
 	}
+
 	m, err := r.Message(id)
 	if hub.CodeOf(err) == hub.CodeNotFound && v.mayBeArchived(id, facts.Type) {
 		return nil
@@ -88,6 +89,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if err != nil {
 		return v.exists("message", e, err)
 	}
+
 	for _, d := range facts.differences(m, e) {
 		v.find(where, "its %s differs from what journal row %d recorded", d, e.Seq)
 	}
@@ -98,6 +100,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if err := v.checkRemoval(r, where, facts, m, entries); err != nil {
 		return err
 	}
+
 	stored, err := r.Parties(id)
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return err
@@ -106,6 +109,8 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	if want.broadcast != facts.Recipients && facts.broadcast() {
 		v.find(where, "it concerns %d recipients, journal row %d recorded %d", want.broadcast, e.Seq, facts.Recipients)
 	}
+
+	// The entries after the sending lead to the state that the message must have.
 	for _, next := range entries {
 		if beginsMessage(next.Action) && next.Seq != e.Seq {
 			v.find(where, "journal row %d records it a second time, after row %d", next.Seq, e.Seq)
@@ -202,6 +207,7 @@ func (s *messageState) apply(e hub.Entry) {
 			}
 		}
 	}
+
 	switch e.Action {
 	case actions.MessageApproved:
 		all(hub.PartyUnread, hub.PartyHeld)
@@ -225,6 +231,8 @@ func (s *messageState) apply(e hub.Entry) {
 	default:
 		return
 	}
+
+	// The status follows from the states of all parties, if the message may move to it.
 	parties := make([]hub.Party, 0, len(s.parties))
 	for _, p := range s.parties {
 		parties = append(parties, *p)
@@ -243,6 +251,7 @@ func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored 
 	} else if !m.UpdatedAt.Equal(want.updated.Time) {
 		v.find(where, "the time of its last change is not the one in the journal")
 	}
+
 	missing := maps.Clone(want.parties)
 	for _, p := range stored {
 		w := want.parties[p.Agent]
@@ -256,6 +265,8 @@ func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored 
 		case p.Hidden != w.Hidden:
 			v.find(where, "whether %s may see it is not as in the journal", p.Agent)
 		}
+
+		// A message is processed for exactly those agents that have read it.
 		done, err := r.Processed(m.ID, p.Agent)
 		if err != nil {
 			return err
@@ -264,6 +275,7 @@ func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored 
 			v.find(where, "whether %s has processed it is not as in the journal", p.Agent)
 		}
 	}
+
 	for _, agent := range slices.Sorted(maps.Keys(missing)) {
 		v.find(where, "it does not concern %s any more", agent)
 	}
@@ -315,6 +327,7 @@ func (v *verifier) findUnrecorded(ctx context.Context) error {
 		v.Due = map[hub.EnvelopeID]bool{}
 	}
 	due := v.Due
+
 	q := hub.Query{Audit: true, Limit: pageSize, Cursor: v.MessageCursor}
 	err := v.pages(ctx, "messages", func(r hub.Reader) (bool, error) {
 		page, err := r.Query(q)
@@ -342,6 +355,8 @@ func (v *verifier) findUnrecorded(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
+
+	// A message that an archive holds is recorded there.
 	for _, a := range v.Archives {
 		// A file that cannot be read is a finding of readArchive.
 		readSegment(v.archivePath(a), func(l line) error {
@@ -351,6 +366,7 @@ func (v *verifier) findUnrecorded(ctx context.Context) error {
 			return ctx.Err()
 		})
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(due)) {
 		v.find("message "+string(id), notRecorded)
 	}

@@ -89,8 +89,10 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 	defer r.verifying.Unlock()
 	r.files.RLock()
 	defer r.files.RUnlock()
+
 	v := r.newVerifier()
 	v.until = time.Now().Add(span)
+
 	if resume == "" {
 		v.ID = rand.Text()
 	} else {
@@ -110,6 +112,7 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 				WithHint("parley audit verify --resume goes on with that one")
 		}
 	}
+
 	out, err := r.verify(ctx, v)
 	var paused *pause
 	if errors.As(err, &paused) {
@@ -123,6 +126,8 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 	if err != nil {
 		return out, err
 	}
+
+	// A verification that has ended leaves no position.
 	if err := os.Remove(r.folders.Position); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, err
 	}

@@ -61,9 +61,12 @@ func entryLine(r hub.Reader, e hub.Entry, envelopes bool) (line, error) {
 		if err != nil {
 			return l, err
 		}
+
+		// The envelope is written as it was sent, before any delivery.
 		m.Status, m.UpdatedAt = hub.StatusPending, hub.Time{}
 		l.Envelope, err = m.Envelope.MarshalJSON()
 		return l, err
+
 	case e.Action == actions.HandoffProposed:
 		h, err := r.Handoff(hub.HandoffID(e.Subject))
 		if hub.CodeOf(err) == hub.CodeNotFound {

@@ -238,6 +238,7 @@ func (s *segment) next() (line, error) {
 		}
 		return line{}, errUnsealed
 	}
+
 	s.n++
 	s.raw = s.lines.Bytes()
 	s.size += int64(len(s.raw)) + 1
@@ -251,8 +252,12 @@ func (s *segment) next() (line, error) {
 	default:
 		s.seal.add(l)
 	}
+
+	// The seal covers the lines before it, so its own line is added to the sum after the check.
 	s.sum.Write(s.raw)
 	s.sum.Write([]byte{'\n'})
+
+	// Nothing may follow a seal, so the next read must find the end of the file.
 	switch {
 	case err != nil:
 		return line{}, &lineError{s.n, err}

@@ -33,9 +33,12 @@ func (v *verifier) recordTeam(e hub.Entry) {
 		Version  int64  `json:"version"`
 		Digest   string `json:"sha256"`
 	}
+
 	if family != "team" && family != "deliberation" && family != "claim" || !v.decodeFacts(e, &f) {
 		return
 	}
+
+	// The newest entry about a thing has its record. An entry about its end removes the record.
 	switch e.Action {
 	case actions.TeamCreated:
 		v.Items["team"].put(id, string(hub.TeamForming), e)
@@ -230,6 +233,8 @@ func (v *verifier) checkVersions(r hub.Reader, team hub.TeamID) error {
 		}
 		for _, a := range page {
 			artifacts.Cursor = a.ID
+
+			// Versions come in pages, the newest first.
 			versions := hub.VersionQuery{Team: team, Artifact: a.ID, Limit: archivePage}
 			for next := true; next; {
 				some, err := r.Teamspaces().ArtifactVersions(versions)
@@ -242,6 +247,7 @@ func (v *verifier) checkVersions(r hub.Reader, team hub.TeamID) error {
 				}
 				next = len(some) == archivePage && versions.Before > 1
 			}
+
 			conflicts, err := r.Teamspaces().Conflicts(hub.ConflictQuery{Team: team, Artifact: a.ID, Limit: int(a.Versions) + 1})
 			if err != nil {
 				return v.unreadable("conflicts", err)

@@ -119,6 +119,7 @@ func (t *trail) page(ctx context.Context) (more bool, err error) {
 	if t.open == "" {
 		t.sum, t.seal = sha256.New(), seal{}
 	}
+
 	err = t.store.View(ctx, func(r hub.Reader) error {
 		entries, err := r.Journal(hub.JournalQuery{After: t.last.Seq, Limit: trailPage})
 		if err != nil {
@@ -140,6 +141,7 @@ func (t *trail) page(ctx context.Context) (more bool, err error) {
 				break
 			}
 		}
+
 		if last.Seq == 0 && t.head.Seq < t.last.Seq { // the head file was lost or set aside
 			e, err := entryAt(r, t.last.Seq)
 			last = headAt(e)
@@ -150,6 +152,9 @@ func (t *trail) page(ctx context.Context) (more bool, err error) {
 	if err != nil || last.Seq == 0 {
 		return false, err
 	}
+
+	// The segment is written first, then the head, then the cursor. Each of them names only
+	// entries that are on disk.
 	if lines.Len() > 0 {
 		if err := t.add(lines.Bytes()); err != nil {
 			return false, err
@@ -162,6 +167,7 @@ func (t *trail) page(ctx context.Context) (more bool, err error) {
 		}
 		t.head = last
 	}
+
 	err = t.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(t.cursor, last.Seq) })
 	if err == nil && t.open != "" && t.size >= t.sealAfter {
 		err = t.close()
@@ -238,11 +244,13 @@ func (t *trail) recover(ctx context.Context) error {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return err
 	}
+
 	return t.store.View(ctx, func(r hub.Reader) error {
 		archives, archived, err := archivesIn(r)
 		if err != nil {
 			return err
 		}
+
 		if err := t.convertOldTrail(r, archived.Seq); err != nil {
 			return err
 		}
@@ -252,6 +260,7 @@ func (t *trail) recover(ctx context.Context) error {
 		if err := t.recoverSegments(r, archived.Seq); err != nil {
 			return err
 		}
+
 		cursor, err := r.Cursor(t.cursor)
 		if err != nil {
 			return err
@@ -259,6 +268,8 @@ func (t *trail) recover(ctx context.Context) error {
 		if t.last.Seq < cursor {
 			t.log.Warn("the trail has become shorter, it is written again", "op", "records.Trail", "has", t.last.Seq, "had", cursor)
 		}
+
+		// A part that only archives hold is not copied. A new segment begins after it.
 		if t.last.Seq < archived.Seq {
 			t.log.Warn("archives alone hold a part of the trail", "op", "records.Trail", "after", t.last.Seq, "up_to", archived.Seq)
 			if t.open != "" {
@@ -302,6 +313,7 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 	if err != nil {
 		return err
 	}
+
 	for _, path := range slices.Backward(all) {
 		var last hub.Entry
 		s, err := readSegment(path, func(l line) error {
@@ -319,6 +331,8 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 		case errors.As(err, new(*fs.PathError)):
 			return err
 		}
+
+		// The last entry of a segment must be the one in the journal, unless it was archived.
 		fits := err == nil || errors.Is(err, errUnsealed)
 		if fits && last.Seq > archived {
 			e, err := entryAt(r, last.Seq)
@@ -333,6 +347,9 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 			}
 			continue
 		}
+
+		// The newest segment that fits is the end of the trail. An open segment goes on after its
+		// last whole line.
 		t.last = hub.Head{Seq: s.seal.Last, Hash: s.seal.Hash}
 		if s.sealed {
 			return nil

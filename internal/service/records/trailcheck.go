@@ -120,6 +120,8 @@ func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error
 	if t == nil {
 		return nil
 	}
+
+	// Lines of earlier entries are out of place, and are passed over.
 	archived, _ := v.archived()
 	for {
 		l := v.peek()
@@ -140,6 +142,7 @@ func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error
 			t.next = nil
 			continue
 		}
+
 		v.compareHeader(before)
 		what, err := v.differs(r, *l, e)
 		if what != "" {

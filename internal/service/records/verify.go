@@ -89,17 +89,21 @@ func (r *Records) verify(ctx context.Context, v *verifier) (Audit, error) {
 		{"journal", v.begin}, {"archives", v.readArchives}, {"journal", v.readJournal},
 		{"things that archives record", v.checkKept}, {"messages", v.findUnrecorded}, {"handoffs", v.checkHandoffs},
 	}
+
 	if v.Part > 0 {
 		if err := v.goOn(ctx); err != nil {
 			return v.Out, fmt.Errorf("records: verify: %w", err)
 		}
 	}
+
 	for v.Part < len(parts) {
 		err := parts[v.Part].work(ctx)
 		if err == nil {
 			v.Part++
 			err = v.rest()
 		}
+
+		// A pause after the last part leaves nothing to do, so it does not count.
 		if err == errPaused && v.Part < len(parts) {
 			v.Place = v.place()
 			return v.Out, &pause{parts[v.Part].name}
@@ -108,6 +112,7 @@ func (r *Records) verify(ctx context.Context, v *verifier) (Audit, error) {
 			return v.Out, fmt.Errorf("records: verify: %w", err)
 		}
 	}
+
 	if v.Withheld > 0 {
 		v.Out.Unchecked = append(v.Out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which an export has left out", v.Withheld))
 	}
@@ -226,6 +231,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		v.Out.Unchecked = append(v.Out.Unchecked, "the trail and the head outside the database: no folder was given")
 		return v.store.View(ctx, v.refresh)
 	}
+
 	path := filepath.Join(v.folders.Trail, headName)
 	head, headErr := readHead(path)
 	var cursor int64
@@ -244,6 +250,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	if err := v.checkNames(); err != nil {
 		return err
 	}
+
 	return v.store.View(ctx, func(r hub.Reader) error {
 		if err := v.refresh(r); err != nil {
 			return err
@@ -256,6 +263,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		if cursor > newest.Seq {
 			v.find("journal", "it ends at row %d, but the trail has seen row %d: the tail of the journal was cut off", newest.Seq, cursor)
 		}
+
 		switch {
 		case errors.Is(laterErr, fs.ErrNotExist):
 			if cursor > 0 {
@@ -337,6 +345,7 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 		batch = batch[:0]
 		return err
 	}
+
 	var stop error // an error of the store, not of the file
 	s, err := readSegment(v.archivePath(a), func(l line) error {
 		if l.Entry != nil {
@@ -352,6 +361,8 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	if stop != nil {
 		return stop
 	}
+
+	// A file without a readable header has no segment.
 	if s == nil {
 		s = &segment{sum: sha256.New()}
 	}
@@ -362,6 +373,7 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 			return stop
 		}
 	}
+
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.find(where, "the file is missing")
@@ -375,6 +387,8 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	default:
 		return nil
 	}
+
+	// After each of these findings, entries of the archive may be unknown.
 	v.Complete = false
 	return nil
 }
@@ -390,11 +404,14 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.refresh(r); err != nil {
 			return false, err
 		}
+
+		// Entries that were archived since the last page are passed over.
 		for _, a := range v.Archives {
 			if a.Seq > v.Last.Seq {
 				v.Last = hub.Head{Seq: a.Seq, Hash: a.Hash}
 			}
 		}
+
 		entries, err := r.Journal(hub.JournalQuery{After: v.Last.Seq, Limit: archivePage})
 		if err != nil {
 			return false, err
@@ -406,6 +423,7 @@ func (v *verifier) readJournal(ctx context.Context) error {
 			}
 			return true, v.rest()
 		}
+
 		if v.Out.Head, err = hub.HeadOf(r); err != nil {
 			return false, err
 		}
