@@ -209,6 +209,7 @@ func (a *agentConn) initializeResponseV1(caps acpv1.ClientCapabilities) *acpv1.I
 			methods = append(methods, c.Message.(*acpv1.InitializeResponse).AuthMethods.Or(nil)...)
 		}
 	}
+
 	info := a.info()
 	return &acpv1.InitializeResponse{
 		ProtocolVersion: 1,

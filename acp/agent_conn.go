@@ -200,6 +200,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
 		return &acpv2.LogoutAuthResponse{}, nil, agent.Logout(ctx)
+
 	case *acpv2.NewSessionRequest:
 		s, err := a.begin(ctx, client, newID(), m.Cwd, m.AdditionalDirectories, m.MCPServers, agent.NewSession)
 		if err != nil {
@@ -207,6 +208,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		}
 		options, commands := s.initialSettings()
 		return &acpv2.NewSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
+
 	case *acpv2.ForkSessionRequest:
 		if agent.ForkSession == nil {
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
@@ -219,6 +221,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		}
 		options, commands := s.initialSettings()
 		return &acpv2.ForkSessionResponse{SessionID: s.ID, ConfigOptions: options, AvailableCommands: commands}, s, nil
+
 	case *acpv2.ResumeSessionRequest:
 		s, err := a.resume(ctx, client, m)
 		if err != nil {
@@ -226,6 +229,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		}
 		options, commands := s.initialSettings()
 		return &acpv2.ResumeSessionResponse{ConfigOptions: options, AvailableCommands: commands}, s, nil
+
 	case *acpv2.ListSessionsRequest:
 		answer, err := a.list(ctx, client, m)
 		return answer, nil, err
@@ -236,6 +240,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 			return nil, nil, jsonrpc.MethodNotFound(m.Method())
 		}
 		return &acpv2.DeleteSessionResponse{}, nil, agent.DeleteSession(ctx, m.SessionID)
+
 	case *acpv2.SetSessionConfigOptionRequest:
 		var value any
 		switch {
@@ -249,6 +254,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		options, err := a.setOption(ctx, m.SessionID, string(m.ConfigID), value)
 		return &acpv2.SetSessionConfigOptionResponse{ConfigOptions: options}, nil, err
 	}
+
 	return nil, nil, jsonrpc.MethodNotFound(m.Method())
 }
 
@@ -259,11 +265,13 @@ func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, requ
 	if client.profile.Version != 1 {
 		return encoded(answer)
 	}
+
 	_, replayed := request.(*acpv1.LoadSessionRequest)
 	opts := &acpv2.V1Options{Client: &client.caps, Replayed: replayed, Lossy: a.agent.Lossy}
 	if s != nil {
 		opts.SessionID = s.ID
 	}
+
 	converted, err := acpv2.ToV1(answer, opts)
 	if err != nil {
 		return nil, err
@@ -271,15 +279,18 @@ func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, requ
 	if s != nil {
 		addModes(converted.Message, s.modes())
 	}
+
 	result, err := encoded(converted.Message)
 	if err != nil {
 		return nil, err
 	}
+
 	notify := func(error) {
 		for _, m := range converted.Then {
 			client.notify(context.WithoutCancel(ctx), m) // fails only with the connection
 		}
 	}
+
 	if _, isNew := request.(*acpv1.NewSessionRequest); isNew {
 		return jsonrpc.Answer{Result: result, After: notify}, nil
 	}
@@ -376,6 +387,7 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 	dir := string(m.Cwd.Or(""))
 	var page []SessionInfo
 	var next string
+
 	switch {
 	case a.agent.ListSessions != nil:
 		var err error
@@ -384,6 +396,8 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 		}
 	case client.profile.Version == 1:
 		return nil, jsonrpc.MethodNotFound(m.Method())
+
+	// Version 2 requires session/list: without a function for it, the open sessions are listed.
 	default:
 		a.mu.Lock()
 		for _, s := range a.sessions {
@@ -394,6 +408,7 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 		a.mu.Unlock()
 		slices.SortFunc(page, func(a, b SessionInfo) int { return cmp.Compare(a.ID, b.ID) })
 	}
+
 	out := &acpv2.ListSessionsResponse{Sessions: []acpv2.SessionInfo{}}
 	for _, info := range page {
 		s := acpv2.SessionInfo{SessionID: info.ID, Cwd: acpv2.AbsolutePath(info.Dir)}
@@ -408,6 +423,7 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 		}
 		out.Sessions = append(out.Sessions, s)
 	}
+
 	if next != "" {
 		out.NextCursor = acpv2.Set(acpv2.SessionListCursor(next))
 	}

@@ -45,6 +45,7 @@ func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 		ProtocolVersion: acpv1.ProtocolVersion(offer),
 		ClientInfo:      acpv1.Set(acpv1.Implementation{Name: c.opts.Name, Version: c.opts.Version}),
 	}
+
 	caps := acpv1.ClientCapabilities{
 		FS: acpv1.Set(acpv1.FileSystemCapabilities{
 			ReadTextFile: acpv1.Set(c.opts.offersRead()), WriteTextFile: acpv1.Set(c.opts.offersWrite()),
@@ -56,6 +57,8 @@ func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 			Notices:       acpv1.Set(acpv1.NoticeCapabilities{}),
 		}),
 	}
+
+	// These capabilities have a form of their own in each version.
 	var v2 acpv2.ClientCapabilities
 	if c.opts.TerminalAuth {
 		caps.Auth = acpv1.Set(acpv1.AuthCapabilities{Terminal: acpv1.Set(true)})
@@ -70,6 +73,8 @@ func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 		})
 	}
 	v1.ClientCapabilities = acpv1.Set(caps)
+
+	// A client that offers version 2 sends the members of both versions in one object.
 	if offer > 1 {
 		info := acpv2.Implementation{Name: c.opts.Name, Version: c.opts.Version}
 		for _, m := range []struct {
@@ -83,6 +88,7 @@ func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 			v1.Extra.Set(m.name, raw)
 		}
 	}
+
 	return v1.MarshalJSON()
 }
 
@@ -94,6 +100,7 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 	if err := json.Unmarshal(result, &head); err != nil {
 		return unreadable(err)
 	}
+
 	switch version := string(head.Version); {
 	case version == "1":
 		var m acpv1.InitializeResponse
@@ -107,6 +114,7 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 			return unreadable(err)
 		}
 		c.profile = profileV2(&m)
+
 	case version == "":
 		return unreadable(errors.New("protocolVersion is missing"))
 	default:
@@ -116,6 +124,7 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 		}
 		return &Fault{Code: FaultVersion, Text: fmt.Sprintf("the agent chose version %s of the protocol, but %s", firstLine(head.Version), hint)}
 	}
+
 	c.version.Store(int32(c.profile.Version))
 	return nil
 }

@@ -62,6 +62,8 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 		}
 		r.V1, r.SessionID = m, m.SessionID
 		r.Kind, r.Title = sandbox.Kind(m.ToolCall.Kind.Or("")), m.ToolCall.Title.Or("")
+
+		// The paths come from the locations of the tool call and from its diffs.
 		for _, l := range m.ToolCall.Locations.Or(nil) {
 			r.Paths = append(r.Paths, l.Path)
 		}
@@ -70,16 +72,19 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 				r.Paths = append(r.Paths, c.Diff.Path)
 			}
 		}
+
 		for _, o := range m.Options {
 			r.Options = append(r.Options, sandbox.Option{ID: string(o.OptionID), Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
 		}
 		return r, nil
 	}
+
 	m := &acpv2.RequestPermissionRequest{}
 	if err := m.UnmarshalJSON(params); err != nil {
 		return nil, err
 	}
 	r.V2, r.SessionID, r.Title, r.Description = m, m.SessionID, m.Title, m.Description.Or("")
+
 	switch subject := m.Subject.Or(acpv2.RequestPermissionSubject{}); {
 	case subject.ToolCall != nil:
 		r.Kind = sandbox.Kind(subject.ToolCall.ToolCall.Kind.Or(""))
@@ -96,6 +101,7 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 	default:
 		r.Unknown = subject.Unknown != nil
 	}
+
 	for _, o := range m.Options {
 		r.Options = append(r.Options, sandbox.Option{ID: string(o.OptionID), Name: o.Name, Kind: sandbox.OptionKind(o.Kind)})
 	}

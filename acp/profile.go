@@ -74,10 +74,12 @@ func (p *Profile) setCapabilities(has map[Capability]bool) {
 func profileV1(m *acpv1.InitializeResponse) Profile {
 	info := m.AgentInfo.Or(acpv1.Implementation{})
 	p := Profile{Version: 1, Name: info.Name, Title: info.Title.Or(""), Release: info.Version, V1: m}
+
 	caps := m.AgentCapabilities.Or(acpv1.AgentCapabilities{})
 	session := caps.SessionCapabilities.Or(acpv1.SessionCapabilities{})
 	prompt := caps.PromptCapabilities.Or(acpv1.PromptCapabilities{})
 	mcp := caps.MCPCapabilities.Or(acpv1.MCPCapabilities{})
+
 	p.setCapabilities(map[Capability]bool{
 		CanLoad:        caps.LoadSession.Or(false),
 		CanResume:      session.Resume.IsSet(),
@@ -94,6 +96,7 @@ func profileV1(m *acpv1.InitializeResponse) Profile {
 		CanMCPSSE:      mcp.SSE.Or(false),
 		CanLogout:      caps.Auth.Or(acpv1.AgentAuthCapabilities{}).Logout.IsSet(),
 	})
+
 	for _, a := range m.AuthMethods.Or(nil) {
 		switch {
 		case a.Agent != nil:
@@ -111,10 +114,12 @@ func profileV1(m *acpv1.InitializeResponse) Profile {
 // can load, resume, list and close them.
 func profileV2(m *acpv2.InitializeResponse) Profile {
 	p := Profile{Version: 2, Name: m.Info.Name, Title: m.Info.Title.Or(""), Release: m.Info.Version, V2: m}
+
 	session, sessions := m.Capabilities.Or(acpv2.AgentCapabilities{}).Session.Get()
 	prompt := session.Prompt.Or(acpv2.PromptCapabilities{})
 	mcp := session.MCP.Or(acpv2.MCPCapabilities{})
 	methods := m.AuthMethods.Or(nil)
+
 	p.setCapabilities(map[Capability]bool{
 		CanLoad:        sessions,
 		CanResume:      sessions,
@@ -130,6 +135,7 @@ func profileV2(m *acpv2.InitializeResponse) Profile {
 		CanMCPHTTP:     mcp.HTTP.IsSet(),
 		CanLogout:      len(methods) > 0,
 	})
+
 	for _, a := range methods {
 		switch {
 		case a.Agent != nil:

@@ -63,6 +63,8 @@ var errAgentEnded = errors.New("acp: the agent ended while the client was connec
 func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Writer, r io.Reader, w io.Writer) error {
 	p.prompts = map[SessionID]chan *acpv2.Answer{}
 	ready := make(chan struct{}) // closed when both connections are set
+
+	// A frame may come before both connections are set, so each handler waits for ready.
 	p.agent = jsonrpc.Open(fromAgent, toAgent, &jsonrpc.Options{
 		Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
 			<-ready
@@ -74,6 +76,7 @@ func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Wri
 		},
 		MaxRequests: maxRequests,
 	})
+
 	p.client = jsonrpc.Open(r, w, &jsonrpc.Options{
 		Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
 			<-ready
@@ -112,6 +115,8 @@ func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Wri
 		MaxRequests:      maxRequests,
 	})
 	close(ready)
+
+	// A client that ends its input still gets its last answers; the end of the agent is an error.
 	var err error
 	select {
 	case <-p.client.Done():
@@ -126,6 +131,7 @@ func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Wri
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
+
 	p.agent.Close() // the end of each is known by now
 	p.client.Close()
 	return err
@@ -218,9 +224,11 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if isExtension(r.Method) {
 		return remoteError(p.agent.Call(ctx, r.Method, r.Params))
 	}
+
 	rc := &remoteClient{profile: ClientProfile{Version: 1}}
 	request, m, err := rc.readRequest(r)
 	if err != nil {
@@ -229,11 +237,13 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	if _, mode := request.(*acpv1.SetSessionModeRequest); mode {
 		return nil, jsonrpc.MethodNotFound(r.Method) // version 2 has options in place of modes
 	}
+
 	method, _ := acpv2.LookupMethod(m.Method())
 	answer := method.NewResult()
 	if err := call(ctx, p.agent, m, answer); err != nil {
 		return nil, err
 	}
+
 	var session SessionID
 	replayed, isNew := false, false
 	switch m := m.(type) {
@@ -246,6 +256,7 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	case *acpv2.DeleteSessionRequest:
 		p.answer(m.SessionID, bridge.Forget(m.SessionID))
 	}
+
 	converted, err := acpv2.ToV1(answer, p.options(session, replayed))
 	if err != nil {
 		return nil, err
@@ -255,6 +266,7 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// A client of version 1 does not know the session before its answer.
 	if isNew {
 		return jsonrpc.Answer{Result: result, After: func(error) { p.notify(context.WithoutCancel(ctx), converted.Then) }}, nil
@@ -278,12 +290,14 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	if err := rc.readProfileV1(params); err != nil {
 		return nil, invalidParams(err)
 	}
+
 	offer := &acpv2.InitializeRequest{ProtocolVersion: 2, Info: acpv2.Implementation{Name: cmp.Or(rc.profile.Name, "client"), Version: rc.profile.Release}}
 	caps := acpv2.ClientCapabilities{Elicitation: rc.caps.Elicitation, Meta: rc.caps.Meta}
 	if rc.profile.TerminalAuth {
 		caps.Auth = acpv2.Set(acpv2.ClientAuthCapabilities{Terminal: acpv2.Set(acpv2.TerminalAuthCapabilities{})})
 	}
 	offer.Capabilities = acpv2.Set(caps)
+
 	raw, err := offer.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -292,16 +306,20 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	if err != nil {
 		return remoteError(result, err)
 	}
+
 	var head struct {
 		Version int `json:"protocolVersion"`
 	}
 	if json.Unmarshal(result, &head) == nil && head.Version == 1 {
 		return nil, invalidRequest("the agent speaks version 1 of the protocol: start it without the proxy")
 	}
+
 	answer := &acpv2.InitializeResponse{}
 	if err := answer.UnmarshalJSON(result); err != nil {
 		return nil, unreadable(err)
 	}
+
+	// Only the first initialize that succeeds makes the bridge.
 	p.mu.Lock()
 	again := p.bridge != nil
 	if !again {
@@ -312,6 +330,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	if again {
 		return nil, invalidRequest("initialize was answered before")
 	}
+
 	converted, err := acpv2.ToV1(answer, p.options("", false))
 	if err != nil {
 		return nil, err
@@ -328,10 +347,12 @@ func (p *Proxy) prompt(params json.RawMessage) (wait func(context.Context) (any,
 	if err != nil {
 		return nil, err
 	}
+
 	var m acpv1.PromptRequest
 	if err := m.UnmarshalJSON(params); err != nil {
 		return nil, invalidParams(err)
 	}
+
 	upgraded, err := upgrade(&m)
 	if err != nil {
 		return nil, invalidParams(err)
@@ -340,6 +361,7 @@ func (p *Proxy) prompt(params json.RawMessage) (wait func(context.Context) (any,
 	if err != nil {
 		return nil, err
 	}
+
 	if err := bridge.Prompt(m.SessionID); err != nil {
 		return nil, invalidRequest("%v", err)
 	}
@@ -347,6 +369,7 @@ func (p *Proxy) prompt(params json.RawMessage) (wait func(context.Context) (any,
 	p.mu.Lock()
 	p.prompts[m.SessionID] = answers
 	p.mu.Unlock()
+
 	_, err = p.agent.Begin(acpv2.MethodSessionPrompt, raw, func(_ json.RawMessage, err error) {
 		if err == nil {
 			err = bridge.Accepted(m.SessionID)
@@ -362,6 +385,7 @@ func (p *Proxy) prompt(params json.RawMessage) (wait func(context.Context) (any,
 		bridge.Forget(m.SessionID)
 		return nil, err
 	}
+
 	return func(ctx context.Context) (any, error) {
 		select {
 		case answer := <-answers:
@@ -401,16 +425,19 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 		_ = p.client.Notify(ctx, r.Method, r.Params)
 		return
 	}
+
 	bridge, err := p.converter()
 	method, ok := acpv2.LookupMethod(r.Method)
 	if err != nil || !ok || !method.Notification() || r.Method == acpv2.MethodCancelRequest {
 		return
 	}
+
 	m := method.NewParams()
 	if err := m.UnmarshalJSON(r.Params); err != nil {
 		p.lost(fmt.Errorf("acp: %s: %w", r.Method, err))
 		return
 	}
+
 	update, ok := m.(*acpv2.UpdateSessionNotification)
 	if !ok {
 		if converted, err := acpv2.ToV1(m, p.options("", false)); err != nil {
@@ -420,10 +447,12 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 		}
 		return
 	}
+
 	// The agent repeats a prompt; a client of version 1 shows its own.
 	if p.prompting(update.SessionID) && (update.Update.UserMessage != nil || update.Update.UserMessageChunk != nil) {
 		return
 	}
+
 	step, err := bridge.Update(update)
 	if err != nil {
 		p.lost(err)

@@ -85,6 +85,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("acp: the folder %q of a session must be an absolute path", dir)
 	}
+
 	params := &acpv2.NewSessionRequest{Cwd: acpv2.AbsolutePath(dir), MCPServers: acpv2.Set(append([]acpv2.MCPServer{}, opts.MCPServers...)), Meta: opts.Meta}
 	if len(opts.Directories) > 0 {
 		if !c.profile.Can(CanDirectories) {
@@ -92,10 +93,13 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		}
 		params.AdditionalDirectories = upgradePaths(acpv1.Set(opts.Directories))
 	}
+
 	s := &Session{ID: id, Dir: dir, client: c, folders: append([]string{dir}, opts.Directories...)}
 	if s.workspace, err = c.openWorkspace(s.folders); err != nil {
 		return nil, err
 	}
+
+	// A known session is registered before the request: its updates may precede the answer.
 	known := id != ""
 	if known {
 		err = c.register(s)
@@ -103,10 +107,12 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		c.expectSession(+1)
 		defer c.expectSession(-1)
 	}
+
 	var answer acpv1.Message
 	if err == nil {
 		answer, err = c.request(ctx, build(params))
 	}
+
 	if err == nil {
 		s.mu.Lock()
 		s.settings.begin(answer)
@@ -119,6 +125,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 			}
 		}
 	}
+
 	if err != nil {
 		c.forget(s)
 		return nil, errors.Join(err, s.workspace.close())
@@ -257,10 +264,13 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 			yield(SessionInfo{}, unsupported(CanList))
 			return
 		}
+
 		request := &acpv2.ListSessionsRequest{}
 		if dir != "" {
 			request.Cwd = acpv2.Set(acpv2.AbsolutePath(dir))
 		}
+
+		// An agent that sends a cursor twice would never come to the end of its list.
 		seen := map[string]bool{}
 		for {
 			answer, err := c.request(ctx, request)
@@ -268,12 +278,14 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 				yield(SessionInfo{}, err)
 				return
 			}
+
 			page, next := sessionsOf(answer)
 			for _, info := range page {
 				if !yield(info, nil) {
 					return
 				}
 			}
+
 			if next == "" {
 				return
 			}

@@ -82,18 +82,22 @@ func (s *Settings) apply(u *Update) {
 	switch u.Kind() {
 	case KindMode:
 		s.Mode = string(u.V1.Update.CurrentModeUpdate.CurrentModeID)
+
 	case KindConfig:
 		if u.V1 != nil {
 			s.setOptions(optionsV1(u.V1.Update.ConfigOptionUpdate.ConfigOptions))
 		} else {
 			s.setOptions(optionsV2(u.V2.Update.ConfigOptionUpdate.ConfigOptions))
 		}
+
 	case KindCommands:
 		if u.V1 != nil {
 			s.Commands = commandsV1(u.V1.Update.AvailableCommandsUpdate.AvailableCommands)
 		} else {
 			s.Commands = commandsV2(u.V2.Update.AvailableCommandsUpdate.AvailableCommands)
 		}
+
+	// An absent title leaves the title as it is; a null clears it.
 	case KindInfo:
 		title := acpv1.Optional[string]{}
 		if u.V1 != nil {
@@ -104,6 +108,7 @@ func (s *Settings) apply(u *Update) {
 		if !title.IsAbsent() {
 			s.Title = title.Or("")
 		}
+
 	case KindUsage:
 		s.Usage = u.Usage()
 	}
@@ -128,10 +133,12 @@ func (s *Settings) begin(answer acpv1.Message) {
 		}
 		s.setOptions(optionsV1(options.Or(nil)))
 	}
+
 	v2 := func(options acpv2.Optional[[]acpv2.SessionConfigOption], commands acpv2.Optional[[]acpv2.AvailableCommand]) {
 		s.setOptions(optionsV2(options.Or(nil)))
 		s.Commands = commandsV2(commands.Or(nil))
 	}
+
 	switch m := answer.(type) {
 	case *acpv1.NewSessionResponse:
 		v1(m.Modes, m.ConfigOptions)
@@ -141,6 +148,7 @@ func (s *Settings) begin(answer acpv1.Message) {
 		v1(m.Modes, m.ConfigOptions)
 	case *acpv1.ForkSessionResponse:
 		v1(m.Modes, m.ConfigOptions)
+
 	case *acpv2.NewSessionResponse:
 		v2(m.ConfigOptions, m.AvailableCommands)
 	case *acpv2.ResumeSessionResponse:

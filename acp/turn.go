@@ -70,15 +70,20 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 			return nil, err
 		}
 	}
+
 	params, err := m.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
+
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("acp: session/prompt: %w", context.Cause(ctx))
 	}
+
 	t := &Turn{session: s, queue: &queue{backlog: s.client.backlog}, sent: make(chan struct{}), done: make(chan struct{})}
 	t.life, t.cancel = context.WithCancelCause(context.Background())
+
+	// The turn is registered before its prompt is sent, so that two turns cannot overlap.
 	s.mu.Lock()
 	if err = s.ended; err == nil && s.turn != nil {
 		err = fmt.Errorf("acp: session %q: %w", s.ID, ErrBusy)
@@ -90,6 +95,7 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 	}
 	s.turn = t
 	s.mu.Unlock()
+
 	t.send(params)
 	if ctx.Done() != nil {
 		t.watch(ctx)

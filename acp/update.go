@@ -224,9 +224,11 @@ func (u *Update) ToolCall() *ToolCall {
 		if c := m.ToolCall; c != nil {
 			t = &acpv1.ToolCallUpdate{ToolCallID: c.ToolCallID, Title: acpv1.Set(c.Title), Kind: c.Kind, Status: c.Status, Content: c.Content}
 		}
+
 		if t == nil {
 			return nil
 		}
+
 		call := &ToolCall{ID: string(t.ToolCallID), Title: t.Title.Or(""), Kind: string(t.Kind.Or("")), Status: string(t.Status.Or(""))}
 		var text strings.Builder
 		for _, c := range t.Content.Or(nil) {
@@ -240,6 +242,7 @@ func (u *Update) ToolCall() *ToolCall {
 		call.Text = text.String()
 		return call
 	}
+
 	var call *ToolCall
 	var content []acpv2.ToolCallContent
 	switch m := &u.V2.Update; {
@@ -251,6 +254,7 @@ func (u *Update) ToolCall() *ToolCall {
 		call = &ToolCall{ID: string(m.ToolCallContentChunk.ToolCallID)}
 		content = []acpv2.ToolCallContent{m.ToolCallContentChunk.Content}
 	}
+
 	var blocks []acpv2.ContentBlock
 	for _, c := range content {
 		if c.Content != nil {

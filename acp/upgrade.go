@@ -21,12 +21,15 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 		return m, nil
 	case *acpv1.PromptRequest:
 		return recode(m, &acpv2.PromptRequest{})
+
 	case *acpv1.NewSessionRequest:
 		servers, err := upgradeServers(m.MCPServers)
 		return &acpv2.NewSessionRequest{
 			Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories), MCPServers: servers,
 			Meta: m.Meta, Extra: m.Extra,
 		}, err
+
+	// To load a session is to resume it in version 2, with its messages sent again from the start.
 	case *acpv1.LoadSessionRequest:
 		servers, err := upgradeServers(m.MCPServers)
 		return &acpv2.ResumeSessionRequest{
@@ -34,6 +37,7 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 			MCPServers: servers, ReplayFrom: acpv2.Set(acpv2.ReplayFrom{Start: &acpv2.ReplayFromStart{}}),
 			Meta: m.Meta, Extra: m.Extra,
 		}, err
+
 	case *acpv1.ResumeSessionRequest:
 		servers, err := upgradeServers(m.MCPServers.Or(nil))
 		return &acpv2.ResumeSessionRequest{
@@ -46,6 +50,7 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 			SessionID: m.SessionID, Cwd: acpv2.AbsolutePath(m.Cwd), AdditionalDirectories: upgradePaths(m.AdditionalDirectories),
 			MCPServers: servers, Meta: m.Meta, Extra: m.Extra,
 		}, err
+
 	case *acpv1.SetSessionConfigOptionRequest:
 		return &acpv2.SetSessionConfigOptionRequest{
 			SessionID: m.SessionID, ConfigID: m.ConfigID, ID: m.ValueID, Boolean: m.Boolean, Unknown: m.Unknown, Meta: m.Meta, Extra: m.Extra,

@@ -57,12 +57,15 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	for _, m := range a.Params.Members() {
 		params[m.Name] = m.Value.Encode(vars.Expand)
 	}
+
 	if f := r.logIn(ctx, rules.MethodNewSession); f != nil || r.err != nil {
 		return f
 	}
+
 	timeout := max(r.scaled(a.Timeout), r.allowed.session)
 	r.mark()
 	answer, err := r.c.call(ctx, rules.MethodNewSession, params, timeout)
+
 	switch id, ok := sessionID(answer); {
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())
@@ -178,6 +181,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	for _, m := range a.Messages {
 		messages = append(messages, openExpectation{Expectation: m, local: r.now.local})
 	}
+
 	// A method is forbidden by its name alone, a message by its pattern.
 	forbidden := func(e *rules.Entry) bool {
 		if e.Direction == jsonrpc.In && e.Method != "" && slices.Contains(a.Methods, e.Method) {
@@ -190,6 +194,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		}
 		return false
 	}
+
 	update := func() bool {
 		// Each entry is compared once: from moves on with the log.
 		for _, e := range r.c.log[from:] {
@@ -205,6 +210,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		from = len(r.c.log)
 		return until.came()
 	}
+
 	// The requests that are open now decide the end: later ones belong to later steps.
 	wait, began, open := r.patience(a.Timeout), time.Now(), r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {
@@ -213,6 +219,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	if err == nil && found == nil && !until.came() {
 		r.c.wait(ctx, min(wait-time.Since(began), r.scaled(graceAfterAnswer)), update) // only found matters
 	}
+
 	switch {
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())

@@ -78,10 +78,13 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 	alone := &runner{opts: r.opts, version: r.version, alone: true}
 	alone.opts.TimeoutScale *= aloneFactor
 	alone.opts.Jobs = 1
+
 	for agent := range agents {
 		confirmed := 0
 		patient := *probes[agent]
 		patient.allowed = patient.allowed.times(aloneFactor)
+
+		// After enough confirmed results, the other timed tests of the agent keep their first one.
 		for test := range tests {
 			res := &report.Agents[agent].Tests[test]
 			if !res.Timed() || ctx.Err() != nil {
@@ -91,6 +94,7 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 				remark(res, fmt.Sprintf("not tried again: %d other tests of this agent were, alone and with %d times the time, and came to the same", confirmed, aloneFactor))
 				continue
 			}
+
 			second, ledger, err := alone.test(ctx, agents[agent], tests[test], &patient)
 			if failed == nil {
 				failed = err
@@ -98,6 +102,8 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 			if second.Status == render.Errored {
 				continue
 			}
+
+			// A finding on time that is gone now was due to the load: the count restarts.
 			if confirmed++; !second.Timed() {
 				confirmed = 0
 			}

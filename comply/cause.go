@@ -30,20 +30,24 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 	if f := rules.MalformedAnswer(r.test, r.version, r.c.log, r.c.calls(), &q.Call); f != nil {
 		return f
 	}
+
 	answer, _ := q.Answer.Value.(map[string]any)
 	if code, _ := jsont.Lookup(answer, "error.code"); q.Request.Method == rules.MethodInitialize && jsont.Stringify(code) == loginCode {
 		return r.setup(ruleLogin, "initialize needs no login", "it failed: "+jsont.Brief(answer["error"]), q.Request, q.Answer)
 	}
+
 	result, _ := answer["result"].(map[string]any)
 	if q.Request.Method != rules.MethodPrompt || result == nil {
 		return nil
 	}
+
 	// Copies: the log must keep the answer as it came.
 	ended, endedResult := maps.Clone(answer), maps.Clone(result)
 	ended["result"], endedResult["stopReason"] = endedResult, "end_turn"
 	if x.bound(r.c.vars).Match(ended) != nil {
 		return nil // the stop reason is not the only difference
 	}
+
 	rule := ""
 	switch reason, _ := result["stopReason"].(string); {
 	case slices.Contains(shortStops, reason):

@@ -174,6 +174,7 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 		c.mu.Unlock()
 		return false
 	}
+
 	var reply json.RawMessage
 	var held bool
 	switch e.Class {
@@ -187,6 +188,7 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	case jsont.ClientRequest:
 		reply, held = c.cannedReply(e)
 	}
+
 	c.mu.Unlock()
 	c.show(e)
 	// Outside of the lock: the outbox may be full.

@@ -131,6 +131,7 @@ func (a *assignment) assign() map[*openExpectation]*rules.Entry {
 		}
 		return got
 	}
+
 	owner := map[*rules.Entry]*openExpectation{}
 	for _, x := range a.list {
 		switch {
@@ -143,6 +144,7 @@ func (a *assignment) assign() map[*openExpectation]*rules.Entry {
 			a.place(x, owner, map[*rules.Entry]bool{})
 		}
 	}
+
 	for e, x := range owner {
 		got[x] = e
 	}
@@ -290,6 +292,7 @@ func (r *testRun) instead(step *jsont.Expect, x *openExpectation, m *jsont.Match
 		}
 	}
 
+	// A message that nearly matched explains more than the silence does.
 	if near, mismatch := r.nearest(x, m, own, last, answers); near != nil {
 		for _, q := range r.c.requests {
 			if q.Answer == near {

@@ -45,6 +45,7 @@ func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	places := map[string]string{placeModel: modelURL, placeHome: home, placeRoot: a.Root}
 	// A path inside of a JSON file needs the escapes of JSON.
 	plain, quoted := replacer(places, func(s string) string { return s }), replacer(places, inJSON)
+
 	a.Command = plain.Replace(a.Command)
 	a.Args = slices.Clone(a.Args)
 	for i := range a.Args {
@@ -54,15 +55,18 @@ func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	for name := range a.Env {
 		a.Env[name] = plain.Replace(a.Env[name])
 	}
+
 	if len(a.Files) == 0 {
 		return a, nil
 	}
+
 	// The root keeps a name in the list from leading out of the home folder.
 	dir, err := os.OpenRoot(home)
 	if err != nil {
 		return a, err
 	}
 	defer dir.Close()
+
 	for name, text := range a.Files {
 		fill := plain
 		if json.Valid([]byte(text)) {

@@ -39,6 +39,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * r.opts.TimeoutScale) }
 	longest := scaled(r.opts.Startup)
 	least := min(scaled(minAllowance), longest)
+
 	p := &probe{
 		report:  render.AgentReport{Name: a.Name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null")},
 		allowed: allowances{start: least, session: least},
@@ -47,11 +48,13 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 		p.report.Notes = append(p.report.Notes, fmt.Sprintf(format, args...))
 		return p
 	}
+
 	w, err := newWorkspace(r.opts.Temp, nil)
 	if err != nil {
 		return fail("make a workspace: %v", err)
 	}
 	defer w.remove()
+
 	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
 	t := &jsont.Test{ID: render.ProbeID, Policy: sandbox.PolicyNone}
 	agent, err := r.start(ctx, a, t, w, vars, 0, &clock{})
@@ -59,12 +62,14 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 		p.unstarted = err
 		return fail("the agent could not be started: %v", err)
 	}
+
 	// The conversation is judged and recorded also if the probe failed.
 	defer func() {
 		talk := agent.stop()
 		p.ledger = rules.Audit(t, r.version, talk.log, talk.calls)
 		p.recorded = r.record(a.Name, render.ProbeID, talk.log)
 	}()
+
 	began := time.Now()
 	answer, err := agent.call(ctx, rules.MethodInitialize, initializeParams(r.version, vars), longest)
 	if err != nil {
@@ -77,6 +82,7 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	if failed := answer.Failure(); failed != nil {
 		return fail("initialize failed: %s", jsont.Brief(failed))
 	}
+
 	// The first start warms caches, so a later one should not take longer than this
 	// allows.
 	p.allowed.start = max(least, allowanceFactor*time.Since(began))
@@ -115,26 +121,32 @@ func (p *probe) session(ctx context.Context, agent *instance, auth string, least
 			p.report.Notes = append(p.report.Notes, fmt.Sprintf("the login with %s failed: %v", auth, err))
 		}
 	}
+
 	began := time.Now()
 	answer, err := agent.call(ctx, rules.MethodNewSession, map[string]any{"cwd": agent.sandbox, "mcpServers": []any{}}, longest)
 	if err == nil {
 		p.allowed.session = max(least, allowanceFactor*time.Since(began))
 	}
+
 	if err == nil && answer.Failure() != nil {
 		if rules.WantsLogin(answer, len(p.logins) > 0) {
 			p.login = loginReason(p.logins)
 		}
 		err = fmt.Errorf("%s", jsont.Brief(answer.Failure()))
 	}
+
 	if err != nil {
 		p.report.Notes = append(p.report.Notes, "no session could be opened: "+ending(err))
 		return
 	}
+
 	p.report.Modes = names(answer.Value, "result.modes.availableModes", "id")
 	p.report.Commands = names(answer.Value, "result.availableCommands", "name")
 	if id, ok := sessionID(answer); ok {
 		p.turn(ctx, agent, id, turn)
 	}
+
+	// Some agents send their commands in an update after the session is open.
 	if p.report.Commands != nil {
 		return
 	}

@@ -25,6 +25,7 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 			return r.abort(ctx.Err())
 		}
 	}
+
 	if x.Terminate {
 		r.leaving = true
 		if r.c.agent.Terminate() != nil {
@@ -32,23 +33,27 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 			return nil
 		}
 	}
+
 	if x.Exits {
 		if f := r.exit(ctx, x); f != nil || r.err != nil {
 			return f
 		}
 	}
+
 	if x.Alone {
 		if r.c.agent.HadOrphans() {
 			return r.finding(r.now.step, "no process that outlives the agent", "a process that the agent started still ran after its end")
 		}
 		r.met++
 	}
+
 	if x.ReadableStderr {
 		if text := r.c.agent.Stderr(); !utf8.Valid(text) {
 			return r.finding(r.now.step, "UTF-8 on standard error", fmt.Sprintf("it has other bytes: %q", jsont.Shorten(string(text), 200)))
 		}
 		r.met++
 	}
+
 	if x.Restart {
 		return r.restart(ctx)
 	}
@@ -59,10 +64,12 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	r.leaving = true
 	defer r.c.clock.wait()()
+
 	within := r.scaled(x.Within)
 	if r.c.silent() { // it may still be starting
 		within = max(within, r.allowed.start)
 	}
+
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -72,10 +79,12 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	case <-timer.C:
 		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", within), "it still runs"))
 	}
+
 	r.met++
 	if x.ExitCode == nil {
 		return nil
 	}
+
 	err := r.c.agent.Wait()
 	code := 0
 	// An agent in this process has no code: its error stands for 1.
@@ -84,6 +93,7 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	} else if err != nil {
 		code = 1
 	}
+
 	if bad := jsont.NewPattern(x.ExitCode, r.vars()).Match(json.Number(fmt.Sprint(code))); bad != nil {
 		return r.finding(r.now.step, "an exit code like "+bad.Want, ending(err))
 	}

@@ -108,9 +108,11 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		Schema: render.ReportSchema, Protocol: r.opts.Protocol, Started: began.UTC().Format(time.RFC3339), Suite: suiteVersion(tests),
 		Agents: make([]render.AgentReport, len(agents)),
 	}
+
 	if err := r.resumable(report, agents); err != nil {
 		return nil, err
 	}
+
 	probes := make([]*probe, len(agents))
 	failed := r.parallel(len(agents), func(i int) error {
 		probes[i] = r.probe(ctx, agents[i])
@@ -124,6 +126,7 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 	if unstarted := (*StartError)(nil); errors.As(failed, &unstarted) {
 		return nil, failed
 	}
+
 	// One flat list of pairs keeps all jobs busy although agents differ in speed.
 	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
@@ -136,15 +139,18 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		report.Agents[agent].Tests[test], ledgers[i] = result, found
 		return err
 	}))
+
 	if !r.opts.Once && ctx.Err() == nil {
 		failed = errors.Join(failed, r.again(ctx, agents, tests, probes, report, ledgers))
 	}
+
 	for i := range report.Agents {
 		a := &report.Agents[i]
 		a.Ledger = []rules.Finding{}
 		a.AddLedger(slices.Concat(append([][]rules.Finding{probes[i].ledger}, ledgers[i*len(tests):(i+1)*len(tests)]...)...))
 		a.Count()
 	}
+
 	report.DurationMs = time.Since(began).Milliseconds()
 	if ctx.Err() != nil {
 		report.Interrupted = true
@@ -176,21 +182,25 @@ func (r *runner) earlier(agent, test string) (res render.Result, ledger []rules.
 	if r.opts.Resume == nil {
 		return res, nil, false
 	}
+
 	// The baseline and the requirements of this run are applied anew.
 	fresh := func(f rules.Finding) rules.Finding {
 		f.Known, f.Reason, f.Unasked = false, "", false
 		return f
 	}
+
 	for _, a := range r.opts.Resume.Agents {
 		at := slices.IndexFunc(a.Tests, func(t render.Result) bool { return t.ID == test })
 		if a.Name != agent || at < 0 || a.Tests[at].Status == render.Errored {
 			continue
 		}
+
 		res = a.Tests[at]
 		res.Known, res.Findings = false, slices.Clone(res.Findings)
 		for i := range res.Findings {
 			res.Findings[i] = fresh(res.Findings[i])
 		}
+
 		for _, f := range a.Ledger {
 			if slices.Contains(f.Tests, test) {
 				f = fresh(f)
@@ -198,6 +208,7 @@ func (r *runner) earlier(agent, test string) (res render.Result, ledger []rules.
 				ledger = append(ledger, f)
 			}
 		}
+
 		return res, ledger, true
 	}
 	return res, nil, false
@@ -331,6 +342,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		res.Status, res.Reason = render.Errored, err.Error()
 		return res, nil, nil
 	}
+
 	if ctx.Err() != nil {
 		return errored(ctx.Err())
 	}
@@ -340,6 +352,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		res.DurationMs = time.Since(began).Milliseconds()
 		r.progress(Event{Agent: a.Name, Test: t.ID, Result: &res, Wall: time.Since(began), Waited: time.Duration(clock.waited.Load())})
 	}()
+
 	w, failed := newWorkspace(r.opts.Temp, nil)
 	if failed != nil {
 		return errored(failed)
@@ -352,6 +365,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		return errored(failed)
 	}
 	vars = vars.With(jsont.VarCapabilities, filled.Capabilities(vars))
+
 	if reason := p.unmet(filled, r.version, vars); reason != "" {
 		res.Status, res.Reason = render.NA, reason
 		return res, nil, nil
@@ -360,6 +374,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		res.Status, res.Reason = render.NA, p.login
 		return res, nil, nil
 	}
+
 	if failed := w.fill(filled.Files); failed != nil {
 		return errored(failed)
 	}
@@ -368,6 +383,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		return errored(failed)
 	}
 	defer closeServer()
+
 	start := func(ctx context.Context) (*instance, error) {
 		return r.start(ctx, a, filled, w, vars, p.allowed.start, clock)
 	}
@@ -379,6 +395,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	s.applies = func(st *jsont.Step) bool { return p.reason(st.When, vars) == "" }
 	s.run(ctx)
 	s.stop()
+
 	for i, talk := range s.ended {
 		name := t.ID
 		if i > 0 {
@@ -393,6 +410,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	for _, talk := range s.ended {
 		ledger = append(ledger, rules.Audit(filled, r.version, talk.log, talk.calls)...)
 	}
+
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
 		if concerns(filled, f.Rule) {
@@ -400,6 +418,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 			res.Findings = append(res.Findings, f)
 		}
 	}
+
 	// A test that could not get to its point neither passes nor fails.
 	if res.Judge(s.met > 0); res.Status == render.Pass && s.moot != "" {
 		res.Status, res.Reason = render.NA, s.moot

@@ -117,14 +117,17 @@ func (s *services) observe(e *rules.Entry) {
 		V1        json.RawMessage `json:"clientCapabilities"`
 		V2        json.RawMessage `json:"capabilities"`
 	}
+
 	switch e.Method {
 	case rules.MethodInitialize, rules.MethodPrompt, rules.MethodCancel:
 		if json.Unmarshal(e.Params, &p) != nil {
 			return
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	switch e.Method {
 	case rules.MethodInitialize:
 		raw := p.V1

@@ -89,6 +89,7 @@ type transcript struct {
 // run runs the whole test.
 func (r *testRun) run(ctx context.Context) {
 	steps := plan(r.test.Steps, r.applies, nil)
+
 	// All expectations are known from the beginning, so that a request which comes
 	// early gets its reply.
 	r.c.mu.Lock()
@@ -96,12 +97,14 @@ func (r *testRun) run(ctx context.Context) {
 		r.c.expectations = append(r.c.expectations, p.expectations...)
 	}
 	r.c.mu.Unlock()
+
 	if !r.test.Manual {
 		if f := r.initialize(ctx); f != nil {
 			r.add(f)
 			return
 		}
 	}
+
 	for _, p := range steps {
 		r.now = p
 		if f := r.do(ctx, p.step.Action); f != nil {
@@ -116,10 +119,12 @@ func (r *testRun) run(ctx context.Context) {
 				return
 			}
 		}
+
 		if r.err != nil || r.moot != "" {
 			return
 		}
 	}
+
 	r.judgeAnswers(ctx)
 	if over := r.c.state(); over != nil && !r.leaving && r.err == nil {
 		r.add(r.setup(ruleGoesOn, "an agent that runs until its input ends", r.endingText(over)))

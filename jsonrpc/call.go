@@ -39,6 +39,7 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 	if ctx.Value(handlerKey{}) == c {
 		return nil, ErrHandlerWait
 	}
+
 	raw, err := encodeParams(params)
 	if err != nil {
 		return nil, err
@@ -46,6 +47,7 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+
 	ch := make(chan outcome, 1) // has room for the one outcome
 	id, err := c.addCall(func(o outcome) { ch <- o })
 	if err != nil {
@@ -54,11 +56,14 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 	if err := c.out.put(ctx, requestLine(id, method, raw)); err != nil {
 		c.resolve(id, outcome{err: c.sendError(err)})
 	}
+
 	select {
 	case o := <-ch:
 		return o.result, o.err
 	case <-ctx.Done():
 	}
+
+	// An outcome that came together with the end of the context wins.
 	if !c.abandon(id) { // it was answered meanwhile
 		o := <-ch
 		return o.result, o.err

@@ -91,6 +91,7 @@ func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 			requests: make(map[string]context.CancelCauseFunc),
 		},
 	}
+
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -100,6 +101,7 @@ func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 	if c.opts.MaxRequests <= 0 {
 		c.opts.MaxRequests = 1024
 	}
+
 	c.in = NewReader(r, c.opts.MaxFrame)
 	var tap func(Frame)
 	if c.opts.Tap != nil {
@@ -108,6 +110,7 @@ func Open(r io.Reader, w io.Writer, opts *Options) *Conn {
 	c.out = newOutbox(w, tap)
 	c.close = sync.OnceValue(c.shut)
 
+	// All other fields are set before the goroutines start.
 	ctx, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
 	go c.read(ctx)

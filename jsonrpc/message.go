@@ -138,6 +138,8 @@ func (m *message) readResponse(raw, failure []byte) *Problem {
 	case failure[0] != '{':
 		return problemf(ProblemError, raw, "the error of a response is an object")
 	}
+
+	// Unknown members are ignored; checkNames refuses names that differ in case only.
 	e := &Error{}
 	var code, message bool
 	for name, value := range members(failure) {
@@ -151,6 +153,7 @@ func (m *message) readResponse(raw, failure []byte) *Problem {
 			e.Data = value
 		}
 	}
+
 	if !code || !message {
 		return problemf(ProblemError, raw, "the error of a response has an integer as code and a text as message")
 	}

@@ -119,12 +119,15 @@ func (o *outbox) send(frame []byte) error {
 		o.signal()
 		return nil
 	}
+
+	// The frame is written without the lock: writing keeps other senders away meanwhile.
 	o.writing = true
 	o.mu.Unlock()
 	if o.tap != nil {
 		o.tap(Frame{Raw: frame[:len(frame)-1], Time: time.Now()})
 	}
 	rest := frame[o.try(frame):]
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writing = false
@@ -185,6 +188,7 @@ func (o *outbox) run() error {
 		o.release()
 		o.mu.Unlock()
 
+		// The tap sees each frame before it is written; it has seen rest already.
 		err := o.write(rest)
 		start := 0
 		for _, end := range ends {
@@ -194,6 +198,7 @@ func (o *outbox) run() error {
 		if err == nil {
 			err = o.write(frames)
 		}
+
 		o.mu.Lock()
 		o.writing = false
 		if err != nil {
@@ -201,6 +206,7 @@ func (o *outbox) run() error {
 			o.release()
 		}
 		o.mu.Unlock()
+
 		if err != nil || closing {
 			return err
 		}

@@ -70,6 +70,7 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil || cmd.Stderr != nil {
 		return nil, errors.New("jsonrpc: start: the command has standard streams already: leave Stdin, Stdout and Stderr nil")
 	}
+
 	p := &Process{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	if opts != nil {
 		p.opts = *opts
@@ -86,6 +87,7 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	p.step.Store(StepNone)
 	p.close = sync.OnceValue(p.shut)
 
+	// The program gets one end of each pipe, and this process keeps the other.
 	var pipes [6]*os.File // the reading and the writing end for each stream
 	var err error
 	for i := 0; i < len(pipes) && err == nil; i += 2 {
@@ -99,10 +101,12 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 		}
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		closeAll(pipes[:]...)
 		return nil, fmt.Errorf("jsonrpc: start: %w", err)
 	}
+
 	closeAll(pipes[0], pipes[3], pipes[5])
 	p.stdin, p.stdout = pipes[1], pipes[2]
 	go p.wait(pipes[4])

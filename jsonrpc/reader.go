@@ -82,6 +82,7 @@ func (r *Reader) Next() (Frame, error) {
 				return Frame{}, err
 			}
 		}
+
 		n, err := r.lineEnd(0)
 		if err != nil {
 			return r.tooLarge(n)
@@ -89,15 +90,19 @@ func (r *Reader) Next() (Frame, error) {
 		if n == 0 {
 			return Frame{}, r.err
 		}
+
 		line := r.buf[r.start : r.start+n]
 		if isBlank(line) {
 			r.take(n)
 			r.blank = true
 			continue
 		}
+
+		// After a broken value over several lines, each of its lines is considered alone.
 		if r.alone > 0 {
 			return r.nextAlone()
 		}
+
 		at, size, problem := r.value(line)
 		if size == 0 && problem.Code == ProblemTruncated {
 			return r.nextOverLines(at)
@@ -322,6 +327,8 @@ func (r *Reader) fill() bool {
 			r.buf = nil
 		}
 	}
+
+	// The held bytes move to the front; the buffer grows if they fill more than half of it.
 	if r.end == len(r.buf) {
 		held := r.buf[r.start:r.end]
 		if len(held) > len(r.buf)/2 || len(r.buf) == 0 {
@@ -330,6 +337,8 @@ func (r *Reader) fill() bool {
 		r.end = copy(r.buf, held)
 		r.start = 0
 	}
+
+	// A reader that returns nothing a hundred times is broken; bufio.Reader gives up likewise.
 	for range 100 {
 		n, err := r.src.Read(r.buf[r.end:])
 		r.end += n

@@ -28,6 +28,7 @@ func (c *Conn) request(ctx context.Context, m message, size int, b *batch) {
 		c.refuse(ctx, problem, m, b)
 		return
 	}
+
 	if err := c.out.failure(); err != nil {
 		cancel(closedBy(err))
 	}
@@ -35,6 +36,8 @@ func (c *Conn) request(ctx context.Context, m message, size int, b *batch) {
 		b.add()
 	}
 	handler := c.handler(ctx, Request{ID: m.id, Method: m.method, Params: m.params})
+
+	// A request counts against the limits until its response is on its way.
 	task := func() {
 		response, after := c.run(requestCtx, m.id, handler)
 		c.update(func(s *state) { delete(s.requests, key) }) // the other side may reuse the id when it has the response
@@ -48,6 +51,8 @@ func (c *Conn) request(ctx context.Context, m message, size int, b *batch) {
 			s.held -= size
 		})
 	}
+
+	// An idle worker takes the task, otherwise a new worker starts.
 	select {
 	case c.tasks <- task:
 	default:

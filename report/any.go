@@ -44,16 +44,20 @@ func parseObject(text string, o Options, nesting int) (Result, bool) {
 	if nesting == 0 || !strings.HasPrefix(text, "{") || len(text) > o.MaxBytes {
 		return Result{}, false
 	}
+
 	all, ok := members([]byte(text))
 	if !ok {
 		return Result{}, false
 	}
+
 	var d diagnostics
 	d.add(CodeJSONForm, 0, "the report is in JSON")
 	if r, d := tolerantObject(all, d); r.Status != "" {
 		r.Diagnostics = d.sorted()
 		return r, true
 	}
+
+	// An object without a status may be an envelope, with the report as an object or as text.
 	for _, name := range [...]string{"structured_output", "result"} {
 		for _, m := range all {
 			if m.name != name {

@@ -53,6 +53,7 @@ func (s *blockFinder) line(l line) {
 	if l.odd && s.oddEnd == 0 {
 		s.oddEnd = l.number
 	}
+
 	if trim(l.text) == "" {
 		s.open = -1
 		if s.blanks++; s.blanks == 2 {
@@ -60,17 +61,20 @@ func (s *blockFinder) line(l line) {
 		}
 		return
 	}
+
 	s.blanks = 0
 	if fence(l.text) {
 		s.open, s.fenced = -1, !s.fenced
 		return
 	}
+
 	h, ok := split(l.text)
 	place := -1
 	if ok {
 		place = find(reportTerms, h.name)
 		ok = place >= 0 || extraName(h.name)
 	}
+
 	switch {
 	// A continuing line is tried first: a list may have items that look like fields.
 	case s.continues(l.text, h.name, place):
@@ -85,6 +89,7 @@ func (s *blockFinder) line(l line) {
 		s.prose(l, h)
 		return
 	}
+
 	s.run.Text, s.run.Last = s.text[s.start:l.at+len(l.text)], l.number
 }
 

@@ -11,13 +11,17 @@ func readCanonical(text string, skipped int) (r Result, ok bool) {
 	if !strings.HasPrefix(text, "STATUS:") || strings.IndexByte(text, '\r') >= 0 || strings.IndexByte(text, "\u2028"[0]) >= 0 {
 		return Result{}, false
 	}
+
 	text = strings.TrimSuffix(text, "\n")
 	count := strings.Count(text, "\n") + 1
 	if count > len(reportTerms) {
 		return Result{}, false
 	}
+
 	r.Fields = make([]TextField, 0, count)
 	place := 0
+
+	// The fields come in the order of the terms, so one pass over the terms finds them all.
 	for rest := text; len(r.Fields) < count; place++ {
 		s := rest
 		if i := strings.IndexByte(rest, '\n'); i >= 0 {
@@ -29,6 +33,7 @@ func readCanonical(text string, skipped int) (r Result, ok bool) {
 		if place == len(reportTerms) {
 			return Result{}, false
 		}
+
 		name := reportTerms[place].name
 		value := s[len(name)+1:]
 		value = value[indent(value):]
@@ -37,6 +42,7 @@ func readCanonical(text string, skipped int) (r Result, ok bool) {
 		}
 		r.Fields = append(r.Fields, TextField{Name: name, RawName: s[:len(name)], Value: value, Line: skipped + len(r.Fields) + 1, Col: 1})
 	}
+
 	r.Blocks = []Block{{Text: text, First: skipped + 1, Last: skipped + count, Status: r.Status, Chosen: true, to: count}}
 	return r, true
 }

@@ -183,16 +183,20 @@ func referenceObject(all []member) (r Result) {
 	for _, each := range all {
 		m[each.name] = each
 	}
+
 	status, _ := m["status"].text()
 	if r.Status = Status(lower(trim(status))); !r.Status.Known() {
 		return Result{}
 	}
+
+	// A word is text; null and an absent member count as empty.
 	word := func(name string) (value string, ok bool) {
 		if value, ok = m[name].text(); !ok && len(m[name].value) > 0 && !m[name].null() {
 			return "", false
 		}
 		return lower(trim(value)), true
 	}
+
 	tests, testsOK := word("tests")
 	build, buildOK := word("build")
 	if !testsOK || !buildOK || tests != string(referenceTests(tests)) {
@@ -204,6 +208,8 @@ func referenceObject(all []member) (r Result) {
 		r.Build = s
 	}
 	r.Tests = Tests(tests)
+
+	// A list of files is an array, or text with separators.
 	files := func(name string) []string {
 		if s, ok := m[name].text(); ok {
 			return splitPlain(s)
@@ -212,6 +218,7 @@ func referenceObject(all []member) (r Result) {
 		return items
 	}
 	r.FilesCreated, r.FilesModified = files("files_created"), files("files_modified")
+
 	text := func(name string) string {
 		s, _ := m[name].text()
 		return trim(s)

@@ -29,6 +29,7 @@ func linesOf(text string, skipped int) iter.Seq[line] {
 					stop--
 				}
 			}
+
 			for i := at; i < stop; i++ {
 				if text[i] != '\r' && text[i] != "\u2028"[0] {
 					continue
@@ -42,9 +43,12 @@ func linesOf(text string, skipped int) iter.Seq[line] {
 					i = at - 1
 				}
 			}
+
+			// An odd line end at the end of the text leaves no last line.
 			if at == len(text) {
 				return
 			}
+
 			number++
 			if !yield(line{text: text[at:stop], at: at, number: number}) {
 				return
@@ -321,10 +325,12 @@ func ParseLine(s string) (field, value string, ok bool) {
 	if strings.ContainsAny(s, "\n\r\u2028\u2029") {
 		return "", "", false
 	}
+
 	h, ok := split(s)
 	if !ok {
 		return "", "", false
 	}
+
 	place := find(reportTerms, h.name)
 	if place < 0 {
 		return h.name, h.value, extraName(h.name)
@@ -333,6 +339,7 @@ func ParseLine(s string) (field, value string, ok bool) {
 	if t.shape != aWord {
 		return t.name, h.value, true
 	}
+
 	switch t.name {
 	case "STATUS":
 		status, _, _ := readStatus(h.value)
@@ -346,5 +353,7 @@ func ParseLine(s string) (field, value string, ok bool) {
 			return t.name, string(build), true
 		}
 	}
+
+	// A word that the protocol does not define is kept, in lower case.
 	return t.name, lower(h.value), true
 }

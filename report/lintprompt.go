@@ -47,20 +47,25 @@ func LintPrompt(text string, opts *LintOptions) ([]Diagnostic, error) {
 func fieldExamples(text string) (out []example) {
 	s := blockFinder{text: text}
 	s.sort(0)
+
 	var lines []line
 	for l := range linesOf(text, 0) {
 		lines = append(lines, l)
 	}
+
 	for _, b := range s.blocks {
 		if b.sentence {
 			continue
 		}
+
 		first, seen := b.First, 0
 		add := func(last int) {
 			part := text[lines[first-1].at : lines[last-1].at+len(lines[last-1].text)]
 			out = append(out, example{strings.TrimRightFunc(part, space) + "\n", first})
 			first = last + 1
 		}
+
+		// Each further status begins another example.
 		for _, f := range s.fields[b.from:b.to] {
 			if f.place != statusPlace {
 				continue
@@ -77,6 +82,7 @@ func fieldExamples(text string) (out []example) {
 			}
 			seen = f.Line
 		}
+
 		add(b.Last)
 	}
 	return out

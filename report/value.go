@@ -15,6 +15,7 @@ func readStatus(value string) (s Status, detail string, codes []Code) {
 	if marked {
 		codes = append(codes, CodeDecorated)
 	}
+
 	for _, known := range statuses {
 		n, exact := matchStatus(value, string(known))
 		if n == 0 {
@@ -26,6 +27,7 @@ func readStatus(value string) (s Status, detail string, codes []Code) {
 		s, detail = known, trim(value[n:]+rest)
 		break
 	}
+
 	// An unknown word is kept: a later version of the protocol may define it.
 	if s == "" {
 		n := 0
@@ -43,6 +45,7 @@ func readStatus(value string) (s Status, detail string, codes []Code) {
 		s, detail = Status(lower(first)), trim(value[len(first):]+rest)
 		codes = append(codes, CodeUnknown)
 	}
+
 	if detail != "" {
 		codes = append(codes, CodeTrailing)
 	}

@@ -42,17 +42,22 @@ func (f *Files) Read(ctx context.Context, path string, line, limit int) (string,
 	if err != nil {
 		return "", err
 	}
+
 	if line < 0 || limit < AllLines {
 		return "", errorf(CodeInvalid, "read %s: line %d or limit %d is negative", path, line, limit)
 	}
+
 	file, info, err := f.open(verb, p, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
+
+	// A whole file that is too large is refused by its size, before it is read.
 	if line <= 1 && limit == AllLines && info.Size() > maxText {
 		return "", tooLarge(path)
 	}
+
 	text, err := readLines(&boundedReader{ctx: ctx, r: file, left: maxScan + 1}, line, limit, maxText)
 	switch {
 	case errors.Is(err, errTextBound):

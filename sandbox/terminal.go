@@ -56,6 +56,7 @@ func (t *terminal) supervise(cmd *exec.Cmd, output *os.File, grace time.Duration
 		kill(cmd.Process)
 	}()
 
+	// The command ends by itself, or because of the signals after stop.
 	select {
 	case <-exited:
 	case <-t.ending:
@@ -67,6 +68,7 @@ func (t *terminal) supervise(cmd *exec.Cmd, output *os.File, grace time.Duration
 			<-exited
 		}
 	}
+
 	select {
 	case <-read:
 	case <-time.After(grace):

@@ -209,6 +209,7 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 	switch {
 	case m.StateUpdate != nil && m.StateUpdate.Idle != nil:
 		return nil, s.idle(c, m.StateUpdate.Idle, step)
+
 	case m.UserMessage != nil:
 		return s.whole(c, m.UserMessage.MessageID, m.UserMessage.Content, m.UserMessage.Meta, func(v *acpv1.ContentChunk) acpv1.SessionUpdate {
 			return acpv1.SessionUpdate{UserMessageChunk: v}
@@ -221,6 +222,7 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 		return s.whole(c, m.AgentThought.MessageID, m.AgentThought.Content, m.AgentThought.Meta, func(v *acpv1.ContentChunk) acpv1.SessionUpdate {
 			return acpv1.SessionUpdate{AgentThoughtChunk: v}
 		})
+
 	case m.ToolCallUpdate != nil:
 		return s.toolCall(c, m.ToolCallUpdate)
 	case m.ToolCallContentChunk != nil:
@@ -228,9 +230,11 @@ func (s *bridgeSession) update(c *converter, m *SessionUpdate, step *Step) (upda
 	case m.PlanUpdate != nil:
 		return s.plan(c, m.PlanUpdate)
 	}
+
 	if v := c.update(m); v != nil {
 		updates = append(updates, *v)
 	}
+
 	// A whole message that comes after its first chunk would say it twice.
 	if chunk := cmp.Or(m.UserMessageChunk, m.AgentMessageChunk, m.AgentThoughtChunk); chunk != nil {
 		remember = func() { s.seen(chunk.MessageID) }
@@ -358,8 +362,11 @@ func (s *bridgeSession) plan(c *converter, m *PlanUpdate) ([]acpv1.SessionUpdate
 		id, _ := m.Plan.Unknown.Member("planId")
 		now.id = PlanID(id)
 	}
+
 	plans := slices.Clone(s.plans)
 	at := slices.IndexFunc(plans, func(p bridgePlan) bool { return p.id == now.id })
+
+	// A plan that is known already is replaced in its place.
 	switch {
 	case at >= 0:
 		plans[at] = now
@@ -373,6 +380,7 @@ func (s *bridgeSession) plan(c *converter, m *PlanUpdate) ([]acpv1.SessionUpdate
 		}
 		plans = append(plans, now)
 	}
+
 	out.Plan.Entries = []acpv1.PlanEntry{}
 	for _, p := range plans {
 		out.Plan.Entries = append(out.Plan.Entries, p.entries...)

@@ -42,10 +42,12 @@ func (c *converter) sessionMessage(m Message, out *Conversion) acpv1.Message {
 			ConfigOptions: optional(c, "configOptions", m.ConfigOptions, c.configOptions),
 			Meta:          m.Meta, Extra: m.Extra,
 		}
+
 	case *ResumeSessionRequest:
 		return c.resumeSessionRequest(m)
 	case *ResumeSessionResponse:
 		return c.resumeSessionResponse(m, out)
+
 	case *ForkSessionRequest:
 		return c.forkSessionRequest(m)
 	case *ForkSessionResponse:
@@ -55,6 +57,8 @@ func (c *converter) sessionMessage(m Message, out *Conversion) acpv1.Message {
 			ConfigOptions: optional(c, "configOptions", m.ConfigOptions, c.configOptions),
 			Meta:          m.Meta, Extra: m.Extra,
 		}
+
+	// In version 1 an agent may lack these methods, so its capabilities are checked.
 	case *ListSessionsRequest:
 		c.sessionAble(m.Method(), func(s acpv1.SessionCapabilities) bool { return s.List.IsSet() })
 		return ref(same[acpv1.ListSessionsRequest](c, m))
@@ -68,10 +72,12 @@ func (c *converter) sessionMessage(m Message, out *Conversion) acpv1.Message {
 		return m
 	case *DeleteSessionResponse, *CloseSessionResponse:
 		return m
+
 	case *SetSessionConfigOptionRequest:
 		return c.setConfigOption(m)
 	case *SetSessionConfigOptionResponse:
 		return &acpv1.SetSessionConfigOptionResponse{ConfigOptions: c.configOptionsIn(m.ConfigOptions), Meta: m.Meta, Extra: m.Extra}
+
 	default:
 		return c.promptMessage(m)
 	}

@@ -22,12 +22,14 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 		return &acpv1.SessionUpdate{AgentMessageChunk: c.chunk(m.AgentMessageChunk)}
 	case m.AgentThoughtChunk != nil:
 		return &acpv1.SessionUpdate{AgentThoughtChunk: c.chunk(m.AgentThoughtChunk)}
+
 	case m.StateUpdate != nil:
 		c.state(m.StateUpdate)
 	case m.ToolCallUpdate != nil:
 		return &acpv1.SessionUpdate{ToolCallUpdate: ref(c.toolCall(m.ToolCallUpdate))}
 	case m.PlanUpdate != nil:
 		return c.plan(m.PlanUpdate)
+
 	case m.AvailableCommandsUpdate != nil:
 		u := m.AvailableCommandsUpdate
 		return &acpv1.SessionUpdate{AvailableCommandsUpdate: &acpv1.AvailableCommandsUpdate{
@@ -38,11 +40,14 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 		return &acpv1.SessionUpdate{ConfigOptionUpdate: &acpv1.ConfigOptionUpdate{
 			ConfigOptions: c.configOptionsIn(u.ConfigOptions), Meta: u.Meta, Extra: u.Extra,
 		}}
+
 	case m.SessionInfoUpdate != nil:
 		c.keepMeta(m.SessionInfoUpdate.Meta)
 		return &acpv1.SessionUpdate{SessionInfoUpdate: m.SessionInfoUpdate}
 	case m.UsageUpdate != nil:
 		return &acpv1.SessionUpdate{UsageUpdate: m.UsageUpdate}
+
+	// The cases below depend on the client, on earlier updates, or have no counterpart.
 	case m.Notice != nil, m.CompactionUpdate != nil, m.CompactionSummaryChunk != nil:
 		return c.gated(m)
 	case m.UserMessage != nil, m.AgentMessage != nil, m.AgentThought != nil, m.ToolCallContentChunk != nil:
@@ -146,6 +151,8 @@ func (c *converter) mendBlock(m *acpv1.ContentBlock) {
 	default:
 		return
 	}
+
+	// Annotations are changed only if the content names its readers.
 	notes, ok := in.Get()
 	if readers, named := notes.Audience.Get(); ok && named {
 		c.at("annotations", func() {

@@ -21,6 +21,7 @@ func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 		if d.IsDir() || !strings.HasSuffix(name, Extension) {
 			return nil
 		}
+
 		source, err := fs.ReadFile(dir, name)
 		if err != nil {
 			return err
@@ -30,6 +31,7 @@ func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 			bad = append(bad, err)
 			return nil
 		}
+
 		if other, ok := seen[t.ID]; ok {
 			bad = append(bad, &FileError{t.Path, 1, fmt.Errorf("its id is that of %s: file names must differ", other)})
 			return nil
@@ -41,6 +43,7 @@ func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 	if err != nil {
 		return nil, fmt.Errorf("comply: read tests: %w", err)
 	}
+
 	// Required tests come first: "required" sorts after "optional".
 	slices.SortFunc(tests, func(a, b *Test) int {
 		if a.Severity != b.Severity {

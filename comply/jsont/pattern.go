@@ -97,6 +97,7 @@ func (p *Pattern) Match(v any) *Mismatch {
 
 func (p *Pattern) at(path string, v any, met *int) *Mismatch {
 	miss := func(want, got string) *Mismatch { return &Mismatch{path, want, got, *met} }
+
 	switch p.kind {
 	case Object:
 		object, ok := v.(map[string]any)
@@ -114,6 +115,8 @@ func (p *Pattern) at(path string, v any, met *int) *Mismatch {
 			}
 		}
 		return nil
+
+	// Each item of the pattern needs an element of the array; other elements are ignored.
 	case Array:
 		array, ok := v.([]any)
 		if !ok {
@@ -127,6 +130,8 @@ func (p *Pattern) at(path string, v any, met *int) *Mismatch {
 		}
 		return nil
 	}
+
+	// A scalar is compared by its text.
 	text := Stringify(v)
 	ok := text == p.text
 	if p.regex != nil {

@@ -133,11 +133,13 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 		p.Fail(n, "repeats are at most %d deep", maxDepth)
 		return nil
 	}
+
 	for n := range p.each(n, "steps") {
 		if n.Kind != Object {
 			p.Fail(n, "a step is an object, not %s", n.Kind)
 			return nil
 		}
+
 		s := Step{Rule: p.Text(n, "rule"), Fix: p.Text(n, "fix"), Moot: p.Text(n, "moot"), Times: 1}
 		if level := p.Text(n, "level"); level != "" {
 			var ok bool
@@ -150,6 +152,8 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 				s.When = append(s.When, c)
 			}
 		}
+
+		// Each known member of a step is an action, and a step has exactly one.
 		var found []string
 		for _, m := range n.members {
 			if read, ok := actions[m.Name]; ok {
@@ -162,6 +166,7 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 			s.Inner = p.steps(v, depth+1)
 			s.Times = int(p.number(v, "times", 1, 0, maxSteps))
 		}
+
 		switch len(found) {
 		case 0:
 			p.remark(n, "the step has no known action and does nothing")
@@ -171,6 +176,7 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 			p.Fail(n, "a step does one thing; this one has %s", strings.Join(found, " and "))
 		}
 	}
+
 	if depth == 0 && countSteps(out) > maxSteps {
 		p.Fail(n, "a test has at most %d steps, repeated ones counted each time", maxSteps)
 	}
@@ -268,9 +274,12 @@ func (p *Reader) expectation(n *Node) *Expectation {
 		Keep: n.Get("consume") != nil && !p.flag(n, "consume"), absent: p.Texts(n, "absent"), unlike: p.Object(n, "unlike"),
 		Hold: p.Text(n, "hold"), Captures: p.captures(n),
 	}
+
 	for either := range p.each(n, "anyOf") {
 		e.anyOf = append(e.anyOf, either)
 	}
+
+	// The body is under the name of the message's class.
 	for _, class := range []MessageClass{Response, Notification, ClientRequest} {
 		v := p.Object(n, string(class))
 		if v == nil {
@@ -285,12 +294,15 @@ func (p *Reader) expectation(n *Node) *Expectation {
 		p.Fail(n, "an expected message is a response, a notification or a clientRequest")
 		e.Body = n
 	}
+
+	// The reply may stand beside the body or in it.
 	if e.Class == ClientRequest {
 		e.Reply = n.Get("reply")
 		if inner := e.Body.Get("reply"); inner != nil {
 			e.Reply, e.Body = inner, e.Body.without("reply")
 		}
 	}
+
 	literals(e.Body, func(n *Node, err error) {
 		p.remark(n, "%q is compared as it is, because it is no regular expression here: %v", n.Text, err)
 	})

@@ -178,6 +178,7 @@ func (t *Test) read(vars Variables) error {
 	if len(t.source) > maxFile {
 		return linef(1, "a test file has at most %d bytes", maxFile)
 	}
+
 	text, err := vars.fill(t.source)
 	if err != nil {
 		return err
@@ -189,6 +190,8 @@ func (t *Test) read(vars Variables) error {
 	if root.Kind != Object {
 		return linef(root.line, "a test is an object, not %s", root.Kind)
 	}
+
+	// The reader keeps its first error, so the members are read without a check in between.
 	p := &Reader{vars: vars}
 	p.head(root, t)
 	for n := range p.each(root, "preconditions") {
@@ -200,6 +203,7 @@ func (t *Test) read(vars Variables) error {
 		t.Files = append(t.Files, p.file(n))
 	}
 	p.init(p.Object(root, "init"), t)
+
 	if root.Get("steps") == nil {
 		p.Fail(root, `a test needs the member "steps"`)
 	}
@@ -290,9 +294,11 @@ func (p *Reader) head(root *Node, t *Test) {
 	if t.Area = p.Text(root, "area"); t.Area == "" {
 		t.Area = t.Title
 	}
+
 	if t.Title == "" {
 		p.Fail(root, `a test needs the member "title"`)
 	}
+
 	switch t.Severity = Severity(p.Text(root, "severity")); t.Severity {
 	case Required, Optional:
 	case "":
@@ -300,11 +306,14 @@ func (p *Reader) head(root *Node, t *Test) {
 	default:
 		p.Fail(root.Get("severity"), `the severity is "required" or "optional", not %q`, t.Severity)
 	}
+
+	// These members are expected, but a test without them can run.
 	for _, name := range []string{"description", "docs", "sandbox"} {
 		if root.Get(name) == nil {
 			p.remark(root, "the test has no %q", name)
 		}
 	}
+
 	t.Lax = root.Get("ledger") != nil && !p.flag(root, "ledger")
 	for v := range p.each(root, "protocols") {
 		switch v.Text {

@@ -68,6 +68,7 @@ const maxAnswers = 40
 func (at position) answer(r *request) answer {
 	// The id follows from the request, so that the same request gets the same bytes.
 	a := answer{id: r.key, stop: stopEnd}
+
 	if at.wrong != nil {
 		a.say(fmt.Sprintf("cannot %v", at.wrong))
 		return a
@@ -76,6 +77,7 @@ func (at position) answer(r *request) answer {
 		a.say("I was asked too often.")
 		return a
 	}
+
 	steps := at.next(r)
 	for i, s := range steps {
 		// A step that fails a few times is over when the agent has tried often enough.
@@ -89,6 +91,7 @@ func (at position) answer(r *request) answer {
 			break
 		}
 	}
+
 	// An answer without anything would be a fault of its own; see failEmpty.
 	if len(a.parts) == 0 && a.fault == nil && a.stop == stopEnd {
 		a.say(done)
@@ -130,12 +133,14 @@ func (a *answer) do(s Step, r *request) (over bool) {
 	switch {
 	case s.asks():
 		a.ask(s, r)
+
 	case s.Do == Say, s.Do == Think:
 		kind := textPart
 		if s.Do == Think {
 			kind = thinkPart
 		}
 		a.parts = append(a.parts, part{kind: kind, text: s.Text, chunks: chunks(s.Text, s.Chunk), delay: milliseconds(s.Delay)})
+
 	// The numbers come one by one, so that a test can cancel between two of them.
 	case s.Do == Slow:
 		var numbers []string
@@ -143,8 +148,10 @@ func (a *answer) do(s Step, r *request) (over bool) {
 			numbers = append(numbers, strconv.Itoa(i+1)+" ")
 		}
 		a.parts = append(a.parts, part{kind: textPart, text: strings.Join(numbers, ""), chunks: numbers, delay: milliseconds(cmp.Or(s.Delay, defaultDelay))})
+
 	case s.Do == Recall:
 		a.recall(s, r)
+
 	case s.Do == Refuse:
 		text := cmp.Or(s.Text, "I will not do that.")
 		a.parts = append(a.parts, part{kind: refusalPart, text: text, chunks: chunks(text, 0)})
@@ -154,6 +161,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 		a.say(cmp.Or(s.Text, "This answer gets too"))
 		a.stop = stopLength
 		return true
+
 	// The sender acts on the fault, after the parts before it.
 	default: // Error, Hang, and the other ways to fail
 		a.fault = &s

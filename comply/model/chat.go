@@ -17,6 +17,7 @@ func wholeChat(r *request, a *answer) any {
 	message := obj{"role": "assistant", "content": nil}
 	var said, thought, refused strings.Builder
 	calls := []any{}
+
 	for _, p := range a.parts {
 		switch p.kind {
 		case textPart:
@@ -29,6 +30,7 @@ func wholeChat(r *request, a *answer) any {
 			calls = append(calls, obj{"id": p.id, "type": "function", "function": obj{"name": p.call.name, "arguments": p.call.args}})
 		}
 	}
+
 	// Members without text stay out, as the real service leaves them out.
 	for name, text := range map[string]string{"content": said.String(), "reasoning_content": thought.String(), "refusal": refused.String()} {
 		if text != "" {
@@ -38,6 +40,7 @@ func wholeChat(r *request, a *answer) any {
 	if len(calls) > 0 {
 		message["tool_calls"] = calls
 	}
+
 	return obj{
 		"id": "chatcmpl-" + a.id, "object": "chat.completion", "created": epoch, "model": r.model,
 		"choices": []any{obj{"index": 0, "message": message, "logprobs": nil, "finish_reason": chatStops[a.stop]}},

@@ -27,12 +27,14 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 // joins a tool call to the one before. Other text in the prompt is ignored.
 func Directives(prompt string) ([]Step, error) {
 	var steps []Step
+
 	// Each round reads one directive and goes on behind its members.
 	for {
 		at := directive.FindStringSubmatchIndex(prompt)
 		if at == nil {
 			return steps, nil
 		}
+
 		action := prompt[at[4]:at[5]]
 		// The step is built as JSON and read like one of a script, so that both are checked
 		// by the same rules.
@@ -40,6 +42,7 @@ func Directives(prompt string) ([]Step, error) {
 		if at[2] != at[3] {
 			members["join"] = json.RawMessage("true")
 		}
+
 		rest, err := directiveMembers(prompt[at[1]:], members)
 		var s Step
 		if err == nil {
@@ -48,6 +51,7 @@ func Directives(prompt string) ([]Step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parley:%s: %w", action, err)
 		}
+
 		if len(steps) == maxSteps {
 			return nil, fmt.Errorf("there are more than %d directives", maxSteps)
 		}
@@ -66,6 +70,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 		if at == nil {
 			return text, nil
 		}
+
 		name := text[at[2]:at[3]]
 		value, rest, err := directiveValue(text[at[1]:])
 		if err != nil {
@@ -74,6 +79,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 		if _, ok := members[name]; ok {
 			return "", fmt.Errorf("%s is there twice", name)
 		}
+
 		switch {
 		case slices.Contains(numeric, name):
 			n, err := strconv.Atoi(value)
@@ -92,6 +98,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 		default:
 			members[name] = encoded(value)
 		}
+
 		text = rest
 	}
 }

@@ -66,9 +66,11 @@ type prompt struct {
 // results are counted after the prompt that was found.
 func (r *request) prompt(directives bool) prompt {
 	p := prompt{turn: 0}
+
 	// found is the item with the prompt; results before it belong to an earlier turn.
 	over := true // no turn is open before the current item
 	found := -1
+
 	for i, it := range r.items {
 		switch {
 		case it.role == assistant:
@@ -82,6 +84,7 @@ func (r *request) prompt(directives bool) prompt {
 			p.text, p.kinds = it.text(), append(slices.Clone(p.kinds), it.kinds...)
 			found = i
 		}
+
 		if it.role == user && directives {
 			for _, block := range it.blocks {
 				if directive.MatchString(block) {
@@ -90,6 +93,7 @@ func (r *request) prompt(directives bool) prompt {
 			}
 		}
 	}
+
 	for _, it := range r.items[found+1:] {
 		if it.role == result {
 			p.results = append(p.results, it.text())

@@ -58,6 +58,7 @@ func sample(schema any, depth int) any {
 	if object == nil || depth > maxDepth {
 		return "scripted"
 	}
+
 	switch typeOf(object) {
 	case "object":
 		out := map[string]any{}
@@ -70,11 +71,13 @@ func sample(schema any, depth int) any {
 			}
 		}
 		return out
+
 	case "array":
 		if least, _ := object["minItems"].(float64); least >= 1 {
 			return []any{sample(object["items"], depth+1)}
 		}
 		return []any{}
+
 	case "integer", "number":
 		if least, ok := object["minimum"].(float64); ok {
 			return least

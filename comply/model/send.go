@@ -37,6 +37,7 @@ func (a *answer) failure() (status int, text string) {
 // sendStream sends an answer as events.
 func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
 	to, out, a := way.stream(x), x.out, x.a
+
 	// The order of the calls is the contract of stream.
 	to.begin()
 	for _, p := range a.parts {
@@ -49,10 +50,12 @@ func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
 		}
 		to.close(p)
 	}
+
 	if a.fault == nil {
 		to.end()
 		return
 	}
+
 	switch {
 	case a.fault.Do == Hang:
 		<-ctx.Done()

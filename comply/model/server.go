@@ -86,23 +86,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		s.serveLog(w, req)
 		return
 	}
+
 	x := Exchange{Method: req.Method, Path: req.URL.Path, Status: http.StatusOK}
 	refuse := func(status int, failure func(int, string) any, text string) {
 		x.Status = status
 		s.log.add(x)
 		reply(w, status, failure(status, text))
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
 		refuse(http.StatusRequestEntityTooLarge, openAIFailure, err.Error())
 		return
 	}
 	x.Body = body
+
 	if answer, ok := s.fixed(req, body); ok {
 		s.log.add(x)
 		reply(w, x.Status, answer)
 		return
 	}
+
 	way := apiFor(req.URL.Path)
 	if way == nil {
 		refuse(http.StatusNotFound, openAIFailure, "the scripted model has no "+req.URL.Path)
@@ -114,6 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST"))))
 		return
 	}
+
 	s.count(r, req.URL.Path, body)
 	// A request that the agent makes for itself never moves the script on.
 	a, side := r.side()
@@ -121,6 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !side {
 		a = s.script.position(r).answer(r)
 	}
+
 	x.Model, x.Stream, x.Side, x.Prompt, x.Results = r.model, r.stream, side, p.text, len(p.results)
 	for _, t := range r.tools {
 		x.Tools = append(x.Tools, t.name)
@@ -129,6 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if a.fault != nil && a.fault.Do == Error && len(a.parts) == 0 {
 		x.Status = cmp.Or(a.fault.Status, http.StatusInternalServerError)
 	}
+
 	s.log.add(x)
 	s.send(req.Context(), w, way, r, &a)
 }

@@ -72,6 +72,7 @@ func (r *request) call(s Step) (call, error) {
 			}
 		}
 		return call{}, fmt.Errorf("the agent offers no tool %q", s.Name)
+
 	case MCP:
 		if t, ok := bestMCP(r.tools, s.Server, s.Name); ok {
 			return t.with(s.Args), nil
@@ -81,6 +82,8 @@ func (r *request) call(s Step) (call, error) {
 		}
 		return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
 	}
+
+	// Any other step uses its own family of tools, then a patch, then the shell.
 	if c, ok := r.callFamily(s); ok {
 		return c, nil
 	}
@@ -149,6 +152,8 @@ func (r *request) callDeferred(s Step) (call, bool) {
 		again := slices.ContainsFunc(r.lookups, func(args string) bool { return strings.Contains(args, string(encoded(query))) })
 		return search.with(encoded(obj{"query": query})), !again
 	}
+
+	// Names in the text are the only trace of a tool that is not defined yet.
 	var named []tool
 	texts := []string{r.system}
 	for _, it := range r.items {
@@ -161,10 +166,12 @@ func (r *request) callDeferred(s Step) (call, bool) {
 			named = append(named, tool{name: name})
 		}
 	}
+
 	t, ok := bestMCP(named, s.Server, s.Name)
 	if !ok {
 		return call{}, false
 	}
+
 	c := t.with(s.Args)
 	if bridge, ok := r.offered(bridgeTool); ok {
 		return bridge.with(encoded(obj{"name": t.name, "arguments": json.RawMessage(c.args)})), true
@@ -172,6 +179,7 @@ func (r *request) callDeferred(s Step) (call, bool) {
 	if slices.ContainsFunc(r.lookups, func(args string) bool { return strings.Contains(args, t.name) }) {
 		return c, true
 	}
+
 	search, ok := r.offered(searchTool)
 	return search.with(encoded(obj{"query": "select:" + t.name, "max_results": 1})), ok
 }
@@ -228,6 +236,7 @@ func (t tool) with(args json.RawMessage) call {
 func (t tool) fill(s Step, f family, folder string) (call, bool) {
 	args := map[string]any{}
 	properties, _ := t.schema["properties"].(map[string]any)
+
 	for _, slot := range f.slots {
 		name, ok := find(properties, slotNames[slot])
 		if !ok {
@@ -240,6 +249,7 @@ func (t tool) fill(s Step, f family, folder string) (call, bool) {
 		}
 		args[name] = value
 	}
+
 	// A tool that can do several things has an argument that says which.
 	if mode, ok := find(properties, []string{"command", "mode", "action", "operation"}); ok && args[mode] == nil {
 		for _, option := range choices(properties[mode]) {
@@ -248,6 +258,7 @@ func (t tool) fill(s Step, f family, folder string) (call, bool) {
 			}
 		}
 	}
+
 	required, _ := t.schema["required"].([]any)
 	for _, name := range required {
 		if name, ok := name.(string); ok && args[name] == nil {
@@ -295,10 +306,12 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 	if typeOf(property) != "array" || !ok {
 		return nil, false
 	}
+
 	required, _ := item["required"].([]any)
 	entries := []any{}
 	for i, text := range s.Entries {
 		entry := map[string]any{content: text}
+
 		// One entry is in progress, those before it are completed, those behind it pending.
 		if status, ok := find(properties, slotNames["status"]); ok {
 			want := "pending"
@@ -315,6 +328,7 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 				}
 			}
 		}
+
 		for _, name := range required {
 			name, ok := name.(string)
 			switch {
@@ -329,6 +343,7 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 				entry[name] = sample(properties[name], 0)
 			}
 		}
+
 		entries = append(entries, entry)
 	}
 	return entries, true

@@ -37,6 +37,8 @@ func (r *Report) Index() []IndexedFinding {
 	for i := range r.Agents {
 		a := &r.Agents[i]
 		seen := map[string]int{}
+
+		// Findings of one agent are the same if they agree in rule, level and text.
 		add := func(f rules.Finding, tests ...string) {
 			key := f.Rule + "\n" + string(f.Level) + "\n" + f.Actual
 			at, ok := seen[key]
@@ -51,6 +53,7 @@ func (r *Report) Index() []IndexedFinding {
 				}
 			}
 		}
+
 		for _, t := range a.Tests {
 			for _, f := range t.Findings {
 				add(f, t.ID)
@@ -70,14 +73,17 @@ const kept = "An agent that keeps the rule, with > before the messages of the cl
 func (f *IndexedFinding) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s broke %s (%s)\n\n", f.ID, f.Agent, f.Rule, f.Level)
+
 	r := rules.Find(f.Rule)
 	if r.Text != "" {
 		fmt.Fprintf(&b, "The rule:   %s\n", r.Text)
 	}
+
 	fmt.Fprintf(&b, "Expected:   %s\nCame:       %s\n", f.Expected, f.Actual)
 	if f.Timed {
 		b.WriteString("It rests on time: nothing else came while the runner waited.\n")
 	}
+
 	frames := func(title string, list []rules.Frame) {
 		fmt.Fprintf(&b, "\n%s:\n", title)
 		for _, frame := range list {
@@ -88,6 +94,7 @@ func (f *IndexedFinding) Explain() string {
 			fmt.Fprintf(&b, "  %4d %s %s\n", frame.Seq, who, frame.Text)
 		}
 	}
+
 	if len(f.Context) > 0 {
 		frames("The messages that led to it", f.Context)
 	}
@@ -95,6 +102,7 @@ func (f *IndexedFinding) Explain() string {
 	if len(f.Frames) == 0 {
 		b.WriteString("  none: no frame came, or the finding is about the process or a file\n")
 	}
+
 	fmt.Fprintf(&b, "\nSeen in:    %s\n", strings.Join(f.Tests, ", "))
 	if r.Harm != "" {
 		fmt.Fprintf(&b, "What breaks: %s\n", r.Harm)
@@ -103,6 +111,7 @@ func (f *IndexedFinding) Explain() string {
 	for _, link := range f.Docs {
 		fmt.Fprintf(&b, "            %s\n", link)
 	}
+
 	if x := rules.ExampleOf(f.Rule); x.Good != "" {
 		fmt.Fprintf(&b, "\n%s\n  %s\n", kept, strings.ReplaceAll(x.Good, "\n", "\n  "))
 	}

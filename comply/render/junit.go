@@ -50,6 +50,8 @@ func (r *Report) JUnit(w io.Writer) error {
 		for i := range a.Tests {
 			s.add(&a.Tests[i], a.Name)
 		}
+
+		// Findings in the ledger and stale entries of the baseline are cases of their own.
 		for _, f := range a.Broken() {
 			s.Tests++
 			s.Failures++
@@ -62,8 +64,10 @@ func (r *Report) JUnit(w io.Writer) error {
 			s.Failures++
 			s.Cases = append(s.Cases, junitCase{Name: id, Class: plaintext.Text(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
 		}
+
 		doc.Suites = append(doc.Suites, s)
 	}
+
 	w = plaintext.NewWriter(w) // fields are plain before: the encoder writes U+FFFD for a control
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err

@@ -50,6 +50,7 @@ func (r *Report) PullRequest(w io.Writer) error {
 		verdict = "**failed**"
 	}
 	m.line("### ACP compliance: %s\n", verdict)
+
 	m.line("| agent | %s |", "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
 	m.line("|---|---:|---:|---:|---:|---:|---:|")
 	for i := range r.Agents {
@@ -61,6 +62,8 @@ func (r *Report) PullRequest(w io.Writer) error {
 		m.line("%s |", row)
 	}
 	m.line("")
+
+	// Findings that fail the run are shown at once; the others are collected for the folded part.
 	var rest []string
 	for _, f := range r.Index() {
 		item := fmt.Sprintf("- **%s** (%s) %s: %s. To do: %s", plain(f.Rule), f.Level, plain(f.Agent), plain(jsont.Shorten(f.Actual, 300)), plain(f.Fix))
@@ -70,14 +73,17 @@ func (r *Report) PullRequest(w io.Writer) error {
 			rest = append(rest, item)
 		}
 	}
+
 	for _, a := range r.Agents {
 		for _, id := range a.Stale {
 			m.line("- the baseline is stale: %s of %s does not fail any more", plain(id), plain(a.Name))
 		}
 	}
+
 	if len(rest) > 0 {
 		m.line("\n<details><summary>%d findings that do not fail the run</summary>\n\n%s\n</details>", len(rest), strings.Join(rest, "\n"))
 	}
+
 	m.line("\n%s, protocol version %d, suite %s", plain(r.Tool), r.Protocol, plain(r.Suite))
 	_, err := io.WriteString(w, plaintext.Text(m.text.String()))
 	return err
@@ -116,9 +122,12 @@ func code(s string) string {
 func (m *markdown) table(r *Report) {
 	rows := [][]string{{"Compliance Area"}}
 	var notes []string
+
 	for _, a := range r.Agents {
 		rows[0] = append(rows[0], plain(a.Name))
 	}
+
+	// All agents ran the same tests, so the tests of the first one give the rows.
 	if len(r.Agents) > 0 {
 		for i, t := range r.Agents[0].Tests {
 			row := []string{plain(t.Area)}
@@ -133,6 +142,7 @@ func (m *markdown) table(r *Report) {
 			}
 			rows = append(rows, row)
 		}
+
 		row := []string{"Every frame"}
 		for i := range r.Agents {
 			cell, broken := Pass, r.Agents[i].Broken()
@@ -144,12 +154,15 @@ func (m *markdown) table(r *Report) {
 		}
 		rows = append(rows, row)
 	}
+
+	// The columns are padded, so that the table can be read as plain text, too.
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], len([]rune(cell)))
 		}
 	}
+
 	for n, row := range rows {
 		m.text.WriteString("|")
 		for i, cell := range row {
@@ -164,6 +177,7 @@ func (m *markdown) table(r *Report) {
 			m.line("")
 		}
 	}
+
 	m.line("")
 	for i, note := range notes {
 		m.line("[%d] %s", i+1, note)

@@ -23,10 +23,12 @@ func (r *Report) SARIF(w io.Writer) error {
 		case f.Level == jsont.Must || f.Level == jsont.Should:
 			level = "warning"
 		}
+
 		test := ProbeID
 		if len(f.Tests) > 0 {
 			test = f.Tests[0]
 		}
+
 		result := object{
 			"ruleId": f.Rule, "level": level,
 			"message": object{"text": plaintext.Text(f.Agent + ": expected " + f.Expected + "; " + f.Actual + "\nTo do: " + f.Fix)},
@@ -40,6 +42,8 @@ func (r *Report) SARIF(w io.Writer) error {
 			result["suppressions"] = []any{object{"kind": "external", "justification": plaintext.Text(f.Reason)}}
 		}
 		results = append(results, result)
+
+		// A rule is described once, however many findings it has.
 		if rule := rules.Find(f.Rule); !seen[f.Rule] {
 			seen[f.Rule] = true
 			about := object{"id": f.Rule, "shortDescription": object{"text": rule.Text}, "help": object{"text": rule.Harm + " " + rule.Fix}}
@@ -51,6 +55,7 @@ func (r *Report) SARIF(w io.Writer) error {
 			broken = append(broken, about)
 		}
 	}
+
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(object{

@@ -68,6 +68,8 @@ func (r Rule) Markdown() string {
 	if r.Fix != "" {
 		fmt.Fprintf(&b, "To do: %s.\n\n", r.Fix)
 	}
+
+	// The legend is written once, at the first example that has messages of the client.
 	x, legend := ExampleOf(r.ID), " (`>` marks the messages of the client)"
 	for _, part := range []struct{ title, text string }{{"Breaks the rule", x.Bad}, {"Keeps it", x.Good}} {
 		if part.text == "" {
@@ -82,9 +84,11 @@ func (r Rule) Markdown() string {
 		}
 		fmt.Fprintf(&b, "%s:\n\n```%s\n%s\n```\n\n", part.title, language, part.text)
 	}
+
 	if reason := Unbreakable(r.ID); x.Bad == "" && reason != "" {
 		fmt.Fprintf(&b, "No message breaks the rule: %s.\n\n", reason)
 	}
+
 	source := ""
 	if r.Implied {
 		source = ", implied by the schema or by JSON-RPC"

@@ -132,10 +132,13 @@ func (l *ledger) checkValue(e *event, nodes []*schemaNode, v any, path []string)
 	if len(path) > maxPath {
 		return
 	}
+
+	// A value may be described by several schemas; the members of all of them are allowed.
 	a := &memberSet{members: map[string][]*schemaNode{}}
 	for _, s := range nodes {
 		a.collect(definitions[l.state.version](), s, v, 0)
 	}
+
 	switch v := v.(type) {
 	case []any:
 		for _, item := range v {
@@ -143,11 +146,13 @@ func (l *ledger) checkValue(e *event, nodes []*schemaNode, v any, path []string)
 				l.checkValue(e, a.items, item, append(path, "*"))
 			}
 		}
+
 	case object:
 		l.checkWords(e, v)
 		if len(a.members) == 0 {
 			return // the schema does not define the object
 		}
+
 		for name, inner := range inOrder(v) {
 			at := append(slices.Clone(path), name)
 			switch known, ok := a.members[name]; {

@@ -195,6 +195,7 @@ func (s *state) clientSent(e *event) {
 	case jsont.ClientRequest:
 		s.waiting[e.Entry] = true
 	}
+
 	id := e.sessionID()
 	switch e.Method {
 	case MethodInitialize:
@@ -203,9 +204,12 @@ func (s *state) clientSent(e *event) {
 		if c := inner(e.params, "capabilities"); s.version == schema.V2 && c != nil {
 			s.clientCaps = c
 		}
+
 	case "session/load", "session/resume":
 		x := s.open(id, e.params)
 		x.loading, x.streams = true, map[string][]string{} // the messages come again
+
+	// Turns that run at the same time are all marked as joined.
 	case MethodPrompt:
 		if x := s.sessions[id]; x != nil && e.Class == jsont.ClientRequest {
 			t := &turn{session: x, request: e.Entry, joined: len(x.turns) > 0}
@@ -214,12 +218,14 @@ func (s *state) clientSent(e *event) {
 			}
 			x.turns, s.turns[e.Entry] = append(x.turns, t), t
 		}
+
 	case MethodCancel, "session/close":
 		if x := s.sessions[id]; x != nil {
 			for _, t := range x.turns {
 				t.cancelled = true
 			}
 		}
+
 	case jsonrpc.CancelMethod:
 		key := IDKey(jsont.Encode(e.params["requestId"]))
 		s.withdrawn[key] = true
@@ -330,19 +336,24 @@ func (s *state) agentAnswered(e *event) {
 			s.agentCaps = inner(e.result, "capabilities")
 		}
 		s.welcome, s.logins = e.Entry, len(authMethods(e))
+
 	case MethodNewSession, "session/fork":
 		if id := text(e.result, "sessionId"); id != "" {
 			s.opened(s.open(id, asked.params), e.result)
 		}
+
 	case "session/load", "session/resume":
 		if x := s.sessions[asked.sessionID()]; x != nil {
 			x.loading = false
 			s.opened(x, e.result)
 		}
+
 	case "session/set_config_option":
 		if x := s.sessions[asked.sessionID()]; x != nil && e.result != nil {
 			x.options = optionIDs(e.result)
 		}
+
+	// In version 2 the answer to a prompt only accepts it; a state update ends the turn.
 	case MethodPrompt:
 		if t := s.turns[e.request]; t != nil && (s.version == schema.V1 || !e.succeeded) {
 			t.end(e, text(e.result, "stopReason"))
@@ -392,22 +403,26 @@ func (s *state) agentUpdated(e *event) {
 		}
 		return
 	}
+
 	u := e.update
 	switch e.tag {
 	case "user_message_chunk", "agent_message_chunk", "agent_thought_chunk":
 		x.speak(e.tag, text(u, "messageId"))
 	case "tool_call", "tool_call_update":
 		x.track(e.Entry, u)
+
 	case "plan":
 		x.plan = objects(u, "entries")
 	case "config_option_update":
 		x.options = optionIDs(u)
+
 	case "usage_update":
 		if amount, ok := number(inner(u, "cost")["amount"]); ok {
 			x.cost = &amount
 		}
 	case "compaction_update":
 		x.compacting[text(u, "compactionId")] = text(u, "status") == "in_progress"
+
 	case "state_update":
 		if t := x.running(); t != nil && text(u, "state") == "idle" && u["stopReason"] != nil {
 			t.end(e, text(u, "stopReason"))

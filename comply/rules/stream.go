@@ -67,9 +67,11 @@ func (s *Streams) Join(e *Entry) {
 	params := inner(o, "params")
 	session := text(params, "sessionId")
 	chunk := e.Chunk()
+
 	if s.texts == nil {
 		s.texts, s.last = map[string]map[string]*strings.Builder{}, map[string]string{}
 	}
+
 	switch {
 	case e.Method == MethodPrompt || slices.Contains(Openers, e.Method):
 		delete(s.texts, session)
@@ -81,10 +83,12 @@ func (s *Streams) Join(e *Entry) {
 		}
 		return
 	}
+
 	if s.last[session] != chunk.key && !chunk.id {
 		s.end(session)
 		s.last[session] = chunk.key
 	}
+
 	texts := s.texts[session]
 	if texts == nil {
 		texts = map[string]*strings.Builder{}
@@ -96,6 +100,7 @@ func (s *Streams) Join(e *Entry) {
 		b = &strings.Builder{}
 		texts[chunk.key] = b
 	}
+
 	b.WriteString(chunk.Text)
 	if !first {
 		// The string shares the memory of the builder, so a long message costs its length.

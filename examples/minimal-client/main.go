@@ -51,6 +51,8 @@ func run(ctx context.Context, prompt string, agent *exec.Cmd, w io.Writer) error
 	if err != nil {
 		return err
 	}
+
+	// The loop ends when the turn is over.
 	for u := range turn.Updates() {
 		switch u.Kind() {
 		case acp.KindAgentMessage:
@@ -61,6 +63,7 @@ func run(ctx context.Context, prompt string, agent *exec.Cmd, w io.Writer) error
 			}
 		}
 	}
+
 	result, err := turn.Wait()
 	if err != nil {
 		return err

@@ -56,10 +56,12 @@ type Traits struct {
 // keeps sessions.
 func New(env []string) *Agent {
 	a := &Agent{env: env, store: newStore(variable(env, "HOME")), open: map[acp.SessionID]*conversation{}}
+
 	extensions := &acpv2.Extensions{}
 	if err := extensions.Register("SessionConfigOptionCategory", ownCategory); err != nil {
 		panic("goodagent: " + err.Error()) // only a mistake here
 	}
+
 	a.Agent = &acp.Agent{
 		Extensions: extensions, Meta: encode(object{"goodagent": object{"hello": true}}),
 		Name: "goodagent", Title: "Good agent", Version: "1.0.0", V2: true, Lossy: true,

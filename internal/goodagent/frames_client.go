@@ -24,7 +24,9 @@ func clientFrameMutants() []*Mutant {
 			fs[name] = true
 		}
 	}
+
 	return []*Mutant{
+		// The rules for files.
 		{Rule: "FS-01", Does: "reads files through every client", Breaks: []string{"FS-03"}, In: pretend(files("readTextFile"))},
 		{Rule: "FS-02", Does: "writes files through every client", Breaks: []string{"FS-03", "PERM-05", "PERM-13"}, In: pretend(files("writeTextFile"))},
 		{Rule: "FS-03", Does: "takes who can read for one who can write", Breaks: []string{"FS-01", "FS-02"}, In: pretend(within("fs", func(fs map[string]any) {
@@ -36,6 +38,8 @@ func clientFrameMutants() []*Mutant {
 		{Rule: "FS-05", Does: "counts lines from 0", Out: onCall("fs/read_text_file", set("line", 0))},
 		{Rule: "FS-06", Does: "reads files for another session", Out: onCall("fs/read_text_file", set("sessionId", "somebody-else"))},
 		{Rule: "FS-11", Does: "reads files outside of the session", Breaks: []string{"ADIR-09"}, Out: onCall("fs/read_text_file", ofFile("a.txt", set("path", "/etc/hosts")))},
+
+		// The rules for terminals.
 		{Rule: "TERM-01", Does: "uses terminals of every client", In: pretend(set("terminal", true))},
 		{Rule: "TERM-02", Does: "has numbers as arguments", Out: onceCall("terminal/create", set("args", []any{1}))},
 		{Rule: "TERM-03", Does: "does not release terminals", Breaks: []string{"TERM-06"}, Change: func(a *Agent) { a.Traits.KeepTerminals = true }},
@@ -50,6 +54,8 @@ func clientFrameMutants() []*Mutant {
 		}},
 		{Rule: "TERM-05", Does: "reads terminals that do not exist", Out: onceCall("terminal/output", set("terminalId", "nowhere"))},
 		{Rule: "TERM-13", Does: "reads terminals of no session", Out: onCall("terminal/output", unset("sessionId"))},
+
+		// The rules for questions to the user.
 		{Rule: "ELI-01", Does: "asks the user of every client", In: pretend(func(caps map[string]any) {
 			if caps["elicitation"] == nil {
 				caps["elicitation"] = object{"form": object{}, "url": object{}}

@@ -15,6 +15,7 @@ func asked(change func(params map[string]any)) filter {
 // toolFrameMutants is the part of the table of mutants that is about tool calls and permissions.
 func toolFrameMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for tool calls.
 		{Rule: "TOOL-02", Does: "announces tool calls twice", Out: followed(tagged("tool_call"), func(_ *Wire, m Message) Message { return m.Copy() })},
 		{Rule: "TOOL-03", Does: "tells about tool calls that it has not announced", Out: followed(tagged("plan"), func(_ *Wire, m Message) Message {
 			return update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": "nobody-knows", "status": "completed"})
@@ -50,6 +51,8 @@ func toolFrameMutants() []*Mutant {
 			c["toolCallId"] = "nobody-knows"
 			delete(c, "title")
 		}))},
+
+		// The rules for permissions.
 		{Rule: "PERM-01", Does: "asks without saying about what", Out: onceCall("session/request_permission", unset("toolCall"))},
 		{Rule: "PERM-02", Does: "has a kind of options of its own", Out: asked(each("options", when("kind", "reject_always", set("kind", "perhaps"))))},
 		{Rule: "PERM-03", Does: "has two options with the same id", Out: asked(each("options", when("optionId", "never", set("optionId", "no"))))},

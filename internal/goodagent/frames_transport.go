@@ -8,6 +8,7 @@ import (
 // transportFrameMutants is the part of the table of mutants that is about lines and ids.
 func transportFrameMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for lines.
 		{Rule: "TRN-01", Does: "greets people on standard output", Out: asLine("session/new", func(line []byte) []byte {
 			return append([]byte("Welcome!\n"), line...)
 		})},
@@ -29,6 +30,8 @@ func transportFrameMutants() []*Mutant {
 		{Rule: "TRN-13", Does: "puts a message into an array", Out: asLine("session/list", func(line []byte) []byte {
 			return append(append([]byte("["), bytes.TrimSpace(line)...), "]\n"...)
 		})},
+
+		// The rules for JSON-RPC.
 		{Rule: "RPC-01", Does: "leaves out jsonrpc", Out: onAnswer("session/list", unset("jsonrpc"))},
 		{Rule: "RPC-03", Name: "twice", Does: "answers twice", Out: followed(answering("session/list"), func(_ *Wire, m Message) Message { return m.Copy() })},
 		{Rule: "RPC-04", Does: "sends a result and an error", Out: onAnswer("session/list", set("error", object{"code": -32603, "message": "no"}))},

@@ -3,6 +3,7 @@ package goodagent
 // turnFrameMutants is the part of the table of mutants that is about turns.
 func turnFrameMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for prompts.
 		{Rule: "PRM-02", Does: "stops for a reason of its own", Out: onResult("session/prompt", set("stopReason", "done"))},
 		{Rule: "PRM-02", Name: "v2", V2: true, Does: "stops for a reason of its own", Out: onUpdate("state_update", when("stopReason", "end_turn", set("stopReason", "done")))},
 		{Rule: "PRM-14", Does: "goes on talking after the turn", Out: followed(saidBye, func(_ *Wire, m Message) Message {
@@ -19,11 +20,15 @@ func turnFrameMutants() []*Mutant {
 			return keep(m)
 		}},
 		{Rule: "PRM-19", Does: "answers prompts with null", Out: results("session/prompt", nil)},
+
+		// The rules for stop reasons.
 		{Rule: "STOP-05", Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(stops("end_turn", "cancelled"))},
 		{Rule: "STOP-05", Name: "reject", Does: "says that a turn was cancelled whose question was answered with no", In: replied("session/request_permission", func(r map[string]any) bool {
 			return child(child(r, "result"), "outcome")["optionId"] == "no"
 		}), Out: noted(stops("end_turn", "cancelled"))},
 		{Rule: "STOP-05", Name: "v2", V2: true, Does: "says that turns were cancelled when nobody ever cancels", In: notes("session/cancel", every), Out: unnoted(onUpdate("state_update", when("stopReason", "end_turn", set("stopReason", "cancelled"))))},
+
+		// The rules for cancelled turns.
 		{Rule: "CAN-04", Does: "tells about tool calls after the cancelled turn", Out: func(w *Wire, m Message) []Message {
 			if id, ok := m.Update()["toolCallId"]; ok {
 				w.Note["call"] = id

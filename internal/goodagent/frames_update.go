@@ -6,6 +6,7 @@ func empty(tag string) filter { return onUpdate(tag, unset("content")) }
 // updateFrameMutants is the part of the table of mutants that is about updates.
 func updateFrameMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for updates.
 		{Rule: "UPD-22", Does: "sends the text of all sessions under the id of the first", Breaks: []string{"PRM-15", "PRM-13", "PRM-16", "SNEW-04", "UPD-18", "PRM-14", "CAN-05"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "session/new" && m.Result() != nil && w.Note["first"] == nil {
 				w.Note["first"] = m.Result()["sessionId"]
@@ -56,6 +57,8 @@ func updateFrameMutants() []*Mutant {
 			return update(m.session(), object{"sessionUpdate": "notice", "severity": "info", "title": "Look"})
 		})},
 		{Rule: "UPD-21", Does: "has members of its own in updates", Out: onUpdate("usage_update", set("tokens", 5))},
+
+		// The rules for content.
 		{Rule: "CNT-01", Does: "has a type of content of its own", Out: block("audio", set("type", "sound"))},
 		{Rule: "CNT-02", Does: "has text content without text", Out: block("text", unset("text"))},
 		{Rule: "CNT-03", Does: "has images without a media type", Out: block("image", unset("mimeType"))},
@@ -67,9 +70,13 @@ func updateFrameMutants() []*Mutant {
 		{Rule: "CNT-09", Does: "sends data that are no base64", Out: block("image", set("data", "***"))},
 		{Rule: "CNT-10", Does: "has media types without a subtype", Out: block("image", set("mimeType", "png"))},
 		{Rule: "CNT-11", Does: "has lists of blocks in pieces of messages", Out: onUpdate("agent_message_chunk", func(u map[string]any) { u["content"] = []any{u["content"]} })},
+
+		// The rules for commands.
 		{Rule: "CMD-02", Does: "has commands without a description", Out: onUpdate("available_commands_update", each("availableCommands", unset("description")))},
 		{Rule: "CMD-03", Does: "has commands with an input without a hint", Out: onUpdate("available_commands_update", each("availableCommands", within("input", unset("hint"))))},
 		{Rule: "CMD-04", Does: "writes the slash into the names of commands", Out: onUpdate("available_commands_update", first("availableCommands", set("name", "/review")))},
+
+		// The rules for usage.
 		{Rule: "USE-01", Does: "uses less than nothing", Out: onUpdate("usage_update", set("used", -1))},
 		{Rule: "USE-02", Does: "names currencies as people do", Out: onUpdate("usage_update", within("cost", set("currency", "dollars")))},
 		{Rule: "USE-03", Does: "uses more than there is", Out: onUpdate("usage_update", set("used", 10*contextSize))},

@@ -52,6 +52,7 @@ func connect(ctx context.Context, list []acpv2.MCPServer, env []string) (out []*
 func greet(ctx context.Context, m acpv2.MCPServer, env []string) *server {
 	ctx, cancel := context.WithTimeout(ctx, serverWait)
 	defer cancel()
+
 	var s *server
 	switch {
 	case m.Stdio != nil:
@@ -64,6 +65,7 @@ func greet(ctx context.Context, m acpv2.MCPServer, env []string) *server {
 	if s == nil {
 		return nil
 	}
+
 	info := object{"name": "goodagent", "version": "1.0.0"}
 	_, err := s.call(ctx, "initialize", object{"protocolVersion": "2025-06-18", "capabilities": object{}, "clientInfo": info})
 	if err == nil {
@@ -73,6 +75,7 @@ func greet(ctx context.Context, m acpv2.MCPServer, env []string) *server {
 	if err == nil {
 		listed, err = s.call(ctx, "tools/list", object{})
 	}
+
 	var tools struct {
 		Tools []struct{ Name string }
 	}
@@ -80,6 +83,7 @@ func greet(ctx context.Context, m acpv2.MCPServer, env []string) *server {
 		s.close()
 		return nil
 	}
+
 	for _, t := range tools.Tools {
 		s.tools = append(s.tools, t.Name)
 	}
@@ -112,6 +116,8 @@ func startServer(m *acpv2.MCPServerStdio, env []string) *server {
 func reachServer(m *acpv2.MCPServerHTTP) *server {
 	var next atomic.Int64
 	var session atomic.Value
+
+	// The server names its session in an answer, and each later request repeats the name.
 	post := func(ctx context.Context, body object) (json.RawMessage, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(encode(body)))
 		if err != nil {
@@ -125,11 +131,13 @@ func reachServer(m *acpv2.MCPServerHTTP) *server {
 		if id, _ := session.Load().(string); id != "" {
 			r.Header.Set("Mcp-Session-Id", id)
 		}
+
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
 			return nil, err
 		}
 		defer answer.Body.Close()
+
 		if id := answer.Header.Get("Mcp-Session-Id"); id != "" {
 			session.Store(id)
 		}
@@ -138,6 +146,7 @@ func reachServer(m *acpv2.MCPServerHTTP) *server {
 		}
 		return firstMessage(io.LimitReader(answer.Body, maxBody))
 	}
+
 	return &server{
 		name: m.Name,
 		call: func(ctx context.Context, method string, params any) (json.RawMessage, error) {

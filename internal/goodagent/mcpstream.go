@@ -31,6 +31,8 @@ func streamServer(ctx context.Context, m *acpv2.Unknown) *server {
 	if m.Tag != "sse" || json.Unmarshal(m.Raw, s) != nil {
 		return nil
 	}
+
+	// The stream outlives ctx; only the attempt to connect ends with it.
 	var cancel context.CancelFunc
 	s.ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
 	connecting := context.AfterFunc(ctx, cancel)
@@ -39,6 +41,8 @@ func streamServer(ctx context.Context, m *acpv2.Unknown) *server {
 		cancel()
 		return nil
 	}
+
+	// The first event names the path for requests.
 	events := bufio.NewScanner(answer.Body)
 	events.Buffer(nil, maxBody)
 	path, ok := nextEvent(events)
@@ -47,8 +51,11 @@ func streamServer(ctx context.Context, m *acpv2.Unknown) *server {
 		answer.Body.Close()
 		return nil
 	}
+
 	base, _, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), "/")
 	s.endpoint = "http://" + base + path
+
+	// Each event is a line for the connection.
 	in, feed := io.Pipe()
 	done := make(chan struct{})
 	go func() {
@@ -60,6 +67,7 @@ func streamServer(ctx context.Context, m *acpv2.Unknown) *server {
 		}
 		feed.Close()
 	}()
+
 	conn := jsonrpc.Open(in, s, nil)
 	return &server{
 		name: s.Name,

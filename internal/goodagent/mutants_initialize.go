@@ -18,6 +18,7 @@ func unadvertised(group, name string) filter {
 // newSessionMutants is the part of the table of mutants that is about new sessions and their folders.
 func newSessionMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for new sessions.
 		{Rule: "SNEW-01", Does: "makes sessions without an id", Breaks: []string{"SNEW-02"}, Out: onResult("session/new", set("sessionId", ""))},
 		{Rule: "SNEW-02", Does: "makes one session only", Out: func(w *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "session/new" && m.Result() != nil {
@@ -59,6 +60,8 @@ func newSessionMutants() []*Mutant {
 		{Rule: "SNEW-07", Does: "does not answer a session/new without mcpServers", Breaks: []string{"RPC-03"}, Out: ignore("session/new", lacks("mcpServers"))},
 		{Rule: "SNEW-11", Does: "does not answer for a folder that does not exist", Breaks: []string{"RPC-03"}, Out: ignore("session/new", says("/no/such/folder"))},
 		{Rule: "SNEW-12", Does: "refuses members that it does not know", Out: refuse("session/new", has("parleyTest"), -32602)},
+
+		// The rules for additional folders.
 		{Rule: "ADIR-01", Does: "does not answer when it is given folders that it cannot take", Breaks: []string{"RPC-03"}, Out: both(unadvertised("sessionCapabilities", "additionalDirectories"), ignore("session/new", has("additionalDirectories")))},
 		{Rule: "ADIR-02", Does: "refuses more folders", Out: refuse("session/new", has("additionalDirectories"), -32602)},
 		{Rule: "ADIR-03", Does: "accepts relative folders", Out: accept("session/new", says(`["some/folder"]`), object{"sessionId": "relative"})},
@@ -163,6 +166,8 @@ func initializeMutants() []*Mutant {
 		{Rule: "INIT-17", Does: "has a method that it does not advertise", Out: unadvertised("sessionCapabilities", "close")},
 		{Rule: "INIT-20", Does: "wants a login before initialize", Breaks: []string{"INIT-01"}, Out: refuse(initialize, every, -32000)},
 		{Rule: "INIT-21", Does: "does not say what prompts it takes", Out: onResult(initialize, within("agentCapabilities", unset("promptCapabilities")))},
+
+		// Rules of other areas that concern the answer to initialize or its request.
 		{Rule: "MCP-07", Does: "cannot reach MCP servers over HTTP", Out: onResult(initialize, within("agentCapabilities", within("mcpCapabilities", set("http", false))))},
 		{Rule: "SDEL-05", Does: "can delete sessions and not list them", Breaks: []string{"INIT-17"}, Out: unadvertised("sessionCapabilities", "list")},
 		{Rule: "EXT-10", Does: "wants _meta", Out: func(w *Wire, m Message) []Message {

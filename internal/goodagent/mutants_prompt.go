@@ -37,6 +37,7 @@ func cancelMutants() []*Mutant {
 		prompt = "session/prompt"
 		cancel = "session/cancel"
 	)
+
 	return []*Mutant{
 		{Rule: "CAN-01", Does: "ends a cancelled turn as if nothing had been", Breaks: []string{"CAN-12"}, In: notes(cancel, every), Out: noted(stops("cancelled", "end_turn"))},
 		{Rule: "CAN-02", Does: "fails a cancelled turn", Breaks: []string{"CAN-01", "CAN-09", "CAN-10", "CAN-12", "SCLO-02", "ERR-06"}, Out: failsCancelled},
@@ -101,7 +102,9 @@ func cancelRequestMutants() []*Mutant {
 		prompt = "session/prompt"
 		cancel = "session/cancel"
 	)
+
 	return []*Mutant{
+		// Turns that are cancelled at a question or during a command.
 		{Rule: "CAN-12", Does: "ends a turn that was cancelled at a question as if nothing had been", Breaks: []string{"CAN-01"}, Out: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/request_permission" {
 				w.Note["noted"] = true
@@ -115,6 +118,8 @@ func cancelRequestMutants() []*Mutant {
 			}
 			return keep(m)
 		})},
+
+		// Requests that are cancelled by their id.
 		{Rule: "CAN-14", Does: "does not answer a prompt that was cancelled by its id", Breaks: []string{"RPC-03"}, In: notes("$/cancel_request", every), Out: noted(ignore(prompt, every))},
 		{Rule: "CAN-16", Does: "does not answer a session/new that was cancelled by its id", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			held, _ := w.Note["held"].(*Message)
@@ -153,7 +158,9 @@ func promptMutants() []*Mutant {
 		prompt = "session/prompt"
 		cancel = "session/cancel"
 	)
+
 	return []*Mutant{
+		// The rules for prompts.
 		{Rule: "PRM-01", Does: "ends turns without a reason", Out: onResult(prompt, unset("stopReason"))},
 		{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
 		{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
@@ -205,10 +212,14 @@ func promptMutants() []*Mutant {
 		}},
 		{Rule: "PRM-20", Does: "refuses prompts with a trace", Out: refuse(prompt, func(p map[string]any) bool { return child(p, "_meta")["traceparent"] != nil }, -32602)},
 		{Rule: "PRM-21", Does: "refuses prompts of many blocks", Out: refuse(prompt, func(p map[string]any) bool { return blocks(p) > 3 }, -32602)},
+
+		// The rules for stop reasons.
 		{Rule: "STOP-01", Does: "always says that it ran out of tokens", Out: stops("end_turn", "max_tokens")},
 		{Rule: "STOP-02", Does: "does not say that it ran out of tokens", Out: stops("max_tokens", "end_turn")},
 		{Rule: "STOP-03", Does: "does not say that it ran out of steps", Out: stops("max_turn_requests", "end_turn")},
 		{Rule: "STOP-04", Does: "does not say that it refuses", Out: stops("refusal", "end_turn")},
+
+		// The rules for errors.
 		{Rule: "ERR-04", Does: "calls a session that does not exist an internal failure", Breaks: []string{"ERR-06"}, Out: onError(func(e map[string]any) {
 			if code, _ := number(e["code"]); code == "-32002" {
 				e["code"] = -32603

@@ -8,6 +8,7 @@ func serversMutants() []*Mutant {
 		newSession = "session/new"
 		load       = "session/load"
 	)
+
 	// servers changes the MCP servers that a session is given.
 	servers := func(method string, change func([]any) []any) filter {
 		return asks(method, has("mcpServers"), func(p map[string]any) {
@@ -16,10 +17,12 @@ func serversMutants() []*Mutant {
 			}
 		})
 	}
+
 	// server changes each of them.
 	server := func(change func(map[string]any)) filter {
 		return asks(newSession, has("mcpServers"), each("mcpServers", change))
 	}
+
 	return []*Mutant{
 		{Rule: "MCP-01", Does: "starts no MCP servers", Breaks: []string{"MCP-02", "MCP-03", "MCP-04", "MCP-05", "MCP-06", "MCP-12"}, Change: func(a *Agent) { a.Traits.NoMCP = true }},
 		{Rule: "MCP-02", Does: "starts MCP servers without their variables", In: server(func(s map[string]any) {

@@ -35,7 +35,9 @@ func loadMutants() []*Mutant {
 		load   = "session/load"
 		resume = "session/resume"
 	)
+
 	return []*Mutant{
+		// The rules for session/load.
 		{Rule: "SLOAD-01", Does: "cannot load", Out: fails(load, -32603)},
 		{Rule: "SLOAD-02", Does: "replays only what the user said", Breaks: []string{"SLOAD-03"}, Out: during(load, without("agent_message_chunk"))},
 		{Rule: "SLOAD-03", Does: "replays after the answer", Breaks: []string{"PRM-14"}, Out: func(w *Wire, m Message) []Message {
@@ -70,6 +72,8 @@ func loadMutants() []*Mutant {
 				p["cwd"] = filepath.Dir(dir)
 			}
 		})},
+
+		// The rules for session/resume.
 		{Rule: "SRES-01", Does: "answers session/resume with null", Out: accept(resume, has("mcpServers"), nil)},
 		{Rule: "SRES-02", Does: "replays when it resumes", Breaks: []string{"PRM-14"}, Out: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == resume && m.Result() != nil {
@@ -89,7 +93,9 @@ func listMutants() []*Mutant {
 		list = "session/list"
 		shut = "session/close"
 	)
+
 	return []*Mutant{
+		// The rules for session/list.
 		{Rule: "SLIST-01", Does: "lists sessions by id", Out: onResult(list, set("sessions", object{}))},
 		{Rule: "SLIST-02", Does: "wants to know which sessions to list", Out: refuse(list, lacks("cwd"), -32602)},
 		{Rule: "SLIST-04", Does: "lists the sessions of all folders", In: asks(list, says(`/a"`), unset("cwd"))},
@@ -127,6 +133,7 @@ func listMutants() []*Mutant {
 		})},
 		{Rule: "SLIST-13", Does: "accepts a relative folder", Out: accept(list, is("cwd", "some/folder"), object{"sessions": []any{}})},
 
+		// The rules for session/close.
 		{Rule: "SCLO-01", Does: "answers session/close with null", Out: accept(shut, every, nil)},
 		{Rule: "SCLO-02", Does: "ends the turn of a closed session as if nothing had been", In: notes(shut, every), Out: noted(stops("cancelled", "end_turn"))},
 		{Rule: "SCLO-03", Does: "speaks in a session that was closed", Breaks: []string{"SNEW-10", "PRM-14"}, Out: func(w *Wire, m Message) []Message {

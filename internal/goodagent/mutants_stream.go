@@ -48,6 +48,7 @@ func (r neverEnding) Read(b []byte) (int, error) {
 // transportMutants is the part of the table of mutants that is about streams of bytes and the life of the process.
 func transportMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for bytes and lines.
 		{Rule: "TRN-05", Does: "writes other bytes than UTF-8 to standard error", Change: func(a *Agent) {
 			a.Stderr.Write([]byte("caf\xe9\n")) // nothing depends on it
 		}},
@@ -94,6 +95,8 @@ func transportMutants() []*Mutant {
 			}
 			return keep(m)
 		}},
+
+		// The rules for the life of the process.
 		{Rule: "LIFE-01", Does: "answers nothing but what is about sessions after a hundred of them", Breaks: []string{"RPC-03"}, Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil {
 				return keep(m)
@@ -116,6 +119,7 @@ func transportMutants() []*Mutant {
 // answerMutants is the part of the table of mutants that is about answers of JSON-RPC and lines that cannot be read.
 func answerMutants() []*Mutant {
 	return []*Mutant{
+		// The rules for ids, methods and params.
 		{Rule: "RPC-02", Does: "answers negative ids as texts", Out: func(_ *Wire, m Message) []Message {
 			if id, ok := number(m.Object["id"]); ok && m.Answers != nil && id[0] == '-' {
 				m.Object["id"] = id
@@ -134,6 +138,8 @@ func answerMutants() []*Mutant {
 			_, ok := number(p["sessionId"])
 			return ok
 		}, -32603)},
+
+		// Lines that cannot be read.
 		{Rule: "RPC-09", Does: "says nothing about malformed JSON", Bytes: lines(func(line []byte) ([]byte, bool) {
 			if !json.Valid(line) {
 				return nil, true
@@ -160,6 +166,7 @@ func answerMutants() []*Mutant {
 // exchangeMutants is the part of the table of mutants that is about requests of JSON-RPC that cross.
 func exchangeMutants() []*Mutant {
 	return []*Mutant{
+		// Requests of both sides at the same time.
 		{Rule: "RPC-13", Does: "makes no sessions while a turn runs", In: func(w *Wire, m Message) []Message {
 			if m.Method() == "session/new" && w.Open("session/prompt") != nil {
 				w.Note["late"] = m.Object["id"]
@@ -191,6 +198,8 @@ func exchangeMutants() []*Mutant {
 			w.Note["ids"] = slices.Delete(ids, i, i+1)
 			return keep(m)
 		}},
+
+		// Frames that an agent must survive.
 		{Rule: "RPC-15", Does: "fails the turn when the client fails", In: replied("fs/", failed), Out: thenFails},
 		{Rule: "RPC-16", Does: "is dead after a response to nothing", Breaks: []string{"RPC-03"}, In: func(w *Wire, m Message) []Message {
 			if _, response := m.Object["result"]; response && m.Answers == nil {

@@ -53,7 +53,9 @@ func toolsMutants() []*Mutant {
 		permission  = "session/request_permission"
 		elicitation = "elicitation/create"
 	)
+
 	return []*Mutant{
+		// The rules for tool calls.
 		{Rule: "TOOL-01", Does: "does not report tool calls", Breaks: []string{"TOOL-19"}, Change: func(a *Agent) { a.Traits.QuietTools = true }},
 		{Rule: "TOOL-08", Does: "does not say that a call runs", Out: func(_ *Wire, m Message) []Message {
 			if m.Update()["status"] == "in_progress" {
@@ -78,6 +80,7 @@ func toolsMutants() []*Mutant {
 			return keep(m)
 		}},
 
+		// The rules for permissions.
 		{Rule: "PERM-05", Does: "does not do what was allowed", In: hears(selected("once"), "no")},
 		{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
 		{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(stops("end_turn", "cancelled"))},
@@ -86,6 +89,7 @@ func toolsMutants() []*Mutant {
 		{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("parley_test_postponed"), "once")},
 		{Rule: "PERM-11", Does: "does not remember a permission for always", In: hears(selected("always"), "once")},
 
+		// The rules for files and terminals.
 		{Rule: "FS-07", Does: "reads something else than the client says", In: func(_ *Wire, m Message) []Message {
 			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && m.Result()["content"] == "hello from quagga\n" {
 				m.Result()["content"] = "hello from zanzibar\n"
@@ -105,6 +109,7 @@ func toolsMutants() []*Mutant {
 		{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},
 		{Rule: "TERM-09", Does: "reports a command as completed that did not start", Breaks: []string{"TOOL-15"}, In: replied("terminal/create", failed), Out: noted(hidesFailure)},
 
+		// The rules for plans and commands.
 		{Rule: "PLAN-01", Does: "does not show its plan", Breaks: []string{"PLAN-04"}, Out: without("plan")},
 		{Rule: "PLAN-04", Does: "shows its plan once", Out: func(w *Wire, m Message) []Message {
 			if m.Tag() == "plan" {
@@ -118,6 +123,7 @@ func toolsMutants() []*Mutant {
 		{Rule: "CMD-05", Does: "refuses commands", Breaks: []string{"CMD-07"}, Out: refuse("session/prompt", says(`"text":"/`), -32602)},
 		{Rule: "CMD-07", Does: "refuses commands with more than text", Out: refuse("session/prompt", func(p map[string]any) bool { return blocks(p) > 1 && says(`"text":"/`)(p) }, -32602)},
 
+		// The rules for questions to the user.
 		{Rule: "ELI-12", Does: "fails when a question is declined", In: replied(elicitation, elicited("decline")), Out: thenFails},
 		{Rule: "ELI-13", Does: "fails when nothing was filled in", In: replied(elicitation, func(r map[string]any) bool {
 			return elicited("accept")(r) && child(r, "result")["content"] == nil

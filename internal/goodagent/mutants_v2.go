@@ -3,6 +3,7 @@ package goodagent
 // v2Mutants is the part of the table of mutants that is about version 2 of the protocol.
 func v2Mutants() (out []*Mutant) {
 	const initialize = "initialize"
+
 	// ends changes the update that ends a turn.
 	ends := func(change func(update map[string]any)) filter {
 		return onUpdate("state_update", func(u map[string]any) {
@@ -11,6 +12,7 @@ func v2Mutants() (out []*Mutant) {
 			}
 		})
 	}
+
 	// reason changes the reason for which a turn ends.
 	reason := func(from, to string) filter {
 		return ends(func(u map[string]any) {
@@ -19,6 +21,7 @@ func v2Mutants() (out []*Mutant) {
 			}
 		})
 	}
+
 	// state drops a state.
 	state := func(name string) filter {
 		return func(_ *Wire, m Message) []Message {
@@ -28,6 +31,7 @@ func v2Mutants() (out []*Mutant) {
 			return keep(m)
 		}
 	}
+
 	for _, m := range []*Mutant{
 		{Rule: "INIT-01", Does: "says nothing about its capabilities", Breaks: []string{"INIT-06", "INIT-11", "SNEW-10"}, Out: onResult(initialize, unset("capabilities"))},
 		{Rule: "INIT-04", Does: "refuses versions from the future", Out: refuse(initialize, version("65535"), -32602)},

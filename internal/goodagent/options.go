@@ -56,8 +56,10 @@ func (a *Agent) setOption(ctx context.Context, s *acp.AgentSession, id string, v
 	c := s.State.(*conversation)
 	text, isText := value.(string)
 	on, isBool := value.(bool)
+
 	c.mu.Lock()
 	mode := c.Mode
+
 	switch {
 	case id == "verbose" && isBool:
 		c.Verbose = on
@@ -75,10 +77,13 @@ func (a *Agent) setOption(ctx context.Context, s *acp.AgentSession, id string, v
 	default:
 		c.Model = text
 	}
+
 	changed := mode != c.Mode
 	s.Options = options(c.record)
 	err := a.store.put(c.record)
 	c.mu.Unlock()
+
+	// The client is told after the lock is released.
 	if changed && err == nil {
 		err = a.tellMode(ctx, s, text)
 	}

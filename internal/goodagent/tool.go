@@ -54,6 +54,7 @@ func (c *toolCall) work(s model.Step) func(context.Context) (string, error) {
 		c.path, inside = c.t.path(s.Path)
 	}
 	outside := func(context.Context) (string, error) { return "", fmt.Errorf("%s is outside of the session", c.path) }
+
 	switch s.Do {
 	case model.Read:
 		c.title, c.kind = "Read "+s.Path, "read"
@@ -61,6 +62,7 @@ func (c *toolCall) work(s model.Step) func(context.Context) (string, error) {
 			return outside
 		}
 		return c.read
+
 	case model.Write, model.Edit:
 		c.title, c.kind = "Write "+s.Path, "edit"
 		if !inside {
@@ -70,6 +72,7 @@ func (c *toolCall) work(s model.Step) func(context.Context) (string, error) {
 			return c.asked(func(ctx context.Context) (string, error) { return c.edit(ctx, s.Old, s.New) })
 		}
 		return c.asked(func(ctx context.Context) (string, error) { return c.write(ctx, s.Text) })
+
 	case model.Shell:
 		c.title, c.kind = "Run "+s.Command, "execute"
 		return c.asked(func(ctx context.Context) (string, error) { return c.shell(ctx, s.Command) })
@@ -77,6 +80,8 @@ func (c *toolCall) work(s model.Step) func(context.Context) (string, error) {
 		c.title, c.kind = "Use "+s.Name, "other"
 		return func(ctx context.Context) (string, error) { return c.use(ctx, s) }
 	}
+
+	// Any other step names a tool of the agent itself.
 	c.title, c.kind = "Use "+s.Name, "other"
 	tool := Tools[s.Name]
 	return func(ctx context.Context) (string, error) {
@@ -183,12 +188,15 @@ func (c *toolCall) permitted(ctx context.Context) error {
 	auto := t.c.Mode == modeAuto || slices.Contains(t.c.Allowed, c.kind)
 	never := slices.Contains(t.c.Refused, c.kind)
 	t.c.mu.Unlock()
+
 	switch {
 	case t.agent.Traits.NeverAsk || auto:
 		return nil
 	case never:
 		return errRefused
 	}
+
+	// The session requires action for as long as the user is asked.
 	if err := tell(ctx, t.AgentSession, nil, object{"sessionUpdate": "state_update", "state": "requires_action"}); err != nil {
 		return err
 	}
@@ -201,12 +209,15 @@ func (c *toolCall) permitted(ctx context.Context) error {
 	if err := tell(ctx, t.AgentSession, nil, object{"sessionUpdate": "state_update", "state": "running"}); err != nil {
 		return err
 	}
+
 	switch {
 	case t.agent.Traits.TakeAnyAnswer:
 		return nil
 	case err != nil:
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
+
+	// An answer for always or never holds for later calls of the same kind.
 	if s := outcome.Selected; s != nil {
 		t.c.mu.Lock()
 		switch s.OptionID {
@@ -217,6 +228,7 @@ func (c *toolCall) permitted(ctx context.Context) error {
 		}
 		t.c.mu.Unlock()
 	}
+
 	if !outcome.Approves(permissionOptions) {
 		return errRefused
 	}
@@ -309,6 +321,8 @@ func (c *toolCall) terminal(ctx context.Context, terminals acp.Terminals, comman
 	if err != nil {
 		return "", err
 	}
+
+	// The command of a cancelled turn is killed, and every terminal is released.
 	defer func() {
 		if ctx.Err() != nil { // it still runs
 			err = errors.Join(err, terminals.Kill(late, id))
@@ -317,10 +331,12 @@ func (c *toolCall) terminal(ctx context.Context, terminals acp.Terminals, comman
 			err = errors.Join(err, terminals.Release(late, id))
 		}
 	}()
+
 	c.content = append(c.content, object{"type": "terminal", "terminalId": id})
 	if err := c.update(ctx, "in_progress", nil); err != nil {
 		return "", err
 	}
+
 	exit, err := terminals.Wait(ctx, id)
 	if err != nil {
 		return "", err
@@ -329,6 +345,7 @@ func (c *toolCall) terminal(ctx context.Context, terminals acp.Terminals, comman
 	if err != nil {
 		return "", err
 	}
+
 	if exit.Code != 0 || exit.Signal != "" {
 		return "", fmt.Errorf("the command failed: %s", out.Text)
 	}

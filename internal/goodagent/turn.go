@@ -188,6 +188,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		return t.slow(ctx, s)
 	case model.Recall:
 		return t.recall(ctx, s)
+
 	case model.Refuse:
 		if err := t.say(ctx, "I will not do that. "+s.Text); err != nil {
 			return err
@@ -198,6 +199,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 			return err
 		}
 		return stop("max_tokens")
+
 	case model.Error, model.Fail:
 		if s.Times > 0 {
 			return nil // it asks again
@@ -206,10 +208,13 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 	case model.Hang:
 		<-ctx.Done()
 		return ctx.Err()
+
 	case model.Plan:
 		t.silent = true
 		return t.plan(ctx, s)
 	}
+
+	// Any other step is a tool call.
 	t.silent = true
 	return t.call(ctx, t.nextCall(), s)
 }

@@ -110,6 +110,7 @@ func (a *agent) hear(ctx context.Context, line []byte) {
 		Result  json.RawMessage `json:"result"`
 		Error   json.RawMessage `json:"error"`
 	}
+
 	if !utf8.Valid(line) || !json.Valid(line) {
 		a.answer(json.RawMessage("null"), nil, fail(parseError, "the line is not JSON"))
 		return
@@ -118,6 +119,8 @@ func (a *agent) hear(ctx context.Context, line []byte) {
 		a.answer(json.RawMessage("null"), nil, fail(invalidRequest, "the line is no request"))
 		return
 	}
+
+	// A frame without a method answers a request of the agent.
 	if m.Method == nil {
 		a.mu.Lock()
 		wait := a.waiting[string(m.ID)]
@@ -130,10 +133,12 @@ func (a *agent) hear(ctx context.Context, line []byte) {
 		}
 		return
 	}
+
 	if m.ID != nil && string(m.ID) != "null" && m.ID[0] != '"' && strings.ContainsAny(string(m.ID), "{[tf") {
 		a.answer(json.RawMessage("null"), nil, fail(invalidRequest, "the id is no text and no number"))
 		return
 	}
+
 	var params object
 	if len(m.Params) > 0 && json.Unmarshal(m.Params, &params) != nil {
 		if m.ID != nil {
@@ -141,6 +146,7 @@ func (a *agent) hear(ctx context.Context, line []byte) {
 		}
 		return
 	}
+
 	if m.ID == nil {
 		a.notice(*m.Method, params)
 		return
@@ -173,19 +179,24 @@ func (a *agent) request(ctx context.Context, id json.RawMessage, method string, 
 		a.answer(id, result, err)
 	case !a.ready && strings.HasPrefix(method, "session/"):
 		a.answer(id, nil, fail(invalidRequest, "initialize comes first"))
+
 	case method == "session/new":
 		result, err := a.open(ctx, params)
 		a.answer(id, result, err)
+
 	case method == "session/prompt":
 		s, prompt, err := a.prompt(params)
 		if err != nil {
 			a.answer(id, nil, err)
 			return
 		}
+
+		// The turn is registered before it runs, so that a cancellation that follows finds it.
 		turnCtx, cancel := context.WithCancel(ctx)
 		a.mu.Lock()
 		s.cancel, a.running[string(id)] = cancel, cancel
 		a.mu.Unlock()
+
 		a.work.Go(func() {
 			result, err := (&turn{agent: a, session: s}).run(turnCtx, prompt)
 			cancel()
@@ -197,6 +208,7 @@ func (a *agent) request(ctx context.Context, id json.RawMessage, method string, 
 				a.answer(id, result, err)
 			}
 		})
+
 	default:
 		a.answer(id, nil, fail(unknownMethod, "there is no method %s", method))
 	}
@@ -248,6 +260,7 @@ func (a *agent) prompt(params object) (*session, string, error) {
 	s := a.sessions[text(params, "sessionId")]
 	busy := s != nil && s.cancel != nil
 	a.mu.Unlock()
+
 	blocks, ok := params["prompt"].([]any)
 	switch {
 	case text(params, "sessionId") == "" || !ok:
@@ -257,6 +270,8 @@ func (a *agent) prompt(params object) (*session, string, error) {
 	case busy:
 		return nil, "", fail(invalidRequest, "the session is busy with another prompt")
 	}
+
+	// Text and links are the blocks that every agent takes; this agent takes no others.
 	var words []string
 	for _, item := range blocks {
 		block, _ := item.(object)

@@ -37,6 +37,7 @@ func startServer(ctx context.Context, config object) *server {
 	for _, arg := range list {
 		args = append(args, fmt.Sprint(arg))
 	}
+
 	s := &server{name: text(config, "name"), cmd: exec.Command(text(config, "command"), args...), lines: make(chan object, 100)}
 	s.cmd.Env = os.Environ()
 	list, _ = config["env"].([]any)
@@ -45,6 +46,7 @@ func startServer(ctx context.Context, config object) *server {
 			s.cmd.Env = append(s.cmd.Env, text(v, "name")+"="+text(v, "value"))
 		}
 	}
+
 	in, err := s.cmd.StdinPipe()
 	if err != nil {
 		return nil
@@ -54,6 +56,8 @@ func startServer(ctx context.Context, config object) *server {
 		return nil
 	}
 	s.in = in
+
+	// Requests and notifications of the server are ignored.
 	go func() {
 		defer close(s.lines)
 		scan := bufio.NewScanner(out)
@@ -64,17 +68,20 @@ func startServer(ctx context.Context, config object) *server {
 			}
 		}
 	}()
+
 	hello := object{"protocolVersion": "2025-06-18", "capabilities": object{}, "clientInfo": object{"name": "plainagent", "version": "0.1.0"}}
 	if _, err := s.call(ctx, "initialize", hello); err != nil {
 		s.close()
 		return nil
 	}
 	s.send(object{"jsonrpc": "2.0", "method": "notifications/initialized"})
+
 	result, err := s.call(ctx, "tools/list", object{})
 	if err != nil {
 		s.close()
 		return nil
 	}
+
 	tools, _ := result["tools"].([]any)
 	for _, item := range tools {
 		if tool, ok := item.(object); ok {

@@ -84,6 +84,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	t.silent = false
 	switch s.Do {
 	case model.Say:
@@ -92,6 +93,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		return t.stream(ctx, s, func(text string) {
 			t.update(object{"sessionUpdate": "agent_thought_chunk", "content": object{"type": "text", "text": text}})
 		})
+
 	case model.Slow:
 		for i := range max(s.Chunks, 100) {
 			if s.Chunks > 0 && i >= s.Chunks {
@@ -103,6 +105,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 			t.say(fmt.Sprintf("%d ", i+1))
 		}
 		return nil
+
 	case model.Recall:
 		word := "not recalled: "
 		if s.Kind == "" && slices.ContainsFunc(append(t.known, t.said.String()), func(k string) bool { return strings.Contains(k, s.Text) }) {
@@ -110,6 +113,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		}
 		t.say(word + s.Text + s.Kind)
 		return nil
+
 	case model.Refuse:
 		t.say("No. " + s.Text)
 		return stopReason("refusal")
@@ -124,6 +128,7 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 	case model.Hang:
 		<-ctx.Done()
 		return ctx.Err()
+
 	case model.Plan:
 		t.silent = true
 		entries := []any{}
@@ -134,6 +139,8 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		t.update(object{"sessionUpdate": "plan", "entries": entries})
 		return nil
 	}
+
+	// Any other step is a tool call.
 	t.silent = true
 	return t.tool(ctx, s)
 }
@@ -179,10 +186,12 @@ func (t *turn) update(u object) {
 func (t *turn) tool(ctx context.Context, s model.Step) error {
 	t.calls++
 	id := fmt.Sprintf("%s/%d/%d", t.session.id, len(t.known), t.calls)
+
 	path := s.Path
 	if path != "" && !filepath.IsAbs(path) {
 		path = filepath.Join(t.dir, path)
 	}
+
 	title, kind, asks := "open_file "+s.Path, "read", false
 	var work func() (string, error)
 	switch s.Do {
@@ -211,11 +220,14 @@ func (t *turn) tool(ctx context.Context, s model.Step) error {
 		t.say("cannot tool: there is no tool " + s.Name)
 		return nil
 	}
+
 	call := object{"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "pending"}
 	if path != "" {
 		call["locations"] = []any{object{"path": path}}
 	}
 	t.update(call)
+
+	// A path outside of the session fails the call before the user is asked.
 	status, result := "completed", ""
 	err := t.inside(path)
 	if err == nil && asks {
@@ -228,6 +240,7 @@ func (t *turn) tool(ctx context.Context, s model.Step) error {
 	if err != nil {
 		status, result = "failed", err.Error()
 	}
+
 	t.known = append(t.known, result)
 	t.update(object{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": []any{
 		object{"type": "content", "content": object{"type": "text", "text": result}},

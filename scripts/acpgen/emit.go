@@ -181,6 +181,7 @@ func (m *model) enums(w *writer) {
 		if d.shape != shapeEnum && d.shape != shapeCodes {
 			continue
 		}
+
 		rule := ruleClosed
 		if d.open {
 			rule = ruleOpen
@@ -190,10 +191,12 @@ func (m *model) enums(w *writer) {
 			goType = d.typ.goType()
 			rule = "Codes are numbers: those not listed here pass as they are."
 		}
+
 		w.comment("%s %s", m.purpose(d), rule)
 		if !m.aliased(w, d) {
 			w.f("type %s %s\n\n", d.goName, goType)
 		}
+
 		w.f("// The values of %s.\nconst (\n", d.goName)
 		names := make([]string, len(d.values))
 		for i, v := range d.values {
@@ -205,6 +208,8 @@ func (m *model) enums(w *writer) {
 			names[i] = v.goName
 		}
 		w.f(")\n\n")
+
+		// An alias has the methods of the type in acpv1.
 		if d.alias {
 			continue
 		}
@@ -222,11 +227,13 @@ func (m *model) objects(w *writer) {
 		if d.shape != shapeObject {
 			continue
 		}
+
 		w.comment("%s", m.purpose(d))
 		m.variantRule(w, d)
 		if m.aliased(w, d) {
 			continue
 		}
+
 		w.f("type %s struct {\n", d.goName)
 		for _, f := range d.fields {
 			if f.when != "" {
@@ -235,10 +242,13 @@ func (m *model) objects(w *writer) {
 			}
 			w.f("%s %s %s\n", f.goName, f.goType(), f.tag())
 		}
+
 		if d.flattened() {
 			w.f("\n")
 			m.variantFields(w, d)
 		}
+
+		// A fragment has no Extra: the object around it keeps the unknown members.
 		if !d.fragment {
 			w.f("\n")
 			if d.open && d.flattened() {
@@ -248,6 +258,7 @@ func (m *model) objects(w *writer) {
 			}
 			w.f("Extra Members[json.RawMessage] `json:\"-\"`\n")
 		}
+
 		w.f("}\n\n")
 		if d.flattened() && d.tag != "" {
 			m.tagMethod(w, d)
@@ -355,6 +366,8 @@ func (m *model) methods(w *writer) {
 		unstable                   bool
 	}
 	var rows []*row
+
+	// The params and the result of a method are two definitions; both go to one row.
 	for _, d := range m.defs {
 		if d.method == "" {
 			continue
@@ -370,12 +383,14 @@ func (m *model) methods(w *writer) {
 			rows[i].params = d.goName
 		}
 	}
+
 	slices.SortFunc(rows, func(a, b *row) int { return strings.Compare(a.name, b.name) })
 	w.f("// The names of the methods.\nconst (\n")
 	for _, r := range rows {
 		w.f("Method%s = %q\n", goName(r.name), r.name)
 	}
 	w.f(")\n\n")
+
 	w.f("// methods is sorted by name.\nvar methods = []Method{\n")
 	sides := map[string]string{"agent": "SideAgent", "client": "SideClient", "protocol": "SideBoth"}
 	for _, r := range rows {
@@ -390,11 +405,13 @@ func (m *model) methods(w *writer) {
 		w.f("},\n")
 	}
 	w.f("}\n\n")
+
 	for _, d := range m.defs {
 		if d.method != "" && !d.alias {
 			w.f("// Method returns %q.\nfunc (*%s) Method() string { return Method%s }\n\n", d.method, d.goName, goName(d.method))
 		}
 	}
+
 	w.WriteString(lookup)
 	w.f("// New returns a new value of the definition with that name in the schema, if it\n// is an object or a union that stands on its own.\n")
 	w.f("func New(definition string) (any, bool) {\nswitch definition {\n")

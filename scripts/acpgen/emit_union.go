@@ -26,6 +26,7 @@ func (d *def) conditional() bool {
 
 // codecs writes the functions of all unions and registers them.
 func (m *model) codecs(w *writer) {
+	// An alias is registered by the package that defines the type.
 	w.f("func init() {\n")
 	for _, d := range m.defs {
 		switch {
@@ -37,6 +38,7 @@ func (m *model) codecs(w *writer) {
 		}
 	}
 	w.f("}\n\n")
+
 	for _, d := range m.defs {
 		if d.alias || !d.union() || d.fragment {
 			continue
@@ -51,6 +53,7 @@ func (m *model) codecs(w *writer) {
 		default:
 			m.plainUnionCodec(w, d)
 		}
+
 		if d.tag != "" && len(d.variants) > 0 {
 			w.f("var %s = []string{", d.tags())
 			for _, v := range d.variants {
@@ -337,9 +340,11 @@ func (m *model) switchKind(w *writer, d *def) {
 		baseText: {`'"'`, "a string"}, baseInt: {"'0'", "a number"}, baseNumber: {"'0'", "a number"}, baseBool: {"'t'", "a boolean"},
 		baseNull: {"'n'", "null"}, baseList: {"'['", "an array of strings"},
 	}
+
 	w.f("switch s.Kind() {\n")
 	var want []string
 	other := false
+
 	for _, v := range d.variants {
 		kind, ok := kinds[v.typ.base]
 		if !ok {
@@ -360,6 +365,8 @@ func (m *model) switchKind(w *writer, d *def) {
 			w.f("wire.Decode(s, wire.New(&x.%s))\n", v.goName)
 		}
 	}
+
+	// Without a variant for other values, a value of any other kind is a fault.
 	if other {
 		w.f("default:\nx.Other = s.Raw()\n")
 	} else {

@@ -229,6 +229,8 @@ func (m *model) typ(s object) (*typ, error) {
 // plainTyp returns the type of a schema that refers to no definition.
 func (m *model) plainTyp(s object) (*typ, error) {
 	t := &typ{nullDefault: s.has("x-deserialize-default-on-null"), min: number(s, "minimum"), max: number(s, "maximum")}
+
+	// A type is a name, or a list with a name and null.
 	kind := s.text("type")
 	for _, k := range s.list("type") {
 		if k == "null" {

@@ -24,6 +24,7 @@ func reduce(stableRaw, unstableRaw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	doc, more = structure(doc), structure(more)
 	defs, moreDefs := doc.object("$defs"), more.object("$defs")
 	for _, name := range unstable {
@@ -36,16 +37,19 @@ func reduce(stableRaw, unstableRaw []byte) ([]byte, error) {
 		}
 		defs = append(defs, member{name, def.set("x-unstable", true)})
 	}
+
 	for _, name := range unstable {
 		def := defs.object(name)
 		defs.set(name, def.set("properties", resolvable(def.object("properties"), defs)))
 	}
+
 	capabilities := defs.object("SessionCapabilities")
 	fork := moreDefs.object("SessionCapabilities").object("properties").object("fork")
 	if fork == nil {
 		return nil, fmt.Errorf("the unstable schema has no SessionCapabilities.fork")
 	}
 	defs.set("SessionCapabilities", capabilities.set("properties", beforeMeta(capabilities.object("properties"), member{"fork", fork})))
+
 	addAlternative(defs.object("ClientRequest").object("properties").object("params").list("anyOf")[0].(object), "ForkSessionRequest")
 	addAlternative(defs.object("AgentResponse").list("anyOf")[0].(object).object("properties").object("result"), "ForkSessionResponse")
 	return lines(doc.set("$defs", defs))
@@ -58,9 +62,11 @@ func structure(schema object) object {
 		if dropped[m.name] || m.name == "title" && m.value == "Agent Client Protocol" {
 			continue
 		}
+
 		switch v := m.value.(type) {
 		case object:
 			switch m.name {
+			// The names in these objects are data: a property may have the name of a keyword.
 			case "properties", "$defs":
 				named := object{}
 				for _, p := range v {
@@ -74,6 +80,7 @@ func structure(schema object) object {
 			default:
 				m.value = structure(v)
 			}
+
 		case []any:
 			list := make([]any, len(v))
 			for i, item := range v {
@@ -84,6 +91,7 @@ func structure(schema object) object {
 			}
 			m.value = list
 		}
+
 		out = append(out, m)
 	}
 	return out

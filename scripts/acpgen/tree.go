@@ -68,6 +68,7 @@ func parseValue(dec *json.Decoder) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch token {
 	case json.Delim('{'):
 		o := object{}
@@ -84,6 +85,7 @@ func parseValue(dec *json.Decoder) (any, error) {
 		}
 		_, err := dec.Token()
 		return o, err
+
 	case json.Delim('['):
 		list := []any{}
 		for dec.More() {

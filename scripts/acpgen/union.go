@@ -36,6 +36,7 @@ func (m *model) union(d *def, list []any) error {
 	branches := make([]branch, len(list))
 	var tag string
 	objects, arrays, consts := 0, 0, 0
+
 	for i, item := range list {
 		branches[i] = newBranch(item.(object))
 		s := branches[i].schema
@@ -51,6 +52,8 @@ func (m *model) union(d *def, list []any) error {
 			tag = branches[i].tag
 		}
 	}
+
+	// The forms of the branches decide the shape of the union.
 	switch {
 	case consts > 0:
 		return m.enum(d, branches)
@@ -102,12 +105,15 @@ func (m *model) tagged(d *def, tag string, branches []branch) error {
 			}
 			continue
 		}
+
 		v := &variant{tag: b.value, title: b.title}
 		name := b.value
 		if b.tag == "" {
 			name = b.title
 		}
 		v.goName = goName(name)
+
+		// A variant without a definition gets its own, under a name from inlineNames.
 		switch {
 		case b.ref != "":
 			v.def = m.byName[b.ref]
@@ -125,6 +131,7 @@ func (m *model) tagged(d *def, tag string, branches []branch) error {
 			v.def.fields = fields
 			m.defs = append(m.defs, v.def)
 		}
+
 		d.variants = append(d.variants, v)
 	}
 	return nil
@@ -203,6 +210,7 @@ func (d *def) embed() {
 // variants have.
 func (m *model) reasons(d *def, tag string, branches []branch) error {
 	e := &def{name: goName(tag), goName: goName(tag), shape: shapeEnum}
+
 	for _, b := range branches {
 		switch {
 		case b.fallback:
@@ -210,6 +218,8 @@ func (m *model) reasons(d *def, tag string, branches []branch) error {
 		case b.value != "":
 			e.values = append(e.values, value{e.goName + goName(b.value), fmt.Sprintf("%q", b.value)})
 		}
+
+		// The members of a variant become members of the object, and its definition is removed.
 		if b.ref == "" {
 			continue
 		}
@@ -223,12 +233,14 @@ func (m *model) reasons(d *def, tag string, branches []branch) error {
 		}
 		m.defs = slices.DeleteFunc(m.defs, func(d *def) bool { return d.name == b.ref })
 	}
+
 	for _, f := range d.fields {
 		if f.name == tag {
 			f.typ = &typ{base: baseNamed, def: e, nullable: true}
 			d.tag = tag
 		}
 	}
+
 	m.defs = append(m.defs, e)
 	return nil
 }
@@ -288,6 +300,7 @@ func (m *model) lists(d *def, branches []branch) error {
 // are kept, which hold both.
 func (m *model) kinds(d *def, branches []branch) error {
 	numbers := slices.ContainsFunc(branches, func(b branch) bool { return b.schema.text("type") == "number" })
+
 	for _, b := range branches {
 		if numbers && b.schema.text("type") == "integer" {
 			continue
@@ -296,6 +309,7 @@ func (m *model) kinds(d *def, branches []branch) error {
 		if err != nil {
 			return err
 		}
+
 		v := &variant{title: b.title, typ: t}
 		switch t.base {
 		case baseText:
@@ -313,6 +327,7 @@ func (m *model) kinds(d *def, branches []branch) error {
 		default:
 			return fmt.Errorf("variant %q is of a kind that is not provided for", b.title)
 		}
+
 		d.variants = append(d.variants, v)
 	}
 	return nil

@@ -57,6 +57,8 @@ func run(list, dir string, out io.Writer) error {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
+
+	// Agents without a report are listed, too, but have no results.
 	var agents, tested []agent
 	for _, k := range all.Agents {
 		a, err := read(k, dir)
@@ -70,6 +72,7 @@ func run(list, dir string, out io.Writer) error {
 	if len(tested) == 0 {
 		return fmt.Errorf("there are no reports in %s", dir)
 	}
+
 	var b strings.Builder
 	b.WriteString("# Agents\n\n" +
 		"What the built-in tests, and the checks of every frame, find in agents of other projects, in versions that are pinned. Those that need a model asked the\n" +
@@ -77,6 +80,7 @@ func run(list, dir string, out io.Writer) error {
 		"test counts as one that varies: it depends on the moment, and on how busy the machine is. Written by `make agents`; do not edit.\n\n" +
 		"The reports are kept in [agents](agents), for each version of an agent. `parley comply explain agents/FILE` lists the findings of one, and\n" +
 		"`parley comply explain agents/FILE#F1` shows the rule, the frames in their order, what was expected and why.\n\n")
+
 	writeAgents(&b, agents)
 	writeTests(&b, tested)
 	writeFindings(&b, tested)
@@ -229,16 +233,19 @@ func (a *agent) broken() []*broken {
 func writeFindings(b *strings.Builder, tested []agent) {
 	b.WriteString("\n## Findings\n\nThe rules that were broken, by the tests that saw it and by the number of runs. A rule that not every run saw broken is unstable.\n" +
 		"Every MUST has the messages that led to it and the frames that prove it, shortened; the last one decides.\n")
+
 	for _, a := range tested {
 		fmt.Fprintf(b, "\n### %s\n\n", a.Name)
 		for i, f := range a.files {
 			fmt.Fprintf(b, "Run %d: [%s](agents/%s), %s, %s.\n", i+1, f, f, a.runs[i].Started, a.runs[i].Suite)
 		}
+
 		all := a.broken()
 		if len(all) == 0 {
 			b.WriteString("\nNo rule was broken.\n")
 			continue
 		}
+
 		b.WriteString("\n| rule | level | demand | seen in | tests |\n|---|---|---|---|---|\n")
 		for _, f := range all {
 			seen := fmt.Sprintf("%d of %d runs", len(f.runs), len(a.runs))
@@ -248,6 +255,8 @@ func writeFindings(b *strings.Builder, tested []agent) {
 			r := rules.Find(f.Rule)
 			fmt.Fprintf(b, "| [%s](%s) | %s | %s | %s | %s |\n", f.Rule, r.Page(), f.Level, r.Text, seen, some(f.tests))
 		}
+
+		// The frames of each MUST follow the table.
 		for _, f := range all {
 			if f.Level != comply.Must {
 				continue

@@ -146,9 +146,11 @@ func write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	checked, proven, free := 0, 0, 0
 	var body strings.Builder
 	rules := comply.Rules()
+
 	for _, g := range groups {
 		fmt.Fprintf(&body, "\n## %s\n\n| rule | level | what it says | how it is checked | proof |\n|---|---|---|---|---|\n", g.title)
 		for _, r := range rules {
@@ -159,6 +161,7 @@ func write(w io.Writer) error {
 			if r.Implied {
 				level += "*"
 			}
+
 			how := t.how(r)
 			switch {
 			case how == "":
@@ -172,6 +175,8 @@ func write(w io.Writer) error {
 			fmt.Fprintf(&body, "| [%s](%s) | %s | %s | %s | %s |\n", r.ID, r.Docs, level, r.Text, how, t.proof(r))
 		}
 	}
+
+	// The totals stand before the tables and are known only now.
 	fmt.Fprint(w, intro)
 	fmt.Fprintf(w, "Of %d rules %d are checked, %d of them proven, and %d are not checked.\n", len(rules), checked, proven, free)
 	_, err = io.WriteString(w, body.String())

@@ -62,6 +62,7 @@ func run(in []string, out io.Writer, o options) error {
 	if err != nil {
 		return err
 	}
+
 	r := results{out: out, found: map[string][]result{}, standIns: map[string]bool{}}
 	var reading sync.WaitGroup
 	errs := make([]error, len(in))
@@ -72,10 +73,13 @@ func run(in []string, out io.Writer, o options) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
 	slices.SortFunc(r.times, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	for _, t := range r.times[:min(len(r.times), slowest)] {
 		fmt.Fprintf(out, "%7.1f s  %s\n", t.seconds, t.test)
 	}
+
+	// The table is written, or compared with the file that is there.
 	text, unmet := render(rows, r.found)
 	var stale error
 	if o.write {
@@ -87,6 +91,7 @@ func run(in []string, out io.Writer, o options) error {
 	} else if o.whole && !bytes.Equal(have, text) {
 		stale = fmt.Errorf("%s is stale; make conformance writes it anew", o.table)
 	}
+
 	if r.failed {
 		return errors.Join(errors.New("tests failed"), unmet) // what they would have shown is not known
 	}
@@ -232,8 +237,10 @@ const slowest = 25
 func (r *results) add(e event, printed map[string][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	pkg := strings.TrimPrefix(e.Package, "github.com/parley-agents/parley/")
 	key := e.Package + " " + e.Test
+
 	switch e.Action {
 	case "attr":
 		if e.Key == "stand-in" {
@@ -245,6 +252,7 @@ func (r *results) add(e event, printed map[string][]byte) {
 		} else if e.Test != "" {
 			printed[key] = append(printed[key], e.Output...)
 		}
+
 	case "pass", "fail", "skip":
 		if e.Action == "fail" {
 			r.failed = true
@@ -254,11 +262,14 @@ func (r *results) add(e event, printed map[string][]byte) {
 		if e.Elapsed >= 1 && e.Test != "" && !strings.Contains(e.Test, "/") {
 			r.times = append(r.times, timing{pkg + " " + e.Test, e.Elapsed})
 		}
+
+		// A test has a stand-in if the test itself or one of its parents says so.
 		at := strings.Split(e.Test, "/")
 		standIn := false
 		for i := range at {
 			standIn = standIn || r.standIns[e.Package+" "+strings.Join(at[:i+1], "/")]
 		}
+
 		for i, part := range at {
 			ids, rule := split(part)
 			if len(ids) == 0 {
@@ -286,12 +297,14 @@ the rule is the name of a test that covers it. "Differs" means that it is met wi
 a stand-in, as each of these tests says itself.
 
 `)
+
 	count := map[state]int{}
 	for _, r := range rows {
 		count[r.state]++
 	}
 	fmt.Fprintf(&b, "%d requirements: %d met, %d differ, %d met against a double only, %d not built.\n\n| requirement | tests | result | rule, or what is missing |\n|---|---|---|---|\n",
 		len(rows), count[built], count[differs], count[double], count[absent])
+
 	var bad []string
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
 		r, tests := rows[id], found[id]
@@ -299,6 +312,7 @@ a stand-in, as each of these tests says itself.
 			return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(len(a.rule), len(b.rule)), cmp.Compare(a.rule, b.rule))
 		})
 		tests = slices.Compact(tests)
+
 		word, rule := verdict[r.state], r.reason
 		real := slices.ContainsFunc(tests, func(t result) bool { return !t.standIn })
 		for _, t := range tests {
@@ -307,6 +321,8 @@ a stand-in, as each of these tests says itself.
 				bad = append(bad, id+" ("+t.action+": "+t.rule+")")
 			}
 		}
+
+		// The state in the list must agree with the tests that were found.
 		switch {
 		case len(tests) == 0 && r.state != absent:
 			word = "**no test**"
@@ -323,11 +339,14 @@ a stand-in, as each of these tests says itself.
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", id, len(tests), word, strings.ReplaceAll(strings.TrimSuffix(rule, "; "), "|", "\\|"))
 	}
+
+	// A test may name only requirements that are in the list.
 	for _, id := range slices.Sorted(maps.Keys(found)) {
 		if _, ok := rows[id]; !ok {
 			bad = append(bad, id+" (not in the list of requirements)")
 		}
 	}
+
 	if len(bad) > 0 {
 		return b.Bytes(), fmt.Errorf("%d requirements: %s", len(bad), strings.Join(bad, ", "))
 	}

@@ -22,12 +22,14 @@ func main() {
 	plain := flag.Bool("plain", false, "the second good agent, which is written differently")
 	list := flag.Bool("list", false, "list the mutants")
 	flag.Parse()
+
 	if *list {
 		for _, m := range goodagent.Mutants() {
 			fmt.Printf("%-24s %s\n", m.ID(), m.Does)
 		}
 		return
 	}
+
 	mutant := goodagent.Find(*id)
 	if *id != "" && mutant == nil {
 		fmt.Fprintf(os.Stderr, "goodagent: there is no mutant %q; -list names all\n", *id)
@@ -39,9 +41,11 @@ func main() {
 			os.Exit(2)
 		}
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { os.Exit(0) }) // a read of standard input cannot be ended
+
 	if *plain {
 		if err := plainagent.Serve(ctx, os.Stdin, os.Stdout); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "goodagent:", err)
@@ -49,6 +53,7 @@ func main() {
 		}
 		return
 	}
+
 	err := goodagent.Serve(ctx, mutant, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "goodagent:", err)

@@ -42,12 +42,14 @@ func run(ctx context.Context) error {
 	only := flag.String("only", "", "run only mutants whose ids begin so; several are separated by commas")
 	jobs := flag.Int("jobs", 8, "mutants at the same time")
 	flag.Parse()
+
 	for _, path := range []*string{parley, program, smoke} {
 		var err error
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
 	}
+
 	// Some mutants write where the process was started.
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -57,6 +59,7 @@ func run(ctx context.Context) error {
 	if err := os.Chdir(scratch); err != nil {
 		return err
 	}
+
 	tests, err := comply.Suite()
 	if err != nil {
 		return err
@@ -65,12 +68,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if *only == "" {
 		if err := judgeGood(ctx, *program, *parley, tests); err != nil {
 			return err
 		}
 	}
 	tests = append(tests, more...)
+
 	mutants := slices.DeleteFunc(goodagent.Mutants(), func(m *goodagent.Mutant) bool { return !begins(m.ID(), strings.Split(*only, ",")) })
 	verdicts := make([]proof.Verdict, len(mutants))
 	errs := make([]error, len(mutants))
@@ -78,6 +83,7 @@ func run(ctx context.Context) error {
 	var work sync.WaitGroup
 	var mu sync.Mutex // for progress
 	done := 0
+
 	for range *jobs {
 		work.Go(func() {
 			for i := range next {
@@ -98,6 +104,7 @@ func run(ctx context.Context) error {
 			}
 		})
 	}
+
 	for i := range mutants {
 		next <- i
 	}
@@ -170,6 +177,7 @@ func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error)
 			fmt.Printf("%-24s error: %v\n", m.ID(), errs[i])
 			continue
 		}
+
 		own := "NOT CAUGHT"
 		if v.Caught {
 			caught++
@@ -181,6 +189,7 @@ func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error)
 		if v.Clean() {
 			clean++
 		}
+
 		cells := []string{own}
 		for _, rule := range slices.Sorted(maps.Keys(v.Found)) {
 			mark := ""
@@ -193,6 +202,7 @@ func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error)
 		}
 		fmt.Printf("%-24s %s\n", m.ID(), strings.Join(cells, " "))
 	}
+
 	fmt.Printf("\n%d mutants: %d caught, %d found to break nothing unrelated, %d both\n", len(mutants), caught, alone, clean)
 	if clean < len(mutants) {
 		return fmt.Errorf("%d of %d mutants were not caught, or were found to break an unrelated rule", len(mutants)-clean, len(mutants))

@@ -70,6 +70,8 @@ func draw(cast []byte) ([]byte, error) {
 	if err := decoder.Decode(&head); err != nil {
 		return nil, err
 	}
+
+	// A part is text that appears at once: a line, or a word of a command that is typed.
 	var parts []part
 	line, column := 0, 0
 	joins := false // the last part can grow
@@ -94,12 +96,15 @@ func draw(cast []byte) ([]byte, error) {
 			joins = r != ' ' || len(text) > 1
 		}
 	}
+
 	var b bytes.Buffer
 	width, height := head.Width*charWidth+2*margin, head.Height*lineHeight+2*margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"><title>The first hour with Parley</title>
 <rect width="100%%" height="100%%" rx="6" fill="#16181d"/>
 <svg x="%d" y="%d" width="%d" height="%d"><g fill="#d6dae2" font-family="ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="13">
 `, width, height, width, height, margin, margin, head.Width*charWidth, head.Height*lineHeight)
+
+	// A part below the lower edge moves the picture up.
 	moved := 0
 	for _, p := range parts {
 		if up := p.line - head.Height + 1; up > moved {
@@ -112,6 +117,7 @@ func draw(cast []byte) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, `<set attributeName="visibility" to="visible" begin="%.2fs"/></text>`+"\n", p.at)
 	}
+
 	b.WriteString("</g></svg></svg>\n")
 	return b.Bytes(), nil
 }

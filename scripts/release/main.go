@@ -66,6 +66,7 @@ func main() {
 }
 
 func (r *release) build(targets []string) error {
+	// All dates are that of the commit, so that the same commit gives the same files.
 	stamp, err := output("git", "log", "-1", "--format=%H %cI")
 	if err != nil {
 		return err
@@ -76,6 +77,7 @@ func (r *release) build(targets []string) error {
 		return err
 	}
 	r.date = r.date.UTC()
+
 	for _, path := range []*string{&r.out, &r.parley} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
@@ -84,6 +86,7 @@ func (r *release) build(targets []string) error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
 		return err
 	}
+
 	for _, target := range targets {
 		goos, arch, ok := strings.Cut(target, "/")
 		if !ok {
@@ -104,12 +107,14 @@ func (r *release) target(goos, arch string) error {
 	if goos == "windows" {
 		binary += ".exe"
 	}
+
 	build := exec.Command(cmp.Or(os.Getenv("GO"), "go"), "build", "-trimpath", "-ldflags", fmt.Sprintf("-s -w -X main.release=%s -X main.commit=%s -X main.date=%s",
 		r.version, r.commit, r.date.Format(time.RFC3339)), "-o", binary, "./cmd/parley")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)
 	if err := run(build); err != nil {
 		return err
 	}
+
 	info, err := os.Stat(binary)
 	if err != nil {
 		return err
@@ -120,6 +125,7 @@ func (r *release) target(goos, arch string) error {
 	if err := r.fill(stage, binary); err != nil {
 		return err
 	}
+
 	archive := filepath.Join(r.out, name)
 	if goos == "windows" {
 		err = r.zip(archive+".zip", stage)
@@ -129,6 +135,8 @@ func (r *release) target(goos, arch string) error {
 	if err != nil || goos != "linux" {
 		return err
 	}
+
+	// Linux gets packages besides the archive.
 	config, err := filepath.Abs("packaging/nfpm.yaml")
 	if err != nil {
 		return err
@@ -169,6 +177,8 @@ func (r *release) fill(stage, binary string) error {
 			}
 		}
 	}
+
+	// The manual pages are made from the help texts.
 	help, err := filepath.Glob("cmd/parley/testdata/help/*.txt")
 	if err != nil || len(help) == 0 {
 		return fmt.Errorf("no help (%v)", err)
@@ -181,6 +191,7 @@ func (r *release) fill(stage, binary string) error {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		files["man/"+name+".1"] = manual(name, string(text), r.version, r.date)
 	}
+
 	for shell, file := range map[string]string{"bash": "parley.bash", "zsh": "_parley", "fish": "parley.fish", "powershell": "parley.ps1"} {
 		script, err := output(r.parley, "completion", shell)
 		if err != nil {
@@ -191,6 +202,7 @@ func (r *release) fill(stage, binary string) error {
 	if files["sbom.cdx.json"], err = bill(binary, r.version, r.date); err != nil {
 		return err
 	}
+
 	for name, content := range files {
 		path := filepath.Join(stage, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
@@ -232,6 +244,7 @@ func bill(binary, version string, date time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	type hash struct {
 		Algorithm string `json:"alg"`
 		Content   string `json:"content"`
@@ -248,15 +261,19 @@ func bill(binary, version string, date time.Time) ([]byte, error) {
 		purl := "pkg:golang/" + m.Path + "@" + version
 		return component{Type: kind, Ref: purl, Name: m.Path, Version: version, PURL: purl}
 	}
+
 	main := part("application", &info.Main, version)
 	main.Hashes = []hash{{"SHA-256", sum}}
 	parts := []component{{Type: "library", Ref: "pkg:golang/std@" + info.GoVersion, Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}}
+
 	for _, m := range info.Deps {
+		// A replaced module is listed as its replacement.
 		if m.Replace != nil {
 			m = m.Replace
 		}
 		parts = append(parts, part("library", m, m.Version))
 	}
+
 	return json.MarshalIndent(map[string]any{
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
 		"metadata":   map[string]any{"timestamp": date.Format(time.RFC3339), "component": main},
@@ -337,17 +354,20 @@ func (r *release) sums() error {
 			return err
 		}
 	}
+
 	if err := os.RemoveAll(filepath.Join(r.out, "stage")); err != nil {
 		return err
 	}
 	if err := r.formula(); err != nil {
 		return err
 	}
+
 	files, err := filepath.Glob(filepath.Join(r.out, "*"))
 	if err != nil {
 		return err
 	}
 	slices.Sort(files)
+
 	var b strings.Builder
 	for _, file := range files {
 		sum, err := sumOf(file)
@@ -356,6 +376,8 @@ func (r *release) sums() error {
 		}
 		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.Base(file))
 	}
+
+	// Without a key the list is not signed.
 	list := filepath.Join(r.out, "checksums.txt")
 	if err := os.WriteFile(list, []byte(b.String()), 0o644); err != nil || r.key == "" {
 		return err

@@ -59,8 +59,11 @@ func (b *builder) codec(t reflect.Type) *codec {
 	if c, ok := b.begun[t]; ok {
 		return c
 	}
+
+	// The codec is known before it is complete, because a type may hold itself.
 	c := &codec{check: func(*Checker, reflect.Value) {}}
 	b.begun[t] = c
+
 	switch kind := t.Kind(); {
 	case t == rawType:
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetBytes(s.Raw()) }
@@ -70,6 +73,7 @@ func (b *builder) codec(t reflect.Type) *codec {
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetString(string(s.Number())) }
 		c.encode = func(e *Encoder, v reflect.Value) { e.Number(json.Number(v.String())) }
 		c.check = func(c *Checker, v reflect.Value) { c.Range(json.Number(v.String()), "", "") }
+
 	case kind == reflect.String:
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetString(s.String()) }
 		c.encode = func(e *Encoder, v reflect.Value) { e.String(v.String()) }
@@ -77,12 +81,14 @@ func (b *builder) codec(t reflect.Type) *codec {
 	case kind == reflect.Bool:
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetBool(s.Bool()) }
 		c.encode = func(e *Encoder, v reflect.Value) { e.Bool(v.Bool()) }
+
 	case kind >= reflect.Int && kind <= reflect.Int64:
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetInt(s.Int(t.Bits())) }
 		c.encode = func(e *Encoder, v reflect.Value) { e.Int(v.Int()) }
 	case kind >= reflect.Uint && kind <= reflect.Uint64:
 		c.decode = func(s *Scanner, v reflect.Value) { v.SetUint(s.Uint(t.Bits())) }
 		c.encode = func(e *Encoder, v reflect.Value) { e.Uint(v.Uint()) }
+
 	case kind == reflect.Slice && isMembers(t):
 		b.members(c, t)
 	case kind == reflect.Slice:
@@ -92,6 +98,7 @@ func (b *builder) codec(t reflect.Type) *codec {
 	default:
 		panic("wire: no codec for " + t.String())
 	}
+
 	if override, ok := overrides[t]; ok {
 		override(c)
 	}
@@ -149,6 +156,7 @@ func (b *builder) list(c *codec, t reflect.Type) {
 // members builds the codec of an object whose names are data.
 func (b *builder) members(c *codec, t reflect.Type) {
 	value := b.codec(t.Elem().Field(1).Type)
+
 	c.decode = func(s *Scanner, v reflect.Value) {
 		s.Each(func(name string) {
 			m := grow(v)
@@ -157,6 +165,7 @@ func (b *builder) members(c *codec, t reflect.Type) {
 		})
 		notNil(v)
 	}
+
 	c.encode = func(e *Encoder, v reflect.Value) {
 		e.Begin()
 		for i := range v.Len() {
@@ -166,6 +175,7 @@ func (b *builder) members(c *codec, t reflect.Type) {
 		}
 		e.Close()
 	}
+
 	c.check = func(c *Checker, v reflect.Value) {
 		for i := range v.Len() {
 			m := v.Index(i)

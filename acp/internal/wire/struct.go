@@ -225,6 +225,7 @@ func partsOf(pointers []any) []part {
 func decodeParts(s *Scanner, unknown bool, parts []part) {
 	object := s.Object()
 	o := &object
+
 members:
 	for o.Next() {
 		base := 0
@@ -239,10 +240,12 @@ members:
 			}
 			base += len(p.st.members)
 		}
+
 		if unknown {
 			o.Skip(parts[0].st.names)
 			continue
 		}
+
 		if name, value, ok := o.Extra(namesOf(parts)...); ok {
 			extra := parts[0].v.Field(parts[0].st.extra)
 			item := grow(extra)
@@ -250,6 +253,8 @@ members:
 			item.Field(1).SetBytes(value)
 		}
 	}
+
+	// The numbers of the members that were read are bits in seen, those of the first part lowest.
 	base := 0
 	for i := range parts {
 		st := parts[i].st
