@@ -60,10 +60,13 @@ agent ended for another reason than success.`,
 			if opts.Policy, err = a.policy(policy); err != nil {
 				return err
 			}
+
+			// The last argument is the prompt, the others are the agent's command.
 			last := len(args) - 1
 			return a.acpExec(cmd.Context(), args[:last], args[last], dir, method, opts)
 		},
 	}
+
 	cmd.Flags().SetInterspersed(false)
 	policyFlag(cmd, &policy)
 	cmd.Flags().StringVar(&dir, "dir", ".", "the folder that it works in")
@@ -130,6 +133,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	if err != nil {
 		return err
 	}
+
 	told := a.narrator()
 	defer told.stop()
 	opts.Ask = told.asker()
@@ -141,6 +145,8 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 			told.print(func() { fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), err) })
 		}
 	}
+
+	// The mode keeps a known CLI from acting beyond the policy without asking.
 	mode, _ := cli.ModeOf(command, opts.Policy)
 	client, kill, err := a.acpStart(ctx, slices.Concat(command, mode.Args), dir, mode.Env, opts)
 	if err != nil {
@@ -149,6 +155,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	defer kill()
 	defer client.Close()
 	defer onSecondSignal(kill)()
+
 	if method != "" {
 		if err := client.Authenticate(ctx, method); err != nil {
 			return err
@@ -162,6 +169,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 		client.Close() // its standard error is complete after that
 		return explained(&acp.StartError{Err: err, Stderr: client.Stderr()})
 	}
+
 	told.setState("running")
 	failed := func(err error) error {
 		client.Close() // its standard error is complete after that
@@ -174,6 +182,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	if !a.json {
 		a.printTurn(told, turn)
 	}
+
 	result, err := turn.Wait()
 	switch {
 	case ctx.Err() != nil:
@@ -340,6 +349,7 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 		}
 		fmt.Fprintln(t)
 	}
+
 	row("offered version", func(x acpAnswer) string { return strconv.Itoa(x.Offer) })
 	row("agreed version", func(x acpAnswer) string {
 		if x.Error != "" {
@@ -357,6 +367,8 @@ func writeAnswers(w io.Writer, answers []acpAnswer) {
 		})
 	}
 	t.Flush() // as with every other output, the reader may be away
+
+	// The ways to log in and the errors are lines below the table, because they are long.
 	for _, x := range answers {
 		for _, m := range x.AuthMethods {
 			fmt.Fprintf(w, "version %d: log in by %s (%s): %s\n", x.Version, m.ID, m.Type, strings.TrimSpace(m.Name+" "+m.Description))

@@ -36,6 +36,8 @@ also names the parts that version 1 does not need.`,
 			if verbose {
 				proxy.OnNote = tell
 			}
+
+			// An interrupt is the usual end of a proxy, not an error.
 			err := proxy.Serve(cmd.Context(), exec.Command(args[0], args[1:]...), a.in, a.out.raw)
 			if err != nil && cmd.Context().Err() == nil {
 				return explained(err)
@@ -43,6 +45,7 @@ also names the parts that version 1 does not need.`,
 			return nil
 		},
 	}
+
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "name every part of a message that the client does not get")
 	return cmd
@@ -70,12 +73,15 @@ does that.`,
 			if len(args) == 0 {
 				args = []string{"-"}
 			}
+
 			type fault struct {
 				File  string `json:"file"`
 				Frame int    `json:"frame"` // from 1
 				Error string `json:"error"`
 			}
 			faults, frames := []fault{}, 0
+
+			// Each file is a conversation of its own, with its own validator.
 			for _, name := range args {
 				in := a.in
 				if name != "-" {
@@ -97,6 +103,7 @@ does that.`,
 				}
 				frames += n
 			}
+
 			return a.check(len(faults) == 0, map[string]any{"frames": frames, "invalid": faults}, func(w io.Writer) {
 				for _, f := range faults {
 					fmt.Fprintf(w, "%s: frame %d: %s\n", f.File, f.Frame, f.Error)
@@ -105,6 +112,7 @@ does that.`,
 			})
 		},
 	}
+
 	cmd.Flags().IntVar(&version, "protocol", 1, "version of the protocol: 1 or 2")
 	return cmd
 }
@@ -124,6 +132,8 @@ func eachFrame(in io.Reader, check *acp.Validator, told func(error)) error {
 		case err != nil:
 			return err
 		}
+
+		// A line is a frame, or a line of a recording with the frame and its direction.
 		var recorded struct {
 			Direction string          `json:"direction"`
 			Frame     json.RawMessage `json:"frame"`

@@ -38,6 +38,7 @@ func (a *app) agentAddCommand() *cobra.Command {
   parley agent add ci --auditor --expires 720h`,
 		Args: cobra.ExactArgs(1),
 	}
+
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Role), "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
 	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
@@ -45,6 +46,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 	f.StringVar(&root, "root", "", "folder in which the agent works: offer to make it a root, where handoffs are checked")
 	f.StringSliceVar(&p.Can, "can", nil, "its abilities, which other agents see: go,sql")
 	choices(cmd, "role", "coordinator", "researcher", "executor", "reviewer", "integrator")
+
 	return operation(a, cmd, api.AddAgent, &p, func(w io.Writer, got api.AgentKey) {
 		fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
 		fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
@@ -63,6 +65,8 @@ func (a *app) agentAddCommand() *cobra.Command {
 			}
 			return err
 		}
+
+		// A person at a terminal is asked before the folder becomes a root.
 		c, err := a.client()
 		if err != nil {
 			return err

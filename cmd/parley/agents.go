@@ -36,16 +36,20 @@ version.`,
 			if err != nil {
 				return hub.Errorf(hub.CodeInvalid, "parley", "find the home folder: %v", err)
 			}
+
 			found := map[string]cli.Installation{}
 			for _, i := range cli.Detect(cmd.Context(), home) {
 				found[i.Name] = i
 			}
+
+			// An installed CLI may still lack the program that speaks ACP for it.
 			list := []agentCLI{}
 			for _, c := range cli.Agents() {
 				i, ok := found[c.Name]
 				_, err := exec.LookPath(c.ACP[0])
 				list = append(list, agentCLI{CLI: c, Installed: ok, Path: i.Path, Version: i.Version, Problem: i.Problem, Runnable: err == nil})
 			}
+
 			return a.print(map[string]any{"agents": list}, func(w io.Writer) {
 				writeTable(w, "", list, func(d agentCLI) []any {
 					state := "not installed"

@@ -76,10 +76,12 @@ func (a *app) showHeld(ctx context.Context, c *rpc.Client, id hub.EnvelopeID) er
 	if err != nil {
 		return err
 	}
+
 	i, ok := got.Find(string(id))
 	if !ok {
 		return nil // the answer to the decision says why
 	}
+
 	switch i.Thing {
 	case attention.ThingMessage:
 		n := slices.IndexFunc(got.Messages, func(e hub.Envelope) bool { return string(e.ID) == i.ID })

@@ -40,6 +40,7 @@ comes later is in yours.`,
 			if wait < 0 {
 				return usagef("--wait: a span cannot be negative")
 			}
+
 			c, err := m.compose(cmd, a, args[1:])
 			if err != nil {
 				return err
@@ -49,16 +50,20 @@ comes later is in yours.`,
 			if err != nil {
 				return err
 			}
+
 			got := dialogue{Question: sent.ID}
 			if got.Answer, err = waitAnswer(cmd.Context(), c, sent, wait); err != nil {
 				return err
 			}
+
+			// Without an answer, the deliveries show how far the question got.
 			if got.Answer == nil {
 				fmt.Fprintf(a.err, "no answer from %s within %s; the question is %s\n", args[0], wait, cmp.Or(string(sent.ShortID), string(sent.ID)))
 				for _, d := range sent.Deliveries {
 					fmt.Fprintf(a.err, "  %s over %s: %s, %s\n", d.Recipient, d.Channel, d.Reach, d.Reason)
 				}
 			}
+
 			return a.check(got.Answer != nil, got, func(w io.Writer) {
 				if got.Answer != nil {
 					io.WriteString(w, mailroom.RenderMessages([]hub.Envelope{*got.Answer}, nil, ""))
@@ -66,6 +71,7 @@ comes later is in yours.`,
 			})
 		},
 	}
+
 	cmd.Flags().DurationVar(&wait, "wait", wait, "how long to wait for the answer")
 	m.register(cmd)
 	cmd.Flags().MarkHidden("payload")

@@ -33,6 +33,8 @@ that concern them. The newest entries come last.`,
 			if err != nil {
 				return err
 			}
+
+			// Without --after the newest entries are shown.
 			p.Last = !cmd.Flags().Changed("after")
 			got, err := rpc.Call(cmd.Context(), c, api.Audit, p)
 			if err != nil {
@@ -41,6 +43,7 @@ that concern them. The newest entries come last.`,
 			if follow {
 				return a.followAudit(cmd.Context(), p, got)
 			}
+
 			return a.print(got, func(w io.Writer) {
 				for _, e := range got.Entries {
 					writeEntry(w, e)
@@ -51,6 +54,7 @@ that concern them. The newest entries come last.`,
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&follow, "follow", false, "then print each new entry, until Ctrl-C")
 	f.StringVar((*string)(&p.Actor), "actor", "", "only entries of this agent")

@@ -71,12 +71,15 @@ agent that cannot be started.`,
   parley comply --tests my-tests --format junit -- my-agent > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.comply(cmd, f, args) },
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" form that editors use`)
 	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name, from the file or from --list-agents")
 	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that Parley knows how to start, and run none")
 	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in arguments, variables and files of an agent is its address")
 	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: obey directives in prompts)")
+
+	// The tests that run, the rules that count, and the way in which the tests run.
 	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
 	flags.StringVar(&f.writeSuite, "write-suite", "", "write the built-in tests into this folder, as a beginning for your own, and run none")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
@@ -90,6 +93,8 @@ agent that cannot be started.`,
 	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
 	flags.Var((*strictjson.Count)(&f.run.Jobs), "jobs", "tests to run at the same time (default the number of processors)")
 	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
+
+	// The report, and the parts of this machine that the agent may see.
 	f.formatFlags(cmd)
 	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")
 	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
@@ -97,6 +102,7 @@ agent that cannot be started.`,
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
+
 	cmd.AddCommand(a.complyAgentsCommand(), a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
 	return cmd
 }
@@ -126,10 +132,13 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if f.writeSuite != "" {
 		return a.writeSuite(f.writeSuite)
 	}
+
 	tests, err := f.selectTests()
 	if err != nil {
 		return err
 	}
+
+	// A list is printed as JSON if the report would be.
 	a.json = a.json || (f.format == "json" && (f.listAgents || f.listTests || f.listRules))
 	switch {
 	case f.listAgents:
@@ -140,6 +149,7 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 		return a.listRules(tests)
 	}
 
+	// Every input is read before the first agent is started.
 	asked, err := f.selectRequirements()
 	if err != nil {
 		return err
@@ -160,6 +170,8 @@ func (a *app) comply(cmd *cobra.Command, f complyFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+
+	// The requirements and the baseline decide which findings fail the run.
 	report.Selected = f.profile != "full" || len(f.tests)+len(f.rules) > 0
 	asked.Apply(report)
 	known.Apply(report, time.Now())
@@ -233,11 +245,13 @@ func (f *complyFlags) prepare(agents []comply.Agent) (err error) {
 // runComply runs the tests, with progress on standard error. An interrupt ends the tests that
 // run; the report has those that ran before.
 func (a *app) runComply(parent context.Context, f complyFlags, agents []comply.Agent, tests []*comply.Test) (*comply.Report, error) {
+	// Remarks on the tests come before the progress.
 	for _, t := range tests {
 		for _, remark := range t.Remarks {
 			fmt.Fprintf(a.err, "%s: %s\n", t.Path, remark)
 		}
 	}
+
 	var wall, waited time.Duration
 	f.run.Progress = func(e comply.Event) {
 		wall += e.Wall
@@ -342,10 +356,13 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 		}
 		load = func() ([]*comply.Test, error) { return comply.Load(f.dir) }
 	}
+
 	all, err := load()
 	if err != nil {
 		return nil, invalid(err)
 	}
+
+	// An id that no test or rule has is an error, not an empty selection.
 	for _, id := range f.tests {
 		if !slices.ContainsFunc(all, func(t *comply.Test) bool { return t.ID == id }) {
 			return nil, usagef("--test: no test %q", id).WithHint("parley comply --list-tests lists all")
@@ -360,6 +377,8 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	if !slices.Contains(comply.Profiles(), f.profile) {
 		return nil, usagef("--profile: no profile %q", f.profile).WithHint("use %s", strings.Join(comply.Profiles(), ", "))
 	}
+
+	// A rule that every frame is checked for keeps all tests: any of them may break it.
 	byFrame := slices.ContainsFunc(f.rules, comply.CheckedInFrames)
 	chosen := slices.DeleteFunc(all, func(t *comply.Test) bool {
 		switch {
@@ -372,6 +391,7 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 		}
 		return len(t.Protocols) > 0 && !slices.Contains(t.Protocols, f.run.Protocol)
 	})
+
 	if len(chosen) == 0 {
 		return nil, usagef("no test matches all of --test, --rule, --profile and --protocol").WithHint("parley comply --list-tests lists the tests for version %d of the protocol", f.run.Protocol)
 	}

@@ -54,6 +54,8 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 			return nil, invalid(err)
 		}
 	}
+
+	// Each name of --agent must be among the agents that were found.
 	for _, name := range f.only {
 		if !slices.ContainsFunc(agents, func(a comply.Agent) bool { return a.Name == name }) {
 			return nil, usagef("--agent: no agent %q", name).WithHint("parley comply --list-agents lists the agents that Parley knows how to start")
@@ -62,6 +64,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 	if len(f.only) > 0 {
 		agents = slices.DeleteFunc(agents, func(a comply.Agent) bool { return !slices.Contains(f.only, a.Name) })
 	}
+
 	for i := range agents {
 		addEnv(&agents[i], f.env)
 	}
@@ -161,6 +164,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 	if err != nil {
 		return invalid(err)
 	}
+
 	home, err := a.homeDir()
 	if err != nil {
 		return err
@@ -170,6 +174,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 	if slices.ContainsFunc(known, func(k comply.KnownAgent) bool { return k.Name == name }) {
 		return taken
 	}
+
 	agent := comply.KnownAgent{Agent: comply.Agent{Name: name, Command: command[0], Args: command[1:]}}
 	addEnv(&agent.Agent, f.env)
 	// The file must mean the same in another folder.
@@ -181,6 +186,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 			return err
 		}
 	}
+
 	report, err := a.tryAgent(ctx, f, agent.Agent)
 	if err != nil {
 		return err
@@ -192,6 +198,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 	if !tried[0].Driven || report.Tests[0].Failed() {
 		return invalid(fmt.Errorf("%s opens no session: %s", command[0], tried[0].Reason))
 	}
+
 	var info struct{ Name, Title, Version string }
 	json.Unmarshal(report.AgentInfo, &info) // an agent need not say
 	agent.Title, agent.Version = info.Title, strings.TrimSpace(info.Name+" "+info.Version)
@@ -202,6 +209,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 	if err != nil {
 		return err
 	}
+
 	return a.print(map[string]any{"file": file, "model": agent.UsesModel(), "features": tried}, func(w io.Writer) {
 		for _, t := range tried {
 			word, why := "yes", ""

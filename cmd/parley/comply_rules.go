@@ -25,6 +25,8 @@ func (a *app) complyRulesCommand() *cobra.Command {
 				}
 				return a.listRules(tests)
 			}
+
+			// All ids are checked before anything is printed.
 			var chosen []comply.Rule
 			for _, id := range ids {
 				i := slices.IndexFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == strings.ToUpper(id) })
@@ -33,6 +35,7 @@ func (a *app) complyRulesCommand() *cobra.Command {
 				}
 				chosen = append(chosen, comply.Rules()[i])
 			}
+
 			type item struct {
 				comply.Rule
 				Since   string         `json:"since"`
@@ -43,6 +46,7 @@ func (a *app) complyRulesCommand() *cobra.Command {
 			for _, r := range chosen {
 				items = append(items, item{r, r.Since(), "docs/" + r.Page(), comply.ExampleOf(r.ID)})
 			}
+
 			return a.print(map[string]any{"rules": items}, func(w io.Writer) {
 				for _, r := range chosen {
 					fmt.Fprintln(w, r.Markdown())
@@ -69,6 +73,7 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 			if err != nil {
 				return err
 			}
+
 			found := report.Index()
 			if id == "" {
 				return a.print(map[string]any{"findings": found}, func(w io.Writer) {
@@ -77,6 +82,7 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 					}
 				})
 			}
+
 			i := slices.IndexFunc(found, func(f comply.IndexedFinding) bool { return strings.EqualFold(f.ID, id) })
 			if i < 0 {
 				return usagef("no finding %q in %s", id, path).WithHint("parley comply explain %s lists them", path)
@@ -101,6 +107,7 @@ func (a *app) complyCompareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			changes := comply.Compare(before, after)
 			err = a.print(map[string]any{"changes": changes}, func(w io.Writer) {
 				for _, c := range changes {
@@ -110,6 +117,8 @@ func (a *app) complyCompareCommand() *cobra.Command {
 					fmt.Fprintln(w, "nothing has changed")
 				}
 			})
+
+			// The changes are printed also if they fail the command.
 			if err == nil && slices.ContainsFunc(changes, func(c comply.Change) bool { return c.Worse }) {
 				return errCheck
 			}

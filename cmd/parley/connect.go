@@ -20,6 +20,7 @@ func (a *app) connectCommand() *cobra.Command {
 	for _, known := range cli.Connectable() {
 		names = append(names, known.Name)
 	}
+
 	var http, printOnly, undo, noInstruction bool
 	cmd := &cobra.Command{
 		Use:   "connect CLI --agent NAME",
@@ -40,6 +41,7 @@ the same for one session without a change to a file. Known are
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// Over HTTP the key is in the CLI's configuration, else in a file of the hub's home.
 			if http {
 				c.Entry.Transport = cli.HTTP
 			}
@@ -49,6 +51,7 @@ the same for one session without a change to a file. Known are
 			if err := a.locate(&c, args[0]); err != nil {
 				return err
 			}
+
 			switch {
 			case c.Wake && http:
 				return usagef("--wake needs a key in a file, which hooks can read").WithHint("leave --http out")
@@ -64,6 +67,7 @@ the same for one session without a change to a file. Known are
 			return a.connect(cmd.Context(), &c)
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar((*string)(&c.Agent), "agent", "", "name of the agent on the hub")
 	f.StringVar(&c.Role, "role", "", "role of an agent that is new (default executor)")

@@ -29,9 +29,12 @@ message of the agent is always delivered. Only the operator can change a rule.`,
   parley contact builder --open`,
 		Args: cobra.MaximumNArgs(1),
 	}
+
 	from := listFlag(cmd, &p.From, "from", "agents and teams (team:NAME) that may write to it, or '*' for everyone")
 	wake := listFlag(cmd, &p.WakeFrom, "wake-from", "agents and teams that may wake it, or '*' for everyone who may write")
 	cmd.Flags().BoolVar(&p.Open, "open", false, "let everyone write to it and wake it")
+
+	// Without a new rule the command shows the rules that exist.
 	run := func(ctx context.Context) error {
 		if p.From == nil && p.WakeFrom == nil && !p.Open {
 			return answer(ctx, a, api.ListContacts, api.ContactListParams{Agent: p.Agent}, writeContacts)
@@ -43,6 +46,7 @@ message of the agent is always delivered. Only the operator can change a rule.`,
 			writeContacts(w, api.ContactList{Rules: contact.Rules{got.Agent: got.Rule}})
 		})
 	}
+
 	return prepared(cmd, run, argument(0, &p.Agent), from, wake)
 }
 

@@ -267,11 +267,14 @@ func (a *app) watchContracts(ctx context.Context, project coord.ProjectID) error
 		case err != nil:
 			return err
 		}
+
+		// The next call waits for changes after those of this answer.
 		if p.After == nil {
 			fmt.Fprintln(a.err, "watching")
 		}
 		away = false
 		p.After, p.WaitS = &got.Next, watchWait
+
 		for _, c := range got.Changes {
 			if c.Kind != hub.ChangeContract || project != "" && c.Project != project {
 				continue

@@ -22,11 +22,14 @@ a temporary folder, with a git repository of its own, and leaves nothing behind.
 With --keep the folder stays, and a hub goes on in it to try commands on.`,
 	}, demo.Task, &keep)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder and leave a hub running in it")
+
 	cmd.AddCommand(a.demo(&cobra.Command{
 		Use: "coordination", Short: "Watch two hubs agree on a contract, also while one of them is away",
 		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo
 runs on two hubs of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Coordination, new(bool)))
+
+	// The agents of these demos are processes of this program.
 	agents := a.processDemo(&cobra.Command{
 		Use: "agents", Short: "Watch a hub start an agent for a task, refuse its false report, and have it repaired",
 		Long: `Watch a hub keep an agent: a handoff starts it, its first report is false and is
@@ -41,6 +44,7 @@ at once; packets of work on one file with a merge that conflicts. Each member is
 process of this program, which follows a script: no model is asked. The demo runs on
 a hub of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Team, func(ctx context.Context) error { return demo.Member(ctx, a.in) })
+
 	cmd.AddCommand(agents, teams)
 	return cmd
 }
@@ -85,6 +89,8 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 		if !*keep {
 			defer os.RemoveAll(dir)
 		}
+
+		// The lines are also collected, for the answer in JSON.
 		var lines []string
 		err = run(cmd.Context(), dir, version(), func(actor, text string) {
 			lines = append(lines, strings.TrimSpace(actor+"  "+text))
@@ -98,6 +104,7 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 		if err != nil {
 			return err
 		}
+
 		result := map[string]any{"scenes": lines}
 		if *keep {
 			home := filepath.Join(dir, demo.Home)
@@ -109,6 +116,7 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 			fmt.Fprintf(a.err, "  try it:       %s agent list\n                %[1]s query avatar\n                %[1]s handoff list\n"+
 				"                %[1]s send builder \"Is the migration written?\"\n  its folder is %s; remove it when the hub is stopped\n", typed, dir)
 		}
+
 		return a.print(result, func(io.Writer) {})
 	}
 	return cmd

@@ -29,11 +29,14 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
+
+	// The hub reports on a pipe that it answers; its log goes into a file.
 	output, input, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer output.Close()
+
 	cmd := exec.Command(self, append([]string{"serve", "--home", home, "--log-file", filepath.Join(home, logName)}, flags...)...)
 	cmd.Env = fleet.Environment("") // the hub has no caller, and does not end with a run in which this command was called
 	cmd.Stderr = input
@@ -43,6 +46,7 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 	if err != nil {
 		return err
 	}
+
 	lines, err := await(ctx, func() (lines []string, err error) {
 		for in := bufio.NewScanner(output); in.Scan(); {
 			lines = append(lines, in.Text())
@@ -60,6 +64,7 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(a.err, "started a hub: %s, log in %s\n  stop it with: %s stop\n", lines[0], filepath.Join(home, logName), a.typed(home))
 	return nil
 }

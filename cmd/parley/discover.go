@@ -32,6 +32,7 @@ the endpoint that the exchange names.`,
 			if register {
 				return answer(cmd.Context(), a, coordination.Enlist, coordination.ExchangeParams{Exchange: p.Exchange}, writeRegistration)
 			}
+
 			p.Query = strings.Join(args, " ")
 			if add.AID != "" {
 				return a.addDiscovered(cmd.Context(), p, add)
@@ -43,6 +44,7 @@ the endpoint that the exchange names.`,
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.Exchange, "exchange", "", "address of the exchange (default the one that the hub was started with)")
 	f.StringVar(&p.Role, "role", "", "role of their repository")

@@ -42,18 +42,23 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			checks := server.Diagnose(cmd.Context(), home, url)
 			checks = append(checks, checkDisk(home))
+
+			// Agents and connections are checked if the hub answers and takes the key.
 			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
 				checks = append(checks, checkHub(cmd.Context(), clientAt(home, url, key, ""))...)
 				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
 			}
+
 			config := server.Check{What: "configuration", OK: true}
 			if _, err := a.loadConfig(home); err != nil {
 				d := rpc.Describe(err, rpc.Commands)
 				config.OK, config.Detail, config.Hint = false, d.Message, d.Hint
 			}
 			checks = append(checks, config)
+
 			healthy := !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK })
 			return a.check(healthy, map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
 				for _, c := range checks {

@@ -31,10 +31,13 @@ secret that others have read.`,
 			if err != nil {
 				return err
 			}
+
+			// On a terminal the message is shown before its text is removed.
 			id := hub.EnvelopeID(args[0])
 			if ok, err := a.confirm(cmd, c, id, "Remove this text for ever?", yes); err != nil || !ok {
 				return err
 			}
+
 			return answer(cmd.Context(), a, api.Forget, api.IDParams{ID: id}, func(w io.Writer, got records.ForgetReport) {
 				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", got.ID, got.From, got.SHA256)
 				for _, file := range got.Files {
@@ -47,6 +50,7 @@ secret that others have read.`,
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

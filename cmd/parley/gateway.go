@@ -50,6 +50,7 @@ func (c *gatewayConfig) options() (*server.GatewayOptions, error) {
 	if c == nil {
 		return nil, nil
 	}
+
 	o := &server.GatewayOptions{
 		URL: c.URL, Session: gateway.Mode(c.SessionMode), Wake: c.Wake, Workq: c.Workq, WorkqKeys: gateway.KeyRule(c.WorkqSession),
 		Agents: map[hub.AgentID]gateway.Agent{},
@@ -60,6 +61,8 @@ func (c *gatewayConfig) options() (*server.GatewayOptions, error) {
 	for name, a := range c.Agents {
 		o.Agents[hub.AgentID(name)] = gateway.Agent{ID: a.Agent, Session: a.Session}
 	}
+
+	// The tokens are in files, so that the configuration holds no secret.
 	for _, t := range []struct {
 		name, file string
 		into       *string
@@ -93,12 +96,14 @@ not work.`,
   parley probe gateway --write docs/spikes`,
 		Args: cobra.NoArgs,
 	}
+
 	cmd.Flags().StringVar(&dir, "write", "", "folder in which the pages about the spikes get the report: session-injection.md, wake.md and workq.md")
 	return prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, api.ProbeGateway, api.None{})
 		if err != nil {
 			return err
 		}
+
 		works := true
 		for _, f := range got.Findings {
 			works = works && f.State != gateway.Failed
@@ -109,6 +114,7 @@ not work.`,
 				return err
 			}
 		}
+
 		return a.check(works, got, func(w io.Writer) {
 			if got.Version != "" {
 				fmt.Fprintf(w, "OpenClaw %s at %s, protocol %d, %s\n", got.Version, got.URL, got.Protocol, strings.Join(got.Scopes, " "))

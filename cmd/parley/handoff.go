@@ -113,6 +113,7 @@ named with --artifact are hashed here. A worktree or file must lie under a root
     --criterion "old rows still load" --artifact migrations/7.sql --worktree .`,
 		Args: cobra.NoArgs,
 	}
+
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.To), "to", "", "the agent that takes the task over")
 	f.StringVar(&pkg, "package", "", "the package: FILE, '{...}', or - for standard input")
@@ -123,6 +124,7 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	f.StringVar(&p.Summary, "summary", "", "what the next owner must know")
 	f.StringVar(&p.NextStep, "next", "", "the next step")
 	f.StringArrayVar((*[]string)(&p.Criteria), "criterion", nil, "when the task is done (repeatable, at least one)")
+
 	f.StringVar(&p.Worktree, "worktree", "", "folder in which the work is done")
 	f.StringVar(&p.Branch, "branch", "", "branch on which the work is done")
 	f.StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical")
@@ -134,12 +136,15 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	f.BoolVar(&restricted, "restricted", false, "the package must not leave the hub")
 	f.StringVar(&p.ThreadID, "thread", "", "thread to continue")
 	f.StringVar(&p.IdempotencyKey, "idempotency-key", "", "same key, same handoff: safe to repeat")
+
 	return a.handoff(cmd, &p, momentFlag(cmd, &p.Deadline, 1, "deadline", "a span like 4h, or an ISO 8601 time"),
 		artifactFlag(cmd, &p.Artifacts, "file that belongs to it (repeatable)"),
 		func(ctx context.Context, _ []string) (err error) {
 			if restricted {
 				p.Classification = shape.ClassRestricted
 			}
+
+			// --package is the name of a file, with or without @, or the JSON itself.
 			if pkg != "" {
 				if pkg != "-" && !strings.HasPrefix(strings.TrimSpace(pkg), "{") && !strings.HasPrefix(pkg, "@") {
 					pkg = "@" + pkg
@@ -148,11 +153,13 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 					return err
 				}
 			}
+
 			if p.Worktree != "" {
 				if p.Worktree, err = realPath(p.Worktree); err != nil {
 					return err
 				}
 			}
+
 			p.IdempotencyKey = cmp.Or(p.IdempotencyKey, newIdempotencyKey())
 			return nil
 		})

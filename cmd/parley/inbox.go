@@ -33,10 +33,13 @@ without changing anything in it.`,
 			if len(args) == 1 {
 				p.Agent = hub.AgentID(args[0])
 			}
+
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
+
+			// Flags that contradict each other are refused before the hub is called.
 			switch {
 			case p.Ack.All && len(ids) > 0:
 				return usagef("--ack and --ack-id do not go together")
@@ -51,12 +54,14 @@ without changing anything in it.`,
 			case wait < 0:
 				return usagef("--wait: a span cannot be negative")
 			}
+
 			for _, id := range ids {
 				p.Ack.IDs = append(p.Ack.IDs, hub.EnvelopeID(id))
 			}
 			if watch {
 				return a.watchInbox(cmd.Context(), c, p)
 			}
+
 			got, err := waitInbox(cmd.Context(), c, p, wait)
 			if err != nil {
 				return err
@@ -64,6 +69,7 @@ without changing anything in it.`,
 			return a.printInbox(got)
 		},
 	}
+
 	f := cmd.Flags()
 	f.DurationVar(&wait, "wait", 0, "if it is empty, wait this long for a message")
 	f.BoolVar(&watch, "watch", false, "then print each new message, until Ctrl-C")
@@ -116,10 +122,12 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 		case err != nil:
 			return err
 		}
+
 		if away {
 			fmt.Fprintln(a.err, "the hub is back")
 		}
 		wait, away, p.Ack.IDs = mailroom.MaxWait, false, nil
+
 		if len(got.Messages) == 0 {
 			continue
 		}

@@ -41,6 +41,7 @@ policy are told after the turn, not undone.`,
   parley agent keep reviewer --dir . --role reviewer -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.CLI, "cli", "", "a known agent: parley agents detect lists them")
 	f.StringVar(&p.Dir, "dir", ".", "the folder that it works in")
@@ -52,6 +53,7 @@ policy are told after the turn, not undone.`,
 	f.Var(&p.Memory, "memory", "MiB that its processes may take (default 4096)")
 	choices(cmd, "policy", "read", "write", "ask")
 	choices(cmd, "role", words(hub.Roles)...)
+
 	return operation(a, cmd, api.KeepAgent, &p, func(w io.Writer, got api.KeptAgent) {
 		fmt.Fprintf(w, "%s is kept in %s: mail starts it\n", got.Agent, got.Dir)
 		if got.Branch != "" {
@@ -70,6 +72,8 @@ policy are told after the turn, not undone.`,
 			if p.Command, err = keptProgram(p.CLI, args[1:]); err != nil {
 				return err
 			}
+
+			// The hub starts the agent later, with the PATH and the folder of this command.
 			p.Path = os.Getenv("PATH")
 			p.Dir, err = filepath.Abs(p.Dir)
 			return err
@@ -232,9 +236,12 @@ goes on.`,
 			if err != nil {
 				return err
 			}
+
 			name := hub.AgentID(args[0])
 			ctx, cancel := context.WithCancelCause(cmd.Context())
 			defer cancel(nil)
+
+			// Each line of the input is a prompt. Its end ends the command, not the agent.
 			go func() {
 				typed := bufio.NewScanner(a.in)
 				for typed.Scan() {
@@ -248,6 +255,7 @@ goes on.`,
 				}
 				cancel(typed.Err())
 			}()
+
 			err = a.followLog(ctx, c, name, true)
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 				return cause

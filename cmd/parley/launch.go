@@ -28,6 +28,7 @@ func (a *app) launchCommand() *cobra.Command {
 	for _, c := range cli.All() {
 		names = append(names, c.Name)
 	}
+
 	var l launching
 	cmd := &cobra.Command{
 		Use:   "launch CLI [-- ARGS]",
@@ -53,6 +54,7 @@ are asked once. Known are ` + strings.Join(names, ", ") + `; each is a command, 
 			return a.launch(cmd.Context(), &l, args[1:])
 		},
 	}
+
 	l.flags(cmd)
 	return cmd
 }

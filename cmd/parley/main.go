@@ -211,9 +211,12 @@ func (a *app) root() *cobra.Command {
 			cmd.GroupID = id
 		}
 		root.AddCommand(g.commands...)
+
+		// The help and completion commands are in the last group.
 		root.SetHelpCommandGroupID(id)
 		root.SetCompletionCommandGroupID(id)
 	}
+
 	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
 identity that it cannot forge.
 
@@ -224,22 +227,27 @@ identity that it cannot forge.
 
 Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 4 not found or conflict, 5 hub unreachable or degraded.`
+
+	// Without a command, a person at a terminal sees the hub if it runs, else the help.
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if home, err := a.homeDir(); err == nil && isTerminal(a.in) && isTerminal(a.out) && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
 			return a.watch(cmd.Context(), false)
 		}
 		return cmd.Help()
 	}
+
 	root.Version = version()
 	root.SetVersionTemplate("parley {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
+
 	f := root.PersistentFlags()
 	f.StringVar(&a.home, "home", "", "the hub's folder (default $PARLEY_HOME, else ~/.parley)")
 	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, else config.yaml in the home)")
 	f.BoolVar(&a.json, "json", false, "answer in JSON; errors too, on stderr")
 	f.StringVar(&a.keyFile, "key-file", "", "file with the key to call with (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "call with the operator's key from the home")
+
 	a.complete(root)
 	return root
 }

@@ -30,6 +30,7 @@ GET /_log returns the requests so far. docs/model.md describes scripts.`,
 			if err != nil {
 				return err
 			}
+
 			listener, err := model.Listen(cmd.Context(), addr)
 			if err != nil {
 				return usagef("--addr: %w", err)
@@ -38,6 +39,7 @@ GET /_log returns the requests so far. docs/model.md describes scripts.`,
 			return model.New(s).Serve(cmd.Context(), listener)
 		},
 	}
+
 	cmd.Flags().StringVar(&script, "script", "", "file with the script (default: obey directives in prompts)")
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "loopback address to listen on; port 0 picks a free one")
 	return cmd

@@ -48,6 +48,8 @@ type narrator struct {
 func (a *app) narrator() *narrator {
 	n := &narrator{app: a, titles: map[string]string{}, printed: map[string]bool{}, began: time.Now()}
 	n.live = isTerminal(a.err) && os.Getenv("TERM") != "dumb"
+
+	// The clock rewrites the last line each second.
 	done := make(chan struct{})
 	var clock sync.WaitGroup
 	if n.live {
@@ -66,6 +68,7 @@ func (a *app) narrator() *narrator {
 			}
 		})
 	}
+
 	n.stop = sync.OnceFunc(func() {
 		close(done)
 		clock.Wait()

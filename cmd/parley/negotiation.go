@@ -29,6 +29,7 @@ task.accept, task.decline or task.counter.`,
   parley offer "fix the build" --to '*' --respond-by 2h --priority high`,
 		Args: cobra.ExactArgs(1),
 	}
+
 	f := cmd.Flags()
 	f.StringSliceVar(&to, "to", nil, "agents to ask, or '*' for all")
 	f.StringVar(&description, "description", "", "what is to be done (default the title)")
@@ -37,8 +38,11 @@ task.accept, task.decline or task.counter.`,
 	f.StringVar(&effort, "effort", "", "estimated effort, such as PT2H or P3D")
 	byWhen := momentFlag(cmd, &respondBy, 1, "respond-by", "when the offer expires: a span like 2h, or an ISO 8601 time (default the hub's response time)")
 	due := momentFlag(cmd, &deadline, 1, "deadline", "when the work must be done: a span or a time")
+
+	// An offer makes its own payload and thread, so that these flags are hidden.
 	m.register(cmd)
 	f.Lookup("payload").Hidden, f.Lookup("thread").Hidden, f.Lookup("sequence").Hidden = true, true, true
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to = list(strings.Join(to, ",")); len(to) == 0 {
 			return usagef("the offer has no recipient").WithHint("name one or more: --to builder,tester; or --to '*' for all")
@@ -48,6 +52,7 @@ task.accept, task.decline or task.counter.`,
 				return err
 			}
 		}
+
 		c, err := a.client()
 		if err != nil {
 			return err
@@ -55,6 +60,7 @@ task.accept, task.decline or task.counter.`,
 		if err := m.complete(cmd, a, c); err != nil {
 			return err
 		}
+
 		if description == "" {
 			description = args[0]
 		}
@@ -71,6 +77,7 @@ task.accept, task.decline or task.counter.`,
 		if err != nil {
 			return err
 		}
+
 		for _, id := range to {
 			m.To = append(m.To, hub.AgentID(id))
 		}

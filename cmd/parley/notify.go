@@ -75,6 +75,7 @@ func (a *app) notifyCommand() *cobra.Command {
 				}
 			}
 		}),
+
 		prepared(&cobra.Command{Use: "test [TARGET]", Short: "Send a test notice to a target, or to all; exit 1 if one does not take it", Args: cobra.MaximumNArgs(1)}, func(ctx context.Context) error {
 			got, err := call(ctx, a, api.TestTarget, test)
 			if err != nil {
@@ -91,6 +92,7 @@ func (a *app) notifyCommand() *cobra.Command {
 				}
 			})
 		}, argument(0, &test.Target)),
+
 		operation(a, &cobra.Command{Use: "replay [TARGET]", Short: "Send notices again that a target, or any, did not take", Args: cobra.MaximumNArgs(1)}, api.ReplayDead, &replay, func(w io.Writer, got api.Replayed) {
 			fmt.Fprintf(w, "sent again: %d\n", got.Count)
 		}, argument(0, &replay.Target)),

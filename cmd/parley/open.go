@@ -48,10 +48,13 @@ once, within a minute.`,
 			if err != nil {
 				return err
 			}
+
+			// A program must say with a flag that it acts as the operator.
 			if !a.asOperator && a.keyFile == "" && !isTerminal(a.in) {
 				return hub.Errorf(hub.CodeUnauthenticated, "parley", "the page is opened for the operator, and this is no terminal").
 					WithHint("run it on a terminal, or with --as-operator")
 			}
+
 			c, err := a.loadConfig(home)
 			if err != nil {
 				return err
@@ -60,6 +63,7 @@ once, within a minute.`,
 			if err != nil {
 				return err
 			}
+
 			got, err := rpc.Call(ctx, link.Client, api.OpenWeb, api.None{})
 			if err != nil {
 				return err
@@ -67,6 +71,7 @@ once, within a minute.`,
 			return a.openBrowser(ctx, home, got, noBrowser)
 		},
 	}
+
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address and the code, and start no browser")
 	return cmd
 }
@@ -168,6 +173,7 @@ func (a *app) webSessionsCommand() *cobra.Command {
   parley web sessions --revoke all`,
 		Args: cobra.NoArgs,
 	}
+
 	cmd.Flags().StringVar(&revoke, "revoke", "", "end the session with this id, or all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if revoke != "" {
@@ -177,6 +183,7 @@ func (a *app) webSessionsCommand() *cobra.Command {
 			}
 			return answer(cmd.Context(), a, api.RevokeWeb, p, func(w io.Writer, got api.WebRevoked) { fmt.Fprintf(w, "ended %d\n", got.Ended) })
 		}
+
 		return answer(cmd.Context(), a, api.WebSessions, api.None{}, func(w io.Writer, got api.WebSessionList) {
 			writeList(w, "browser is signed in", "SESSION, WHO, SINCE, UNTIL, BROWSER", got.Sessions, func(s signin.Session) []any {
 				who := "operator " + s.Person

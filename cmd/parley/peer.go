@@ -44,16 +44,20 @@ may do what --permissions says, for agents of its own domain.`,
   parley peer invite --revoke invite-0123456789ab`,
 		Args: cobra.NoArgs,
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.Repo, "repo", "", "the repository that the other hub speaks for")
 	f.BoolVar(&list, "list", false, "list the invites")
 	f.StringVar(&revoke.ID, "revoke", "", "revoke the invite with this id")
+
 	operation(a, cmd, coordination.CreateInvite, &p, func(w io.Writer, got coordination.Invited) {
 		fmt.Fprintln(w, got.Text)
 		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a member of a project needs)"),
 		listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the other hub may have or act for"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+
+	// --revoke and --list run in place of the call that creates an invite.
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -102,12 +106,14 @@ project has arrived.`,
 			if err != nil {
 				return err
 			}
+
 			return a.print(got, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is a peer\n", got.AID)
 				fmt.Fprintf(w, "project %s, repository %s\n", got.Project, got.ForRepo)
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.Hub, "hub", "", "address of the hub that created the invite")
 	f.BoolVar(&noClaim, "no-claim", false, "do not claim the repository")
@@ -151,16 +157,19 @@ may sync, and nothing else, from the address named alone.`,
   parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7`,
 		Args: cobra.ExactArgs(1),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.Endpoint, "endpoint", "", "where the peer is called")
 	f.StringVar(&p.Repo, "repo", "", "repository that the peer speaks for")
 	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key: it may only sync")
 	f.StringVar(&p.From, "from", "", "address or network that a legacy peer calls from")
 	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer wants from this hub")
+
 	return operation(a, cmd, coordination.AddPeer, &p, writeAdded, argument(0, &p.AID), func(context.Context, []string) error {
 		if legacy != (p.From != "") {
 			return usagef("--legacy and --from go together")
 		}
+
 		if keyFile == "" {
 			return nil
 		}
@@ -238,6 +247,7 @@ part is down, behind, or refused something.`,
 			if err != nil {
 				return err
 			}
+
 			shown := coordination.Peers{Peers: []federation.PeerStatus{}}
 			for _, p := range got.Peers {
 				if len(args) == 0 || string(p.AID) == args[0] {
@@ -247,12 +257,15 @@ part is down, behind, or refused something.`,
 			if len(args) == 1 && len(shown.Peers) == 0 {
 				return hub.Errorf(hub.CodeNotFound, "parley", "%s is not a peer", args[0]).WithHint("parley peer list shows the peers")
 			}
+
+			// A peer that is not approved takes no part, so that it cannot fail the check.
 			well := true
 			for _, p := range shown.Peers {
 				current := p.Health == hub.HealthUp && p.Lag == 0 && !p.CatchUp
 				refused := p.DeadLetters+p.Refused > 0
 				well = well && (p.State != hub.PeerApproved || (current && !refused))
 			}
+
 			return a.check(well, shown, func(w io.Writer) { writeStandings(w, shown.Peers) })
 		},
 	}

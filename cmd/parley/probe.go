@@ -46,9 +46,11 @@ stored with its date, and parley wake sessions and parley doctor show it. The ex
 code is 1 if no turn began.`,
 		Args: cobra.ExactArgs(1),
 	}
+
 	cmd.AddCommand(a.probeGatewayCommand())
 	wait = time.Minute
 	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "how long to wait for the proof, at most 5m")
+
 	return prepared(cmd, func(ctx context.Context) error {
 		p.Seconds = strictjson.Count(wait / time.Second)
 		got, err := call(ctx, a, api.TestWake, p)
@@ -84,11 +86,14 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	if err != nil {
 		return []server.Check{{What: "wakes", Detail: rpc.Describe(err, rpc.Commands).Message}}
 	}
+
 	allowed := 0
 	for _, w := range got.Agents {
 		if w.Allowed {
 			allowed++
 		}
+
+		// One session without quota is enough to name the agent.
 		for _, s := range w.Sessions {
 			if s.State != wake.SessionEnded && !s.NoQuota.IsZero() {
 				out = append(out, server.Check{
@@ -98,10 +103,12 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 				break
 			}
 		}
+
 		if detail, hint := wakeProblem(w); detail != "" {
 			out = append(out, server.Check{What: "wakes of " + string(w.Agent), Detail: detail, Hint: hint})
 		}
 	}
+
 	if len(out) > 0 {
 		return out
 	}
@@ -120,6 +127,7 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 		live = live || s.State != wake.SessionEnded
 		armed = armed || !s.Armed.IsZero()
 	}
+
 	away := w.Probe != nil && w.Probe.Away()
 	switch {
 	case !w.Allowed:
@@ -135,11 +143,14 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 	case w.Probe != nil && !w.Probe.Proven && !away:
 		return fmt.Sprintf("the last probe (%s) started no turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf("parley probe %s tries again", w.Agent)
 	}
+
+	// A proof from another version of the CLI does not count for this one.
 	for _, s := range w.Sessions {
 		if s.State != wake.SessionEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
 			return fmt.Sprintf("mail has started no turn yet since %s was changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf("parley probe %s tries it", w.Agent)
 		}
 	}
+
 	if live && !armed {
 		return "it has a session, and no mechanism of it is armed", fmt.Sprintf("start it anew with parley launch; parley wake sessions %s shows its sessions", w.Agent)
 	}

@@ -121,11 +121,14 @@ other than its proposer (counterparty), all others (all), or any, which lets a
 proposer agree alone. The owner of the project, a coordinator and the operator may.`,
 		Args: cobra.NoArgs,
 	}
+
 	inProject := a.inProject(cmd, &status.InProject)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if status.Status == "" && policy.Policy == "" {
 			return usagef("give --status or --policy")
 		}
+
+		// Both flags may be given: the answer is that of the last change.
 		err := inProject(cmd.Context(), args)
 		var got coordination.ProjectChanged
 		if policy.InProject = status.InProject; policy.Policy != "" && err == nil {
@@ -139,6 +142,7 @@ proposer agree alone. The owner of the project, a coordinator and the operator m
 		}
 		return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s, agreement by %s\n", got.Status, got.Policy) })
 	}
+
 	cmd.Flags().StringVar((*string)(&status.Status), "status", "", "planning, implementing, integrating or complete")
 	cmd.Flags().StringVar((*string)(&policy.Policy), "policy", "", "any, counterparty or all")
 	return cmd
@@ -158,14 +162,18 @@ paused or its last key is revoked, when its peer is removed, and with --revoke.`
   parley project token --revoke JTI`,
 		Args: cobra.NoArgs,
 	}
+
 	cmd.Flags().StringVar(&p.Agent, "agent", "", "an agent of this hub, or the agent id of another")
 	cmd.Flags().BoolVar(&list, "list", false, "list the tokens that have not expired")
 	cmd.Flags().StringVar(&revoke.ID, "revoke", "", "revoke the token with this id (jti)")
+
 	operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
 		fmt.Fprintln(w, got.Token)
 		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, got.ExpiresAt)
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default project:read, contract:propose, contract:respond, context:share, implementation:update)"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+
+	// --revoke and --list run in place of the call that creates a token.
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

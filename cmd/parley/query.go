@@ -24,6 +24,7 @@ of them. Words must all occur in a message.`,
   parley query --agent builder --type status.blocked --json
   parley query --overdue`,
 	}
+
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Agent), "agent", "", "sender or recipient")
 	f.StringVar((*string)(&p.From), "from", "", "sender")
@@ -37,12 +38,14 @@ of them. Words must all occur in a message.`,
 	f.BoolVar(&p.Overdue, "overdue", false, "only messages that were not acknowledged by the time that their sender asked for")
 	f.Var(&p.Limit, "limit", "how many at most (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
+
 	return operation(a, cmd, api.Query, &p, func(w io.Writer, got api.QueryAnswer) {
 		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
 		if got.Next != "" {
 			fmt.Fprintf(w, "\nmore: add --cursor %s\n", got.Next)
 		}
 	}, func(_ context.Context, args []string) error {
+		// The arguments and --text together are the words to search for.
 		p.Text = strings.TrimSpace(strings.Join(append(args, p.Text), " "))
 		return nil
 	}, momentFlag(cmd, &p.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"),

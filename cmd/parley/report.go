@@ -34,6 +34,7 @@ func (a *app) reportParseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
 				if dispatch {
 					r, err := report.ParseAnyDispatch(text, nil)
@@ -44,6 +45,7 @@ func (a *app) reportParseCommand() *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&mode, "mode", string(report.Tolerant), "tolerant, or reference: as the protocol's public parser reads")
 	cmd.Flags().StringVar(&form, "form", "any", "any, text or json; in reference mode any is text")
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "read the message that gives the work, not the report on it")
@@ -87,6 +89,7 @@ func (a *app) reportLintCommand() *cobra.Command {
 				case prompt:
 					lint = report.LintPrompt
 				}
+
 				found, err := lint(text, &report.LintOptions{Scope: scope})
 				if err != nil {
 					return false, err
@@ -96,6 +99,7 @@ func (a *app) reportLintCommand() *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&scope, "scope", nil, "beginnings of the paths that the agent may touch")
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "check the message that gives the work, not the report on it")
 	cmd.Flags().BoolVar(&prompt, "prompt", false, "check each example of a report in a prompt by itself")
@@ -146,6 +150,7 @@ func (a *app) reportPromptCommand() *cobra.Command {
 	for _, p := range prompts {
 		names = append(names, p.Name)
 	}
+
 	return &cobra.Command{
 		Use:   "prompt [NAME]",
 		Short: "Print a text that makes an agent answer with a report: " + strings.Join(names, ", "),
@@ -161,6 +166,7 @@ func (a *app) reportPromptCommand() *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
+
 			for _, p := range prompts {
 				if p.Name == name {
 					return a.print(p, func(w io.Writer) { io.WriteString(w, p.Text) })

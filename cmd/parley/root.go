@@ -64,6 +64,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	list, err := rpc.Call(ctx, c, api.ListRoots, api.None{})
 	if err != nil {
 		return nil // a hub of an earlier version has no such list
@@ -73,6 +74,8 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 			return nil
 		}
 	}
+
+	// Only the operator adds a root: a caller with the key of an agent is not asked.
 	operates := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == ""
 	if isTerminal(a.in) && operates {
 		switch ok, err := a.askRoot(ctx, dir); {
@@ -87,6 +90,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "33", "warning:"), rpc.Describe(err, rpc.Commands).Message)
 		}
 	}
+
 	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), dir, dir)
 	return nil
 }

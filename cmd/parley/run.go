@@ -63,6 +63,7 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
   parley run --task "fix the build" --build "make" --policy write --worktree -- gemini --experimental-acp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// A CLI that is connected runs as the agent of its connection.
 			if f.Agent == "" && cmd.ArgsLenAtDash() < 0 && len(args) > 0 {
 				f.Agent = a.connectedAgent(args[0])
 			}
@@ -72,6 +73,7 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 			return a.run(cmd.Context(), f)
 		},
 	}
+
 	flags, d := cmd.Flags(), &f.Dispatch
 	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command; or a task of a team that the agent owns, such as T-12")
 	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the agent as which the CLI is connected, else its name)")
@@ -86,6 +88,7 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 	flags.StringVar(&d.Done, "done", defaultDone, "how to answer")
 	flags.StringVar((*string)(&f.Handoff), "handoff", "", "the handoff of the task: the evidence is attached to it")
 	flags.BoolVar(&f.Worktree, "worktree", false, "work in a git worktree made for the run, on a branch of its own")
+
 	policyFlag(cmd, &f.policy)
 	flags.DurationVar(&f.Timeout, "timeout", 20*time.Minute, "how long the agent may take")
 	flags.DurationVar(&f.verifyTimeout, "verify-timeout", 10*time.Minute, "how long VERIFY and BUILD may take each")
@@ -206,6 +209,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+
 	opts := &run.Options{
 		Agent: fleet.Options{Auth: f.auth, Options: acp.Options{
 			Name: "parley", Version: version(), Policy: policy, V2: f.v2,
@@ -213,6 +217,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}},
 		Retention: settings.Runs, CommandTimeout: f.verifyTimeout, Alone: true,
 	}
+
+	// A task of a team moves by the result of the run; other tasks have nothing to finish.
 	finished := func(context.Context, bool) error { return nil }
 	if !f.noHub {
 		link, err := a.hubForRun(ctx, home, c)
@@ -229,6 +235,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			finished = done
 		}
 	}
+
 	show := &runPrinter{app: a, narrator: a.narrator()}
 	defer show.narrator.stop()
 	opts.Agent.Ask = show.narrator.asker()
@@ -236,10 +243,13 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if !a.json {
 		opts.Agent.OnUpdate = show.narrator.tell
 	}
+
+	// The first interrupt ends ctx, which asks the agent to stop; the second one kills it.
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	opts.Kill = alive
 	defer onSecondSignal(kill)()
+
 	result, err := run.Execute(ctx, home, f.Spec, opts)
 	if err != nil {
 		return err
@@ -248,6 +258,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		opts.On.Problem(err)
 	}
 	show.end(result, run.NewFiles(home).Frames(result.ID))
+
 	switch {
 	case result.State == hub.RunInterrupted:
 		return context.Canceled
@@ -353,18 +364,22 @@ func (a *app) writeRun(w io.Writer, r run.Record) {
 		fmt.Fprintf(w, ", %s", a.paint(w, verdictColour[r.Verdict], r.VerdictText()))
 	}
 	fmt.Fprintln(w)
+
 	if r.Problem != "" {
 		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(r.Problem, "\n", "\n  "))
 	}
 	if r.Hint != "" {
 		fmt.Fprintf(w, "  hint: %s\n", r.Hint)
 	}
+
+	// The claims of the agent come before the findings about them.
 	var claim report.Report
 	if json.Unmarshal(r.Report, &claim) == nil && claim.Status != "" {
 		if text, err := claim.Text(); err == nil {
 			fmt.Fprintf(w, "  reported: %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n            "))
 		}
 	}
+
 	if r.Verdict == hub.RunClaimed {
 		fmt.Fprintf(w, "  %s\n", a.paint(w, "33", "evidence ("+r.Note()+"):"))
 	}

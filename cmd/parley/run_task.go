@@ -20,10 +20,12 @@ func takeTask(ctx context.Context, c *rpc.Client, spec *run.Spec) (func(ctx cont
 	if !id.Valid() {
 		return nil, nil
 	}
+
 	move := func(ctx context.Context, state hub.TaskState, reason string) error {
 		_, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "task", Task: id, State: state, Reason: reason})
 		return err
 	}
+
 	got, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "task", Task: id})
 	if err != nil {
 		return nil, err
@@ -33,12 +35,15 @@ func takeTask(ctx context.Context, c *rpc.Client, spec *run.Spec) (func(ctx cont
 		return nil, hub.Errorf(hub.CodeConflict, "parley", "the task %s belongs to %q, not to %s", id, t.Owner, spec.Agent).
 			WithHint("parley team task %s %s --owner %s", t.Team, id, spec.Agent)
 	}
+
+	// A run also takes up a task that is in progress already.
 	if t.State != hub.TaskInProgress {
 		if err := move(ctx, hub.TaskInProgress, ""); err != nil {
 			return nil, err
 		}
 	}
 	spec.Dispatch.Task = fmt.Sprintf("%s: %s", id, plaintext.Line(t.Title)) // another agent may have written it
+
 	return func(ctx context.Context, ok bool) error {
 		if ok {
 			return move(ctx, hub.TaskInReview, "")

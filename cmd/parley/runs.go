@@ -85,6 +85,8 @@ ended. With --json reports and evidence are left out.`,
 			if err != nil {
 				return err
 			}
+
+			// The list leaves out reports and evidence, which are long.
 			list := []run.Record{}
 			for _, r := range all {
 				if (agent == "" || string(r.Agent) == agent) && len(list) < int(limit) {
@@ -92,6 +94,7 @@ ended. With --json reports and evidence are left out.`,
 					list = append(list, r)
 				}
 			}
+
 			return a.print(map[string]any{"runs": list}, func(w io.Writer) {
 				writeTable(w, "", list, func(r run.Record) []any {
 					task := strings.Join(strings.Fields(r.Task), " ")
@@ -103,6 +106,7 @@ ended. With --json reports and evidence are left out.`,
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&agent, "agent", "", "only runs of this agent")
 	cmd.Flags().Var(&limit, "limit", "how many at most")
 	return cmd
@@ -148,6 +152,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 				return hub.Errorf(hub.CodeNotFound, "parley", "open the recording of run %s: %v", r.ID, err)
 			}
 			defer f.Close()
+
 			told, out := a.narrator(), bufio.NewWriter(a.out)
 			enc := encoder(out)
 			err = run.Replay(f, func(frame run.RecordedFrame, u *acp.Update) error {
@@ -161,6 +166,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 				}
 				return nil
 			})
+
 			told.stop()
 			if flushed := out.Flush(); err == nil {
 				err = flushed

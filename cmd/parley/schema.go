@@ -33,6 +33,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			return err
 		},
 	}
+
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the schemas",
@@ -45,6 +46,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			})
 		},
 	}
+
 	var name string
 	check := &cobra.Command{
 		Use:   "check FILE",
@@ -57,10 +59,12 @@ func (a *app) schemaCommand() *cobra.Command {
 			if !slices.Contains(schema.Names(), name) {
 				return usagef("--schema: no schema %q", name).WithHint("parley schema list shows them all")
 			}
+
 			raw, err := a.read(cmd.Context(), args[0], maxDocument, errDocument)
 			if err != nil {
 				return err
 			}
+
 			err = shape.Check(name, raw)
 			result := map[string]any{"valid": err == nil}
 			if err != nil {
@@ -75,6 +79,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			})
 		},
 	}
+
 	check.Flags().StringVar(&name, "schema", "envelope", "the schema that the file must satisfy; parley schema list shows them all")
 	choices(check, "schema", schema.Names()...)
 	return group("schema", "Print the published JSON Schemas, or check a document", print, list, check)

@@ -134,6 +134,7 @@ func (a *app) sendCommand() *cobra.Command {
   git diff --stat | parley send reviewer -`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// The first argument names the recipients, unless --to does.
 			if len(to) == 0 && len(args) > 0 {
 				to, args = list(args[0]), args[1:]
 			}
@@ -143,6 +144,7 @@ func (a *app) sendCommand() *cobra.Command {
 			if to = list(strings.Join(to, ",")); len(to) == 0 {
 				return usagef("the message has no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
 			}
+
 			c, err := m.compose(cmd, a, args)
 			if err != nil {
 				return err
@@ -153,6 +155,7 @@ func (a *app) sendCommand() *cobra.Command {
 			return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
 	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message that this one answers")

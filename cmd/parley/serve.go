@@ -45,6 +45,8 @@ the flags written with underscores, and it alone can tighten limits.`,
 			if err != nil {
 				return err
 			}
+
+			// Flags win over the environment and the file.
 			overlay(c)
 			settings, err := c.settings()
 			if err != nil {
@@ -53,6 +55,7 @@ the flags written with underscores, and it alone can tighten limits.`,
 			return a.serve(cmd.Context(), home, settings, forRuns)
 		},
 	}
+
 	overlay = addSettingFlags(cmd)
 	cmd.Flags().BoolVar(&forRuns, "for-runs", false, "the hub was started by a run")
 	cmd.Flags().MarkHidden("for-runs")
@@ -78,6 +81,7 @@ func (a *app) serve(ctx context.Context, home string, settings hubSettings, forR
 		return err
 	}
 
+	// The file lets later runs know that a run started this hub.
 	started := filepath.Join(home, runURLFile)
 	os.Remove(started) // of a hub before
 	if forRuns {

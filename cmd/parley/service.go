@@ -91,6 +91,7 @@ service then runs the new program. The log is hub.log in the home.`,
 			return a.print(s.report(), func(w io.Writer) { s.writeInstalled(w, changed) })
 		},
 	}
+
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the file that would be written, and change nothing")
 	return cmd
 }

@@ -20,6 +20,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"update", "blocked", "complete"},
 	}
+
 	f := cmd.Flags()
 	to := listFlag(cmd, (*[]hub.AgentID)(&m.To), "to", "recipients (default the coordinators, else the operator)")
 	f.StringVar(&p.Detail, "detail", "", "more than fits into a sentence")
@@ -27,6 +28,7 @@ func (a *app) statusCommand() *cobra.Command {
 	f.StringArrayVar(&p.Blockers, "blocker", nil, "a cause of the block (repeatable)")
 	m.register(cmd)
 	f.MarkHidden("payload")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.client()
 		if err != nil {
@@ -35,6 +37,7 @@ func (a *app) statusCommand() *cobra.Command {
 		if err := errors.Join(to(cmd.Context(), args), m.complete(cmd, a, c)); err != nil {
 			return err
 		}
+
 		p.State, p.Summary, p.SendParams = args[0], args[1], m.SendParams
 		if f.Changed("progress") {
 			p.Progress = &progress

@@ -38,6 +38,8 @@ on the database.`,
 			if o.Home, err = a.homeDir(); err != nil {
 				return err
 			}
+
+			// The folder of an SQLite store may be relative to the working folder.
 			for _, store := range []*string{&o.From, &o.To} {
 				if dir, ok := strings.CutPrefix(*store, "sqlite:"); ok && dir != "" {
 					if dir, err = filepath.Abs(dir); err != nil {
@@ -46,6 +48,8 @@ on the database.`,
 					*store = "sqlite:" + dir
 				}
 			}
+
+			// Settings without a flag come from the configuration of the home.
 			c, err := a.loadConfig(o.Home)
 			if err != nil {
 				return err
@@ -63,6 +67,7 @@ on the database.`,
 			if o.Machine == "" {
 				o.Machine = settings.Machine
 			}
+
 			if !a.json {
 				fmt.Fprintln(a.err, "copying; the copy is compared with its journal at the end")
 			}
@@ -70,12 +75,14 @@ on the database.`,
 			if err != nil {
 				return err
 			}
+
 			return a.check(got.Clean(), struct {
 				OK bool `json:"ok"`
 				records.Audit
 			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.From, "from", "", "the store that is copied")
 	f.StringVar(&o.To, "to", "", "the store that is filled")

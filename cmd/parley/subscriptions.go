@@ -73,6 +73,7 @@ would get it and whether it is allowed, and nothing changes.`,
 			if err != nil {
 				return err
 			}
+
 			got, err := retry(cmd.Context(), c, api.Broadcast, api.BroadcastParams{DryRun: dry, SendParams: m.SendParams})
 			switch {
 			case err != nil:
@@ -83,6 +84,7 @@ would get it and whether it is allowed, and nothing changes.`,
 			return a.print(got, func(w io.Writer) { writeTrial(w, *got.Trial) })
 		},
 	}
+
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "check only: nothing is sent")
 	m.register(cmd)

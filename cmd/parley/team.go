@@ -56,6 +56,7 @@ planned, and are started once parley team status TEAM active was run.`,
 		Example: `  parley team new auth --goal "log in without a password" --members ana:coordinator,bo:executor,cy:reviewer`,
 		Args:    cobra.ExactArgs(1),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&p.Objective, "goal", "", "what the team is to reach")
 	f.StringVar(&p.Name, "name", "", "title of the team (default its name)")
@@ -63,10 +64,12 @@ planned, and are started once parley team status TEAM active was run.`,
 	f.Var(&p.Policy.MaxParallelTasks, "max-parallel", "tasks in progress at a time (default 6)")
 	gates := listFlag(cmd, &p.Policy.HumanGateActions, "gate", "operations that wait for the operator: "+strings.Join(team.Gateable, ", "))
 	f.StringVar((*string)(&p.Policy.DefaultVisibility), "visibility", "", "of messages with the team that name none (default team)")
+
 	return a.team(cmd, &p, argument(0, &p.Team), gates, func(context.Context, []string) error {
 		if p.Objective == "" {
 			return usagef("a team needs a goal").WithHint("give it with --goal")
 		}
+
 		for _, m := range members {
 			agent, role, ok := strings.Cut(m, ":")
 			if !ok {
@@ -171,6 +174,7 @@ move it (--state, with --reason where it needs one), or show it.`,
   parley team task auth T-12 --state blocked --reason dependency`,
 		Args: cobra.ExactArgs(2),
 	}
+
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Class), "class", "", "of a new task: "+strings.Join(words(hub.TaskClasses), ", ")+" (default normal)")
 	f.StringSliceVar(&depends, "depends", nil, "tasks that must be done first; replaces those of before ('' for none)")
@@ -180,10 +184,14 @@ move it (--state, with --reason where it needs one), or show it.`,
 	f.StringVar(&p.Reason, "reason", "", "blocked: "+strings.Join(hub.BlockReasons, ", ")+"; rework, backlog and dropped: why")
 	choices(cmd, "class", hub.TaskClasses...)
 	choices(cmd, "state", hub.TaskStates...)
+
 	return a.team(cmd, &p, argument(0, &p.Team), func(_ context.Context, args []string) error {
+		// An argument that is no id of a task is the title of a new one.
 		if p.Task = hub.TaskID(args[1]); !p.Task.Valid() {
 			p.Task, p.Title = "", args[1]
 		}
+
+		// An empty --depends removes all dependencies: the flag counts as soon as it is given.
 		if cmd.Flags().Changed("depends") {
 			on := []hub.TaskID{}
 			for _, id := range list(strings.Join(depends, ",")) {

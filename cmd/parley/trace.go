@@ -28,6 +28,8 @@ func (a *app) traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
+			// An id that no message has may be that of a run or a handoff.
 			got, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: hub.EnvelopeID(args[0])})
 			if hub.CodeOf(err) == hub.CodeNotFound {
 				run, missing := rpc.Call(cmd.Context(), c, api.ShowRun, api.RunIDParams{ID: hub.RunID(args[0])})
@@ -42,6 +44,7 @@ func (a *app) traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			return a.print(got, func(w io.Writer) {
 				e := got.Message
 				fmt.Fprintf(w, "%s  %s from %s to %s  %s, %s\n", e.ID, e.Type, e.From, mailroom.JoinTo(e.To), e.Priority, e.Status)

@@ -35,9 +35,11 @@ home are named at the end, with how to remove them.`,
 			if err != nil {
 				return err
 			}
+
 			if printOnly {
 				return a.print(r, func(w io.Writer) { r.WritePlan(w, purge); fmt.Fprintln(a.err, "nothing was changed") })
 			}
+
 			if !yes {
 				if !isTerminal(a.in) {
 					return usagef("no person is here who could confirm").WithHint("say --yes, or --print to see what would be removed")
@@ -52,6 +54,7 @@ home are named at the end, with how to remove them.`,
 					return err
 				}
 			}
+
 			if err := u.Remove(cmd.Context(), r, purge); err != nil {
 				return err
 			}
@@ -62,6 +65,7 @@ home are named at the end, with how to remove them.`,
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&purge, "purge", false, "also remove the hub's home, with all messages, keys and records")
@@ -79,6 +83,8 @@ func (a *app) uninstaller() (*connect.Uninstaller, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// This copy of the app calls the hub of the home with the operator's key.
 	os.Unsetenv("PARLEY_URL")
 	operator := *a
 	operator.home = home

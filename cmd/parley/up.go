@@ -44,6 +44,7 @@ agent then needs --allow-commands as well, because the file may come from others
 			return a.up(cmd.Context(), file, yes, commands, dry)
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&commands, "allow-commands", false, "with --yes: also run commands that are no known agents")
@@ -123,6 +124,8 @@ func (a *app) up(ctx context.Context, file up.File, yes, commands, dry bool) err
 	if err != nil {
 		return err
 	}
+
+	// Without a hub everything in the file is new, and the plan names the home of the hub to start.
 	var c *rpc.Client
 	if running != nil {
 		c = running.Client
@@ -146,6 +149,7 @@ func (a *app) up(ctx context.Context, file up.File, yes, commands, dry bool) err
 		return err
 	}
 
+	// The plan is agreed by now, so that a hub may be started.
 	if c == nil {
 		if c, plan, err = a.upWithHub(ctx, file, home); err != nil {
 			return err

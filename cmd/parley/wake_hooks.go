@@ -24,6 +24,7 @@ a line on standard output, or as the CLI takes it. It holds one request to the h
 marks no message as read, and ends when the CLI ends or when another one waits.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			// A launched session has its own waiter, so that this one ends at once.
 			if w.CLI, err = cli.Lookup(args[0]); err != nil || a.displaced() {
 				return err
 			}
@@ -34,6 +35,7 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 			return w.Watch(cmd.Context(), a.out)
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&w.Session, "session", os.Getenv(cli.ClaudeSession), "id of the session, as the CLI calls it")
 	f.Lookup("session").DefValue = ""

@@ -23,6 +23,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 		return err.Error()
 	}
 
+	// The entry must still be in the CLI's file.
 	place := cli.Place{Scope: r.Scope, Home: user, Dir: r.Dir}
 	present, err := cli.PlanRemoval(known, r.Name, place)
 	isEntry := func(e cli.Edit) bool { return e.What == "the MCP server "+r.Name }
@@ -35,6 +36,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 		return "" // the key is in the entry
 	}
 
+	// The entry must name this program, this hub and the key file of the connection.
 	self, err := os.Executable()
 	if err != nil {
 		return err.Error()
@@ -47,6 +49,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 		return "its entry names another program, key or hub than this one"
 	}
 
+	// The hub must accept the key.
 	raw, err := os.ReadFile(r.KeyFile(home))
 	if err != nil {
 		return err.Error()

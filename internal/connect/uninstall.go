@@ -125,6 +125,7 @@ func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error 
 	if purge && !r.hub {
 		return hub.Errorf(hub.CodeNotFound, "connect.Remove", "%s is not the home of a hub: it is not removed", r.Home)
 	}
+
 	for _, c := range r.Connections {
 		if err := u.disconnect(ctx, c); err != nil {
 			return fmt.Errorf("disconnect %s: %w", c.CLI, err)
@@ -138,6 +139,7 @@ func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error 
 		}
 	}
 
+	// The keys are revoked by now, so that the hub can stop.
 	if r.Service != "" {
 		if err := u.Service.Remove(ctx); err != nil {
 			return err
@@ -188,6 +190,7 @@ func (u *Uninstaller) disconnect(ctx context.Context, r Record) error {
 	if err := c.Locate(u.Home, ""); err != nil {
 		return err
 	}
+
 	if r.Dir != "" {
 		if _, err := os.Stat(r.Dir); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -195,6 +198,7 @@ func (u *Uninstaller) disconnect(ctx context.Context, r Record) error {
 		c.Place.Dir = r.Dir
 	}
 
+	// The notes name the steps that are done, also if Undo failed after them.
 	done, err := c.Undo(ctx)
 	if err != nil && done.Revoked > 0 {
 		u.Note(fmt.Sprintf("%d keys revoked", done.Revoked))

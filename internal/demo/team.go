@@ -204,6 +204,7 @@ func Member(ctx context.Context, in io.Reader) error {
 		io.Copy(io.Discard, in)
 		cancel()
 	}()
+
 	m := &member{script: script{print: func(string, string) {}}, client: rpc.NewClient(os.Getenv(memberURL), os.Getenv(memberKey), "", nil)}
 	for {
 		mail, err := rpc.Call(ctx, m.client, api.Inbox, api.InboxParams{WaitS: 20, Ack: api.AckSet{All: true}})
@@ -214,6 +215,8 @@ func Member(ctx context.Context, in io.Reader) error {
 			return fmt.Errorf("demo: member: %w", err)
 		}
 		m.name = mail.You
+
+		// Mail without a step in the script gets no answer.
 		for _, msg := range mail.Messages {
 			step, ok := steps[msg.Topic]
 			if !ok {

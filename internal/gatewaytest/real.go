@@ -33,12 +33,14 @@ func Real(t testing.TB) Gateway {
 	if os.Getenv("PARLEY_REAL") == "" {
 		t.Skip("the real gateway takes half a minute to start: PARLEY_REAL=1 runs it, as make test-real does")
 	}
+
 	parts := filepath.Join(acptest.CLIs(t), "openclaw", "node_modules")
 	machine := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	node := filepath.Join(parts, "node-"+runtime.GOOS+"-"+machine, "bin", "node")
 	if _, err := os.Stat(node); err != nil {
 		acptest.Missing(t, "MISSING: %s: run scripts/clis openclaw", node)
 	}
+
 	dir := t.TempDir()
 	files, err := fs.Sub(plugin, "testdata/workq")
 	if err == nil {
@@ -47,6 +49,8 @@ func Real(t testing.TB) Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The port is free at this moment; the gateway takes it a moment later.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +75,7 @@ func Real(t testing.TB) Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +89,8 @@ func Real(t testing.TB) Gateway {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
+	// The whole process group ends with the test, with the processes that the gateway started.
 	ended := make(chan struct{})
 	go func() {
 		cmd.Wait()
@@ -99,6 +106,8 @@ func Real(t testing.TB) Gateway {
 		<-ended
 		out.Close()
 	})
+
+	// The gateway is ready when it answers on /health. If it ends before, its output says why.
 	ctx, cancel := context.WithTimeout(context.Background(), patience.For(3*time.Minute))
 	defer cancel()
 	g := Gateway{URL: fmt.Sprintf("ws://127.0.0.1:%d", port)}

@@ -168,10 +168,13 @@ func (s *StandIn) serve(ctx context.Context, c *websocket.Conn) {
 		}
 		return c.Write(ctx, websocket.MessageText, raw)
 	}
+
+	// The gateway speaks first: the client signs its challenge.
 	challenge := frame("challenge")
 	if send(challenge) != nil {
 		return
 	}
+
 	var granted []string
 	for first := true; ; first = false {
 		_, raw, err := c.Read(ctx)
@@ -183,12 +186,15 @@ func (s *StandIn) serve(ctx context.Context, c *websocket.Conn) {
 			s.t.Errorf("the client sent a frame that the gateway refuses: %s", raw)
 			return
 		}
+
+		// The first request is connect; it decides which scopes the later ones have.
 		var answer map[string]any
 		if first {
 			answer, granted = s.connect(req, challenge["payload"].(map[string]any))
 		} else {
 			answer = s.answer(req, granted)
 		}
+
 		if answer == nil { // cut in the middle of a frame
 			if w, err := c.Writer(ctx, websocket.MessageText); err == nil {
 				w.Write([]byte(`{"type":"res","id":"`))
@@ -196,6 +202,7 @@ func (s *StandIn) serve(ctx context.Context, c *websocket.Conn) {
 			c.CloseNow()
 			return
 		}
+
 		answer["id"] = req.ID
 		s.mu.Lock()
 		silent := s.Silent
@@ -233,12 +240,14 @@ func (s *StandIn) connect(req request, challenge map[string]any) (answer map[str
 			Nonce     string `json:"nonce"`
 		} `json:"device"`
 	}
+
 	if err := strict(req.Params, &p); err != nil || req.Method != "connect" || p.Client.ID != "gateway-client" || p.Client.Mode != "backend" || p.Role != "operator" {
 		s.t.Errorf("the gateway refuses this connect: %s (%v)", req.Params, err)
 	}
 	s.record(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.Starting > 0 {
 		s.Starting--
 		return frame("starting"), nil
@@ -251,6 +260,8 @@ func (s *StandIn) connect(req request, challenge map[string]any) (answer map[str
 	if p.Auth.Token != Token {
 		return frame("token-mismatch"), nil
 	}
+
+	// The device signs the challenge with a key, and the hash of that key is its id.
 	public, _ := base64.RawURLEncoding.DecodeString(p.Device.PublicKey)
 	signature, _ := base64.RawURLEncoding.DecodeString(p.Device.Signature)
 	sum := sha256.Sum256(public)
@@ -258,6 +269,8 @@ func (s *StandIn) connect(req request, challenge map[string]any) (answer map[str
 	if len(public) != ed25519.PublicKeySize || p.Device.ID != hex.EncodeToString(sum[:]) || p.Device.Nonce != challenge["nonce"] || !ed25519.Verify(public, []byte(text), signature) {
 		s.t.Errorf("the device is not signed as the gateway wants: %s", req.Params)
 	}
+
+	// The hello names the scopes that are granted and the methods that the gateway has.
 	answer = frame("hello")
 	payload := answer["payload"].(map[string]any)
 	payload["protocol"] = s.Protocol
@@ -268,6 +281,7 @@ func (s *StandIn) connect(req request, challenge map[string]any) (answer map[str
 	}
 	payload["auth"].(map[string]any)["scopes"] = granted
 	payload["policy"].(map[string]any)["tickIntervalMs"] = s.Tick
+
 	var methods []any
 	for _, m := range append(payload["features"].(map[string]any)["methods"].([]any), "workq.claim", "workq.release", "workq.query", "workq.status") {
 		if !slices.Contains(s.Without, m.(string)) {
@@ -322,6 +336,7 @@ func (s *StandIn) execute(method string, params map[string]any, granted []string
 	if admin := method == "chat.inject" || strings.HasPrefix(method, "workq."); admin && !slices.Contains(granted, "operator.admin") {
 		return frame("missing-scope")
 	}
+
 	key, _ := params["sessionKey"].(string)
 	switch text, _ := params["message"].(string); method {
 	case "chat.send":
@@ -361,6 +376,8 @@ func (s *StandIn) execute(method string, params map[string]any, granted []string
 		}
 		return ok(map[string]any{"runId": params["idempotencyKey"], "messageId": "1", "channel": params["channel"]})
 	}
+
+	// The queue is a plugin of the gateway, whose errors come as the payload of a refusal.
 	if name, isQueue := strings.CutPrefix(method, "workq."); isQueue && slices.Contains([]string{"claim", "release", "query", "status"}, name) {
 		out, err := s.queue(name, params)
 		if err != nil {
@@ -378,6 +395,7 @@ func (s *StandIn) queue(method string, p map[string]any) (map[string]any, error)
 	ref, _ := p["issue_ref"].(string)
 	item := s.items[ref]
 	open := item != nil && item["status"] != "dropped" && item["status"] != "done"
+
 	if method == "query" {
 		found := []any{}
 		if item != nil && (open || p["active_only"] == false) {
@@ -385,9 +403,12 @@ func (s *StandIn) queue(method string, p map[string]any) (map[string]any, error)
 		}
 		return map[string]any{"items": found, "total": len(found)}, nil
 	}
+
 	if ref == "" || p["agent_id"] == nil {
 		return nil, fmt.Errorf("issue_ref is required")
 	}
+
+	// Only the agent that claimed an item may release it or change its status.
 	mine := open && item["agentId"] == p["agent_id"]
 	switch {
 	case method == "claim" && mine:
@@ -404,6 +425,7 @@ func (s *StandIn) queue(method string, p map[string]any) (map[string]any, error)
 		item["status"] = "dropped"
 		return map[string]any{"status": "dropped", "issueRef": ref}, nil
 	}
+
 	if p["status"] == "blocked" && p["reason"] == nil {
 		return nil, fmt.Errorf("reason is required when setting status=blocked")
 	}

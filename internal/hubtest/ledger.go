@@ -161,6 +161,8 @@ func (w *world) chain() []hub.Entry {
 	w.Helper()
 	var all []hub.Entry
 	var last hub.Entry
+
+	// Small pages show that the journal continues after a page without a gap.
 	for {
 		var part []hub.Entry
 		w.view(func(r hub.Reader) (err error) {
@@ -181,6 +183,8 @@ func (w *world) chain() []hub.Entry {
 			all = append(all, e)
 		}
 	}
+
+	// The head of the journal is its last entry.
 	w.view(func(r hub.Reader) error {
 		head, err := hub.HeadOf(r)
 		w.equal("head", head, hub.Head{Seq: last.Seq, Hash: last.Hash, At: last.At})

@@ -226,6 +226,7 @@ func (w *world) crowd() []hub.Message {
 	types := []hub.MessageType{hub.TypeStatusUpdate, hub.TypeKnowledgePush, hub.TypeStatusBlocked}
 	topics := []string{"", "build", "deploy: now"}
 	texts := []string{"green apples", "red apples", "Größe des Apfels"}
+
 	var all []hub.Message
 	for i := range 90 {
 		m := w.message(agents[i%3], agents[(i+1)%3])
@@ -238,6 +239,7 @@ func (w *world) crowd() []hub.Message {
 		m.Hop = i % 2
 		all = append(all, m)
 	}
+
 	w.update(func(tx hub.Tx) error {
 		// Not in the order of their ids.
 		for i := range all {

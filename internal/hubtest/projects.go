@@ -70,6 +70,8 @@ func (w *world) sums(what string, id coord.ProjectID) {
 	w.Helper()
 	want, counts := coord.Sums{Buckets: []coord.PacketBucket{}}, map[int]coord.PacketBucket{}
 	var each []coord.ContractSum
+
+	// The contracts as they are read give the sum of each, and the sum of all.
 	var contracts []coord.Contract
 	w.view(func(r hub.Reader) (err error) {
 		contracts, err = r.Coordination().Contracts(coord.ContractQuery{Project: id, Limit: 100})
@@ -80,6 +82,8 @@ func (w *world) sums(what string, id coord.ProjectID) {
 		each = append(each, coord.ContractSum{ID: c.ID, Sum: c.Sum()})
 		want.Contracts = coord.ToggleSum(want.Contracts, string(c.ID)+" "+c.Sum())
 	}
+
+	// Each packet counts in the bucket of its id.
 	w.view(func(r hub.Reader) error {
 		packets, err := r.Coordination().PacketIDs(id, "", 1000)
 		for _, k := range packets {
@@ -92,11 +96,14 @@ func (w *world) sums(what string, id coord.ProjectID) {
 		if err != nil {
 			return err
 		}
+
 		got, err := r.Coordination().Sums(id)
 		same(w, what, got, want)
 		if err != nil {
 			return err
 		}
+
+		// Pages of one contract add up to the list of all.
 		var listed []coord.ContractSum
 		for after, more := coord.ContractID(""), true; more && err == nil; {
 			var page []coord.ContractSum

@@ -48,6 +48,8 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"meta", metaTests},
 		{"transactions", transactionTests},
 	}
+
+	// Each test has an empty store of its own.
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, test := range g.tests {

@@ -58,6 +58,8 @@ func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 				found = append(found, what)
 			}
 		}
+
+		// The message, its delivery and its text.
 		_, err := r.Message(m.ID)
 		check("message", true, err)
 		_, err = r.Parties(m.ID)
@@ -72,6 +74,8 @@ func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 		check("text", len(page.Messages) == 1, err)
 		entries, err := r.Journal(hub.JournalQuery{Subject: string(m.ID), Limit: 9})
 		check("journal", len(entries) == 1, err)
+
+		// The agent, with the rows that belong to it.
 		_, err = r.Agent(agent)
 		check("agent", true, err)
 		_, err = r.KeyByHash(hub.HashSecret(string(agent)))
@@ -80,6 +84,7 @@ func (w *world) traces(m hub.Message, agent hub.AgentID) (found []string) {
 		check("receipt", true, err)
 		_, err = r.SessionMark(agent, "s")
 		check("mark", true, err)
+
 		n, err := r.Cursor("consumer")
 		check("cursor", n == 3, err)
 		_, err = r.Meta("fact")

@@ -98,6 +98,7 @@ func (l *Launch) foreground(ctx context.Context, binary string, args, env []stri
 	cmd.Stdin = l.Stdin
 	cmd.Stdout = l.Stdout
 	cmd.Stderr = l.Stderr
+
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -106,6 +107,7 @@ func (l *Launch) foreground(ctx context.Context, binary string, args, env []stri
 		return hub.Errorf(hub.CodeDegraded, "launch.Run", "start %s: %w", l.CLI.Title, err)
 	}
 
+	// The launch ends when the CLI ends, with its exit code.
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	for {
@@ -148,6 +150,7 @@ func (l *Launch) beside(ctx context.Context, binary string, plan cli.Plan, env [
 		return nil, err
 	}
 	defer log.Close() // the server has its own copy
+
 	cmd := exec.Command(binary, plan.Beside...)
 	cmd.Env = env
 	cmd.Stdout = log
@@ -162,6 +165,8 @@ func (l *Launch) beside(ctx context.Context, binary string, plan cli.Plan, env [
 		cmd.Wait() // its log says why it ended
 		close(done)
 	}()
+
+	// stop asks the server to end, and kills it if it takes too long.
 	stop = func() {
 		cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
 		select {
@@ -171,6 +176,7 @@ func (l *Launch) beside(ctx context.Context, binary string, plan cli.Plan, env [
 			<-done
 		}
 	}
+
 	if err := l.awaitSocket(ctx, strings.TrimPrefix(plan.Launch.Socket, "unix://"), log.Name(), done); err != nil {
 		stop()
 		return nil, err

@@ -54,6 +54,7 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 	if err != nil || input.Session == "" || (h.Event == cli.Waiting && input.Reminds) {
 		return nil
 	}
+
 	w.Session = input.Session
 	w.Dir = input.Dir
 	if w.CLI.Follows() {
@@ -61,10 +62,13 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 	}
 	w.locate()
 
+	// A CLI that cannot hold a request gets its waiter at the start of a session, or with a prompt.
 	begins := h.Event == cli.Start || h.Event == cli.Prompt
 	if w.CLI.Detached && begins {
 		w.detach(os.LookupEnv)
 	}
+
+	// The text for the CLI is the instruction, at the start of a session, and the hub's notice.
 	text := ""
 	if h.Event == cli.Start && w.CLI.Tells && w.launch.Agent != "" {
 		text = briefing.Instruction(w.launch.Agent)

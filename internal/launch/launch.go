@@ -112,6 +112,7 @@ func (l *Launch) Run(ctx context.Context) error {
 		return l.runConnected(ctx, binary)
 	}
 
+	// Launches that were killed and agents that were unused for long are cleaned up first.
 	l.clean(ctx)
 	l.retire(ctx)
 	key, err := l.identify(ctx)
@@ -121,6 +122,7 @@ func (l *Launch) Run(ctx context.Context) error {
 	l.agent = rpc.NewClient(l.url, key, "", nil)
 	defer l.leave(context.WithoutCancel(ctx))
 
+	// Questions to the person come before the CLI takes the terminal.
 	if err := l.checkVersion(ctx, binary); err != nil {
 		return err
 	}
@@ -130,6 +132,7 @@ func (l *Launch) Run(ctx context.Context) error {
 	if err := l.OfferRoot(ctx, l.client, l.Dir); err != nil {
 		return err
 	}
+
 	plan, err := l.prepare(binary, key)
 	if err != nil {
 		return err
@@ -300,6 +303,7 @@ func (l *Launch) prepare(binary, key string) (cli.Plan, error) {
 	if err != nil {
 		return cli.Plan{}, err
 	}
+
 	l.folder = filepath.Join(l.Home, Dir, fmt.Sprintf("%s.%d", l.identity.Agent, os.Getpid()))
 	env := []string{"PARLEY_HOME=" + l.Home, Variable + "=" + l.folder}
 	if url := os.Getenv("PARLEY_URL"); url != "" {
@@ -313,6 +317,7 @@ func (l *Launch) prepare(binary, key string) (cli.Plan, error) {
 		return plan, hub.Errorf(hub.CodeInvalid, "launch.Run", "plan the start of %s: %w", l.CLI.Title, err)
 	}
 
+	// Hooks and waiters of the CLI find the launch by its record, and call with its key.
 	plan.Env = append(plan.Env, env...)
 	plan.Launch.Process = os.Getpid()
 	plan.Launch.Label = l.label
@@ -327,6 +332,7 @@ func (l *Launch) prepare(binary, key string) (cli.Plan, error) {
 	if err := l.write(plan.Files); err != nil {
 		return plan, err
 	}
+
 	for _, note := range plan.Notes {
 		l.Note(note)
 	}

@@ -228,6 +228,8 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Noti
 		Mechanism: mechanism, Waiter: crand.Text(), Attended: w.attended(), Seconds: waitSeconds,
 		Began: began,
 	}
+
+	// A hub that does not answer is called again after a pause, which doubles up to lastBackoff.
 	for wait := firstBackoff; ctx.Err() == nil; {
 		client, err := w.Client() // anew: a hub that was started again may have another address
 		var got wake.Call

@@ -173,6 +173,7 @@ func Start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp("", "parley-postgres-")
 	if err != nil {
 		return nil, err
@@ -188,11 +189,14 @@ func Start(settings ...string) (*Server, error) {
 		}
 		runAs(s.cred, uid, gid)
 	}
+
+	// The database has no password: only users who may open the folder reach the socket.
 	cmd := exec.Command(filepath.Join(bin, "initdb"), "--pgdata", filepath.Join(dir, "data"), "--username", "parley", "--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync")
 	cmd.Dir, cmd.SysProcAttr = dir, s.cred
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(dir))
 	}
+
 	s.URL = "postgres:///postgres?" + url.Values{"host": {dir}, "user": {"parley"}, "sslmode": {"disable"}}.Encode()
 	if err := s.Launch(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -207,15 +211,18 @@ func (s *Server) Launch() error {
 	for _, o := range s.options {
 		args = append(args, "-c", o)
 	}
+
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	attr := *s.cred
 	endsWithParent(&attr)
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	s.cmd.Dir, s.cmd.SysProcAttr, s.cmd.Stdout, s.cmd.Stderr = s.dir, &attr, log, log
+
 	began, done := make(chan error), make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the process ends with the thread that started it
@@ -229,6 +236,8 @@ func (s *Server) Launch() error {
 		return err
 	}
 	s.done = done
+
+	// The server refuses connections until it is ready.
 	for deadline := time.Now().Add(patience.For(time.Minute)); ; runtime.Gosched() {
 		err := s.exec("SELECT 1")
 		if err == nil {

@@ -167,14 +167,18 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 	if gate != nil && gate(w, r) {
 		return
 	}
+
+	// The original agent gets all requests but calls as they are.
 	if a.original != nil && (r.Method != http.MethodPost || r.URL.Path != "/") {
 		a.original.proxy.ServeHTTP(w, r)
 		return
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
+
 	switch r.Method + " " + r.URL.Path {
 	case "POST /":
 		status, answer := a.rpc(r.Header, body)
@@ -235,6 +239,7 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 	if a.original != nil {
 		return a.pass(h, body)
 	}
+
 	var any0 any
 	if err := json.Unmarshal(body, &any0); err != nil {
 		return http.StatusOK, response{Error: &rpcError{-32700, "Parse error: " + err.Error()}}
@@ -243,6 +248,7 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 	if !ok {
 		return http.StatusInternalServerError, nil
 	}
+
 	method, _ := req["method"].(string)
 	res := response{ID: req["id"]}
 	switch {
@@ -253,6 +259,8 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 		res.Error = &rpcError{-32600, "Invalid Request: method is required"}
 		return http.StatusOK, res
 	}
+
+	// Every valid request is recorded, also one for an unknown method.
 	params, given := req["params"]
 	if !given {
 		params = map[string]any{}
@@ -261,6 +269,7 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 	a.mu.Lock()
 	a.calls = append(a.calls, Call{method, raw, h.Clone()})
 	a.mu.Unlock()
+
 	handle, ok := methods[method]
 	if !ok {
 		res.Error = &rpcError{-32601, "Method not found: " + method}
@@ -271,6 +280,8 @@ func (a *Agent) rpc(h http.Header, body []byte) (int, any) {
 		res.Error = &rpcError{-32000, "Server error: params"}
 		return http.StatusOK, res
 	}
+
+	// A change is announced to the peers once the lock is released.
 	a.mu.Lock()
 	result, announced, err := handle(a, dict(p))
 	a.mu.Unlock()

@@ -266,6 +266,8 @@ func syncContract(a *Agent, p dict) (any, *announcement, *rpcError) {
 	if err != nil {
 		return nil, nil, err
 	}
+
+	// A contract with a higher version or a later time replaces the stored one.
 	for i, c := range found.Contracts {
 		if c.ID != in.ID {
 			continue
@@ -283,6 +285,7 @@ func syncContract(a *Agent, p dict) (any, *announcement, *rpcError) {
 		a.stored(found, in)
 		return map[string]any{"status": "updated", "contractId": in.ID, "version": in.Version}, nil, nil
 	}
+
 	found.Contracts = append(found.Contracts, in)
 	a.touch(found)
 	return map[string]any{"status": "created", "contractId": in.ID}, nil, nil
@@ -447,6 +450,7 @@ func listPackets(a *Agent, p dict) (any, *announcement, *rpcError) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var since *moment
 	if s, ok := p["since"].(string); ok && s != "" {
 		m := &model{d: dict(p), name: "since"}
@@ -454,6 +458,7 @@ func listPackets(a *Agent, p dict) (any, *announcement, *rpcError) {
 			return nil, nil, invalid("Invalid isoformat string: '%s'", strings.TrimSpace(s))
 		}
 	}
+
 	list := []*packet{}
 	if found, ok := a.projects[id]; ok {
 		for _, o := range found.Context {
@@ -469,6 +474,8 @@ func listPackets(a *Agent, p dict) (any, *announcement, *rpcError) {
 			list = append(list, o)
 		}
 	}
+
+	// The answer has the last packets, at most as many as the limit.
 	limit := 50
 	if f, ok := p["limit"].(float64); ok {
 		limit = int(f)

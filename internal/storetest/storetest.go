@@ -125,6 +125,7 @@ func (h *Home) Exec(sql string) {
 		execPostgres(h.t, h.address, sql)
 		return
 	}
+
 	must := func(err error) {
 		h.t.Helper()
 		if err != nil {
@@ -135,6 +136,8 @@ func (h *Home) Exec(sql string) {
 	must(err)
 	defer db.Close()
 	must(db.BusyTimeout(time.Minute)) // the store may write at that moment
+
+	// The triggers of the schema refuse changes that the store never makes, so they are dropped.
 	for {
 		st, _, err := db.Prepare(`SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1`)
 		must(err)
@@ -148,6 +151,7 @@ func (h *Home) Exec(sql string) {
 		}
 		must(db.Exec(`DROP TRIGGER ` + name))
 	}
+
 	must(db.Exec(sql))
 	if db.TotalChanges() == 0 {
 		h.t.Fatalf("nothing was changed by %s", sql)

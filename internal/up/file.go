@@ -122,6 +122,7 @@ func Parse(path string, raw []byte) (file File, err error) {
 		return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%w", err)
 	}
 
+	// An error names the line at which the agent or the team begins.
 	lines := strictyaml.Lines(raw)
 	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
 		a := file.Agents[name].in(base)
@@ -134,6 +135,7 @@ func Parse(path string, raw []byte) (file File, err error) {
 			return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%s: line %d: agent %s: %v", path, lines["agents/"+string(name)], name, err).WithHint("%s", e.Hint)
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(file.Teams)) {
 		if err := file.Teams[id].check(id); err != nil {
 			return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%s: line %d: team %s: %v", path, lines["teams/"+string(id)], id, err)

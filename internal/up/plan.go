@@ -121,6 +121,7 @@ func (f File) Plan(ctx context.Context, c *rpc.Client) (Plan, error) {
 		}
 	}
 
+	// The steps are sorted by name, so that the plan of a file reads the same each time.
 	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
 		now, known := kept[name]
 		step, err := f.Agents[name].step(name, now, known, roles[name])
@@ -129,6 +130,8 @@ func (f File) Plan(ctx context.Context, c *rpc.Client) (Plan, error) {
 		}
 		plan.Steps = append(plan.Steps, step)
 	}
+
+	// Teams follow the agents, which are their members.
 	for _, id := range slices.Sorted(maps.Keys(f.Teams)) {
 		step, err := f.Teams[id].step(ctx, c, id)
 		if err != nil {

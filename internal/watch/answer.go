@@ -26,6 +26,8 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 	if word == "" {
 		return "", hub.Errorf(hub.CodeInvalid, "watch", "this is not answered with a key").WithHint("%s", i.Command)
 	}
+
+	// Mail has no operation here: it is acknowledged below.
 	var err error
 	switch i.Kind {
 	case attention.KindHeld, attention.KindApproval:
@@ -47,6 +49,8 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 	case attention.KindSuspended:
 		_, err = rpc.Call(ctx, c, api.ResetAgent, api.AgentParams{ID: i.Agent})
 	}
+
+	// The answer also acknowledges mail, and the hub's notices about the item.
 	ids := w.About(i)
 	if i.Kind == attention.KindMail {
 		ids = []hub.EnvelopeID{hub.EnvelopeID(i.ID)}
@@ -54,6 +58,8 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 	if err == nil && len(ids) > 0 {
 		_, err = rpc.Call(ctx, c, api.Inbox, api.InboxParams{Peek: true, Limit: 1, Ack: api.AckSet{IDs: ids}})
 	}
+
+	// Another person may have answered first.
 	switch hub.CodeOf(err) {
 	case "":
 		return fmt.Sprintf("%s: %s", word, i.Fact), nil

@@ -39,6 +39,7 @@ func (f *Feed) Next(ctx context.Context, client *rpc.Client) ([]hub.Envelope, er
 		p.Since, p.Limit = f.last, 0
 	}
 	whole := p.Limit == 0 && !p.Since.IsZero() // follow the pages
+
 	var found []hub.Envelope
 	for {
 		got, err := rpc.Call(ctx, client, api.Query, p)
@@ -50,6 +51,8 @@ func (f *Feed) Next(ctx context.Context, client *rpc.Client) ([]hub.Envelope, er
 			break
 		}
 	}
+
+	// The hub returns the messages of the last time again: their ids tell which were shown.
 	if f.shown == nil {
 		f.shown = map[hub.EnvelopeID]bool{}
 	}

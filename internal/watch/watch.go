@@ -46,6 +46,8 @@ func Run(ctx context.Context, o Options) error {
 	if _, err := rpc.Call(ctx, client, api.Now, api.None{}); err != nil { // refused, or not there: said before the screen is taken
 		return err
 	}
+
+	// An answer runs beside the screen, and makes the reader read again.
 	ctx, cancel := context.WithCancel(ctx)
 	r := newReader(o.Connect)
 	s := screen{url: o.URL, answer: func(w api.Waiting, i attention.Item, yes bool) tea.Cmd {
@@ -65,6 +67,7 @@ func Run(ctx context.Context, o Options) error {
 			return outcome{text: text}
 		}
 	}}
+
 	p := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithoutSignalHandler())
 	done := make(chan error, 1)
 	go func() {
@@ -74,6 +77,8 @@ func Run(ctx context.Context, o Options) error {
 		}
 		done <- err
 	}()
+
+	// The reader ends with the screen, and the screen ends with a reader that failed.
 	_, err = p.Run()
 	cancel()
 	if failed := <-done; failed != nil {
@@ -115,6 +120,8 @@ func (r *reader) run(ctx context.Context, send func(reading)) error {
 	if err != nil {
 		return err
 	}
+
+	// Each event of the journal makes the loop below read again.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	followed := make(chan error, 1)
@@ -126,6 +133,8 @@ func (r *reader) run(ctx context.Context, send func(reading)) error {
 		cancel(err)
 		followed <- err
 	}()
+
+	// The messages are read after each event, the state of the hub at most once in stateGap.
 	var stateAt time.Time
 	for stale := true; ctx.Err() == nil; {
 		n, err := r.read(ctx, client, stale && time.Since(stateAt) >= stateGap)
@@ -144,6 +153,8 @@ func (r *reader) run(ctx context.Context, send func(reading)) error {
 		default:
 			cancel(err)
 		}
+
+		// A stale state is read again as soon as stateGap allows, else after an event or refresh.
 		wait(ctx, feedGap)
 		rest := refresh
 		if stale {
@@ -159,6 +170,8 @@ func (r *reader) run(ctx context.Context, send func(reading)) error {
 		}
 		timer.Stop()
 	}
+
+	// The cause is the error that ended the loop, or Canceled if the caller ended it.
 	<-followed
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -203,6 +216,8 @@ func Plain(ctx context.Context, o Options) error {
 		if n.now == nil {
 			return
 		}
+
+		// Each item is printed when it begins to wait, and again when it no longer waits.
 		open := map[string]bool{}
 		for _, i := range n.now.Waiting.Items() {
 			open[i.Key()] = true
@@ -216,6 +231,7 @@ func Plain(ctx context.Context, o Options) error {
 			}
 			fmt.Fprintf(o.Out, "waits: %s: %s%s (%s)\n", i.Kind, plaintext.Line(i.Fact), text, plaintext.Line(i.Command))
 		}
+
 		for key, i := range waits {
 			if !open[key] {
 				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
