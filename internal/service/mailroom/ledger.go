@@ -279,6 +279,7 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 		return false, err
 	}
 
+	// The notice of a suspension moves the cursor in its own transaction.
 	last := entries[len(entries)-1]
 	if last.Action == actions.BreakerOpen {
 		return true, m.tellCoordinators(ctx, store, last)
