@@ -124,6 +124,7 @@ func (w *Waiting) ask(ctx context.Context, actor hub.Caller, from Sources) (err 
 		}
 	}
 
+	// The free space and the inbox are for the operator alone.
 	if from.Disk != nil && actor.IsOperator() {
 		if free := from.Disk.Free(); free >= 0 && free < lowDisk {
 			w.Free = max(free, 1)
@@ -290,6 +291,7 @@ func (w *Waiting) nameAll(r hub.Reader) error {
 		ids = append(ids, d.ID)
 	}
 
+	// An id without a short one is shown whole.
 	for _, id := range ids {
 		short, err := r.ShortID(id)
 		switch hub.CodeOf(err) {

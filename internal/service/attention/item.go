@@ -186,6 +186,7 @@ func (w Waiting) Items(title Headline) []Item {
 		out = append(out, l.mail(e))
 	}
 
+	// Within a kind, the order of the lists above stays.
 	for n := range out {
 		out[n].complete(w.ShortIDs)
 	}

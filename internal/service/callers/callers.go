@@ -126,6 +126,7 @@ func (s *Service) peer(ctx context.Context, read func(hub.Reader) (hub.Peer, err
 
 // byKey returns the holder of a key: an agent of this hub, or a peer.
 func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
+	// The token of a login stands for a key that was proved without sending it.
 	if handshake.IsToken(c.Bearer) && s.opts.Login != nil {
 		hash, err := s.opts.Login.KeyHash(c.Bearer)
 		if err != nil {
@@ -133,6 +134,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 		}
 		return s.keys.ByHash(ctx, hash)
 	}
+
 	caller, unknown := s.keys.Authenticate(ctx, c.Bearer)
 	if unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket {
 		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key was sent over a port, where another program could have got it; it is not accepted there").
@@ -144,6 +146,8 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 	if hub.CodeOf(unknown) != hub.CodeUnauthenticated {
 		return hub.Caller{}, unknown
 	}
+
+	// A key of no agent may be that of a peer.
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.PeerByKey(hub.HashSecret(c.Bearer)) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Caller{}, unknown
@@ -151,6 +155,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 	if err != nil {
 		return hub.Caller{}, err
 	}
+
 	caller = hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
 	caller.Native, caller.Scope = p.Native, p.Grants
 	if p.State != hub.PeerApproved {
@@ -205,6 +210,7 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	if err != nil {
 		return v, err
 	}
+
 	subject := coord.AID(t.Subject)
 	switch {
 	case v.AID != "" && v.AID != subject, v.ID != "" && v.AID == "" && coord.AID(v.ID) != subject:
@@ -212,6 +218,8 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	case c.AgentID != "" && c.AgentID != subject:
 		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
 	}
+
+	// Without a key the token alone names the caller; with a key it only narrows the permissions.
 	g := coord.Grant{Project: t.Project, Permissions: t.Permissions}
 	if v.ID == "" {
 		v = hub.OutsideCaller(hub.CallerToken, subject, "")
@@ -228,6 +236,7 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	} else {
 		g.Permissions = slices.DeleteFunc(slices.Clone(g.Permissions), func(p coord.Permission) bool { return !v.Permits(t.Project, p) })
 	}
+
 	v.Kind, v.AID, v.Scope, v.Token = hub.CallerToken, subject, []coord.Grant{g}, t.ID
 	return v, nil
 }

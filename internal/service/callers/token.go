@@ -44,6 +44,7 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 	if err := actor.OperatorOnly(op); err != nil {
 		return "", hub.Token{}, err
 	}
+
 	secret, err := s.tokenSecret(op)
 	if err != nil {
 		return "", hub.Token{}, err
@@ -52,6 +53,7 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 	if err != nil {
 		return "", hub.Token{}, err
 	}
+
 	switch {
 	case t.Life == 0:
 		t.Life = defaultTokenLife
@@ -61,6 +63,7 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 	if t.Agent == "" || !t.Project.Valid() {
 		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token is for one agent and one project")
 	}
+
 	now := s.opts.Clock()
 	c := claims{Project: t.Project, Repo: t.Repo, Permissions: permissions, RegisteredClaims: jwt.RegisteredClaims{
 		ID: rand.Text(), Issuer: string(s.opts.Self), Subject: string(t.Agent), IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.Life)),
@@ -72,6 +75,8 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 	if err != nil {
 		return "", hub.Token{}, fmt.Errorf("callers: sign a token: %w", err)
 	}
+
+	// The store keeps the claims of a token, never its text.
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		if _, err := tx.Coordination().Project(t.Project); err != nil {
 			return err

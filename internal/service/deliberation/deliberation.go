@@ -80,6 +80,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	if opts != nil {
 		o = *opts
 	}
+
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -95,6 +96,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	if o.Challenges == 0 {
 		o.Challenges = maxChallenges
 	}
+
 	const op = "deliberation.New"
 	switch {
 	case o.ResponseTime < 0 || o.ResponseTime > DefaultResponseTime:
@@ -104,6 +106,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	case o.Challenges < 0 || o.Challenges > maxChallenges:
 		return nil, hub.Errorf(hub.CodeInvalid, op, "disagreement_rounds: %d is not between 1 and %d", o.Challenges, maxChallenges).WithHint("limits can be tightened, not loosened")
 	}
+
 	return &Service{
 		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, response: o.ResponseTime, board: o.Board,
 		rounds: map[hub.DeliberationKind]int{hub.KindNegotiation: o.Counters, hub.KindDisagreement: o.Challenges},
@@ -151,6 +154,7 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 	if err := json.Unmarshal(msg.Payload, &t); err != nil {
 		return hub.Admission{}, hub.Errorf(hub.CodeInvalid, op, "payload: %v", err)
 	}
+
 	alone := msg.ThreadID == string(msg.ID)
 	switch {
 	case msg.Type == hub.TypeTaskOffer && !alone:
@@ -158,6 +162,8 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 	case msg.Type == hub.TypeTaskOffer, msg.Type == hub.TypePositionState && alone && t.Revises == "":
 		return s.open(tx, op, actor, msg, t, to)
 	}
+
+	// A message without a thread continues that of the first message that it names.
 	if names := t.names(); alone && len(names) > 0 {
 		first, err := tx.Message(names[0])
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -165,6 +171,7 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 		}
 		msg.ThreadID = first.ThreadID
 	}
+
 	d, err := tx.Deliberation(msg.ThreadID)
 	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !d.Concerns(actor.ID) {
 		return hub.Admission{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement that you take part in has this thread").
@@ -194,28 +201,34 @@ func (s *Service) open(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 	}
 	first := int64(1)
 	msg.Sequence = &first
+
 	d := hub.Deliberation{
 		ID: string(msg.ID), Kind: kindOf(msg.Type), Team: msg.Team, Policy: msg.Policy, From: actor.ID, Asked: slices.Clone(to), Pairs: []hub.Pair{}, First: msg.ID,
 		Title: t.Title, State: hub.TalkOffered, CreatedAt: now, UpdatedAt: now, DueAt: now.Add(s.response),
 	}
+
+	// An offer to everyone does not ask the operator.
 	if msg.Broadcast() {
 		d.Asked = slices.DeleteFunc(d.Asked, func(id hub.AgentID) bool { return id == hub.Operator })
 	}
 	if d.Kind == hub.KindDisagreement {
 		d.Title, d.State = t.Topic, hub.TalkOpen
 	}
+
 	if slices.Contains(d.Asked, actor.ID) || len(d.Asked) == 0 {
 		return hub.Admission{}, hub.Errorf(hub.CodePolicy, op, "a %s needs another agent: %s cannot address itself", d.Kind, actor.ID)
 	}
 	if err := s.offerable(tx, d, d.Asked...); err != nil {
 		return hub.Admission{}, err
 	}
+
 	if !t.RespondBy.IsZero() {
 		if !t.RespondBy.After(now.Time) {
 			return hub.Admission{}, hub.Errorf(hub.CodeInvalid, op, "payload.respond_by: %s has passed", t.RespondBy).WithHint("it is now %s", now)
 		}
 		d.RespondBy, d.DueAt = t.RespondBy, t.RespondBy
 	}
+
 	out := hub.Admission{Deliberation: d}
 	if len(t.Capabilities) > 0 {
 		who, err := declaring(tx, d.Asked, t.Capabilities)

@@ -103,6 +103,8 @@ func coordinators(r hub.Reader, d hub.Deliberation) ([]hub.AgentID, error) {
 			ofHub = append(ofHub, a.ID)
 		}
 	}
+
+	// The operator decides if no coordinator can.
 	switch {
 	case len(ofTeam) > 0:
 		return ofTeam, nil
@@ -117,6 +119,7 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 	if d.DueAt.IsZero() || d.DueAt.After(now.Time) {
 		return d, nil, nil
 	}
+
 	next := hub.TalkExpired
 	switch {
 	case d.State == hub.TalkConditional:
@@ -128,6 +131,7 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		default:
 			return d, nil, err
 		}
+
 	case d.Kind == hub.KindNegotiation:
 		d.Outcome = "nobody answered in time"
 	case d.State == hub.TalkEscalated:
@@ -135,6 +139,7 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		d, err = d.Advance(hub.TalkEscalated, now)
 		d.Deciders, d.Untold, d.DueAt = []hub.AgentID{hub.Operator}, true, hub.Time{}
 		return d, nil, err
+
 	case slices.ContainsFunc(d.Pairs, func(p hub.Pair) bool {
 		return p.State != hub.TalkConceded && slices.Index(hub.Severities, p.Severity) > 0
 	}):
@@ -150,9 +155,11 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		d.EscalatedFor, d.EscalatedAt, d.Untold, d.Reason, d.DueAt = d.Pairs[i].Agent, now, true, "a side was silent", now.Add(s.response)
 		told, err := s.tellState(tx, d, []hub.AgentID{d.From, d.EscalatedFor})
 		return d, []hub.Message{told}, err
+
 	default:
 		next, d.Outcome = hub.TalkLapsed, "nobody went on"
 	}
+
 	if d, err = d.Advance(next, now); err != nil {
 		return d, nil, err
 	}
@@ -163,6 +170,7 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 // that it ended in.
 func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hub.Time) (hub.Deliberation, []hub.Message, error) {
 	if d.Kind == hub.KindNegotiation {
+		// An agreed negotiation in a team becomes a task on its board.
 		var made []hub.Message
 		if d.State == hub.TalkAccepted && d.Team != "" && s.board != nil {
 			task, told, err := s.board.Agreed(tx, actor, d)
@@ -174,6 +182,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hu
 				d.Outcome = strings.TrimPrefix(d.Outcome+"; its item in the queue outside the hub must be claimed by hand", "; ")
 			}
 		}
+
 		if actor.ID != hub.Self && d.DecidedBy == "" {
 			return d, made, nil // the other side has the message
 		}
@@ -185,9 +194,12 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hu
 		told, err := s.tellState(tx, d, sides(d))
 		return d, append(made, told), err
 	}
+
 	if err := s.record(tx, d, now); err != nil {
 		return d, nil, err
 	}
+
+	// The members of the team learn how a disagreement ended, unless it is private.
 	summary := fmt.Sprintf("The disagreement about %q is %s: %s", d.Title, d.State, d.Outcome)
 	to := append([]hub.AgentID{d.From}, d.Asked...)
 	team, err := members(tx, d)
@@ -199,6 +211,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hu
 			to = append(to, m.Agent)
 		}
 	}
+
 	e, err := note(d, to, hub.TypeKnowledgePush, map[string]any{
 		"topic": d.Title, "summary": cut(summary, 2000), "confidence": "high", "detail": cut(d.Reason, 1000), "thread_id": d.ID,
 	})
@@ -305,6 +318,8 @@ func (x *deciding) store(tx hub.Tx) error {
 	if x.turns, err = turnsOf(tx, x.id); err != nil {
 		return err
 	}
+
+	// The messages that asked the actor for this decision count as read.
 	asked, err := x.s.dealtWith(tx, x.actor, x.d)
 	if err != nil {
 		return err
@@ -469,10 +484,14 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 	if err != nil || !d.Untold {
 		return err
 	}
+
+	// The whole history is an artifact of the message.
 	ref, err := s.mail.KeepText(render(d, history))
 	if err != nil {
 		return err
 	}
+
+	// The deliberation is read again: it may be decided by now.
 	var posted hub.Message
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
 		if d, err = tx.Deliberation(id); err != nil || !d.Untold {
@@ -483,6 +502,7 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 		if d.Kind == hub.KindNegotiation {
 			choice = "accept|decline"
 		}
+
 		payload := map[string]any{
 			"summary": cut(fmt.Sprintf("decide the %s about %q between %s and %s", d.Kind, d.Title, d.From, d.EscalatedFor), 280),
 			"reason":  cut(d.Reason, 500), "detail": question(d, history), "thread_id": d.ID, "blockers": []string{"decision"}, "decide": d.Kind,
@@ -491,6 +511,7 @@ func (s *Service) tell(ctx context.Context, store hub.Store, id string) error {
 		if !d.DueAt.IsZero() {
 			payload["due_at"] = d.DueAt
 		}
+
 		e, err := note(d, d.Deciders, hub.TypeStatusBlocked, payload)
 		if err != nil {
 			return err

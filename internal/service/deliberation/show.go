@@ -234,10 +234,13 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 	if q.Limit < 1 || q.Limit > maxTurns {
 		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
 	}
+
 	out := []hub.Decision{}
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		all, err := r.Decisions(q)
 		for _, d := range all {
+			// An agent reads the decisions of its time in a team, and those of its own
+			// deliberations.
 			if !actor.Audits() {
 				if d.Team != "" {
 					was, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Agent: actor.ID, Ended: true, Limit: maxTurns})
@@ -257,9 +260,12 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 			}
 			out = append(out, d)
 		}
+
 		if err != nil || q.Team != "" {
 			return err
 		}
+
+		// Repositories of projects record decisions of their own.
 		recorded, err := projectDecisions(r, q)
 		out = append(out, recorded...)
 		slices.SortStableFunc(out, func(a, b hub.Decision) int { return b.At.Compare(a.At.Time) })
@@ -313,6 +319,7 @@ func Render(r Report) string {
 	for _, c := range r.Conditions {
 		fmt.Fprintf(&b, "> condition: %s\n", plaintext.Line(c))
 	}
+
 	if r.State == hub.TalkEscalated {
 		fmt.Fprintf(&b, "escalated to %s\n> because: %s\n", names(r.Deciders), plaintext.Line(r.Reason))
 	}
@@ -322,6 +329,7 @@ func Render(r Report) string {
 	if r.DecidedBy != "" {
 		fmt.Fprintf(&b, "decided by %s\n> because: %s\n", r.DecidedBy, plaintext.Line(r.Reason))
 	}
+
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "until %s\n", r.DueAt)
 	}

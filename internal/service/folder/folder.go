@@ -119,6 +119,7 @@ func (f *Folders) render(ctx context.Context, store hub.Store) (more bool, err e
 		if from, err = rd.Cursor(Cursor); err != nil {
 			return err
 		}
+		// After a start, every folder is checked: its files may have changed meanwhile.
 		if f.first {
 			if err := everyTeam(rd, todo); err != nil {
 				return err
@@ -130,6 +131,7 @@ func (f *Folders) render(ctx context.Context, store hub.Store) (more bool, err e
 	if err != nil {
 		return false, fmt.Errorf("folder: %w", err)
 	}
+
 	states := map[hub.TeamID]state{}
 	for id, w := range todo {
 		t, err := f.team(ctx, store, id)
@@ -143,6 +145,8 @@ func (f *Folders) render(ctx context.Context, store hub.Store) (more bool, err e
 		states[id] = t.state
 	}
 	f.first = false
+
+	// The cursor moves after the files: a kill makes the next start render them again.
 	if last == from {
 		return false, nil
 	}
@@ -289,6 +293,8 @@ func noteTeam(rd hub.Reader, e hub.Entry, w *work) error {
 	if err := json.Unmarshal(e.Facts, &facts); err != nil && len(e.Facts) > 0 {
 		return err
 	}
+
+	// The files of the parents change, too: a parent may have been the newest version.
 	if e.Action == actions.TeamArtifact {
 		v, err := rd.Teamspaces().ArtifactVersion(hub.TeamID(strings.TrimPrefix(e.Subject, "team/")), facts.Artifact, facts.Version)
 		if err != nil {
@@ -297,11 +303,13 @@ func noteTeam(rd hub.Reader, e hub.Entry, w *work) error {
 		w.versions[v.Artifact] = append(append(w.versions[v.Artifact], v.Version, v.Parent), v.Parents...)
 		return w.add(registryFile, v)
 	}
+
 	w.decided = w.decided || e.Action == actions.TeamDecided
 	file, ok := eventFiles[e.Action]
 	if !ok {
 		return nil
 	}
+
 	line := event{Seq: e.Seq, At: e.At, By: e.Actor, Action: e.Action, Facts: e.Facts}
 	if facts.Task != "" {
 		t, err := rd.Teamspaces().Task(facts.Task)
@@ -414,6 +422,7 @@ func (f *Folders) renderTeam(ctx context.Context, store hub.Store, t *teamFile, 
 			return err
 		}
 	}
+
 	v, err := hub.Read(ctx, store, func(rd hub.Reader) (view, error) { return read(rd, t.id) })
 	if err != nil {
 		return err
@@ -423,6 +432,8 @@ func (f *Folders) renderTeam(ctx context.Context, store hub.Store, t *teamFile, 
 			return err
 		}
 	}
+
+	// A closed or archived team has a snapshot, named after the time when it was closed.
 	if v.team.ReadOnly() {
 		content, err := hub.Read(ctx, store, func(rd hub.Reader) ([]byte, error) { return snapshot(rd, v) })
 		if err != nil {
@@ -432,6 +443,7 @@ func (f *Folders) renderTeam(ctx context.Context, store hub.Store, t *teamFile, 
 			return err
 		}
 	}
+
 	for _, name := range []string{messageFile, handoffFile, roleFile, registryFile, taskFile, conflictFile} {
 		if err := f.appendLines(ctx, store, t, name, w, last); err != nil {
 			return err
@@ -446,6 +458,7 @@ func (f *Folders) renderTeam(ctx context.Context, store hub.Store, t *teamFile, 
 // renderDecisions writes the decisions, which the store keeps for ever.
 func (f *Folders) renderDecisions(ctx context.Context, store hub.Store, t *teamFile, w *work) error {
 	const page = "DECISIONS.md"
+	// Files that were edited or lost are written again, even without a new decision.
 	for _, name := range []string{page, decisionFile} {
 		untouched, err := t.untouched(name)
 		if err != nil {
@@ -456,6 +469,7 @@ func (f *Folders) renderDecisions(ctx context.Context, store hub.Store, t *teamF
 	if !w.decided && !w.whole {
 		return nil
 	}
+
 	all, err := hub.Read(ctx, store, func(rd hub.Reader) ([]hub.Decision, error) { return decisions(rd, t.id) })
 	if err != nil {
 		return err
@@ -468,6 +482,7 @@ func (f *Folders) renderDecisions(ctx context.Context, store hub.Store, t *teamF
 		}
 		lines = append(lines, one...)
 	}
+
 	if err := t.keep(decisionFile, lines); err != nil {
 		return err
 	}
@@ -486,10 +501,14 @@ func (f *Folders) appendLines(ctx context.Context, store hub.Store, t *teamFile,
 			return err
 		}
 	}
+
 	untouched, err := t.untouched(name)
 	if err != nil {
 		return err
 	}
+
+	// A file that ends with a part of the new lines was left by a kill; after any other change
+	// it is moved aside.
 	if !untouched {
 		have, err := t.read(name)
 		if err != nil {
@@ -511,6 +530,7 @@ func (f *Folders) appendLines(ctx context.Context, store hub.Store, t *teamFile,
 			known = mark{}
 		}
 	}
+
 	if len(text) > 0 {
 		if err := t.append(name, text); err != nil {
 			return err
@@ -556,6 +576,7 @@ func (t *teamFile) forget(known *mark, forgotten map[hub.EnvelopeID][]byte) erro
 
 // renderArtifacts writes the files of new versions, and of all that were edited or lost.
 func (f *Folders) renderArtifacts(ctx context.Context, store hub.Store, t *teamFile, w *work) error {
+	// One file that was edited or lost makes the files of all versions due.
 	for name := range t.seen {
 		if strings.HasPrefix(name, "artifacts/") && name != registryFile && !w.whole {
 			untouched, err := t.untouched(name)
@@ -571,6 +592,7 @@ func (f *Folders) renderArtifacts(ctx context.Context, store hub.Store, t *teamF
 			return err
 		}
 	}
+
 	for id, versions := range w.versions {
 		var newest int64
 		sums := map[int64]string{}
@@ -590,6 +612,8 @@ func (f *Folders) renderArtifacts(ctx context.Context, store hub.Store, t *teamF
 		if err != nil {
 			return err
 		}
+
+		// The newest version has the name of the artifact; the others are in a hidden folder.
 		for n, sum := range sums {
 			name := path.Join("artifacts/.versions", id, strconv.FormatInt(n, 10))
 			if n == newest {
@@ -627,18 +651,21 @@ func (f *Folders) renderArtifact(t *teamFile, name, sum string, versions []strin
 	if err != nil {
 		return err
 	}
+
 	if have != nil {
 		got := sha256.Sum256(have)
 		was := hex.EncodeToString(got[:])
 		if was == sum {
 			return t.look(name)
 		}
+		// Content of another version can be written again; any other content is an edit.
 		if !slices.Contains(versions, was) {
 			if err := t.aside(name); err != nil {
 				return err
 			}
 		}
 	}
+
 	src, err := f.artifacts.Open(sum)
 	if err != nil {
 		return err
@@ -648,6 +675,7 @@ func (f *Folders) renderArtifact(t *teamFile, name, sum string, versions []strin
 	if err != nil {
 		return err
 	}
+
 	if err := t.write(name, content); err != nil {
 		return err
 	}

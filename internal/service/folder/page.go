@@ -191,6 +191,8 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		Artifacts []content      `json:"artifacts"`
 	}{v.manifest(), []hub.Task{}, []hub.Member{}, []hub.Decision{}, []content{}}
 	s.Manifest.Lifecycle = hub.TeamClosed
+
+	// Each list is read in pages to its end.
 	for n := pageSize; n == pageSize; {
 		q := hub.TaskQuery{Team: v.team.ID, Limit: pageSize}
 		if last := len(s.Tasks); last > 0 {
@@ -202,6 +204,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		}
 		s.Tasks, n = append(s.Tasks, page...), len(page)
 	}
+
 	for n := pageSize; n == pageSize; {
 		q := hub.MemberQuery{Team: v.team.ID, Ended: true, Limit: pageSize}
 		if last := len(s.Roles); last > 0 {
@@ -213,6 +216,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		}
 		s.Roles, n = append(s.Roles, page...), len(page)
 	}
+
 	for n := pageSize; n == pageSize; {
 		q := hub.ArtifactQuery{Team: v.team.ID, Limit: pageSize}
 		if last := len(s.Artifacts); last > 0 {
@@ -227,6 +231,7 @@ func snapshot(rd hub.Reader, v view) ([]byte, error) {
 		}
 		n = len(page)
 	}
+
 	all, err := decisions(rd, v.team.ID)
 	s.Decisions = append(s.Decisions, all...)
 	return indented(s), err

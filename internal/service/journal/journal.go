@@ -68,6 +68,7 @@ func (j *Journal) Recover(ctx context.Context) error {
 	if j.slate == nil {
 		return nil
 	}
+
 	left := map[kind]*count{}
 	for _, path := range j.spare {
 		if err := readSlate(path, left); err != nil {
@@ -77,6 +78,8 @@ func (j *Journal) Recover(ctx context.Context) error {
 	if len(left) == 0 {
 		return nil
 	}
+
+	// Both files become one first, so that a kill during the recovery loses no count.
 	whole := &slate{path: j.spare[0] + ".whole"}
 	for k, c := range left {
 		if err := whole.set(k, c.op, c.n); err != nil {
@@ -89,6 +92,7 @@ func (j *Journal) Recover(ctx context.Context) error {
 	if err := os.Remove(j.spare[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("journal: recover: %w", err)
 	}
+
 	j.mu.Lock()
 	j.counts, j.slate = left, whole
 	j.mu.Unlock()
@@ -190,6 +194,7 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 	// The call is recorded also when its caller has given up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
+
 	facts := map[string]any{"op": op, "count": n}
 	if k.action == actions.Refused {
 		facts["code"] = k.code
@@ -198,10 +203,12 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 	if k.action == actions.Refused {
 		e.Outcome = hub.OutcomeRefused
 	}
+
 	err := j.append(ctx, e)
 	if err == nil {
 		return true
 	}
+
 	j.log.Warn("a call could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
 	j.mu.Lock()
 	defer j.mu.Unlock()

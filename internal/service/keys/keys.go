@@ -157,6 +157,8 @@ func (s *Service) ByHash(ctx context.Context, hash string) (hub.Caller, error) {
 		}
 		return hub.Caller{}, refusal.WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
+
+	// Hubs that share a store do not see the changes of each other, so they cache no keys.
 	caller := s.caller(agent, key)
 	seen := s.noteCall(agent.ID, now)
 	if !s.shared {
@@ -316,12 +318,15 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 	if err := complete(op, &agent); err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
 	}
+
 	k.Agent = agent.ID
 	key, secret, err := s.makeKey(k)
 	if err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
 	}
 	agent.State, agent.CreatedAt = hub.AgentActive, key.CreatedAt
+
+	// An agent id belongs to one agent or one peer.
 	err = s.update(ctx, "add "+string(agent.ID), func(tx hub.Tx) error {
 		switch p, err := tx.Peer(s.AID(agent.ID)); {
 		case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
@@ -397,15 +402,18 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 	if strings.HasPrefix(k.Label, hub.RunKeyLabel) {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "a label that begins with %q is for the keys of runs", hub.RunKeyLabel)
 	}
+
 	key, secret, err := s.makeKey(k)
 	if err != nil {
 		return hub.Key{}, "", err
 	}
+
 	err = s.update(ctx, "key for "+string(k.Agent), func(tx hub.Tx) error {
 		have, err := tx.Keys(key.Agent)
 		if err != nil {
 			return err
 		}
+		// The keys that are lent to runs do not count.
 		if len(slices.DeleteFunc(have, hub.Key.Lent)) >= maxKeys {
 			return hub.Errorf(hub.CodeConflict, op, "%s has %d keys already", key.Agent, len(have))
 		}
@@ -484,6 +492,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			return err
 		}
 
+		// The agent has no valid key any more.
 		if err := hub.RevokeTokens(tx, actor, s.AID(agent), now); err != nil {
 			return err
 		}
@@ -526,10 +535,12 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 	if agent == hub.Operator {
 		return hub.Agent{}, hub.Errorf(hub.CodeDenied, op, "the operator cannot be paused")
 	}
+
 	action := actions.AgentPaused
 	if state == hub.AgentActive {
 		action = actions.AgentResumed
 	}
+
 	var got hub.Agent
 	err := s.update(ctx, string(action), func(tx hub.Tx) (err error) {
 		if got, err = tx.Agent(agent); err != nil || got.State == state {
@@ -540,6 +551,8 @@ func (s *Service) SetState(ctx context.Context, actor hub.Caller, agent hub.Agen
 		if err := tx.PutAgent(got, was); err != nil {
 			return err
 		}
+
+		// A pause ends the project tokens of the agent; resuming it does not bring them back.
 		now := s.clock.Now()
 		if _, err = tx.Append(actor.Entry(now, action, string(agent), nil)); err != nil || state != hub.AgentPaused {
 			return err
@@ -640,14 +653,18 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 			return "", err
 		}
 	}
+
 	self := hub.Caller{ID: hub.Self}
 	key, made, err := s.makeKey(NewKey{Agent: hub.Operator, Label: hub.HomeKeyLabel + s.clock.Now().String()})
 	if err != nil {
 		return "", err
 	}
+
+	// Hubs that share a store start with one secret, which becomes the key.
 	if s.shared && vault.IsOperatorSecret(secret) {
 		made, key.Hash, key.Hint = secret, hub.HashSecret(secret), secret[len(secret)-4:]
 	}
+
 	err = s.update(ctx, "new key for the operator", func(tx hub.Tx) error {
 		_, err := tx.Agent(hub.Operator)
 		if hub.CodeOf(err) == hub.CodeNotFound {

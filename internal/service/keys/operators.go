@@ -33,10 +33,13 @@ func (s *Service) AddOperator(ctx context.Context, actor hub.Caller, name string
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an operator", name).
 			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
 	}
+
 	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: name})
 	if err != nil {
 		return hub.Key{}, "", err
 	}
+
+	// The name is the label of the key: a live key with that label is of the same person.
 	err = s.update(ctx, "key for the operator "+name, func(tx hub.Tx) error {
 		live, err := liveOperators(tx, key.CreatedAt)
 		switch {

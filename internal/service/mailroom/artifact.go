@@ -201,12 +201,15 @@ func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 	if n < 0 {
 		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not a number from 1", n)
 	}
+
 	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: m.warn(nil)}
 	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		msg, err := m.visible(tx, op, actor, id)
 		if err != nil {
 			return err
 		}
+
+		// Reading a message that the actor has not fetched yet delivers it.
 		p, err := party(tx, id, actor.ID)
 		if err == nil && p.State == hub.PartyUnread {
 			if _, err = m.advance(tx, actor, id, hub.PartyDelivered, m.clock.Now()); err == nil {
@@ -216,6 +219,7 @@ func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound { // an auditor is no party
 			return err
 		}
+
 		out.Messages = []hub.Envelope{msg.Envelope}
 		if out.ShortIDs, err = shortIDs(tx, out.Messages); err != nil {
 			return err
@@ -226,11 +230,13 @@ func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 	if err != nil {
 		return Inbox{}, fmt.Errorf("mailroom: read: %w", err)
 	}
+
 	if n > 0 {
 		if out.Part, err = m.part(ctx, op, actor, out.Messages[0], n); err != nil {
 			return Inbox{}, fmt.Errorf("mailroom: read: %w", err)
 		}
 	}
+
 	m.seen(ctx, actor, out.Messages)
 	m.roster(ctx, actor, &out)
 	return out, nil
@@ -248,6 +254,7 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 		return nil, hub.Errorf(hub.CodeNotFound, op, "part: the message has no longer text than the one shown")
 	}
 	ref := refs[max(0, slices.IndexFunc(refs, isText))]
+
 	f, err := m.OpenArtifact(ctx, actor, ref.SHA256)
 	if err != nil {
 		return nil, err
@@ -257,10 +264,12 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 	if err != nil {
 		return nil, err
 	}
+
 	out := &Part{N: n, Of: parts(info.Size())}
 	if n > out.Of {
 		return nil, hub.Errorf(hub.CodeNotFound, op, "part: there are %d, and not %d", out.Of, n)
 	}
+
 	// The part takes the characters that begin in its bytes.
 	from := int64(n-1) * partSize
 	raw := make([]byte, partSize+utf8.UTFMax)
@@ -273,6 +282,7 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 	for end < len(raw) && !utf8.RuneStart(raw[end]) {
 		end++
 	}
+
 	start := 0
 	for n > 1 && start < end && !utf8.RuneStart(raw[start]) {
 		start++

@@ -41,6 +41,7 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 	if _, err := m.longText(op, &d.Text); err != nil {
 		return Trial{}, err
 	}
+
 	all, err := m.agents(ctx)
 	if err != nil {
 		return Trial{}, err
@@ -49,6 +50,8 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 	if out.Unread, err = m.unread(ctx, actor.ID); err != nil {
 		return Trial{}, err
 	}
+
+	// Agents whose rule for contact excludes the actor are no recipients.
 	for _, a := range all {
 		if a.ID != actor.ID {
 			out.Recipients = append(out.Recipients, a.ID)
@@ -59,11 +62,14 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 	} else if hub.CodeOf(err) != hub.CodeDenied { // the refusal below says that nobody takes it
 		return Trial{}, err
 	}
+
 	e, _, refusal := m.prepare(op, actor, d)
 	var to []recipient
 	if refusal == nil {
 		to, _, refusal = m.recipients(ctx, op, actor, e)
 	}
+
+	// The transaction only checks: errNoEffect rolls it back.
 	var verdict error
 	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		now := m.clock.Now()
@@ -81,6 +87,9 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 		}
 		return errNoEffect
 	})
+
+	// A refusal of this sender at this time is the result of the trial; other refusals are
+	// errors.
 	switch code := hub.CodeOf(verdict); {
 	case !errors.Is(err, errNoEffect):
 		return Trial{}, fmt.Errorf("mailroom: broadcast: %w", err)

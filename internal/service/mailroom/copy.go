@@ -28,6 +28,7 @@ type audience struct {
 func matches(r hub.Reader, entries []hub.Entry) (out []hub.Copy, err error) {
 	var to *audience
 	for _, e := range entries {
+		// Private messages and types that are never copied are skipped without reading them.
 		if e.Action == actions.MessageSent {
 			var facts sentFacts
 			if err := json.Unmarshal(e.Facts, &facts); err != nil || facts.Policy.Visibility == hub.VisibilityPrivate || !facts.Type.Copied() {
@@ -36,6 +37,7 @@ func matches(r hub.Reader, entries []hub.Entry) (out []hub.Copy, err error) {
 		} else if e.Action != actions.MessageApproved {
 			continue
 		}
+
 		msg, err := r.Message(hub.EnvelopeID(e.Subject))
 		switch {
 		case hub.CodeOf(err) == hub.CodeNotFound:
@@ -45,6 +47,8 @@ func matches(r hub.Reader, entries []hub.Entry) (out []hub.Copy, err error) {
 		case msg.CopyOf() != nil || !msg.Type.Copied():
 			continue
 		}
+
+		// The audience is read once, and only if some message is copied at all.
 		if to == nil {
 			if to, err = newAudience(r); err != nil {
 				return nil, err
@@ -80,14 +84,20 @@ func (a *audience) match(r hub.Reader, msg hub.Message, at hub.Time, out []hub.C
 	if err != nil {
 		return out, err
 	}
+
+	// The digest of a status lets expect drop a repeated one.
 	status := ""
 	if msg.Type.Family() == "status" {
 		status = digest(slices.Concat([]byte(msg.From), []byte(msg.Type), msg.Payload))
 	}
+
 	for _, agent := range a.agents {
 		if !readsCopy(agent, msg, roles) || slices.ContainsFunc(parties, func(p hub.Party) bool { return p.Agent == agent.ID }) {
 			continue
 		}
+
+		// The first subscription that matches decides; else the role or the abilities of the
+		// agent do.
 		by := ""
 		i := slices.IndexFunc(a.subscriptions[agent.ID], func(s hub.Subscription) bool {
 			return !s.CreatedAt.After(at.Time) && s.Filter.Matches(msg.Envelope)
@@ -103,6 +113,7 @@ func (a *audience) match(r hub.Reader, msg hub.Message, at hub.Time, out []hub.C
 		case msg.Type == hub.TypeKnowledgePush && slices.Contains(agent.Can, msg.TopicOf()):
 			by = hub.CopyByCapability
 		}
+
 		if by != "" {
 			out = append(out, hub.Copy{Agent: agent.ID, Message: msg.ID, By: by, Text: status, At: at, DueAt: at.Add(copyWindow)})
 		}
@@ -167,12 +178,15 @@ func (m *Mailroom) makeCopies(ctx context.Context, store hub.Store, now hub.Time
 	if err != nil {
 		return fmt.Errorf("mailroom: look for copies: %w", err)
 	}
+
+	// Neighbouring copies of one agent are written in one transaction.
 	for len(due) > 0 {
 		agent := due[0].Agent
 		n := slices.IndexFunc(due, func(c hub.Copy) bool { return c.Agent != agent })
 		if n < 0 {
 			n = len(due)
 		}
+
 		err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			a, err := tx.Agent(agent)
 			if err != nil {
@@ -188,6 +202,7 @@ func (m *Mailroom) makeCopies(ctx context.Context, store hub.Store, now hub.Time
 		if err != nil {
 			return fmt.Errorf("mailroom: copies for %s: %w", agent, err)
 		}
+
 		m.recount(agent)
 		m.announce(sendResult{readers: []hub.AgentID{agent}})
 		due = due[n:]

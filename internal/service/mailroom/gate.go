@@ -112,6 +112,8 @@ func (x *gating) moveParties(tx hub.Tx) error {
 	if err != nil {
 		return err
 	}
+
+	// The hold ends for every recipient at once; parties that were never held stay as they are.
 	held := false
 	var all []hub.AgentID
 	for _, p := range parties {
@@ -150,6 +152,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 	if err != nil {
 		return nil, err
 	}
+
 	var forecasts []Forecast
 	for _, d := range ledger {
 		if d.Status != hub.DeliveryHeld {
@@ -171,6 +174,7 @@ func (m *Mailroom) release(tx hub.Tx, id hub.EnvelopeID, approve bool, reason st
 		default:
 			d.Status = hub.DeliveryPending
 		}
+
 		if err := tx.PutDelivery(d); err != nil {
 			return nil, err
 		}

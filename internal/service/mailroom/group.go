@@ -24,6 +24,8 @@ func (m *Mailroom) addressGroups(ctx context.Context, op string, actor hub.Calle
 	if err != nil {
 		return err
 	}
+
+	// Every group becomes its members; other recipients stay as they are.
 	var to []hub.AgentID
 	for _, id := range d.To {
 		ability, ok := strings.CutPrefix(string(id), groupPrefix)

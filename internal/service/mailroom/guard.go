@@ -52,6 +52,8 @@ func (m *Mailroom) Limits() Limits { return m.limits }
 // complete fills in defaults and refuses looser limits.
 func (l Limits) complete() (Limits, error) {
 	def := DefaultLimits
+
+	// A count has an upper bound and a duration a lower one: limits can only be tightened.
 	for _, f := range []struct {
 		name  string
 		value *int
@@ -72,6 +74,7 @@ func (l Limits) complete() (Limits, error) {
 				WithHint("limits can be tightened, not loosened")
 		}
 	}
+
 	for _, f := range []struct {
 		name  string
 		value *time.Duration
@@ -89,6 +92,7 @@ func (l Limits) complete() (Limits, error) {
 				WithHint("limits can be tightened, not loosened")
 		}
 	}
+
 	if l.SameType < 0 {
 		return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.same_type: %d is negative", l.SameType)
 	}
@@ -130,11 +134,14 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 			return tooFast(op, actor, "to everyone or to a large team", n, "hour", sent[n-1].At.Add(time.Hour).Sub(now.Time))
 		}
 	}
+
+	// One query serves two limits: the rate of direct messages and the repeats.
 	window := max(time.Minute, m.limits.RepeatWindow)
 	recent, err := tx.Sent(hub.SentFilter{From: actor.ID, Since: now.Add(-window + time.Millisecond), Limit: 1000})
 	if err != nil {
 		return err
 	}
+
 	var direct []hub.Time
 	repeats, sameType := 0, 0
 	for _, s := range recent {
@@ -152,6 +159,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 			}
 		}
 	}
+
 	if repeats >= m.limits.Repeats || m.limits.SameType > 0 && sameType >= m.limits.SameType {
 		return &repeatError{envelope: e, repeats: repeats + 1}
 	}

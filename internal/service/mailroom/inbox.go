@@ -198,6 +198,8 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 	now := m.clock.Now()
 	var page hub.Page
 	var mark hub.SessionMark
+
+	// The page is read without a transaction, so that an empty inbox and a peek write nothing.
 	read := func(r hub.Reader) (err error) {
 		page, err = r.Inbox(actor.ID, hub.InboxFilter{NewOnly: req.NewOnly, Cursor: req.Cursor, Limit: req.Limit, Bytes: pageBytes, Now: now})
 		if err != nil {
@@ -217,6 +219,8 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 		return Inbox{}, err
 	}
 	out.Next = page.Next
+
+	// Fetching a page delivers its messages, and reads them if the request acknowledges all.
 	if len(page.Messages) > 0 && !req.Peek {
 		err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 			next := hub.PartyDelivered
@@ -245,6 +249,7 @@ func (m *Mailroom) fetch(ctx context.Context, actor hub.Caller, req InboxRequest
 		m.recount(actor.ID)
 		m.bus.Publish(hub.TopicJournal)
 	}
+
 	out.Messages = append(out.Messages, envelopes(page.Messages)...)
 	if req.Agent == "" { // else the operator reads the inbox of another
 		m.seen(ctx, actor, out.Messages)
@@ -299,6 +304,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []h
 	if len(ids) == 0 {
 		return nil, nil
 	}
+
 	var out []Ack
 	err := m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		out = out[:0]
@@ -311,6 +317,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []h
 			case err != nil:
 				return err
 			}
+
 			moved, err := m.advance(tx, actor, id, hub.PartyRead, now)
 			if err != nil {
 				return err

@@ -33,16 +33,20 @@ func (m *Mailroom) postpone(tx hub.Tx, e hub.Envelope) ([]hub.AgentID, error) {
 	if e.Context != nil {
 		return e.To, nil
 	}
+
+	// Below the limit for all notices together, no recipient can be over its own.
 	recent, err := tx.Sent(hub.SentFilter{From: hub.Self, Since: e.CreatedAt.Add(-time.Minute), Limit: listBatch})
 	if err != nil || len(recent) < noticesPerMinute {
 		return e.To, err
 	}
+
 	count := map[hub.AgentID]int{}
 	for _, s := range recent {
 		for _, id := range s.To {
 			count[id]++
 		}
 	}
+
 	var now []hub.AgentID
 	waiting, err := hub.ReadMeta[map[hub.AgentID]late](tx, lateKey)
 	if err != nil {
@@ -54,6 +58,7 @@ func (m *Mailroom) postpone(tx hub.Tx, e hub.Envelope) ([]hub.AgentID, error) {
 			now = append(now, id)
 			continue
 		}
+		// Past its limit, a recipient gets an entry in the journal, which a later list includes.
 		entry, err := tx.Append(hub.Caller{ID: hub.Self}.Entry(e.CreatedAt, actions.NoticeLate, lateSubject(id), lateFacts(e)))
 		if err != nil {
 			return nil, err
@@ -65,6 +70,7 @@ func (m *Mailroom) postpone(tx hub.Tx, e hub.Envelope) ([]hub.AgentID, error) {
 			waiting[id], changed = late{e.CreatedAt, entry.Seq - 1}, true
 		}
 	}
+
 	if changed {
 		err = hub.WriteMeta(tx, lateKey, waiting)
 	}
@@ -123,10 +129,13 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 	if err != nil || len(entries) == 0 {
 		return err
 	}
+
 	var text strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&text, "%s %s\n", e.At, e.Facts)
 	}
+
+	// A list that is too long for the payload becomes an artifact of the message.
 	e := hub.Envelope{To: []hub.AgentID{id}, Type: hub.TypeStatusUpdate}
 	payload := map[string]any{"summary": fmt.Sprintf("%d notices of the hub, of a minute with more than %d", len(entries), noticesPerMinute), "notices": len(entries)}
 	if text.Len() <= 3000 || m.artifacts == nil {
@@ -142,6 +151,8 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 	if e.Payload, err = json.Marshal(payload); err != nil {
 		return err
 	}
+
+	// The notice and the position of the next list are written together.
 	var told hub.Message
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		waiting, err := hub.ReadMeta[map[hub.AgentID]late](tx, lateKey)
@@ -152,6 +163,7 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 		if err != nil {
 			return err
 		}
+
 		delete(waiting, id)
 		if len(rest) > 0 {
 			waiting[id] = late{now, entries[len(entries)-1].Seq}

@@ -78,6 +78,7 @@ func steps(e hub.Envelope) []routeStep {
 func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet string) (rows []hub.Delivery, forecasts []Forecast, err error) {
 	e := msg.Envelope
 	held := e.Policy.HumanGate == hub.GateRequired
+
 	for _, s := range steps(e) {
 		d := hub.Delivery{MessageID: e.ID, Recipient: to.agent, Channel: s.channel, Status: hub.DeliveryPending}
 		if s.channel == hub.ChannelInbox {
@@ -88,6 +89,8 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 			}
 			d.Status, d.Error = hub.DeliverySkipped, fmt.Sprintf("%s delivery is off (%s): the message is in the inbox", s.channel, c.State)
 		}
+
+		// A quiet message takes neither the session nor a wake.
 		if quiet != "" && (s.channel == hub.ChannelSession || s.channel == hub.ChannelWake) {
 			if s.need != always {
 				continue
@@ -97,6 +100,7 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 		if held && d.Status != hub.DeliverySkipped {
 			d.Status = hub.DeliveryHeld
 		}
+
 		f, err := m.forecast(r, d, msg, to.keyed)
 		if err != nil {
 			return nil, nil, err
@@ -104,6 +108,9 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 		if quiet != "" && s.channel == hub.ChannelInbox && f.Reach == hub.ReachOnPoll {
 			f.Reason += "; " + quiet
 		}
+
+		// A step that needs a reachable recipient is left out if the session is tried, or if it
+		// reaches the recipient neither now nor after an approval.
 		tried := slices.ContainsFunc(rows, func(d hub.Delivery) bool { return d.Channel == hub.ChannelSession && d.Status == hub.DeliveryPending })
 		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {
 			continue
@@ -128,12 +135,14 @@ func (m *Mailroom) forecast(r hub.Reader, d hub.Delivery, msg hub.Message, keyed
 		l.Reach, l.Reason = hub.ReachUnreachable, "not over this channel"
 	case d.Status == hub.DeliveryRead:
 		l.Reach, l.Reason = hub.ReachNow, "it was read"
+
 	case !keyed:
 		l.Reach, l.Reason = hub.ReachUnreachable, "it has no valid key"
 	case d.Channel == hub.ChannelInbox && m.hasWaiter(d.Recipient):
 		l.Reach, l.Reason = hub.ReachNow, "it waits for messages"
 	case d.Channel == hub.ChannelInbox || m.router == nil:
 		l.Reach, l.Reason = hub.ReachOnPoll, "when it reads its inbox"
+
 	default:
 		when, later, reason, err := m.router.Reach(r, d.Channel, d.Recipient, msg)
 		if err != nil {
@@ -251,6 +260,7 @@ func (m *Mailroom) CatchUp(ctx context.Context) error {
 func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	var entries []hub.Entry
 	var copies []hub.Copy
+
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		from, err := r.Cursor(deliveryCursor)
 		if err != nil {
@@ -268,10 +278,13 @@ func (m *Mailroom) work(ctx context.Context, store hub.Store) (bool, error) {
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
+
+	// The notice of a suspension moves the cursor in its own transaction.
 	last := entries[len(entries)-1]
 	if last.Action == actions.BreakerOpen {
 		return true, m.tellCoordinators(ctx, store, last)
 	}
+
 	return true, store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		if err := expect(tx, copies); err != nil {
 			return err

@@ -126,6 +126,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	if opts != nil {
 		o = *opts
 	}
+
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -135,16 +136,19 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	limits, err := o.Limits.complete()
 	if err != nil {
 		return nil, err
 	}
+
 	m := &Mailroom{
 		store: store, directory: directory, clock: o.Clock, ids: hub.NewIDs(o.Clock), bus: o.Bus, log: o.Log, limits: limits,
 		features: map[hub.Feature]bool{}, router: o.Router,
 		lenient: o.Lenient, inboxDir: o.InboxDir, artifacts: o.Artifacts, stopping: o.Stopping, elsewhere: o.WaitsElsewhere, further: o.Capabilities,
 		waiters: map[hub.AgentID]int{}, counts: map[hub.AgentID]unreadCount{},
 	}
+
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
 			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %s", hub.JoinWords(hub.Features))

@@ -146,6 +146,8 @@ func (m *Mailroom) Overdue(ctx context.Context, actor hub.Caller) (out []Overdue
 		if err != nil {
 			return err
 		}
+
+		// A message is listed if the actor may see it and an acknowledgement is still missing.
 		for _, a := range all {
 			if a.By.After(now.Time) {
 				continue
@@ -155,6 +157,7 @@ func (m *Mailroom) Overdue(ctx context.Context, actor hub.Caller) (out []Overdue
 			} else if err != nil {
 				return err
 			}
+
 			o, err := overdueOf(r, a)
 			if err != nil {
 				return err
@@ -168,6 +171,7 @@ func (m *Mailroom) Overdue(ctx context.Context, actor hub.Caller) (out []Overdue
 	if err != nil {
 		return nil, fmt.Errorf("mailroom: overdue: %w", err)
 	}
+
 	slices.SortStableFunc(out, func(a, b Overdue) int { return a.By.Compare(b.By.Time) })
 	return out, nil
 }
@@ -186,6 +190,7 @@ func (m *Mailroom) ListingOf(ctx context.Context, actor hub.Caller, messages []h
 // tellOverdue tells the senders of messages that were not acknowledged in time, each once,
 // and drops those from the list that are overdue for long.
 func (m *Mailroom) tellOverdue(ctx context.Context, store hub.Store, now hub.Time) error {
+	// A request is due when its sender must hear of it, or when it leaves the list.
 	due := func(a ackRequest) bool {
 		return a.Told.IsZero() && !a.By.After(now.Time) || now.Sub(a.By.Time) >= overdueFor
 	}
@@ -197,6 +202,7 @@ func (m *Mailroom) tellOverdue(ctx context.Context, store hub.Store, now hub.Tim
 		return nil
 	}
 
+	// The list is read again: another process may have told the senders meanwhile.
 	var told []hub.Message
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		told = nil

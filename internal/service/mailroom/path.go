@@ -155,6 +155,8 @@ func (m *Mailroom) save(tx hub.Tx, o *outgoing) (out sendResult, err error) {
 	if o.to == nil {
 		o.to = known(o.msg.To)
 	}
+
+	// The recipients of a held message cannot read it before it is approved.
 	out.message = o.msg
 	held := o.msg.Policy.HumanGate == hub.GateRequired
 	if !held {

@@ -253,8 +253,10 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 	if !utf8.ValidString(d.Text) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "text: not valid UTF-8")
 	}
+
 	p := map[string]any{}
 	switch d.Type {
+	// A long text is the detail of a status, and its beginning the summary.
 	case hub.TypeStatusUpdate, hub.TypeStatusComplete, hub.TypeStatusBlocked:
 		summary := d.Text
 		if utf8.RuneCountInString(summary) > maxSummary {
@@ -265,6 +267,7 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		if d.Type == hub.TypeStatusBlocked {
 			p["reason"] = summary
 		}
+
 	case hub.TypeKnowledgeQuery:
 		p["question"] = d.Text
 	case hub.TypeKnowledgePush:
@@ -277,6 +280,7 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use {respond}")
 		}
 		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
+
 	case hub.TypeTaskOffer:
 		title, _, _ := strings.Cut(d.Text, "\n")
 		if utf8.RuneCountInString(title) > 200 {
@@ -289,6 +293,7 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		p["offer_id"], p["reason"], p["detail"] = d.anchor, "other", d.Text
 	case hub.TypeTaskCounter:
 		p["offer_id"], p["proposed_changes"] = d.anchor, d.Text
+
 	default:
 		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload with %s", payloadMembers[d.Type])
 	}

@@ -32,6 +32,7 @@ func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub
 	if err := m.survey(ctx, agents...); err != nil {
 		return nil, fmt.Errorf("mailroom: presence: %w", err)
 	}
+
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		steps, err := lastSteps(r)
 		if err != nil {
@@ -42,6 +43,7 @@ func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub
 			if err != nil {
 				return err
 			}
+
 			var p Presence
 			if p.Reach, err = m.reach(r, id, keyed); err != nil {
 				return err
@@ -50,6 +52,8 @@ func (m *Mailroom) Presences(ctx context.Context, actor hub.Caller, agents []hub
 			if p.Suspended = hub.CodeOf(err) == hub.CodeCircuitOpen; err != nil && !p.Suspended {
 				return err
 			}
+
+			// The inbox and the activity of an agent are for the agent itself and for auditors.
 			if actor.Audits() || actor.ID == id {
 				if err := m.fillPresence(r, id, now, &p); err != nil {
 					return err

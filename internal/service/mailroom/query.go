@@ -36,6 +36,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	if q.Limit == 0 {
 		q.Limit = 50
 	}
+
 	switch {
 	case q.Limit < 1 || q.Limit > maxPage:
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
@@ -49,11 +50,14 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text: at most 1000 bytes")
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
+
+	// The store may index words later than it stores messages.
 	if q.Text != "" || q.Topic != "" {
 		if err := m.store.IndexText(ctx); err != nil {
 			return Listing{}, fmt.Errorf("mailroom: query: %w", err)
 		}
 	}
+
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		page, err := r.Query(q)
 		if err != nil {
@@ -72,6 +76,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	if err != nil {
 		return Listing{}, fmt.Errorf("mailroom: query: %w", err)
 	}
+
 	m.seen(ctx, actor, out.Messages)
 	return out, nil
 }
@@ -120,6 +125,7 @@ func noticeStep(e hub.Entry) Step {
 func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeID) (Trace, error) {
 	const op = "mailroom.Trace"
 	out := Trace{Deliveries: []hub.Delivery{}, Journal: []hub.Entry{}, Steps: []Step{}}
+
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		msg, err := m.visible(r, op, actor, id)
 		if err != nil {
@@ -141,6 +147,8 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 	if err != nil {
 		return Trace{}, fmt.Errorf("mailroom: trace: %w", err)
 	}
+
+	// The steps are the journal and the ledger in one list, ordered by time.
 	for _, e := range out.Journal {
 		if e.Action == actions.DeliveryMoved {
 			out.Steps = append(out.Steps, noticeStep(e))
@@ -148,6 +156,7 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		}
 		out.Steps = append(out.Steps, Step{At: e.At, Kind: "journal", Who: string(e.Actor), What: string(e.Action), Detail: string(e.Facts)})
 	}
+
 	for _, d := range out.Deliveries {
 		// A row stands at the time of its last change.
 		at := max(d.ReadAt.UnixMilli(), d.DeliveredAt.UnixMilli(), out.Message.CreatedAt.UnixMilli())
@@ -160,6 +169,7 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		}
 		out.Steps = append(out.Steps, Step{At: hub.AtMilli(at), Kind: "delivery", Who: string(d.Recipient), What: fmt.Sprintf("%s: %s", d.Channel, d.Status), Detail: detail})
 	}
+
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.At.UnixMilli(), b.At.UnixMilli()) })
 	return out, nil
 }

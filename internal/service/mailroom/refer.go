@@ -125,6 +125,8 @@ func (m *Mailroom) completePayload(ctx context.Context, op string, actor hub.Cal
 	if _, err := strictjson.ParseObject(d.Payload.Raw()); err != nil {
 		return nil // the checks of the payload say what is wrong
 	}
+
+	// Members that name messages may hold short ids; the full ids replace them.
 	changed := map[string]any{}
 	for name, value := range strictjson.Members(d.Payload.Raw()) {
 		delete(missing, name)
@@ -154,6 +156,7 @@ func (m *Mailroom) completePayload(ctx context.Context, op string, actor hub.Cal
 		return nil
 	}
 
+	// The payload is encoded anew only if a member changes or is added.
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(d.Payload.Raw(), &all); err != nil {
 		return err

@@ -62,17 +62,20 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if c := e.CopyOf(); c != nil {
 		fmt.Fprintf(b, " (copy of %s by %s)", short.Of(string(c.Message)), plaintext.Line(c.By))
 	}
+
 	handoff := string(HandoffOf(e))
 	_, known := short[handoff]
 	if named := known || e.Type.Family() == handoffs; named && handoff != "" {
 		fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(handoff)))
 	}
+
 	if len(e.To) != 1 || e.To[0] != viewer {
 		fmt.Fprintf(b, " to %s", JoinTo(e.To))
 	}
 	if e.Priority != hub.PriorityNormal {
 		fmt.Fprintf(b, ", %s", e.Priority)
 	}
+
 	switch {
 	case e.ReplyTo != "":
 		fmt.Fprintf(b, ", answers %s", short.Of(string(e.ReplyTo)))
@@ -86,12 +89,15 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 		fmt.Fprintf(b, ", %s", e.Status)
 	}
 	fmt.Fprintf(b, ", %s\n", e.CreatedAt.UTC().Format("2006-01-02 15:04Z"))
+
 	if !e.ExpiresAt.IsZero() {
 		fmt.Fprintf(b, "expires %s\n", e.ExpiresAt)
 	}
 	if by := e.AckBy(); !by.IsZero() {
 		fmt.Fprintf(b, "acknowledge by %s\n", by)
 	}
+
+	// Text of the sender is quoted.
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}
@@ -135,6 +141,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 		fmt.Fprintf(b, "> %s\n", sentence)
 		return
 	}
+
 	var cut struct {
 		Summary string `json:"summary"`
 		Detail  string `json:"detail"`
@@ -142,6 +149,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 	json.Unmarshal(e.Payload, &cut) // members of another type are no summary
 	head, shortened := strings.CutSuffix(cut.Summary, "…")
 	_, notice := e.NoticeSubject()
+
 	for name, value := range strictjson.Members(e.Payload) {
 		switch {
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
@@ -151,6 +159,8 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
 		}
+
+		// Ids become short, also in lists; other strings lose their quotes.
 		text := string(value.Raw())
 		var s string
 		var ids []string
@@ -163,6 +173,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 			}
 			text = strings.Join(ids, ", ")
 		}
+
 		lines := strings.Split(text, "\n")
 		fmt.Fprintf(b, "> %s: %s\n", plaintext.Line(name), plaintext.Line(lines[0]))
 		for _, l := range lines[1:] {
@@ -196,9 +207,12 @@ func Sentence(e hub.Envelope) string {
 		Parents   []int64       `json:"parents"`
 		Author    hub.AgentID   `json:"author"`
 	}
+
+	// Only a notice of the hub without a summary becomes a sentence.
 	if e.From != hub.Self || json.Unmarshal(e.Payload, &p) != nil || p.Summary != "" {
 		return ""
 	}
+
 	text, because := "", p.Reason
 	switch {
 	case e.Type == hub.TypeSystemAck && p.Kind != "":
@@ -213,6 +227,7 @@ func Sentence(e hub.Envelope) string {
 		}
 	case e.Type == hub.TypeSystemAck && p.Status != "":
 		text = "the held message was " + p.Status
+
 	case e.Type == hub.TypeTeamJoin:
 		text = fmt.Sprintf("%s joined the team %s as %s", p.Agent, p.Team, p.Role)
 	case e.Type == hub.TypeTeamLeave:
@@ -224,6 +239,7 @@ func Sentence(e hub.Envelope) string {
 		text = fmt.Sprintf("%s proposes %s as %s of the team %s", p.By, p.Agent, p.Role, p.Team)
 	case e.Type == hub.TypeTeamRoleChange:
 		text = fmt.Sprintf("%s is %s of the team %s now", p.Agent, p.Role, p.Team)
+
 	case e.Type == hub.TypeTeamArtifactUpdate && len(p.Parents) == 2:
 		text = fmt.Sprintf("the hub merged versions %d and %d of %s into version %d", p.Parents[0], p.Parents[1], p.Artifact, p.Version)
 	case e.Type == hub.TypeTeamArtifactUpdate:
@@ -231,9 +247,11 @@ func Sentence(e hub.Envelope) string {
 		if p.Author != "" {
 			text += ", by " + string(p.Author)
 		}
+
 	default:
 		return ""
 	}
+
 	if because != "" {
 		text += " (" + because + ")"
 	}
@@ -303,6 +321,7 @@ func newRenderer(m *Mailroom) *renderer {
 // work renders the inboxes that changed since the last call, each once however many
 // entries concern it.
 func (r *renderer) work(ctx context.Context, store hub.Store) (bool, error) {
+	// The first call renders every inbox, because a file may be lost or changed.
 	dirty := map[hub.AgentID]bool{}
 	var from int64
 	err := r.m.store.View(ctx, func(rd hub.Reader) (err error) {
@@ -318,6 +337,8 @@ func (r *renderer) work(ctx context.Context, store hub.Store) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
+	// Entries are read in batches, each in a short transaction of its own.
 	last := from
 	for n := journalBatch; n == journalBatch; {
 		err := r.m.store.View(ctx, func(rd hub.Reader) error {
@@ -338,12 +359,15 @@ func (r *renderer) work(ctx context.Context, store hub.Store) (bool, error) {
 			return false, err
 		}
 	}
+
 	for agent := range dirty {
 		if err := r.render(ctx, agent); err != nil {
 			return false, err
 		}
 	}
 	r.first = false
+
+	// The cursor moves after the files: a crash renders a file twice rather than never.
 	if last == from {
 		return false, nil
 	}
@@ -442,10 +466,13 @@ func (r *renderer) render(ctx context.Context, agent hub.AgentID) error {
 	if err != nil {
 		return err
 	}
+
 	text := fmt.Sprintf("# Inbox of %s: %s\n\n%s", agent, countText(n), RenderMessages(envelopes, short, agent))
 	if err := replaceFile(filepath.Join(r.m.inboxDir, string(agent)+".md"), []byte(plaintext.Text(text))); err != nil {
 		return err
 	}
+
+	// A new message that sorts after the end of a full file leaves the file unchanged.
 	delete(r.ends, agent)
 	if len(envelopes) == fileMessages {
 		last := envelopes[len(envelopes)-1]

@@ -31,6 +31,7 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to: a response goes to the sender of the message that it answers").
 			WithHint("to write to other agents, use {send} with reply_to")
 	}
+
 	var parent hub.Message
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
 		if parent, err = m.visible(r, op, actor, d.ReplyTo); err == nil {
@@ -41,14 +42,17 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	if err != nil {
 		return Receipt{}, fmt.Errorf("mailroom: respond: %w", err)
 	}
+
 	d.To = []hub.AgentID{parent.From}
 	if parent.From == actor.ID {
 		// A follow-up to an own message goes to the recipients of that message.
 		d.To = slices.DeleteFunc(slices.Clone(parent.To), func(id hub.AgentID) bool { return id == actor.ID })
 	}
+
 	if parent.From == hub.Self {
 		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
 	}
+
 	if d.Type == "" {
 		d.Type = TypeOfText(d.Text)
 		if parent.Type == hub.TypeKnowledgeQuery {
@@ -78,6 +82,9 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	if r.Summary == "" {
 		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "summary: missing").WithHint("describe the state of the work in a sentence")
 	}
+
+	// A text that is too long for the payload is stored whole; a message has room for one such
+	// text.
 	d := r.Draft
 	d.Type, d.Text = t, ""
 	for _, text := range []*string{&r.Summary, &r.Detail} {
@@ -91,6 +98,7 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 		}
 		d.Long = cmp.Or(long, d.Long)
 	}
+
 	payload, err := textPayload(op, Draft{Type: t, Text: r.Summary})
 	if err != nil {
 		return Receipt{}, err
@@ -107,6 +115,9 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	if d.Payload, err = strictjson.ValueOf(payload); err != nil {
 		return Receipt{}, err
 	}
+
+	// A status without recipients goes to coordinators; that of a blocked agent to those of the
+	// teams in which it has work.
 	if len(d.To) == 0 {
 		err := m.store.View(ctx, func(rd hub.Reader) (err error) {
 			if t == hub.TypeStatusBlocked && d.Team == "" {
@@ -124,5 +135,6 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 			d.To = d.To[:m.limits.Recipients]
 		}
 	}
+
 	return m.Send(ctx, actor, d)
 }

@@ -47,6 +47,7 @@ func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactCh
 		}
 	}
 
+	// An empty rule is the default and is not stored.
 	var rule contact.Rule
 	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		rules, err := contact.Read(tx)

@@ -95,6 +95,7 @@ func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time)
 	if len(due) == 0 {
 		return nil
 	}
+
 	var told []sendResult
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		told = told[:0]
@@ -110,6 +111,7 @@ func (m *Mailroom) expireDue(ctx context.Context, store hub.Store, now hub.Time)
 	if err != nil {
 		return fmt.Errorf("mailroom: expire: %w", err)
 	}
+
 	m.announce(told...)
 	return nil
 }
@@ -123,6 +125,7 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 	if err != nil {
 		return sendResult{}, err
 	}
+
 	missed := []hub.AgentID{}
 	for _, p := range parties {
 		if !p.State.CanBecome(hub.PartyExpired) {
@@ -137,12 +140,15 @@ func (m *Mailroom) expire(tx hub.Tx, id hub.EnvelopeID, now hub.Time) (sendResul
 			return sendResult{}, err
 		}
 	}
+
 	if err := updateStatus(tx, id, now); err != nil {
 		return sendResult{}, err
 	}
 	if err := record(tx, now, hub.Caller{ID: hub.Self}, actions.MessageExpired, string(id), map[string]any{"missed_by": len(missed)}); err != nil {
 		return sendResult{}, err
 	}
+
+	// The sender hears which recipients missed the message; the hub itself needs no notice.
 	msg, err := tx.Message(id)
 	if err != nil || msg.From == hub.Self {
 		return sendResult{}, err

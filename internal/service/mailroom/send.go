@@ -64,6 +64,8 @@ func (x *sending) complete(ctx context.Context, d Draft) (err error) {
 	if x.long, err = x.longText(x.op, &d.Text); err != nil {
 		return err
 	}
+
+	// Short ids, teams and groups are written out before prepare checks the draft.
 	if err := x.refer(ctx, x.op, x.actor, &d); err != nil {
 		return err
 	}

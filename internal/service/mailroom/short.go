@@ -51,11 +51,13 @@ func shortIDs(r hub.Reader, messages []hub.Envelope, more ...string) (ShortIDs, 
 		out[id] = short
 		return nil
 	}
+
 	for _, id := range more {
 		if err := add(id); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, e := range messages {
 		names := []string{string(e.ID), string(e.ReplyTo), e.ThreadID, string(e.RetryOf())}
 		if c := e.CopyOf(); c != nil {

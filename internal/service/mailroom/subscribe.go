@@ -27,12 +27,14 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 			return out, err
 		}
 	}
+
 	err = m.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		for _, id := range f.Teams {
 			if err := maySubscribe(tx, op, actor, id); err != nil {
 				return err
 			}
 		}
+
 		mine, err := tx.Subscriptions(actor.ID)
 		if err != nil {
 			return err
@@ -40,6 +42,8 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 		if len(mine) >= MaxSubscriptions {
 			return hub.Errorf(hub.CodePolicy, op, "%s has %d subscriptions, which is the limit", actor.ID, len(mine)).WithHint("remove one first; one filter can have several values")
 		}
+
+		// Ids are numbers that are never used again, also after a subscription is removed.
 		last, err := hub.ReadMeta[int](tx, subscriptionKey)
 		if err == nil {
 			err = hub.WriteMeta(tx, subscriptionKey, last+1)
@@ -47,6 +51,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 		if err != nil {
 			return err
 		}
+
 		out = hub.Subscription{ID: fmt.Sprintf("s%d", last+1), Agent: actor.ID, Filter: f, CreatedAt: m.clock.Now()}
 		if err := tx.AddSubscription(out); err != nil {
 			return err
@@ -56,6 +61,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 	if err != nil {
 		return hub.Subscription{}, fmt.Errorf("mailroom: subscribe: %w", err)
 	}
+
 	m.bus.Publish(hub.TopicJournal)
 	return out, nil
 }

@@ -58,6 +58,7 @@ func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draf
 	if err != nil {
 		return err
 	}
+
 	policy := hub.Policy{}
 	if d.Policy != nil {
 		policy = *d.Policy
@@ -70,6 +71,7 @@ func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draf
 		return nil
 	}
 
+	// A message to the whole team goes to its members at this moment.
 	all, err := r.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Limit: maxTeam})
 	if err != nil {
 		return err

@@ -38,7 +38,9 @@ func (m *Mailroom) Undelivered(ctx context.Context, actor hub.Caller) (Undeliver
 	err := m.store.View(ctx, func(r hub.Reader) error {
 		var envelopes []hub.Envelope
 		var names []string
+
 		for _, status := range undeliveredStatuses {
+			// An agent sees the messages that it sent, an auditor those of all senders.
 			q := hub.Query{Viewer: actor.ID, Audit: actor.Audits(), Status: status, Limit: maxUndelivered}
 			if !actor.Audits() {
 				q.From = actor.ID
@@ -47,6 +49,7 @@ func (m *Mailroom) Undelivered(ctx context.Context, actor hub.Caller) (Undeliver
 			if err != nil {
 				return err
 			}
+
 			for _, msg := range page.Messages {
 				if msg.From == hub.Self {
 					continue
@@ -59,6 +62,7 @@ func (m *Mailroom) Undelivered(ctx context.Context, actor hub.Caller) (Undeliver
 				envelopes, names = append(envelopes, msg.Envelope), append(names, string(u.Retried))
 			}
 		}
+
 		slices.SortFunc(out.Messages, func(a, b Undelivered) int { return cmp.Compare(b.Message.ID, a.Message.ID) })
 		var err error
 		out.ShortIDs, err = shortIDs(r, envelopes, names...)
@@ -180,6 +184,9 @@ func (m *Mailroom) Retry(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		if old, err = undeliveredOf(r, msg); err != nil || msg.From == actor.ID {
 			return err
 		}
+
+		// The operator repeats a message in the name of its sender, with the rights of that
+		// sender.
 		a, err := r.Agent(msg.From)
 		sender = hub.Caller{Kind: hub.CallerAgent, ID: a.ID, Role: a.Role, Auditor: a.Auditor, Paused: a.State == hub.AgentPaused}
 		return err

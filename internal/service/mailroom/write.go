@@ -142,6 +142,7 @@ type recipient struct {
 // that exist now, except its sender and closed: those that take no messages of the sender.
 func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, e hub.Envelope) (out []recipient, closed []hub.AgentID, err error) {
 	to := e.To
+	// A broadcast reaches every other agent whose rule for contact admits the sender.
 	if e.Broadcast() {
 		all, err := m.agents(ctx)
 		if err != nil {
@@ -160,6 +161,7 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 			return nil, nil, err
 		}
 	}
+
 	out = make([]recipient, len(to))
 	for i, id := range to {
 		keyed, err := m.directory.Keyed(ctx, id)
@@ -272,6 +274,7 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 	if err != nil {
 		return false, err
 	}
+
 	moved := false
 	for _, step := range []struct {
 		state  hub.PartyState
@@ -287,6 +290,7 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 			}
 			continue
 		}
+
 		if err := tx.PutParty(id, actor.ID, step.state, p.State); err != nil {
 			return moved, err
 		}
@@ -294,17 +298,21 @@ func (m *Mailroom) advance(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID, next 
 		if err := updateLedger(tx, id, actor.ID, hub.ChannelInbox, step.ledger); err != nil {
 			return moved, err
 		}
+
+		// Reading a message counts as processing it.
 		if step.state == hub.PartyRead {
 			if _, err := tx.MarkProcessed(id, actor.ID, now); err != nil {
 				return moved, err
 			}
 		}
+
 		if err := record(tx, now, actor, step.action, string(id), nil); err != nil {
 			return moved, err
 		}
 		if err := updateStatus(tx, id, now); err != nil {
 			return moved, err
 		}
+
 		if step.state == next {
 			break
 		}

@@ -248,6 +248,7 @@ func (s *Service) step(ctx context.Context, store hub.Store) (more bool, err err
 		if err != nil || len(entries) == 0 {
 			return err
 		}
+
 		last = entries[len(entries)-1].Seq
 		if st, err = load(r); err != nil {
 			return err
@@ -262,6 +263,8 @@ func (s *Service) step(ctx context.Context, store hub.Store) (more bool, err err
 	if err != nil || last == 0 {
 		return false, err
 	}
+
+	// The cursor shows whether another process has handled the entries meanwhile.
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		now, err := tx.Cursor(Cursor)
 		if err != nil || now != from {
@@ -529,6 +532,8 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 		}
 		out[d.Name] = append(out[d.Name], f)
 	}
+
+	// A ratio without any event is left out.
 	value := func(key string) float64 {
 		if c := t[key]; c != nil {
 			return c.N
@@ -543,6 +548,8 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 	share("handoff_acceptance_ratio", value("handoffs_total|accepted"), value("handoffs_total|rejected"))
 	share("handoff_proof_ratio", value("handoff_proofs_total|"+string(hub.ProofVerified)), value("handoff_proofs_total|"+string(hub.ProofUnproven)))
 	share("handoff_completeness_ratio", value("handoff_context_total|filled"), value("handoff_context_total|empty"))
+
+	// Open tasks are counted by their state, and the blocked ones by their reason.
 	states, blockers, oldest := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for _, o := range things {
 		if o.Kind != "task" || scope != "" && !slices.Contains(o.Scopes, scope) {
@@ -554,6 +561,7 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 			oldest[o.Reason] = max(oldest[o.Reason], now.Sub(o.Blocked.Time).Seconds())
 		}
 	}
+
 	for name, m := range map[string]map[string]float64{"tasks|state": states, "blockers|reason": blockers, "blocker_age_seconds|reason": oldest} {
 		name, label, _ := strings.Cut(name, "|")
 		for _, v := range slices.Sorted(maps.Keys(m)) {

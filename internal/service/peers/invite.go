@@ -44,6 +44,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 	if s.opts.Vault == nil {
 		return hub.Invite{}, "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file, so it cannot keep the key of a guest")
 	}
+
 	permissions, err := hub.CheckPermissions(op, n.Permissions)
 	if err == nil {
 		err = s.checkActsFor(op, n.ActsFor)
@@ -51,12 +52,15 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 	if err != nil {
 		return hub.Invite{}, "", err
 	}
+
 	switch {
 	case n.Life == 0:
 		n.Life = defaultInviteLife
 	case n.Life < 0 || n.Life > maxInviteLife:
 		return hub.Invite{}, "", hub.Errorf(hub.CodeInvalid, op, "an invite lives for at most %s", maxInviteLife)
 	}
+
+	// The store gets the hash of the text alone.
 	now := s.opts.Clock()
 	text := inviteText(n.Project)
 	hash := hub.HashSecret(text)
@@ -64,6 +68,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		ID: "invite-" + hash[:12], Hash: hash, Hint: text[len(text)-4:], Project: n.Project, Repo: n.Repo,
 		Permissions: permissions, ActsFor: n.ActsFor, By: actor.ID, CreatedAt: coord.InstantAt(now), ExpiresAt: coord.InstantAt(now.Add(n.Life)),
 	}
+
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
 		p, err := tx.Coordination().Project(n.Project)
 		if err != nil {
@@ -72,6 +77,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		if _, ok := p.RepoNamed(n.Repo); !ok {
 			return hub.Errorf(hub.CodeNotFound, op, "project %s has no repository %.200q", n.Project, n.Repo).WithHint("parley project show %s lists them", n.Project)
 		}
+
 		made, err := tx.Invites(hub.InviteQuery{Project: n.Project, Limit: maxInvites})
 		if err != nil {
 			return err
@@ -79,6 +85,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		if len(made) >= maxInvites {
 			return hub.Errorf(hub.CodeRateLimited, op, "project %s has had %d invites", n.Project, len(made))
 		}
+
 		if err := tx.PutInvite(in); err != nil {
 			return err
 		}
@@ -185,6 +192,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 	if wait := s.wrongInvites.wait(hash, now); wait > 0 {
 		return federation.Welcome{}, hub.Errorf(hub.CodeRateLimited, op, "this invite failed %d times", maxWrongInvites).WithRetry(wait)
 	}
+
 	secret := vault.NewSecret()
 	var in hub.Invite
 	p, err := s.guest(op, r, secret)
@@ -200,6 +208,8 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			if err := s.mayTake(tx, op, p.AID, taken, in); err != nil {
 				return err
 			}
+
+			// A known peer redeems an invite with its own key only.
 			was, err := tx.Peer(p.AID)
 			switch {
 			case err == nil && was.State == hub.PeerApproved && !isPeer(c, r.AID):
@@ -207,6 +217,8 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 				return err
 			}
+
+			// The invite is used up, and its permissions are added to those of the peer.
 			in.RedeemedAt, in.RedeemedBy = coord.InstantAt(now), p.AID
 			if err := tx.PutInvite(in); err != nil {
 				return err
@@ -220,6 +232,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			return s.putPeer(tx, guest, actions.PeerAdded, p)
 		})
 	}
+
 	if err != nil {
 		if !hub.Unavailable(err) { // a failure of this hub is not the guest's
 			s.wrongInvites.failed(hash, now)
@@ -323,6 +336,7 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 	if err := checkInvite(op, invite); err != nil {
 		return federation.Welcome{}, err
 	}
+
 	secret := vault.NewSecret()
 	w, err := redeem(ctx, federation.Redemption{Invite: invite, AID: s.opts.Self, Endpoint: s.opts.Home, Repo: s.opts.Repo, Key: secret})
 	if err != nil {
@@ -331,6 +345,7 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 	if !w.Project.Valid() || w.Key == "" {
 		return federation.Welcome{}, hub.Errorf(hub.CodeUnreachable, op, "the answer of %s to the invite has no project or no key", w.AID)
 	}
+
 	p, err := s.keyedPeer(op, w.AID, w.Endpoint, w.Repo, w.Key, secret)
 	if err != nil {
 		return federation.Welcome{}, err
@@ -340,6 +355,8 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
 		}
+
+		// This hub grants the host all permissions in the project, and notes its own.
 		host := coord.Grant{Project: w.Project, Permissions: coord.Permissions, Host: true, Ours: w.Permissions}
 		return s.putPeer(tx, actor, actions.PeerAdded, granted(p, was, host))
 	})

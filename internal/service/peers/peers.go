@@ -109,6 +109,8 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 	if err != nil {
 		return hub.Peer{}, "", err
 	}
+
+	// A legacy peer has no key: it is known by its network.
 	secret := ""
 	if n.From == "" {
 		secret = vault.NewSecret()
@@ -116,11 +118,13 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 	} else if p.Legacy, err = parseNetwork(op, n.From); err != nil {
 		return hub.Peer{}, "", err
 	}
+
 	if n.Key != "" {
 		if p.Sealed, err = s.sealKey(op, n.AID, n.Key); err != nil {
 			return hub.Peer{}, "", err
 		}
 	}
+
 	p.State, p.Trust = hub.PeerApproved, trust(p)
 	err = s.update(ctx, "add peer "+string(n.AID), func(tx hub.Tx) error {
 		was, err := tx.Peer(p.AID)

@@ -75,6 +75,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 	if err := s.check(op, path); err != nil {
 		return hub.Root{}, err
 	}
+
 	var root hub.Root
 	err := s.update(ctx, func(tx hub.Tx) error {
 		all, err := tx.Roots()
@@ -88,6 +89,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 		if len(all) == maxRoots {
 			return hub.Errorf(hub.CodeTooLarge, op, "there are %d roots already", maxRoots).WithHint("remove one, or add a folder that holds several; {root.list} shows them")
 		}
+
 		root = hub.Root{Path: path, AddedBy: actor.ID, AddedAt: s.clock.Now()}
 		if err := tx.AddRoot(root); err != nil {
 			return err

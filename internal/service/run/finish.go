@@ -103,6 +103,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 			return r, hub.Message{}, err
 		}
 	}
+
 	r, err := r.Advance(e.State, now)
 	if err != nil {
 		return r, hub.Message{}, err
@@ -116,6 +117,8 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	if isNull(r.Evidence) {
 		r.Evidence = nil
 	}
+
+	// The key that the run was lent ends with it.
 	if err := s.keys.Withdraw(tx, actor, r.Agent, label(r.ID)); err != nil {
 		return r, hub.Message{}, err
 	}
@@ -123,6 +126,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	if err != nil {
 		return r, hub.Message{}, err
 	}
+
 	r.Message = msg.ID
 	if err := tx.PutRun(r, was); err != nil {
 		return r, hub.Message{}, err
@@ -157,6 +161,7 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 			return hub.Message{}, hub.Errorf(hub.CodeInvalid, "run.Finish", "report: not a JSON object: %v", err)
 		}
 	}
+
 	t := cmp.Or(messageFor[c.Status], hub.TypeStatusUpdate)
 	if r.Report == nil {
 		t = hub.TypeStatusBlocked
@@ -165,10 +170,14 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 	if c.Status == "needs_decision" {
 		policy.HumanGate = hub.GateRequired
 	}
+
+	// The agent that began the run hears of its end; if it is the agent of the run, the operator
+	// does.
 	to := []hub.AgentID{r.By}
 	if r.By == r.Agent {
 		to[0] = hub.Operator
 	}
+
 	if r.Handoff != "" {
 		h, err := tx.Handoff(r.Handoff)
 		if err != nil {
@@ -177,11 +186,13 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 		if h.From != to[0] && h.From != r.Agent {
 			to = append(to, h.From)
 		}
+		// The text of a restricted handoff stays out of the message.
 		if h.Restricted {
 			policy.Sensitivity = hub.SensitivityHigh
 			r, c.Error = r.Withheld(), ""
 		}
 	}
+
 	from := hub.Caller{ID: hub.Self}
 	if actor.ID == r.Agent {
 		from.ID = r.Agent
@@ -199,12 +210,14 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 		"summary": shorten.Line(fmt.Sprintf("%s, %s: %s", status, r.VerdictText(), r.Task), 270),
 		"run_id":  r.ID, "agent": r.Agent, "state": r.State, "verdict": r.Verdict, "verdict_by": r.VerdictBy, "stop_reason": shorten.Text(r.StopReason, 200),
 	}
+
 	if r.VerdictNote != "" {
 		p["verdict_note"] = r.VerdictNote
 	}
 	if r.Handoff != "" {
 		p["handoff_id"] = r.Handoff
 	}
+
 	if t == hub.TypeStatusBlocked {
 		p["reason"] = cmp.Or(shorten.Line(c.Error, 600), shorten.Line(r.Reason, 600), status)
 	} else if c.Error != "" {
@@ -213,6 +226,7 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 	if c.Status == "decomposed" {
 		p["detail"] = strings.TrimSpace("the agent split the task; the report of the run lists the parts, and the hub offers them to no agent. " + shorten.Text(c.Error, 400))
 	}
+
 	if n := len(r.Contradictions); n > 0 {
 		p["contradictions"] = r.Contradictions[:min(n, 3)]
 		p["contradictions_total"] = n
@@ -220,6 +234,8 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 	if r.Evidence != nil && r.Verdict != hub.RunClaimed { // evidence that an agent wrote is none
 		p["evidence"] = summarize(r.Evidence)
 	}
+
+	// A payload that is too large loses members until it fits.
 	for _, name := range []string{"evidence", "contradictions", "detail"} { // the least important first
 		if raw := encode(p); len(raw) <= hub.MaxPayload {
 			return raw

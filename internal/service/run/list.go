@@ -69,11 +69,13 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (L
 	case q.Cursor != "" && !q.Cursor.Valid():
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not from a listing; leave it out to start at the newest run")
 	}
+
 	if q.Viewer = ""; !actor.Audits() {
 		q.Viewer = actor.ID
 	}
 	limit := q.Limit
 	q.Limit++ // one more shows whether there is a next page
+
 	var out Listing
 	err := s.store.View(ctx, func(r hub.Reader) error {
 		out = Listing{Runs: []hub.Run{}}
@@ -85,6 +87,8 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (L
 			found = found[:limit]
 			out.Next = found[limit-1].ID
 		}
+
+		// A listing leaves out reports and evidence, which can be long.
 		for _, run := range found {
 			run.Report, run.Evidence = nil, nil
 			if err := withhold(r, actor, &run); err != nil {

@@ -106,6 +106,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 	if err := b.check(op, actor); err != nil {
 		return hub.Run{}, "", err
 	}
+
 	var r hub.Run
 	var secret string
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
@@ -114,6 +115,8 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 			ID: b.ID, Agent: b.Agent, By: actor.ID, Task: b.Task, Dir: b.Dir, ThreadID: b.ThreadID, Handoff: b.Handoff,
 			State: hub.RunStarting, StartedAt: now, ExpiresAt: now.Add(time.Duration(b.TimeoutS)*time.Second + slack),
 		}
+
+		// A run for a handoff belongs to the thread of the handoff.
 		if b.Handoff != "" {
 			h, err := tx.Handoff(b.Handoff)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
@@ -130,6 +133,8 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		if r.ThreadID == "" {
 			r.ThreadID = string(r.ID)
 		}
+
+		// The operator may name a new agent; an agent has a limited number of open runs.
 		if actor.IsOperator() {
 			err = s.keys.Enlist(tx, actor, hub.Agent{ID: b.Agent})
 		} else {
@@ -138,6 +143,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		if err != nil {
 			return err
 		}
+
 		if r.Key, secret, err = s.keys.Lend(tx, actor, b.Agent, label(b.ID), r.ExpiresAt); err != nil {
 			return err
 		}
@@ -149,6 +155,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 	if err != nil {
 		return hub.Run{}, "", fmt.Errorf("run: begin: %w", err)
 	}
+
 	s.keys.Changed()
 	return r, secret, nil
 }
@@ -276,11 +283,13 @@ func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next
 	if len(session) > maxText {
 		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id: at most %d bytes", maxText)
 	}
+
 	var r hub.Run
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
 		if r, err = writable(tx, op, actor, id); err != nil {
 			return err
 		}
+
 		was, now := r.State, s.clock.Now()
 		if r, err = r.Advance(next, now); err != nil {
 			return err

@@ -249,22 +249,27 @@ func (s *Service) Exchange(ctx context.Context, a Attempt) (Session, string, err
 	if err != nil {
 		return Session{}, "", err
 	}
+
 	made := l.session
 	life := made.Until.Sub(made.Begun.Time)
 	secret := rand.Text() + rand.Text()
 	made.ID = "web-" + strings.ToLower(rand.Text()[:8])
 	made.Hash = hub.HashSecret(secret)
 	made.Client = strings.ToValidUTF8(a.Client[:min(len(a.Client), 200)], "")
+
 	actor, err := s.caller(ctx, made)
 	if err != nil {
 		return Session{}, "", err
 	}
+
 	err = s.update(ctx, func(tx hub.Tx, now hub.Time) error {
 		made.Begun, made.Until = now, now.Add(life)
 		open, err := sessions(tx, now)
 		if err != nil {
 			return err
 		}
+
+		// At the limit, the oldest session ends.
 		if len(open) >= maxOpen {
 			open = open[len(open)-maxOpen+1:]
 		}

@@ -137,11 +137,13 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 	if err != nil {
 		return Answer{}, err
 	}
+
 	content, err := s.content(out.Version.SHA256)
 	if err != nil {
 		return Answer{}, err
 	}
 	text, isText := string(content), utf8.Valid(content)
+
 	if r.Part != 0 {
 		if !isText {
 			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
@@ -153,6 +155,9 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 		out.Content, out.Part = &parts[n-1], &Part{n, len(parts)}
 		return out, nil
 	}
+
+	// Content that does not fit into an answer is fetched by its hash; auditors may read every
+	// artifact.
 	if out.Version.Size > maxInline {
 		in := ""
 		if isText {
@@ -164,6 +169,7 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 		}
 		return out, s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.AddArtifactReader(out.Version.SHA256, actor.ID) })
 	}
+
 	if !isText {
 		text, out.Encoding = base64.StdEncoding.EncodeToString(content), encoding64
 	}
@@ -205,6 +211,8 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 	if r.Content != nil && r.SHA256 != "" {
 		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 are two ways to give a content").WithHint("leave one of them out")
 	}
+
+	// A hash of content that the actor cannot read is answered like an unknown one.
 	if r.Content == nil {
 		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(r.SHA256, actor.ID) })
 		if err != nil {
@@ -220,6 +228,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 		if err != nil {
 			return u, err
 		}
+
 		info, err := f.Stat()
 		if err != nil {
 			return u, err
@@ -229,6 +238,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 		}
 		return upload{r.SHA256, info.Size()}, nil
 	}
+
 	content := []byte(*r.Content)
 	switch r.Encoding {
 	case "", "utf-8":
@@ -239,6 +249,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 	default:
 		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", r.Encoding).WithHint("use utf-8, base64")
 	}
+
 	if len(content) > maxInline {
 		return u, hub.Errorf(hub.CodeTooLarge, op, "content: %d bytes are more than the %d of one call", len(content), maxInline).WithHint("store it first and name its sha256: {artifact.put}")
 	}
@@ -496,6 +507,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 		a.Sensitivity = r.Sensitivity
 	}
 
+	// Equal content makes no new version, a version made from the newest one replaces it, and any
+	// other diverges.
 	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
 	switch {
 	case a.Versions > 0 && u.sum == a.SHA256: // equal content
@@ -613,10 +626,13 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 	if len(a.Beside) >= maxBeside {
 		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
 	}
+
 	newest := a.Version
 	if v, err = c.addVersion(a, v, false); err != nil {
 		return v, "", err
 	}
+
+	// The hub merges if it can and the sensitivity is not high; a merge by hand has a deadline.
 	k := hub.Conflict{Team: a.Team, Artifact: a.ID, Version: v.Version, Base: p.base, Newest: newest, State: hub.MergeDiverged, Author: v.Author, At: c.now}
 	next := hub.MergeManual
 	switch {
@@ -632,6 +648,8 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 		return v, "", err
 	}
 	k.DueAt = due
+
+	// A version that the hub does not merge waits beside the newest one.
 	if next != hub.MergeAuto {
 		a.Beside, a.State = append(slices.Clone(a.Beside), v.Version), next
 		if err := c.putConflict(k); err != nil {
@@ -643,6 +661,8 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 		merging, err := c.tellConflict(*a, v, k)
 		return v, fmt.Sprintf("yours, version %d, is not the newest, which is %d: it was made from %d. %s merges both", v.Version, a.Version, v.Parent, merging), err
 	}
+
+	// The merge of the hub becomes the newest version, and the conflict ends.
 	m := hub.ArtifactVersion{Artifact: a.ID, SHA256: p.merged.sum, Size: p.merged.size, Parent: newest, Parents: []int64{newest, v.Version}, Author: hub.Self}
 	if m, err = c.addVersion(a, m, true); err != nil {
 		return v, "", err
@@ -654,6 +674,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 	if err := c.putConflict(k); err != nil {
 		return v, "", err
 	}
+
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
@@ -740,6 +761,7 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 			return err
 		})
 	}
+
 	if !r.puts() {
 		return out, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give the merged content, or its sha256")
 	}
@@ -748,6 +770,9 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 			return out, err
 		}
 	}
+
+	// A version that is read in parts can be merged only with its digest, which proves that all
+	// of it was read.
 	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return merged(rd, op, actor, r) })
 	if err == nil {
 		err = s.checkOf(op, r, made...)
@@ -755,10 +780,12 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 	if err != nil {
 		return out, err
 	}
+
 	u, err := s.upload(ctx, op, actor, r)
 	if err != nil {
 		return out, err
 	}
+
 	unlock, err := s.lockArtifact(ctx, r)
 	if err != nil {
 		return out, err
@@ -822,6 +849,7 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 		a.State = hub.MergeResolved
 	}
 
+	// A merge of high sensitivity ends its conflicts only when a reviewer has signed it.
 	if a.Sensitivity != hub.SensitivityHigh {
 		return Answer{Artifact: &a, Version: &v}, c.finishPut(a, v)
 	}
@@ -859,6 +887,9 @@ func (c *change) endConflicts(a *hub.TeamArtifact, v hub.ArtifactVersion, unmerg
 	if a.Sensitivity == hub.SensitivityHigh {
 		next = hub.MergeEscalated // until a reviewer signs
 	}
+
+	// A version beside may be made from an earlier one beside, so the loop goes from the latest
+	// back.
 	merged := []int64{v.Parents[1]}
 	for _, k := range slices.Backward(unmerged) {
 		if !slices.Contains(merged, k.Version) {
@@ -918,6 +949,8 @@ func (c *change) sign(r Request) (out Answer, err error) {
 	if err != nil {
 		return out, err
 	}
+
+	// A conflict can be signed once it has a merge, and not by the agent that made the merge.
 	signed := 0
 	for _, k := range open {
 		switch {
@@ -926,6 +959,7 @@ func (c *change) sign(r Request) (out Answer, err error) {
 		case k.MergedBy == c.actor.ID:
 			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("another reviewer of the team can")
 		}
+
 		if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
 			return out, err
 		}
@@ -936,12 +970,14 @@ func (c *change) sign(r Request) (out Answer, err error) {
 		a.Beside = slices.DeleteFunc(slices.Clone(a.Beside), func(n int64) bool { return n == k.Version })
 		signed++
 	}
+
 	if signed == 0 {
 		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge that waits for a signature", a.ID)
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
 	}
+
 	v, err := c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, a.Version)
 	if err != nil {
 		return out, err
@@ -1022,6 +1058,7 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 	var c *change
 	err := store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		c = &change{s: s, tx: tx, op: "team.Sweep", actor: hub.Caller{ID: hub.Self}, now: s.clock.Now()}
+		// The conflict is read again: it may be merged by now.
 		now, err := tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: k.Team, Artifact: k.Artifact, Version: k.Version, Due: c.now, Limit: 1})
 		if err != nil || len(now) == 0 {
 			return err
@@ -1033,6 +1070,7 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 			now[0].DueAt = hub.Time{}
 			return tx.WriteTeamspaces().PutConflict(now[0])
 		}
+
 		k, err := now[0].Advance(hub.MergeEscalated, c.now)
 		if err != nil {
 			return err
@@ -1040,6 +1078,7 @@ func (s *Service) escalate(ctx context.Context, store hub.Store, k hub.Conflict)
 		if err := c.putConflict(k); err != nil {
 			return err
 		}
+
 		a, err := tx.Teamspaces().TeamArtifact(k.Team, k.Artifact)
 		if err != nil {
 			return err

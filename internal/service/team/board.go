@@ -35,6 +35,8 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 	if t.ReadOnly() {
 		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s", id, t.Lifecycle)
 	}
+
+	// The operator needs no role in the team.
 	if from != hub.Operator {
 		role, err := roleOf(r, id, from)
 		if err != nil {
@@ -47,6 +49,7 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 	if err := ungated(op, t, from); err != nil {
 		return err
 	}
+
 	var unable []hub.AgentID
 	for _, agent := range asked {
 		role, err := roleOf(r, id, agent)
@@ -57,6 +60,7 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 			unable = append(unable, agent)
 		}
 	}
+
 	if len(unable) > 0 {
 		return hub.Errorf(hub.CodeDenied, op, "%s may not accept an execution task in the team %s", joined(unable), id).
 			WithHint("the matrix lets %s do it (%s)", joined(t.RolesFor(hub.MayAcceptTask, hub.ClassNormal)), hub.MayAcceptTask)
@@ -108,6 +112,8 @@ func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) 
 	if err != nil {
 		return false, err
 	}
+
+	// A sender outside the team gets the same answer as for an unknown team.
 	from, err := roleOf(r, h.Team, h.From)
 	if err != nil {
 		return false, err
@@ -115,6 +121,7 @@ func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) 
 	if from == "" && h.From != hub.Operator {
 		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
 	}
+
 	to, err := roleOf(r, h.Team, h.To)
 	if err != nil {
 		return false, err
@@ -202,6 +209,7 @@ func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message
 	}
 	id := cmp.Or(string(short), string(h.ID))
 
+	// Approvers are told the tool and the command, the operator only the command.
 	ask := func(to []hub.AgentID, how string) error {
 		summary := fmt.Sprintf("the handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
 		return c.tell(to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID, "blockers": []string{"approval"}})
@@ -226,9 +234,12 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	if err != nil {
 		return nil, err
 	}
+
+	// The team may have got its gate after the handoff was proposed.
 	if h.ApprovedAt.IsZero() && gated(c.team, h.From, "task") {
 		return nil, hub.Errorf(hub.CodePolicy, c.op, "tasks of the team %s wait for the operator, who has not approved the handoff %s", c.team.ID, h.ID).WithHint("its sender can propose it again: the operator is asked then")
 	}
+
 	was := t.State
 	t.Owner = h.To
 	if err := c.mayRun(t); err != nil {
@@ -237,9 +248,12 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	if t, err = t.Advance(hub.TaskInProgress, c.now); err != nil {
 		return nil, err
 	}
+
+	// The reviewer of a guarded task cannot be its owner.
 	if t.Class.Guarded() && t.Reviewer == t.Owner {
 		t.Reviewer = ""
 	}
+
 	t.Handoff = h.ID
 	if err := c.enqueue(&t); err != nil {
 		return nil, err
@@ -270,6 +284,7 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	if t.Handoff != h.ID || t.State.Over() {
 		return nil, nil // it has another owner by now
 	}
+
 	was, next := t.State, hub.TaskBacklog
 	switch {
 	case h.Ending == hub.EndedHandedOn:
@@ -284,10 +299,12 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 		if err != nil {
 			return nil, err
 		}
+		// A normal task of a team without a reviewer needs no review.
 		if next = hub.TaskInReview; t.Class == hub.ClassNormal && len(with(all, hub.RoleReviewer)) == 0 {
 			next = hub.TaskDone
 		}
 	}
+
 	if t, err = t.Advance(next, c.now); err != nil {
 		return nil, err
 	}

@@ -170,6 +170,7 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 			return Grid{}, err
 		}
 	}
+
 	var t hub.Team
 	var err error
 	if len(set) == 0 {
@@ -194,6 +195,8 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 	if err != nil {
 		return Grid{}, fmt.Errorf("team: policy: %w", err)
 	}
+
+	// The grid has all cells, and once more those that the team overrides.
 	g := Grid{Team: t.ID, Overridden: []Cell{}}
 	for _, a := range hub.TeamActions {
 		for _, r := range hub.Roles {

@@ -34,6 +34,7 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 	if err := checkText(op, "name", r.Name, maxName); err != nil {
 		return out, err
 	}
+
 	policy, err := r.Policy.complete(op)
 	if err != nil {
 		return out, err
@@ -42,6 +43,8 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 	if err != nil {
 		return out, err
 	}
+
+	// The team, its first members and the messages to them are stored together.
 	var c *change
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
@@ -54,6 +57,7 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 		if err := c.record(actions.TeamCreated, map[string]any{"members": len(seats), "sha256": c.team.Policy.Digest()}); err != nil {
 			return err
 		}
+
 		for _, seat := range seats {
 			if err := c.join(seat, []hub.AgentID{seat.Agent}); err != nil {
 				return err
@@ -147,12 +151,14 @@ func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer
 	if r.Lifecycle != "" && !slices.Contains(hub.Lifecycles, r.Lifecycle) {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", r.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
 	}
+
 	if !actor.Audits() {
 		if r.Member != "" && r.Member != actor.ID {
 			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only those who audit list the teams of others")
 		}
 		q.Member = actor.ID
 	}
+
 	out := Answer{Teams: []View{}}
 	err = s.store.View(ctx, func(rd hub.Reader) error {
 		out.Teams = out.Teams[:0]
@@ -168,6 +174,8 @@ func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer
 			}
 			out.Teams = append(out.Teams, v)
 		}
+
+		// A full page has a cursor, even if it is the last one.
 		if len(all) == q.Limit {
 			out.Next = string(all[len(all)-1].ID)
 		}
@@ -197,6 +205,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 	if r.Cursor != "" && !hub.TaskID(r.Cursor).Valid() {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
 	}
+
 	var out Answer
 	err = s.store.View(ctx, func(rd hub.Reader) error {
 		t, role, err := visible(rd, op, actor, r.Team)
@@ -207,6 +216,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 		if err != nil {
 			return err
 		}
+
 		q := hub.TaskQuery{Team: t.ID, Owner: r.Owner, Cursor: hub.TaskID(r.Cursor), Limit: limit}
 		if r.State != "" {
 			q.States = []hub.TaskState{r.State}
@@ -216,6 +226,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 			return err
 		}
 		v.Tasks = append([]hub.Task{}, tasks...)
+
 		decided, err := decisionsOf(rd, actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
 		v.Decisions = decided.readable
 		out = Answer{Team: &v}
@@ -280,6 +291,7 @@ func (c *change) abandon(anyway bool) error {
 	if err != nil || len(open) == 0 {
 		return err
 	}
+
 	if !anyway {
 		var names []string
 		for _, k := range open[:min(len(open), 5)] {
@@ -291,6 +303,8 @@ func (c *change) abandon(anyway bool) error {
 		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
 			WithHint("merge them, or close the team without them: {team.close_anyway} %s", c.team.ID)
 	}
+
+	// An artifact keeps its newest version; the versions beside it are given up.
 	for _, k := range open {
 		if k, err = k.Advance(hub.MergeAbandoned, c.now); err != nil {
 			return err
@@ -298,6 +312,7 @@ func (c *change) abandon(anyway bool) error {
 		if err := c.putConflict(k); err != nil {
 			return err
 		}
+
 		a, err := c.tx.Teamspaces().TeamArtifact(k.Team, k.Artifact)
 		if err != nil {
 			return err
@@ -359,10 +374,12 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 	if r.Title == "" {
 		r.Title = r.Decision
 	}
+
 	return out, s.update(ctx, actor, r, func(c *change) error {
 		if c.role == "" && !actor.IsOperator() {
 			return c.leads("decide")
 		}
+
 		d := hub.Decision{
 			ID: string(s.ids.Next()), Team: string(c.team.ID), Title: r.Title, Decision: r.Decision, Rationale: r.Rationale, Deciders: []hub.AgentID{actor.ID}, Status: "proposed", At: c.now,
 		}
@@ -372,6 +389,8 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		if err := c.tx.AddDecision(d); err != nil {
 			return err
 		}
+
+		// All members hear of a decision or a proposal.
 		all, err := roster(c.tx, c.team.ID)
 		if err != nil {
 			return err

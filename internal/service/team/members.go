@@ -63,12 +63,14 @@ func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out 
 	if err := checkText("team.remove", "reason", r.Reason, 500); err != nil {
 		return out, err
 	}
+
 	return out, s.update(ctx, actor, r, func(c *change) (err error) {
 		if r.Agent != actor.ID {
 			if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 				return err
 			}
 		}
+
 		m, err := c.member(r.Agent)
 		if err != nil {
 			return err
@@ -115,6 +117,7 @@ func (c *change) leave(m hub.Member, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	m.Until, m.Ending = c.now, reason
 	if err := c.tx.WriteTeamspaces().PutMember(m); err != nil {
 		return err
@@ -122,6 +125,8 @@ func (c *change) leave(m hub.Member, reason string) error {
 	if err := c.record(actions.TeamLeft, map[string]any{"agent": m.Agent, "role": m.Role, "reason": reason}); err != nil {
 		return err
 	}
+
+	// Proposals for the agent, or for a swap with it, end too.
 	open := func(p hub.RoleProposal) bool {
 		return p.Agent == m.Agent || p.Swap == m.Agent
 	}
@@ -131,6 +136,7 @@ func (c *change) leave(m hub.Member, reason string) error {
 			return err
 		}
 	}
+
 	freed, err := c.free(m.Agent)
 	if err != nil {
 		return err
@@ -171,6 +177,7 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 	if err != nil {
 		return nil, err
 	}
+
 	var posted []hub.Message
 	for _, m := range all {
 		t, err := tx.Teamspaces().Team(m.Team)
@@ -180,10 +187,13 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 		if t.ReadOnly() {
 			continue
 		}
+
 		c := &change{s: s, tx: tx, op: "team.Revoked", actor: actor, now: s.clock.Now(), team: t}
 		if err := c.leave(m, "its keys were revoked"); err != nil {
 			return nil, err
 		}
+
+		// A team without a coordinator waits for the operator.
 		left, err := roster(tx, t.ID)
 		if err != nil {
 			return nil, err
@@ -196,6 +206,7 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 				return nil, err
 			}
 		}
+
 		posted = append(posted, c.posted...)
 	}
 	return posted, nil
@@ -303,6 +314,7 @@ func (c *change) propose(r Request) error {
 	if err := c.notItself(r); err != nil {
 		return err
 	}
+
 	leads := c.allow(hub.MayChangeMembers, "") == nil
 	if !leads && r.Agent != c.actor.ID {
 		return c.allow(hub.MayChangeMembers, "")
@@ -310,6 +322,8 @@ func (c *change) propose(r Request) error {
 	if _, _, err := c.swap(r.Agent, r.Role, r.SwapWith); err != nil {
 		return err
 	}
+
+	// All agents whose role changes must agree; a proposal for oneself also needs a coordinator.
 	p := hub.RoleProposal{Agent: r.Agent, Role: r.Role, Swap: r.SwapWith, By: c.actor.ID, Needs: []hub.AgentID{}, At: c.now}
 	for _, id := range []hub.AgentID{r.Agent, r.SwapWith} {
 		if id != "" && id != c.actor.ID {
@@ -320,6 +334,8 @@ func (c *change) propose(r Request) error {
 	if own {
 		p.Needs = append(p.Needs, anyCoordinator)
 	}
+
+	// A new proposal for an agent replaces the old one.
 	c.team.Proposals = append(slices.DeleteFunc(slices.Clone(c.team.Proposals), func(old hub.RoleProposal) bool { return old.Agent == r.Agent }), p)
 	if err := c.put(); err != nil {
 		return err
@@ -327,6 +343,7 @@ func (c *change) propose(r Request) error {
 	if err := c.record(actions.TeamRole, map[string]any{"agent": r.Agent, "to": r.Role, "status": "proposed"}); err != nil {
 		return err
 	}
+
 	to := p.Needs
 	if own {
 		all, err := roster(c.tx, c.team.ID)
@@ -348,12 +365,16 @@ func (c *change) answerProposal(r Request) error {
 		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in the team %s", r.Agent, c.team.ID)
 	}
 	p := c.team.Proposals[i]
+
+	// A coordinator agrees for all coordinators, but not to its own proposal.
 	mine := func(id hub.AgentID) bool {
 		return id == c.actor.ID || id == anyCoordinator && c.allow(hub.MayChangeMembers, "") == nil && c.actor.ID != p.By
 	}
 	if !slices.ContainsFunc(p.Needs, mine) {
 		return hub.Errorf(hub.CodeDenied, c.op, "the role %s of %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for: %s", joined(p.Needs))
 	}
+
+	// The proposal stays while other agents have to agree.
 	p.Needs = slices.DeleteFunc(slices.Clone(p.Needs), mine)
 	c.team.Proposals = slices.Delete(slices.Clone(c.team.Proposals), i, i+1)
 	if *r.Accept && len(p.Needs) > 0 {
@@ -362,6 +383,7 @@ func (c *change) answerProposal(r Request) error {
 	if err := c.put(); err != nil {
 		return err
 	}
+
 	if *r.Accept && len(p.Needs) == 0 {
 		m, other, err := c.swap(p.Agent, p.Role, p.Swap)
 		if err != nil {
@@ -369,6 +391,7 @@ func (c *change) answerProposal(r Request) error {
 		}
 		return c.setRoles(m, other, p.Role, "agreed")
 	}
+
 	status := "agreed by " + string(c.actor.ID)
 	if !*r.Accept {
 		status = "refused by " + string(c.actor.ID)

@@ -119,12 +119,14 @@ func renderContent(b *strings.Builder, a Answer) {
 		fmt.Fprintf(b, "It is no text: %d bytes. With format json the content is base64; in a shell: parley artifact get %s\n", a.Version.Size, a.Version.SHA256)
 		return
 	}
+
 	text, part := *a.Content, Part{1, 1}
 	if a.Part != nil {
 		part = *a.Part
 	} else if parts := split(text); len(parts) > 1 {
 		text, part.Of = parts[0], len(parts)
 	}
+
 	if part.Of > 1 {
 		fmt.Fprintf(b, "Part %d of %d. ", part.N, part.Of)
 	}
@@ -132,6 +134,8 @@ func renderContent(b *strings.Builder, a Answer) {
 	for line := range strings.Lines(text) {
 		b.WriteString("> " + plaintext.Line(strings.TrimSuffix(line, "\n")) + "\n")
 	}
+
+	// A reader must not put back content that is not shown as it is.
 	hidden := utf8.RuneCountInString(text) - utf8.RuneCountInString(plaintext.Text(text))
 	whole := strings.HasSuffix(text, "\n") || text == ""
 	switch {
@@ -142,6 +146,7 @@ func renderContent(b *strings.Builder, a Answer) {
 	case part.N == part.Of && !whole:
 		b.WriteString("It does not end with a line end.\n")
 	}
+
 	switch {
 	case part.N < part.Of:
 		fmt.Fprintf(b, "The whole has %d bytes. → acp_team artifact, version %d, part %d\n", a.Version.Size, a.Version.Version, part.N+1)

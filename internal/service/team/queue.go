@@ -91,6 +91,8 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 	if err != nil {
 		return err
 	}
+
+	// The queue is outside the hub: transfers run before the transaction, with a time limit.
 	result, failed := hub.OwnershipTransferred, ""
 	bounded, cancel := context.WithTimeout(ctx, mirrorTime)
 	defer cancel()
@@ -107,9 +109,12 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 			}
 		}
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err() // the next start tries it again
 	}
+
+	// The result is stored only if the task still has the owner that the queue was told.
 	var posted []hub.Message
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		waiting, err := hub.ReadMeta[[]hub.TaskID](tx, queueKey)
@@ -123,6 +128,7 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 		if err := hub.WriteMeta(tx, queueKey, slices.DeleteFunc(waiting, func(t hub.TaskID) bool { return t == id })); err != nil {
 			return err
 		}
+
 		c, err := s.begin(tx, "team.mirror", hub.Caller{ID: hub.Self}, now.Team)
 		if hub.CodeOf(err) == hub.CodeConflict || err == nil && now.State.Over() {
 			return nil // it is over
@@ -130,6 +136,7 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 		if err != nil {
 			return err
 		}
+
 		if now.Queue = result; result == hub.OwnershipTransferred {
 			now.QueueOwner = now.Owner
 		}

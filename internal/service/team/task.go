@@ -24,6 +24,9 @@ func (r Request) readsTask() bool {
 // task creates a task, reads one, assigns it, moves it, or replaces its dependencies.
 func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
 	const op = "team.task"
+
+	// A request creates, moves or changes a task; the members of one form exclude those of the
+	// others.
 	switch {
 	case r.Task != "" && !r.Task.Valid():
 		return out, hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", r.Task)
@@ -34,6 +37,7 @@ func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out An
 	case r.Task != "" && (r.Title != "" || r.Class != "" || len(r.ExternalRefs) > 0):
 		return out, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs are those of a new task").WithHint("leave task out to create one")
 	}
+
 	if r.readsTask() {
 		err = s.store.View(ctx, func(rd hub.Reader) error {
 			if _, _, err := visible(rd, op, actor, r.Team); err != nil {
@@ -45,6 +49,7 @@ func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out An
 		})
 		return out, err
 	}
+
 	return out, s.update(ctx, actor, r, func(c *change) error {
 		var t hub.Task
 		switch {
@@ -82,6 +87,7 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	if err := checkText(c.op, "title", r.Title, maxTitle); err != nil {
 		return t, err
 	}
+
 	switch {
 	case !slices.Contains(hub.TaskClasses, r.Class):
 		return t, hub.Errorf(hub.CodeInvalid, c.op, "class: %q is not one", r.Class).WithHint("use %s", joined(hub.TaskClasses))
@@ -95,9 +101,11 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not a reference", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
 		}
 	}
+
 	if err := c.allow(hub.MayCreateTask, r.Class); err != nil {
 		return t, err
 	}
+
 	t = hub.Task{
 		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
 	}
@@ -106,9 +114,12 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 			return t, err
 		}
 	}
+
 	if err := c.putTask(&t); err != nil {
 		return t, err
 	}
+
+	// Assigning an owner or a reviewer is a right of its own, which changeTask checks.
 	if r.Owner == "" && r.Reviewer == "" {
 		return t, nil
 	}
@@ -142,6 +153,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 	if len(on) > maxDepend {
 		return t, hub.Errorf(hub.CodeTooLarge, c.op, "depends_on: at most %d", maxDepend)
 	}
+
 	t.DependsOn = nil
 	for _, id := range on {
 		if !id.Valid() || slices.Contains(t.DependsOn, id) {
@@ -149,6 +161,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 		}
 		t.DependsOn = append(t.DependsOn, id)
 	}
+
 	// The walk visits each task that t depends on, directly or not, once.
 	seen, todo := map[hub.TaskID]bool{}, slices.Clone(t.DependsOn)
 	for len(todo) > 0 {
@@ -174,6 +187,7 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 	if t.State.Over() {
 		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s", t.ID, t.State)
 	}
+
 	if r.DependsOn != nil {
 		if err := c.allow(hub.MayCreateTask, t.Class); err != nil {
 			return t, err
@@ -182,11 +196,13 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 			return t, err
 		}
 	}
+
 	if r.Owner != "" || r.Reviewer != "" {
 		if err := c.allow(hub.MayAssign, t.Class); err != nil {
 			return t, err
 		}
 	}
+
 	if r.Reviewer != "" {
 		m, err := c.member(r.Reviewer)
 		if err != nil {
@@ -198,14 +214,18 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 				WithHint("these can: %s", joined(finishers(c.team, t.Class)))
 		}
 	}
+
 	if r.Owner != "" {
 		if t, err = c.own(t, r.Owner); err != nil {
 			return t, err
 		}
 	}
+
+	// A guarded task is reviewed by an agent that has never worked on it.
 	if t.Class.Guarded() && t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer)) {
 		return t, hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
 	}
+
 	if err := c.putTask(&t); err != nil || r.Owner == "" {
 		return t, err
 	}
@@ -254,6 +274,8 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 	if err := c.mayMove(t, next); err != nil {
 		return t, err
 	}
+
+	// A blocked task has a reason from a fixed list, a returned or dropped one a free text.
 	switch next {
 	case hub.TaskBlocked:
 		if !slices.Contains(hub.BlockReasons, reason) {
@@ -270,6 +292,7 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 			return t, err
 		}
 	}
+
 	if err := c.putTask(&moved); err != nil {
 		return t, err
 	}
@@ -285,6 +308,8 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 			return nil
 		}
 		return c.allow(hub.MayBlock, t.Class)
+
+	// Only the owner and the operator start or submit a task.
 	case next == hub.TaskInProgress, next == hub.TaskInReview:
 		if t.Owner == "" || t.State == hub.TaskInProgress && next == hub.TaskInProgress {
 			return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
@@ -293,6 +318,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 			return hub.Errorf(hub.CodeDenied, c.op, "the task %s is %s's, and %s cannot move it to %s", t.ID, t.Owner, c.actor.ID, next).WithHint("its owner starts, submits and reworks it")
 		}
 		return nil
+
 	case next == hub.TaskBlocked:
 		if err := c.allow(hub.MayBlock, t.Class); err != nil {
 			if c.actor.ID == t.Owner {
@@ -301,6 +327,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 			return err
 		}
 		return nil
+
 	case next == hub.TaskDone, next == hub.TaskRework:
 		return c.mayFinish(t, next)
 	case next == hub.TaskDropped:

@@ -246,6 +246,7 @@ func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Ans
 	if !ok {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", r.Action).WithHint("use %s", strings.Join(Actions(), ", "))
 	}
+
 	if r.Action == "task" && r.Team == "" && r.Task.Valid() { // its id is enough
 		t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Teamspaces().Task(r.Task) })
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -256,12 +257,15 @@ func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Ans
 		}
 		r.Team = t.Team
 	}
+
 	if r.Action != "list" && !r.Team.Valid() {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team: %q is not the name of a team", r.Team).WithHint("a name has lower-case letters, digits and . _ -, at most 64")
 	}
 	if r.Changes() && actor.Paused {
 		return Answer{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a team", actor.ID).WithHint("to end the pause, {agent.resume} %s", actor.ID)
 	}
+
+	// A gated operation is stored and waits for the operator.
 	out, err := act.do(s, ctx, actor, r)
 	if errors.Is(err, errHeld) {
 		return s.hold(ctx, actor, r)
