@@ -141,6 +141,7 @@ func (w *worker) run(ctx context.Context) {
 			case free <- struct{}{}:
 				<-w.comparing
 			}
+
 			// One change goes out at once, many go out together.
 			if d := w.opts.Linger - w.clock().Sub(w.sent); d > 0 && d <= w.opts.Linger {
 				w.pause(ctx, d)
@@ -260,6 +261,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+
 	var box hub.Outbox
 	var oldest int64
 	err = w.store.View(ctx, func(r hub.Reader) (err error) {
@@ -272,6 +274,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("peer: read the outbox: %w", err)
 	}
+
 	if box.Sent+1 < oldest {
 		// Its next rows were removed from the log.
 		box.Sent, box.CatchUp = oldest-1, true
@@ -279,9 +282,11 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+
 	if more, err := w.sendChanges(ctx, box); more || err != nil {
 		return more, err
 	}
+
 	all, projects := w.takePending()
 	if all || box.CatchUp || w.clock().Sub(w.compared) >= w.every {
 		select {
@@ -297,6 +302,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			w.mu.Unlock()
 		}
 	}
+
 	for _, id := range projects {
 		if err := w.compareProject(ctx, id); err != nil {
 			w.compareLater(id)
@@ -347,6 +353,7 @@ func (w *worker) connect(ctx context.Context) error {
 	if err != nil {
 		return hub.Errorf(hub.CodeUnreachable, "peer.meet", "%w", err)
 	}
+
 	id, err := w.client.Health(ctx, w.endpoint)
 	if err != nil {
 		return err
@@ -364,6 +371,7 @@ func (w *worker) connect(ctx context.Context) error {
 	if err := card.Compatible(); err != nil {
 		return err
 	}
+
 	w.native = card.Extensions.CACP.Sync == SyncBatches
 	w.zoned = w.native || card.Extensions.CACP.Timestamps == RFC3339
 	w.remote = remote{client: w.client, endpoint: w.endpoint, self: w.self, home: w.home, key: key}
@@ -372,6 +380,7 @@ func (w *worker) connect(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if p.Health != hub.HealthUp {
 		// It may have lost its data meanwhile.
 		if err := w.put(ctx, func(b *hub.Outbox) { b.CatchUp = true }); err != nil {
@@ -486,6 +495,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		}
 		return nil
 	}
+
 	copies, err := w.lacking(ctx, copies)
 	if err != nil {
 		return err
@@ -494,6 +504,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 	for _, c := range copies {
 		parts = append(parts, c.Parts(partBytes)...)
 	}
+
 	for copies = parts; len(copies) > 0; {
 		calls, rest, err := w.pack(copies)
 		if err != nil {
@@ -509,6 +520,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		if err != nil {
 			return err
 		}
+
 		for i, r := range results {
 			if err := w.applyResult(ctx, calls[i].copy, r, follow); err != nil {
 				return err
