@@ -260,7 +260,9 @@ func (a *agent) work(ctx context.Context, t turn) {
 			a.move(Failing)
 			a.rest(ctx, restTime(a.failures, t.Tries))
 			continue
+
 		default:
+			// An agent that does not start is given up; a turn that broke off too often is dropped.
 			if !given && t.Wake != "" {
 				a.handed(ctx, t.Wake, channel.Failed, result.problem)
 			}

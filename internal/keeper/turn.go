@@ -113,7 +113,6 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	if err == nil && got.State == hub.RunDone && !began {
 		begin() // it answered without an update
 	}
-
 	out.Result = got
 	span.Count("parley.tries", t.Tries)
 	span.Set("parley.state", string(got.State))
