@@ -96,6 +96,7 @@ func (w *worker) behind(ctx context.Context, id coord.ProjectID) (whole *federat
 		return nil, nil, err
 	}
 
+	// A large project is not sent whole.
 	all, err := w.contents(ctx, id)
 	if err != nil || len(all.Contracts)+len(all.Packets) > maxWhole {
 		return nil, nil, err

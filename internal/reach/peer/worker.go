@@ -129,7 +129,9 @@ func (w *worker) run(ctx context.Context) {
 			w.pause(ctx, max(e.RetryAfter, w.backoff(1)))
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
+
 		case !more:
+			// A comparison that is queued begins when another one ends.
 			var free chan<- struct{}
 			if w.queued {
 				free = w.comparing
