@@ -215,6 +215,7 @@ func (a *agentRecord) advance(s *Session, p Report) (string, error) {
 	if err := a.goOn(s, p); err != nil {
 		return "", err
 	}
+
 	switch p.Event {
 	case EventStart:
 		s.move(SessionStarting, a.now)
