@@ -51,6 +51,7 @@ func (e Envelope) Validate() error {
 	if err := e.check(op); err != nil {
 		return err
 	}
+
 	if e.Payload[0] != '{' {
 		return invalid(op, "payload", "must be an object")
 	}
@@ -58,6 +59,7 @@ func (e Envelope) Validate() error {
 		return Errorf(CodePayloadTooLarge, op, "payload: %d bytes are more than the %d allowed", n, MaxPayload).
 			WithHint("give plain text as text, which may be longer, or send a reference in context.artifacts: {artifact.put}")
 	}
+
 	if e.Extra == nil && e.Context == nil && len(e.To) <= fewRecipients {
 		return nil // the members that are left are small
 	}
@@ -68,6 +70,8 @@ func (e Envelope) Validate() error {
 	if e.Extra == nil {
 		return nil
 	}
+
+	// A member that differs from one of the protocol only in case is no unknown member.
 	empty := true
 	for name := range strictjson.Members(e.Extra) {
 		if i := slices.IndexFunc(envelopeNames, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 {

@@ -256,9 +256,11 @@ func (d *differ) compare(i, j, k, l int) error {
 		}
 		j, l = j-1, l-1
 	}
+
 	if i == j && k == l {
 		return nil
 	}
+
 	chain, err := d.anchors(i, j, k, l)
 	switch {
 	case err != nil:

@@ -141,13 +141,18 @@ func (c *checker) contract(k coord.Contract) {
 	oneOf(c, "status", k.Status, coord.ContractStatuses)
 	c.between("version", k.Version, 1, maxVersion)
 	c.id("proposed_by", k.ProposedBy.Valid(), string(k.ProposedBy))
+
+	// The peer decides how long its lists are, so each has a limit.
 	c.most("implementations", len(k.Implementations), MaxRepos)
 	c.most("history", len(k.History), MaxVersions)
 	c.most("conflicts", len(k.Conflicts), MaxConflicts)
 	c.most("agreements", len(k.Agreements), MaxAgreements)
+
 	c.texts(MaxName, true, "name", k.Name)
 	c.content(k.Content)
 	c.notFold("content", k.Content)
+
+	// Each earlier version has a number of its own below that of the contract.
 	numbers := map[int]bool{}
 	for _, v := range k.History {
 		if v.Version < 1 || v.Version >= k.Version || numbers[v.Version] {
@@ -162,6 +167,7 @@ func (c *checker) contract(k coord.Contract) {
 		c.notFold("conflicts.content", v.Content)
 	}
 	c.stamps(k.Stamps)
+
 	seen := map[coord.RepoID]bool{}
 	for _, i := range k.Implementations {
 		c.implementation(i)

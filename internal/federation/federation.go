@@ -195,14 +195,18 @@ func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T 
 	case *coord.Project:
 		naive(&v.CreatedAt, &v.UpdatedAt)
 		v.Stamps = coord.Stamps{} // agents that know no zones keep none
+
+		// The lists are copied, because v shares them with the value of the caller.
 		v.Repos = slices.Clone(v.Repos)
 		for i := range v.Repos {
 			naive(&v.Repos[i].ClaimedAt, &v.Repos[i].UpdatedAt)
 		}
+
 	case *coord.Repo:
 		naive(&v.ClaimedAt, &v.UpdatedAt)
 	case *coord.Packet:
 		naive(&v.At)
+
 	case *coord.Contract:
 		naive(&v.CreatedAt, &v.UpdatedAt, &v.ReopenedAt)
 		v.Stamps = coord.Stamps{}
@@ -220,6 +224,7 @@ func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T 
 			}
 		}
 	}
+
 	return v
 }
 

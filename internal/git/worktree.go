@@ -116,6 +116,7 @@ func (w Worktree) lay(ctx context.Context, scratch, own, common string) error {
 			return err
 		}
 	}
+
 	settings, err := output(In(ctx, "git", w.Folder, "config", "--null", "--list"))
 	if err != nil {
 		return err
@@ -124,6 +125,8 @@ func (w Worktree) lay(ctx context.Context, scratch, own, common string) error {
 		"HEAD":   []byte(w.Commit + "\n"),
 		"config": scratchConfig(settings, common),
 	}
+
+	// Not every repository has these files.
 	for name, from := range map[string]string{"shallow": common, "info/attributes": common, "info/sparse-checkout": own} {
 		b, err := os.ReadFile(filepath.Join(from, filepath.FromSlash(name)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,6 +136,7 @@ func (w Worktree) lay(ctx context.Context, scratch, own, common string) error {
 			files[name] = b
 		}
 	}
+
 	for name, b := range files {
 		if err := os.WriteFile(filepath.Join(scratch, filepath.FromSlash(name)), b, 0o600); err != nil {
 			return err

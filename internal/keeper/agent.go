@@ -108,6 +108,8 @@ func (a *agent) serve(ctx context.Context) (err error) {
 		a.giveUp(ctx, fmt.Sprintf("%s holds files of the hub's home", a.record.Dir))
 		return nil
 	}
+
+	// Only one program keeps an agent in a folder at a time.
 	unlock, err := lockFolder(a.record.Dir)
 	if err != nil {
 		a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
@@ -115,6 +117,8 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	}
 	defer unlock()
 	defer a.end()
+
+	// A hub that was killed may have left processes, and a turn to continue.
 	if id := a.record.Launch; id != "" {
 		a.problem(ctx, run.KillLeft(hub.RunID(id))) // processes of a hub that was killed
 	}
@@ -124,6 +128,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 		}
 		a.work(ctx, *t)
 	}
+
 	for ctx.Err() == nil && !a.record.Stopped {
 		t, err := a.next(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -134,6 +139,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 			a.work(ctx, *t)
 		}
 	}
+
 	if ctx.Err() != nil { // its session is not armed any more
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -148,6 +154,8 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 	if t, err := a.takePrompt(ctx); t != nil || err != nil {
 		return t, err
 	}
+
+	// The session waits for a wake in the background, beside the other events below.
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -159,6 +167,8 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 		call, err := a.sessions.Wait(waiting, a.actor, wake.Waiter{Key: a.sessionKey(), Cwd: a.record.Dir, Mechanism: "acp", Seconds: longestWait, Inside: true})
 		answers <- answer{call, err}
 	}()
+
+	// Only a running process can end or be idle.
 	var ended <-chan struct{}
 	var idle <-chan time.Time
 	if a.process != nil {
@@ -167,6 +177,7 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 		defer timer.Stop()
 		idle = timer.C
 	}
+
 	var t *turn
 	var err error
 	select {
@@ -185,6 +196,7 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 		a.end()
 	case <-ctx.Done():
 	}
+
 	cancel()
 	<-answers // a wake that it may have got is given again
 	return t, nil
@@ -231,6 +243,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 		}
 		a.handed(ctx, t.Wake, channel.Handed, "given to the agent")
 	}
+
 	repairs := 0
 	for {
 		a.keepTurn(ctx, &t)
@@ -247,7 +260,9 @@ func (a *agent) work(ctx context.Context, t turn) {
 			a.move(Failing)
 			a.rest(ctx, restTime(a.failures, t.Tries))
 			continue
+
 		default:
+			// An agent that does not start is given up; a turn that broke off too often is dropped.
 			if !given && t.Wake != "" {
 				a.handed(ctx, t.Wake, channel.Failed, result.problem)
 			}
@@ -261,6 +276,8 @@ func (a *agent) work(ctx context.Context, t turn) {
 			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			return
 		}
+
+		// The report that the turn ended returns a notice if messages came meanwhile.
 		a.move(Idle)
 		a.keepTurn(ctx, nil)
 		notice := a.report(ctx, wake.EventTurnEnd, "")

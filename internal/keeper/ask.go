@@ -91,6 +91,8 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	for _, o := range r.Options {
 		q.Choices = append(q.Choices, Choice{o.ID, o.Name, o.Kind})
 	}
+
+	// An agent has at most maxAsks open questions, each with a number of its own.
 	a.mu.Lock()
 	if len(a.asks) == maxAsks {
 		a.mu.Unlock()
@@ -103,6 +105,8 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	q.ID++
 	a.asks = append(a.asks, q)
 	a.mu.Unlock()
+
+	// The state of the agent, its log and a notice show the question to people.
 	a.move(Asking)
 	a.report(ctx, wake.EventWaiting, "")
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
@@ -111,6 +115,8 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 		text := fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s", a.name, q.Text, id)
 		return a.o.Ask(tx, text, hub.NoticeSubject{Kind: hub.NoticeQuestion, ID: id})
 	})
+
+	// The agent works again when none of its questions is open.
 	defer func() {
 		a.mu.Lock()
 		a.asks = slices.DeleteFunc(a.asks, func(other *Question) bool { return other == q })
@@ -122,6 +128,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 			a.report(ctx, wake.EventTool, "")
 		}
 	}()
+
 	timeout := time.NewTimer(allowed)
 	defer timeout.Stop()
 	select {
@@ -170,6 +177,7 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if err != nil {
 		return Choice{}, err
 	}
+
 	a.mu.Lock()
 	i := slices.IndexFunc(a.asks, func(q *Question) bool { return q.ID == id })
 	var q *Question
@@ -180,10 +188,13 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if q == nil {
 		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no question %d that waits", name, id).WithHint("parley agent kept lists them")
 	}
+
 	chosen, ok := q.choose(option)
 	if !ok {
 		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
 	}
+
+	// The answer is in the journal before the agent gets it.
 	err = k.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		_, err := tx.Append(actor.Entry(k.o.Clock.Now(), actions.AgentAnswered, "kept/"+string(name), map[string]any{"option": chosen.ID, "kind": chosen.Kind}))
 		return err
@@ -191,6 +202,7 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if err != nil {
 		return Choice{}, fmt.Errorf("keeper: answer: %w", err)
 	}
+
 	select {
 	case q.answer <- chosen.ID:
 		return chosen, nil

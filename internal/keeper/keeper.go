@@ -285,10 +285,12 @@ func (k *Keeper) awaitTurn(ctx context.Context) bool {
 	if k.o.Machine == "" {
 		return true
 	}
+
 	take := func() error {
 		_, err := k.store.Lease(ctx, "keeper/"+k.o.Machine, 3*leaseEvery)
 		return err
 	}
+
 	tick := time.NewTicker(leaseEvery)
 	for take() != nil {
 		select {
@@ -298,6 +300,8 @@ func (k *Keeper) awaitTurn(ctx context.Context) bool {
 			return false
 		}
 	}
+
+	// The lease lasts for three ticks, so that a renewal that failed can be tried again.
 	k.wg.Go(func() {
 		defer tick.Stop()
 		for {
@@ -356,6 +360,8 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	if _, err := k.own(ctx, op, d.Agent); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return Status{}, err
 	}
+
+	// The folder is kept under its real path, so that a second agent in it is refused.
 	d.Machine = k.o.Machine
 	if real, err := filepath.EvalSymlinks(d.Dir); err == nil {
 		d.Dir = real
@@ -363,6 +369,8 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	if err := d.check(op); err != nil {
 		return Status{}, err
 	}
+
+	// A worktree that is made here is removed again if the agent cannot be kept.
 	unmake := func() {}
 	if worktree {
 		var err error
@@ -374,6 +382,8 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		return Status{}, hub.Errorf(hub.CodePolicy, op, "dir: %s holds files of the hub's home %s, in which its keys are", d.Dir, k.o.Home).
 			WithHint("name the folder of the project")
 	}
+
+	// The agent does not run while its record changes.
 	profile.ID = d.Agent
 	k.halt(d.Agent)
 	err := k.change(ctx, actor, d.Agent, actions.AgentKept, func(tx hub.Tx, r *record) error {
@@ -387,10 +397,13 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		if err := apart(tx, op, names, d); err != nil {
 			return err
 		}
+
 		if r.Dir != d.Dir || !slices.Equal(r.Command, d.Command) {
 			r.Session = "" // it belongs to another agent or folder
 		}
 		r.Definition, r.Stopped, r.Problem, r.Since = d, false, "", k.o.Clock.Now()
+
+		// An agent that is kept for the first time gets a key and a place in the list.
 		if slices.Contains(names, d.Agent) {
 			return nil
 		}
@@ -402,6 +415,7 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		}
 		return hub.WriteMeta(tx, listKey, append(names, d.Agent))
 	})
+
 	if err != nil {
 		unmake()
 	}
@@ -501,6 +515,7 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 	if r, err := k.own(ctx, op, name); err != nil && (r.Agent == "" || !k.o.Away(r.Machine)) { // one whose machine is gone can be forgotten
 		return err
 	}
+
 	k.halt(name)
 	k.mu.Lock()
 	k.linesOf(name).add("stop", "by the operator")
@@ -508,11 +523,14 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		delete(k.logs, name)
 	}
 	k.mu.Unlock()
+
 	err := k.change(ctx, actor, name, actions.AgentStopped, func(tx hub.Tx, r *record) error {
 		r.Stopped, r.Problem, r.Since = true, "", k.o.Clock.Now()
 		if r.Turn != nil {
 			r.Turn.Stopped = true // the next start continues it
 		}
+
+		// A forgotten agent loses its key, its record and its place in the list.
 		if !forget {
 			return nil
 		}
@@ -526,6 +544,7 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		*r = record{}
 		return hub.WriteMeta(tx, listKey, slices.DeleteFunc(names, func(id hub.AgentID) bool { return id == name }))
 	})
+
 	k.keys.Changed()
 	k.restart(name)
 	return err

@@ -86,12 +86,14 @@ func (k *Keeper) Log(ctx context.Context, actor hub.Caller, name hub.AgentID, af
 	if _, err := k.own(ctx, op, name); err != nil {
 		return nil, err
 	}
+
 	k.mu.Lock()
 	a := k.agents[name]
 	k.mu.Unlock()
 	if a == nil {
 		return []Line{}, nil
 	}
+
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {

@@ -63,6 +63,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ctx, span := spans.Work(ctx, "turn")
+
 	began := false
 	give := func() { // the model may take its time until the first sign of the turn
 		a.move(Working)
@@ -80,6 +81,8 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 		}
 		a.live()
 	}
+
+	// A cancelled turn is not killed: kill ends together with the attempt.
 	kill, killed := context.WithCancel(context.WithoutCancel(ctx))
 	defer killed()
 	stopWatch := a.watch(ctx, t, cancel)
@@ -105,6 +108,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 			a.mu.Unlock()
 		}},
 	})
+
 	stopWatch()
 	if err == nil && got.State == hub.RunDone && !began {
 		begin() // it answered without an update
@@ -114,6 +118,8 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	span.Set("parley.state", string(got.State))
 	span.Set("parley.verdict", string(got.Verdict))
 	span.End(err)
+
+	// The process of a turn that failed is ended, so that the next turn starts another one.
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
 		out.problem = cause.Error()
@@ -130,10 +136,12 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 			a.log.add("refused", fmt.Sprintf("%s: %s; found: %s", c.Kind, c.Claim, c.Found))
 		}
 	}
+
 	if got.Breach != nil {
 		a.log.add("breach", got.Breach.String())
 		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley runs show %s", a.name, got.Breach, got.ID))
 	}
+
 	if out.problem != "" {
 		a.log.add("problem", out.problem)
 		if !given {
@@ -219,11 +227,14 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Options) error {
 	a.move(Starting)
 	a.report(ctx, wake.EventStart, "")
+
+	// Each running process holds one of the hub's slots until end.
 	select {
 	case a.slots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	spec.Session = a.record.Session
 	if a.record.Path != "" {
 		spec.Env = append(spec.Env, "PATH="+a.record.Path)
@@ -238,6 +249,8 @@ func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Opti
 		<-a.slots
 		return err
 	}
+
+	// The log says whether the earlier session goes on.
 	resumed, refusal := process.Resumed()
 	a.process, a.fresh = process, !resumed
 	a.record.Session = process.Session()
@@ -251,6 +264,7 @@ func (a *agent) startProcess(ctx context.Context, spec fleet.Spec, o *fleet.Opti
 			how += shorten.Text(" "+string(e.Data), 300)
 		}
 	}
+
 	a.log.add("start", how)
 	a.save(ctx, func(r *record) { r.Session = process.Session() })
 	a.mu.Lock()
@@ -321,6 +335,7 @@ const (
 // question that waits for a person is no hang. It tells the wake machine that the turn runs.
 func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFunc) (stop func()) {
 	a.live()
+
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -336,6 +351,8 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 				return
 			case <-tick.C:
 			}
+
+			// After a sleep of the machine the agent has its whole time again.
 			now := time.Now()
 			a.mu.Lock()
 			seen := watched{a.state, len(a.asks) > 0, a.alive, looked}
@@ -343,6 +360,8 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 			if looked = now; seen.slept(now) {
 				a.live()
 			}
+
+			// The wake machine learns at intervals that a long turn still runs.
 			if seen.state == Working && now.Sub(pulse) >= pulseEvery {
 				pulse = now
 				a.report(ctx, wake.EventTool, "")
@@ -351,6 +370,7 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 				extended = now
 				a.extend(ctx, t)
 			}
+
 			switch {
 			case seen.hangs(now, a.record.Hang.or(defaultHang)):
 				cancel(errHang)
@@ -359,6 +379,7 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 			}
 		}
 	}()
+
 	return func() {
 		close(quit)
 		<-done

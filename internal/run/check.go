@@ -50,6 +50,9 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	if e.opts.Start == nil {
 		opts.Settle = e.settle
 	}
+
+	// An interrupted run gets a short time of its own for the comparison; the check of any other
+	// run ends with Kill.
 	interrupted := end.state == hub.RunInterrupted
 	var cancel context.CancelFunc
 	if interrupted {
@@ -60,6 +63,7 @@ func (e *execution) check(ctx context.Context, end *ending) {
 		defer context.AfterFunc(e.opts.Kill, cancel)()
 	}
 	defer cancel()
+
 	var claims *report.Report
 	if end.state == hub.RunDone && end.report != nil {
 		claims = &end.report.Report
@@ -69,12 +73,17 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	if ctx.Err() != nil && !interrupted { // while a command ran
 		end.state, end.reason = hub.RunInterrupted, hub.RunCancelled
 	}
+
+	// A breach of the policy is the first note of the evidence.
 	if end.breach = e.breach(record.Diff); end.breach != nil {
 		record.Notes = append([]evidence.Finding{end.breach.finding()}, record.Notes...)
 		e.problem(errors.New("run: " + end.breach.String()))
 	}
+
 	e.problem(e.folder.writePatch(NewRedactor(e.key).Redact([]byte(record.Patch))))
 	record.Unverified, record.Notes = shortened(record.Unverified), shortened(record.Notes)
+
+	// Evidence over the limit is recorded without its lists.
 	raw, err := json.Marshal(record)
 	if len(raw) > maxEvidence {
 		d := &record.Diff
@@ -86,6 +95,7 @@ func (e *execution) check(ctx context.Context, end *ending) {
 		e.problem(fmt.Errorf("run: encode the evidence: %w", err))
 		return
 	}
+
 	end.verdict, end.evidence = found.Verdict, NewRedactor(e.key).Redact(raw)
 	for _, c := range shortened(found.Contradictions) {
 		end.contradictions = append(end.contradictions, hub.Contradiction(c))

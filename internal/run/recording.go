@@ -113,6 +113,7 @@ func Replay(r io.Reader, each func(f RecordedFrame, u *acp.Update) error) error 
 	lines.Buffer(nil, maxLine)
 	version := 1
 	var unreadable error
+
 	for n := 1; lines.Scan(); n++ {
 		if unreadable != nil {
 			return unreadable
@@ -122,6 +123,7 @@ func Replay(r io.Reader, each func(f RecordedFrame, u *acp.Update) error) error 
 			unreadable = fmt.Errorf("run: read line %d of the recording: %w", n, err)
 			continue
 		}
+
 		var message struct {
 			Method string          `json:"method"`
 			Params json.RawMessage `json:"params"`
@@ -130,6 +132,8 @@ func Replay(r io.Reader, each func(f RecordedFrame, u *acp.Update) error) error 
 			} `json:"result"`
 		}
 		json.Unmarshal(f.Frame, &message) // a frame of another form is none of these
+
+		// The protocol version in an answer of the agent decides how its updates are decoded.
 		var u *acp.Update
 		if f.Direction == jsonrpc.In {
 			if v := message.Result.Version; v != 0 {
@@ -139,10 +143,12 @@ func Replay(r io.Reader, each func(f RecordedFrame, u *acp.Update) error) error 
 				u = decodeUpdate(version, message.Params)
 			}
 		}
+
 		if err := each(f, u); err != nil {
 			return err
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("run: read the recording: %w", err)
 	}

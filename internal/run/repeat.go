@@ -83,6 +83,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 	if !slices.Contains(Policies, policy) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %s", policy, hub.JoinWords(Policies)).WithHint("an agent that no person watches is never allowed everything")
 	}
+
 	r, err := NewFiles(p.home).Record(id)
 	if err != nil {
 		return "", err
@@ -94,10 +95,13 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 		return "", hub.Errorf(hub.CodeConflict, op, "run %s cannot be executed again: its record does not hold everything that it was given", id).
 			WithHint("a turn of a kept agent is repeated with: parley agent prompt; any other run with: parley run")
 	}
+
 	spec := Spec{
 		Agent: r.Agent, Command: r.Command, Dir: r.Dir, Dispatch: r.Order.Dispatch, Verify: r.Order.Verify, Build: r.Order.Build, AllowTestChanges: r.Order.Tests,
 		Handoff: r.Handoff, Timeout: time.Duration(r.Order.TimeoutS) * time.Second,
 	}
+
+	// The first state of the new run has its id; an error at its end says why it did not begin.
 	begun, ended := make(chan hub.RunID, 1), make(chan error, 1)
 	opts := &Options{
 		Agent: fleet.Options{Options: acp.Options{Name: "parley", Version: p.version, Policy: policy}}, Hub: p.hub(actor),
@@ -110,6 +114,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 	if err := p.start(op, spec, opts, ended); err != nil {
 		return "", err
 	}
+
 	select {
 	case next := <-begun:
 		return next, nil

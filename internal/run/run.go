@@ -150,6 +150,7 @@ func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result
 		e.opts.Agent.Ask = e.opts.Consent.Asker(e.opts.Agent.Ask)
 	}
 	e.opts.Consent.Begin()
+
 	home, err := filepath.Abs(home)
 	if err == nil {
 		e.spec.Dir, err = filepath.Abs(spec.Dir)
@@ -157,6 +158,7 @@ func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("run: %w", err)
 	}
+
 	e.files = NewFiles(home)
 	e.problem(e.cleanUp(ctx))
 	record := e.newRecord()
@@ -165,16 +167,20 @@ func Execute(ctx context.Context, home string, spec Spec, opts *Options) (Result
 			return Result{}, err
 		}
 	}
+
+	// The state of the files before the run is the base of the check at its end.
 	if e.base, err = evidence.Snapshot(ctx, e.spec.Dir, nil); err != nil {
 		return Result{}, cmp.Or(ctx.Err(), fmt.Errorf("run: record the files of %s: %w", e.spec.Dir, err))
 	}
 	defer e.base.Close()
+
 	if e.folder, err = e.files.Create(record); err != nil {
 		return Result{}, err
 	}
 	if err := e.begin(ctx); err != nil {
 		return Result{}, errors.Join(err, e.finish(ctx, ending{state: hub.RunFailed, reason: hub.RunNotStarted}))
 	}
+
 	e.notify()
 	end := e.work(ctx)
 	err = e.finish(ctx, end)
@@ -255,6 +261,8 @@ func (e *execution) work(ctx context.Context) ending {
 		return ending{state: hub.RunFailed, reason: hub.RunNotStarted, err: err}
 	}
 	defer func() { e.problem(recorder.Close()) }()
+
+	// The policy decides with which flags, environment and session mode the CLI starts.
 	opts := e.opts.Agent
 	opts.Tap, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.problem, e.update
 	mode, _ := cli.ModeOf(e.spec.Command, opts.Policy)
@@ -265,6 +273,7 @@ func (e *execution) work(ctx context.Context) ending {
 	if e.key != "" {
 		spec.Tools = e.opts.Hub.Tools(e.key)
 	}
+
 	start := launch
 	if e.opts.Start != nil {
 		start = e.opts.Start
@@ -280,6 +289,8 @@ func (e *execution) work(ctx context.Context) ending {
 	case err != nil:
 		return ending{state: hub.RunFailed, reason: hub.RunNotStarted, err: err}
 	}
+
+	// The time limit holds for the turn and not for the start.
 	e.move(ctx, hub.RunRunning, agent.Session())
 	within, cancel := ctx, func() {}
 	if e.spec.Timeout > 0 {
@@ -296,6 +307,8 @@ func (e *execution) work(ctx context.Context) ending {
 		err = agent.Fail(err)
 	}
 	e.problem(release())
+
+	// The end of ctx counts before the errors that it causes.
 	end := ending{state: hub.RunDone, stop: string(reply.StopReason), report: reply.Report, err: err}
 	switch {
 	case ctx.Err() != nil:
@@ -307,6 +320,7 @@ func (e *execution) work(ctx context.Context) ending {
 	case reply.Report == nil && len(e.spec.Prompt) == 0:
 		end.state, end.reason = hub.RunFailed, hub.RunNoReport
 	}
+
 	e.check(ctx, &end)
 	return end
 }
@@ -365,6 +379,7 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 	if err != nil {
 		return err
 	}
+
 	err = e.folder.Update(func(r *Record) {
 		if moved, err := r.Advance(end.state, e.opts.Clock.Now()); err == nil {
 			r.Run = moved
@@ -380,6 +395,8 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 	if err != nil {
 		return err
 	}
+
+	// A hub that may have a record of the run is told of its end.
 	defer e.notify()
 	if !e.folder.Record().Hub {
 		return nil

@@ -93,6 +93,8 @@ func (s *stepReader) update(at time.Time, u *acp.Update) {
 		}
 		s.add(at, "plan", b.String())
 	}
+
+	// All updates of one tool call belong to one step.
 	call := u.ToolCall()
 	if call == nil {
 		return
@@ -154,9 +156,12 @@ func (s *stepReader) frame(f RecordedFrame) {
 			} `json:"outcome"`
 		} `json:"result"`
 	}
+
 	if json.Unmarshal(f.Frame, &m) != nil {
 		return // a member of another type is none of these
 	}
+
+	// An answer to the agent completes the step of its request.
 	id, p := string(m.ID), m.Params
 	if f.Direction == jsonrpc.Out && m.Method == "" {
 		asked := s.requests[id]
@@ -175,6 +180,8 @@ func (s *stepReader) frame(f RecordedFrame) {
 		delete(s.requests, id)
 		return
 	}
+
+	// Prompts to the agent, and some of its requests, begin a step.
 	step := -1
 	switch {
 	case f.Direction == jsonrpc.Out && m.Method == "session/prompt":
@@ -194,6 +201,8 @@ func (s *stepReader) frame(f RecordedFrame) {
 	case m.Method == "fs/read_text_file":
 		s.add(f.Time, "file", "read "+p.Path)
 	}
+
+	// The request is remembered until its answer comes.
 	if id != "" && f.Direction == jsonrpc.In {
 		asked := request{method: m.Method, step: step, terminal: p.Terminal, options: map[string]string{}}
 		for _, o := range p.Options {

@@ -188,6 +188,7 @@ func ruleText(e *jsonschema.ValidationError) string {
 			return missing[0] + " is required"
 		}
 		return strings.Join(missing, ", ") + " are required"
+
 	case *kind.Type:
 		return fmt.Sprintf("must be of type %s, not %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
@@ -202,6 +203,7 @@ func ruleText(e *jsonschema.ValidationError) string {
 			return rule
 		}
 		return fmt.Sprintf("%s does not match %s", quote(k.Got), k.Want)
+
 	case *kind.MinLength:
 		return fmt.Sprintf("must have %d or more characters", k.Want)
 	case *kind.MaxLength:
@@ -212,7 +214,9 @@ func ruleText(e *jsonschema.ValidationError) string {
 		return "must be at least " + k.Want.RatString()
 	case *kind.Maximum:
 		return "must be at most " + k.Want.RatString()
+
 	case *kind.AnyOf:
+		// Each alternative is described by its first fault.
 		var ways []string
 		for _, c := range e.Causes {
 			p, r := firstFault(c)
@@ -223,6 +227,7 @@ func ruleText(e *jsonschema.ValidationError) string {
 		}
 		return strings.Join(ways, ", or ")
 	}
+
 	return "breaks the rule " + strings.Join(e.ErrorKind.KeywordPath(), "/")
 }
 

@@ -81,6 +81,7 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 	if at.Scope == ScopeProject {
 		return c, hub.Errorf(hub.CodeInvalid, op, "hooks are added for the user, not for a project").WithHint("leave --scope out")
 	}
+
 	p := editor{op: op, at: at, change: c}
 	for _, a := range additions {
 		path := filepath.Join(filepath.Dir(files.instruction.paths[0]), filepath.FromSlash(a.Path))
@@ -88,6 +89,8 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 		if err != nil {
 			return c, err
 		}
+
+		// Hooks share a file with others. A file of the hub goes only if it still has the mark.
 		after, what, text := []byte(a.Text), "the file of the hub", a.Text
 		switch {
 		case a.Hooks != nil:
@@ -105,6 +108,7 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 		}
 		p.merge(path, what, before, after, text)
 	}
+
 	return p.change, nil
 }
 
@@ -148,6 +152,8 @@ func (a Addition) apply(doc []byte, on bool) (_ []byte, err error) {
 		}
 		doc = []byte("{}\n")
 	}
+
+	// The entries of an earlier version go first, so that none is there twice.
 	for _, event := range slices.Sorted(maps.Keys(a.Hooks)) {
 		path := []string{"hooks", event}
 		if doc, err = a.without(f, doc, path); err != nil {
@@ -156,6 +162,7 @@ func (a Addition) apply(doc []byte, on bool) (_ []byte, err error) {
 		if !on {
 			continue
 		}
+
 		d, found, _, err := f.open(doc, path)
 		if err != nil {
 			return nil, err
@@ -178,6 +185,8 @@ func (a Addition) apply(doc []byte, on bool) (_ []byte, err error) {
 			return nil, err
 		}
 	}
+
+	// A list of hooks that is empty now goes, and so does a file without another member.
 	if d, err := f.parse(doc); err == nil && !on && d.root != nil {
 		if hooks := d.root.Find("/hooks"); hooks != nil && len(hooks.Value.(*hujson.Object).Members) == 0 {
 			if doc, err = f.cut(doc, []string{"hooks"}); err != nil {

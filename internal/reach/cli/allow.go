@@ -25,6 +25,7 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 	if err != nil || !cli.Refuses() {
 		return out, err
 	}
+
 	files, err := cli.files(op, at)
 	if err != nil {
 		return out, err
@@ -34,6 +35,7 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 	if err != nil {
 		return out, err
 	}
+
 	var settings struct {
 		Permissions struct {
 			Allow []string `json:"allow"`
@@ -44,8 +46,11 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 			return out, hub.Errorf(hub.CodeInvalid, op, "%s cannot be understood: %v", path, err).WithHint("repair it; nothing was written")
 		}
 	}
+
 	rule := "mcp__" + name
 	list := slices.DeleteFunc(slices.Clone(settings.Permissions.Allow), func(r string) bool { return r == rule })
+
+	// Nothing changes if the rule is there exactly when it should be. An empty list is cut out.
 	var after []byte
 	switch f := (jsonFormat{}); {
 	case allowed == (len(list) < len(settings.Permissions.Allow)):
@@ -64,6 +69,7 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 	if err != nil {
 		return out, hub.Errorf(hub.CodeInvalid, op, "%s cannot be edited: %v", path, err)
 	}
+
 	if !bytes.Equal(doc, after) {
 		out.Edits = append(out.Edits, Edit{Path: path, What: "the permission to use the tools of " + name + " without asking", Before: doc, After: after, mode: 0o600, folder: 0o755})
 	}

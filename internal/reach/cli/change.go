@@ -61,10 +61,13 @@ func PlanConnection(cli CLI, e Entry, at Place) (Change, error) {
 			return Change{}, err
 		}
 	}
+
 	files, err := cli.files(op, at)
 	if err != nil {
 		return Change{}, err
 	}
+
+	// The server goes into the file that has it already, else into the first that exists.
 	p := editor{op: op, at: at, change: Change{CLI: cli.Name, Edits: []Edit{}}}
 	path, doc, err := p.choose(files.config, func(doc []byte) (bool, error) { return cli.format.has(doc, e.Name) })
 	if err != nil {
@@ -74,6 +77,8 @@ func PlanConnection(cli CLI, e Entry, at Place) (Change, error) {
 	if err != nil {
 		return Change{}, p.refused(path, doc, err)
 	}
+
+	// The preview of the change shows no key.
 	shown := e
 	if e.Key != "" {
 		shown.Key = "<key>"
@@ -83,9 +88,12 @@ func PlanConnection(cli CLI, e Entry, at Place) (Change, error) {
 	if files.note != "" {
 		p.change.Notes = append(p.change.Notes, files.note)
 	}
+
 	if e.Instruction == "" {
 		return p.change, nil
 	}
+
+	// The instruction for the model goes into another file.
 	user := noteUser(cli, e.Name)
 	path, doc, err = p.choose(files.instruction, func(doc []byte) (bool, error) { return hasNote(doc, user) })
 	if err != nil {

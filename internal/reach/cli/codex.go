@@ -191,6 +191,8 @@ func codexOpened(ctx context.Context, l Launch, seen map[string]bool) (out Opene
 	if err == nil {
 		err = server.call(ctx, "thread/loaded/list", object{}, &loaded)
 	}
+
+	// A thread with a parent belongs to a subagent. It is marked as seen and not returned.
 	for _, id := range loaded.Data {
 		if seen[id] || err != nil {
 			continue

@@ -84,6 +84,7 @@ func ReadInput(raw []byte) (Input, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return Input{}, fmt.Errorf("cli: input of a hook: %w", err)
 	}
+
 	out := Input{Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
 	if out.Session == "" {
 		out.Session = in.SessionCamel
@@ -91,6 +92,8 @@ func ReadInput(raw []byte) (Input, error) {
 	out.Transcript = in.Transcript
 	out.NoQuota = quota.Spent(string(in.Error)) || quota.Spent(in.Details)
 	out.Goes = strings.TrimSpace(in.Prompt) == ""
+
+	// A notification without a kind is judged by its message.
 	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
 		out.Reminds = !question.MatchString(said)
 	}

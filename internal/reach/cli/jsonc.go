@@ -98,6 +98,7 @@ func (f jsonFormat) scan(text []byte) error {
 				return &flaw{i, "this string is not closed"}
 			}
 			i += n
+
 		case c == '/' && !f.comments:
 			return &flaw{i, "this file cannot have comments"}
 		case bytes.HasPrefix(rest, []byte("//")):
@@ -115,6 +116,7 @@ func (f jsonFormat) scan(text []byte) error {
 				return &flaw{i, "this comment is not closed"}
 			}
 			i += n + 3
+
 		case c == '[' || c == '{':
 			if depth++; depth > maxDepth {
 				return &flaw{i, "values are nested too deep"}
@@ -123,6 +125,7 @@ func (f jsonFormat) scan(text []byte) error {
 			depth--
 		}
 	}
+
 	return nil
 }
 

@@ -58,6 +58,7 @@ func (c CLI) files(op string, at Place) (layout, error) {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
+
 	var l layout
 	var root string
 	switch at.Scope {
@@ -72,6 +73,7 @@ func (c CLI) files(op string, at Place) (layout, error) {
 	if !filepath.IsAbs(root) {
 		return layout{}, hub.Errorf(hub.CodeInvalid, op, "the folder %q is not an absolute path", root)
 	}
+
 	start := filepath.Join(root, l.base.below)
 	if moved := getenv(l.base.env); l.base.env != "" && moved != "" {
 		// A relative path would be another folder wherever the CLI is started.
@@ -81,6 +83,7 @@ func (c CLI) files(op string, at Place) (layout, error) {
 		}
 		root, start = moved, moved
 	}
+
 	names := strings.NewReplacer("{home}", at.Home, "{root}", root, "{base}", start)
 	l.config = l.config.expand(names)
 	l.instruction = l.instruction.expand(names)

@@ -78,12 +78,15 @@ func (p *planner) defaults(variable, usual string, more object) {
 	if path == "" {
 		path = usual
 	}
+
 	all := object{}
 	if raw, err := p.Read(path); err == nil {
 		if err := json.Unmarshal(raw, &all); err != nil {
 			p.err = err
 		}
 	}
+
+	// Settings of the system stay, unless the plan sets the same key; lists are joined.
 	for name, value := range more {
 		old, _ := all[name].(object)
 		merged := object{}
@@ -102,6 +105,7 @@ func (p *planner) defaults(variable, usual string, more object) {
 		}
 		all[name] = merged
 	}
+
 	p.plan.Env = append(p.plan.Env, variable+"="+p.json("defaults.json", all))
 }
 

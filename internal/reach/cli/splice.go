@@ -41,11 +41,13 @@ func (f jsonFormat) put(doc []byte, name string, s server) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	entry := written(f.members(s))
 	if d.root == nil {
 		block := d.style().render(members{{name: f.container, value: members{{name: name, value: entry}}}}, "")
 		return appendBlock(doc, block), nil
 	}
+
 	found, err := d.find(path...)
 	if err != nil {
 		return nil, err
@@ -53,6 +55,8 @@ func (f jsonFormat) put(doc []byte, name string, s server) ([]byte, error) {
 	if len(found) < 2 || found[1].Value.Value.Kind() != '{' {
 		return f.set(doc, path, entry)
 	}
+
+	// An entry that exists is edited member by member, so that members of the user stay.
 	for _, m := range f.members(s) {
 		at := append(slices.Clone(path), m.name)
 		switch {
@@ -218,6 +222,7 @@ func (l style) render(v any, indent string) string {
 	case members:
 		inner := indent + l.unit
 		open, between, end := l.nl+inner, ","+l.nl+inner, l.nl+indent
+		// A document on one line stays on one line.
 		if l.nl == "" {
 			open, between, end = " ", ", ", " "
 		}
@@ -226,6 +231,7 @@ func (l style) render(v any, indent string) string {
 			parts = append(parts, l.quote(m.name)+": "+l.render(m.value, inner))
 		}
 		return "{" + open + strings.Join(parts, between) + end + "}"
+
 	case map[string]string:
 		var object members
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -238,6 +244,7 @@ func (l style) render(v any, indent string) string {
 			parts = append(parts, l.quote(text))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
+
 	case raw:
 		return string(v)
 	case bool:
@@ -246,6 +253,7 @@ func (l style) render(v any, indent string) string {
 		}
 		return "false"
 	}
+
 	text, _ := v.(string)
 	return l.quote(text)
 }

@@ -42,6 +42,7 @@ func (tomlFormat) ours(doc []byte, name string) ([]item, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	server := []string{tomlContainer, name}
 	var found []item
 	heads := map[string]bool{}
@@ -61,11 +62,13 @@ func (tomlFormat) ours(doc []byte, name string) ([]item, error) {
 			}
 			heads[head] = true
 		}
+
 		if len(found) == maxParts {
 			return nil, &flaw{it.start, "there is more about this server than can be edited"}
 		}
 		found = append(found, it)
 	}
+
 	return found, nil
 }
 

@@ -359,6 +359,7 @@ func (b *Base) walk(ctx context.Context, previous *tree, objects *objectWriter) 
 		in: b.in, scratch: b.scratch, root: b.root, at: b.top, format: b.format, plain: b.plain,
 		tracked: map[string]blob{}, folders: map[string]bool{".": true}, previous: previous, objects: objects, tree: newTree(),
 	}
+
 	commit, err := w.head(ctx)
 	if err != nil {
 		return nil, err
@@ -370,12 +371,16 @@ func (b *Base) walk(ctx context.Context, previous *tree, objects *objectWriter) 
 			}
 		}
 	}
+
 	if err := w.walk(ctx); err != nil {
 		return nil, err
 	}
+
+	// Changes in a folder that git ignores would not be seen.
 	if !w.tree.folders[b.folder] && previous == nil {
 		return nil, errIgnoredFolder
 	}
+
 	m := &w.tree.moment
 	m.Tree = w.tree.hash(b.format)
 	m.Dirty = m.Repository && m.Tree != commit
@@ -393,12 +398,15 @@ func (w *walker) head(ctx context.Context) (tree string, err error) {
 		return "", ctx.Err() // there is none, or it was removed
 	}
 	defer repo.close()
+
 	head, err := repo.resolve("HEAD")
 	m := &w.tree.moment
 	m.Repository, m.Commit = true, head.id
 	if head.name != "HEAD" {
 		m.Branch, _ = strings.CutPrefix(head.name, branchPrefix)
 	}
+
+	// Before the first commit the tree is empty.
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
 		return hashOf(w.format, "tree", nil), nil
@@ -407,11 +415,14 @@ func (w *walker) head(ctx context.Context) (tree string, err error) {
 	case w.plain:
 		return "", nil
 	}
+
 	files, folders, err := w.scratch.files(ctx, head.id)
 	if err != nil {
 		return "", ctx.Err() // without readable objects no file is tracked
 	}
 	w.folders = folders
+
+	// The first walk takes the submodules from the commit, a later one from the walk before.
 	for name, b := range files {
 		if b.mode != modeSubmodule {
 			w.tracked[name] = b
@@ -424,6 +435,7 @@ func (w *walker) head(ctx context.Context) (tree string, err error) {
 			w.trackSubmodule(ctx, name, id)
 		}
 	}
+
 	tree, _ = treeOf(files, hashing(w.format))
 	return tree, nil
 }
@@ -442,6 +454,8 @@ func (w *walker) trackSubmodule(ctx context.Context, name, commit string) {
 	w.tree.submodules[name] = commit
 	w.folders[name] = true
 	hold(w.folders, name)
+
+	// A submodule that cannot be read counts with the commit that the repository records.
 	if info, err := w.root.Lstat(path.Join(name, ".git")); err != nil || info.Mode()&fs.ModeSymlink != 0 {
 		return // it was not fetched
 	}
@@ -454,6 +468,7 @@ func (w *walker) trackSubmodule(ctx context.Context, name, commit string) {
 	if err != nil {
 		return
 	}
+
 	w.tree.submodules[name] = head.id
 	if w.scratch.lend(repo) != nil {
 		return
@@ -462,6 +477,7 @@ func (w *walker) trackSubmodule(ctx context.Context, name, commit string) {
 	if err != nil {
 		return
 	}
+
 	for inner, b := range files {
 		if b.mode != modeSubmodule {
 			w.track(path.Join(name, inner), b)

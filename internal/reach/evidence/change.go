@@ -115,6 +115,7 @@ func (r *changeReader) open(ctx context.Context) (err error) {
 	if before == (hub.WorkState{}) {
 		before = since
 	}
+
 	if _, r.since, err = r.readKept(since); err != nil {
 		return err
 	}
@@ -123,6 +124,7 @@ func (r *changeReader) open(ctx context.Context) (err error) {
 	}
 	r.tips = append(r.tips, r.q.Known...)
 
+	// A tree that the working tree has already is not read from git again.
 	switch since.Tree {
 	case r.w.committed.tree:
 		r.was = r.w.committed
@@ -131,6 +133,7 @@ func (r *changeReader) open(ctx context.Context) (err error) {
 		r.was = r.w.files
 		return nil
 	}
+
 	entries, _, err := r.git.files(ctx, cmp.Or(since.Tree, since.Commit))
 	if err != nil {
 		return hub.Errorf(hub.CodeNotEnabled, "evidence.Compare", "the files of its earlier state cannot be read")
@@ -370,6 +373,8 @@ func fileLine(own []*changedFile, insertions, deletions int) string {
 			renamed++
 		}
 	}
+
+	// A single file is named, several are counted.
 	only := len(own) == 1
 	switch {
 	case only && len(removed) == 1:
@@ -379,6 +384,7 @@ func fileLine(own []*changedFile, insertions, deletions int) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%s +%d -%d", plural(len(own), "file"), insertions, deletions))
 	}
+
 	if renamed > 0 && !only {
 		parts = append(parts, fmt.Sprintf("%d renamed", renamed))
 	}
@@ -388,6 +394,7 @@ func fileLine(own []*changedFile, insertions, deletions int) string {
 	case !only:
 		parts = append(parts, removed...)
 	}
+
 	return strings.Join(parts, ", ")
 }
 

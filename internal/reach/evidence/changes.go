@@ -59,6 +59,7 @@ func (c Changes) names() []string {
 func (t *tree) since(was *tree) Changes {
 	c := Changes{Before: was.moment, After: t.moment, Moved: map[string]string{}}
 	appeared := map[string]string{} // by content
+
 	for _, name := range slices.Sorted(maps.Keys(t.files)) {
 		now := t.files[name]
 		before, ok := was.files[name]
@@ -73,6 +74,8 @@ func (t *tree) since(was *tree) Changes {
 			c.Unread = append(c.Unread, name)
 		}
 	}
+
+	// A file is moved if its content appeared under a new name.
 	for _, name := range slices.Sorted(maps.Keys(was.files)) {
 		if _, ok := t.files[name]; ok {
 			continue
@@ -82,6 +85,7 @@ func (t *tree) since(was *tree) Changes {
 			c.Moved[name] = to
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(was.submodules)) {
 		if t.submodules[name] != was.submodules[name] {
 			c.Submodules = append(c.Submodules, name)

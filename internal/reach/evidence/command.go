@@ -101,11 +101,13 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 	if strings.TrimSpace(line) == "" {
 		return -1, errors.New("the command is empty")
 	}
+
 	r, w, err := os.Pipe()
 	if err != nil {
 		return -1, err
 	}
 	defer r.Close()
+
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env = dir, o.Env
 	cmd.Stdout, cmd.Stderr = w, w
@@ -115,11 +117,14 @@ func runShell(ctx context.Context, dir, line string, out io.Writer, o CommandOpt
 	if err != nil {
 		return -1, err
 	}
+
+	// The output is complete when no process holds the pipe any more.
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		io.Copy(out, r)
 	}()
+
 	cmd.Wait()   // the outcome is in cmd.ProcessState
 	cmd.Cancel() // kills the rest of the group
 	select {

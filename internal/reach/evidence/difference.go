@@ -102,6 +102,7 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 	if err != nil {
 		return nil, err
 	}
+
 	w := &walker{in: in, scratch: s, root: work.tree, at: work.treeAt, format: len(commit), tracked: files, folders: folders, tree: newTree()}
 	if how == readTracked {
 		w.onlyTracked, w.limit = true, maxDiffWalk
@@ -109,6 +110,7 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 	if err := w.walk(ctx); err != nil {
 		return nil, err
 	}
+
 	was := newTree()
 	for name, b := range files {
 		if b.mode != modeSubmodule {
@@ -120,10 +122,13 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 			return nil, f.problem
 		}
 	}
+
 	d := &difference{commit: commit, was: files, tree: w.tree, kinds: map[string]string{}}
 	if _, err := work.dir.Lstat("info/sparse-checkout"); err == nil {
 		d.sparse = true
 	}
+
+	// A file whose name is a folder or a special file now is changed and not missing.
 	changes := w.tree.since(was)
 	for _, name := range slices.Concat(changes.Created, w.tree.special) {
 		d.kinds[name] = kindUntracked
@@ -135,6 +140,7 @@ func (in *Inspector) difference(ctx context.Context, s *scratch, work *repositor
 			d.kinds[name] = kindChanged
 		}
 	}
+
 	return d, d.classify(ctx, w, changes.Modified)
 }
 

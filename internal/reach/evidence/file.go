@@ -29,11 +29,13 @@ func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, er
 	if c.SHA256 != "" && (len(c.SHA256) != hex.EncodedLen(sha256.Size) || !lowerHex(c.SHA256)) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "the sha256 %s is not 64 lower-case hexadecimal digits", show(c.SHA256))
 	}
+
 	f, at, also, err := find(in, c.Path, openRegular)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+
 	size := f.info.Size()
 	if c.Size != nil && *c.Size != size {
 		return "", hub.Errorf(hub.CodeHashMismatch, op, "%s has %d bytes, not %d", show(c.Path), size, *c.Size)
@@ -42,9 +44,11 @@ func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, er
 	if also > 0 {
 		found += fmt.Sprintf("; ambiguous: %d other roots have such a file, checked %s", also, show(at))
 	}
+
 	if c.SHA256 == "" {
 		return found + "; no sha256 was claimed", in.fits(op, c.Path, size)
 	}
+
 	h := sha256.New()
 	if err := in.hash(ctx, op, c.Path, f, h); err != nil {
 		return "", err

@@ -161,11 +161,13 @@ func Judge(rep report.Report, facts Facts, scope []string) Judgment {
 	} else {
 		j.files(*facts.Changes, scope)
 	}
+
 	tests, built := "TESTS:"+string(rep.Tests), "BUILD:"+string(rep.Build)
 	j.command(proofOfTests, tests, rep.Tests.State(), facts.Verify)
 	j.count(tests, facts.Verify)
 	j.command(proofOfBuild, built, rep.Build, facts.Build)
 
+	// A doubt about a command concerns the claim that the command was to prove.
 	for _, f := range facts.Commands {
 		claim := j.status()
 		switch {

@@ -48,6 +48,7 @@ func (in *Inspector) missing(ctx context.Context, c hub.WorkChange) (since time.
 	if err == nil {
 		defer folder.Close()
 	}
+
 	var further []hub.WorkFile
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound: // a worktree that was removed
@@ -69,6 +70,7 @@ func (in *Inspector) missing(ctx context.Context, c hub.WorkChange) (since time.
 		}
 	}
 
+	// The work is not missing if a branch or tag has it, or if enough of its lines are left.
 	repo, err := in.openRepository(c.Now.Repository)
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -103,6 +105,7 @@ func remains(folder *os.Root, f hub.WorkFile, format int) (remnant, time.Time) {
 	case err != nil:
 		return remnantWhole, time.Time{} // nothing shows that it is missing
 	}
+
 	var content []byte
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -118,6 +121,7 @@ func remains(folder *os.Root, f hub.WorkFile, format int) (remnant, time.Time) {
 			return remnantWhole, time.Time{}
 		}
 	}
+
 	switch hashOf(format, "blob", content) {
 	case f.Is:
 		return remnantWhole, time.Time{}
@@ -183,11 +187,14 @@ func (in *Inspector) linesLeft(ctx context.Context, s *scratch, repo *repository
 	if !ok || in.kept == "" {
 		return true, nil
 	}
+
+	// The kept state borrows the objects that the repository has.
 	kept := &scratch{git: in.git, dir: filepath.Join(in.kept, keptFolder(repo), string(id)), objects: s.objects}
 	if _, err := os.Stat(kept.gitDir()); err != nil {
 		return true, nil
 	}
 	kept.lenders = []string{filepath.Join(s.gitDir(), "objects")}
+
 	var ids []string
 	for _, f := range files {
 		if f.Was != "" {
@@ -199,6 +206,7 @@ func (in *Inspector) linesLeft(ctx context.Context, s *scratch, repo *repository
 	if err != nil {
 		return false, err
 	}
+
 	for _, f := range files {
 		now, err := readSmall(folder, f.Path, maxContent)
 		is, known := contents[f.Is]

@@ -76,6 +76,7 @@ func (m *commitMaker) make(ctx context.Context) (string, error) {
 	if err := m.checkBranch(); err != nil {
 		return "", err
 	}
+
 	files := map[string]blob{}
 	var err error
 	if m.Head != "" {
@@ -86,6 +87,8 @@ func (m *commitMaker) make(ctx context.Context) (string, error) {
 	if err := m.readFiles(ctx, files); err != nil {
 		return "", err
 	}
+
+	// Without a change there is no new commit.
 	before := maps.Clone(files)
 	for name, b := range m.changed {
 		putFile(files, name, b)
@@ -93,6 +96,7 @@ func (m *commitMaker) make(ctx context.Context) (string, error) {
 	if maps.Equal(before, files) {
 		return m.Head, nil
 	}
+
 	tree, err := treeOf(files, m.put)
 	if err != nil {
 		return "", err
@@ -154,6 +158,8 @@ func (m *commitMaker) readFiles(ctx context.Context, files map[string]blob) erro
 		case files[name].mode == modeSubmodule || info.IsDir():
 			return hub.Errorf(hub.CodeConflict, op, "%s is a folder or a submodule", show(name))
 		}
+
+		// Git stores the target of a link as its content.
 		var content []byte
 		if info.Mode()&fs.ModeSymlink != 0 {
 			to, err := m.repo.tree.Readlink(name)
@@ -170,12 +176,14 @@ func (m *commitMaker) readFiles(ctx context.Context, files map[string]blob) erro
 				crlf = append(crlf, name)
 			}
 		}
+
 		id, err := m.put("blob", content)
 		if err != nil {
 			return err
 		}
 		m.changed[name] = blob{gitMode(info.Mode()), id}
 	}
+
 	return m.checkConversion(ctx, files, present, crlf)
 }
 
@@ -186,6 +194,7 @@ func (m *commitMaker) checkConversion(ctx context.Context, files map[string]blob
 	if err := m.copyAttributes(present); err != nil {
 		return err
 	}
+
 	converted, err := m.scratch.attributes(ctx, present, "filter", "ident", "working-tree-encoding")
 	if err != nil {
 		return err
@@ -195,6 +204,8 @@ func (m *commitMaker) checkConversion(ctx context.Context, files map[string]blob
 		return err
 	}
 	maps.Copy(converted, ends)
+
+	// A file with CRLF whose committed content has none counts as converted.
 	var ids []string
 	for _, name := range crlf {
 		if id := files[name].id; id != "" {
@@ -209,6 +220,7 @@ func (m *commitMaker) checkConversion(ctx context.Context, files map[string]blob
 		was, known := before[files[name].id]
 		converted[name] = converted[name] || known && !bytes.Contains(was, []byte("\r\n"))
 	}
+
 	for _, name := range present {
 		if converted[name] {
 			return hub.Errorf(hub.CodeNotEnabled, op, "git converts %s when it is committed, and the hub does not", show(name)).WithHint("commit it with git")

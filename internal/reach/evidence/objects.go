@@ -105,6 +105,7 @@ func (o *objectWriter) write(id, kind string, content []byte) error {
 	if err := z.Close(); err != nil {
 		return err
 	}
+
 	folder := filepath.Join(o.scratch.gitDir(), "objects", id[:2])
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -113,6 +114,7 @@ func (o *objectWriter) write(id, kind string, content []byte) error {
 	if _, err := os.Lstat(name); err == nil {
 		return nil
 	}
+
 	// Another check may read the same object, so that it appears whole.
 	f, err := os.CreateTemp(folder, "new-*")
 	if err != nil {

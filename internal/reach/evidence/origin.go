@@ -63,6 +63,7 @@ func (r *changeReader) origins(ctx context.Context) error {
 	if err := r.convert(ctx); err != nil {
 		return err
 	}
+
 	fresh, old, err := r.commits(ctx)
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func (r *changeReader) origins(ctx context.Context) error {
 		}
 	}
 
+	// A file is old if it is as in the commit and no new commit touched it.
 	for _, f := range r.files {
 		f.authors = append(touched[f.name], touched[f.from]...)
 		f.old = r.w.committed.entries[f.name] == f.is && len(f.authors) == 0
@@ -136,6 +138,8 @@ func (r *changeReader) commits(ctx context.Context) (fresh, old []loggedCommit, 
 		if err != nil {
 			return nil, nil, err
 		}
+
+		// A commit that was pulled and is older than the earlier state counts as old.
 		for _, c := range fresh {
 			if pulled[c.id] && c.at.Before(r.before) {
 				old = append(old, c)
@@ -147,6 +151,7 @@ func (r *changeReader) commits(ctx context.Context) (fresh, old []loggedCommit, 
 		}
 	}
 
+	// Commits of other branches existed before, too. If they cannot be listed, that is noted.
 	others := slices.DeleteFunc(slices.Clone(r.tips), func(id string) bool { return id == base })
 	if len(others) == 0 {
 		return fresh, old, nil
@@ -257,11 +262,14 @@ func (s *scratch) log(ctx context.Context, from, without, names []string) ([]log
 			input += name + "\n"
 		}
 	}
+
 	tokens, err := s.list(ctx, input, "--literal-pathspecs", "log", "--stdin", "--ignore-missing", "-c", "--root", "--raw", "-z", "--no-abbrev",
 		"--no-renames", "--full-history", "--no-ext-diff", "--no-textconv", "--format=%x01%H%x00%an%x00%ae%x00%ct")
 	if err != nil {
 		return nil, err
 	}
+
+	// Git prints four tokens for each commit, and then two for each of its files.
 	var all []loggedCommit
 	for len(tokens) > 0 {
 		token := strings.TrimPrefix(tokens[0], "\n")
@@ -332,6 +340,7 @@ func (r *changeReader) compareVersions(ctx context.Context, versions map[string]
 			return err
 		}
 
+		// The nearest version counts only if it is nearer than the earlier state.
 		text, distance := nearest(is, texts)
 		switch {
 		case text == nil || (known && distance >= lineDistance(was, is)):

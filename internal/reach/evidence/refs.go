@@ -217,6 +217,7 @@ func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bo
 	var names []string
 	seen := 0
 	tooMany := hub.Errorf(hub.CodeTooLarge, op, "the repository has more than %d branches and tags", maxRefs)
+
 	err := fs.WalkDir(r.common.FS(), folder, func(name string, e fs.DirEntry, err error) error {
 		seen++
 		switch {
@@ -234,6 +235,7 @@ func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bo
 	if err != nil {
 		return nil, err
 	}
+
 	ids := map[string]bool{}
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
@@ -243,12 +245,15 @@ func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bo
 			ids[found.id] = true
 		}
 	}
+
+	// A packed ref has no file of its own.
 	packed, err := r.packedRefs()
 	for name, id := range refLines(packed) {
 		if strings.HasPrefix(name, folder+"/") {
 			ids[id] = true
 		}
 	}
+
 	if len(ids) > maxRefs {
 		return nil, tooMany
 	}

@@ -34,6 +34,7 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 	if rep != nil {
 		claims = *rep
 	}
+
 	facts := Facts{AllowTestChanges: o.AllowTestChanges}
 	var errs []error
 	settle := func(before string) {
@@ -53,6 +54,7 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 		facts.Changes = &got
 	}
 
+	// The files are compared again after each command, because it may change some.
 	var changed []string
 	run := func(field, line string) *Outcome {
 		if line == "" || ctx.Err() != nil {

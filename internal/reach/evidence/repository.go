@@ -112,6 +112,7 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	if name := r.claim.Commit; len(name) < minCommit || len(name) > sha256Digits || !lowerHex(name) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: %d to %d lower-case hexadecimal digits", show(name), minCommit, sha256Digits)
 	}
+
 	s, err := r.scratch(ctx)
 	if err != nil {
 		return "", err
@@ -120,6 +121,8 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
+	// The commit must be in the named branch or, without one, in any branch or tag.
 	from, tips := "a branch or tag", []string{""}
 	if r.claim.Branch != "" {
 		from = "branch " + show(r.claim.Branch)
@@ -130,6 +133,7 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	switch ok, err := s.reachable(ctx, id, tips); {
 	case err != nil:
 		return "", err
@@ -239,6 +243,7 @@ func (r *repositoryCheck) patch(ctx context.Context, d *difference) (hub.Patch, 
 	}
 	s.objects = r.borrowed.objects
 
+	// A file that cannot be stored is left out of the text and counted in More.
 	names := slices.Concat(d.names(kindChanged, kindMissing), d.names(kindUntracked))
 	o := &objectWriter{scratch: s, format: len(d.commit), room: diffRoom}
 	before, after := map[string]blob{}, map[string]blob{}
@@ -263,6 +268,7 @@ func (r *repositoryCheck) patch(ctx context.Context, d *difference) (hub.Patch, 
 	if err != nil {
 		return out, err
 	}
+
 	shown := 0
 	out.Text, shown, err = o.beginning(ctx, old, now)
 	out.More = len(names) - shown

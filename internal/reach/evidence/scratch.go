@@ -175,6 +175,7 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 	if _, err := store.Lstat("info/alternates"); err == nil {
 		return hub.Errorf(hub.CodeNotEnabled, op, "the repository borrows objects from another one (objects/info/alternates), which is not checked")
 	}
+
 	if s.objects, err = store.Open("."); err != nil {
 		return explain("objects", err)
 	}
@@ -182,6 +183,8 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 	if runtime.GOOS == "linux" {
 		from = "/proc/self/fd/3" // inherited by git; replacing the folder meanwhile has no effect
 	}
+
+	// Only packs and folders of loose objects are linked.
 	count := 0
 	for e, err := range entries(ctx, store, ".") {
 		if err != nil {
@@ -206,6 +209,7 @@ func (s *scratch) borrow(ctx context.Context, r *repository) error {
 			}
 			s.partial = s.partial || strings.HasSuffix(inner.Name(), ".promisor")
 		}
+
 		if err := os.Symlink(filepath.Join(from, name), filepath.Join(s.gitDir(), "objects", name)); err != nil {
 			return err
 		}
@@ -259,6 +263,7 @@ func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.c
 func (s *scratch) run(ctx context.Context, limit int64, input string, args ...string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	cmd := git.Alone(ctx, s.git, filepath.Join(s.dir, "tree"), args...)
 	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GIT_DIR="+s.gitDir(), "GIT_WORK_TREE="+cmd.Dir, "GIT_ALLOC_LIMIT=512m")
 	if len(s.lenders) > 0 {
@@ -268,6 +273,7 @@ func (s *scratch) run(ctx context.Context, limit int64, input string, args ...st
 	if s.objects != nil && runtime.GOOS == "linux" {
 		cmd.ExtraFiles = []*os.File{s.objects} // number 3, see borrow
 	}
+
 	leash(cmd)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
@@ -276,11 +282,14 @@ func (s *scratch) run(ctx context.Context, limit int64, input string, args ...st
 	if err != nil {
 		return "", fmt.Errorf("evidence: run git: %w", err)
 	}
+
 	var out strings.Builder
 	n, _ := io.Copy(&out, io.LimitReader(pipe, limit+1)) // the end of git shows whether it is complete
 	if n > limit {
 		cancel() // git must not wait for a reader
 	}
+
+	// Beyond the limit git was killed here, so its exit code says nothing.
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch {

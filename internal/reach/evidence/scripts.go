@@ -119,6 +119,7 @@ func (s *scriptSearch) command(dir string, words []string) string {
 	if len(words) == 0 {
 		return dir
 	}
+
 	name := words[0]
 	args := words[1:]
 	if name == "$(MAKE)" || name == "${MAKE}" {
@@ -281,12 +282,16 @@ func (s *scriptSearch) make(dir string, args []string) {
 			i++
 		}
 	}
+
+	// Named makefiles replace the usual ones.
 	if len(files) > 0 {
 		for _, name := range files {
 			s.lines(dir, script{name: s.resolve(dir, name)})
 		}
 		return
 	}
+
+	// Otherwise make takes the first of its usual files that exists.
 	for i, name := range makefiles {
 		x := script{name: path.Join(dir, name)}
 		for _, other := range makefiles[i+1:] {

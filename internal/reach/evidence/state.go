@@ -90,6 +90,8 @@ func (w *workTree) close() {
 func (w *workTree) read(ctx context.Context) error {
 	head, err := w.repo.resolve("HEAD")
 	w.branch = head.name
+
+	// Before the first commit no file is tracked.
 	committed, folders := map[string]blob{}, map[string]bool{".": true}
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		if err != nil {
@@ -100,6 +102,7 @@ func (w *workTree) read(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if w.committed, err = newFileList(committed, w.format); err != nil {
 		return err
 	}
@@ -123,6 +126,7 @@ func (w *workTree) read(ctx context.Context) error {
 			files[name] = w.submodule(walk, name, b)
 		}
 	}
+
 	if w.files = w.committed; maps.Equal(files, committed) {
 		return nil
 	}

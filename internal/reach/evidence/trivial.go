@@ -29,6 +29,7 @@ const (
 // classify finds the files whose change is trivial. A file that is too large or that cannot
 // be read is none of them.
 func (r *changeReader) classify(ctx context.Context) error {
+	// Only contents that differ are read.
 	var ids []string
 	for _, f := range r.files {
 		if f.nearest.mode != modeSubmodule && f.nearest != (blob{}) && f.nearest.id != f.is.id {
@@ -39,6 +40,7 @@ func (r *changeReader) classify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range r.files {
 		was, known := before[f.nearest.id]
 		switch {
@@ -104,10 +106,12 @@ func (s *scratch) contents(ctx context.Context, ids []string) (map[string][]byte
 	if len(ids) == 0 {
 		return out, nil
 	}
+
 	sizes, err := s.run(ctx, maxOutput, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check")
 	if err != nil {
 		return nil, err
 	}
+
 	var wanted []string
 	room := int64(keepRoom)
 	for line := range strings.Lines(sizes) {
@@ -121,6 +125,8 @@ func (s *scratch) contents(ctx context.Context, ids []string) (map[string][]byte
 	if len(wanted) == 0 {
 		return out, nil
 	}
+
+	// Each object begins with a line of its name, kind and size.
 	text, err := s.run(ctx, maxOutput, strings.Join(wanted, "\n")+"\n", "cat-file", "--batch")
 	for err == nil && text != "" {
 		head, rest, _ := strings.Cut(text, "\n")

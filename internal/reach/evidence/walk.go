@@ -212,6 +212,8 @@ func (w *walker) folder(ctx context.Context, folder string) (below []string, fou
 		default:
 			found = append(found, untracked{name, e.Type()})
 		}
+
+		// Git needs the rule files of the folder to judge its untracked entries.
 		if err := w.copyRules(name, e); err != nil {
 			return nil, nil, false, err
 		}

@@ -81,6 +81,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	if len(spec.Command) == 0 {
 		return nil, errors.New("fleet: no command to start the agent with")
 	}
+
 	alive, a.kill = context.WithCancel(alive)
 	cmd := exec.CommandContext(alive, spec.Command[0], spec.Command[1:]...)
 	cmd.Dir, cmd.Env = spec.Dir, append(Environment(spec.Run), spec.Env...)
@@ -92,17 +93,22 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	a.pid = cmd.Process.Pid
+
+	// From here on a failure closes the agent and is reported with its standard error.
 	defer func() {
 		if err != nil {
 			a.Close() // its standard error is complete after that
 			err = &acp.StartError{Err: err, Stderr: a.client.Stderr()}
 		}
 	}()
+
 	if a.opts.Auth != "" {
 		if err := a.client.Authenticate(ctx, a.opts.Auth); err != nil {
 			return nil, fmt.Errorf("fleet: authenticate: %w", err)
 		}
 	}
+
+	// An agent that cannot resume the session gets a new one.
 	session := acp.SessionOptions{Meta: spec.Meta}
 	if spec.Tools != nil {
 		session.MCPServers = []acpv2.MCPServer{spec.Tools.server(a.client.Agent())}
@@ -115,6 +121,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 			return nil, fmt.Errorf("fleet: open a session: %w", err)
 		}
 	}
+
 	if spec.Mode != "" {
 		if err := a.session.SetMode(ctx, spec.Mode); err != nil {
 			return nil, fmt.Errorf("fleet: set the mode %q that its policy needs: %w", spec.Mode, err)

@@ -223,10 +223,12 @@ func (c *Client) hook(ctx context.Context, params map[string]any) error {
 	const name = "hooks/wake"
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+
 	body, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
+
 	address := "http" + strings.TrimSuffix(strings.TrimPrefix(c.o.URL, "ws"), "/") + "/" + name
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
@@ -234,6 +236,7 @@ func (c *Client) hook(ctx context.Context, params map[string]any) error {
 	}
 	req.Header.Set("Authorization", "Bearer "+c.o.HooksToken)
 	req.Header.Set("Content-Type", "application/json")
+
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return hub.Errorf(hub.CodeUnreachable, "gateway.hook", "%s: %w", name, err)
@@ -246,6 +249,8 @@ func (c *Client) hook(ctx context.Context, params map[string]any) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
+
+	// The gateway may explain its refusal in JSON.
 	f := &Fault{Method: name, Code: fmt.Sprint(resp.StatusCode), Message: http.StatusText(resp.StatusCode)}
 	var plain struct {
 		Error string `json:"error"`

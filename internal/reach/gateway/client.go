@@ -106,12 +106,14 @@ func (c *Client) Close() {
 // connect returns the connection, which it makes unless there is one. After a failure
 // it reports the same failure until the pause is over.
 func (c *Client) connect(ctx context.Context) (*link, error) {
+	// One caller dials at a time; the others then find its connection or its failure.
 	select {
 	case c.dialing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	defer func() { <-c.dialing }()
+
 	c.mu.Lock()
 	l, failure, early := c.link, c.failure, time.Now().Before(c.retryAt)
 	c.mu.Unlock()
@@ -121,6 +123,7 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 	case failure != nil && early:
 		return nil, failure
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	l, err := c.dial(ctx)
@@ -134,8 +137,11 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 		c.failed(hub.Errorf(hub.CodeUnreachable, "gateway.connect", "the gateway at %s: %w", c.o.URL, err))
 		return nil, c.failure
 	}
+
 	c.link, c.failure, c.pause = l, nil, 0
 	c.o.Log.Info("connected to the gateway", "protocol", l.hello.Protocol, "version", l.hello.Server.Version)
+
+	// The reader lives as long as the connection and records why it ended.
 	c.wg.Go(func() {
 		select {
 		case c.made <- struct{}{}:
@@ -150,6 +156,7 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 			c.failed(hub.Errorf(hub.CodeUnreachable, "gateway", "the connection to the gateway at %s ended: %w", c.o.URL, l.cause))
 		}
 	})
+
 	select {
 	case c.kick <- struct{}{}: // Run watches the new connection
 	default:
@@ -303,6 +310,7 @@ func (c *Client) dial(ctx context.Context) (_ *link, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if err != nil {
 			conn.CloseNow()
@@ -323,6 +331,7 @@ func (c *Client) dial(ctx context.Context) (_ *link, err error) {
 		return nil, err
 	}
 
+	// The gateway may set another interval for its ticks.
 	l.tick = defaultTick
 	if ms := l.hello.Policy.TickMs; ms > 0 {
 		l.tick = time.Duration(ms) * time.Millisecond
@@ -480,10 +489,13 @@ func (c *Client) call(ctx context.Context, method string, params, out any) error
 	const op = "gateway.call"
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+
 	l, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
+
+	// The reader of the connection finds the call by its id.
 	l.mu.Lock()
 	l.last++
 	id, answer := strconv.Itoa(l.last), make(chan frame, 1)
@@ -494,9 +506,11 @@ func (c *Client) call(ctx context.Context, method string, params, out any) error
 		delete(l.calls, id)
 		l.mu.Unlock()
 	}()
+
 	if err := writeFrame(ctx, l.conn, request{"req", id, method, params}); err != nil {
 		return hub.Errorf(hub.CodeUnreachable, op, "%s: the request could not be sent: %w", method, err)
 	}
+
 	select {
 	case f := <-answer:
 		if err := f.fault(method); err != nil {

@@ -91,6 +91,8 @@ func (p *probed) session() (_ string, err error) {
 	if err := p.usable(p.ctx, name, scope); err != nil || p.o.Session == ModeRun {
 		return "the method is there and its scope is granted; parley probe AGENT starts a turn with it", err
 	}
+
+	// A session of its own is made and deleted, so that no transcript of a user gets the line.
 	const key, text = "agent:main:parley-probe", "[parley probe] no message waits"
 	if err := p.try("sessions.create", map[string]any{"key": key}, nil); err != nil {
 		return "", err
@@ -100,6 +102,7 @@ func (p *probed) session() (_ string, err error) {
 			err = gone
 		}
 	}()
+
 	if err := p.try(methodInject, map[string]any{"sessionKey": key, "message": text}, nil); err != nil {
 		return "", err
 	}
@@ -107,6 +110,7 @@ func (p *probed) session() (_ string, err error) {
 	if err := p.try(methodHistory, map[string]any{"sessionKey": key, "limit": 10}, &raw); err != nil {
 		return "", err
 	}
+
 	var state struct {
 		Info struct {
 			Running bool `json:"hasActiveRun"`

@@ -133,6 +133,8 @@ func (n *Worker) next(ctx context.Context, store hub.Store, t Target) (*job, hub
 	if b.cursor == 0 && b.head.Seq > 0 { // a new target is told of what waits already
 		return nil, n.o.Clock.Now(), n.advance(ctx, store, t, b.waits.begin(b.head.Seq))
 	}
+
+	// A pause after a failure, and quiet hours, put the notice off.
 	now := n.o.Clock.Now()
 	if b.state.Next.After(now.Time) {
 		return nil, b.state.Next, nil
@@ -159,6 +161,7 @@ func (n *Worker) next(ctx context.Context, store hub.Store, t Target) (*job, hub
 	case !j.replay && j.Count < maxBatch && now.Sub(j.At.Time) < t.Batch:
 		return nil, j.At.Add(t.Batch), nil
 	}
+
 	j.notice.ID = newID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
 	j.notice.At = now
 	return j, now, nil
@@ -234,6 +237,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 		next = now
 		facts := map[string]any{"target": t.Name, "notice": j.notice.ID, "count": j.Count}
 		action, outcome := actions.PeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
+
 		if failure == nil {
 			st.Tries, st.Problem, st.Since, st.Next, st.SentAt, st.Sent = 0, "", hub.Time{}, hub.Time{}, now, st.Sent+1
 		} else {
@@ -242,6 +246,8 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 			if st.Since.IsZero() {
 				st.Since = now
 			}
+
+			// A refusal or an old notice is given up. Any other failure is tried again later.
 			age := now.Sub(j.At.Time)
 			if j.replay {
 				age = now.Sub(st.Replays[0].At.Time)
@@ -255,6 +261,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 			facts["reason"] = failure.Error()
 			st.bury(letter{First: j.First, Last: j.Last, Count: j.Count, At: now, Reason: failure.Error()})
 		}
+
 		e := hub.Caller{ID: hub.Self}.Entry(now, action, t.Name, facts)
 		if failure != nil {
 			e.Outcome = hub.OutcomeFailed
@@ -262,6 +269,8 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 		if _, err := tx.Append(e); err != nil {
 			return err
 		}
+
+		// Messages count as failed only if no other target can take them.
 		for _, w := range j.notice.Waits {
 			if w.Kind == EventMessage && (failure == nil || len(n.takers()) == 1) {
 				if err := n.hub.Record(tx, w.Agent, w.ID, outcome); err != nil {
@@ -269,6 +278,8 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 				}
 			}
 		}
+
+		// A replay has a position of its own, and the cursor stays where it is.
 		if !j.replay {
 			return tx.PutCursor(t.cursor(), j.through)
 		}
@@ -280,6 +291,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 	if err != nil {
 		return n.later(), fmt.Errorf("notify: record the outcome for %s: %w", t.Name, err)
 	}
+
 	if failure != nil {
 		n.o.Log.Warn("a target was not told", "op", t.cursor(), "err", failure)
 	}
@@ -335,6 +347,7 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 				Name: t.Name, Way: cmp.Or(t.Template, "command"), Events: t.Events, Quiet: t.Quiet, Sent: st.Sent, SentAt: st.SentAt,
 				Tries: st.Tries, Problem: st.Problem, Since: st.Since, Next: st.Next,
 			}
+
 			for i, l := range st.Dead {
 				if i == 0 {
 					s.DeadSince = l.At
@@ -344,6 +357,8 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 			for _, l := range st.Replays {
 				s.Waiting += l.Count
 			}
+
+			// The entries after the cursor are not sent yet.
 			cursor, err := r.Cursor(t.cursor())
 			if err != nil {
 				return err
@@ -358,6 +373,7 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 					s.Waiting++
 				}
 			}
+
 			out = append(out, s)
 		}
 		return nil
@@ -417,6 +433,7 @@ func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (i
 	if err != nil {
 		return 0, err
 	}
+
 	total := 0
 	err = n.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		total = 0
@@ -426,12 +443,15 @@ func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (i
 			if err != nil {
 				return err
 			}
+
+			// Dead letters become replays, which are due at once.
 			count := 0
 			for _, l := range st.Dead {
 				l.At, l.Reason = now, ""
 				count += l.Count
 				st.Replays = append(st.Replays, l)
 			}
+
 			if count == 0 {
 				continue
 			}
@@ -446,6 +466,7 @@ func (n *Notifier) Replay(ctx context.Context, actor hub.Caller, name string) (i
 		}
 		return nil
 	})
+
 	n.o.Bus.Publish(hub.TopicJournal)
 	return total, err
 }

@@ -143,13 +143,17 @@ func (t Target) document(n notice) (address string, body []byte, err error) {
 	switch t.Template {
 	case TemplateSlack:
 		v = map[string]any{"text": slackText.Replace(n.text()), "unfurl_links": false}
+
 	case TemplateDiscord:
 		v = map[string]any{"content": shorten.Characters(n.text(), 1900), "allowed_mentions": map[string]any{"parse": []string{}}}
+
 	case TemplateNtfy:
 		u, err := url.Parse(t.URL)
 		if err != nil {
 			return "", nil, refusalError{fmt.Errorf("the url cannot be read")}
 		}
+
+		// The server of ntfy takes JSON at its root, with the topic in the document.
 		topic := strings.Trim(u.Path, "/")
 		u.Path = "/"
 		if i := strings.LastIndexByte(topic, '/'); i >= 0 {
@@ -158,6 +162,7 @@ func (t Target) document(n notice) (address string, body []byte, err error) {
 		address = u.String()
 		title, text, _ := strings.Cut(n.text(), "\n")
 		v = map[string]any{"topic": topic, "title": title, "message": shorten.Characters(text, 3900)}
+
 	default:
 		for i := range n.Waits {
 			n.Waits[i].Text = shorten.Characters(n.Waits[i].Text, maxText)
@@ -167,6 +172,7 @@ func (t Target) document(n notice) (address string, body []byte, err error) {
 			notice
 		}{"parley.waiting", n}
 	}
+
 	body, err = json.Marshal(v)
 	return address, body, err
 }

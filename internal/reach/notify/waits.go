@@ -64,14 +64,18 @@ func (n *Worker) Watch(ctx context.Context, store hub.Store) error {
 	if err != nil {
 		return fmt.Errorf("notify: what waits: %w", err)
 	}
+
 	waits := map[string]Wait{}
 	for _, w := range now.Items {
 		waits[w.key()] = w
 	}
+
 	was, err := hub.Read(ctx, store, func(r hub.Reader) (common, error) { return hub.ReadMeta[common](r, waitsKey) })
 	if err != nil || !n.differs(was, waits, now.Partial) {
 		return err
 	}
+
+	// The state is read again in the transaction, because Deliver changes it, too.
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		c, err := hub.ReadMeta[common](tx, waitsKey)
 		if err != nil {
@@ -80,6 +84,7 @@ func (n *Worker) Watch(ctx context.Context, store hub.Store) error {
 		if c.Open == nil {
 			c.Open = map[string]*openWait{}
 		}
+
 		at := n.o.Clock.Now()
 		for _, key := range slices.Sorted(maps.Keys(waits)) {
 			w := waits[key]
@@ -96,6 +101,8 @@ func (n *Worker) Watch(ctx context.Context, store hub.Store) error {
 			}
 			c.Open[key] = &openWait{Seq: e.Seq, Kind: w.Kind, ID: w.ID, Fact: w.Fact}
 		}
+
+		// A wait that ended is kept for flapTime, so that its return is not announced again.
 		for _, key := range slices.Sorted(maps.Keys(c.Open)) {
 			o := c.Open[key]
 			if _, ok := waits[key]; ok || slices.Contains(now.Partial, o.Kind) {
@@ -111,11 +118,13 @@ func (n *Worker) Watch(ctx context.Context, store hub.Store) error {
 				delete(c.Open, key)
 			}
 		}
+
 		return hub.WriteMeta(tx, waitsKey, c)
 	})
 	if err != nil {
 		return fmt.Errorf("notify: record what waits: %w", err)
 	}
+
 	n.o.Bus.Publish(hub.TopicJournal)
 	return nil
 }
@@ -187,6 +196,7 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 	for _, t := range c.takers() {
 		longest = max(longest, t.GiveUp)
 	}
+
 	err := c.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		all, err := hub.ReadMeta[common](tx, waitsKey)
 		if err != nil || slices.Contains(all.Batches, b.ID) {
@@ -196,6 +206,7 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 		if err != nil {
 			return err
 		}
+
 		for _, t := range c.takers() { // one that has not begun yet is told, too
 			cursor, err := tx.Cursor(t.cursor())
 			if err == nil && cursor == 0 {
@@ -205,6 +216,8 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 				return err
 			}
 		}
+
+		// A batch that is delivered again is recognized by its id.
 		all.Batches = append(all.Batches, b.ID)
 		all.Batches = all.Batches[max(0, len(all.Batches)-maxBatches):]
 		return hub.WriteMeta(tx, waitsKey, all)
@@ -212,6 +225,7 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 	if err != nil {
 		return channel.Outcome{}, err
 	}
+
 	c.o.Bus.Publish(hub.TopicJournal)
 	return channel.Outcome{State: channel.Waiting, Mechanism: mechanism, Detail: "queued for people", Proof: longest + maxRetry}, nil
 }

@@ -53,6 +53,7 @@ func NewClient(opts *ClientOptions) *Client {
 	if opts != nil {
 		o = *opts
 	}
+
 	c := &Client{
 		guard: o.Guard, resolver: o.Resolver,
 		timeout: cmp.Or(o.Timeout, 10*time.Second), maxAnswer: cmp.Or(o.MaxAnswer, 16<<20),
@@ -60,6 +61,8 @@ func NewClient(opts *ClientOptions) *Client {
 	if c.resolver == nil {
 		c.resolver = net.DefaultResolver
 	}
+
+	// The guard has different rules for plain and for encrypted connections.
 	dial := func(secure bool) func(context.Context, string, string) (net.Conn, error) {
 		return func(ctx context.Context, _, addr string) (net.Conn, error) { return c.dial(ctx, addr, secure) }
 	}
@@ -72,6 +75,7 @@ func NewClient(opts *ClientOptions) *Client {
 			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
 		}
 	}
+
 	c.http = &http.Client{
 		Transport:     schemeTransports{plain: transport(false), secure: transport(true)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -178,6 +182,7 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	if err != nil {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a URL", in.url)
 	}
+
 	if in.header != nil {
 		req.Header = in.header
 	}
@@ -186,6 +191,7 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 	if in.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	res, err := c.http.Do(req)
 	if err != nil {
 		return Answer{}, unreachable(op, req.URL, err)
@@ -195,6 +201,8 @@ func (c *Client) do(ctx context.Context, in call) (Answer, error) {
 		return Answer{}, hub.Errorf(hub.CodePolicy, op, "%s answered with a redirect, which is not followed", req.URL.Host).
 			WithHint("register the address of the redirect, if it is the peer's")
 	}
+
+	// One byte over the limit shows that the answer is too long.
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.maxAnswer+1))
 	if err != nil {
 		return Answer{}, unreachable(op, req.URL, err)

@@ -88,9 +88,12 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 			wanted[n] = true
 		}
 	}
+
 	var out federation.PacketsPage
 	err := s.store.View(hub.InBackground(ctx), func(r hub.Reader) error {
 		out = federation.PacketsPage{Packets: []coord.PacketID{}}
+
+		// Pages of the store are read until the answer is full or the project ends.
 		for after := in.After; ; {
 			page, err := r.Coordination().PacketIDs(in.Project, after, s.pageOf(pagePackets))
 			if err != nil {
@@ -101,6 +104,7 @@ func (s *Syncer) packets(ctx context.Context, in federation.PacketsParams) (fede
 					out.Packets = append(out.Packets, id)
 				}
 			}
+
 			if len(page) < s.pageOf(pagePackets) {
 				return nil
 			}
@@ -122,12 +126,14 @@ func (s *Syncer) Copies(ctx context.Context, peer coord.AID, p federation.Copies
 	if err := s.checkScope(ctx, peer, p.Project); err != nil {
 		return federation.CopiesPage{}, err
 	}
+
 	changes := copiesParams(p).changes()
 	out := federation.CopiesPage{Copies: []federation.Copy{}}
 	if len(changes) > s.pageOf(pageCopies) {
 		out.Left += len(changes) - s.pageOf(pageCopies)
 		changes = changes[:s.pageOf(pageCopies)]
 	}
+
 	size := 0
 	for i := range changes { // one at a time: a copy that is not sent is not read
 		got, err := s.contracts.Copies(hub.InBackground(ctx), "", changes[i:i+1])
@@ -246,10 +252,13 @@ func (w *worker) compareAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	theirs, theirSums, err := w.theirProjects(ctx)
 	if err != nil {
 		return err
 	}
+
+	// Projects that only the peer has are compared if they are in its scope.
 	slices.Sort(theirs)
 	for _, id := range without(slices.Compact(theirs), ours) {
 		ok, err := w.scope.InScope(ctx, w.aid, id)
@@ -260,6 +269,7 @@ func (w *worker) compareAll(ctx context.Context) error {
 			ours = append(ours, id)
 		}
 	}
+
 	for _, id := range ours {
 		if sum := sums[id]; sum != "" && sum == theirSums[id] {
 			continue
@@ -358,6 +368,8 @@ func (w *worker) differences(ctx context.Context, id coord.ProjectID, ours, thei
 	if ours.Head != theirs.Head {
 		pull.Head, push.Head = theirs.Head != "", ours.Head != ""
 	}
+
+	// The contracts that stay in sums differ, or the peer lacks them.
 	sums := map[coord.ContractID]string{}
 	for _, c := range ours.Contracts {
 		sums[c.ID] = c.Sum
@@ -375,6 +387,8 @@ func (w *worker) differences(ctx context.Context, id coord.ProjectID, ours, thei
 			push.Contracts = append(push.Contracts, c.ID)
 		}
 	}
+
+	// Packets are listed only for the buckets whose sums differ.
 	buckets := map[int]string{}
 	for _, b := range ours.Buckets {
 		buckets[b.N] = b.Sum
@@ -386,10 +400,12 @@ func (w *worker) differences(ctx context.Context, id coord.ProjectID, ours, thei
 			buckets[b.N] = ""
 		}
 	}
+
 	in := federation.PacketsParams{Project: id, Buckets: slices.Sorted(maps.Keys(buckets))}
 	if len(in.Buckets) == 0 {
 		return pull, push, nil
 	}
+
 	here, err := allPackets(in, func(in federation.PacketsParams) (federation.PacketsPage, error) { return w.packets(ctx, in) })
 	if err != nil {
 		return pull, push, err
@@ -401,6 +417,7 @@ func (w *worker) differences(ctx context.Context, id coord.ProjectID, ours, thei
 			return out, err
 		})
 	}
+
 	pull.Packets, push.Packets = without(there, here), without(here, there)
 	return pull, push, err
 }
@@ -435,6 +452,8 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 		if page.Have, err = w.versions(ctx, page.Project, page.Contracts); err != nil {
 			return err
 		}
+
+		// The page is requested again without the copies that came, until the peer has sent all.
 		for !page.empty() {
 			var out federation.CopiesPage
 			if err := w.remote.call(ctx, methodSyncCopies, page, &out); err != nil {
@@ -443,6 +462,7 @@ func (w *worker) pull(ctx context.Context, in copiesParams) error {
 			if len(out.Copies) > w.pageOf(pageCopies) || out.Left < 0 {
 				return garbled(w.endpoint)
 			}
+
 			for i := range out.Copies {
 				setProject(&out.Copies[i], page.Project)
 			}

@@ -105,6 +105,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, strict bool) (Manife
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs an agent id by the letter of the protocol: %w", err).
 			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
 	}
+
 	endpoint, err := federation.ParseEndpoint(s.URL)
 	if err != nil {
 		return Manifest{}, err
@@ -112,12 +113,15 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, strict bool) (Manife
 	if len(key) != ed25519.PublicKeySize {
 		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "a manifest needs a signing key")
 	}
+
+	// A manifest needs a description of at least 20 characters.
 	name := "Parley hub for " + cmp.Or(s.Repo, aid.Name)
 	about := name
 	if len(about) < 20 {
 		about = name + ": " + about
 	}
 	site := "https://" + strings.ToLower(aid.Domain)
+
 	m := Manifest{
 		AID: s.AID, Name: shorten.Bytes(name, 100), Description: shorten.Bytes(about, 1000),
 		Owner:        ManifestOwner{Org: aid.Domain, Site: site, Contact: site},
@@ -139,6 +143,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, strict bool) (Manife
 		},
 		UpdatedAt: now,
 	}
+
 	if strict {
 		m.Metadata.CACP.Endpoint, m.Invocation.Protocols = endpoint, m.Invocation.Protocols[1:]
 	}
@@ -158,6 +163,7 @@ type listing struct {
 // found decodes an entry. ok is false if it has no agent id.
 func (l listing) found() (federation.Discovery, bool) {
 	f := federation.Discovery{AID: l.AID, Name: shorten.Bytes(l.Name, 200), Description: shorten.Bytes(l.Description, 2000), Score: l.Score, Verified: l.Verified}
+
 	var m struct {
 		AID, Name, Description string
 		Invocation             struct {
@@ -178,6 +184,8 @@ func (l listing) found() (federation.Discovery, bool) {
 		if f.Endpoint != "" {
 			f.Version = Protocol
 		}
+
+		// An entry of type cacp counts before the endpoint in the metadata.
 		for _, p := range m.Invocation.Protocols {
 			if strings.EqualFold(p.Type, "cacp") {
 				f.Endpoint, f.Version = p.Endpoint, Protocol
@@ -188,6 +196,8 @@ func (l listing) found() (federation.Discovery, bool) {
 			}
 		}
 	}
+
+	// An entry needs a valid agent id. An invalid endpoint is left out.
 	if _, err := ParseAID(f.AID); err != nil {
 		return federation.Discovery{}, false
 	}

@@ -95,6 +95,8 @@ func (w *worker) behind(ctx context.Context, id coord.ProjectID) (whole *federat
 	if err != nil || !found || slices.Index(coord.ProjectStatuses, head.Standing()) <= slices.Index(coord.ProjectStatuses, theirs.Status) {
 		return nil, nil, err
 	}
+
+	// A large project is not sent whole.
 	all, err := w.contents(ctx, id)
 	if err != nil || len(all.Contracts)+len(all.Packets) > maxWhole {
 		return nil, nil, err
@@ -114,6 +116,7 @@ func (w *worker) behind(ctx context.Context, id coord.ProjectID) (whole *federat
 			whole.Packets = append(whole.Packets, *c.Packet)
 		}
 	}
+
 	for _, c := range theirs.Contracts {
 		if sums[c.ID] != fingerprint(c) {
 			differing = append(differing, c.ID)
@@ -237,6 +240,7 @@ func wholeProject(p federation.ProjectCopy, zoned bool, self coord.AID) json.Raw
 func (w *worker) contents(ctx context.Context, id coord.ProjectID) (copiesParams, error) {
 	size := w.pageOf(1000)
 	all := copiesParams{Project: id}
+
 	err := w.store.View(ctx, func(r hub.Reader) (err error) {
 		all.Contracts, err = pages(math.MaxInt, func(after coord.ContractID) (ids []coord.ContractID, next coord.ContractID, err error) {
 			page, err := r.Coordination().Contracts(coord.ContractQuery{Project: id, After: after, Limit: size})
@@ -251,6 +255,7 @@ func (w *worker) contents(ctx context.Context, id coord.ProjectID) (copiesParams
 		if err != nil {
 			return err
 		}
+
 		all.Packets, err = pages(math.MaxInt, func(after coord.PacketID) (ids []coord.PacketID, next coord.PacketID, err error) {
 			if ids, err = r.Coordination().PacketIDs(id, after, size); len(ids) == size {
 				next = ids[size-1]
@@ -332,12 +337,14 @@ func (w *worker) reconcile(ctx context.Context, project coord.ProjectID, id coor
 		}
 		return copies[0], nil
 	}
+
 	if ours, err = read(); err != nil {
 		return ours, false, err
 	}
 	if !found {
 		return ours, ours.Contract != nil, nil
 	}
+
 	sum := fingerprint(theirs)
 	base, err := w.base(ctx, project, id)
 	if err != nil {
@@ -354,6 +361,7 @@ func (w *worker) reconcile(ctx context.Context, project coord.ProjectID, id coor
 			theirs.UpdatedAt = coord.InstantMicro(ours.Contract.UpdatedAt.Micro() + 1)
 		}
 	}
+
 	if _, err = w.contracts.Sync(ctx, w.aid, false, []federation.Copy{{Project: project, Contract: &theirs}}); err != nil {
 		return ours, false, err
 	}
@@ -465,6 +473,7 @@ func (w *worker) compareReference(ctx context.Context, id coord.ProjectID) error
 	if !found {
 		return w.create(ctx, id)
 	}
+
 	if ours, err := w.head(ctx, id); err != nil {
 		return err
 	} else if ours == nil {
@@ -475,6 +484,7 @@ func (w *worker) compareReference(ctx context.Context, id coord.ProjectID) error
 	if err := w.mergeRepos(ctx, id, theirs); err != nil {
 		return err
 	}
+
 	ours, err := w.contents(ctx, id)
 	if err != nil {
 		return err
@@ -489,6 +499,7 @@ func (w *worker) compareReference(ctx context.Context, id coord.ProjectID) error
 			there = append(there, c.ID)
 		}
 	}
+
 	var copies []federation.Copy
 	var known []coord.PacketID
 	for _, p := range theirs.Packets {
@@ -500,6 +511,7 @@ func (w *worker) compareReference(ctx context.Context, id coord.ProjectID) error
 			return err
 		}
 	}
+
 	if err := w.push(ctx, copiesParams{Project: id, Contracts: without(ours.Contracts, there), Packets: without(ours.Packets, known)}); err != nil {
 		return err
 	}

@@ -180,20 +180,26 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncR
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := r.post(ctx, body)
 	if err != nil {
 		return nil, err
 	}
+
+	// A refusal of the whole request is one reply and not a list.
 	var whole reply
 	if json.Unmarshal(raw, &whole) == nil {
 		if refusal := whole.refusal(); refusal != nil {
 			return nil, refusal
 		}
 	}
+
 	var replies []reply
 	if json.Unmarshal(raw, &replies) != nil || len(replies) != len(calls) {
 		return nil, garbled(r.endpoint)
 	}
+
+	// The replies may come in any order, each once.
 	out := make([]federation.SyncResult, len(calls))
 	seen := make([]bool, len(calls))
 	for _, answer := range replies {

@@ -127,9 +127,12 @@ func (s *Syncer) Run(ctx context.Context) {
 		peers, also = s.opts.Bus.Subscribe(hub.TopicPeers)
 		defer also()
 	}
+
 	tick := time.NewTicker(s.opts.Poll)
 	defer tick.Stop()
 	defer s.stop()
+
+	// A change wakes the workers. A change of the peers, or the tick, updates them.
 	for {
 		if err := s.updateWorkers(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the peers could not be read", "err", err)
@@ -165,6 +168,7 @@ func (s *Syncer) updateWorkers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := map[coord.AID]bool{}
@@ -184,6 +188,7 @@ func (s *Syncer) updateWorkers(ctx context.Context) error {
 		}
 		signal(w.wake)
 	}
+
 	for id, w := range s.workers {
 		if !wanted[id] {
 			w.cancel()
@@ -264,6 +269,7 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 		if err != nil {
 			return err
 		}
+
 		for _, p := range peers {
 			st := federation.PeerStatus{Peer: p, DomainVerified: p.DomainVerified(), Healthy: p.Health == hub.HealthUp}
 			box, err := r.Outbox(p.AID)
@@ -273,6 +279,8 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 			if p.State == hub.PeerApproved {
 				st.Lag, st.CatchUp, st.Tries, st.NextTry = newest-box.Sent, box.CatchUp || err != nil, box.Tries, box.NextTry
 			}
+
+			// A dead letter that came from the peer was refused by this hub, any other by the peer.
 			dead, err := federation.LiveDeadLetters(r, p.AID)
 			if err != nil {
 				return err

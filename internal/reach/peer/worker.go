@@ -129,7 +129,9 @@ func (w *worker) run(ctx context.Context) {
 			w.pause(ctx, max(e.RetryAfter, w.backoff(1)))
 		case err != nil:
 			w.pause(ctx, w.failed(ctx, err))
+
 		case !more:
+			// A comparison that is queued begins when another one ends.
 			var free chan<- struct{}
 			if w.queued {
 				free = w.comparing
@@ -141,6 +143,7 @@ func (w *worker) run(ctx context.Context) {
 			case free <- struct{}{}:
 				<-w.comparing
 			}
+
 			// One change goes out at once, many go out together.
 			if d := w.opts.Linger - w.clock().Sub(w.sent); d > 0 && d <= w.opts.Linger {
 				w.pause(ctx, d)
@@ -260,6 +263,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+
 	var box hub.Outbox
 	var oldest int64
 	err = w.store.View(ctx, func(r hub.Reader) (err error) {
@@ -272,6 +276,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("peer: read the outbox: %w", err)
 	}
+
 	if box.Sent+1 < oldest {
 		// Its next rows were removed from the log.
 		box.Sent, box.CatchUp = oldest-1, true
@@ -279,9 +284,11 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+
 	if more, err := w.sendChanges(ctx, box); more || err != nil {
 		return more, err
 	}
+
 	all, projects := w.takePending()
 	if all || box.CatchUp || w.clock().Sub(w.compared) >= w.every {
 		select {
@@ -297,6 +304,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			w.mu.Unlock()
 		}
 	}
+
 	for _, id := range projects {
 		if err := w.compareProject(ctx, id); err != nil {
 			w.compareLater(id)
@@ -347,6 +355,7 @@ func (w *worker) connect(ctx context.Context) error {
 	if err != nil {
 		return hub.Errorf(hub.CodeUnreachable, "peer.meet", "%w", err)
 	}
+
 	id, err := w.client.Health(ctx, w.endpoint)
 	if err != nil {
 		return err
@@ -364,6 +373,7 @@ func (w *worker) connect(ctx context.Context) error {
 	if err := card.Compatible(); err != nil {
 		return err
 	}
+
 	w.native = card.Extensions.CACP.Sync == SyncBatches
 	w.zoned = w.native || card.Extensions.CACP.Timestamps == RFC3339
 	w.remote = remote{client: w.client, endpoint: w.endpoint, self: w.self, home: w.home, key: key}
@@ -372,6 +382,7 @@ func (w *worker) connect(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if p.Health != hub.HealthUp {
 		// It may have lost its data meanwhile.
 		if err := w.put(ctx, func(b *hub.Outbox) { b.CatchUp = true }); err != nil {
@@ -486,6 +497,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		}
 		return nil
 	}
+
 	copies, err := w.lacking(ctx, copies)
 	if err != nil {
 		return err
@@ -494,6 +506,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 	for _, c := range copies {
 		parts = append(parts, c.Parts(partBytes)...)
 	}
+
 	for copies = parts; len(copies) > 0; {
 		calls, rest, err := w.pack(copies)
 		if err != nil {
@@ -509,6 +522,7 @@ func (w *worker) sendCopies(ctx context.Context, copies []federation.Copy, follo
 		if err != nil {
 			return err
 		}
+
 		for i, r := range results {
 			if err := w.applyResult(ctx, calls[i].copy, r, follow); err != nil {
 				return err

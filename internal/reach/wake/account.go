@@ -108,6 +108,7 @@ func (a *agentRecord) blocked() (string, error) {
 		return fmt.Sprintf("disarmed, because %s: parley wake resume %s", a.account.Disarmed, a.agent), nil
 	}
 
+	// The agent must be active, and needs a key to fetch its messages.
 	who, err := a.rd.Agent(a.agent)
 	if err != nil {
 		return "", err

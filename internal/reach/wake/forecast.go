@@ -68,6 +68,7 @@ func (g *Machine) Survey(ctx context.Context, to ...hub.AgentID) error {
 		}
 	}
 
+	// Earlier answers about other agents stay until they are too old.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for k, a := range g.answers {

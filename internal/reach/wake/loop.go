@@ -61,6 +61,7 @@ func (a *agentRecord) loop(m hub.Message) (root hub.EnvelopeID, held string, err
 		first = cause
 	}
 
+	// A short chain can hide many turns of one agent in a group, so they are counted, too.
 	if len(group) > 2 && first.ID != m.ID && a.wakes.turnsFor(first.ID) >= maxRounds {
 		return first.ID, fmt.Sprintf("loop: %d turns of %s came of one message among %d agents", maxRounds, to, len(group)) + released(to), nil
 	}

@@ -73,6 +73,7 @@ func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 	out.LastHour, _ = a.wakes.spent(a.now, "")
 	out.Spent, _ = a.budget("")
 
+	// Messages that a loop holds back are counted.
 	unread, err := readInbox(rd, agent, a.now)
 	if err != nil {
 		return out, err
@@ -206,6 +207,7 @@ func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent
 		return fmt.Errorf("wake: %w", err)
 	}
 
+	// The visits come after the commit, so that they see the change.
 	if err := g.refresh(ctx); err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 	if err := actor.OperatorOnly(op); err != nil {
 		return ProbeReport{}, err
 	}
+
 	if wait = cmp.Or(wait, time.Minute); wait < 0 || wait > maxProbing {
 		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds: not between 0 and %d", int(maxProbing.Seconds()))
 	}
@@ -62,6 +63,7 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 		}
 		return ProbeReport{}, err
 	}
+
 	now := g.o.Clock.Now()
 	report := ProbeReport{Agent: agent, At: now, Wake: channel.NewID(string(agent), "probe", now.String()), State: string(channel.Refused), Machine: g.o.Machine}
 	f, reason, err := g.probeFlight(ctx, agent, report.Wake)
@@ -69,6 +71,8 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 	}
 	report.Detail = reason
+
+	// The probe is a wake of its own, and a channel has one wake of an agent at a time.
 	if f.over != nil {
 		err := g.update(ctx, agent, func(a *agentRecord) error {
 			if a.wakes.open(f.over.Name()) != nil {
@@ -87,6 +91,7 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 			return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
 		}
 	}
+
 	err = g.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return g.keep(tx, actor, report) })
 	if err != nil {
 		return ProbeReport{}, fmt.Errorf("wake: probe: %w", err)
@@ -126,6 +131,7 @@ func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Durati
 	defer cancel()
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
+
 	for over := false; ; {
 		a, err := hub.Read(ctx, g.store, func(rd hub.Reader) (*agentRecord, error) { return g.load(rd, agent) })
 		if err != nil {
@@ -139,6 +145,8 @@ func (g *Machine) await(ctx context.Context, agent hub.AgentID, wait time.Durati
 		if report.Proven || !w.State.Open() {
 			return nil
 		}
+
+		// A probe that nothing proved in time has failed.
 		if over {
 			o := channel.Outcome{State: channel.Failed, Detail: "no turn showed the notice in time"}
 			report.State = string(o.State)

@@ -174,6 +174,7 @@ func (a *agentRecord) move(w *hub.Wake, s step) error {
 		}
 	}
 
+	// An open wake ends when its time passes without another report.
 	switch w.State {
 	case hub.WakeWaiting, hub.WakeTaken, hub.WakeHanded:
 		w.Until = a.now.Add(cmp.Or(s.proof, proofTime))
@@ -219,6 +220,7 @@ func (a *agentRecord) end(w *hub.Wake, before hub.WakeState) error {
 	}
 	w.Messages = nil
 
+	// Only a wake that showed something tells whether the agent reads its messages.
 	written := before == hub.WakeTaken || before == hub.WakeHanded
 	shownBefore := before == hub.WakeWaiting && w.State == hub.WakeShown // by an earlier notice, see give
 	switch {
@@ -260,6 +262,7 @@ func (g *Machine) moveRow(tx hub.Tx, d hub.Delivery, w *hub.Wake, s step) error 
 		d.ReadAt = now
 	}
 
+	// A row without an id is new.
 	put := tx.PutDelivery
 	if d.ID == 0 {
 		put = tx.AddDelivery

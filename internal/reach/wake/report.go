@@ -62,6 +62,7 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 	if err != nil {
 		return Advice{}, fmt.Errorf("wake: report: %w", err)
 	}
+
 	g.Visit(actor.ID)
 	return out, nil
 }
@@ -84,6 +85,7 @@ func (a *agentRecord) report(p Report) (string, error) {
 	}
 	s.noteQuota(p, a.now)
 
+	// A version of a CLI counts as proven when a wake reached a turn in it.
 	proof := s.LastProof
 	if err := a.prove(s, p); err != nil {
 		return "", err
@@ -213,6 +215,7 @@ func (a *agentRecord) advance(s *Session, p Report) (string, error) {
 	if err := a.goOn(s, p); err != nil {
 		return "", err
 	}
+
 	switch p.Event {
 	case EventStart:
 		s.move(SessionStarting, a.now)
@@ -237,6 +240,7 @@ func (a *agentRecord) advance(s *Session, p Report) (string, error) {
 		return "", a.endSession(s)
 	}
 
+	// A turn that a notice continued is not continued again.
 	last := p.Event == EventTurnEnd
 	if p.Quiet || (last && (p.StopActive || s.Continued)) {
 		if last {
@@ -363,6 +367,8 @@ func (a *agentRecord) show(w *hub.Wake, turn bool) (bool, error) {
 		a.account.noteAlarms(shown)
 		next.state = hub.WakeOffered
 	}
+
+	// Each message has a row before the wake moves it.
 	for _, m := range shown {
 		if row := m.newest(hub.ChannelSession); row != nil && row.Status == hub.DeliveryPending {
 			continue
@@ -371,6 +377,7 @@ func (a *agentRecord) show(w *hub.Wake, turn bool) (bool, error) {
 			return false, err
 		}
 	}
+
 	a.wakes.add(w)
 	a.account.show(unread, w.Messages, !turn)
 	return true, a.move(w, next)

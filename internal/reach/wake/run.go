@@ -207,6 +207,8 @@ func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return nil // archived meanwhile
 		}
+
+		// Messages that come close together share a wake. A critical one does not wait for others.
 		at := g.o.Clock.Now()
 		if msg.Priority != hub.PriorityCritical {
 			at = at.Add(debounce)
@@ -215,11 +217,13 @@ func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error
 			g.visitAt(d.Recipient, at)
 		}
 		return err
+
 	case actions.MessageDelivered, actions.MessageRead, actions.MessageExpired:
 		return g.endRows(ctx, store, id, e)
 	case actions.AgentResumed:
 		g.Visit(hub.AgentID(e.Subject)) // mail waited for it
 	}
+
 	return nil
 }
 
@@ -236,6 +240,7 @@ func (g *Machine) endRows(ctx context.Context, store hub.Store, id hub.EnvelopeI
 		return untried && (expired || d.Recipient == e.Actor)
 	}
 
+	// Most entries need no change, so the rows are read before a transaction begins.
 	rows, err := hub.Read(ctx, store, func(rd hub.Reader) ([]hub.Delivery, error) { return rd.Deliveries(id) })
 	if err != nil {
 		return err

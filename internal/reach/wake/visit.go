@@ -76,6 +76,7 @@ func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 	if err := r.Survey(ctx, agent); err != nil {
 		return err
 	}
+
 	var flights []flight
 	var next hub.Time
 	var told []hub.Message
@@ -90,6 +91,8 @@ func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 	if err != nil {
 		return fmt.Errorf("wake: visit %s: %w", agent, err)
 	}
+
+	// Messages are announced, and channels used, only after the commit.
 	if len(told) > 0 {
 		r.mail.Announce(told...)
 	}
@@ -145,6 +148,7 @@ func (g *Machine) fly(ctx context.Context, store hub.Store, f flight, mail Mail)
 	ctx, span := spans.Work(ctx, "deliver "+string(kind))
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+
 	err := safely(f.over, func() (err error) {
 		o, err = f.over.Deliver(bounded, f.batch)
 		return err
@@ -154,6 +158,7 @@ func (g *Machine) fly(ctx context.Context, store hub.Store, f flight, mail Mail)
 		span.Set("parley.outcome", string(statusOf[stateOf[o.State]]))
 		span.End(err)
 	}()
+
 	if ctx.Err() != nil {
 		return ctx.Err() // the next start makes it again
 	}
@@ -169,6 +174,8 @@ func (g *Machine) fly(ctx context.Context, store hub.Store, f flight, mail Mail)
 		}
 		g.mu.Unlock()
 	}
+
+	// Messages that the recipient has processed are marked as read.
 	err = store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		if err := g.Record(tx, f.batch.Recipient, f.batch.ID, o); err != nil || o.State != channel.Read {
 			return err
@@ -530,6 +537,7 @@ func (v *visitor) repeat() error {
 	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
 		return nil
 	}
+
 	var due []inboxMessage
 	for _, m := range v.unread {
 		if v.account.mayWake(m) && v.account.announced(m, last.Channel) {
@@ -539,6 +547,8 @@ func (v *visitor) repeat() error {
 	if len(due) == 0 {
 		return nil
 	}
+
+	// A repetition waits some time after the last wake, and keeps to the budgets.
 	if at := last.At.Add(repeatAfter); v.now.Before(at.Time) {
 		v.later(at)
 		return nil
@@ -547,6 +557,7 @@ func (v *visitor) repeat() error {
 		v.later(until)
 		return nil
 	}
+
 	for _, kind := range kinds {
 		if c := v.bests[kind]; startsTurns(kind) && c.over != nil && c.reach.When == hub.ReachNow {
 			return v.reserve(kind, c.over, due, false, true)

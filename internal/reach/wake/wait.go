@@ -61,6 +61,8 @@ func (g *Machine) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, e
 	if w.Mechanism == "" || w.Seconds < 1 || time.Duration(w.Seconds)*time.Second > longestWait {
 		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
 	}
+
+	// A waiter whose request broke off gets no wake until it comes again.
 	defer func() {
 		if ctx.Err() != nil && !w.Inside {
 			g.disarm(context.WithoutCancel(ctx), actor.ID, w)
@@ -77,8 +79,10 @@ func (g *Machine) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, e
 	}
 	replaced, leave := g.enter(actor.ID, w.Key) // not before: a waiter that was replaced must not end the one that serves
 	defer leave()
+
 	timeout := time.NewTimer(time.Duration(w.Seconds) * time.Second)
 	defer timeout.Stop()
+
 	for {
 		if err := g.admitted(ctx, op, actor); err != nil {
 			return Call{}, err
@@ -318,6 +322,7 @@ func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error
 	if err := checkTexts(op, h.Detail); err != nil {
 		return err
 	}
+
 	found := false
 	err := g.update(ctx, actor.ID, func(a *agentRecord) error {
 		w := a.wakes.find(h.Wake)
@@ -328,6 +333,7 @@ func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error
 		if a.wakes.offered(k) != w {
 			return nil // a hook was faster than the waiter, or its time has passed
 		}
+
 		next := step{state: stateOf[h.Outcome], mechanism: a.mechanism(k), detail: h.Detail}
 		if s := a.presence.find(k); s != nil && h.Outcome == channel.Handed {
 			next.proof = s.proof(a.now)
@@ -340,6 +346,7 @@ func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error
 	if !found {
 		return hub.Errorf(hub.CodeNotFound, op, "no wake %q is under way in a session of %s", h.Wake, actor.ID)
 	}
+
 	g.Visit(actor.ID)
 	return nil
 }
