@@ -61,16 +61,20 @@ func (o StoreCopy) toDatabase(ctx context.Context, home string) (records.Audit, 
 		return records.Audit{}, err
 	}
 	defer source.Close()
+
 	schema, next, stop := pullRows(ctx, source.store)
 	defer stop()
 	if err := postgres.Load(ctx, o.To, o.options(), schema, next); err != nil {
 		return records.Audit{}, err
 	}
+
 	target, err := postgres.Open(ctx, o.To, o.options())
 	if err != nil {
 		return records.Audit{}, err
 	}
 	defer target.Close()
+
+	// Artifacts lie in files beside an SQLite database, and inside a PostgreSQL one.
 	files, err := blobs.Open(filepath.Join(home, artifactDir), nil)
 	if err != nil {
 		return records.Audit{}, err
@@ -88,30 +92,38 @@ func (o StoreCopy) toDatabase(ctx context.Context, home string) (records.Audit, 
 	if err != nil {
 		return records.Audit{}, err
 	}
+
 	return newRecords(target, nil, home, "", records.Options{Log: o.Log}).Verify(ctx)
 }
 
 // toFiles makes a home out of a PostgreSQL database and the files of a hub on it.
 func (o StoreCopy) toFiles(ctx context.Context, home string) (records.Audit, error) {
+	// The lock keeps a hub from starting in the home during the copy.
 	lock, err := sqlite.LockHome(o.Home)
 	if err != nil {
 		return records.Audit{}, err
 	}
 	defer lock.Close()
+
 	source, err := postgres.Open(ctx, o.From, o.options())
 	if err != nil {
 		return records.Audit{}, err
 	}
 	defer source.Close()
+
 	schema, next, stop := pullRows(ctx, source)
 	defer stop()
 	if err := sqlite.Load(ctx, home, schema, next); err != nil {
 		return records.Audit{}, err
 	}
+
 	files, err := blobs.Open(filepath.Join(home, artifactDir), nil)
 	if err == nil {
 		err = source.Artifacts(files).Fetch(ctx)
 	}
+
+	// The other files of the hub are copied as they are; the trail is written anew from the
+	// journal.
 	for _, name := range []string{archiveDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
 		if err == nil {
 			err = copyTree(ctx, o.Home, home, name)
@@ -123,6 +135,7 @@ func (o StoreCopy) toFiles(ctx context.Context, home string) (records.Audit, err
 	if err != nil {
 		return records.Audit{}, err
 	}
+
 	target, err := OpenRecords(home, o.Log)
 	if err != nil {
 		return records.Audit{}, err
@@ -150,6 +163,7 @@ func pullRows(ctx context.Context, store engine) (schema int, next func() (strin
 			return nil
 		}, true)
 	})
+
 	next = func() (string, []byte, error) {
 		table, row, ok := pull()
 		switch {
@@ -160,6 +174,7 @@ func pullRows(ctx context.Context, store engine) (schema int, next func() (strin
 		}
 		return "", nil, io.EOF
 	}
+
 	if _, _, err := next(); err != nil { // the version comes first
 		return schema, func() (string, []byte, error) { return "", nil, err }, stop
 	}

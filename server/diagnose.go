@@ -71,6 +71,7 @@ func checkRunning(ctx context.Context, url string) Check {
 	c := Check{What: "hub", Hint: "start it with: parley serve; PARLEY_URL says where it is"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/health", nil)
 	if err != nil {
 		c.Detail = fmt.Sprintf("%q is not an address", url)
@@ -82,6 +83,8 @@ func checkRunning(ctx context.Context, url string) Check {
 		return c
 	}
 	defer res.Body.Close()
+
+	// Another program may answer at the address.
 	var h struct {
 		Status  string `json:"status"`
 		Version string `json:"version"`
@@ -92,6 +95,7 @@ func checkRunning(ctx context.Context, url string) Check {
 		c.Detail = "what answers at " + url + " is not a hub"
 		return c
 	}
+
 	c.OK = h.Status == healthy
 	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
 	if !c.OK {

@@ -72,6 +72,7 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		f.Checks = []hub.Check{d.Inspector.Commit(ctx, q.Path, q.Other)}
 	case "worktree":
 		f.Checks = d.Inspector.Worktree(ctx, q.Path, q.Other)
+
 	case "record":
 		var state hub.WorkState
 		state, err = d.Inspector.State(ctx, q.Path, q.Handoff)
@@ -80,6 +81,7 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		var change hub.WorkChange
 		change, err = d.Inspector.Compare(ctx, q.Comparison)
 		f.Change = &change
+
 	case "make_commit":
 		f.Commit, err = d.Inspector.MakeCommit(ctx, q.NewCommit)
 	case "missing":
@@ -91,6 +93,7 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 	default:
 		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
 	}
+
 	f.fail(err)
 	return f
 }

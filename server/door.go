@@ -57,6 +57,8 @@ func (s *Server) openOperations(context.Context) error {
 		Around:    around{syncer: s.syncer, store: s.store, home: s.opts.Home},
 		Stop:      s.askStop,
 	}
+
+	// The operations between hubs have services of their own.
 	between := &coordination.Services{
 		Contracts: s.contracts,
 		Keys:      s.keys,

@@ -70,10 +70,13 @@ func checkBind(o Options) (*tls.Config, error) {
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "%q is not an address", o.Addr).WithHint("use HOST:PORT, for example %s", DefaultAddr)
 	}
+
 	local := isLoopback(host)
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "a certificate and its key go together").WithHint("give both --tls-cert and --tls-key")
 	}
+
+	// Beyond loopback, keys must not travel in the clear, and limits and authentication stay on.
 	if !local && o.TLSCert == "" && o.NoTLSBecause == "" {
 		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens on %s must use TLS, or keys could be read on the way", o.Addr).
 			WithHint("give --tls-cert and --tls-key, listen on %s, or say why not with --no-tls-because", DefaultAddr)
@@ -86,6 +89,7 @@ func checkBind(o Options) (*tls.Config, error) {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--auth open is for loopback only").
 			WithHint("listen on %s, or leave --auth open out", DefaultAddr)
 	}
+
 	if o.TLSCert == "" {
 		return nil, nil
 	}

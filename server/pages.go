@@ -49,6 +49,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 			mux.Handle("POST "+base, door)
 		}
 	}
+
 	card := s.self.Card()
 	for _, base := range bases {
 		mux.Handle("POST "+base+"/{$}", door)
@@ -58,6 +59,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))
 		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
 	}
+
 	mux.Handle("POST "+handshake.ChallengePath, door.Page("operator/challenge", rpc.Everybody, s.challenge))
 	mux.Handle("POST "+handshake.TokenPath, door.Page("operator/token", rpc.Everybody, s.grant))
 	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.tools.Serve))
@@ -65,6 +67,8 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	mux.Handle("POST /artifacts", door.Page("artifact.put", rpc.Local, s.putArtifact))
 	mux.Handle("GET /artifacts/{sha256}", door.Page("artifact.get", rpc.Local, s.getArtifact))
 	mux.HandleFunc("GET /schema/{name...}", getSchema)
+
+	// On loopback every local program may read the metrics; elsewhere they need a key.
 	var metrics http.Handler = meters
 	if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
 		metrics = door.Page("metrics", rpc.Local, func(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
@@ -73,6 +77,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 		})
 	}
 	mux.Handle("GET /metrics", metrics)
+
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This is a Parley hub. Its page has a host name of its own: run parley open on this machine.", http.StatusNotFound)
 	})
@@ -112,6 +117,7 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 	if u, err := url.Parse(s.self.URL); err == nil {
 		allowed[strings.ToLower(u.Hostname())] = true
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.endPanic(r)
 		// A request in chunks may have a length, too, which net/http ignores. A proxy in
@@ -120,10 +126,12 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 		if len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
+
 		if signin.Label(r.Host) != "" {
 			site.ServeHTTP(w, r)
 			return
 		}
+
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
@@ -134,6 +142,7 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
 			return
 		}
+
 		own := "http://" + r.Host
 		if r.TLS != nil {
 			own = "https://" + r.Host
@@ -166,6 +175,8 @@ const healthy = "healthy"
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
+
+	// The hub is degraded when its journal or its store cannot be used.
 	status, code := healthy, http.StatusOK
 	head, err := s.journal.Head(ctx)
 	peers := 0
@@ -178,6 +189,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}
+
 	answer := map[string]any{
 		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
 	}
@@ -187,6 +199,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if s.gateway != nil {
 		answer["gateway"], answer["workq"] = s.gateway.State().State, s.gateway.QueueState().State
 	}
+
 	if err != nil {
 		problem := rpc.Describe(err, rpc.Commands)
 		answer["problem"], answer["hint"] = problem.Message, problem.Hint
@@ -287,9 +300,11 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		if !door.RequireJSON(w, r) {
 			return nil
 		}
+
 		if c.Kind == hub.CallerGuest && (r.Header.Get("Authorization") != "" || r.Header.Get("X-Project-Token") != "") {
 			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with that of the peer")
 		}
+
 		var in peers.NewPeer
 		body, err := rpc.ReadBody(w, r, registerBody)
 		if err == nil {
@@ -301,6 +316,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		if err != nil {
 			return err
 		}
+
 		p, err := s.peers.RegisterPeer(r.Context(), c, in)
 		if err != nil {
 			return err
@@ -358,6 +374,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 		if err != nil {
 			return err
 		}
+
 		rc := http.NewResponseController(w)
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
@@ -366,10 +383,12 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 		if rc.Flush() != nil {
 			return nil
 		}
+
 		hints, cancel := s.hints.Subscribe(hub.TopicJournal)
 		defer cancel()
 		tick := time.NewTicker(keepAlive)
 		defer tick.Stop()
+
 		for {
 			// The key may have been revoked while the stream was open.
 			if _, err := door.Identify(r); err != nil {
@@ -382,6 +401,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 			if rc.Flush() != nil {
 				return nil
 			}
+
 			select {
 			case <-hints:
 			case <-tick.C:

@@ -129,12 +129,16 @@ func copyHome(ctx context.Context, home, dir string, backup func(path string) er
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s exists already", dir).WithHint("name a folder that does not exist yet")
 	}
+
 	work := dir + ".partial"
 	err := os.RemoveAll(work) // left by a crash
 	if err == nil {
 		err = os.Mkdir(work, 0o700)
 	}
 	defer os.RemoveAll(work) // which does not exist any more after a success
+
+	// The trail is copied before the database and the other files after it, so that the parts fit
+	// each other (see Backup).
 	if err == nil {
 		err = copyTree(ctx, home, work, trailDir)
 	}
@@ -146,6 +150,7 @@ func copyHome(ctx context.Context, home, dir string, backup func(path string) er
 			err = copyTree(ctx, home, work, name)
 		}
 	}
+
 	if err == nil && finish != nil {
 		err = finish(ctx, work)
 	}

@@ -229,6 +229,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 
+	// After an error, open has closed the parts that it opened.
 	s := &Server{
 		opts: opts, log: opts.Log, tls: secure, features: on, began: time.Now(),
 		stop: make(chan struct{}, 1), stopping: make(chan struct{}),
@@ -273,6 +274,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.socket != nil {
 		listening.Go(func() { failed <- s.http.Serve(s.socket) })
 	}
+
 	select {
 	case err := <-failed:
 		close(s.stopping)
@@ -282,6 +284,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-s.stop:
 	case <-ctx.Done():
 	}
+
+	// Waiting calls end when stopping closes, so that Shutdown waits only for those under way.
 	close(s.stopping)
 	s.log.Info("stopping")
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -111,6 +111,7 @@ func (u *unread) relieve() {
 			excess -= p.size // its memory is about to be free
 		}
 	}
+
 	for excess > 0 {
 		var oldest *pendingAnswer
 		for p := range u.all {
@@ -125,6 +126,8 @@ func (u *unread) relieve() {
 		oldest.cut()
 		excess -= oldest.size
 	}
+
+	// An answer that still moves may stall later.
 	if excess > 0 && !u.armed {
 		u.armed = true
 		time.AfterFunc(stalled, func() {

@@ -81,12 +81,15 @@ type cleaner struct {
 func (c *cleaner) clean(dst []byte, s string, end bool) (out []byte, n int) {
 	copied := 0 // bytes of s that are in dst
 	i := 0
+
 	for i < len(s) {
+		// Most text is ASCII without special characters.
 		if s[i] < utf8.RuneSelf && rowOf(rune(s[i])) == nil {
 			c.before = rune(s[i])
 			i++
 			continue
 		}
+
 		if !end && !utf8.FullRuneInString(s[i:]) {
 			break
 		}
@@ -95,6 +98,9 @@ func (c *cleaner) clean(dst []byte, s string, end bool) (out []byte, n int) {
 		if r == utf8.RuneError && size == 1 {
 			row = &Row{to: replacement}
 		}
+
+		// Some characters are kept between certain neighbours, so that the next one must be
+		// complete.
 		if row != nil && row.keep != nil {
 			if !end && !utf8.FullRuneInString(s[i+size:]) {
 				break
@@ -103,11 +109,13 @@ func (c *cleaner) clean(dst []byte, s string, end bool) (out []byte, n int) {
 				row = nil
 			}
 		}
+
 		if row == nil {
 			c.before = r
 			i += size
 			continue
 		}
+
 		if dst == nil {
 			dst = make([]byte, 0, len(s))
 		}
@@ -118,6 +126,7 @@ func (c *cleaner) clean(dst []byte, s string, end bool) (out []byte, n int) {
 		i += size
 		copied = i
 	}
+
 	if dst != nil {
 		dst = append(dst, s[copied:i]...)
 	}

@@ -33,9 +33,12 @@ func FromEnv(version string, console io.Writer, log *slog.Logger) (*Tracer, erro
 	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off || exporter == "none" || exporter == "" && endpoint == "" {
 		return nil, nil
 	}
+
 	t := &Tracer{ended: make(chan struct{})}
 	aborted, abort := context.WithCancel(context.Background())
 	t.abort = abort
+
+	// An endpoint without a named exporter asks for OTLP.
 	var to sdk.SpanExporter = &printer{w: console}
 	switch exporter {
 	case "", "otlp":
@@ -52,12 +55,14 @@ func FromEnv(version string, console io.Writer, log *slog.Logger) (*Tracer, erro
 		abort()
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %.40q is not one of otlp, console and none", exporter)
 	}
+
 	about, err := resource.New(aborted,
 		resource.WithAttributes(attribute.String("service.name", "parley"), attribute.String("service.version", version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		log.Warn("some attributes of OTEL_RESOURCE_ATTRIBUTES cannot be read", "err", err)
 	}
+
 	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(ending{to, t.ended}), sdk.WithResource(about))
 	t.tracer = t.provider.Tracer("github.com/parley-agents/parley")
 	return t, nil
@@ -94,6 +99,8 @@ func newCollector(aborted context.Context, log *slog.Logger) (*collector, error)
 	if p := otlp("PROTOCOL"); p != "" && p != "http/protobuf" {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %.40q is not http/protobuf", p)
 	}
+
+	// The variable for traces is a whole address; the one for all exporters lacks the path.
 	c := &collector{url: os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), header: http.Header{"Content-Type": {"application/x-protobuf"}}, aborted: aborted, log: log}
 	if c.url == "" {
 		c.url = strings.TrimRight(cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318"), "/") + "/v1/traces"
@@ -101,6 +108,7 @@ func newCollector(aborted context.Context, log *slog.Logger) (*collector, error)
 	if u, err := url.Parse(c.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the endpoint for OTLP is not an address of http or https") // without it: it may hold a secret
 	}
+
 	for pair := range strings.SplitSeq(otlp("HEADERS"), ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
@@ -112,10 +120,12 @@ func newCollector(aborted context.Context, log *slog.Logger) (*collector, error)
 			c.header.Set(strings.TrimSpace(name), value)
 		}
 	}
+
 	wait := 10 * time.Second
 	if ms, err := strconv.Atoi(otlp("TIMEOUT")); err == nil && ms > 0 {
 		wait = time.Duration(ms) * time.Millisecond
 	}
+
 	c.client = &http.Client{Timeout: wait, Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // the header is for this address alone
 	}}

@@ -123,6 +123,7 @@ func (w *walker) object(fields *structFields) error {
 	if _, err := w.dec.ReadToken(); err != nil {
 		return syntaxError(err)
 	}
+
 	var names Names
 	for w.dec.PeekKind() != '}' {
 		quoted, err := w.dec.ReadValue()
@@ -133,23 +134,29 @@ func (w *walker) object(fields *structFields) error {
 		if err != nil {
 			return syntaxError(err)
 		}
+
 		name := string(text)
 		keep := w.unknown != nil && w.dec.StackDepth() == 1
 		if keep {
 			quoted = bytes.Clone(quoted)
 		}
+
+		// A known name is counted under the name of its field, so that two spellings of it are
+		// found.
 		field, known := fields.lookup(name, w.spellings)
 		if known {
 			name = field.name
 		} else if twin := fields.twin(name); twin != "" {
 			return w.refuse("differs only in case from " + twin)
 		}
+
 		if twin, found := names.Add(name); found {
 			if known {
 				return w.refuse("the member is there twice, in two spellings")
 			}
 			return w.refuse("differs only in case from " + twin)
 		}
+
 		if keep && !known {
 			err = w.keep(quoted)
 		} else {
@@ -159,6 +166,7 @@ func (w *walker) object(fields *structFields) error {
 			return err
 		}
 	}
+
 	_, err := w.dec.ReadToken()
 	return err
 }
@@ -353,6 +361,7 @@ func decodeError(err error) error {
 	if !errors.As(err, &s) {
 		return syntaxError(err)
 	}
+
 	e := &Error{Path: path(s.JSONPointer)}
 	switch {
 	case errors.Is(s.Err, jsonv2.ErrUnknownName):
@@ -362,12 +371,14 @@ func decodeError(err error) error {
 				e.Text += "; did you mean " + near + "?"
 			}
 		}
+
 	case s.Err != nil && !errors.Is(s.Err, strconv.ErrSyntax) && !errors.Is(s.Err, strconv.ErrRange):
 		var inner *Error
 		if errors.As(s.Err, &inner) {
 			return Within(e.Path, inner)
 		}
 		e.Text = s.Err.Error()
+
 	case s.GoType != nil && typeName(s.GoType) != "":
 		e.Text = "must be " + typeName(s.GoType) + ", not " + kindName(s.JSONKind)
 		if len(s.JSONValue) > 0 && s.JSONKind == '0' {

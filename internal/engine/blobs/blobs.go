@@ -109,15 +109,19 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return "", "", 0, degraded(op, err)
 	}
+
 	tmp, err := os.CreateTemp(s.dir, "*"+partial)
 	if err != nil {
 		return "", "", 0, degraded(op, err)
 	}
 	defer os.Remove(tmp.Name()) // after the rename there is nothing to remove
 	defer tmp.Close()
+
+	// Bytes are reserved as they arrive, and stay reserved only if the content is kept.
 	kept := false
 	disk := &diskWriter{s: s, f: tmp}
 	defer func() { s.release(disk.reserved, kept) }()
+
 	hash := sha256.New()
 	size, err = io.Copy(io.MultiWriter(disk, hash), io.LimitReader(r, s.maxFile+1))
 	var refused *hub.Error
@@ -129,11 +133,14 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	case size > s.maxFile:
 		return "", "", 0, hub.Errorf(hub.CodeTooLarge, op, "an artifact has at most %d bytes", s.maxFile)
 	}
+
+	// The hash is the name, so that a file of that name has this content.
 	sum = hex.EncodeToString(hash.Sum(nil))
 	path = s.path(sum)
 	if _, err := os.Stat(path); err == nil {
 		return path, sum, size, nil
 	}
+
 	if err := keep(tmp, path); err != nil {
 		return "", "", 0, degraded(op, err)
 	}

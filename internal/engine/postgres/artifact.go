@@ -111,6 +111,9 @@ func (a *Artifacts) Open(sum string) (*os.File, error) {
 	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return nil, err
 	}
+
+	// The database decides whether the content exists; the file is a copy, and another hub may have
+	// removed the content.
 	ctx, cancel := context.WithTimeout(context.Background(), artifactLimit)
 	defer cancel()
 	size := int64(-1)
@@ -121,6 +124,7 @@ func (a *Artifacts) Open(sum string) (*os.File, error) {
 		}
 		return c.c.Refine(err)
 	})
+
 	switch {
 	case ask == nil && size >= 0 && f != nil:
 		return f, nil
@@ -133,6 +137,8 @@ func (a *Artifacts) Open(sum string) (*os.File, error) {
 	if size < 0 { // another hub removed it
 		return nil, errors.Join(hub.Errorf(hub.CodeNotFound, op, "there is no artifact %s", sum), a.files.Remove(sum))
 	}
+
+	// The copy is missing: it is made again from the chunks in the database.
 	_, got, _, err := a.files.Put(&chunks{a: a, ctx: ctx, sum: sum, size: size})
 	if err != nil {
 		return nil, err

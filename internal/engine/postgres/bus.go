@@ -67,12 +67,16 @@ func (b *Bus) tell(ctx context.Context) {
 			c.close()
 		}
 	}()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.some:
 		}
+
+		// All topics since the last notification go out together, in as few payloads as their
+		// length allows.
 		b.mu.Lock()
 		var payloads []string
 		payload := b.s.id
@@ -85,6 +89,7 @@ func (b *Bus) tell(ctx context.Context) {
 		payloads = append(payloads, payload)
 		clear(b.topics)
 		b.mu.Unlock()
+
 		for _, p := range payloads {
 			if c == nil || c.lost() {
 				var err error
@@ -124,15 +129,19 @@ func (b *Bus) hear(ctx context.Context) error {
 			b.Local.Publish(topic)
 		}
 	}
+
 	c, err := connect(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+
 	if _, err := c.pg.Exec(ctx, `LISTEN "`+strings.ReplaceAll(b.channel, `"`, `""`)+`"`).ReadAll(); err != nil {
 		return err
 	}
 	b.PublishAll() // what happened before is not told
+
+	// A notification can be lost, so that the journal is also read at intervals.
 	var seen int64
 	for due := time.Now(); ; {
 		if !time.Now().Before(due) {
@@ -146,6 +155,7 @@ func (b *Bus) hear(ctx context.Context) error {
 				b.PublishAll()
 			}
 		}
+
 		wait, cancel := context.WithDeadline(ctx, due)
 		err := c.pg.WaitForNotification(wait)
 		cancel()

@@ -72,6 +72,8 @@ func compareSchema(ctx context.Context, px *pgx.Conn) ([]string, error) {
 		})
 		return all, err
 	}
+
+	// The caller rolls this transaction back, and its schema with it.
 	if _, err := pg.Exec(ctx, `BEGIN`).ReadAll(); err != nil {
 		return nil, err
 	}
@@ -79,6 +81,8 @@ func compareSchema(ctx context.Context, px *pgx.Conn) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// The migrations of this version make the tables once more, in a schema of their own.
 	var own strings.Builder
 	own.WriteString(`CREATE SCHEMA parley_compare; SET LOCAL search_path = parley_compare; ` + versionTable)
 	for _, m := range migrations() {
@@ -88,10 +92,12 @@ func compareSchema(ctx context.Context, px *pgx.Conn) ([]string, error) {
 	if _, err := pg.Exec(ctx, own.String()).ReadAll(); err != nil {
 		return nil, err
 	}
+
 	want, err := read()
 	if err != nil {
 		return nil, err
 	}
+
 	var drift []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		switch text, ok := have[name]; {

@@ -95,6 +95,8 @@ func (c *conn) send(uses []use) (results []result, err error) {
 		r := c.pg.ExecPrepared(c.ctx, uses[0].name, uses[0].params, nil, nil).Read()
 		return []result{{r.Rows, r.CommandTag}}, r.Err
 	}
+
+	// Several statements are sent together, so that they cost one round trip.
 	p := c.pg.StartPipeline(c.ctx)
 	for _, u := range uses {
 		p.SendQueryPrepared(u.name, u.params, nil, nil)
@@ -102,6 +104,7 @@ func (c *conn) send(uses []use) (results []result, err error) {
 	if err := p.Sync(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+
 	for err == nil {
 		var got any
 		if got, err = p.GetResults(); err != nil {
@@ -115,6 +118,7 @@ func (c *conn) send(uses []use) (results []result, err error) {
 		}
 		break // the end of the pipeline
 	}
+
 	if closed := p.Close(); err == nil {
 		err = closed
 	}
@@ -316,6 +320,8 @@ func numbered(sql string) (string, []uint32) {
 			continue
 		}
 
+		// The number behind a question mark names its parameter; without a number it is the next
+		// one.
 		digits := i + 1
 		for digits < len(sql) && sql[digits] >= '0' && sql[digits] <= '9' {
 			digits++

@@ -45,6 +45,7 @@ func (s *Store) Dump(ctx context.Context, begin func(schema int) error, emit fun
 
 // dump emits the rows of one table. An error of emit is returned unchanged.
 func (r *reader) dump(op string, t rows.DumpTable, emit func(table string, row []byte) error, restricted bool) error {
+	// The sequence of PostgreSQL is written as the row that SQLite keeps for it.
 	var sql string
 	var params [][]byte
 	if t.Name == sequenceTable {
@@ -59,6 +60,7 @@ func (r *reader) dump(op string, t rows.DumpTable, emit func(table string, row [
 				columns[i] = other + " AS " + column
 			}
 		}
+
 		sql = `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + t.Name
 		switch {
 		case t.Name == "roots":
@@ -68,6 +70,7 @@ func (r *reader) dump(op string, t rows.DumpTable, emit func(table string, row [
 		}
 		sql += ` ORDER BY ` + t.Order
 	}
+
 	got := r.c.pg.ExecParams(r.c.ctx, sql, params, nil, nil, nil)
 	var names []string
 	var row bytes.Buffer
@@ -78,6 +81,7 @@ func (r *reader) dump(op string, t rows.DumpTable, emit func(table string, row [
 				names = append(names, f.Name)
 			}
 		}
+
 		row.Reset()
 		rows.EncodeRow(&row, names, func(i int) (any, bool) {
 			switch {
@@ -88,11 +92,13 @@ func (r *reader) dump(op string, t rows.DumpTable, emit func(table string, row [
 			}
 			return string(values[i]), true
 		})
+
 		if err := emit(t.Name, row.Bytes()); err != nil {
 			r.c.failed = err // ends the transaction with the connection
 			return err
 		}
 	}
+
 	_, err := got.Close()
 	return r.fail(err)
 }
@@ -154,6 +160,7 @@ func (s *Store) load(ctx context.Context, next func() (string, []byte, error)) e
 		if err := exec(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE journal IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
+
 		used := pg.ExecParams(ctx, `SELECT 1 FROM agents UNION ALL SELECT 1 FROM journal LIMIT 1`, nil, nil, nil, nil).Read()
 		if used.Err != nil {
 			return r.fail(used.Err)
@@ -162,6 +169,7 @@ func (s *Store) load(ctx context.Context, next func() (string, []byte, error)) e
 			r.c.failed = errors.New("the database is in use")
 			return hub.Errorf(hub.CodeConflict, "", "the database has a hub already").WithHint("name an empty database")
 		}
+
 		in := &copying{pg: pg, machine: r.machine, next: next}
 		for in.advance(); in.err == nil; {
 			if err := in.fill(ctx); err != nil {
@@ -172,6 +180,8 @@ func (s *Store) load(ctx context.Context, next func() (string, []byte, error)) e
 			r.c.failed = in.err
 			return in.err
 		}
+
+		// The words of the messages are indexed after the load, from the beginning.
 		if err := exec(`INSERT INTO cursors (consumer, seq) VALUES ('` + wordCursor + `', 0)`); err != nil {
 			return err
 		}
@@ -214,10 +224,13 @@ func (c *copying) fill(ctx context.Context) error {
 		c.err = hub.Errorf(hub.CodeInvalid, "", "there is no table %q", c.filling)
 		return nil
 	}
+
 	var err error
 	if c.columns, err = columnsOf(ctx, c.pg, c.filling); err != nil {
 		return err
 	}
+
+	// The dump leaves the machine of a root out; it becomes this machine.
 	names := c.columns
 	if c.filling == "roots" {
 		names = append(slices.Clone(names), only["roots"])
@@ -227,6 +240,7 @@ func (c *copying) fill(ctx context.Context) error {
 			return err
 		}
 	}
+
 	c.encode()
 	_, err = c.pg.CopyFrom(ctx, c, `COPY `+c.filling+` (`+strings.Join(names, ", ")+`) FROM STDIN`)
 	if err != nil && (c.err == nil || c.err == io.EOF) {
@@ -339,6 +353,7 @@ func (t *tx) indexLoaded() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	type message struct {
 		hub.Message
 		seq int64
@@ -353,6 +368,8 @@ func (t *tx) indexLoaded() (more bool, err error) {
 	if err := q.Done(); err != nil {
 		return false, named(op, err)
 	}
+
+	// A message without parties is not indexed.
 	for _, m := range batch {
 		parties, err := t.Parties(m.ID)
 		if err == nil {
@@ -362,6 +379,7 @@ func (t *tx) indexLoaded() (more bool, err error) {
 			return false, err
 		}
 	}
+
 	if len(batch) < wordBatch {
 		_, err := t.Change(op, forget, wordCursor)
 		return false, err

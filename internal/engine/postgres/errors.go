@@ -18,6 +18,7 @@ func engineError(err error) error {
 	if known, ok := errors.AsType[*hub.Error](err); ok {
 		return known
 	}
+
 	if cannot, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return away(cannot.Unwrap()) // its own text has the address with user and database
 	}
@@ -25,6 +26,8 @@ func engineError(err error) error {
 	if !ok {
 		return away(err)
 	}
+
+	// The codes are those of the SQLSTATE table of PostgreSQL.
 	switch {
 	case pg.Code == "23505":
 		return hub.Errorf(hub.CodeConflict, "", "it exists already: %s", pg.ConstraintName)
@@ -34,6 +37,7 @@ func engineError(err error) error {
 		return hub.Errorf(hub.CodeInvalid, "", "%s", pg.Message)
 	case pg.Code == "22021", pg.Code == "22P05":
 		return hub.Errorf(hub.CodeInvalid, "", "a text has a character that the database cannot store: %s", pg.Message)
+
 	case pg.Code == "53100":
 		return hub.Errorf(hub.CodeDegraded, "", "the disk of the database is full: %s", pg.Message).
 			WithHint("free space on the database's disk; the hub goes on by itself")
@@ -43,6 +47,7 @@ func engineError(err error) error {
 	case pg.Code == "25006":
 		return hub.Errorf(hub.CodeDegraded, "", "the database cannot be written: %s", pg.Message).
 			WithHint("name the primary server in --store, or target_session_attrs=read-write")
+
 	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57"), strings.HasPrefix(pg.Code, "58"), pg.Code == "25P03":
 		return away(errors.New(pg.Message))
 	}

@@ -54,15 +54,19 @@ func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (l hu
 func (s *Store) keepLeases(ctx context.Context) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+
 		if err := s.announce(ctx); err != nil && ctx.Err() == nil && hub.CodeOf(err) != hub.CodeDegraded {
 			s.log.Warn("announcing this hub to the others", "err", err)
 		}
+
+		// A lease is renewed until the ttl of its last call is over.
 		s.leaseMu.Lock()
 		var due []string
 		for name, until := range s.leases {
@@ -73,6 +77,7 @@ func (s *Store) keepLeases(ctx context.Context) {
 			due = append(due, name)
 		}
 		s.leaseMu.Unlock()
+
 		err := s.borrow(ctx, "store.Lease", func(r *reader) error {
 			for _, name := range due {
 				q := r.Ask(renewLease, name, s.id)

@@ -37,6 +37,7 @@ func (s *Store) announce(ctx context.Context) error {
 	s.hubsMu.Lock()
 	list := s.waiting
 	s.hubsMu.Unlock()
+
 	agents := []hub.AgentID{}
 	if list != nil {
 		agents = append(agents, list()...)
@@ -45,12 +46,14 @@ func (s *Store) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	found := others{map[string]bool{}, map[hub.AgentID]bool{}}
 	err = s.borrow(ctx, "postgres.announce", func(r *reader) error {
 		q := r.Ask(renewHub, s.id, s.machine, string(raw))
 		if err := q.Exec(); err != nil {
 			return err
 		}
+
 		q = r.Ask(otherHubs, s.id)
 		for q.Next() {
 			found.machines[q.Row().ColumnText(0)] = true
@@ -62,6 +65,7 @@ func (s *Store) announce(ctx context.Context) error {
 		}
 		return q.Done()
 	})
+
 	if err == nil {
 		s.hubsMu.Lock()
 		s.others = found
@@ -125,12 +129,14 @@ func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string
 	id := string(hub.NewIDs(time.Now).Next())
 	hints, unsubscribe := s.bus.Subscribe(answerTopic(id))
 	defer unsubscribe()
+
 	change := func(ctx context.Context, stmt rows.StmtID, args ...any) error {
 		return s.borrow(ctx, op, func(r *reader) error {
 			q := r.Ask(stmt, args...)
 			return q.Exec()
 		})
 	}
+
 	if s.Away(machine) {
 		if err := s.announce(ctx); err != nil { // a hub that started a moment ago is not away
 			return "", err
@@ -139,6 +145,8 @@ func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string
 	if s.Away(machine) {
 		return "", hub.Errorf(hub.CodeUnreachable, op, "machine away: no hub runs on %s", machine)
 	}
+
+	// The inquiry is a row that one hub of the other machine takes.
 	if err := change(ctx, putInquiry, id, machine, inquiry); err != nil {
 		return "", err
 	}
@@ -147,6 +155,8 @@ func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string
 		defer cancel()
 		change(ctx, dropInquiry, id) // else it is dropped after an hour
 	}()
+
+	// The other hub writes its answer into the row of the inquiry.
 	s.bus.Publish(machineTopic(machine))
 	for answered := false; !answered; {
 		select {
@@ -155,6 +165,7 @@ func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
+
 		err := s.borrow(ctx, op, func(r *reader) error {
 			q := r.Ask(answerTo, id)
 			if answered = q.Next(); answered {
@@ -162,6 +173,7 @@ func (s *Store) Ask(ctx context.Context, machine, inquiry string) (answer string
 			}
 			return q.Done()
 		})
+
 		switch {
 		case err != nil:
 			return "", err
@@ -179,6 +191,7 @@ func (s *Store) Answer(ctx context.Context, answer func(ctx context.Context, inq
 	defer unsubscribe()
 	var working sync.WaitGroup
 	defer working.Wait()
+
 	for {
 		var id, inquiry string
 		err := s.borrow(ctx, "postgres.Answer", func(r *reader) error {
@@ -188,6 +201,8 @@ func (s *Store) Answer(ctx context.Context, answer func(ctx context.Context, inq
 			}
 			return q.Done()
 		})
+
+		// A slow answer must not delay the next inquiry.
 		if err == nil && id != "" {
 			working.Go(func() {
 				text := answer(ctx, inquiry)
@@ -203,6 +218,7 @@ func (s *Store) Answer(ctx context.Context, answer func(ctx context.Context, inq
 			})
 			continue
 		}
+
 		select {
 		case <-hints:
 		case <-time.After(pollEvery):

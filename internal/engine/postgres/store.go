@@ -101,6 +101,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	pooled, err := parse(address, o.PasswordFile)
 	if err != nil {
 		return nil, err
@@ -113,6 +114,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 		}
 		o.Log.Warn("the certificate of the PostgreSQL server is not verified", "host", host, "because", o.NoTLSBecause)
 	}
+
 	s := &Store{
 		config: config, id: string(hub.NewIDs(time.Now).Next()), log: o.Log, leases: map[string]time.Time{},
 		slots: rows.NewSlots(o.Readers, o.Log),
@@ -121,6 +123,8 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	if err := s.openPool(pooled, o.Readers); err != nil {
 		return nil, named(op, err)
 	}
+
+	// A failure before the store is complete closes the pool.
 	opened := false
 	defer func() {
 		if !opened {
@@ -132,6 +136,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "this machine has no name: %v", err)
 		}
 	}
+
 	schema, err := s.migrate(ctx)
 	if err != nil {
 		return nil, named(op, err)
@@ -142,6 +147,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 		s.conn.disconnect()
 		return nil, named(op, err)
 	}
+
 	work, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	opened = true // Close closes the pool from here on
@@ -163,6 +169,7 @@ func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store is not postgres://USER@HOST:PORT/NAME")
 	}
+
 	_, inUser := u.User.Password()
 	if inUser || u.Query().Has("password") {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store holds a password, which every process of the machine could read").
@@ -172,6 +179,7 @@ func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store cannot be understood").WithHint("write postgres://USER@HOST:PORT/NAME?sslmode=verify-full")
 	}
+
 	config := &pooled.ConnConfig.Config
 	if passwordFile != "" {
 		b, err := os.ReadFile(passwordFile)
@@ -182,6 +190,8 @@ func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	} else if p := os.Getenv(PasswordVariable); p != "" {
 		config.Password = p
 	}
+
+	// An address may override each of these parameters.
 	config.ConnectTimeout = connectWait
 	for name, value := range map[string]string{
 		"application_name": "parley", "client_encoding": "UTF8", "timezone": "UTC", "synchronous_commit": "on", "jit": "off",
@@ -410,6 +420,8 @@ func (s *Store) reach(ctx context.Context, connect func(context.Context) error) 
 	known := s.away.Load() != nil
 	wait, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
+
+	// The pauses double until connectWait is over.
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		err := connect(wait)
 		if err == nil {
@@ -418,6 +430,7 @@ func (s *Store) reach(ctx context.Context, connect func(context.Context) error) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		err = engineError(err)
 		e, ok := errors.AsType[*hub.Error](err)
 		if !ok || e.RetryAfter == 0 {
@@ -426,6 +439,7 @@ func (s *Store) reach(ctx context.Context, connect func(context.Context) error) 
 		if known {
 			return err
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-wait.Done():

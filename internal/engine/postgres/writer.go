@@ -126,12 +126,15 @@ func (w *writer) Commit() error {
 	if err != nil {
 		return w.Ended()
 	}
+
+	// The note goes into the same transaction, and proves later that it was committed.
 	if err := errors.Join(note.BindText(1, w.s.id), note.BindInt64(2, w.batch)); err != nil {
 		return err
 	}
 	if err := w.c.Later(note); err != nil {
 		return err
 	}
+
 	got, err := w.c.run(use{name: end.(*stmt).name})
 	switch {
 	case err == nil && got[0].tag.String() == "COMMIT":
@@ -141,6 +144,9 @@ func (w *writer) Commit() error {
 	case !w.c.lost():
 		return err
 	}
+
+	// The connection broke during the commit; the note, read on another one, tells whether it was
+	// made.
 	made, err := w.committed()
 	if err != nil {
 		return hub.Errorf(hub.CodeDegraded, "store.Update", "the database went away during a commit, which may have been made: %v", err).

@@ -49,16 +49,20 @@ func (t *tx) Prune(limit int) (int, error) {
 	if err != nil || len(archives) == 0 {
 		return 0, err
 	}
+
+	// The artifacts are read before the messages that name them are removed.
 	last := archives[len(archives)-1]
 	artifacts, _, err := t.first(op, prunedArtifacts, int64(max(limit, 0)), string(hub.FirstID(last.Cutoff)))
 	if err != nil {
 		return 0, err
 	}
+
 	messages, entries := t.query(stmtPruneMessages), t.query(stmtPruneJournal)
 	messages.int(int64(max(limit, 0)))
 	messages.text(string(hub.FirstID(last.Cutoff)))
 	entries.int(int64(max(limit, 0)))
 	entries.int(last.Seq)
+
 	total := 0
 	for _, q := range [...]*query{&messages, &entries} {
 		n, err := t.change(op, q)
@@ -67,6 +71,8 @@ func (t *tx) Prune(limit int) (int, error) {
 		}
 		total += int(n)
 	}
+
+	// An artifact of the removed messages loses its readers unless something else names it.
 	if artifacts != "[]" && artifacts != "" {
 		q := t.dynamic(pruneReaders(t.c.Dialect()))
 		q.text(artifacts)

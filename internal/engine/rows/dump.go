@@ -140,11 +140,13 @@ func DecodeRow(columns []string, row []byte) ([]any, error) {
 	if !utf8.Valid(row) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(row))
 	dec.UseNumber()
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, errors.New("it is not a JSON object")
 	}
+
 	values := make([]any, len(columns))
 	for i, column := range columns {
 		if t, err := dec.Token(); err != nil || t != column {
@@ -154,6 +156,7 @@ func DecodeRow(columns []string, row []byte) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", column, err)
 		}
+
 		switch t := t.(type) {
 		case nil:
 		case string:
@@ -168,6 +171,7 @@ func DecodeRow(columns []string, row []byte) ([]any, error) {
 			return nil, fmt.Errorf("%s: it is neither text nor a number nor null", column)
 		}
 	}
+
 	if t, err := dec.Token(); err != nil || t != json.Delim('}') {
 		return nil, fmt.Errorf("it has more than %d members", len(columns))
 	}

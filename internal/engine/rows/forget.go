@@ -39,6 +39,8 @@ func (t *tx) ForgetText(id hub.EnvelopeID) error {
 	if err != nil {
 		return err
 	}
+
+	// The index knows the message by its seq.
 	q := t.query(stmtSeqOf)
 	q.text(string(id))
 	var seq int64
@@ -48,6 +50,7 @@ func (t *tx) ForgetText(id hub.EnvelopeID) error {
 	if err := q.done(); err != nil {
 		return engineError(op, err)
 	}
+
 	m.Envelope = m.Forgotten()
 	if _, err := t.run(op, stmtForgetMessage, string(id), string(m.Payload), int64(len(m.Payload))); err != nil {
 		return err

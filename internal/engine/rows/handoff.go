@@ -86,9 +86,11 @@ func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
 			w.add(`id IN (SELECT id FROM handoffs WHERE from_agent = ? UNION SELECT id FROM handoffs WHERE to_agent = ?)`, string(agent), string(agent))
 		}
 	}
+
 	w.equal("from_agent", string(f.From))
 	w.equal("to_agent", string(f.To))
 	w.equal("task_id", f.Task)
+
 	if len(f.States) > 0 {
 		var states []any
 		for _, s := range f.States {
@@ -99,11 +101,14 @@ func (r *reader) Handoffs(f hub.HandoffQuery) ([]hub.Handoff, error) {
 	if f.Owned {
 		w.add(`accepted_at IS NOT NULL`)
 	}
+
+	// A late handoff is open past its deadline or for too long, and was not escalated recently.
 	if l := f.Late; l != nil {
 		w.add(`status IN ('accepted','activated')`)
 		w.add(`accepted_at < ? OR deadline <= ?`, l.AcceptedBefore, l.DeadlineBy)
 		w.add(`escalated_at IS NULL OR escalated_at < ?`, l.EscalatedBefore)
 	}
+
 	if f.Cursor != "" {
 		w.add(`id < ?`, string(f.Cursor))
 	}
@@ -162,6 +167,7 @@ func (t *tx) addHandoff(op string, h hub.Handoff) error {
 			return err
 		}
 	}
+
 	var members struct {
 		Provenance   json.RawMessage `json:"provenance"`
 		Verification json.RawMessage `json:"verification"`
@@ -169,6 +175,7 @@ func (t *tx) addHandoff(op string, h hub.Handoff) error {
 	if err := json.Unmarshal(h.Package, &members); err != nil || members.Provenance == nil || members.Verification == nil {
 		return hub.Errorf(hub.CodeInvalid, op, "handoff %s has no complete package", h.ID)
 	}
+
 	if _, err := t.run(op, addHandoff, string(h.ID), h.ThreadID, h.TaskID, string(h.From), string(h.To), h.Title, h.Reason, string(h.Package),
 		string(h.Status), string(members.Provenance), string(members.Verification), h.InitiatedAt.String(), h.ResolvedAt, orNull(h.Notes)); err != nil {
 		return err

@@ -318,12 +318,14 @@ func (t *tx) addVersions(c coord.Contract) error {
 		bytes += int64(len(v.Content))
 		return t.addVersion(c.Project, c.ID, v, standing)
 	}
+
 	var err error
 	for _, v := range c.History {
 		if err == nil {
 			err = add(v, standingHistory)
 		}
 	}
+
 	for _, v := range c.Conflicts {
 		standing := standingLost
 		if v.Superseded {
@@ -333,10 +335,13 @@ func (t *tx) addVersions(c coord.Contract) error {
 			err = add(v, standing)
 		}
 	}
+
+	// Some versions may be stored already, so that the transaction must not be committed.
 	if err != nil {
 		t.spoil(err)
 		return err
 	}
+
 	if err := t.putConflicted(c); err != nil {
 		return err
 	}
@@ -377,11 +382,14 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 	if !f.Since.IsZero() {
 		w.add("at >= ?", f.Since)
 	}
+
+	// A page continues behind the place of its cursor, in the order of times and ids.
 	order, at, after := "ORDER BY at, id", int64(-1), ""
 	compare := "(at, id) > (?, ?)"
 	if f.Newest {
 		order, at, compare = "ORDER BY at DESC, id DESC", math.MaxInt64, "(at, id) < (?, ?)"
 	}
+
 	if f.Cursor != "" {
 		text, rest, ok := strings.Cut(f.Cursor, " ")
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -391,11 +399,13 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 		at, after = n, rest
 	}
 	w.add(compare, at, after)
+
 	limit := max(f.Limit, 0)
 	all, err := packets.filtered(r, w, order, limit+1) // one more tells whether there are more
 	if err != nil {
 		return coord.PacketPage{}, err
 	}
+
 	page := coord.PacketPage{Packets: all}
 	if len(all) > limit {
 		page.Packets = all[:limit]

@@ -82,6 +82,7 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 			return hub.Page{}, err
 		}
 	}
+
 	arm := func(id StmtID) query {
 		q := r.query(id)
 		q.text(string(agent))
@@ -94,6 +95,7 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	const rankColumn, seqColumn = 23, 22
 	place := func(q *query) position { return position{q.s.ColumnInt64(rankColumn), q.s.ColumnInt64(seqColumn)} }
 
+	// Each of the two statements gives its messages in order; the page takes the earlier of both.
 	unread := arm(stmtInboxUnread)
 	defer unread.done()
 	moreUnread := unread.next()
@@ -113,6 +115,7 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 			page.Next = encodeCursor(last, inboxKey(agent, f))
 			break
 		}
+
 		q, more := &unread, &moreUnread
 		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
 			q, more = &delivered, &moreDelivered
@@ -128,6 +131,7 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 		}
 		*more = q.next()
 	}
+
 	if err := unread.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
 	}

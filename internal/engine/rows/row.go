@@ -40,6 +40,7 @@ func (r *reader) scanMessage(s Stmt) (m hub.Message, seq int64, err error) {
 	if m.To, err = decodeAgents(s.ColumnRawText(4)); err != nil {
 		return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has broken recipients: %v", m.ID, err)
 	}
+
 	m.Team = s.ColumnText(5)
 	m.ThreadID = s.ColumnText(6)
 	m.ReplyTo = hub.EnvelopeID(s.ColumnText(7))
@@ -51,17 +52,20 @@ func (r *reader) scanMessage(s Stmt) (m hub.Message, seq int64, err error) {
 		n := s.ColumnInt64(12)
 		m.Sequence = &n
 	}
+
 	m.ExpiresAt = columnTime(s, 13)
 	m.Payload = columnJSON(s, 14)
 	if m.Policy, err = r.policy(s.ColumnRawText(15)); err != nil {
 		return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has a broken policy: %v", m.ID, err)
 	}
+
 	if b := s.ColumnRawText(16); len(b) > 0 {
 		m.Context = new(hub.Context)
 		if err := json.Unmarshal(b, m.Context); err != nil {
 			return m, 0, hub.Errorf(hub.CodeDegraded, "store.Message", "message %s has a broken context: %v", m.ID, err)
 		}
 	}
+
 	m.CreatedAt = columnTime(s, 17)
 	m.UpdatedAt = columnTime(s, 18)
 	m.Hop = int(s.ColumnInt64(19))

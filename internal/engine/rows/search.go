@@ -137,10 +137,13 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	} else if f.Viewer == "" {
 		return hub.Page{}, nil // no agent, no message
 	}
+
+	// The key ties a cursor to its query, so that a cursor of another query is refused.
 	key := queryKey(f)
 	if f.Agent == f.Viewer {
 		f.Agent = ""
 	}
+
 	way, where, err := r.plan(op, f)
 	if err != nil {
 		return hub.Page{}, err
@@ -148,10 +151,12 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	if err := way.bounds(op, &where, f, key); err != nil {
 		return hub.Page{}, err
 	}
+
 	q := r.dynamic(`SELECT ` + messageColumns + ` FROM ` + way.from + ` ` + where.where() + way.order() + ` LIMIT ?`)
 	q.bind(where.args...)
 	q.int(int64(f.Limit) + 1)
 
+	// One row more than the page holds tells whether there is a next page.
 	var page hub.Page
 	var last position
 	size := 0
@@ -171,6 +176,7 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 			size += m.Size()
 		}
 	}
+
 	if err := q.done(); err != nil {
 		return hub.Page{}, engineError(op, err)
 	}
@@ -187,6 +193,8 @@ const readByMember = `(m.team IS NOT NULL AND m.policy_json LIKE '%"visibility":
 func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	viewer, agent := f.Viewer, cmp.Or(f.Agent, f.From, f.To)
 	ways := walksIn[r.c.Dialect()]
+
+	// The first case that applies restricts the walk most.
 	switch {
 	case f.Text != "" || f.Topic != "":
 		name := viewer
@@ -199,12 +207,14 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 		}
 		way = ways.words
 		w.add(r.c.Dialect().hasWords(), r.c.Match(words))
+
 	case f.Held:
 		way = ways.held
 	case f.Thread != "":
 		way = ways.thread
 	case f.Team != "":
 		way = ways.team
+
 	case viewer != "":
 		way, viewer = ways.party, ""
 		w.add(`p.agent = ? AND p.hidden = 0`, string(f.Viewer))
@@ -212,6 +222,7 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	case agent != "":
 		way, agent = ways.party, ""
 		w.add(`p.agent = ?`, string(cmp.Or(f.Agent, f.From, f.To)))
+
 	case f.Type != "":
 		way = ways.kind
 	case f.Status != "":
@@ -219,12 +230,15 @@ func (r *reader) plan(op string, f hub.Query) (way walk, w filter, err error) {
 	default:
 		way = ways.all
 	}
+
+	// The walk has cleared viewer or agent if it fulfils that condition by itself.
 	if viewer != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS v WHERE v.agent = ? AND v.seq = d.seq AND v.hidden = 0) OR `+readByMember, string(viewer), string(viewer))
 	}
 	if agent != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS a WHERE a.agent = ? AND a.seq = d.seq)`, string(agent))
 	}
+
 	w.equal(`m.from_agent`, string(f.From))
 	if f.To != "" {
 		w.add(`EXISTS (SELECT 1 FROM message_party AS t WHERE t.agent = ? AND t.seq = d.seq AND t.state <> 'sender')`, string(f.To))
@@ -250,6 +264,7 @@ func (way walk) bounds(op string, w *filter, f hub.Query, key uint32) error {
 	} else if !f.Until.IsZero() {
 		w.add(way.seq+` < ?`, seqAt(f.Until))
 	}
+
 	if f.Cursor == "" {
 		return nil
 	}
@@ -257,6 +272,7 @@ func (way walk) bounds(op string, w *filter, f hub.Query, key uint32) error {
 	if err != nil {
 		return err
 	}
+
 	behind := ` < `
 	if way.oldest {
 		behind = ` > `

@@ -57,6 +57,7 @@ func (s *Slots) Do(ctx context.Context, op string, fn func() error) error {
 	wait := new(patience)
 	defer wait.stop()
 
+	// A call in the background needs a place among the background calls first.
 	if hub.Background(ctx) {
 		select {
 		case s.background <- struct{}{}:
@@ -72,6 +73,7 @@ func (s *Slots) Do(ctx context.Context, op string, fn func() error) error {
 		defer func() { <-s.background }()
 	}
 
+	// A free slot is taken without a timer.
 	var slot int
 	select {
 	case slot = <-s.free:

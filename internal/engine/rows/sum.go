@@ -125,11 +125,13 @@ func (t *tx) sumContract(key contractKey, head *coord.Contract) error {
 		}
 		head = &c
 	}
+
 	c := *head
 	var err error
 	if c.History, c.Conflicts, err = t.versionHashes(key.project, key.id); err != nil {
 		return err
 	}
+
 	q := t.query(contractSum)
 	q.bind(string(key.project), string(key.id))
 	sum, was := c.Sum(), ""
@@ -139,6 +141,8 @@ func (t *tx) sumContract(key contractKey, head *coord.Contract) error {
 	if err := q.done(); err != nil || sum == was {
 		return engineError(op, err)
 	}
+
+	// A new contract is added to the sum of the project; a changed one replaces its old sum.
 	if _, err := t.run(op, putContractSum, string(key.project), string(key.id), sum); err != nil {
 		return err
 	}
@@ -185,11 +189,14 @@ func (t *tx) FillSums() error {
 
 func (t *tx) fillProjectSums(id coord.ProjectID) error {
 	const op = "store.Sums"
+
+	// The old sums are dropped, and every contract and packet is counted anew.
 	for _, drop := range []StmtID{dropContractSums, dropProjectSums} {
 		if _, err := t.run(op, drop, string(id)); err != nil {
 			return err
 		}
 	}
+
 	for last, more := coord.ContractID(""), true; more; {
 		page, err := t.Contracts(coord.ContractQuery{Project: id, After: last, Limit: sumsAtOnce})
 		if err != nil {
@@ -203,6 +210,7 @@ func (t *tx) fillProjectSums(id coord.ProjectID) error {
 		}
 		more = len(page) == sumsAtOnce
 	}
+
 	for last, more := coord.PacketID(""), true; more; {
 		page, err := t.PacketIDs(id, last, sumsAtOnce)
 		if err != nil {

@@ -192,6 +192,7 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) (int64, error) {
 	if err != nil {
 		return 0, engineError(op, err)
 	}
+
 	var context, refs string
 	if e.Context != nil {
 		if context, err = encodeJSON(e.Context); err != nil {
@@ -203,6 +204,8 @@ func (t *tx) insertMessage(op string, e *hub.Envelope) (int64, error) {
 			}
 		}
 	}
+
+	// The parameters come in the order of the columns.
 	q := t.query(stmtAddMessage)
 	q.text(string(e.ID))
 	q.text(e.Protocol)

@@ -390,6 +390,7 @@ func (w *Writer) attempt(jobs []*job, level hub.Durability) error {
 		}
 		return nil
 	}
+
 	fail := func(err error) error {
 		if err != ErrAgain && hub.CodeOf(err) == hub.CodeDegraded {
 			err = w.engine.Failed(err)
@@ -404,6 +405,7 @@ func (w *Writer) attempt(jobs []*job, level hub.Durability) error {
 		jobs[0].err = err
 		return nil
 	}
+
 	_, t := w.engine.Tx()
 	t.begin()
 	wrote := false
@@ -414,10 +416,12 @@ func (w *Writer) attempt(jobs []*job, level hub.Durability) error {
 		}
 		wrote = wrote || t.wrote
 	}
+
 	if !wrote {
 		w.engine.Rollback()
 		return nil
 	}
+
 	if err := w.engine.Commit(); err != nil {
 		if err == ErrAgain {
 			w.engine.Rollback()
@@ -437,6 +441,7 @@ func (w *Writer) attempt(jobs []*job, level hub.Durability) error {
 		}
 		return nil
 	}
+
 	w.engine.Succeeded()
 	return nil
 }

@@ -60,9 +60,11 @@ func (s *Store) copyTo(ctx context.Context, path string) error {
 	if err := s.shortenLog(); err != nil {
 		return err
 	}
+
 	if err := durable.Copy(ctx, s.path, path); err != nil {
 		return err
 	}
+
 	log := path + "-wal"
 	for {
 		before, err := logHeader(s.path)
@@ -83,6 +85,7 @@ func (s *Store) copyTo(ctx context.Context, path string) error {
 			return err
 		}
 	}
+
 	if err := protect(path); err != nil {
 		return err
 	}

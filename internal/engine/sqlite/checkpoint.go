@@ -79,6 +79,7 @@ func (s *Store) askCheckpoint() {
 // runCheckpoints works on a connection of its own until the channel closes.
 func (s *Store) runCheckpoints(c *conn) {
 	defer close(s.checkpointsDone)
+
 	for range s.checkpoint {
 		if !s.logMu.TryLock() {
 			continue // a backup reads the log; it is asked for again when the log has grown
@@ -92,6 +93,7 @@ func (s *Store) runCheckpoints(c *conn) {
 			logged, copied, err = c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 			left = logged - copied
 		}
+
 		if err == nil {
 			mode := sqlite3.CHECKPOINT_RESTART
 			if s.logLimit() < walPages {
@@ -99,12 +101,14 @@ func (s *Store) runCheckpoints(c *conn) {
 			}
 			_, _, err = c.db.WALCheckpoint("main", mode)
 		}
+
 		if err != nil && !errors.Is(err, sqlite3.BUSY) {
 			// The log grows until the next one succeeds; nothing is lost.
 			s.log.Warn("checkpoint", "err", err)
 		}
 		s.logMu.Unlock()
 	}
+
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil {
 		s.log.Warn("checkpoint at close", "err", err)
 	}

@@ -20,6 +20,7 @@ func (s *Store) SchemaDrift(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, engineError(op, err)
 	}
+
 	var got map[string]string
 	err = s.read(ctx, op, func(r *reader) (err error) {
 		got, err = r.c.schema()
@@ -28,6 +29,7 @@ func (s *Store) SchemaDrift(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var drift []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		switch sql, ok := got[name]; {
@@ -37,6 +39,7 @@ func (s *Store) SchemaDrift(ctx context.Context) ([]string, error) {
 			drift = append(drift, fmt.Sprintf("the %s was changed", name))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[name]; !ok {
 			drift = append(drift, fmt.Sprintf("the %s was added", name))

@@ -41,6 +41,8 @@ func (c *conn) dump(op string, t rows.DumpTable, emit func(table string, row []b
 	if err != nil {
 		return engineError(op, err)
 	}
+
+	// Unless restricted is set, the contents of restricted handoffs are withheld.
 	values := make([]string, len(columns))
 	for i, column := range columns {
 		values[i] = column
@@ -48,6 +50,7 @@ func (c *conn) dump(op string, t rows.DumpTable, emit func(table string, row []b
 			values[i] = other
 		}
 	}
+
 	sql := `SELECT ` + strings.Join(values, ", ") + ` FROM ` + t.Name
 	if t.Where != "" {
 		sql += ` WHERE ` + t.Where
@@ -57,6 +60,7 @@ func (c *conn) dump(op string, t rows.DumpTable, emit func(table string, row []b
 		return engineError(op, err)
 	}
 	defer st.Close()
+
 	var row bytes.Buffer
 	for n := 1; st.Step(); n++ {
 		row.Reset()

@@ -19,6 +19,7 @@ func engineError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	var known *hub.Error
 	if errors.As(err, &known) {
 		if known.Op == "" {
@@ -29,6 +30,8 @@ func engineError(op string, err error) error {
 	if errors.Is(err, rows.ErrInterrupted) {
 		return err
 	}
+
+	// An error without a code does not come from the engine.
 	var code sqlite3.ExtendedErrorCode
 	if !errors.As(err, &code) {
 		if _, ok := errors.AsType[*os.PathError](err); ok {
@@ -36,6 +39,7 @@ func engineError(op string, err error) error {
 		}
 		return hub.Errorf(hub.CodeInternal, op, "%v", err)
 	}
+
 	switch code.Code() {
 	case sqlite3.INTERRUPT:
 		return rows.ErrInterrupted
@@ -52,6 +56,7 @@ func engineError(op string, err error) error {
 			WithHint("look at the disk and at the permissions of the hub's folder")
 	case sqlite3.CORRUPT, sqlite3.NOTADB:
 		return hub.Errorf(hub.CodeDegraded, op, "the database is damaged: %v", err).WithHint(restoreHint)
+
 	case sqlite3.CONSTRAINT:
 		switch code {
 		case sqlite3.CONSTRAINT_UNIQUE, sqlite3.CONSTRAINT_PRIMARYKEY, sqlite3.CONSTRAINT_ROWID:

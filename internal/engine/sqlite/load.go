@@ -32,6 +32,8 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 		return hub.Errorf(hub.CodeConflict, op, "the rows were written by a newer parley: schema %d, this one knows %d", schema, len(migrations)).
 			WithHint("upgrade parley; nothing was changed")
 	}
+
+	// The lock keeps a hub from starting in the home during the load.
 	home, err := filepath.Abs(home)
 	if err != nil {
 		return engineError(op, err)
@@ -51,6 +53,8 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 			return hub.Errorf(hub.CodeConflict, op, "there is a hub in %s already", home).WithHint("name a home that does not exist yet")
 		}
 	}
+
+	// The draft takes the name of the database when it is complete.
 	draft := path + ".load"
 	if err := removeDatabase(draft); err != nil { // left by a crash
 		return engineError(op, err)
@@ -114,10 +118,12 @@ func (c *conn) load(schema int, next func() (string, []byte, error)) (err error)
 			return engineError(op, err)
 		}
 	}
+
 	txn, err := c.db.BeginImmediate()
 	if err != nil {
 		return engineError(op, err)
 	}
+
 	tables := map[string]*loadTable{}
 	for err == nil {
 		var name string
@@ -132,11 +138,14 @@ func (c *conn) load(schema int, next func() (string, []byte, error)) (err error)
 			err = tables[name].add(row)
 		}
 	}
+
 	for _, t := range tables {
 		if t != nil {
 			t.insert.Close()
 		}
 	}
+
+	// Any error other than the end of the rows discards all of them.
 	if err != io.EOF {
 		return errors.Join(err, txn.Rollback())
 	}

@@ -164,6 +164,8 @@ func (s *Store) ready(beforeUpgrade func(int, func(string) error) error) (*conn,
 		return nil, err
 	}
 	defer examined.Close()
+
+	// The copy of the old version is made before the first change.
 	if beforeUpgrade != nil {
 		schema, err := (&conn{db: examined}).number(`PRAGMA user_version`)
 		if err == nil && schema < int64(len(migrations)) {
@@ -173,6 +175,7 @@ func (s *Store) ready(beforeUpgrade func(int, func(string) error) error) (*conn,
 			return nil, err
 		}
 	}
+
 	c, err := openConn(s.path, s.busy, readerCache)
 	if err != nil {
 		return nil, err
@@ -294,6 +297,7 @@ func examineFile(path string) error {
 		return err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -301,6 +305,7 @@ func examineFile(path string) error {
 	if info.Size() < headerSize {
 		return damaged("it has %d bytes, fewer than any database", info.Size())
 	}
+
 	var header [headerSize]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil {
 		return err
@@ -328,6 +333,7 @@ func examineTables(c *conn, home string) error {
 	if err != nil {
 		return err
 	}
+
 	newer := func(what string) error {
 		e := hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what)
 		for schema := len(migrations); schema >= 0; schema-- { // a copy that this version can open
@@ -340,6 +346,8 @@ func examineTables(c *conn, home string) error {
 	if version > int64(len(migrations)) {
 		return newer(fmt.Sprintf("schema %d, this one knows %d", version, len(migrations)))
 	}
+
+	// A table of the protocol must have its columns, or it is another program's.
 	for _, table := range protocolTables {
 		there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '` + table.name + `'`)
 		if err != nil {
@@ -358,6 +366,8 @@ func examineTables(c *conn, home string) error {
 		}
 		st.Close()
 	}
+
+	// The versions of the protocol in acp_meta tell whether a newer program made the file.
 	if there, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'acp_meta'`); err != nil || there == 0 {
 		return err
 	}
@@ -368,6 +378,7 @@ func examineTables(c *conn, home string) error {
 	if n, err := strconv.Atoi(schema); schema != "" && (err != nil || n != 1) {
 		return newer("schema_version " + schema)
 	}
+
 	protocol, err := firstText(c, `SELECT value FROM acp_meta WHERE key = 'protocol_version'`)
 	if err != nil {
 		return err
@@ -424,6 +435,7 @@ func backfill(c *conn) error {
 	if err := normalizeTimes(c); err != nil {
 		return err
 	}
+
 	t := newTx(c)
 	for {
 		s, _, err := c.db.Prepare(`SELECT ` + strings.NewReplacer("d.hop", "0", "d.cause_id", "NULL", "d.extra_json", "NULL",
@@ -433,6 +445,8 @@ func backfill(c *conn) error {
 		if err != nil {
 			return err
 		}
+
+		// The statement is read to its end and closed before a message is filed.
 		var found []hub.Message
 		for s.Step() {
 			m, _, err := t.ScanMessage(s)
@@ -447,6 +461,7 @@ func backfill(c *conn) error {
 		if err != nil {
 			return err
 		}
+
 		for _, m := range found {
 			parties, err := partiesOf(t, m)
 			if err != nil {
@@ -456,6 +471,7 @@ func backfill(c *conn) error {
 				return err
 			}
 		}
+
 		if len(found) < backfillSize {
 			return nil
 		}
@@ -473,12 +489,15 @@ var stmtUnfiled = rows.Statement(`SELECT ` + rows.MessageColumns + `, m.rowid FR
 // sender, and recipients who have not read.
 func (t *tx) fileUnfiled() error {
 	const op = "sqlite.Open"
+
+	// Each turn takes the next rows behind the last one.
 	for found, after := backfillSize, t.lag.indexed; found == backfillSize; {
 		q := t.Ask(stmtUnfiled, after, backfillSize)
 		type message struct {
 			hub.Message
 			seq int64 // 0 without a row of message_meta
 		}
+
 		var batch []message
 		for q.Next() {
 			m, seq, err := t.ScanMessage(q.Row())
@@ -488,6 +507,7 @@ func (t *tx) fileUnfiled() error {
 		if err := q.Done(); err != nil {
 			return err
 		}
+
 		for _, m := range batch {
 			parties, err := partiesOf(t, m.Message)
 			switch {
@@ -501,6 +521,7 @@ func (t *tx) fileUnfiled() error {
 				return err
 			}
 		}
+
 		found = len(batch)
 	}
 	return nil

@@ -115,6 +115,8 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
+	// The lock keeps a second process out of the home.
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, engineError(op, err)
@@ -126,6 +128,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Store{
 		path:            filepath.Join(dir, databaseName),
 		full:            o.Full,
@@ -139,6 +142,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		checkpoint:      make(chan struct{}, 1),
 		checkpointsDone: make(chan struct{}),
 	}
+
 	if err := s.start(o.Readers, o.BeforeUpgrade); err != nil {
 		lock.Close()
 		return nil, engineError(op, err)
@@ -158,9 +162,12 @@ func (s *Store) start(readers int, beforeUpgrade func(int, func(string) error) e
 			s.log.Warn("closing the first connection", "err", err)
 		}
 	}()
+
 	if err := s.trimLog(first); err != nil {
 		return err
 	}
+
+	// No query finds a message that is not filed, so that all are filed before readers are opened.
 	w := &writer{s: s}
 	s.conn, s.writer = w, rows.NewWriter(&s.gate, w, s.patience, s.log)
 	if err := w.connect(); err != nil {
@@ -174,6 +181,7 @@ func (s *Store) start(readers int, beforeUpgrade func(int, func(string) error) e
 		w.disconnect()
 		return err
 	}
+
 	checkpoints, err := openConn(s.path, min(s.busy, checkpointWait), readerCache)
 	if err != nil {
 		w.disconnect()
@@ -189,6 +197,7 @@ func (s *Store) start(readers int, beforeUpgrade func(int, func(string) error) e
 		}
 		s.readers <- &reader{rows.NewReader(c), c}
 	}
+
 	go s.writer.Run()
 	go s.runCheckpoints(checkpoints)
 	return nil

@@ -93,11 +93,14 @@ func (t *tx) indexBatch() error {
 	if err := q.Done(); err != nil {
 		return engineError(op, err)
 	}
+
+	// The cursor moves to the last message of the batch, or past all messages if there are no more.
 	next := t.lag.last
 	if len(batch) == wordBatch {
 		next = batch[wordBatch-1].row
 	}
 	slices.SortFunc(batch, func(a, b message) int { return cmp.Compare(a.seq, b.seq) }) // the index is slow when it goes back
+
 	for _, m := range batch {
 		parties, err := t.Parties(m.ID)
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -110,6 +113,7 @@ func (t *tx) indexBatch() error {
 			return err
 		}
 	}
+
 	return t.putWordCursor(next)
 }
 

@@ -127,6 +127,7 @@ func (w *writer) connect() error {
 			return err
 		}
 	}
+
 	w.c = c
 	w.tx.use(c)
 	newest, err := hub.HeadOf(&w.tx)
@@ -135,6 +136,8 @@ func (w *writer) connect() error {
 		return err
 	}
 	w.committed = newest
+
+	// The counters of the transaction continue behind the newest rows.
 	topSeq, err := c.number(`SELECT coalesce(max(seq), 0) FROM message_meta`)
 	w.tx.Start(newest, topSeq)
 	if err == nil {
@@ -147,6 +150,7 @@ func (w *writer) connect() error {
 		w.disconnect()
 		return err
 	}
+
 	w.committedLag = w.tx.lag
 	w.s.lastRow.Store(w.tx.lag.last)
 	w.s.indexedRow.Store(w.tx.lag.indexed)

@@ -174,6 +174,8 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	if a.Kind == hub.CallerViewer && p.Action != "list" && p.Action != "show" {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads handoffs and changes none")
 	}
+
+	// In a list, from and to choose the handoffs that it holds.
 	if p.Action == "list" {
 		q := hub.HandoffQuery{Task: p.TaskID, Cursor: p.Cursor, Limit: int(p.Limit), To: p.To}
 		if p.From != nil {
@@ -195,6 +197,8 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		}
 		return HandoffAnswer{Listing: &page}, err
 	}
+
+	// The other actions need full ids; the caller may give short ones.
 	var err error
 	if p.ID, err = s.Handoffs.Resolve(ctx, op, a, p.ID); err == nil {
 		p.SameChangeAs, err = s.Handoffs.Resolve(ctx, op, a, p.SameChangeAs)
@@ -205,6 +209,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	if err != nil {
 		return HandoffAnswer{}, err
 	}
+
 	act, ok := handoffActions[p.Action]
 	if !ok {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", p.Action).
@@ -214,12 +219,15 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id: %q is not the id of a handoff", p.ID).
 			WithHint("{handoff.list} lists yours")
 	}
+
 	r, err := act(ctx, s.Handoffs, a, p)
 	answer := HandoffAnswer{Report: &r}
 	if err == nil {
 		err = s.Handoffs.Name(ctx, &r)
 		r.Unread, r.Warnings = s.unread(ctx, a, r.Warnings)
 	}
+
+	// A new offer is answered with a forecast of when the receiver sees it.
 	if err == nil && p.Action == "initiate" {
 		var unknown error
 		if answer.Deliveries, unknown = s.Mail.ForecastOffer(ctx, a, r.ThreadID); unknown != nil {
@@ -251,6 +259,7 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b := packageBuilder{members: members}
 	p.addTask(&b)
 
@@ -271,6 +280,8 @@ func (p HandoffParams) fullPackage() (json.RawMessage, error) {
 	if p.expects() {
 		b.add("expect", p.Expect, "expect: is in the package already", "give it once")
 	}
+
+	// A given thread_id or unproven replaces the member of the package.
 	b.replace("thread_id", p.ThreadID)
 	b.replace("unproven", p.Unproven)
 	if b.err != nil {

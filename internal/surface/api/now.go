@@ -82,6 +82,7 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 	if err != nil {
 		return out, err
 	}
+
 	for _, state := range []hub.HandoffState{hub.HandoffActivated, hub.HandoffAccepted} {
 		got, err := handoffs(ctx, s, a, HandoffParams{Action: "list", State: state, Limit: 100})
 		if err != nil {
@@ -89,6 +90,7 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 		}
 		out.Tasks = append(out.Tasks, got.Listing.Handoffs...)
 	}
+
 	runs, err := runList(ctx, s, a, RunListParams{Open: true, Limit: 50})
 	if err != nil {
 		return out, err
@@ -98,6 +100,7 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 		return out, err
 	}
 
+	// The activity of an agent follows from the runs and tasks above.
 	now := s.Clock.Now()
 	for _, profile := range list.Agents {
 		if profile.ID != hub.Operator {

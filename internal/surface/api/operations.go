@@ -74,23 +74,29 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 		Priority: p.Priority, Topic: p.Topic, ExpiresAt: p.ExpiresAt, AckBy: p.AckBy, Sequence: p.Sequence, IdempotencyKey: p.IdempotencyKey,
 		Version: p.Version,
 	}
+
+	// Decision and Retry belong to other forms of the call.
 	if p.Decision != "" {
 		return d, hub.Errorf(hub.CodeInvalid, op, "decision: a decision is an answer").WithHint("use {respond} with reply_to, decision and text")
 	}
 	if p.Retry != "" {
 		return d, hub.Errorf(hub.CodeInvalid, op, "retry: a retry has the recipients and the text of the message that it repeats").WithHint("leave the other members out")
 	}
+
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = mailroom.TypeOfText(d.Text)
 	}
 	if p.Protocol != "" && p.Protocol != hub.Protocol {
 		return d, hub.Errorf(hub.CodeInvalid, op, "protocol: %q is not %q", p.Protocol, hub.Protocol)
 	}
+
+	// A sender in the parameters is only a claim: the mailroom refuses or ignores it.
 	claimed, extra, err := claimedSender(op, p)
 	if err != nil {
 		return d, err
 	}
 	d.Claimed, d.Extra = claimed, extra
+
 	if len(p.Policy) > 0 {
 		d.Policy = new(hub.Policy)
 		if err := decodePart(op, "policy", p.Policy, d.Policy); err != nil {
@@ -121,11 +127,15 @@ func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMess
 	if len(p.Unknown) == 0 {
 		return claimed, nil, nil
 	}
+
+	// A member that the protocol does not define is kept, unless its name is one that the hub fills
+	// in or is probably misspelled.
 	var members map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(p.Unknown, &members); err != nil {
 		return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	extra = json.RawMessage(p.Unknown)
+
 	for name, value := range members {
 		switch strings.ToLower(name) {
 		case "from":
@@ -431,6 +441,7 @@ func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentLis
 	if err != nil {
 		return AgentList{}, err
 	}
+
 	var names []hub.AgentID
 	for _, p := range list {
 		names = append(names, p.ID)
@@ -439,11 +450,14 @@ func agentList(ctx context.Context, s *Services, a hub.Caller, _ None) (AgentLis
 	if err != nil {
 		return AgentList{}, err
 	}
+
 	out := AgentList{Agents: []AgentProfile{}}
 	live, err := s.liveSessions(ctx, names)
 	if err != nil {
 		return AgentList{}, err
 	}
+
+	// The session and the last use of a key are shown to the agent itself and to auditors.
 	for _, p := range list {
 		row := AgentProfile{Profile: p, Presence: presences[p.ID]}
 		if a.Audits() || a.ID == p.ID {

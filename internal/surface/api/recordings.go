@@ -32,6 +32,8 @@ func runRecording(_ context.Context, s *Services, a hub.Caller, p RunIDParams) (
 	if err := a.OperatorOnly("parley/run/recording"); err != nil {
 		return out, err
 	}
+
+	// A run without a record has no recording; that is an empty answer.
 	record, err := s.RunFiles.Record(p.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return out, nil
@@ -39,12 +41,15 @@ func runRecording(_ context.Context, s *Services, a hub.Caller, p RunIDParams) (
 	if err != nil {
 		return out, err
 	}
+
 	if record.Order != nil {
 		out.Again, out.Policy = record.State.Over(), record.Order.Policy
 	}
 	if out.Patch, err = s.RunFiles.Patch(p.ID); err != nil {
 		return out, err
 	}
+
+	// The steps are read from the frames, which a run without a recording lacks.
 	f, err := os.Open(s.RunFiles.Frames(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil

@@ -60,17 +60,22 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 	if p.Limit < 0 || p.Limit > maxAudit || p.After < 0 {
 		return AuditPage{}, hub.Errorf(hub.CodeInvalid, op, "limit: not between 1 and %d, or after: negative", maxAudit)
 	}
+
 	head, err := s.Journal.Head(ctx)
 	if err != nil {
 		return AuditPage{}, err
 	}
 	out := AuditPage{Entries: []hub.Entry{}, Head: head}
+
 	fits := func(e hub.Entry) bool {
 		return (p.Actor == "" || e.Actor == p.Actor) && (p.Action == "" || e.Action == p.Action)
 	}
 	if p.Last {
 		return out, out.readBack(ctx, s, a, p, fits)
 	}
+
+	// The journal is read in parts until the page is full; one fitting entry beyond it proves that
+	// there is a next page.
 	for after := p.After; ; {
 		entries, last, err := s.Journal.Events(ctx, a, after, scanPage)
 		if err != nil {

@@ -98,20 +98,25 @@ type AgentNameParams struct {
 
 func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNameParams) (WakeList, error) {
 	out := WakeList{Agents: []AgentWakes{}, Paused: s.Wakes.Paused()}
+	// The channels are asked before the transaction, because they may use the store themselves.
 	if err := s.Wakes.Survey(ctx); err != nil {
 		return out, err
 	}
+
 	err := s.Store.View(ctx, func(r hub.Reader) error {
 		agents, err := r.Agents()
 		if err != nil {
 			return err
 		}
+
+		// Agents see their own sessions; auditors see those of all agents.
 		found := p.Agent == ""
 		for _, agent := range agents {
 			if !a.Audits() && agent.ID != a.ID || p.Agent != "" && p.Agent != agent.ID {
 				continue
 			}
 			found = true
+
 			w, err := s.wakes(r, agent.ID)
 			if err != nil {
 				return err
@@ -120,6 +125,7 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 				out.Agents = append(out.Agents, w)
 			}
 		}
+
 		if !found {
 			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("{agents} lists them")
 		}

@@ -67,6 +67,7 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	if !ok {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "action: there is no %q", p.Action).WithHint("the tool's description lists the actions")
 	}
+
 	members := map[string]jsontext.Value{}
 	if len(p.Rest) > 0 {
 		if err := rpc.Decode(op, rpc.Strict, p.Rest, &members); err != nil {
@@ -76,6 +77,9 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	if members["from"].Kind() == '"' { // a number is a version, for contract/diff
 		return nil, hub.Errorf(hub.CodeTampering, op, "from: the hub knows the caller by its key").WithHint("leave from out")
 	}
+
+	// The action of the tool names the operation, so that the action of contract/respond comes as
+	// answer.
 	if p.Answer != "" {
 		quoted, _ := jsontext.AppendQuote(nil, p.Answer) // it was read as a string: cannot fail
 		members["action"] = quoted
@@ -83,6 +87,7 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	if _, given := members["summary"]; p.Action == "project/list" && !given {
 		members["summary"] = jsontext.Value("true") // a model has no use for all of it
 	}
+
 	raw, err := jsonv2.Marshal(members)
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "%v", err)

@@ -130,6 +130,8 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 	if p.Limit < 0 {
 		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit: %d is negative", p.Limit)
 	}
+
+	// The list is written while it is read, because all projects together may not fit in memory.
 	mark, after := `{"projects":[`, p.After
 	for left := p.Limit; ; {
 		page, err := s.Contracts.Projects(ctx, c, after, projectPage)
@@ -152,11 +154,14 @@ func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, 
 				return err
 			}
 		}
+
 		if len(page) < projectPage {
 			break
 		}
 		after = page[len(page)-1].ID
 	}
+
+	// An empty list has no first project that wrote the beginning.
 	if mark != "," {
 		if _, err := io.WriteString(w, mark); err != nil {
 			return err
@@ -265,8 +270,11 @@ func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (C
 	if wait < 0 || wait > maxWait {
 		return Changes{}, hub.Errorf(hub.CodeInvalid, op, "waitS: %d is not between 0 and %d", p.WaitS, maxWait/time.Second)
 	}
+
+	// The subscription begins before the first read, so that no change is missed in between.
 	hints, cancel := s.Bus.Subscribe(hub.TopicChanges)
 	defer cancel()
+
 	out := Changes{Changes: []hub.Change{}}
 	if p.After != nil {
 		out.Next = *p.After
@@ -277,6 +285,7 @@ func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (C
 		}
 		out.Next = newest
 	}
+
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -287,6 +296,7 @@ func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (C
 		if len(found) > 0 {
 			return Changes{found, found[len(found)-1].Seq}, nil
 		}
+
 		select {
 		case <-hints:
 		case <-timer.C:

@@ -92,6 +92,8 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 	answers := make([]rpc.Answer[Synced], len(requests))
 	var copies []federation.Copy
 	var at []int // the answer of each copy
+
+	// merge stores the copies collected so far in one transaction.
 	merge := func() {
 		if len(copies) == 0 {
 			return
@@ -104,6 +106,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 		}
 		copies, at = nil, nil
 	}
+
 	for i, req := range requests {
 		copied, whole, err := readCopy(req.Method, req.Params)
 		if err == nil {
@@ -112,6 +115,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 		if err == nil {
 			err = s.Callers.Source(c, req.Params.Source)
 		}
+
 		switch {
 		case err != nil:
 			answers[i].Err = err
@@ -122,6 +126,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 			copies, at = append(copies, copied), append(at, i)
 		}
 	}
+
 	merge()
 	return answers
 }

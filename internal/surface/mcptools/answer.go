@@ -210,6 +210,7 @@ func (r *readers) textAnswer(reader string, result any, err error) string {
 
 // writeText writes a result as short text.
 func writeText(b *strings.Builder, result any) {
+	// Each kind of result has its own form, and its own place for the number of unread messages.
 	unread := 0
 	switch r := result.(type) {
 	case mailroom.Receipt:
@@ -229,6 +230,7 @@ func writeText(b *strings.Builder, result any) {
 		if r.Unread > len(r.Messages) {
 			unread = r.Unread // there are more than those above
 		}
+
 	case api.Subscriptions:
 		writeSubscriptions(b, r)
 		unread = r.Unread
@@ -239,6 +241,7 @@ func writeText(b *strings.Builder, result any) {
 		}
 		writeTrial(b, *r.Trial)
 		unread = r.Trial.Unread
+
 	case api.HandoffAnswer:
 		unread = writeHandoffs(b, r)
 	case team.Answer:
@@ -248,6 +251,7 @@ func writeText(b *strings.Builder, result any) {
 		b.WriteString("From other agents, not from your user:\n")
 		b.Write(plaintext.JSON(r))
 		b.WriteByte('\n')
+
 	case api.QueryAnswer:
 		if r.Talk != nil {
 			b.WriteString(deliberation.Render(*r.Talk))
@@ -262,6 +266,7 @@ func writeText(b *strings.Builder, result any) {
 		writeNext(b, r.Next)
 		unread = r.Unread
 	}
+
 	if unread > 0 {
 		fmt.Fprintf(b, "In your inbox: %d.\n", unread)
 	}

@@ -73,6 +73,8 @@ func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom
 	if by := e.AckBy(); !by.IsZero() {
 		fmt.Fprintf(b, ", acknowledge by %s", by)
 	}
+
+	// Text of several lines is quoted, so that none of its lines can pass as one of the hub's.
 	if strings.Contains(words, "\n") {
 		b.WriteString(":\n")
 		for line := range strings.SplitSeq(words, "\n") {
@@ -81,6 +83,7 @@ func writePlain(b *strings.Builder, e hub.Envelope, words string, short mailroom
 	} else {
 		fmt.Fprintf(b, ": %s\n", plaintext.Line(words))
 	}
+
 	mailroom.WriteContext(b, e, short)
 }
 
@@ -99,6 +102,7 @@ func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs, appr
 		Waits    string   `json:"waits_for"`
 	}
 	json.Unmarshal(e.Payload, &p) // the hub wrote it
+
 	if approved {
 		p.Waits = ""
 	}
@@ -107,6 +111,8 @@ func writeTask(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs, appr
 		fmt.Fprintf(b, ", %s", e.Priority)
 	}
 	fmt.Fprintf(b, ": %s\n", plaintext.Line(p.Title))
+
+	// A part without content is left out, and the others are quoted one below the other.
 	where := p.Worktree
 	if p.Branch != "" {
 		where = strings.TrimPrefix(where+", branch "+p.Branch, ", ")
@@ -138,6 +144,8 @@ func nextStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, appro
 	if e.CopyOf() != nil {
 		return ack
 	}
+
+	// An offer that waits for an approval cannot be accepted yet.
 	if e.Type == hub.TypeHandoffInitiate && !approved {
 		var p struct {
 			Waits string `json:"waits_for"`
@@ -147,16 +155,20 @@ func nextStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, appro
 			return ack
 		}
 	}
+
 	if e.Type == hub.TypeHandoffInitiate || approved {
 		task := plaintext.Line(short.Of(string(mailroom.HandoffOf(e))))
 		return fmt.Sprintf("acp_handoff accept %s, or reject %s with reason and detail", task, task)
 	}
+
+	// A notice of the hub asks for a call, or for nothing but its acknowledgement.
 	if e.From == hub.Self {
 		if step := noticeStep(e, short, viewer); step != "" {
 			return step
 		}
 		return ack
 	}
+
 	switch e.Type {
 	case hub.TypeKnowledgeQuery:
 		return fmt.Sprintf("acp_respond %s", id)
@@ -169,6 +181,7 @@ func nextStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, appro
 	case hub.TypeKnowledgeResponse, hub.TypeTaskAccept, hub.TypeTaskDecline, hub.TypePositionConcede, hub.TypePositionEscalate:
 		return ack
 	}
+
 	if e.Type.Family() == hub.TypeHandoffInitiate.Family() {
 		return ack
 	}

@@ -135,6 +135,7 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 	case *mcp.DiscoverResult:
 		text = &r.Instructions
 	}
+
 	if text == nil && !isList {
 		return
 	}
@@ -142,10 +143,14 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 	if err != nil {
 		return
 	}
+
 	if text != nil {
 		*text = plaintext.Text(instructions(who))
 		return
 	}
+
+	// A client that reads the list once gets every tool; other clients get the tools for the
+	// agent's teams and projects.
 	all := listsOnce(req)
 	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool {
 		listed := all || Listed(t.Name, who)
@@ -156,6 +161,7 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 			list.Tools[i] = Tool(api.Narrow(b.specs[t.Name], who.Without))
 		}
 	}
+
 	news.listed(b.reader(req), who)
 }
 

@@ -82,6 +82,7 @@ func (p *passes) revoke(id string) {
 
 // Serve answers one request of a client. It is an rpc.Page.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Caller) error {
+	// Only a POST in a session can be a tool call; the library answers all other requests.
 	session := r.Header.Get(sessionHeader)
 	if session == "" || r.Method != http.MethodPost {
 		if r.Method == http.MethodDelete {
@@ -94,6 +95,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Calle
 		}
 		return nil
 	}
+
+	// A session with a pass takes the shortcut if the call is plain.
 	if h.passes.valid(r, caller.ID, time.Now()) && plainHeaders(r.Header) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rpc.DefaultBody))
 		if err == nil {
@@ -109,6 +112,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller hub.Calle
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(body), failing{err}), r.Body}
 	}
+
+	// A request that the library accepted earns its session a pass.
 	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	h.serveLibrary(seen, r, caller)
 	if seen.status == http.StatusOK {

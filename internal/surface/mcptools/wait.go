@@ -27,6 +27,7 @@ const (
 func (c *toolCall) wait(ctx context.Context, req *mcp.CallToolRequest) (stop func()) {
 	seconds := 0
 	token := req.Params.GetProgressToken()
+
 	c.replace("wait_s", func(value json.RawMessage) json.RawMessage {
 		if json.Unmarshal(value, &seconds) != nil {
 			return value // for the operation to refuse
@@ -36,9 +37,11 @@ func (c *toolCall) wait(ctx context.Context, req *mcp.CallToolRequest) (stop fun
 		}
 		return value
 	})
+
 	if token == nil || seconds <= 0 {
 		return func() {}
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -56,6 +59,7 @@ func (c *toolCall) wait(ctx context.Context, req *mcp.CallToolRequest) (stop fun
 			}
 		}
 	})
+
 	return func() {
 		cancel()
 		done.Wait()

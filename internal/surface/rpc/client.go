@@ -90,6 +90,7 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 	if len(params) == 0 {
 		params = []byte("{}")
 	}
+
 	name, err := json.Marshal(method)
 	if err != nil {
 		return nil, err
@@ -97,6 +98,7 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 	body := make([]byte, 0, len(params)+64)
 	body = append(append(append(body, `{"jsonrpc":"2.0","id":1,"method":`...), name...), `,"params":`...)
 	body = append(append(body, params...), '}')
+
 	res, err := c.Do(ctx, http.MethodPost, "/", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -106,6 +108,8 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 	if err != nil {
 		return nil, unreachable(c.url, err)
 	}
+
+	// A hub answers with a result or an error; anything else is another program.
 	var answer struct {
 		Result json.RawMessage `json:"result"`
 		Error  *jsonrpc.Error  `json:"error"`
@@ -114,6 +118,7 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 		return nil, hub.Errorf(hub.CodeDegraded, method, "%s answered with status %d, not as a hub does", c.url, res.StatusCode).
 			WithHint("is this the address of a parley hub? see PARLEY_URL")
 	}
+
 	if answer.Error != nil {
 		return nil, hubError(method, answer.Error)
 	}
@@ -211,6 +216,8 @@ func (c *Client) Follow(ctx context.Context, seq int64, fn func(hub.Entry) error
 	if res.StatusCode != http.StatusOK {
 		return seq, ReadError(res)
 	}
+
+	// An entry is one data line; ids, comments and blank lines are skipped.
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -227,6 +234,7 @@ func (c *Client) Follow(ctx context.Context, seq int64, fn func(hub.Entry) error
 		}
 		seq = e.Seq
 	}
+
 	if ctx.Err() != nil {
 		return seq, ctx.Err()
 	}

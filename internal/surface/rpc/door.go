@@ -166,6 +166,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !d.RequireJSON(w, r) {
 		return
 	}
+
+	// A caller without a valid key may send guestBody bytes, others DefaultBody unless they
+	// announce more.
 	caller, refused := d.Identify(r)
 	most := int64(DefaultBody)
 	switch {
@@ -174,12 +177,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.ContentLength > DefaultBody:
 		most = d.maxBody
 	}
+
 	buf := buffers.Get().(*[]byte)
 	body, err := readBody(w, r, (*buf)[:0], most)
 	if cap(body) <= 2*DefaultBody { // a larger buffer is not kept
 		*buf = body
 	}
 	defer buffers.Put(buf)
+
 	var requests []jsonrpc.Request
 	batch, bad := false, (*jsonrpc.Error)(nil)
 	if err != nil {
@@ -187,6 +192,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if requests, batch, err = jsonrpc.ParseRequests(body); err != nil {
 		bad, err = frameError(err), hub.Errorf(hub.CodeInvalid, "http", "%w", err)
 	}
+
+	// A refusal comes before the errors of a malformed request.
 	switch {
 	case refused != nil && (hub.CodeOf(refused) != hub.CodeUnauthenticated || err != nil || batch || !d.opensToGuests(requests[0].Method)):
 		var id json.RawMessage
@@ -195,6 +202,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		d.recorder.record(r.Context(), caller, "authenticate", refused)
 		answerError(w, id, refused)
+
 	case err != nil:
 		d.recorder.record(r.Context(), caller, "http", err)
 		write(w, jsonrpc.Response{Error: bad}.AppendTo(nil))

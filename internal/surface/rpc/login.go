@@ -97,10 +97,14 @@ func (c *Client) post(ctx context.Context, path string, in, out any) (handshake.
 	if err != nil {
 		return "", err
 	}
+
+	// The channel is the connection that the request really took: its address, or its certificate.
 	var channel handshake.Channel
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) { channel = handshake.TCP(i.Conn.RemoteAddr()) },
 	})
+
+	// The requests of the handshake are made without a login.
 	bare := *c
 	bare.login = nil
 	res, err := bare.Do(ctx, http.MethodPost, path, "application/json", bytes.NewReader(body))
@@ -108,6 +112,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) (handshake.
 		return "", err
 	}
 	defer res.Body.Close()
+
 	if res.TLS != nil {
 		channel = handshake.TLS(res.TLS.PeerCertificates[0])
 	}
@@ -118,6 +123,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) (handshake.
 	if res.StatusCode != http.StatusOK {
 		return "", ReadError(res)
 	}
+
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(out); err != nil {
 		return "", hub.Errorf(hub.CodeDegraded, "rpc.Client", "%s did not answer as a hub does; the operator's key was not sent", c.url).
 			WithHint("is this the address of a parley hub? see PARLEY_URL")

@@ -144,6 +144,8 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 		}
 		return p, err
 	}
+
+	// A result that came as JSON is read into the type that the operation returns.
 	m := &Method{Spec: o.Spec, read: func(raw json.RawMessage) (any, error) {
 		var out R
 		err := json.Unmarshal(raw, &out)
@@ -152,6 +154,8 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 	if m.MaxBody == 0 {
 		m.MaxBody = DefaultBody
 	}
+
+	// Exactly one of the three forms is set.
 	switch {
 	case o.Stream != nil:
 		m.stream = func(ctx context.Context, caller hub.Caller, raw []byte, w io.Writer) error {
@@ -161,6 +165,7 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 			}
 			return o.Stream(ctx, services, caller, p, w)
 		}
+
 	case o.Together != nil:
 		m.together = func(ctx context.Context, caller hub.Caller, calls []call) {
 			requests := make([]Request[P], 0, len(calls))
@@ -177,6 +182,7 @@ func (o Operation[S, P, R]) Bind(services S) *Method {
 				calls[at[k]].result, calls[at[k]].err = a.Result, a.Err
 			}
 		}
+
 	default:
 		m.do = func(ctx context.Context, caller hub.Caller, raw []byte) (any, error) {
 			p, err := decode(ctx, caller, raw)

@@ -58,16 +58,19 @@ func oneAgent(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	i := slices.IndexFunc(all, func(p presence) bool { return p.ID == id })
 	if i < 0 {
 		return "", nil, hub.Errorf(hub.CodeNotFound, "web", "no agent named %.80q on this hub", id)
 	}
+
 	d := agentData{presence: all[i], Here: v.r.URL.RequestURI()}
 	for _, t := range tasks {
 		if t.To == id {
 			d.Tasks = append(d.Tasks, t)
 		}
 	}
+
 	talk, err := perform(ctx, v, api.Query, api.QueryParams{Agent: id, Limit: 20})
 	if err != nil {
 		return "", nil, err
@@ -75,6 +78,8 @@ func oneAgent(ctx context.Context, v *visit) (string, any, error) {
 	for _, e := range talk.Messages {
 		d.Messages = append(d.Messages, v.message(e, talk.ShortIDs))
 	}
+
+	// The log of a kept agent is for operators. Parts of one text are joined into one line.
 	if d.Kept != nil && v.operator() {
 		log, err := perform(ctx, v, api.LogAgent, api.KeptLogParams{Agent: id})
 		if err != nil {

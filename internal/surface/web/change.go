@@ -238,6 +238,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 		v := &visit{Handler: h, caller: s.caller, r: r}
 		done.Text, err = do(r.Context(), form{v, r.PostForm})
 	}
+
 	status := http.StatusOK
 	if err != nil {
 		if code := hub.CodeOf(err); code == hub.CodeInternal {
@@ -248,14 +249,19 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 			status = known
 		}
 	}
+
 	if r.Header.Get("Accept") == "application/json" {
 		rpc.WriteJSON(w, status, map[string]any{"text": done.Text, "hint": done.Hint, "failed": done.Failed})
 		return
 	}
+
+	// A form leads back to its page, or to the next one after a success.
 	back := r.PostForm.Get("back")
 	if next := r.PostForm.Get("next"); next != "" && !done.Failed {
 		back = next
 	}
+
+	// A page that keeps typed text is shown again at once, with the text and the failure.
 	to := "/"
 	at, err := h.pageAt(r.Context(), back)
 	switch {
@@ -266,6 +272,8 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 	default:
 		to = at.r.URL.RequestURI()
 	}
+
+	// The note waits for the next page of the session.
 	h.mu.Lock()
 	h.notes[s.ID] = &done
 	h.mu.Unlock()

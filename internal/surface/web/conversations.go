@@ -57,6 +57,7 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 	if d.Search {
 		d.Query.Limit = threadPage
 	}
+
 	var err error
 	if d.Agents, err = v.agentNames(ctx); err != nil {
 		return "", nil, err
@@ -66,6 +67,8 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d.Next = got.Next
+
+	// The messages are grouped into conversations; a search shows each message by itself.
 	at := map[[2]string]int{}        // by team and thread
 	for _, e := range got.Messages { // the newest first
 		m := v.message(e, got.ShortIDs)
@@ -75,6 +78,7 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 			}
 			continue
 		}
+
 		of := thread{ID: e.ThreadID, Newest: m}
 		if d.Query.Team == "" && e.From == hub.Self && e.ThreadID == string(e.ID) {
 			of.Team = e.Team // a row for each notice would hide the conversations
@@ -83,12 +87,14 @@ func conversations(ctx context.Context, v *visit) (string, any, error) {
 		if of.Team != "" {
 			key[1] = ""
 		}
+
 		i, known := at[key]
 		if !known {
 			i = len(d.Threads)
 			at[key] = i
 			d.Threads = append(d.Threads, of)
 		}
+
 		t := &d.Threads[i]
 		t.First, t.Count = m, t.Count+1
 		for _, id := range append([]hub.AgentID{e.From}, e.To...) {
@@ -119,6 +125,9 @@ func conversation(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, hub.Errorf(hub.CodeNotFound, "web", "no conversation %.80q", d.ID).WithHint("it may be archived; see parley audit")
 	}
 	d.Older = got.Next
+
+	// The oldest message on the page gives the title; the newest one of an agent is the one to
+	// reply to.
 	title := "Conversation"
 	for _, e := range slices.Backward(got.Messages) {
 		m, err := v.traced(ctx, e, got.ShortIDs)

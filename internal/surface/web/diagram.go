@@ -63,10 +63,15 @@ func (d *diagram) place() {
 		sent[pair[0]] += n
 		sent[pair[1]] += 0
 	}
+
+	// The agents that sent most are shown, in alphabetical order, so that a new count alone does
+	// not move them.
 	names := slices.DeleteFunc(slices.Clone(d.order), func(n hub.AgentID) bool { _, talks := sent[n]; return !talks })
 	slices.SortStableFunc(names, func(a, b hub.AgentID) int { return cmp.Compare(sent[b], sent[a]) })
 	names = names[:min(len(names), mapNodes)]
 	slices.Sort(names)
+
+	// Agents stand on an ellipse, the first at the top; two stand side by side.
 	at := map[hub.AgentID]node{}
 	cx, cy := float64(d.Width)/2, float64(d.Height)/2
 	rx, ry := cx-110, cy-42
@@ -78,6 +83,8 @@ func (d *diagram) place() {
 		x, y := math.Cos(angle), math.Sin(angle)
 		n := node{Name: name, X: round(cx + rx*x), Y: round(cy + ry*y), Anchor: "middle", Sent: sent[name]}
 		n.R = round(7 + math.Min(9, math.Sqrt(float64(n.Sent))))
+
+		// A name stands beside its agent, or below or above it near the middle.
 		n.LX, n.LY = n.X, n.Y+n.R+16
 		switch {
 		case x > 0.3:
@@ -87,9 +94,11 @@ func (d *diagram) place() {
 		case y < 0:
 			n.LY = n.Y - n.R - 8
 		}
+
 		at[name] = n
 		d.Nodes = append(d.Nodes, n)
 	}
+
 	pairs := slices.SortedFunc(maps.Keys(d.count), func(a, b [2]hub.AgentID) int {
 		return cmp.Or(cmp.Compare(d.count[b], d.count[a]), cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 	})
@@ -101,6 +110,8 @@ func (d *diagram) place() {
 		}
 		d.Edges = append(d.Edges, edge{From: p[0], To: p[1], Count: d.count[p], Width: round(1.4 + math.Min(6, 1.2*math.Log2(float64(d.count[p])))), Path: arc(from, to)})
 	}
+
+	// The text names the same edges to a reader who does not see the picture.
 	for i, e := range d.Edges {
 		if i == 8 {
 			d.Text += ", and others"

@@ -97,6 +97,8 @@ func parsePatch(text string) (files []filePatch, more int) {
 	inHunk := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
+
+		// A line of this form begins the next file.
 		if rest, ok := strings.CutPrefix(line, "diff --git "); ok {
 			inHunk = false
 			if len(files) == maxPatchFiles {
@@ -112,6 +114,8 @@ func parsePatch(text string) (files []filePatch, more int) {
 			f = &files[len(files)-1]
 			continue
 		}
+
+		// Before the first hunk the lines describe the file; after it they are its content.
 		switch {
 		case f == nil:
 		case strings.HasPrefix(line, "@@"):
@@ -124,6 +128,7 @@ func parsePatch(text string) (files []filePatch, more int) {
 		case !inHunk && strings.HasPrefix(line, "Binary files"):
 			f.add("hunk", "not text")
 		case !inHunk || line == "":
+
 		case line[0] == '+':
 			f.Added++
 			f.add("add", line)

@@ -170,6 +170,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		return m
 	}
 
+	// A message that the hub has a sentence for is shown as that sentence.
 	var known summarized
 	json.Unmarshal(e.Payload, &known) // members of another type are no summary
 	m.Link = link(e, known)
@@ -178,6 +179,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		return m
 	}
 
+	// Any other message is shown as the members of its payload, the main text first.
 	_, notice := e.NoticeSubject()
 	for name, value := range strictjson.Members(e.Payload) {
 		isSubject := notice && name == hub.NoticeMember

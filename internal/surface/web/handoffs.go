@@ -98,9 +98,12 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	d := handoffData{card: newCard(*got.Report), Here: v.r.URL.RequestURI()}
 	d.Hidden = d.Restricted && !v.operator()
 	json.Unmarshal(d.Package, &d.Task) // members of another type are not shown
+
+	// The changes of the worktree hold the content of files, so that they are for operators alone.
 	if v.operator() {
 		diff, err := perform(ctx, v, api.DiffHandoff, api.HandoffIDParams{ID: d.ID})
 		if err != nil {
@@ -108,6 +111,7 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 		}
 		d.Diff = newPatchView(diff)
 	}
+
 	switch d.Status {
 	case hub.HandoffAccepted, hub.HandoffActivated:
 		d.Open = true
@@ -118,6 +122,7 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 	case hub.HandoffCompleted:
 		d.Over = true
 	}
+
 	if d.Agents, err = v.agentNames(ctx); err != nil {
 		return "", nil, err
 	}

@@ -144,9 +144,12 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 			d.Span, length = s.Name, s.For
 		}
 	}
+
+	// A sample of this moment ends every chart.
 	v.sample(ctx)
 	list := v.history.since(time.Now().Add(-length))
 	now := list[len(list)-1]
+
 	d.Charts = []chart{
 		newChart("Calls a second", list, func(a, b sample, s float64) float64 { return (b.Calls - a.Calls) / s }, number),
 		newChart("Entries of the journal a second", list, func(a, b sample, s float64) float64 { return float64(b.journal-a.journal) / s }, number),
@@ -155,6 +158,7 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		newChart("Memory of the process", list, func(_, b sample, _ float64) float64 { return float64(b.Memory) }, func(f float64) string { return byteCount(int64(f)) }),
 		newChart("Database on disk", list, func(_, b sample, _ float64) float64 { return float64(b.Disk) }, func(f float64) string { return byteCount(int64(f)) }),
 	}
+
 	free := "not known"
 	if now.Free >= 0 {
 		free = byteCount(now.Free)
@@ -164,6 +168,8 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		{Name: "journal entries", Text: fmt.Sprint(now.journal)}, {Name: "free on disk", Text: free}, {Name: "open pages", Text: fmt.Sprint(now.Streams)},
 	}
 	d.Limits = limitFields(v.Limits)
+
+	// A capability is an object with its state, or a plain value, which is shown as it is.
 	who, err := perform(ctx, v, api.Whoami, api.None{})
 	if err != nil {
 		return "", nil, err
@@ -182,6 +188,7 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 			d.Features = append(d.Features, f)
 		}
 	}
+
 	if d.Sessions, err = perform(ctx, v, api.ListSessions, api.AgentNameParams{}); err != nil {
 		return "", nil, err
 	}
@@ -192,6 +199,7 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 		}
 		d.Targets = targets.Targets
 	}
+
 	entries, err := perform(ctx, v, api.Audit, api.AuditParams{Last: true, Limit: 1000})
 	if err != nil {
 		return "", nil, err
@@ -243,6 +251,7 @@ func (d *healthData) count(entries []hub.Entry) {
 		}
 		byChannel[channel][state]++
 	}
+
 	for _, e := range entries {
 		var f struct {
 			Channel string `json:"channel"`
@@ -264,6 +273,7 @@ func (d *healthData) count(entries []hub.Entry) {
 			}
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(byChannel)) {
 		row := channelRow{Channel: name}
 		for _, state := range slices.Sorted(maps.Keys(byChannel[name])) {
@@ -273,6 +283,7 @@ func (d *healthData) count(entries []hub.Entry) {
 		}
 		d.Channels = append(d.Channels, row)
 	}
+
 	if len(entries) > 0 {
 		d.Oldest, d.Newest = entries[0].At, entries[len(entries)-1].At
 	}
@@ -317,6 +328,8 @@ const (
 func newChart(title string, list []sample, value func(a, b sample, seconds float64) float64, write func(float64) string) chart {
 	c := chart{Title: title, From: hub.At(list[0].at), Until: hub.At(list[len(list)-1].at)}
 	step := max(1, (len(list)-1)/chartPoints)
+
+	// Each point compares two samples that lie step apart; a line needs two points.
 	var ys []float64
 	for i := step; i < len(list); i += step {
 		a, b := list[i-step], list[i]
@@ -328,8 +341,10 @@ func newChart(title string, list []sample, value func(a, b sample, seconds float
 	if len(ys) == 1 {
 		ys = append(ys, ys[0])
 	}
+
 	top := slices.Max(ys)
 	c.Now, c.Max = write(ys[len(ys)-1]), write(top)
+
 	var line strings.Builder
 	for i, y := range ys {
 		x := chartWidth * float64(i) / float64(len(ys)-1)
@@ -339,6 +354,7 @@ func newChart(title string, list []sample, value func(a, b sample, seconds float
 		}
 		fmt.Fprintf(&line, "%c%.1f %.1f", map[bool]byte{true: 'M', false: 'L'}[i == 0], x, h)
 	}
+
 	c.Line = line.String()
 	c.Area = c.Line + fmt.Sprintf("L%.0f %.0fL0 %.0fZ", chartWidth, chartHeight, chartHeight)
 	c.Text = fmt.Sprintf("%s: now %s, at most %s", title, c.Now, c.Max)

@@ -166,7 +166,9 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 	tick := time.NewTicker(cmp.Or(p.every, refresh))
 	defer tick.Stop()
 	var owed time.Duration // for renderings so far
+
 	for last := time.Now(); ; {
+		// A page that did not change is not sent again.
 		began := time.Now()
 		err := hub.Contain("web", func() error {
 			next, err := h.render(ctx, from, p)
@@ -180,6 +182,9 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 		if err != nil && ctx.Err() == nil {
 			h.Log.Warn("an open page could not be rendered", "op", p.name, "code", hub.CodeOf(err), "err", err)
 		}
+
+		// A rendering costs renderCap times its duration for each open view; beyond its credit the
+		// view waits until the time has passed.
 		owed = min(credit+maxGap, max(0, owed-time.Since(last))+renderCap*time.Since(began)*time.Duration(h.live.size()))
 		last = time.Now()
 		select {
@@ -187,6 +192,7 @@ func (h *Handler) follow(ctx context.Context, v *view, from *visit, p page) {
 		case <-ctx.Done():
 			return
 		}
+
 		select {
 		case <-hints:
 		case <-tick.C:
@@ -207,6 +213,8 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 		h.fail(w, r, s, err)
 		return
 	}
+
+	// A browser that comes back names the last event that it got.
 	last := r.Header.Get("Last-Event-ID")
 	if last == "" {
 		last = r.URL.Query().Get("after")
@@ -215,6 +223,8 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 	if err != nil {
 		seen = -1
 	}
+
+	// All streams of one address and one role share a view.
 	v, leave, refusal := h.live.join(viewKey{s.caller.IsOperator(), address}, s.ID, func(ctx context.Context, v *view) {
 		h.follow(ctx, v, &visit{Handler: h, caller: s.caller, r: at.r}, at.page)
 	})
@@ -223,17 +233,20 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 		return
 	}
 	defer leave()
+
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	fmt.Fprint(w, "retry: 1000\n\n")
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
+
 	for sent := 0; ; {
 		// The session may have been revoked while the stream was open.
 		if _, err := h.identify(r); err != nil {
 			return
 		}
+
 		now, changed := v.state()
 		isNew := now.n != sent && (sent > 0 || now.upTo > seen)
 		if sent = now.n; isNew {
@@ -244,6 +257,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, s session) {
 		if rc.Flush() != nil {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-alive.C:

@@ -29,10 +29,14 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 	if d.Agents, _, err = v.presences(ctx); err != nil {
 		return "", nil, err
 	}
+
 	talk, err := perform(ctx, v, api.Query, api.QueryParams{Limit: recent})
 	if err != nil {
 		return "", nil, err
 	}
+
+	// The map counts the recent messages of each pair; the newest message of an agent is shown with
+	// it.
 	names := []hub.AgentID{hub.Operator}
 	for _, a := range d.Agents {
 		names = append(names, a.ID)
@@ -47,6 +51,7 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 		d.Map.add(e)
 	}
 	d.Map.place()
+
 	active := 0
 	for i, a := range d.Agents {
 		d.Agents[i].Last = last[a.ID]
@@ -55,6 +60,8 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 		}
 	}
 	d.Paused = active == 0 && len(d.Agents) > 0
+
+	// Agents with the same activity follow each other, so that one pass counts each activity.
 	slices.SortStableFunc(d.Agents, func(a, b presence) int {
 		return cmp.Or(cmp.Compare(slices.Index(api.Words, a.Word), slices.Index(api.Words, b.Word)), b.LastSeen.Compare(a.LastSeen.Time))
 	})

@@ -99,6 +99,8 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := runData{RunTrace: got, Claimed: got.Verdict == hub.RunClaimed, Here: v.r.URL.RequestURI()}
+
+	// A claim of the report is shown beside the evidence that contradicts it.
 	for name, value := range strictjson.Members(got.Report) {
 		c := claim{Field: strings.ReplaceAll(name, "_", " "), Text: claimText(name, value.Raw())}
 		for _, x := range got.Contradictions {
@@ -110,6 +112,7 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 			d.Claims = append(d.Claims, c)
 		}
 	}
+
 	if len(got.Run.Evidence) > 0 && string(got.Run.Evidence) != "null" {
 		d.Evidence = new(evidenceView)
 		if err := json.Unmarshal(got.Run.Evidence, d.Evidence); err != nil {
@@ -117,6 +120,7 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 		}
 		d.Evidence.mark(got.Contradictions, d.Claimed)
 	}
+
 	d.Again = d.command()
 	if v.operator() {
 		if d.Recording, err = perform(ctx, v, api.Recording, api.RunIDParams{ID: got.ID}); err != nil {

@@ -71,6 +71,7 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 	id, q := hub.TeamID(v.r.PathValue("team")), v.r.URL.Query()
 	d := teamData{State: hub.TaskState(q.Get("state")), Owner: hub.AgentID(q.Get("owner")), States: hub.TaskStates}
 	filtered := d.State != "" || d.Owner != ""
+
 	r := team.Request{Action: "show", Team: id, State: d.State, Owner: d.Owner, Cursor: q.Get("cursor"), Limit: teamPage}
 	if !filtered {
 		r.Cursor, r.Limit = "", 1 // the board reads tasks by itself
@@ -80,16 +81,20 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d.View, d.Next = *got.Team, got.Next
+
 	if !filtered {
 		if d.Board, err = v.board(ctx, d.View); err != nil {
 			return "", nil, err
 		}
 	}
+
 	files, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: id, Cursor: q.Get("artifacts"), Limit: teamPage})
 	if err != nil {
 		return "", nil, err
 	}
 	d.Artifacts, d.NextFile = files.Artifacts, files.Next
+
+	// The words of a deliberation of high sensitivity are hidden from viewers.
 	list, err := perform(ctx, v, api.ListDecisions, api.DecisionListParams{Team: string(id), Cursor: q.Get("decisions"), Limit: decisionPage})
 	if err != nil {
 		return "", nil, err
@@ -244,6 +249,7 @@ func artifact(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := versionsData{artifactData: base, Versions: got.Versions, Next: got.Next}
+
 	version, err := versionNumber(q.Get("version"), d.Version)
 	if err != nil {
 		return "", nil, err
@@ -252,9 +258,12 @@ func artifact(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	if d.Shown, err = v.content(ctx, d.TeamArtifact, version); err != nil {
 		return "", nil, err
 	}
+
+	// With from, the page compares two versions, unless they are too long to compare.
 	if from > 0 {
 		if d.From, err = v.content(ctx, d.TeamArtifact, from); err != nil {
 			return "", nil, err
@@ -265,6 +274,7 @@ func artifact(ctx context.Context, v *visit) (string, any, error) {
 			}
 		}
 	}
+
 	d.With = cmp.Or(from, d.Shown.Parent)
 	if d.Hidden {
 		d.Shown.Text, d.From.Text, d.Shown.Note, d.Lines = "", "", "", nil
@@ -303,6 +313,8 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := mergeData{artifactData: base}
+
+	// Without a choice the page shows the first conflict, and lists the others.
 	first := int64(0)
 	if len(d.Conflicts) > 0 {
 		first = d.Conflicts[0].Version
@@ -317,6 +329,7 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 			d.Others = append(d.Others, k)
 		}
 	}
+
 	title := "Merge " + d.ID
 	if v.typed != nil {
 		d.Text, d.Note, d.Typed = unixLines(v.typed.Get("content")), v.typed.Get("note"), true
@@ -324,6 +337,8 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 	if d.Conflict.Version == 0 || d.Hidden {
 		return title, d, nil
 	}
+
+	// The base comes first: both other versions are compared with it.
 	for _, p := range []struct {
 		name    string
 		version int64
@@ -332,6 +347,7 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 		if err != nil {
 			return "", nil, err
 		}
+
 		shown := pane{Name: p.name, contentView: got}
 		if got.IsText {
 			was := got.Text
@@ -345,6 +361,7 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 		}
 		d.Panes = append(d.Panes, shown)
 	}
+
 	err = d.fill(ctx)
 	return title, d, err
 }
@@ -398,6 +415,9 @@ func merge(ctx context.Context, f form) (string, error) {
 		}
 		r.Parents = append(r.Parents, n)
 	}
+
+	// One of both versions is taken by its hash; a text of the form must be free of the marks of
+	// conflicts.
 	if i := slices.Index([]string{"newest", "beside"}, f.Get("take")); i >= 0 {
 		got, err := f.content(ctx, hub.TeamArtifact{Team: r.Team, ID: r.Artifact}, r.Parents[i])
 		if err != nil {
@@ -424,6 +444,7 @@ func merge(ctx context.Context, f form) (string, error) {
 			r.Of = append(r.Of, v.SHA256)
 		}
 	}
+
 	got, err := perform(ctx, f.visit, api.Team, r)
 	if err != nil {
 		return "", err

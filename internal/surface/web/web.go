@@ -120,6 +120,7 @@ func NewHandler(o Options) (*Handler, error) {
 		token: []byte("token-" + rand.Text()), once: []byte("once-" + rand.Text()),
 	}
 	h.live.views, h.live.streams = map[viewKey]*view{}, map[string]int{}
+
 	h.pages = []page{
 		{name: "now", pattern: "/{$}", nav: "Now", load: now},
 		{name: "agent", pattern: "/agents/{id}", under: "now", load: oneAgent, every: time.Second},
@@ -139,18 +140,22 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "journal", pattern: "/journal", nav: "Journal", load: journal},
 		{name: "health", pattern: "/health", nav: "Health", load: health},
 	}
+
 	if !o.Teams {
 		h.pages = slices.DeleteFunc(h.pages, func(p page) bool { return p.name == "teams" || p.under == "teams" })
 	}
 	if err := h.parse(); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
+
+	// The finder has the same patterns, and tells which page an address names without showing it.
 	for _, p := range h.pages {
 		h.handle("GET "+p.pattern, h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) { h.servePage(w, r, s, p) }))
 		h.finder.HandleFunc("GET "+p.pattern, func(_ http.ResponseWriter, r *http.Request) {
 			*r.Context().Value(targetKey{}).(*target) = target{p, r}
 		})
 	}
+
 	h.handle("GET /journal/verify", h.signedIn(h.serveVerify))
 	h.handle("GET /journal/export", h.signedIn(h.exportJournal))
 	h.handle("GET /live", h.signedIn(h.stream))
@@ -158,6 +163,8 @@ func NewHandler(o Options) (*Handler, error) {
 	h.handle("POST /sign-out", h.signedIn(h.signOut))
 	h.handle("GET /sign-in", func(w http.ResponseWriter, r *http.Request) { h.serveSignIn(w, http.StatusOK, nil) })
 	h.handle("POST /sign-in", h.signIn)
+
+	// The assets of the sign-in page need no session.
 	h.handle("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if openAssets[r.PathValue("name")] {
 			h.serveAsset(w, r)
@@ -165,6 +172,7 @@ func NewHandler(o Options) (*Handler, error) {
 		}
 		h.signedIn(func(w http.ResponseWriter, r *http.Request, _ session) { h.serveAsset(w, r) })(w, r)
 	})
+
 	h.handle("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
 		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "there is no page %s", r.URL.Path).WithHint("the navigation leads to every page"))
 	}))
