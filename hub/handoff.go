@@ -152,11 +152,11 @@ const (
 // A Check is one claim that was compared with the facts, and the result.
 type Check struct {
 	What   string       `json:"what"`
-	Kind   CheckKind    `json:"kind,omitempty"` // of the thing that What names; empty in the records of earlier versions
 	Result Verdict      `json:"result"`
 	Detail string       `json:"detail"`           // for people; programs read the other members
 	Reason RejectReason `json:"reason,omitempty"` // the reason with which a failed check rejects the handoff
 
+	Kind      CheckKind     `json:"kind,omitempty"`      // of the thing that What names; empty in the records of earlier versions
 	Compared  ComparedFiles `json:"compared,omitzero"`   // of a worktree, when the task was accepted; zero if none were compared
 	Ownership Ownership     `json:"ownership,omitempty"` // of the task in its queue; only in the last check of an activation
 	State     *WorkState    `json:"state,omitempty"`     // of the worktree, when the task was accepted

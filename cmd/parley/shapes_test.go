@@ -133,6 +133,7 @@ type (
 		Decision string   `json:"decision"`
 		From     string   `json:"from"`
 		To       []string `json:"to"`
+		Message  string   `json:"message_status"`
 	}
 	artifactShape struct {
 		Artifact struct {
@@ -257,7 +258,7 @@ func TestShapes(t *testing.T) {
 		}
 		held = h.sent(h.as("builder", "send", "tester", "drop all tables", "--human-gate", "required", "--json"))
 		strict(t, h.operator("deny", held, "--reason", "no", "--json").out, &verdict)
-		if verdict.Decision != "denied" || verdict.Status != "failed" {
+		if verdict.Decision != "denied" || verdict.Status != "failed" || verdict.Message != "failed" {
 			t.Errorf("deny answered %+v", verdict)
 		}
 
