@@ -81,7 +81,7 @@ func (o *Options) fill() {
 // offers reports whether the policy allows a kind of action, at least after a
 // question.
 func (o *Options) offers(kind sandbox.Kind) bool {
-	return o.Policy.Verdict(kind) == sandbox.Allow || o.Policy.Verdict(kind) == sandbox.Ask && o.Ask != nil
+	return o.Policy.Verdict(kind) == sandbox.Allow || (o.Policy.Verdict(kind) == sandbox.Ask && o.Ask != nil)
 }
 
 // Files and terminals that replace those of the sandbox are always offered.

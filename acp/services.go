@@ -52,7 +52,7 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	w := &workspace{files: c.opts.Files, terminals: c.opts.Terminals, close: func() error { return nil }}
 	files := w.files == nil && (c.opts.offersRead() || c.opts.offersWrite())
 	terminals := w.terminals == nil && c.opts.offersTerminals()
-	if c.profile.Version != 1 || !files && !terminals {
+	if c.profile.Version != 1 || (!files && !terminals) {
 		return w, nil
 	}
 	roots, err := sandbox.Open(dirs...)

@@ -74,7 +74,7 @@ func (t *Transcript) message(id string) *transcriptMessage {
 // shorten drops the first messages, or the beginning of the only one, while the
 // transcript holds more than its limits.
 func (t *Transcript) shorten() {
-	for len(t.messages) > 1 && (len(t.messages) > maxMessages || t.Limit > 0 && t.size-len(t.messages[0].text) >= t.Limit) {
+	for len(t.messages) > 1 && (len(t.messages) > maxMessages || (t.Limit > 0 && t.size-len(t.messages[0].text) >= t.Limit)) {
 		t.size -= len(t.messages[0].text)
 		t.messages = t.messages[1:]
 	}

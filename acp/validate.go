@@ -64,7 +64,7 @@ func (v *Validator) lookup(name string) (acpv1.Method, bool) {
 func (v *Validator) response(from string, m jsonrpc.Message) error {
 	for key, method := range v.calls {
 		side, id, _ := strings.Cut(key, " ")
-		if id != string(m.ID) || side == from && from != "" {
+		if id != string(m.ID) || (side == from && from != "") {
 			continue
 		}
 		delete(v.calls, key)

@@ -214,7 +214,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	// The requests that are open now decide the end: later ones belong to later steps.
 	wait, began, open := r.patience(a.Timeout), time.Now(), r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {
-		return update() || !a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil })
+		return update() || (!a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil }))
 	})
 	if err == nil && found == nil && !until.came() {
 		r.c.wait(ctx, min(wait-time.Since(began), r.scaled(graceAfterAnswer)), update) // only found matters

@@ -192,7 +192,7 @@ func (d Deliberation) Possible(p Pair, by AgentID, rounds int) []MessageType {
 		return out
 	}
 	for turn := range turns[p.State] {
-		if turn.Addressed != (by == p.Agent) || p.Turn == by && !turn.Own {
+		if turn.Addressed != (by == p.Agent) || (p.Turn == by && !turn.Own) {
 			continue
 		}
 		switch turn.Type {

@@ -72,7 +72,7 @@ func (id EnvelopeID) Valid() bool {
 				return false
 			}
 		default:
-			if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
+			if !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) {
 				return false
 			}
 		}

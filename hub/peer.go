@@ -87,7 +87,7 @@ func (p Peer) DomainVerified() bool {
 // Reads reports whether the peer may read a project.
 func (p Peer) Reads(project coord.ProjectID) bool {
 	g, ok := coord.GrantIn(p.Grants, project)
-	return p.Grants == nil || ok && g.Permits(coord.PermitRead)
+	return p.Grants == nil || (ok && g.Permits(coord.PermitRead))
 }
 
 // WorksOnContracts reports whether the peer may propose, answer or implement contracts
@@ -105,7 +105,7 @@ func (p Peer) WorksOnContracts(project coord.ProjectID) bool {
 func (p Peer) MayActFor(aid coord.AID) bool {
 	domain, _ := p.AID.Split()
 	other, _ := aid.Split()
-	return aid != "" && (p.AID.Same(aid) || domain != "" && domain == other || slices.Contains(p.ActsFor, aid))
+	return aid != "" && (p.AID.Same(aid) || (domain != "" && domain == other) || slices.Contains(p.ActsFor, aid))
 }
 
 // An Outbox is the position of a peer in the log of changes: every change after

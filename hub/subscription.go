@@ -63,7 +63,7 @@ func (f Filter) Matches(e Envelope) bool {
 		any(len(f.Types), slices.Contains(f.Types, e.Type)) &&
 		any(len(f.Topics), topic != "" && slices.ContainsFunc(f.Topics, func(want string) bool {
 			prefix, below := strings.CutSuffix(want, "*")
-			return topic == want || below && strings.HasPrefix(topic, prefix)
+			return topic == want || (below && strings.HasPrefix(topic, prefix))
 		})) &&
 		(f.PriorityMin == "" || e.Priority.Rank() <= f.PriorityMin.Rank())
 }

@@ -223,7 +223,7 @@ type Member struct {
 // Reads reports whether m lets its agent read a message of the team that was sent at a
 // time: while it lasts all, then those of its time.
 func (m Member) Reads(at Time) bool {
-	return m.Until.IsZero() || !at.Before(m.Since.Time) && at.Before(m.Until.Time)
+	return m.Until.IsZero() || (!at.Before(m.Since.Time) && at.Before(m.Until.Time))
 }
 
 // A TaskID names a task on this hub, as in T-12.

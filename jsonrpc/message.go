@@ -289,7 +289,7 @@ func encode(v any) (json.RawMessage, error) {
 
 // encodeParams encodes the params of a request, nil if there are none.
 func encodeParams(params any) (json.RawMessage, error) {
-	if raw, ok := params.(json.RawMessage); params == nil || ok && raw == nil {
+	if raw, ok := params.(json.RawMessage); params == nil || (ok && raw == nil) {
 		return nil, nil
 	}
 	raw, err := encode(params)

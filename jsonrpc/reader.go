@@ -116,7 +116,7 @@ func (r *Reader) Next() (Frame, error) {
 func (r *Reader) value(line []byte) (at, size int, problem *Problem) {
 	at = indent(line)
 	text := bytes.TrimRight(line[at:], blanks)
-	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
+	if len(text) == 0 || (text[0] != '{' && text[0] != '[') {
 		if jsontext.Value(text).IsValid() {
 			return at, 0, problemf(ProblemNotMessage, text, "a message is an object, and a batch of messages is an array; this is neither")
 		}

@@ -107,7 +107,7 @@ func (s *blockFinder) continues(text, name string, place int) bool {
 	if f.shape() == aList {
 		return place < 0 && (deeper || bullet(text[i:]) > 0)
 	}
-	return deeper && (place < 0 || place != statusPlace && name != reportTerms[place].name)
+	return deeper && (place < 0 || (place != statusPlace && name != reportTerms[place].name))
 }
 
 // field adds a field to the current run, and opens it for continuation if its shape
@@ -166,7 +166,7 @@ func nameBefore(s string, colon int) (start, place int) {
 	for start > 0 && colon-start < 16 && nameByte(s[start-1]) {
 		start--
 	}
-	if start == 0 || s[start-1] != ' ' && s[start-1] != '\t' {
+	if start == 0 || (s[start-1] != ' ' && s[start-1] != '\t') {
 		return 0, -1
 	}
 	name := s[start:colon]
@@ -208,7 +208,7 @@ func (s *blockFinder) endRun() {
 		}
 		status, detail, _ := readStatus(w.Value)
 		// The first of equal statuses keeps its place in the text.
-		if status == "" || run.Status != "" && status.rank() >= run.Status.rank() {
+		if status == "" || (run.Status != "" && status.rank() >= run.Status.rank()) {
 			continue
 		}
 		run.Status, run.Fenced, run.statusAt = status, w.odd&fenced != 0, i

@@ -87,7 +87,7 @@ func (in *dispatchReader) line(l line) {
 	if !begun || i <= in.indent {
 		if h, ok := split(l.text); ok {
 			place := find(dispatchTerms, h.name)
-			if place >= 0 || begun && h.odd == 0 && extraName(h.name) {
+			if place >= 0 || (begun && h.odd == 0 && extraName(h.name)) {
 				in.end()
 				in.open, in.name, in.indent, in.number, in.values = place, h.name, i, l.number, []string{h.value}
 				return
@@ -181,7 +181,7 @@ func splitNumbered(s string) (items []string) {
 	start := 0
 	// A number counts only if it is the next one: criteria may have numbers in them.
 	for i := 1; i < len(rest); i++ {
-		if rest[i-1] != ' ' && rest[i-1] != '\t' || !digit(rest[i]) {
+		if (rest[i-1] != ' ' && rest[i-1] != '\t') || !digit(rest[i]) {
 			continue
 		}
 		if next, ok := cutOrdinal(rest[i:], len(items)+2); ok {
@@ -199,7 +199,7 @@ func splitNumbered(s string) (items []string) {
 // cutOrdinal returns s without the given ordinal at its beginning.
 func cutOrdinal(s string, n int) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(s, strconv.Itoa(n))
-	if !ok || len(rest) < 2 || rest[0] != '.' && rest[0] != ')' || rest[1] != ' ' && rest[1] != '\t' {
+	if !ok || len(rest) < 2 || (rest[0] != '.' && rest[0] != ')') || (rest[1] != ' ' && rest[1] != '\t') {
 		return "", false
 	}
 	return rest[2:], true

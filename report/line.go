@@ -268,7 +268,7 @@ func fence(s string) bool {
 	}
 	s = s[i:]
 	return strings.HasPrefix(s, "~~~") ||
-		strings.HasPrefix(s, "```") && !strings.Contains(strings.TrimLeft(s, "`"), "`")
+		(strings.HasPrefix(s, "```") && !strings.Contains(strings.TrimLeft(s, "`"), "`"))
 }
 
 // indent returns the number of blanks and tabs at the beginning of s.
@@ -293,12 +293,12 @@ func nameEnd(s string, i int) int {
 
 // space reports the characters that are trimmed around values: white space of Unicode
 // and the four separators of ASCII, as in the protocol's public parser.
-func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+func space(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
 
 // trim returns s without the space around it. Most values have none, and are returned
 // after a check of two bytes.
 func trim(s string) string {
-	if s == "" || solid(s[0]) && solid(s[len(s)-1]) {
+	if s == "" || (solid(s[0]) && solid(s[len(s)-1])) {
 		return s
 	}
 	return strings.TrimFunc(s, space)

@@ -124,7 +124,7 @@ func variable(env []string, name string) string {
 }
 
 func sameVariable(a, b string) bool {
-	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
+	return a == b || (runtime.GOOS == "windows" && strings.EqualFold(a, b))
 }
 
 // harmless lists the variables that every command gets. Programs need them to find

@@ -65,7 +65,7 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
 	// A client whose capabilities are not known gets the update: it may ignore it.
-	if m.Notice != nil && known && !can.Notices.IsSet() || m.Notice == nil && known && !can.Compaction.IsSet() {
+	if (m.Notice != nil && known && !can.Notices.IsSet()) || (m.Notice == nil && known && !can.Compaction.IsSet()) {
 		c.dropAt("sessionUpdate", m.Tag(), "is an update that the client has no capability for")
 		return nil
 	}

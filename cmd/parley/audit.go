@@ -81,7 +81,7 @@ func writeEntry(w io.Writer, e hub.Entry) {
 func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.AuditPage) error {
 	enc := encoder(a.out)
 	show := func(e hub.Entry) error {
-		if p.Actor != "" && e.Actor != p.Actor || p.Action != "" && e.Action != p.Action {
+		if (p.Actor != "" && e.Actor != p.Actor) || (p.Action != "" && e.Action != p.Action) {
 			return nil
 		}
 		if a.json {

@@ -188,7 +188,7 @@ func (a *app) complete(root *cobra.Command) {
 			}
 		}
 		for flag, from := range flagSources {
-			if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil || strings.HasPrefix(path, "peer ") || flag == "type" && !messageTyped[path] {
+			if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil || strings.HasPrefix(path, "peer ") || (flag == "type" && !messageTyped[path]) {
 				continue // --from of a peer is an address
 			}
 			cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -208,7 +208,7 @@ func (a *app) hubWords(ctx context.Context, from source) ([]cobra.Completion, co
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	home, err := a.homeDir()
-	if err != nil || os.Getenv("PARLEY_URL") == "" && !server.Running(home) {
+	if err != nil || (os.Getenv("PARLEY_URL") == "" && !server.Running(home)) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	c, err := a.client()

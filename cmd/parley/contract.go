@@ -276,7 +276,7 @@ func (a *app) watchContracts(ctx context.Context, project coord.ProjectID) error
 		p.After, p.WaitS = &got.Next, watchWait
 
 		for _, c := range got.Changes {
-			if c.Kind != hub.ChangeContract || project != "" && c.Project != project {
+			if c.Kind != hub.ChangeContract || (project != "" && c.Project != project) {
 				continue
 			}
 			if err := a.printChange(ctx, c); err != nil && ctx.Err() == nil {

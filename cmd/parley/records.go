@@ -24,7 +24,7 @@ import (
 // caller is the operator and no hub is running there. Else it calls the operation.
 func fromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation[S, P, R], params P, offline func(api.Records) (R, error)) (R, error) {
 	var none R
-	operator := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == "" && isTerminal(a.in)
+	operator := a.asOperator || (a.keyFile == "" && os.Getenv("PARLEY_KEY") == "" && isTerminal(a.in))
 	if operator && os.Getenv("PARLEY_URL") == "" {
 		// The home says whether a hub is running. A call to its address could
 		// give the key to another program that listens there.

@@ -76,7 +76,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 	}
 
 	// Only the operator adds a root: a caller with the key of an agent is not asked.
-	operates := a.asOperator || a.keyFile == "" && os.Getenv("PARLEY_KEY") == ""
+	operates := a.asOperator || (a.keyFile == "" && os.Getenv("PARLEY_KEY") == "")
 	if isTerminal(a.in) && operates {
 		switch ok, err := a.askRoot(ctx, dir); {
 		case err != nil:

@@ -361,7 +361,7 @@ func sendsInitialize(s Step) bool {
 func (p *Reader) reply(n *Node) Action {
 	v := p.Object(n, "reply")
 	x := &Reply{To: p.Text(v, "to"), Body: v.without("to")}
-	if x.To == "" || v.Get("result") == nil && v.Get("error") == nil {
+	if x.To == "" || (v.Get("result") == nil && v.Get("error") == nil) {
 		p.Fail(v, `a reply has "to", the name of a held request, and a "result" or an "error"`)
 	}
 	return x
@@ -370,7 +370,7 @@ func (p *Reader) reply(n *Node) Action {
 func (p *Reader) check(n *Node) Action {
 	v := p.Object(n, "check")
 	x := &Check{v.Get("value"), v.Get("like"), v.Get("unlike")}
-	if x.Value == nil || x.Like == nil && x.Unlike == nil {
+	if x.Value == nil || (x.Like == nil && x.Unlike == nil) {
 		p.Fail(n, `a check has a "value", and a pattern that it is "like" or "unlike"`)
 	}
 	return x

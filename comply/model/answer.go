@@ -118,7 +118,7 @@ func (at position) next(r *request) []Step {
 }
 
 // asks reports whether a step makes a tool call, be it a broken one.
-func (s Step) asks() bool { return s.calls() || s.Do == Fail && s.How == failJSON }
+func (s Step) asks() bool { return s.calls() || (s.Do == Fail && s.How == failJSON) }
 
 // orRead returns the step itself, and for a broken tool call the one that is broken.
 func (s Step) orRead() Step {

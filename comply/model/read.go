@@ -184,7 +184,7 @@ func (r *request) addPrompt(it message) {
 func (r *request) addResult(it item, searches map[string]string) {
 	it.role = result
 	if args, ok := searches[it.of]; ok && it.of != "" {
-		if search, ok := r.offered(searchTool); ok && search.finder || strings.Contains(args, ownSearch) {
+		if search, ok := r.offered(searchTool); (ok && search.finder) || strings.Contains(args, ownSearch) {
 			it.role = lookup
 		}
 		r.lookups = append(r.lookups, args)

@@ -397,7 +397,7 @@ func plain(name string) string {
 		switch {
 		case c >= 'A' && c <= 'Z':
 			return c + 'a' - 'A'
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+		case (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'):
 			return c
 		}
 		return -1

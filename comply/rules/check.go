@@ -167,7 +167,7 @@ func absentOr(fits func(any) bool) func(any) bool {
 // in other letters, about which there is another rule. Version 2 allows any word.
 func isOneOf(s *state, v any, words []string) bool {
 	word, _ := v.(string)
-	return slices.Contains(words, word) || s.version == schema.V2 && word != "" || caseVariant(word)
+	return slices.Contains(words, word) || (s.version == schema.V2 && word != "") || caseVariant(word)
 }
 
 // number returns a JSON number.

@@ -58,7 +58,7 @@ var permissionChecks = []check{
 // say that the call is pending, which takes the status back, but not the end of the call.
 func (s *state) begun(e *event, takenBack bool) string {
 	call, _ := s.known(e)
-	if call == nil || call.status != "in_progress" && call.status != "completed" {
+	if call == nil || (call.status != "in_progress" && call.status != "completed") {
 		return ""
 	}
 	if pending := call.status == "in_progress" && text(permissionSubject(e), "status") == "pending"; pending != takenBack {
@@ -84,7 +84,7 @@ var fileChecks = []check{
 	// FS-03: a client that can only read or only write is asked for just that
 	{rule: "FS-03", on: asks(MethodReadFile, MethodWriteFile), in: schema.V1, flaw: func(s *state, e *event) string {
 		read, write := s.can("fs.readTextFile"), s.can("fs.writeTextFile")
-		wrong := e.Method == MethodReadFile && !read || e.Method == MethodWriteFile && !write
+		wrong := (e.Method == MethodReadFile && !read) || (e.Method == MethodWriteFile && !write)
 		return s.lacks(e, when(read != write && wrong, "the client can only do one of the two, and the agent called %s", e.Method))
 	}},
 	// FS-04: paths of files are absolute

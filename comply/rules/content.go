@@ -110,7 +110,7 @@ var contentChecks = []check{
 	{rule: "CNT-08", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		uri, ok := o["uri"].(string)
 		rest, file := strings.CutPrefix(uri, "file:")
-		return whenIs(ok && (!scheme.MatchString(uri) || file && !strings.HasPrefix(rest, "/")), "uri", uri)
+		return whenIs(ok && (!scheme.MatchString(uri) || (file && !strings.HasPrefix(rest, "/"))), "uri", uri)
 	})},
 	// CNT-09: data are base64
 	{rule: "CNT-09", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {

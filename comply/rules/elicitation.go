@@ -85,7 +85,7 @@ var elicitationChecks = []check{
 		for name, field := range inOrder(fields(e)) {
 			kind, items := text(field, "type"), inner(field, "items")
 			plain := kind != "array" || text(items, "type") == "string" || isList(items["anyOf"]) || isList(items["oneOf"])
-			if !slices.Contains(fieldTypes, kind) && !strings.HasPrefix(kind, "_") || !plain {
+			if (!slices.Contains(fieldTypes, kind) && !strings.HasPrefix(kind, "_")) || !plain {
 				return when(true, "the field %s is %s", show(name), show(field))
 			}
 		}

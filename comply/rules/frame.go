@@ -221,7 +221,7 @@ var errorChecks = []check{
 	// AUTH-14: an agent that needs a login offers a way to log in
 	{rule: "AUTH-14", on: failures, flaw: func(s *state, e *event) string {
 		code, _ := e.code()
-		if code != codeAuth || e.request == nil || s.welcome == nil || s.logins > 0 || e.message() != "" && !aboutLogin.MatchString(e.message()) {
+		if code != codeAuth || e.request == nil || s.welcome == nil || s.logins > 0 || (e.message() != "" && !aboutLogin.MatchString(e.message())) {
 			return ""
 		}
 		e.proof = append(e.proof, s.welcome, e.request)

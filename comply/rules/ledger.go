@@ -116,7 +116,7 @@ func (l *ledger) inspect(e *event) {
 func (l *ledger) run(table []check, e *event) {
 	for i := range table {
 		c := &table[i]
-		if c.in != 0 && c.in != l.state.version || !c.on(e) {
+		if (c.in != 0 && c.in != l.state.version) || !c.on(e) {
 			continue
 		}
 		e.proof = nil
@@ -182,6 +182,6 @@ func MalformedAnswer(t *jsont.Test, version schema.Version, log []*Entry, calls 
 
 // isForm reports whether a rule is about the form of answers to a method.
 func isForm(method, rule string) bool {
-	return rule == ruleResponse || method == MethodPrompt && rule == ruleStopReason ||
+	return rule == ruleResponse || (method == MethodPrompt && rule == ruleStopReason) ||
 		slices.ContainsFunc(schemaRules, func(r schemaRule) bool { return r.message == method && r.rule == rule })
 }

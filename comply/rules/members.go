@@ -90,7 +90,7 @@ func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, d
 	if s.Items != nil {
 		a.items = append(a.items, s.Items)
 	}
-	if len(s.More) > 0 && string(s.More) != "false" || len(s.Rest) > 0 && string(s.Rest) != "false" {
+	if (len(s.More) > 0 && string(s.More) != "false") || (len(s.Rest) > 0 && string(s.Rest) != "false") {
 		a.open = true
 	}
 	if of := (&schemaNode{}); len(s.More) > 2 && json.Unmarshal(s.More, of) == nil { // a schema for all members, not {} or a flag

@@ -116,7 +116,7 @@ func (l *ledger) checkSchema(e *event) {
 	path := strings.Join(leaf.InstanceLocation, ".")
 	at := index.ReplaceAllString(path, "$1*")
 	for _, r := range schemaRules {
-		named := r.message == message || r.message == e.tag || strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message)
+		named := r.message == message || r.message == e.tag || (strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message))
 		if named && strings.HasPrefix(at, r.at) {
 			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
 			return

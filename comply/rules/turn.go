@@ -70,7 +70,7 @@ var turnChecks = []check{
 	{rule: "PRM-14", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
 		x := idleSession(s, e)
 		switch {
-		case x == nil || x.last == nil && s.elsewhere(x) || x.last != nil && x.last.stop == "cancelled":
+		case x == nil || (x.last == nil && s.elsewhere(x)) || (x.last != nil && x.last.stop == "cancelled"):
 			return ""
 		case x.last == nil:
 			return e.tag + " came, and there was no prompt"

@@ -25,7 +25,7 @@ func (a AID) Split() (domain, name string) {
 func (a AID) Same(b AID) bool {
 	domain, name := a.Split()
 	other, second := b.Split()
-	return a == b || domain != "" && domain == other && name == second
+	return a == b || (domain != "" && domain == other && name == second)
 }
 
 // A TrustLevel says how well the identity of a peer is known.

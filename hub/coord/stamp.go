@@ -95,7 +95,7 @@ func (s Stamps) Lost() []Stamp {
 		tied := w == won && w.Version > 0 && slices.ContainsFunc(s.Writes, func(o Stamp) bool {
 			return o.Member == w.Member && o.Version == w.Version && o.At == w.At && o.Value != w.Value
 		})
-		if tied || w.Version == won.Version && w.Value != won.Value {
+		if tied || (w.Version == won.Version && w.Value != won.Value) {
 			lost = append(lost, w)
 		}
 	}

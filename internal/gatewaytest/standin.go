@@ -116,7 +116,7 @@ func (s *StandIn) Calls(method string) (out []Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls {
-		if c.Method == method || method == "" && c.Method != "connect" {
+		if c.Method == method || (method == "" && c.Method != "connect") {
 			out = append(out, c)
 		}
 	}
@@ -207,7 +207,7 @@ func (s *StandIn) serve(ctx context.Context, c *websocket.Conn) {
 		s.mu.Lock()
 		silent := s.Silent
 		s.mu.Unlock()
-		if send(answer) != nil || !silent && send(frame("tick")) != nil {
+		if send(answer) != nil || (!silent && send(frame("tick")) != nil) {
 			return
 		}
 		if answer["ok"] != true && first {

@@ -193,7 +193,7 @@ func (c *conversation) use(ctx context.Context, serverName, tool string, args js
 	ctx, cancel := context.WithTimeout(ctx, toolWait)
 	defer cancel()
 	for _, s := range c.servers {
-		if serverName != "" && s.name != serverName || !slices.Contains(s.tools, tool) {
+		if (serverName != "" && s.name != serverName) || !slices.Contains(s.tools, tool) {
 			continue
 		}
 		if args == nil {

@@ -19,7 +19,7 @@ func active(m Message) string {
 
 // noteActive notes that the agent says something, or asks the client.
 func noteActive(w *Wire, m Message) {
-	if m.Tag() == "agent_message_chunk" || m.Method() != "" && m.Object["id"] != nil {
+	if m.Tag() == "agent_message_chunk" || (m.Method() != "" && m.Object["id"] != nil) {
 		w.Note[active(m)] = true
 	}
 }

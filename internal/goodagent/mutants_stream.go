@@ -266,7 +266,7 @@ func deafAfter(chosen func(line []byte) bool) func(io.Reader) io.Reader {
 	return func(in io.Reader) io.Reader {
 		deaf := false
 		return lines(func(line []byte) ([]byte, bool) {
-			if deaf = deaf || len(line) > 0 && chosen(line); deaf {
+			if deaf = deaf || (len(line) > 0 && chosen(line)); deaf {
 				return nil, true
 			}
 			return line, true

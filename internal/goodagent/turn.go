@@ -290,7 +290,7 @@ func (t *turn) recall(ctx context.Context, s model.Step) error {
 	if s.Kind != "" {
 		for _, b := range t.Prompt {
 			blob := b.Resource != nil && b.Resource.Resource.BlobResourceContents != nil
-			if b.Image != nil && s.Kind == "image" || b.Audio != nil && s.Kind == "audio" || blob && s.Kind == "file" {
+			if (b.Image != nil && s.Kind == "image") || (b.Audio != nil && s.Kind == "audio") || (blob && s.Kind == "file") {
 				word = "recalled: "
 			}
 		}

@@ -241,7 +241,7 @@ var journalTests = []storeTest{
 					}
 					return nil
 				})
-				if i%3 == 1 && !errors.Is(err, boom) || (i%3 == 0) != (err == nil) {
+				if (i%3 == 1 && !errors.Is(err, boom)) || (i%3 == 0) != (err == nil) {
 					w.Errorf("update %d: %v", i, err)
 				}
 			})

@@ -124,7 +124,7 @@ var inboxTests = []storeTest{
 		} {
 			m := w.send("ada", "bob")
 			w.set(m.ID, "bob", hub.PartyUnread, path...)
-			if len(path) == 0 || len(path) == 1 && path[0] == hub.PartyDelivered {
+			if len(path) == 0 || (len(path) == 1 && path[0] == hub.PartyDelivered) {
 				in = append(in, m.ID)
 			}
 		}

@@ -162,7 +162,7 @@ var transactionTests = []storeTest{
 					}
 					return nil
 				})
-				if bad := i%8 == 3 || i%8 == 5; bad != (hub.CodeOf(err) == hub.CodeInternal) || !bad && err != nil {
+				if bad := i%8 == 3 || i%8 == 5; bad != (hub.CodeOf(err) == hub.CodeInternal) || (!bad && err != nil) {
 					w.Errorf("update %d: %v", i, err)
 				}
 			})
@@ -194,7 +194,7 @@ var transactionTests = []storeTest{
 					}
 					return err
 				})
-				if (i%10 == 9) != errors.Is(err, boom) || i%10 != 9 && err != nil {
+				if (i%10 == 9) != errors.Is(err, boom) || (i%10 != 9 && err != nil) {
 					w.Errorf("update %d: %v", i, err)
 				}
 			})

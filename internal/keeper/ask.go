@@ -62,7 +62,7 @@ func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sand
 // title of the request, each in its own way, or in its options; all call its kind other.
 // Names are compared whole: some titles have arguments, which are words of a model.
 func (p permissions) hubTool(r sandbox.Request) bool {
-	if r.Kind != sandbox.KindOther && r.Kind != "" || len(r.Paths) > 0 {
+	if (r.Kind != sandbox.KindOther && r.Kind != "") || len(r.Paths) > 0 {
 		return false
 	}
 	for name, title := range p.o.Tools {

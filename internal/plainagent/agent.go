@@ -115,7 +115,7 @@ func (a *agent) hear(ctx context.Context, line []byte) {
 		a.answer(json.RawMessage("null"), nil, fail(parseError, "the line is not JSON"))
 		return
 	}
-	if line[0] != '{' || json.Unmarshal(line, &m) != nil || m.Version != "2.0" || m.Method == nil && m.Result == nil && m.Error == nil {
+	if line[0] != '{' || json.Unmarshal(line, &m) != nil || m.Version != "2.0" || (m.Method == nil && m.Result == nil && m.Error == nil) {
 		a.answer(json.RawMessage("null"), nil, fail(invalidRequest, "the line is no request"))
 		return
 	}

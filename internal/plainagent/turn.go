@@ -278,7 +278,7 @@ func (t *turn) ask(ctx context.Context, id, title, kind string) error {
 		return err
 	case text(outcome, "outcome") == "cancelled":
 		return errors.New("the question was cancelled")
-	case text(outcome, "outcome") != "selected" || option != "yes" && option != "all":
+	case text(outcome, "outcome") != "selected" || (option != "yes" && option != "all"):
 		return errors.New("the user said no")
 	case option == "all":
 		t.always = true

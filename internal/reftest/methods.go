@@ -495,7 +495,7 @@ func thread(a *Agent, p dict) (any, *announcement, *rpcError) {
 	list := []*packet{}
 	if found, ok := a.projects[id]; ok {
 		for _, o := range found.Context {
-			if o.ID == root || o.ReplyTo != nil && *o.ReplyTo == root {
+			if o.ID == root || (o.ReplyTo != nil && *o.ReplyTo == root) {
 				list = append(list, o)
 			}
 		}

@@ -168,7 +168,7 @@ func (m *model) strings(key string) []string {
 
 func (m *model) moment(key string, or *moment) *moment {
 	v, ok := m.d[key]
-	if !ok || v == nil && or == nil {
+	if !ok || (v == nil && or == nil) {
 		return or
 	}
 	switch v := v.(type) {

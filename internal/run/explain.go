@@ -33,7 +33,7 @@ func Explain(err error) (text, hint string) {
 		json.Unmarshal(answer.Data, &data) // a string loses its quotes; all else stays
 		text += "\nthe agent adds: " + shorten.Text(data, maxData)
 	}
-	if lines := lastLines(stderrOf(err)); len(lines) > 1 || len(lines) == 1 && !strings.Contains(text, lines[0]) {
+	if lines := lastLines(stderrOf(err)); len(lines) > 1 || (len(lines) == 1 && !strings.Contains(text, lines[0])) {
 		text += "\nits standard error ends with:\n  " + strings.Join(lines, "\n  ")
 	}
 	return string(NewRedactor().Redact([]byte(plaintext.Text(text)))), startHint(err)

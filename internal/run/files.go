@@ -226,7 +226,7 @@ func (f *Files) Sweep(keep Retention, now hub.Time) (int, error) {
 	removed, kept := 0, 0
 	var errs []error
 	for _, r := range all {
-		if !r.State.Over() || r.Hub && !r.Told {
+		if !r.State.Over() || (r.Hub && !r.Told) {
 			continue
 		}
 		if kept < keep.Keep && now.Sub(r.StartedAt.Time) <= keep.MaxAge {

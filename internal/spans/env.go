@@ -30,7 +30,7 @@ import (
 // gets the spans of the exporter of that name.
 func FromEnv(version string, console io.Writer, log *slog.Logger) (*Tracer, error) {
 	exporter, endpoint := os.Getenv("OTEL_TRACES_EXPORTER"), otlp("ENDPOINT")
-	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off || exporter == "none" || exporter == "" && endpoint == "" {
+	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off || exporter == "none" || (exporter == "" && endpoint == "") {
 		return nil, nil
 	}
 
@@ -105,7 +105,7 @@ func newCollector(aborted context.Context, log *slog.Logger) (*collector, error)
 	if c.url == "" {
 		c.url = strings.TrimRight(cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318"), "/") + "/v1/traces"
 	}
-	if u, err := url.Parse(c.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if u, err := url.Parse(c.url); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, errors.New("the endpoint for OTLP is not an address of http or https") // without it: it may hold a secret
 	}
 

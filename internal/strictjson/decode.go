@@ -274,7 +274,7 @@ func fieldsOf(t reflect.Type) *structFields {
 	f := &structFields{byName: map[string]structField{}, bySpelling: map[string]structField{}}
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		embedded := field.Anonymous && name == "" || strings.Contains(","+options+",", ",embed,")
+		embedded := (field.Anonymous && name == "") || strings.Contains(","+options+",", ",embed,")
 		switch {
 		case name == "-" && options == "":
 		case embedded && field.Type.Kind() == reflect.Struct:

@@ -79,7 +79,7 @@ func (w *writer) comment(format string, args ...any) {
 
 // raw reports whether a type is raw JSON in Go. Then nil is absent.
 func (t *typ) raw() bool {
-	return t.base == baseAny || t.base == baseMeta || t.base == baseNamed && t.def.shape == shapeAny
+	return t.base == baseAny || t.base == baseMeta || (t.base == baseNamed && t.def.shape == shapeAny)
 }
 
 // structural reports whether a definition is a struct in Go.
@@ -448,7 +448,7 @@ func (m *model) valueMethods(w *writer) {
 		pkg = "acpv1."
 	}
 	for _, d := range m.defs {
-		if d.alias || d.fragment || d.method == "" && !d.union() {
+		if d.alias || d.fragment || (d.method == "" && !d.union()) {
 			continue
 		}
 		n := d.goName

@@ -59,7 +59,7 @@ func reduce(stableRaw, unstableRaw []byte) ([]byte, error) {
 func structure(schema object) object {
 	out := object{}
 	for _, m := range schema {
-		if dropped[m.name] || m.name == "title" && m.value == "Agent Client Protocol" {
+		if dropped[m.name] || (m.name == "title" && m.value == "Agent Client Protocol") {
 			continue
 		}
 

@@ -78,7 +78,7 @@ func (o *Object) advance() bool {
 		s.problem.Path = within(string(o.name), s.problem.Path)
 	}
 	o.inside = false
-	if s.problem != nil || !o.started && !s.want('{') || !s.more(!o.started) {
+	if s.problem != nil || (!o.started && !s.want('{')) || !s.more(!o.started) {
 		return false
 	}
 	o.started = true
@@ -195,7 +195,7 @@ func (a *Array) Next() bool {
 	if s.problem != nil && a.n > 0 {
 		s.problem.Path = within(strconv.Itoa(a.n-1), s.problem.Path)
 	}
-	if s.problem != nil || a.n == 0 && !s.want('[') || !s.more(a.n == 0) {
+	if s.problem != nil || (a.n == 0 && !s.want('[')) || !s.more(a.n == 0) {
 		return false
 	}
 	a.n++

@@ -166,7 +166,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	const op = "postgres.Open"
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store is not postgres://USER@HOST:PORT/NAME")
 	}
 

@@ -111,13 +111,13 @@ func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	var last position
 	size := 0
 	for moreUnread || moreDelivered {
-		if len(page.Messages) == f.Limit || f.Bytes > 0 && size >= f.Bytes {
+		if len(page.Messages) == f.Limit || (f.Bytes > 0 && size >= f.Bytes) {
 			page.Next = encodeCursor(last, inboxKey(agent, f))
 			break
 		}
 
 		q, more := &unread, &moreUnread
-		if !moreUnread || moreDelivered && place(&delivered).before(place(&unread)) {
+		if !moreUnread || (moreDelivered && place(&delivered).before(place(&unread))) {
 			q, more = &delivered, &moreDelivered
 		}
 		m, _, err := r.scanMessage(q.s)

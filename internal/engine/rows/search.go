@@ -37,7 +37,7 @@ func seqAt(t hub.Time) int64 {
 // milliseconds and seq in the answer to a query.
 type position struct{ a, b int64 }
 
-func (p position) before(q position) bool { return p.a < q.a || p.a == q.a && p.b < q.b }
+func (p position) before(q position) bool { return p.a < q.a || (p.a == q.a && p.b < q.b) }
 
 // encodeCursor returns a position as text that is opaque to callers, bound to
 // the query that it belongs to.
@@ -161,7 +161,7 @@ func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	var last position
 	size := 0
 	for q.next() {
-		if len(page.Messages) == f.Limit || f.Bytes > 0 && size >= f.Bytes {
+		if len(page.Messages) == f.Limit || (f.Bytes > 0 && size >= f.Bytes) {
 			page.Next = encodeCursor(last, key)
 			break
 		}

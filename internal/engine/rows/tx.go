@@ -261,7 +261,7 @@ func (t *tx) AddParties(op string, seq int64, m *hub.Message, parties []hub.Part
 		seen = make(map[hub.AgentID]bool, len(parties))
 	}
 	for i, p := range parties {
-		if seen[p.Agent] || i == 1 && p.Agent == parties[0].Agent {
+		if seen[p.Agent] || (i == 1 && p.Agent == parties[0].Agent) {
 			return hub.Errorf(hub.CodeConflict, op, "message %s names %s twice", m.ID, p.Agent)
 		}
 		if seen != nil {

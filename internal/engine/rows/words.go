@@ -27,7 +27,7 @@ func eachWord(text string, fn func(word string)) {
 	}
 	for i, r := range text {
 		switch {
-		case r < utf8.RuneSelf && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'):
+		case r < utf8.RuneSelf && ((r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')):
 			if start < 0 {
 				start = i
 			}
@@ -56,7 +56,7 @@ func wordsOf(text string) []string {
 	words := make([]string, 0, fewWords)
 	var seen map[string]bool // once there are more than a few
 	eachWord(text, func(word string) {
-		if seen[word] || seen == nil && slices.Contains(words, word) {
+		if seen[word] || (seen == nil && slices.Contains(words, word)) {
 			return
 		}
 		words = append(words, word)

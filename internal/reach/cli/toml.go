@@ -344,7 +344,7 @@ func (s *tomlScanner) key() (key []string, err error) {
 }
 
 func isBare(c byte) bool {
-	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return c == '_' || c == '-' || ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
 }
 
 // line reads a string on one line and returns its text.

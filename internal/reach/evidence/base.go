@@ -289,7 +289,7 @@ func (b *Base) named(path string, now *tree) NamedPath {
 	var first NamedPath
 	for i, name := range b.resolve(path) {
 		p := b.state(name, now)
-		if p.Exists || !p.Ignored && p.Name != "" {
+		if p.Exists || (!p.Ignored && p.Name != "") {
 			return p
 		}
 		if i == 0 {

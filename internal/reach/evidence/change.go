@@ -191,7 +191,7 @@ func (r *changeReader) list() {
 
 // own returns the files whose change counts.
 func (r *changeReader) own() []*changedFile {
-	return slices.DeleteFunc(slices.Clone(r.files), func(f *changedFile) bool { return f.maker != "" || f.old && !r.q.Merge })
+	return slices.DeleteFunc(slices.Clone(r.files), func(f *changedFile) bool { return f.maker != "" || (f.old && !r.q.Merge) })
 }
 
 // attribute finds the files that only commits of one agent changed. A file that is not

@@ -115,7 +115,7 @@ func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tre
 	for _, name := range c.names() {
 		old, there := was.files[name]
 		now, here := is.files[name]
-		if there && !old.stored || here && !now.stored {
+		if (there && !old.stored) || (here && !now.stored) {
 			continue
 		}
 		if there {

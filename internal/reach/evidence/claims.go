@@ -167,7 +167,7 @@ func (f *files) unchanged(claim fileClaim, s NamedPath) answer {
 	switch {
 	case s.Name == ".":
 		return answer{FileMissing, "it is the whole working tree, and no file"}
-	case f.folders[s.Name] && (s.Folder || !s.Exists && claim.field != fieldCreated):
+	case f.folders[s.Name] && (s.Folder || (!s.Exists && claim.field != fieldCreated)):
 		return answer{FolderNamed, "it is a folder in which files changed"}
 	case !s.Exists && gone:
 		return answer{FilesUnproven, "it is not there, and nothing shows that it was"}
@@ -231,7 +231,7 @@ func (f *files) named(spelled string) (NamedPath, bool) {
 func (f *files) undeclared() []string {
 	return slices.DeleteFunc(f.changes.names(), func(name string) bool {
 		to, moved := f.changes.Moved[name]
-		return f.isDeclared(name) || moved && f.isDeclared(to)
+		return f.isDeclared(name) || (moved && f.isDeclared(to))
 	})
 }
 

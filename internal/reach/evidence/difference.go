@@ -52,7 +52,7 @@ func (d *difference) judge() error {
 	const op = "evidence.Repository"
 	missing, converted := len(d.names(kindMissing)), len(d.names(kindConverted))
 	switch {
-	case len(d.names(kindChanged, kindUntracked)) > 0 || missing > 0 && !d.sparse:
+	case len(d.names(kindChanged, kindUntracked)) > 0 || (missing > 0 && !d.sparse):
 		return nil
 	case converted > 0:
 		return hub.Errorf(hub.CodeNotEnabled, op, "%d files go through a filter or another encoding, which is not run", converted)

@@ -282,7 +282,7 @@ func (j *judge) count(claim string, verify *Outcome) {
 	if !ok || verify == nil || !verify.Finished() {
 		return
 	}
-	asClaimed := verify.Passed() && state == report.Pass || !verify.Passed() && state == report.Fail
+	asClaimed := (verify.Passed() && state == report.Pass) || (!verify.Passed() && state == report.Fail)
 	if !asClaimed || countShown(*verify, state, n) {
 		return
 	}

@@ -218,7 +218,7 @@ func (m *commitMaker) checkConversion(ctx context.Context, files map[string]blob
 	}
 	for _, name := range crlf {
 		was, known := before[files[name].id]
-		converted[name] = converted[name] || known && !bytes.Contains(was, []byte("\r\n"))
+		converted[name] = converted[name] || (known && !bytes.Contains(was, []byte("\r\n")))
 	}
 
 	for _, name := range present {

@@ -55,7 +55,7 @@ func (r *changeReader) classify(ctx context.Context) error {
 			}
 		default:
 			is, err := readSmall(r.w.repo.tree, f.name, maxContent)
-			if err != nil || f.nearest != (blob{}) && !known {
+			if err != nil || (f.nearest != (blob{}) && !known) {
 				continue
 			}
 			f.trivial, f.emptied = compareText(was, is, f.nearest == blob{})
@@ -91,7 +91,7 @@ func squeeze(text []byte) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
 		broken := r == utf8.RuneError && n == 1
-		if broken || !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf) {
+		if broken || (!unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf)) {
 			out = append(out, text[:n]...)
 		}
 		text = text[n:]

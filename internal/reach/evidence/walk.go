@@ -290,7 +290,7 @@ func (w *walker) read(ctx context.Context, name string, info fs.FileInfo) (id st
 		}
 	}
 	id = hashOf(w.format, "blob", content)
-	return id, w.stored(name, id) || w.objects != nil && w.objects.add(id, content), nil
+	return id, w.stored(name, id) || (w.objects != nil && w.objects.add(id, content)), nil
 }
 
 // stored reports whether git can read the content of a file because it is what the
@@ -320,7 +320,7 @@ func (w *walker) stream(ctx context.Context, name string) (string, error) {
 // copyRules copies a rule file, of ignored or converted paths, to the
 // place where git looks for it.
 func (w *walker) copyRules(name string, e fs.DirEntry) error {
-	if base := e.Name(); w.plain || base != ".gitignore" && base != ".gitattributes" || !e.Type().IsRegular() {
+	if base := e.Name(); w.plain || (base != ".gitignore" && base != ".gitattributes") || !e.Type().IsRegular() {
 		return nil
 	}
 	b, err := readSmall(w.root, name, maxInfo)

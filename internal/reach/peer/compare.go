@@ -233,7 +233,7 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, page...); next == "" || next == after || next < after && len(page) == 0 || len(all) > most {
+		if all = append(all, page...); next == "" || next == after || (next < after && len(page) == 0) || len(all) > most {
 			return all, nil
 		}
 		after = next
@@ -346,7 +346,7 @@ func (w *worker) summary(ctx context.Context, id coord.ProjectID, read func(cont
 	whole, err := read(ctx, id, "")
 	for after := whole.Next; err == nil && after != "" && len(whole.Contracts) < maxContractSums; {
 		var part federation.Summary
-		if part, err = read(ctx, id, after); err != nil || part.Next != "" && part.Next <= after {
+		if part, err = read(ctx, id, after); err != nil || (part.Next != "" && part.Next <= after) {
 			break
 		}
 		whole.Contracts = append(whole.Contracts, part.Contracts...)

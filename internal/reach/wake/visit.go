@@ -445,7 +445,7 @@ func (v *visitor) affordable(kind hub.Channel, due []inboxMessage) (out []inboxM
 // of agents spends the budgets of all that take part in it.
 func (v *visitor) tell(text string) error {
 	all, err := hub.ReadMeta[common](v.tx, commonKey)
-	if err != nil || !all.Told.IsZero() && v.now.Sub(all.Told.Time) < toldAgain {
+	if err != nil || (!all.Told.IsZero() && v.now.Sub(all.Told.Time) < toldAgain) {
 		return err
 	}
 	all.Told = v.now
@@ -464,7 +464,7 @@ func (v *visitor) tell(text string) error {
 func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) error {
 	for _, m := range due {
 		row := m.newest(kind)
-		if row == nil || row.Status == hub.DeliveryOffered || row.Status != hub.DeliveryPending && row.Error == reason {
+		if row == nil || row.Status == hub.DeliveryOffered || (row.Status != hub.DeliveryPending && row.Error == reason) {
 			continue
 		}
 		if err := v.moveRow(v.tx, *row, nil, step{state: hub.WakeRefused, detail: reason}); err != nil {

@@ -298,7 +298,7 @@ func admitKind(op string, c hub.Caller, method string, need coord.Permission) er
 // Source reports CodeTampering unless a copy names its sender as its source, or
 // no source.
 func (s *Service) Source(c hub.Caller, source coord.AID) error {
-	if source == "" || source == c.AID || s.opts.Open && c.AID == "" {
+	if source == "" || source == c.AID || (s.opts.Open && c.AID == "") {
 		return nil
 	}
 	return hub.Errorf(hub.CodeTampering, "callers.Source", "%s sent a copy in the name of %.100q", c.AID, source)

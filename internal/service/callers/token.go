@@ -166,7 +166,7 @@ func (s *Service) readToken(ctx context.Context, op, token string) (claims, erro
 	}
 	known, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Token, error) { return r.Token(c.ID) })
 	switch {
-	case hub.CodeOf(err) == hub.CodeNotFound || err == nil && !known.RevokedAt.IsZero():
+	case hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !known.RevokedAt.IsZero()):
 		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was revoked").WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
 	case err != nil:
 		return claims{}, fmt.Errorf("callers: read the token: %w", err)

@@ -68,7 +68,7 @@ func (g *guest) as(aid coord.AID) error {
 // repository, or the guest was invited for it and no agent has claimed it yet.
 func (g *guest) forRepo(p coord.Project, id coord.RepoID) error {
 	r, ok := p.Repo(id)
-	if ok && (g.as(r.Agent) == nil || r.Agent == "" && slices.Contains(g.grant.Repos, r.Name)) {
+	if ok && (g.as(r.Agent) == nil || (r.Agent == "" && slices.Contains(g.grant.Repos, r.Name))) {
 		return nil
 	}
 	return g.denied("speaks for no repository %s", id)

@@ -119,7 +119,7 @@ func compareHeads(a, b coord.Contract) int {
 
 // earlier returns the earlier of two times. A zero time does not count.
 func earlier(a, b coord.Instant) coord.Instant {
-	if a.IsZero() || !b.IsZero() && b.Compare(a) < 0 {
+	if a.IsZero() || (!b.IsZero() && b.Compare(a) < 0) {
 		return b
 	}
 	return a

@@ -181,7 +181,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
-			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || by.Agent != "" && by.Agent == proposer.Agent) {
+			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || (by.Agent != "" && by.Agent == proposer.Agent)) {
 				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", proposer.Name, c.Version).
 					WithHint("the owner of the project can let a proposer agree alone with the policy any")
 			}

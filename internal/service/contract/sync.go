@@ -323,7 +323,7 @@ func (m *merger) putProject(was, p coord.Project, a actions.Action, c hub.Change
 	}
 	m.known = false
 	same := func(a, b coord.Repo) bool { return a.ID == b.ID && a.Name == b.Name }
-	if was.ID == "" || p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same) {
+	if was.ID == "" || (p.Policy == was.Policy && slices.EqualFunc(p.Repos, was.Repos, same)) {
 		return nil
 	}
 	return m.advanceAll(p)
@@ -733,7 +733,7 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 	if bound != nil {
 		return federation.SyncResult{}, bound
 	}
-	if created := hub.CodeOf(err) == hub.CodeNotFound; g != nil && (created || err == nil && m.native && comparePackets(in, was) > 0) {
+	if created := hub.CodeOf(err) == hub.CodeNotFound; g != nil && (created || (err == nil && m.native && comparePackets(in, was) > 0)) {
 		if err := g.checkPacket(p, was, in); err != nil {
 			return federation.SyncResult{}, err
 		}

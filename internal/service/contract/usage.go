@@ -50,7 +50,7 @@ func (se *session) charge(op string, add Rate) error {
 		u.Minute, u.Rate = minute, Rate{}
 	}
 	sum := Rate{u.Rate.Projects + add.Projects, u.Rate.Things + add.Things, u.Rate.Bytes + add.Bytes}
-	if !se.fetched && (sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0) {
+	if !se.fetched && (sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || (sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0)) {
 		return hub.Errorf(hub.CodeRateLimited, op, "%s brings more than %d projects, %d changes or %d bytes in a minute", who, l.Rate.Projects, l.Rate.Things, l.Rate.Bytes).
 			WithRetry(time.Unix((u.Minute+1)*60, 0).Sub(now))
 	}

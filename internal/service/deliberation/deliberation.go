@@ -173,7 +173,7 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 	}
 
 	d, err := tx.Deliberation(msg.ThreadID)
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !d.Concerns(actor.ID) {
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !d.Concerns(actor.ID)) {
 		return hub.Admission{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement that you take part in has this thread").
 			WithHint("answer the message: {respond} with reply_to")
 	}
@@ -390,7 +390,7 @@ func (s *Service) pair(op string, d hub.Deliberation, by hub.AgentID, t hub.Mess
 	if len(named) == 0 && len(d.Asked) == 1 && t == hub.TypePositionEscalate {
 		named = d.Asked
 	}
-	if len(named) != 1 || len(to) != 1 && t != hub.TypePositionEscalate {
+	if len(named) != 1 || (len(to) != 1 && t != hub.TypePositionEscalate) {
 		return hub.Pair{}, hub.Errorf(hub.CodeInvalid, op, "to: name exactly one of those asked: %s", names(d.Asked)).
 			WithHint("an offer is withdrawn for all with task.decline, reason other and no sequence")
 	}

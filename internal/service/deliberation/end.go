@@ -445,7 +445,7 @@ func (s *Service) sweep(ctx context.Context, store hub.Store, id string) error {
 		}
 		was := d.State
 		due := d.DueAt
-		if d, posted, err = s.elapse(tx, d, s.clock.Now()); err != nil || d.State == was && d.DueAt == due {
+		if d, posted, err = s.elapse(tx, d, s.clock.Now()); err != nil || (d.State == was && d.DueAt == due) {
 			return err
 		}
 		return s.put(tx, hub.Caller{ID: hub.Self}, d)

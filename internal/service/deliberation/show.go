@@ -38,7 +38,7 @@ type Listing struct {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Deliberation, error) {
 	d, err := r.Deliberation(id)
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !d.Concerns(actor.ID) && !actor.Audits() {
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !d.Concerns(actor.ID) && !actor.Audits()) {
 		return hub.Deliberation{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement %q that you can see", id)
 	}
 	return d, err
@@ -296,7 +296,7 @@ func projectDecisions(r hub.Reader, q hub.DecisionQuery) ([]hub.Decision, error)
 			for _, packet := range page.Packets {
 				var c struct{ Decision, Chosen, Rationale string }
 				at := hub.At(packet.At.Time())
-				older := q.Cursor == "" || hub.EnvelopeID(q.Cursor).Valid() && at.Before(hub.EnvelopeID(q.Cursor).Time().Time)
+				older := q.Cursor == "" || (hub.EnvelopeID(q.Cursor).Valid() && at.Before(hub.EnvelopeID(q.Cursor).Time().Time))
 				if json.Unmarshal(packet.Content, &c) != nil || c.Chosen == "" || !older {
 					continue // an answer to a contract, or of another page
 				}

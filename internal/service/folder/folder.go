@@ -781,7 +781,7 @@ func (t *teamFile) untouched(name string) (bool, error) {
 // replace writes a file unless it has the content already.
 func (t *teamFile) replace(name string, content []byte) error {
 	have, err := t.read(name)
-	if err != nil || have != nil && bytes.Equal(have, content) {
+	if err != nil || (have != nil && bytes.Equal(have, content)) {
 		return err
 	}
 	return t.write(name, content)
@@ -791,7 +791,7 @@ func (t *teamFile) replace(name string, content []byte) error {
 func (t *teamFile) keep(name string, content []byte) error {
 	have, err := t.read(name)
 	switch {
-	case err != nil || have != nil && bytes.Equal(have, content):
+	case err != nil || (have != nil && bytes.Equal(have, content)):
 		return err
 	case bytes.HasPrefix(content, have) && len(have) > 0:
 		return t.append(name, content[len(have):])

@@ -326,7 +326,7 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.H
 			return h, nil
 		}
 	}
-	if err == nil && !h.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
+	if (err == nil && !h.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, notVisible(op, id)
 	}
 	return h, err

@@ -123,7 +123,7 @@ func completions(r hub.Reader, h hub.Handoff, in hub.WorkState) (done []completi
 		if p.Change == nil || p.Change.Now.Tree == "" {
 			continue
 		}
-		if now := p.Change.Now; now.Path == in.Path || in.Repository != "" && now.Repository == in.Repository {
+		if now := p.Change.Now; now.Path == in.Path || (in.Repository != "" && now.Repository == in.Repository) {
 			done = append(done, completion{other, now, p.Proof})
 		}
 	}

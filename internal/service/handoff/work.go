@@ -238,7 +238,7 @@ func hasWord(text, name string) bool {
 // partOfName reports whether a character continues the name of a file. A full stop ends a
 // sentence as well.
 func partOfName(r rune) bool {
-	return r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	return r == '_' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z')
 }
 
 // some lists a few names.

@@ -74,7 +74,7 @@ func (m *Mailroom) OpenArtifact(ctx context.Context, actor hub.Caller, sum strin
 	if err == nil && !may {
 		f.Close()
 	}
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !may {
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may) {
 		return nil, hub.Errorf(hub.CodeNotFound, op, "no artifact %s that you can read", sum).
 			WithHint("its owner shares it in a message or handoff to you")
 	}

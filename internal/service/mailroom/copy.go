@@ -221,7 +221,7 @@ func (m *Mailroom) makeCopy(tx hub.Tx, agent hub.Agent, c hub.Copy, now hub.Time
 	if err2 != nil {
 		return err2
 	}
-	if err != nil || msg.IsForgotten() || !readsCopy(agent, msg, roles) || !msg.ExpiresAt.IsZero() && !msg.ExpiresAt.After(now.Time) {
+	if err != nil || msg.IsForgotten() || !readsCopy(agent, msg, roles) || (!msg.ExpiresAt.IsZero() && !msg.ExpiresAt.After(now.Time)) {
 		return tx.PutCopy(c.Agent, c.Message, "")
 	}
 	e := msg.Envelope

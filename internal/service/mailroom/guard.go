@@ -160,7 +160,7 @@ func (m *Mailroom) rates(tx hub.Tx, op string, actor hub.Caller, e hub.Envelope)
 		}
 	}
 
-	if repeats >= m.limits.Repeats || m.limits.SameType > 0 && sameType >= m.limits.SameType {
+	if repeats >= m.limits.Repeats || (m.limits.SameType > 0 && sameType >= m.limits.SameType) {
 		return &repeatError{envelope: e, repeats: repeats + 1}
 	}
 	if n := m.limits.DirectPerMinute; !wide(e.To) && len(direct) >= n {

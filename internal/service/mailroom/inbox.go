@@ -312,7 +312,7 @@ func (m *Mailroom) ack(ctx context.Context, op string, actor hub.Caller, ids []h
 		for _, id := range ids {
 			p, err := party(tx, id, actor.ID)
 			switch {
-			case hub.CodeOf(err) == hub.CodeNotFound || err == nil && (p.State == hub.PartySender || p.Hidden):
+			case hub.CodeOf(err) == hub.CodeNotFound || (err == nil && (p.State == hub.PartySender || p.Hidden)):
 				return hub.Errorf(hub.CodeNotFound, op, "no message %q in your inbox", id)
 			case err != nil:
 				return err

@@ -112,7 +112,7 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 		// A step that needs a reachable recipient is left out if the session is tried, or if it
 		// reaches the recipient neither now nor after an approval.
 		tried := slices.ContainsFunc(rows, func(d hub.Delivery) bool { return d.Channel == hub.ChannelSession && d.Status == hub.DeliveryPending })
-		if s.need == reachable && (tried || f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld) {
+		if s.need == reachable && (tried || (f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld)) {
 			continue
 		}
 		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped { // the wake machine holds others, and tells the operator
@@ -205,7 +205,7 @@ func (m *Mailroom) hasWaiter(agent hub.AgentID) bool {
 	m.mu.Lock()
 	waits := m.waiters[agent] > 0
 	m.mu.Unlock()
-	return waits || m.elsewhere != nil && m.elsewhere(agent)
+	return waits || (m.elsewhere != nil && m.elsewhere(agent))
 }
 
 // Waiting returns the agents with a long poll on their inbox.

@@ -192,7 +192,7 @@ func (m *Mailroom) ListingOf(ctx context.Context, actor hub.Caller, messages []h
 func (m *Mailroom) tellOverdue(ctx context.Context, store hub.Store, now hub.Time) error {
 	// A request is due when its sender must hear of it, or when it leaves the list.
 	due := func(a ackRequest) bool {
-		return a.Told.IsZero() && !a.By.After(now.Time) || now.Sub(a.By.Time) >= overdueFor
+		return (a.Told.IsZero() && !a.By.After(now.Time)) || now.Sub(a.By.Time) >= overdueFor
 	}
 	all, err := hub.Read(ctx, store, func(r hub.Reader) ([]ackRequest, error) { return readAckRequests(r) })
 	if err != nil {

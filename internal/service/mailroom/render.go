@@ -440,7 +440,7 @@ func (r *renderer) noteMessage(rd hub.Reader, e hub.Entry, dirty map[hub.AgentID
 // file stays as it is.
 func (r *renderer) beyond(agent hub.AgentID, p hub.Priority, created hub.Time) bool {
 	end, full := r.ends[agent]
-	return full && (p.Rank() > end.rank || p.Rank() == end.rank && created.After(end.at.Time))
+	return full && (p.Rank() > end.rank || (p.Rank() == end.rank && created.After(end.at.Time)))
 }
 
 // render replaces one agent's file.

@@ -259,7 +259,7 @@ func (m *Mailroom) MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) erro
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil // an auditor comments on a message of others
 	}
-	if err != nil || p.State != hub.PartyUnread && p.State != hub.PartyDelivered {
+	if err != nil || (p.State != hub.PartyUnread && p.State != hub.PartyDelivered) {
 		return err
 	}
 	_, err = m.advance(tx, actor, id, hub.PartyRead, m.clock.Now())

@@ -552,7 +552,7 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 	// Open tasks are counted by their state, and the blocked ones by their reason.
 	states, blockers, oldest := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for _, o := range things {
-		if o.Kind != "task" || scope != "" && !slices.Contains(o.Scopes, scope) {
+		if o.Kind != "task" || (scope != "" && !slices.Contains(o.Scopes, scope)) {
 			continue
 		}
 		states[o.State]++

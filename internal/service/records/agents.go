@@ -144,7 +144,7 @@ func agentDiffers(a, want hub.Agent, row int64) string {
 
 func keyDiffers(k hub.Key, want recordedKey, row int64) string {
 	switch {
-	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || want.Sum != "" && k.Digest() != want.Sum:
+	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || (want.Sum != "" && k.Digest() != want.Sum):
 		return fmt.Sprintf(differsFrom, row)
 	case want.RevokedAt.IsZero() && !k.RevokedAt.IsZero():
 		return "it is revoked, of which the journal does not know"

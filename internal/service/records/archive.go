@@ -294,7 +294,7 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 			return err
 		}
 		messages, err := rd.MessagesBefore(newest.Cutoff, "", 1)
-		left = len(messages) > 0 || len(entries) > 0 && entries[0].Seq <= newest.Seq
+		left = len(messages) > 0 || (len(entries) > 0 && entries[0].Seq <= newest.Seq)
 		return err
 	})
 	if err != nil || !left {

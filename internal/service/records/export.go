@@ -69,7 +69,7 @@ type Dump func(ctx context.Context, begin func(schema int) error, emit func(tabl
 // exists and is not empty is refused.
 func (r *Records) Export(ctx context.Context, dir string, dump Dump) (Manifest, error) {
 	const op = "records.Export"
-	if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if entries, err := os.ReadDir(dir); len(entries) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
 		return Manifest{}, hub.Errorf(hub.CodeConflict, op, "%s exists already and is not an empty folder", dir).
 			WithHint("name a folder that does not exist yet")
 	}

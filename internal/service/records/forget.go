@@ -508,7 +508,7 @@ func (r *Records) namedInArchives(ctx context.Context, sum string) (named bool, 
 		held, err := fileHolds(path, sum)
 		if err == nil && held {
 			_, err = readSegment(path, func(l line) error {
-				named = named || l.Message != nil && bytes.Contains(l.Message.Envelope, []byte(sum))
+				named = named || (l.Message != nil && bytes.Contains(l.Message.Envelope, []byte(sum)))
 				return nil
 			})
 		}

@@ -100,7 +100,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		field{"whether the operator approved it", approved.IsZero() == h.ApprovedAt.IsZero()},
 		field{"the time of its approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
 		field{"when the coordinators were told that it is late", escalated.Equal(h.Escalated.Time)},
-		field{"whether its ownership was confirmed", settled == h.Ownership || settled == hub.OwnershipHub && h.Ownership != hub.OwnershipConfirmed},
+		field{"whether its ownership was confirmed", settled == h.Ownership || (settled == hub.OwnershipHub && h.Ownership != hub.OwnershipConfirmed)},
 	) {
 		v.find(where, "%s is not as in the journal", name)
 	}
@@ -224,7 +224,7 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 	switch {
 	case s.State != stateOf(e.Action):
 		v.find(where, "step %d of its history is %s, journal row %d recorded %s", s.N, s.State, e.Seq, stateOf(e.Action))
-	case s.Actor != e.Actor || !s.At.Equal(e.At.Time) || f.Step != "" && s.Digest() != f.Step && !withheldPackage(h):
+	case s.Actor != e.Actor || !s.At.Equal(e.At.Time) || (f.Step != "" && s.Digest() != f.Step && !withheldPackage(h)):
 		v.find(where, "step %d (%s) of its history differs from what journal row %d recorded", s.N, s.State, e.Seq)
 	}
 	differ := differing(

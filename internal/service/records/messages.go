@@ -340,7 +340,7 @@ func (v *verifier) findUnrecorded(ctx context.Context) error {
 			if err != nil {
 				return false, err
 			}
-			recorded := len(entries) > 0 && beginsMessage(entries[0].Action) || v.Kept[string(m.ID)] != nil
+			recorded := (len(entries) > 0 && beginsMessage(entries[0].Action)) || v.Kept[string(m.ID)] != nil
 			switch {
 			case recorded || !v.Complete:
 			case v.mayBeArchived(m.ID, m.Type):

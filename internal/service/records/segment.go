@@ -100,7 +100,7 @@ func decodeLine(raw []byte, first bool) (line, error) {
 		}
 	}
 	switch {
-	case first && (set > 0 || l.Format != segmentFormat && l.Format != oldArchiveFormat):
+	case first && (set > 0 || (l.Format != segmentFormat && l.Format != oldArchiveFormat)):
 		return line{}, errors.New("it is not the header of a segment")
 	case first && l.Version != segmentVersion:
 		return line{}, errVersion

@@ -34,7 +34,7 @@ func (v *verifier) recordTeam(e hub.Entry) {
 		Digest   string `json:"sha256"`
 	}
 
-	if family != "team" && family != "deliberation" && family != "claim" || !v.decodeFacts(e, &f) {
+	if (family != "team" && family != "deliberation" && family != "claim") || !v.decodeFacts(e, &f) {
 		return
 	}
 

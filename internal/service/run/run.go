@@ -122,7 +122,7 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err
 			}
-			if err != nil || !h.Concerns(actor.ID) && !actor.Audits() {
+			if err != nil || (!h.Concerns(actor.ID) && !actor.Audits()) {
 				return hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", b.Handoff)
 			}
 			if h.To != b.Agent {
@@ -315,7 +315,7 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 	switch {
 	case err != nil:
 		return run, err
-	case lent(actor) || !actor.IsOperator() && actor.ID != hub.Self && actor.ID != run.By:
+	case lent(actor) || (!actor.IsOperator() && actor.ID != hub.Self && actor.ID != run.By):
 		return run, hub.Errorf(hub.CodeDenied, op, "only %[2]s changes run %[1]s, and never with the key that was lent for it", id, run.By)
 	}
 	return run, nil
@@ -325,7 +325,7 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 // CodeNotFound, as if there were none.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
-	if err == nil && !run.Concerns(actor.ID) && !actor.Audits() || hub.CodeOf(err) == hub.CodeNotFound {
+	if (err == nil && !run.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("{runs.list} shows yours")
 	}
 	return run, err

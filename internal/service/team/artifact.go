@@ -222,7 +222,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 		if err == nil {
 			defer f.Close()
 		}
-		if hub.CodeOf(err) == hub.CodeNotFound || err == nil && !may && !actor.Audits() {
+		if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may && !actor.Audits()) {
 			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", r.SHA256).WithHint("store it first: {artifact.put}")
 		}
 		if err != nil {

@@ -368,7 +368,7 @@ func (c *change) answerProposal(r Request) error {
 
 	// A coordinator agrees for all coordinators, but not to its own proposal.
 	mine := func(id hub.AgentID) bool {
-		return id == c.actor.ID || id == anyCoordinator && c.allow(hub.MayChangeMembers, "") == nil && c.actor.ID != p.By
+		return id == c.actor.ID || (id == anyCoordinator && c.allow(hub.MayChangeMembers, "") == nil && c.actor.ID != p.By)
 	}
 	if !slices.ContainsFunc(p.Needs, mine) {
 		return hub.Errorf(hub.CodeDenied, c.op, "the role %s of %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for: %s", joined(p.Needs))

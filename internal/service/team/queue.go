@@ -130,7 +130,7 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 		}
 
 		c, err := s.begin(tx, "team.mirror", hub.Caller{ID: hub.Self}, now.Team)
-		if hub.CodeOf(err) == hub.CodeConflict || err == nil && now.State.Over() {
+		if hub.CodeOf(err) == hub.CodeConflict || (err == nil && now.State.Over()) {
 			return nil // it is over
 		}
 		if err != nil {

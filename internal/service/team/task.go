@@ -73,7 +73,7 @@ func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out An
 // taskOf returns a task of a team.
 func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, error) {
 	t, err := r.Teamspaces().Task(id)
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && t.Team != team {
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && t.Team != team) {
 		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "the team %s has no task %s", team, id).WithHint("{team.show} %s lists its tasks", team)
 	}
 	return t, err
@@ -311,7 +311,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 
 	// Only the owner and the operator start or submit a task.
 	case next == hub.TaskInProgress, next == hub.TaskInReview:
-		if t.Owner == "" || t.State == hub.TaskInProgress && next == hub.TaskInProgress {
+		if t.Owner == "" || (t.State == hub.TaskInProgress && next == hub.TaskInProgress) {
 			return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
 		}
 		if !owner {

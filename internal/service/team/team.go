@@ -327,7 +327,7 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team
 	if err == nil {
 		role, err = roleOf(r, id, actor.ID)
 	}
-	if hub.CodeOf(err) == hub.CodeNotFound || err == nil && role == "" && !actor.Audits() {
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && role == "" && !actor.Audits()) {
 		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", id).WithHint("{team.list} lists yours")
 	}
 	return t, role, err
@@ -373,7 +373,7 @@ var doing = map[hub.TeamAction]string{
 // allow refuses an actor whose role does not permit an action. The operator may do
 // everything.
 func (c *change) allow(a hub.TeamAction, class hub.TaskClass) error {
-	if c.actor.IsOperator() || c.role != "" && c.team.May(c.role, a, class) {
+	if c.actor.IsOperator() || (c.role != "" && c.team.May(c.role, a, class)) {
 		return nil
 	}
 	return refusal(c.op, c.team, c.actor.ID, c.role, a, class)

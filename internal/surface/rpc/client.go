@@ -114,7 +114,7 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 		Result json.RawMessage `json:"result"`
 		Error  *jsonrpc.Error  `json:"error"`
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil || answer.Result == nil && answer.Error == nil {
+	if err := json.Unmarshal(raw, &answer); err != nil || (answer.Result == nil && answer.Error == nil) {
 		return nil, hub.Errorf(hub.CodeDegraded, method, "%s answered with status %d, not as a hub does", c.url, res.StatusCode).
 			WithHint("is this the address of a parley hub? see PARLEY_URL")
 	}

@@ -46,7 +46,7 @@ func (r *Recorder) record(ctx context.Context, caller hub.Caller, op string, err
 	switch {
 	case err == nil && caller.Token != "" && r.Used != nil:
 		r.Used(ctx, caller.ID, op, caller.Token)
-	case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case err == nil || (ctx.Err() != nil && errors.Is(err, ctx.Err())):
 	case hub.Unavailable(err) || code == hub.CodeInternal:
 		if r.Log != nil {
 			r.Log.Error("call failed", "actor", caller.ID, "op", op, "code", code, "err", err)

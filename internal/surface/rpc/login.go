@@ -55,7 +55,7 @@ func (c *Client) Token(ctx context.Context) (string, error) {
 	if l.token != "" && time.Now().Before(l.until) {
 		return l.token, nil
 	}
-	if u, err := url.Parse(c.url); err != nil || u.Scheme != "https" && !loopback(u.Hostname()) {
+	if u, err := url.Parse(c.url); err != nil || (u.Scheme != "https" && !loopback(u.Hostname())) {
 		return "", hub.Errorf(hub.CodePolicy, "rpc.Client", "an operator does not call %s: on the way others could read and change what is said", c.url).
 			WithHint("start the hub with --tls-cert and --tls-key, and call it with https")
 	}
@@ -79,7 +79,7 @@ func (c *Client) Token(ctx context.Context) (string, error) {
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
 // forget makes the next call obtain a new token in place of one that was refused.
