@@ -218,6 +218,7 @@ var layers = map[string][]string{
 	"scripts/agentsdoc":   {"comply", "comply/rules"},
 	"scripts/conformance": {},
 	"scripts/compliance":  {"comply", "comply/rules", "internal/goodagent"},
+	"scripts/density":     {},
 	"scripts/goodagent":   {"internal/goodagent", "internal/plainagent"},
 	"scripts/mutants":     {"comply", "internal/goodagent", "internal/proof"},
 	"scripts/recording":   {},

@@ -51,9 +51,9 @@ func TestFollow(t *testing.T) {
 
 	t.Run("a hint about the journal begins a step, and others do not", func(t *testing.T) {
 		got := followed(t, hub.Consumer{}, idle, func(b hub.Bus, _ chan<- struct{}) {
-			time.Sleep(2 * s)
+			<-time.After(2 * s)
 			b.Publish(hub.TopicJournal)
-			time.Sleep(s)
+			<-time.After(s)
 			b.Publish(hub.TopicChanges)
 			synctest.Wait()
 		})
@@ -62,7 +62,7 @@ func TestFollow(t *testing.T) {
 		}
 	})
 	t.Run("a lost hint costs the rest that the step asked for", func(t *testing.T) {
-		got := followed(t, hub.Consumer{}, func(int) (time.Duration, error) { return 3 * s, nil }, func(hub.Bus, chan<- struct{}) { time.Sleep(7 * s) })
+		got := followed(t, hub.Consumer{}, func(int) (time.Duration, error) { return 3 * s, nil }, func(hub.Bus, chan<- struct{}) { <-time.After(7 * s) })
 		if want := []time.Duration{0, 3 * s, 6 * s}; !slices.Equal(got, want) {
 			t.Errorf("steps at %v, want %v", got, want)
 		}
@@ -71,23 +71,23 @@ func TestFollow(t *testing.T) {
 		got := followed(t, hub.Consumer{Gap: s}, idle, func(b hub.Bus, _ chan<- struct{}) {
 			for range 5 {
 				b.Publish(hub.TopicJournal)
-				time.Sleep(100 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 			}
-			time.Sleep(3 * s)
+			<-time.After(3 * s)
 		})
 		if want := []time.Duration{0, s}; !slices.Equal(got, want) {
 			t.Errorf("steps at %v, want %v", got, want)
 		}
 	})
 	t.Run("a step with more to do is followed by another one", func(t *testing.T) {
-		got := followed(t, hub.Consumer{}, func(n int) (time.Duration, error) { return hub.Rest(n < 3), nil }, func(hub.Bus, chan<- struct{}) { time.Sleep(s) })
+		got := followed(t, hub.Consumer{}, func(n int) (time.Duration, error) { return hub.Rest(n < 3), nil }, func(hub.Bus, chan<- struct{}) { <-time.After(s) })
 		if want := []time.Duration{0, 0, 0}; !slices.Equal(got, want) {
 			t.Errorf("steps at %v, want %v", got, want)
 		}
 	})
 	t.Run("a kick begins a step", func(t *testing.T) {
 		got := followed(t, hub.Consumer{}, idle, func(_ hub.Bus, kick chan<- struct{}) {
-			time.Sleep(s)
+			<-time.After(s)
 			kick <- struct{}{}
 			synctest.Wait()
 		})
@@ -106,7 +106,7 @@ func TestFollow(t *testing.T) {
 				panic("no")
 			}
 			return time.Hour, nil
-		}, func(hub.Bus, chan<- struct{}) { time.Sleep(time.Minute) })
+		}, func(hub.Bus, chan<- struct{}) { <-time.After(time.Minute) })
 		if want := []time.Duration{0, hub.FollowRest, 2 * hub.FollowRest}; !slices.Equal(got, want) {
 			t.Errorf("steps at %v, want %v", got, want)
 		}

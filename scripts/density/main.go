@@ -1,0 +1,119 @@
+// Command density checks how the product's code is set: long functions have paragraphs, most
+// of them have a comment inside, and a condition shows with parentheses how it is read. It
+// prints what it found and ends with exit code 1 if a bound is broken. Tests, test data and
+// generated files are left out.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	long         = 30 // lines of a function that must have paragraphs
+	maxSolid     = 25 // percent of them without a blank line
+	maxUnspoken  = 50 // percent of them without a comment inside
+	generatedEnd = "_gen.go"
+)
+
+// A tally counts long functions and places with unclear conditions.
+type tally struct {
+	long, solid, unspoken int
+	mixed                 []token.Position // && as an operand of || without parentheses
+}
+
+func main() {
+	root := "."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	var t tally
+	if err := filepath.WalkDir(root, t.visit); err != nil {
+		fmt.Fprintln(os.Stderr, "density:", err)
+		os.Exit(1)
+	}
+
+	fmt.Printf("density: %d functions of %d lines and more, %d without a blank line, %d without a comment inside\n", t.long, long, t.solid, t.unspoken)
+	for _, p := range t.mixed {
+		fmt.Printf("%s: && inside of || without parentheses\n", p)
+	}
+	if 100*t.solid > maxSolid*t.long || 100*t.unspoken > maxUnspoken*t.long || len(t.mixed) > 0 {
+		fmt.Printf("density: at most %d%% without a blank line and %d%% without a comment\n", maxSolid, maxUnspoken)
+		os.Exit(1)
+	}
+}
+
+// visit counts the functions of one file.
+func (t *tally) visit(path string, d fs.DirEntry, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case d.IsDir() && (d.Name() == "testdata" || (strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 1)):
+		return filepath.SkipDir
+	case d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, generatedEnd):
+		return nil
+	}
+
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, source, 0)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(source), "\n")
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		first, last := set.Position(f.Pos()).Line, set.Position(f.End()).Line
+		if last-first+1 >= long {
+			t.count(lines[first : last-1])
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		t.look(set, n)
+		return true
+	})
+	return nil
+}
+
+// count counts a long function by the lines between its first and its last.
+func (t *tally) count(body []string) {
+	blank, comment := false, false
+	for _, line := range body {
+		line = strings.TrimSpace(line)
+		blank = blank || line == ""
+		comment = comment || strings.HasPrefix(line, "//")
+	}
+
+	t.long++
+	if !blank {
+		t.solid++
+	}
+	if !comment {
+		t.unspoken++
+	}
+}
+
+// look notes an && that is an operand of ||.
+func (t *tally) look(set *token.FileSet, n ast.Node) {
+	or, ok := n.(*ast.BinaryExpr)
+	if !ok || or.Op != token.LOR {
+		return
+	}
+	for _, operand := range []ast.Expr{or.X, or.Y} {
+		if and, ok := operand.(*ast.BinaryExpr); ok && and.Op == token.LAND {
+			t.mixed = append(t.mixed, set.Position(and.Pos()))
+		}
+	}
+}
