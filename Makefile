@@ -35,7 +35,7 @@ eval: ## let the model MODEL, which the service URL offers as chat completions, 
 	@test -n "$(MODEL)" || { echo "usage: make eval MODEL=name [URL=https://...] with the key in EVAL_KEY" >&2; exit 2; }
 	PARLEY_EVAL_MODEL="$(MODEL)" PARLEY_EVAL_URL="$(URL)" PARLEY_EVAL_KEY="$$EVAL_KEY" $(GO) test -count 1 -run '^TestEval$$' -timeout 4h -v ./internal/surface/mcptools
 
-lint: ## formatting, vet and staticcheck
+lint: ## formatting, vet, staticcheck, and paragraphs in long functions
 	GO="$(GO)" ./scripts/lint
 
 fuzz: ## every fuzz target, FUZZ=1m each, and 10,000 schedules of hubs that exchange copies, 200 of them on disk

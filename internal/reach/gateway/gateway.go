@@ -2,7 +2,7 @@
 // Client keeps open, or over the hooks of the gateway with a token that allows nothing
 // but wakes.
 //
-// It gives the router channels that bring notices into sessions of OpenClaw agents,
+// It gives the wake machine channels that bring notices into sessions of OpenClaw agents,
 // wake them, and tell people in chat rooms, and it gives handoffs a queue whose items
 // belong to agents (workq). A notice is the one of package channel: counts and ids,
 // never the text of a message.

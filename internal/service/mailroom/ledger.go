@@ -12,7 +12,7 @@ import (
 )
 
 // A Router announces messages over channels other than the inbox. The mailroom asks it
-// which of them are on and writes the first rows of the ledger; the router changes
+// which of them are on and writes the first rows of the ledger; the wake machine changes
 // them.
 type Router interface {
 	// Capability returns how a channel stands.
