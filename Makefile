@@ -43,7 +43,7 @@ fuzz: ## every fuzz target, FUZZ=1m each, and 10,000 schedules of hubs that exch
 	PARLEY_SCHEDULES=10000 PARLEY_DISK_SCHEDULES=200 $(GO) test -count 1 -run '^TestConvergence$$' -timeout 30m ./internal/service/contract
 
 bench: ## speed, as ratios measured side by side
-	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m .
+	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m ./internal/bench
 	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
 
 chaos: ## a minute of calls that must all be answered; kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries

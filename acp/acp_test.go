@@ -16,7 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // agentMode in the environment makes the test binary be one of the agents.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/sandbox"
 )
 

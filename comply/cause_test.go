@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/goodagent"
-	"github.com/parley-agents/parley/internal/proof"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/proof"
 )
 
 func TestCause(t *testing.T) {

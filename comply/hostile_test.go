@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/internal/goodagent"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // TestHostile gives the runner agents that mean harm. It must stay up, judge them

@@ -12,9 +12,9 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/rules"
-	"github.com/parley-agents/parley/internal/goodagent"
-	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/proof"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/proof"
 )
 
 // asGoodAgent makes the test binary the good agent, or the mutant with that id.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/internal/acptest"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // slow stretches the timeouts of agents that keep to the protocol, however slow the

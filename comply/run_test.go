@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/internal/goodagent"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
 )
 
 // head is what a test needs besides its steps.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // A craftsman makes random changes that are work: each has words that were nowhere before,

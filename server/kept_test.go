@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/wake"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/reftest"
+	"github.com/parley-agents/parley/internal/testing/reftest"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // complyAgent writes a small agent, as a script for the shell, and returns its

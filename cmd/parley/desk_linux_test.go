@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/process"
 )

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 func TestDoctorOnASmallDisk(t *testing.T) {

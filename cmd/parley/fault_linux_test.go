@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 // health returns the status code and the body of /health.

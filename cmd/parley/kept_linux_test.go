@@ -21,7 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

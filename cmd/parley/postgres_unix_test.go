@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/pgtest"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 )
 
 func TestHubOnPostgreSQL(t *testing.T) {

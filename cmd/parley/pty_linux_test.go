@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/parley-agents/parley/internal/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
 )
 
 // openPTY returns both ends of a new terminal.

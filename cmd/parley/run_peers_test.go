@@ -11,7 +11,7 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acptest"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // peerCommand returns the command of a known agent of another project in a home of

@@ -11,8 +11,8 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/internal/acptest"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // asAgent in the environment makes the test binary be an agent.

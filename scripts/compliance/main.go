@@ -21,7 +21,7 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/rules"
-	"github.com/parley-agents/parley/internal/goodagent"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
 )
 
 func main() {

@@ -12,8 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/parley-agents/parley/internal/goodagent"
-	"github.com/parley-agents/parley/internal/plainagent"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/plainagent"
 )
 
 func main() {

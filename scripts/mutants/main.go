@@ -22,8 +22,8 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/internal/goodagent"
-	"github.com/parley-agents/parley/internal/proof"
+	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/proof"
 )
 
 func main() {

@@ -25,9 +25,9 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/postgres"
-	"github.com/parley-agents/parley/internal/hubtest"
-	"github.com/parley-agents/parley/internal/patience"
-	"github.com/parley-agents/parley/internal/pgtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 )
 
 // open opens a store as a further hub would.

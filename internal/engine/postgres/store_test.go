@@ -8,8 +8,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
-	"github.com/parley-agents/parley/internal/hubtest"
-	"github.com/parley-agents/parley/internal/pgtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 func TestFullDisk(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/hubtest"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 func TestStore(t *testing.T) {

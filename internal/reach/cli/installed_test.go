@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/reach/cli"
 )
 

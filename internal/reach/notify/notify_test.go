@@ -20,7 +20,7 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
 )
 
 // A world is a notifier with a clock that the test sets, and receivers in place of the

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/reftest"
+	"github.com/parley-agents/parley/internal/testing/reftest"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/peers"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/storetest"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/service/journal"
-	"github.com/parley-agents/parley/internal/storetest"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 func open(t *testing.T) hub.Store {

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/service/keys"
-	"github.com/parley-agents/parley/internal/storetest"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/internal/vault"
 )
 

@@ -13,7 +13,7 @@
 // The mailroom does not know how agents run. Messages are announced by a Router over
 // channels other than the inbox; without one there is the inbox alone.
 //
-// It is tested here on a real store, in internal/hubtest with a store whose calls fail, and
+// It is tested here on a real store, in internal/testing/hubtest with a store whose calls fail, and
 // through a hub by the tests of server and the scripts of cmd/parley.
 package mailroom
 

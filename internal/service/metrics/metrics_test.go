@@ -11,7 +11,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/service/metrics"
-	"github.com/parley-agents/parley/internal/storetest"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 var operator = hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator, Auditor: true}

@@ -25,7 +25,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/shape"
-	"github.com/parley-agents/parley/internal/storetest"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 var (

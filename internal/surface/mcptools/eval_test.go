@@ -20,7 +20,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 

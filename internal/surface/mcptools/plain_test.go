@@ -9,8 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/parley-agents/parley/internal/hostiletest"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 

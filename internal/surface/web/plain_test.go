@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/hostiletest"
-	"github.com/parley-agents/parley/internal/patience"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/server"

@@ -1,0 +1,386 @@
+// Package parley_test holds what is about the repository as a whole: the map of
+// packages, and the table of speeds.
+package housetest_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/parley-agents/parley/"
+
+// ground lists the packages that every other may import: ideas that all floors
+// need, below everything. Public packages may use them too, but their types
+// appear in no exported name of those.
+var ground = []string{"internal/durable", "internal/nearest", "internal/plaintext", "internal/shell", "internal/shorten", "internal/strictjson"}
+
+// nouns lists the packages that every package that may import hub may import: they hold
+// the nouns that hub.Tx and hub.Entry are made of.
+var nouns = []string{"hub/actions", "hub/coord"}
+
+// layers is the map: every package with the packages of this module that it may
+// import. A new package or arrow is an edit here and in docs/architecture.md,
+// with the reason.
+var layers = map[string][]string{
+	"internal/strictjson": {"internal/nearest", "internal/shorten"},
+	"internal/durable":    {},
+	"internal/shell":      {},
+	"internal/shorten":    {},
+	"internal/nearest":    {},
+	"internal/quota":      {}, // hooks, transcripts and kept agents know an empty account by one table
+	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
+	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
+	"internal/stray":      {},
+	"internal/tail":       {},
+	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
+	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
+
+	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
+
+	// The domain, and what stands beside it for other people too.
+	"internal/digest":   {}, // hashes of nouns, of the hub and of coordination
+	"hub/actions":       {}, // the words of the journal
+	"hub/coord":         {"internal/digest"},
+	"hub":               {"hub/actions", "hub/coord", "internal/digest"},
+	"hub/schema":        {"hub"},
+	"internal/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
+	"channel":           {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
+	"jsonrpc":           {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"sandbox":           {"internal/tail"},                        // the end of a command's output
+	"report":            {"internal/shorten"},
+
+	// The Agent Client Protocol.
+	"acp/internal/wire": {},
+	"acp/schema":        {},
+	"acp/acpv1":         {"acp/internal/wire"},
+	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
+	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
+	"comply/model":      {},
+	"comply/fixture":    {},                                        // what an agent under test meets must not share its mistakes
+	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
+	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
+	"comply/render":     {"comply/jsont", "comply/rules"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
+
+	// The one owner of the schema validator: two services ask it.
+	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
+
+	// The forms that hubs exchange: two services, a reach and a surface need them.
+	"internal/federation": {"hub"},
+
+	// Who may write to whom, and wake whom: the mailroom and the wake machine ask, which must
+	// not import each other.
+	"internal/contact": {"hub"},
+
+	// Three services make and read secrets of one key file.
+	"internal/vault": {"hub"},
+
+	// The two sides of a handshake: the service that identifies callers, and the client.
+	"internal/handshake": {"hub"},
+
+	// The one owner of OpenTelemetry: calls, deliveries and turns are recorded where each
+	// is written once.
+	"internal/spans": {"hub"},
+
+	// What a hub stands on.
+	"internal/engine/rows":     {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
+	"internal/engine/sqlite":   {"hub", "internal/durable", "internal/engine/rows"},
+	"internal/engine/postgres": {"hub", "internal/engine/bus", "internal/engine/rows"}, // bus: hints of other hubs go to the subscribers of this one
+	"internal/engine/blobs":    {"hub"},
+	"internal/engine/bus":      {"hub"},
+
+	// How a hub goes out.
+	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given
+	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the end of a command's output
+
+	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
+	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
+	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
+
+	// Which messages are announced over which channel, when, once; the sessions of agents
+	// that announcements go into, and the proof of turns.
+	"internal/reach/wake": {"hub", "internal/contact", "channel", "internal/spans"},
+
+	// What a hub decides. Siblings never import each other.
+	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs and the disk
+	"internal/service/keys":         {"hub", "internal/vault"},
+	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
+	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
+	"internal/service/journal":      {"hub"},
+	"internal/service/records":      {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
+	"internal/service/contract":     {"hub", "internal/federation"},
+	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
+	"internal/service/folder":       {"hub", "internal/durable"},
+	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
+	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
+	"internal/service/roots":        {"hub"},
+	"internal/service/run":          {"hub", "internal/shorten"},
+	"internal/service/signin":       {"hub"},
+	"internal/service/metrics":      {"hub"},
+	"internal/service/team":         {"hub", "internal/diff3"}, // declares what it needs of the mailroom
+
+	// How people and agents come in.
+	// The tables of operations stand beside each other on the kernel, which
+	// identifies callers by the service of that name.
+	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
+	"internal/surface/api": {
+		"hub", "internal/contact", "internal/federation", // peers that wait for a person
+		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
+		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
+		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
+		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
+	},
+	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
+	"internal/surface/mcptools": {
+		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
+	},
+
+	// Pages read and change by the tables alone; the packages below them are for the
+	// types of results.
+	"internal/surface/web": {
+		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
+		"internal/diff3", // texts in conflict, for the form that merges them
+	},
+
+	// A run from start to verdict, and its files: it starts the agent and checks the
+	// report, so it stands above both. It declares the hub that it needs.
+	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
+
+	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
+	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+
+	// What puts it together, and the command.
+	"server": {
+		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
+		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
+		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
+		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
+	},
+	// The view of a hub in a terminal: a client of the tables, as every command.
+	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	// The demos use a hub as every program can: the server and the typed client.
+	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	// Programs behind commands. They print nothing and call the hub as every client does.
+	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
+	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
+	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
+		"internal/surface/api", "internal/surface/rpc",
+	},
+	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
+	// Services for the results that commands print (access: profiles of agents).
+	"cmd/parley": {
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
+		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
+		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
+	},
+
+	// Programs to read and to copy from.
+	"examples/echo-agent":     {"acp", "acp/acpv2"},
+	"examples/minimal-client": {"acp", "sandbox"},
+
+	// Conformance suites, agents and hubs for tests. Only tests import these.
+	"internal/testing/hubtest":     {"hub"},
+	"internal/testing/acptest":     {},
+	"internal/testing/patience":    {},
+	"internal/testing/gatewaytest": {"internal/testing/acptest", "internal/testing/patience"},
+	"internal/testing/pgtest":      {"internal/testing/patience"},
+	"internal/testing/storetest":   {"hub", "internal/engine/postgres", "internal/engine/sqlite", "internal/testing/pgtest"},
+	"internal/testing/lobbytest":   {"hub", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/testing/storetest", "internal/vault"},
+	"internal/testing/reftest":     {},
+	"internal/testing/hostiletest": {}, // over HTTP alone, so that tests of every surface can use it
+	"internal/testing/tokentest":   {}, // the one owner of the tokenizer
+
+	// The agent that the compliance tests are tested with: our own agent side, told
+	// what to do in the words of the scripted model. Only tests and tools import it.
+	"internal/testing/goodagent":  {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
+	"internal/testing/plainagent": {"comply/model"},
+	"internal/testing/proof":      {"comply", "comply/rules", "internal/testing/goodagent", "internal/testing/plainagent"},
+
+	// Packages without code of the program: benchmarks, and tests of the repository.
+	"internal/bench":     {},
+	"internal/housetest": {},
+
+	// Tools for those who work on Parley.
+	"scripts/acpgen":      {},
+	"scripts/agentsdoc":   {"comply", "comply/rules"},
+	"scripts/conformance": {},
+	"scripts/compliance":  {"comply", "comply/rules", "internal/testing/goodagent"},
+	"scripts/density":     {},
+	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
+	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
+	"scripts/recording":   {},
+	"scripts/release":     {},
+}
+
+// owners says which packages may import a module of somebody else. Tests may
+// import what they compare with.
+var owners = map[string][]string{
+	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
+	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
+	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper"},
+	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
+	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
+	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
+	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"github.com/prometheus/client_golang":      {"server"},
+	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
+	"go.opentelemetry.io/otel":                 {"internal/spans"},
+	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
+	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
+	"github.com/tailscale/hujson":              {"internal/reach/cli"},
+	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/reach/cli", "internal/testing/gatewaytest"},
+	"charm.land/bubbletea/v2":                  {"internal/watch"},
+	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
+	"github.com/spf13/cobra":                   {"cmd/parley"},
+	"go.yaml.in/yaml/v3":                       {"internal/strictyaml"},
+	"golang.org/x/term":                        {"cmd/parley"},
+	"github.com/tiktoken-go/tokenizer":         {"internal/testing/tokentest"},
+}
+
+func TestLayers(t *testing.T) {
+	imported := packages(t)
+	for pkg, imports := range imported {
+		allowed, ok := layers[pkg]
+		if !ok {
+			t.Errorf("package %s is not on the map", pkg)
+			continue
+		}
+		for _, imp := range imports {
+			switch {
+			case strings.HasPrefix(imp, module):
+				to := strings.TrimPrefix(imp, module)
+				noun := slices.Contains(nouns, to) && slices.Contains(allowed, "hub")
+				if !noun && !slices.Contains(allowed, to) && !slices.Contains(ground, to) {
+					t.Errorf("%s imports %s: there is no such arrow on the map", pkg, to)
+				}
+			case strings.Contains(strings.Split(imp, "/")[0], "."):
+				if !owned(imp, pkg) {
+					t.Errorf("%s imports %s: it is not an owner of that module", pkg, imp)
+				}
+			}
+		}
+	}
+	for pkg := range layers {
+		if _, ok := imported[pkg]; !ok {
+			t.Errorf("package %s is on the map but does not exist", pkg)
+		}
+	}
+}
+
+// TestGitHasOneDoor holds that internal/git alone starts git: it decides which programs git
+// may run in turn. Scripts work in this repository.
+func TestGitHasOneDoor(t *testing.T) {
+	starts := regexp.MustCompile(`exec\.Command(Context)?\([^)]*"git"`)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "scripts" || (strings.HasPrefix(d.Name(), ".") && name != ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || filepath.ToSlash(filepath.Dir(name)) == "internal/git":
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if starts.Match(text) {
+			t.Errorf("%s starts git without internal/git", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMessagesHaveOnePath holds that one function stores messages, whoever writes them: save,
+// in the file with the path of a message.
+func TestMessagesHaveOnePath(t *testing.T) {
+	const file = "internal/service/mailroom/path.go"
+	calls := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || (strings.HasPrefix(d.Name(), ".") && name != ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		n := strings.Count(string(text), "tx.AddMessage(")
+		if n > 0 && filepath.ToSlash(name) != file && !strings.HasPrefix(filepath.ToSlash(name), "internal/testing/hubtest/") {
+			t.Errorf("%s stores a message beside %s", name, file)
+		}
+		calls += n
+		return err
+	})
+	if err != nil || calls == 0 {
+		t.Errorf("%d calls of AddMessage were found (%v)", calls, err)
+	}
+}
+
+func owned(imp, pkg string) bool {
+	for mod, pkgs := range owners {
+		if imp == mod || strings.HasPrefix(imp, mod+"/") {
+			return slices.Contains(pkgs, pkg)
+		}
+	}
+	return false
+}
+
+// packages returns what each package imports, tests aside.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string]map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "." || d.Name() == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := path.Dir(filepath.ToSlash(name))
+		if found[pkg] == nil {
+			found[pkg] = map[string]bool{}
+		}
+		for _, i := range f.Imports {
+			imp, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			found[pkg][imp] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for pkg, imports := range found {
+		out[pkg] = slices.Sorted(maps.Keys(imports))
+	}
+	return out
+}
