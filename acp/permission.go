@@ -83,7 +83,10 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 	if err := m.UnmarshalJSON(params); err != nil {
 		return nil, err
 	}
-	r.V2, r.SessionID, r.Title, r.Description = m, m.SessionID, m.Title, m.Description.Or("")
+	r.V2 = m
+	r.SessionID = m.SessionID
+	r.Title = m.Title
+	r.Description = m.Description.Or("")
 
 	switch subject := m.Subject.Or(acpv2.RequestPermissionSubject{}); {
 	case subject.ToolCall != nil:

@@ -95,7 +95,9 @@ func (q *queue) take() []*Update {
 func (q *queue) drain() {
 	g := q.backlog
 	g.mu.Lock()
-	q.items, q.size, q.discard = nil, 0, true
+	q.items = nil
+	q.size = 0
+	q.discard = true
 	g.mu.Unlock()
 	g.moved.Broadcast()
 }

@@ -117,7 +117,9 @@ func (s *Settings) apply(u *Update) {
 // clone returns a copy that shares no list with s.
 func (s *Settings) clone() Settings {
 	c := *s
-	c.Modes, c.Options, c.Commands = slices.Clone(s.Modes), slices.Clone(s.Options), slices.Clone(s.Commands)
+	c.Modes = slices.Clone(s.Modes)
+	c.Options = slices.Clone(s.Options)
+	c.Commands = slices.Clone(s.Commands)
 	return c
 }
 

@@ -245,7 +245,9 @@ func (t *Turn) finish(r Result, err error) {
 		t.mu.Unlock()
 		return
 	}
-	t.over, t.result, t.err = true, r, err
+	t.over = true
+	t.result = r
+	t.err = err
 	if t.unwatch != nil {
 		t.unwatch()
 	}

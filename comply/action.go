@@ -212,7 +212,9 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	}
 
 	// The requests that are open now decide the end: later ones belong to later steps.
-	wait, began, open := r.patience(a.Timeout), time.Now(), r.unanswered()
+	wait := r.patience(a.Timeout)
+	began := time.Now()
+	open := r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {
 		return update() || (!a.Full && len(open) > 0 && !slices.ContainsFunc(open, func(q *request) bool { return q.Answer == nil }))
 	})

@@ -396,7 +396,9 @@ func (c *conversation) wait(ctx context.Context, timeout time.Duration, done fun
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		ok, over, changed := done(), c.over, c.changed
+		ok := done()
+		over := c.over
+		changed := c.changed
 		c.mu.Unlock()
 		switch {
 		case ok:

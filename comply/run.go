@@ -185,7 +185,9 @@ func (r *runner) earlier(agent, test string) (res render.Result, ledger []rules.
 
 	// The baseline and the requirements of this run are applied anew.
 	fresh := func(f rules.Finding) rules.Finding {
-		f.Known, f.Reason, f.Unasked = false, "", false
+		f.Known = false
+		f.Reason = ""
+		f.Unasked = false
 		return f
 	}
 

@@ -35,7 +35,10 @@ func newWorkspace(parent string, files []jsont.File) (_ *workspace, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	w.root, w.sandbox, w.home, w.temp = root, filepath.Join(root, "sandbox"), filepath.Join(root, "home"), filepath.Join(root, tempName)
+	w.root = root
+	w.sandbox = filepath.Join(root, "sandbox")
+	w.home = filepath.Join(root, "home")
+	w.temp = filepath.Join(root, tempName)
 	for _, dir := range []string{w.sandbox, w.home, w.temp} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err

@@ -65,7 +65,10 @@ const forgottenPayload = `{"forgotten":"the operator removed the text of this me
 // Forgotten returns e without its text: without payload, topic, context and unknown
 // members.
 func (e Envelope) Forgotten() Envelope {
-	e.Payload, e.Topic, e.Context, e.Extra = json.RawMessage(forgottenPayload), "", nil, nil
+	e.Payload = json.RawMessage(forgottenPayload)
+	e.Topic = ""
+	e.Context = nil
+	e.Extra = nil
 	return e
 }
 

@@ -327,7 +327,10 @@ func (t Task) Advance(next TaskState, now Time) (Task, error) {
 			WithHint("%s", canBecome(taskNext[t.State]))
 	}
 	was := t.State
-	t.State, t.Was, t.Reason, t.UpdatedAt = next, "", "", now
+	t.State = next
+	t.Was = ""
+	t.Reason = ""
+	t.UpdatedAt = now
 	switch next {
 	case TaskBlocked:
 		t.Was = was

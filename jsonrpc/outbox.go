@@ -202,7 +202,9 @@ func (o *outbox) run() error {
 		o.mu.Lock()
 		o.writing = false
 		if err != nil {
-			o.err, o.queue, o.ends = err, nil, nil
+			o.err = err
+			o.queue = nil
+			o.ends = nil
 			o.release()
 		}
 		o.mu.Unlock()

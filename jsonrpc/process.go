@@ -94,7 +94,9 @@ func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 		pipes[i], pipes[i+1], err = os.Pipe()
 	}
 	if err == nil {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0], pipes[3], pipes[5]
+		cmd.Stdin = pipes[0]
+		cmd.Stdout = pipes[3]
+		cmd.Stderr = pipes[5]
 		ownGroup(cmd)
 		if cmd.Cancel != nil {
 			cmd.Cancel = func() error { return killGroup(cmd.Process) }

@@ -152,8 +152,13 @@ func (s *blockFinder) inline(at int) {
 		}
 		last := &s.fields[len(s.fields)-1]
 		last.Value = strings.TrimLeft(strings.TrimRight(rest[:start], " \t|;,"), " \t")
-		w.RawName, w.Col, w.place, w.odd = rest[start:colon], at+start+1, place, w.odd&fenced|inline
-		rest, at, from = rest[colon+1:], at+colon+1, 0
+		w.RawName = rest[start:colon]
+		w.Col = at + start + 1
+		w.place = place
+		w.odd = w.odd&fenced | inline
+		rest = rest[colon+1:]
+		at += colon + 1
+		from = 0
 		w.Value = strings.Trim(rest, " \t")
 		s.fields = append(s.fields, w)
 	}
@@ -211,7 +216,9 @@ func (s *blockFinder) endRun() {
 		if status == "" || (run.Status != "" && status.rank() >= run.Status.rank()) {
 			continue
 		}
-		run.Status, run.Fenced, run.statusAt = status, w.odd&fenced != 0, i
+		run.Status = status
+		run.Fenced = w.odd&fenced != 0
+		run.statusAt = i
 		run.sentence = run.to-run.from == 1 && !run.Fenced && (w.RawName != "STATUS" || detail != "")
 	}
 	if run.Status != "" {

@@ -89,7 +89,11 @@ func (in *dispatchReader) line(l line) {
 			place := find(dispatchTerms, h.name)
 			if place >= 0 || (begun && h.odd == 0 && extraName(h.name)) {
 				in.end()
-				in.open, in.name, in.indent, in.number, in.values = place, h.name, i, l.number, []string{h.value}
+				in.open = place
+				in.name = h.name
+				in.indent = i
+				in.number = l.number
+				in.values = []string{h.value}
 				return
 			}
 		}
@@ -370,7 +374,9 @@ func (in *dispatchReader) member(m member) {
 	_, list := in.result.field(place)
 	switch {
 	case isText:
-		in.open, in.name, in.values = place, m.name, []string{trim(value)}
+		in.open = place
+		in.name = m.name
+		in.values = []string{trim(value)}
 		in.end()
 		in.values = nil
 	case isList && list != nil:

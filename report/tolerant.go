@@ -157,7 +157,9 @@ func (in *reader) word(f *TextField, status bool) {
 		case s == "":
 			codes = []Code{CodeNearMiss}
 		case status:
-			r.Status, r.StatusDetail, codes = s, detail, found
+			r.Status = s
+			r.StatusDetail = detail
+			codes = found
 		}
 	case "TESTS":
 		t, detail, found := readTests(f.Value)

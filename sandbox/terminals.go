@@ -64,7 +64,9 @@ func NewTerminals(roots *Roots, opts *TerminalOptions) *Terminals {
 		t.opts = *opts
 	}
 	o := &t.opts
-	o.MaxTerminals, o.MaxOutput, o.Grace = cmp.Or(o.MaxTerminals, 32), cmp.Or(o.MaxOutput, 1<<20), cmp.Or(o.Grace, 2*time.Second)
+	o.MaxTerminals = cmp.Or(o.MaxTerminals, 32)
+	o.MaxOutput = cmp.Or(o.MaxOutput, 1<<20)
+	o.Grace = cmp.Or(o.Grace, 2*time.Second)
 	if t.opts.Env == nil {
 		t.opts.Env = Environment()
 	}

@@ -89,7 +89,9 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 	case "diff":
 		var p hub.Patch
 		p, err = d.Inspector.Diff(ctx, q.Path, q.Other)
-		f.Text, f.Commit, f.More = p.Text, p.Commit, p.More
+		f.Text = p.Text
+		f.Commit = p.Commit
+		f.More = p.More
 	default:
 		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
 	}

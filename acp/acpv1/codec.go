@@ -47,7 +47,9 @@ func unmarshal(s *wire.Scanner, x any) error {
 func Check(x any, rules *Rules) error {
 	c := new(wire.Checker)
 	if rules != nil {
-		c.Own, c.Registered, c.Closed = rules.Own, rules.Extensions.Registered, rules.IsClosed
+		c.Own = rules.Own
+		c.Registered = rules.Extensions.Registered
+		c.Closed = rules.IsClosed
 	}
 	wire.Check(c, x)
 	problems := make([]error, len(c.Problems))

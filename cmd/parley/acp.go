@@ -332,7 +332,11 @@ func (a *app) ask(ctx context.Context, command []string, offer int) acpAnswer {
 	defer kill()
 	defer client.Close()
 	p := client.Agent()
-	answer.Version, answer.Name, answer.Title, answer.Release, answer.Capabilities = p.Version, p.Name, p.Title, p.Release, p.Capabilities
+	answer.Version = p.Version
+	answer.Name = p.Name
+	answer.Title = p.Title
+	answer.Release = p.Release
+	answer.Capabilities = p.Capabilities
 	for _, m := range p.AuthMethods {
 		answer.AuthMethods = append(answer.AuthMethods, acpAuthMethod(m))
 	}

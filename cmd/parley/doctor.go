@@ -55,7 +55,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			config := server.Check{What: "configuration", OK: true}
 			if _, err := a.loadConfig(home); err != nil {
 				d := rpc.Describe(err, rpc.Commands)
-				config.OK, config.Detail, config.Hint = false, d.Message, d.Hint
+				config.OK = false
+				config.Detail = d.Message
+				config.Hint = d.Hint
 			}
 			checks = append(checks, config)
 

@@ -126,7 +126,9 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 		if away {
 			fmt.Fprintln(a.err, "the hub is back")
 		}
-		wait, away, p.Ack.IDs = mailroom.MaxWait, false, nil
+		wait = mailroom.MaxWait
+		away = false
+		p.Ack.IDs = nil
 
 		if len(got.Messages) == 0 {
 			continue

@@ -113,7 +113,10 @@ func (n *narrator) leave() {
 	if n.thought && n.live {
 		fmt.Fprintln(n.err)
 	}
-	n.open, n.call, n.action, n.thought = false, "", "", false
+	n.open = false
+	n.call = ""
+	n.action = ""
+	n.thought = false
 }
 
 // print calls f, which writes whole lines, with the cursor at the beginning of one.

@@ -41,7 +41,9 @@ task.accept, task.decline or task.counter.`,
 
 	// An offer makes its own payload and thread, so that these flags are hidden.
 	m.register(cmd)
-	f.Lookup("payload").Hidden, f.Lookup("thread").Hidden, f.Lookup("sequence").Hidden = true, true, true
+	f.Lookup("payload").Hidden = true
+	f.Lookup("thread").Hidden = true
+	f.Lookup("sequence").Hidden = true
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to = list(strings.Join(to, ",")); len(to) == 0 {

@@ -38,7 +38,9 @@ func (a *app) statusCommand() *cobra.Command {
 			return err
 		}
 
-		p.State, p.Summary, p.SendParams = args[0], args[1], m.SendParams
+		p.State = args[0]
+		p.Summary = args[1]
+		p.SendParams = m.SendParams
 		if f.Changed("progress") {
 			p.Progress = &progress
 		}

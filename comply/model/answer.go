@@ -232,7 +232,9 @@ func (a *answer) summary() string {
 // chunks cuts text into pieces of n characters; 0 means one piece.
 func chunks(text string, n int) []string {
 	var out []string
-	for start, end, count := 0, 0, 0; end < len(text); {
+	start, end := 0, 0
+	count := 0
+	for end < len(text) {
 		_, size := utf8.DecodeRuneInString(text[end:])
 		end += size
 		if count++; count == n || end == len(text) {

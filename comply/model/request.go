@@ -88,7 +88,9 @@ func (r *request) prompt(directives bool) prompt {
 		if it.role == user && directives {
 			for _, block := range it.blocks {
 				if directive.MatchString(block) {
-					p.text, p.directives, found = block, true, i
+					p.text = block
+					p.directives = true
+					found = i
 				}
 			}
 		}

@@ -36,7 +36,9 @@ func (a *answer) failure() (status int, text string) {
 
 // sendStream sends an answer as events.
 func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
-	to, out, a := way.stream(x), x.out, x.a
+	to := way.stream(x)
+	out := x.out
+	a := x.a
 
 	// The order of the calls is the contract of stream.
 	to.begin()

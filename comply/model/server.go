@@ -127,7 +127,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		a = s.script.position(r).answer(r)
 	}
 
-	x.Model, x.Stream, x.Side, x.Prompt, x.Results = r.model, r.stream, side, p.text, len(p.results)
+	x.Model = r.model
+	x.Stream = r.stream
+	x.Side = side
+	x.Prompt = p.text
+	x.Results = len(p.results)
 	for _, t := range r.tools {
 		x.Tools = append(x.Tools, t.name)
 	}

@@ -102,7 +102,9 @@ func (a *AgentReport) acceptRule(d deviation, selected bool) {
 	found := false
 	for f := range a.findings() {
 		if f.Rule == d.id {
-			f.Known, f.Reason, found = true, d.reason, true
+			f.Known = true
+			f.Reason = d.reason
+			found = true
 		}
 	}
 	if !found && !selected {

@@ -71,7 +71,9 @@ func (r *Report) HTML(w io.Writer) error {
 
 // Badge writes a picture of the verdict as SVG.
 func (r *Report) Badge(w io.Writer) error {
-	passed, all, color := 0, 0, "#2b7a2b"
+	passed := 0
+	all := 0
+	color := "#2b7a2b"
 	for _, a := range r.Agents {
 		for _, t := range a.Tests {
 			if t.Status == NA {

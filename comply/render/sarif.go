@@ -14,7 +14,9 @@ import (
 // run is an error, a SHOULD a warning, all else a note; what the baseline accepts is suppressed.
 func (r *Report) SARIF(w io.Writer) error {
 	type object = map[string]any
-	results, broken, seen := []any{}, []any{}, map[string]bool{}
+	results := []any{}
+	broken := []any{}
+	seen := map[string]bool{}
 	for _, f := range r.Index() {
 		level := "note"
 		switch {

@@ -76,7 +76,9 @@ func Entries(f jsonrpc.Frame, problem *jsonrpc.Problem) (out []*Entry) {
 	}
 	for _, item := range items {
 		e := NewEntry(jsonrpc.In, item)
-		e.flaws, e.Problem, e.batched = f.Flaws, problem, array
+		e.flaws = f.Flaws
+		e.Problem = problem
+		e.batched = array
 		out = append(out, e)
 	}
 	return out

@@ -84,7 +84,9 @@ type node struct {
 
 // node starts a hub in a folder of the demo.
 func (s *script) node(ctx context.Context, name string, opts server.Options) *node {
-	opts.Home, opts.Addr, opts.Version = filepath.Join(s.dir, name), "127.0.0.1:0", s.version
+	opts.Home = filepath.Join(s.dir, name)
+	opts.Addr = "127.0.0.1:0"
+	opts.Version = s.version
 	n := &node{opts: opts}
 	s.hubs = append(s.hubs, n)
 	s.open(ctx, n)

@@ -131,7 +131,9 @@ func (d *taskDemo) work(ctx context.Context) {
 
 // commit writes schema.sql, commits it and returns the reference to it.
 func (d *taskDemo) commit(ctx context.Context, message, schema string) []hub.ArtifactRef {
-	path, size, sum := filepath.Join(d.repo, "schema.sql"), int64(len(schema)), sha256.Sum256([]byte(schema))
+	path := filepath.Join(d.repo, "schema.sql")
+	size := int64(len(schema))
+	sum := sha256.Sum256([]byte(schema))
 	d.try(func() error { return os.WriteFile(path, []byte(schema), 0o600) })
 	d.git(ctx, "add", "-A")
 	d.git(ctx, "-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "-m", message)

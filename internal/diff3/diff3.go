@@ -137,7 +137,9 @@ func merge(ctx context.Context, base, a, b []byte, conflict func(base, a, b [][]
 	var out []byte
 	done := 0 // lines of base that are in out, or replaced
 	for len(all) > 0 {
-		from, to, n := all[0].from, all[0].to, 1
+		from := all[0].from
+		to := all[0].to
+		n := 1
 		for ; n < len(all) && all[n].from <= to; n++ { // changes of one side never touch
 			to = max(to, all[n].to)
 		}

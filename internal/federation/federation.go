@@ -54,7 +54,9 @@ func (c Copy) Change() hub.Change {
 	case c.Repo != nil:
 		out.Kind, out.Object = hub.ChangeRepo, string(c.Repo.ID)
 	case c.Contract != nil:
-		out.Kind, out.Object, out.Version = hub.ChangeContract, string(c.Contract.ID), c.Contract.Version
+		out.Kind = hub.ChangeContract
+		out.Object = string(c.Contract.ID)
+		out.Version = c.Contract.Version
 	case c.Packet != nil:
 		out.Kind, out.Object = hub.ChangePacket, string(c.Packet.ID)
 	}
@@ -236,7 +238,10 @@ func naive(times ...*coord.Instant) {
 
 // Naive returns c with times for peers that know no zones.
 func (c Copy) Naive() Copy {
-	c.Head, c.Repo, c.Contract, c.Packet = naiveCopy(c.Head), naiveCopy(c.Repo), naiveCopy(c.Contract), naiveCopy(c.Packet)
+	c.Head = naiveCopy(c.Head)
+	c.Repo = naiveCopy(c.Repo)
+	c.Contract = naiveCopy(c.Contract)
+	c.Packet = naiveCopy(c.Packet)
 	return c
 }
 

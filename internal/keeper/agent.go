@@ -67,7 +67,11 @@ func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
 func (a *agent) show(s *Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s.State, s.Since, s.Process, s.Resident, s.Run = a.state, a.since, a.pid, a.resident, a.run
+	s.State = a.state
+	s.Since = a.since
+	s.Process = a.pid
+	s.Resident = a.resident
+	s.Run = a.run
 	for _, q := range a.asks {
 		s.Asks = append(s.Asks, *q)
 	}
@@ -361,7 +365,12 @@ func (a *agent) saveAndWrite(ctx context.Context, change func(*record), write fu
 func (a *agent) giveUp(ctx context.Context, problem string) {
 	a.record.Stopped, a.record.Turn = true, nil
 	a.log.add("stop", problem)
-	a.saveAndTell(ctx, func(r *record) { r.Stopped, r.Problem, r.Turn, r.Since = true, problem, nil, a.o.Clock.Now() },
+	a.saveAndTell(ctx, func(r *record) {
+		r.Stopped = true
+		r.Problem = problem
+		r.Turn = nil
+		r.Since = a.o.Clock.Now()
+	},
 		fmt.Sprintf("%s is stopped, its mail waits: %s; parley agent restart %s", a.name, problem, a.name))
 }
 
@@ -393,7 +402,9 @@ func (a *agent) report(ctx context.Context, e wake.Event, id string) string {
 // reportTurn tells the wake machine what the agent does, and returns the notice to show.
 func (a *agent) reportTurn(ctx context.Context, r wake.Report) string {
 	no := false
-	r.Key, r.Cwd, r.Attended = a.sessionKey(), a.record.Dir, &no
+	r.Key = a.sessionKey()
+	r.Cwd = a.record.Dir
+	r.Attended = &no
 	r.Quiet = r.Event != wake.EventTurnEnd
 	advice, err := a.sessions.Report(ctx, a.actor, r)
 	a.problem(ctx, err)

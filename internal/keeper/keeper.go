@@ -401,7 +401,10 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		if r.Dir != d.Dir || !slices.Equal(r.Command, d.Command) {
 			r.Session = "" // it belongs to another agent or folder
 		}
-		r.Definition, r.Stopped, r.Problem, r.Since = d, false, "", k.o.Clock.Now()
+		r.Definition = d
+		r.Stopped = false
+		r.Problem = ""
+		r.Since = k.o.Clock.Now()
 
 		// An agent that is kept for the first time gets a key and a place in the list.
 		if slices.Contains(names, d.Agent) {
@@ -525,7 +528,9 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 	k.mu.Unlock()
 
 	err := k.change(ctx, actor, name, actions.AgentStopped, func(tx hub.Tx, r *record) error {
-		r.Stopped, r.Problem, r.Since = true, "", k.o.Clock.Now()
+		r.Stopped = true
+		r.Problem = ""
+		r.Since = k.o.Clock.Now()
 		if r.Turn != nil {
 			r.Turn.Stopped = true // the next start continues it
 		}
@@ -562,7 +567,9 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 	}
 	k.halt(name)
 	err := k.change(ctx, actor, name, actions.AgentRestarted, func(_ hub.Tx, r *record) error {
-		r.Stopped, r.Problem, r.Since = false, "", k.o.Clock.Now()
+		r.Stopped = false
+		r.Problem = ""
+		r.Since = k.o.Clock.Now()
 		if fresh {
 			r.Session, r.Turn = "", nil
 		}

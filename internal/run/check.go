@@ -87,8 +87,13 @@ func (e *execution) check(ctx context.Context, end *ending) {
 	raw, err := json.Marshal(record)
 	if len(raw) > maxEvidence {
 		d := &record.Diff
-		d.Created, d.Modified, d.Deleted, d.Truncated = []string{}, []string{}, []string{}, true
-		record.VerifyChanged, record.Unverified, record.Notes = nil, []evidence.Finding{}, []evidence.Finding{}
+		d.Created = []string{}
+		d.Modified = []string{}
+		d.Deleted = []string{}
+		d.Truncated = true
+		record.VerifyChanged = nil
+		record.Unverified = []evidence.Finding{}
+		record.Notes = []evidence.Finding{}
 		raw, err = json.Marshal(record)
 	}
 	if err != nil {

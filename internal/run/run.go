@@ -264,7 +264,9 @@ func (e *execution) work(ctx context.Context) ending {
 
 	// The policy decides with which flags, environment and session mode the CLI starts.
 	opts := e.opts.Agent
-	opts.Tap, opts.OnProblem, opts.OnUpdate = recorder.Frame, e.problem, e.update
+	opts.Tap = recorder.Frame
+	opts.OnProblem = e.problem
+	opts.OnUpdate = e.update
 	mode, _ := cli.ModeOf(e.spec.Command, opts.Policy)
 	spec := fleet.Spec{
 		Command: slices.Concat(e.spec.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
@@ -385,7 +387,9 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 			r.Run = moved
 		}
 		r.Run = r.Judged(cmp.Or(end.verdict, hub.RunUnverified), r.By)
-		r.StopReason, r.Reason, r.Report = end.stop, end.reason, claims
+		r.StopReason = end.stop
+		r.Reason = end.reason
+		r.Report = claims
 		r.Contradictions, r.Evidence = append(r.Contradictions, end.contradictions...), end.evidence
 		r.Breach, r.Tokens = end.breach, e.tokens
 		if end.err != nil && !errors.Is(end.err, context.Canceled) {

@@ -44,7 +44,9 @@ func Steps(r io.Reader, limit int) (steps []RecordedStep, more bool, err error) 
 		return nil
 	})
 	if errors.Is(err, errEnough) {
-		s.steps, more, err = s.steps[:limit], true, nil
+		s.steps = s.steps[:limit]
+		more = true
+		err = nil
 	}
 	for i := range s.steps {
 		s.steps[i].Text, s.steps[i].Output = shorten.Text(s.steps[i].Text, maxStepText), shorten.Text(s.steps[i].Output, maxStepText)

@@ -35,7 +35,9 @@ func newBranch(s object) branch {
 func (m *model) union(d *def, list []any) error {
 	branches := make([]branch, len(list))
 	var tag string
-	objects, arrays, consts := 0, 0, 0
+	objects := 0
+	arrays := 0
+	consts := 0
 
 	for i, item := range list {
 		branches[i] = newBranch(item.(object))

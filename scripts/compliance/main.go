@@ -147,7 +147,9 @@ func write(w io.Writer) error {
 		return err
 	}
 
-	checked, proven, free := 0, 0, 0
+	checked := 0
+	proven := 0
+	free := 0
 	var body strings.Builder
 	rules := comply.Rules()
 

@@ -1,7 +1,7 @@
 // Command density checks how the product's code is set: long functions have paragraphs, most
-// of them have a comment inside, and a condition shows with parentheses how it is read. It
-// prints what it found and ends with exit code 1 if a bound is broken. Tests, test data and
-// generated files are left out.
+// of them have a comment inside, a condition shows with parentheses how it is read, and a
+// line assigns two values at most. It prints what it found and ends with exit code 1 if a
+// bound is broken. Tests, test data and generated files are left out.
 package main
 
 import (
@@ -26,6 +26,7 @@ const (
 type tally struct {
 	long, solid, unspoken int
 	mixed                 []token.Position // && as an operand of || without parentheses
+	crowded               []token.Position // assignments of three values and more
 }
 
 func main() {
@@ -43,7 +44,10 @@ func main() {
 	for _, p := range t.mixed {
 		fmt.Printf("%s: && inside of || without parentheses\n", p)
 	}
-	if 100*t.solid > maxSolid*t.long || 100*t.unspoken > maxUnspoken*t.long || len(t.mixed) > 0 {
+	for _, p := range t.crowded {
+		fmt.Printf("%s: an assignment of three values: write one on a line\n", p)
+	}
+	if 100*t.solid > maxSolid*t.long || 100*t.unspoken > maxUnspoken*t.long || len(t.mixed)+len(t.crowded) > 0 {
 		fmt.Printf("density: at most %d%% without a blank line and %d%% without a comment\n", maxSolid, maxUnspoken)
 		os.Exit(1)
 	}
@@ -105,15 +109,21 @@ func (t *tally) count(body []string) {
 	}
 }
 
-// look notes an && that is an operand of ||.
+// look notes an && that is an operand of ||, and an assignment of several values.
 func (t *tally) look(set *token.FileSet, n ast.Node) {
-	or, ok := n.(*ast.BinaryExpr)
-	if !ok || or.Op != token.LOR {
-		return
-	}
-	for _, operand := range []ast.Expr{or.X, or.Y} {
-		if and, ok := operand.(*ast.BinaryExpr); ok && and.Op == token.LAND {
-			t.mixed = append(t.mixed, set.Position(and.Pos()))
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if len(n.Rhs) > 2 {
+			t.crowded = append(t.crowded, set.Position(n.Pos()))
+		}
+	case *ast.BinaryExpr:
+		if n.Op != token.LOR {
+			return
+		}
+		for _, operand := range []ast.Expr{n.X, n.Y} {
+			if and, ok := operand.(*ast.BinaryExpr); ok && and.Op == token.LAND {
+				t.mixed = append(t.mixed, set.Position(and.Pos()))
+			}
 		}
 	}
 }

@@ -170,7 +170,9 @@ func word(v proof.Verdict, err error) string {
 // found to be broken and how many tests found it. Its own rule is first; a rule that
 // does not follow from it has a question mark.
 func report(mutants []*goodagent.Mutant, verdicts []proof.Verdict, errs []error) error {
-	caught, alone, clean := 0, 0, 0
+	caught := 0
+	alone := 0
+	clean := 0
 	for i, m := range mutants {
 		v := verdicts[i]
 		if errs[i] != nil {

@@ -83,7 +83,9 @@ func draw(cast []byte) ([]byte, error) {
 		}
 		for _, r := range strings.ReplaceAll(text, "\r", "") {
 			if r == '\n' || column == head.Width {
-				line, column, joins = line+1, 0, false
+				line++
+				column = 0
+				joins = false
 				if r == '\n' {
 					continue
 				}

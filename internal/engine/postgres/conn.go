@@ -285,7 +285,9 @@ func (s *stmt) Err() error { return s.err }
 
 // Reset implements rows.Stmt.
 func (s *stmt) Reset() error {
-	s.ran, s.rows, s.err = false, nil, nil
+	s.ran = false
+	s.rows = nil
+	s.err = nil
 	return nil
 }
 

@@ -384,10 +384,14 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 	}
 
 	// A page continues behind the place of its cursor, in the order of times and ids.
-	order, at, after := "ORDER BY at, id", int64(-1), ""
+	order := "ORDER BY at, id"
+	at := int64(-1)
+	after := ""
 	compare := "(at, id) > (?, ?)"
 	if f.Newest {
-		order, at, compare = "ORDER BY at DESC, id DESC", math.MaxInt64, "(at, id) < (?, ?)"
+		order = "ORDER BY at DESC, id DESC"
+		at = math.MaxInt64
+		compare = "(at, id) < (?, ?)"
 	}
 
 	if f.Cursor != "" {

@@ -238,7 +238,9 @@ func (r *reader) SessionMark(agent hub.AgentID, session string) (hub.SessionMark
 	m := hub.SessionMark{Agent: agent, Session: session}
 	found := q.next()
 	if found {
-		m.Message, m.Hop, m.At = hub.EnvelopeID(q.s.ColumnText(0)), int(q.s.ColumnInt64(1)), columnTime(q.s, 2)
+		m.Message = hub.EnvelopeID(q.s.ColumnText(0))
+		m.Hop = int(q.s.ColumnInt64(1))
+		m.At = columnTime(q.s, 2)
 	}
 	if err := q.done(); err != nil {
 		return hub.SessionMark{}, engineError(op, err)
@@ -257,7 +259,9 @@ func (r *reader) Receipt(actor hub.AgentID, key string) (hub.Receipt, error) {
 	rc := hub.Receipt{Actor: actor, Key: key}
 	found := q.next()
 	if found {
-		rc.Request, rc.Message, rc.At = q.s.ColumnText(0), hub.EnvelopeID(q.s.ColumnText(1)), columnTime(q.s, 2)
+		rc.Request = q.s.ColumnText(0)
+		rc.Message = hub.EnvelopeID(q.s.ColumnText(1))
+		rc.At = columnTime(q.s, 2)
 	}
 	if err := q.done(); err != nil {
 		return hub.Receipt{}, engineError(op, err)

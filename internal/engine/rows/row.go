@@ -189,7 +189,9 @@ func splitAgents(b []byte) (to []hub.AgentID, ok bool) {
 // compactLen returns how many bytes a JSON text has without the white space
 // between its tokens.
 func compactLen(b []byte) int {
-	n, inString, escaped := 0, false, false
+	n := 0
+	inString := false
+	escaped := false
 	for _, c := range b {
 		switch {
 		case inString:

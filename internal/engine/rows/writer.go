@@ -166,7 +166,10 @@ func (w *Writer) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx
 	if j == nil {
 		j = &job{done: make(chan struct{}, 1)}
 	}
-	j.ctx, j.level, j.fn, j.from = ctx, d, fn, here()
+	j.ctx = ctx
+	j.level = d
+	j.fn = fn
+	j.from = here()
 	j.err, j.replayed = nil, false
 	j.state.Store(jobQueued)
 	wait := new(patience)
@@ -200,7 +203,9 @@ func (w *Writer) Update(ctx context.Context, d hub.Durability, fn func(tx hub.Tx
 		<-j.done // the function has run, and its outcome is the answer
 	}
 	err := j.err
-	j.ctx, j.fn, j.err = nil, nil, nil
+	j.ctx = nil
+	j.fn = nil
+	j.err = nil
 	w.jobs.Put(j)
 	return err
 }

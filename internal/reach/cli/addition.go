@@ -91,7 +91,9 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 		}
 
 		// Hooks share a file with others. A file of the hub goes only if it still has the mark.
-		after, what, text := []byte(a.Text), "the file of the hub", a.Text
+		after := []byte(a.Text)
+		what := "the file of the hub"
+		text := a.Text
 		switch {
 		case a.Hooks != nil:
 			if after, err = a.apply(before, on); err != nil {
@@ -126,7 +128,9 @@ func (p *editor) read(path string) ([]byte, error) {
 func (p *editor) merge(path, what string, before, after []byte, text string) {
 	for i := range p.change.Edits {
 		if e := &p.change.Edits[i]; e.Path == path && !bytes.Equal(before, after) {
-			e.What, e.After, e.text = e.What+" and "+what, after, e.text+"\n"+text
+			e.What += " and " + what
+			e.After = after
+			e.text += "\n" + text
 			return
 		}
 	}

@@ -221,10 +221,14 @@ func (l style) render(v any, indent string) string {
 	switch v := v.(type) {
 	case members:
 		inner := indent + l.unit
-		open, between, end := l.nl+inner, ","+l.nl+inner, l.nl+indent
+		open := l.nl + inner
+		between := "," + l.nl + inner
+		end := l.nl + indent
 		// A document on one line stays on one line.
 		if l.nl == "" {
-			open, between, end = " ", ", ", " "
+			open = " "
+			between = ", "
+			end = " "
 		}
 		var parts []string
 		for _, m := range v {

@@ -131,7 +131,9 @@ func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tre
 		if err == nil {
 			insertions, deletions, n, err := objects.lines(ctx, old, now)
 			if err == nil {
-				c.Insertions, c.Deletions, counted = insertions, deletions, n
+				c.Insertions = insertions
+				c.Deletions = deletions
+				counted = n
 			}
 			c.Patch, _ = objects.patch(ctx, old, now) // the figures tell of one that is too large
 		}

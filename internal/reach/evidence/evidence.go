@@ -105,7 +105,9 @@ func New(roots []string, opts *Options) (*Inspector, error) {
 	if opts != nil {
 		o = *opts
 	}
-	o.MaxFile, o.Timeout, o.Git = cmp.Or(o.MaxFile, 1<<30), cmp.Or(o.Timeout, time.Minute), cmp.Or(o.Git, "git")
+	o.MaxFile = cmp.Or(o.MaxFile, 1<<30)
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.Git = cmp.Or(o.Git, "git")
 	in := &Inspector{maxFile: o.MaxFile, timeout: o.Timeout, slots: make(chan struct{}, parallel), more: o.Roots, kept: o.Kept}
 	for _, name := range roots {
 		r, err := newRoot(name)

@@ -220,8 +220,12 @@ func (in *Inspector) linesLeft(ctx context.Context, s *scratch, repo *repository
 
 // keepsChange reports whether a text still has the change from one text to another.
 func keepsChange(was, is, now []byte) bool {
-	before, after, present := lineSet(was), lineSet(is), lineSet(now)
-	added, left, removed := 0, 0, 0
+	before := lineSet(was)
+	after := lineSet(is)
+	present := lineSet(now)
+	added := 0
+	left := 0
+	removed := 0
 	for line := range after {
 		if !before[line] {
 			added++

@@ -156,7 +156,9 @@ func (o *objectWriter) lines(ctx context.Context, old, now string) (insertions, 
 	for _, record := range out {
 		var more, less int
 		if n, _ := fmt.Sscanf(record, "%d\t%d\t", &more, &less); n == 2 { // else it is not text
-			insertions, deletions, counted = insertions+more, deletions+less, counted+1
+			insertions += more
+			deletions += less
+			counted++
 		}
 	}
 	return insertions, deletions, counted, err

@@ -138,7 +138,9 @@ func NewRecord(before Moment, changes *Changes, verify, build *Outcome, verifyCh
 	r.Diff = Diff{
 		Files: len(changes.names()), Insertions: changes.Insertions, Deletions: changes.Deletions, Uncounted: changes.Uncounted,
 	}
-	r.Diff.Created, r.Diff.Modified, r.Diff.Deleted = kept(changes.Created), kept(changes.Modified), kept(changes.Deleted)
+	r.Diff.Created = kept(changes.Created)
+	r.Diff.Modified = kept(changes.Modified)
+	r.Diff.Deleted = kept(changes.Deleted)
 	r.VerifyChanged = kept(verifyChanged)
 	return r
 }

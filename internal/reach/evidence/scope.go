@@ -38,7 +38,10 @@ func covers(scope []string, top, folder, name string) bool {
 // more: an earlier "**" need not, because every match that it allows is found from the
 // last one, too. It takes time in proportion to the product of their lengths.
 func matches(pattern, name []string) bool {
-	p, n, last, from := 0, 0, -1, 0
+	p := 0
+	n := 0
+	last := -1
+	from := 0
 	for p < len(pattern) {
 		switch {
 		case pattern[p] == "**":

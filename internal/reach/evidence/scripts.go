@@ -265,7 +265,9 @@ func (s *scriptSearch) make(dir string, args []string) {
 	for i := 0; i < len(args); i++ {
 		name, value, joined := strings.Cut(args[i], "=")
 		if short := args[i]; len(short) > 2 && (strings.HasPrefix(short, "-C") || strings.HasPrefix(short, "-f")) {
-			name, value, joined = short[:2], short[2:], true
+			name = short[:2]
+			value = short[2:]
+			joined = true
 		}
 		if !joined && i+1 < len(args) {
 			value = args[i+1]

@@ -115,7 +115,9 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 	defer func() { <-c.dialing }()
 
 	c.mu.Lock()
-	l, failure, early := c.link, c.failure, time.Now().Before(c.retryAt)
+	l := c.link
+	failure := c.failure
+	early := time.Now().Before(c.retryAt)
 	c.mu.Unlock()
 	switch {
 	case l != nil:
@@ -138,7 +140,9 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 		return nil, c.failure
 	}
 
-	c.link, c.failure, c.pause = l, nil, 0
+	c.link = l
+	c.failure = nil
+	c.pause = 0
 	c.o.Log.Info("connected to the gateway", "protocol", l.hello.Protocol, "version", l.hello.Server.Version)
 
 	// The reader lives as long as the connection and records why it ended.
@@ -253,7 +257,9 @@ func (f frame) fault(method string) error {
 	}
 	switch {
 	case f.Error != nil:
-		out.Code, out.Reason, out.Message = f.Error.Code, f.Error.Details.Code, f.Error.Message
+		out.Code = f.Error.Code
+		out.Reason = f.Error.Details.Code
+		out.Message = f.Error.Message
 		out.RetryAfter = time.Duration(f.Error.RetryAfterMs) * time.Millisecond
 	case json.Unmarshal(f.Payload, &plugin) == nil && plugin.Error != "":
 		out.Message = plugin.Error
@@ -422,8 +428,15 @@ type connectParams struct {
 // hail returns the parameters of connect. The device is signed always: a gateway of an
 // earlier version takes the scopes from a client without one.
 func (c *Client) hail(nonce string, at int64) (p connectParams) {
-	p.Min, p.Max, p.Role, p.Scopes, p.Caps = minProtocol, maxProtocol, role, c.o.scopes(), []string{}
-	p.Client.ID, p.Client.Mode, p.Client.DisplayName, p.Client.Platform = clientID, clientMode, "parley", runtime.GOOS
+	p.Min = minProtocol
+	p.Max = maxProtocol
+	p.Role = role
+	p.Scopes = c.o.scopes()
+	p.Caps = []string{}
+	p.Client.ID = clientID
+	p.Client.Mode = clientMode
+	p.Client.DisplayName = "parley"
+	p.Client.Platform = runtime.GOOS
 	if p.Client.Version = c.o.Version; p.Client.Version == "" {
 		p.Client.Version = "devel"
 	}
@@ -433,7 +446,9 @@ func (c *Client) hail(nonce string, at int64) (p connectParams) {
 	id := hex.EncodeToString(sum[:])
 	text := strings.Join([]string{"v2", id, clientID, clientMode, role, strings.Join(p.Scopes, ","), strconv.FormatInt(at, 10), c.o.Token, nonce}, "|")
 	encode := base64.RawURLEncoding.EncodeToString
-	p.Device.ID, p.Device.PublicKey, p.Device.Signature = id, encode(public), encode(ed25519.Sign(c.o.Device, []byte(text)))
+	p.Device.ID = id
+	p.Device.PublicKey = encode(public)
+	p.Device.Signature = encode(ed25519.Sign(c.o.Device, []byte(text)))
 	p.Device.SignedAt, p.Device.Nonce = at, nonce
 	return p
 }

@@ -59,7 +59,9 @@ func (c *Client) Probe(ctx context.Context, at hub.Time) Report {
 	out := Report{At: at, URL: c.o.URL}
 	if c.o.Token != "" {
 		if l, err := c.connect(ctx); err == nil {
-			out.Version, out.Protocol, out.Scopes = l.hello.Server.Version, l.hello.Protocol, l.hello.Auth.Scopes
+			out.Version = l.hello.Server.Version
+			out.Protocol = l.hello.Protocol
+			out.Scopes = l.hello.Auth.Scopes
 		}
 	}
 	for _, way := range []struct {
@@ -75,7 +77,10 @@ func (c *Client) Probe(ctx context.Context, at hub.Time) Report {
 		if way.on {
 			p, began := &probed{Client: c, ctx: ctx}, time.Now()
 			detail, err := way.probe(p)
-			f.State, f.Detail, f.Steps, f.Seconds = Feasible, detail, append(f.Steps, p.steps...), time.Since(began).Seconds()
+			f.State = Feasible
+			f.Detail = detail
+			f.Steps = append(f.Steps, p.steps...)
+			f.Seconds = time.Since(began).Seconds()
 			if err != nil {
 				f.State, f.Detail = Failed, err.Error()
 			}
@@ -141,7 +146,9 @@ func (p *probed) wake() (string, error) {
 
 // workq probes the queue, with an item of its own.
 func (p *probed) workq(at hub.Time) (string, error) {
-	item, one, two := "parley-probe-"+fmt.Sprint(at.UnixMilli()), "parley-probe", "parley-probe-2"
+	item := "parley-probe-" + fmt.Sprint(at.UnixMilli())
+	one := "parley-probe"
+	two := "parley-probe-2"
 	var got struct {
 		Status string `json:"status"`
 	}

@@ -96,7 +96,9 @@ func (c *Client) Inspect(ctx context.Context, t hub.Transfer) hub.Check {
 	case owner == c.name(t.From), owner == c.name(t.To):
 		out.Detail = owner + " owns it in the queue"
 	default:
-		out.Result, out.Reason, out.Detail = hub.CheckFailed, hub.RejectOwnershipConflict, fmt.Sprintf("%s owns it in the queue, not %s", owner, c.name(t.From))
+		out.Result = hub.CheckFailed
+		out.Reason = hub.RejectOwnershipConflict
+		out.Detail = fmt.Sprintf("%s owns it in the queue, not %s", owner, c.name(t.From))
 	}
 	return out
 }

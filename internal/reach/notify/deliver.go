@@ -239,7 +239,12 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 		action, outcome := actions.PeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
 
 		if failure == nil {
-			st.Tries, st.Problem, st.Since, st.Next, st.SentAt, st.Sent = 0, "", hub.Time{}, hub.Time{}, now, st.Sent+1
+			st.Tries = 0
+			st.Problem = ""
+			st.Since = hub.Time{}
+			st.Next = hub.Time{}
+			st.SentAt = now
+			st.Sent++
 		} else {
 			st.Tries++
 			st.Problem = failure.Error()

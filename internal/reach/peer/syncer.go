@@ -277,7 +277,10 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 				return err
 			}
 			if p.State == hub.PeerApproved {
-				st.Lag, st.CatchUp, st.Tries, st.NextTry = newest-box.Sent, box.CatchUp || err != nil, box.Tries, box.NextTry
+				st.Lag = newest - box.Sent
+				st.CatchUp = box.CatchUp || err != nil
+				st.Tries = box.Tries
+				st.NextTry = box.NextTry
 			}
 
 			// A dead letter that came from the peer was refused by this hub, any other by the peer.

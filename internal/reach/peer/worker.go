@@ -186,7 +186,9 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
-		box.Tries, box.Fault, box.NextTry = w.fails, fault, coord.InstantAt(w.clock().Add(wait))
+		box.Tries = w.fails
+		box.Fault = fault
+		box.NextTry = coord.InstantAt(w.clock().Add(wait))
 		return w.giveUp(tx, p, box)
 	})
 	if note != nil && !errors.Is(note, errNotApproved) && ctx.Err() == nil {
@@ -420,12 +422,17 @@ func (w *worker) markUp(ctx context.Context) error {
 				return err
 			}
 		}
-		p.Health, p.Fails, p.Fault, p.Native = hub.HealthUp, 0, "", w.native
+		p.Health = hub.HealthUp
+		p.Fails = 0
+		p.Fault = ""
+		p.Native = w.native
 		p.Seen = w.seen(p, w.clock())
 		if err := tx.PutPeer(p); err != nil {
 			return err
 		}
-		box.Tries, box.Fault, box.NextTry = 0, "", coord.Instant{}
+		box.Tries = 0
+		box.Fault = ""
+		box.NextTry = coord.Instant{}
 		return tx.PutOutbox(box)
 	})
 	if err != nil {

@@ -84,7 +84,9 @@ func (r *runner) visit(ctx context.Context, store hub.Store, agent hub.AgentID) 
 		return r.edit(tx, agent, func(a *agentRecord) error {
 			v := &visitor{agentRecord: a, mail: r.mail}
 			err := v.visit()
-			flights, next, told = v.flights, v.next, v.told
+			flights = v.flights
+			next = v.next
+			told = v.told
 			return err
 		})
 	})
@@ -521,7 +523,9 @@ func (v *visitor) prepare(w *hub.Wake, over carrier) {
 			continue // people are told about these messages, not about the inbox of the agent
 		}
 		e := m.Envelope
-		e.Payload, e.Context, e.Extra = nil, nil, nil
+		e.Payload = nil
+		e.Context = nil
+		e.Extra = nil
 		if e.Policy.Sensitivity == hub.SensitivityHigh {
 			e.Topic = ""
 		}

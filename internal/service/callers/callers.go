@@ -109,7 +109,9 @@ func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
 	switch {
 	case err == nil:
-		caller.Kind, caller.Native, caller.Scope = hub.CallerPeer, p.Native, p.Grants
+		caller.Kind = hub.CallerPeer
+		caller.Native = p.Native
+		caller.Scope = p.Grants
 	case hub.CodeOf(err) != hub.CodeNotFound:
 		return hub.Caller{}, err
 	}
@@ -237,7 +239,10 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 		g.Permissions = slices.DeleteFunc(slices.Clone(g.Permissions), func(p coord.Permission) bool { return !v.Permits(t.Project, p) })
 	}
 
-	v.Kind, v.AID, v.Scope, v.Token = hub.CallerToken, subject, []coord.Grant{g}, t.ID
+	v.Kind = hub.CallerToken
+	v.AID = subject
+	v.Scope = []coord.Grant{g}
+	v.Token = t.ID
 	return v, nil
 }
 

@@ -189,9 +189,13 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r c
 	}
 
 	// The hub sets the id and the state of a request; the input cannot.
-	r.ID, r.FulfilledAt, r.File = s.newID(), coord.Instant{}, ""
+	r.ID = s.newID()
+	r.FulfilledAt = coord.Instant{}
+	r.File = ""
 	err := s.act(ctx, op, caller, r.Project, as, coord.PermitFiles, func(se *session, p coord.Project, by coord.Repo) error {
-		r.FromRepo, r.FromAgent, r.At = by.ID, s.aid(caller), coord.Instant{}.After(s.o.Clock)
+		r.FromRepo = by.ID
+		r.FromAgent = s.aid(caller)
+		r.At = coord.Instant{}.After(s.o.Clock)
 
 		open, err := se.tx.Coordination().FileRequests(p.ID, s.o.Limits.Requests)
 		if err != nil {

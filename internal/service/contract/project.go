@@ -59,9 +59,14 @@ func (s *Service) CreateProject(ctx context.Context, caller hub.Caller, n NewPro
 
 // addRepo adds a repository to a project in memory.
 func (s *Service) addRepo(op string, p *coord.Project, r *coord.Repo, now coord.Instant) error {
-	r.ID, r.Agent, r.ClaimedAt, r.UpdatedAt = coord.RepoID(s.newID()), "", coord.Instant{}, now
+	r.ID = coord.RepoID(s.newID())
+	r.Agent = ""
+	r.ClaimedAt = coord.Instant{}
+	r.UpdatedAt = now
 	if r.Name == s.o.Repo && s.o.Repo != "" {
-		r.Agent, r.Endpoint, r.ClaimedAt = s.o.Self, s.o.Endpoint, now
+		r.Agent = s.o.Self
+		r.Endpoint = s.o.Endpoint
+		r.ClaimedAt = now
 	}
 	if err := federation.Check(*r); err != nil {
 		return err
@@ -227,7 +232,9 @@ func (s *Service) LeaveProject(ctx context.Context, caller hub.Caller, id coord.
 
 		// The higher term lets the release win over copies of the claim that peers still send.
 		agent := r.Agent
-		r.Agent, r.Endpoint, r.ClaimedAt = "", "", coord.Instant{}
+		r.Agent = ""
+		r.Endpoint = ""
+		r.ClaimedAt = coord.Instant{}
 		r.UpdatedAt, r.Term = r.UpdatedAt.After(s.o.Clock), r.Term+1
 		if p, err = se.putRepo(p, r); err != nil {
 			return err

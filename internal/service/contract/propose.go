@@ -362,7 +362,9 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		}
 
 		// The version before stays in the history, with the note about the change.
-		c.Version, c.Content, c.ProposedBy = was.Version+1, content, by.ID
+		c.Version = was.Version + 1
+		c.Content = content
+		c.ProposedBy = by.ID
 		c.Implementations = revise(c.Implementations)
 		err := federation.Check(c) // a content must not look like folded versions
 		if err == nil {

@@ -102,7 +102,9 @@ func (s *Service) SyncProject(ctx context.Context, from coord.AID, native bool, 
 		switch {
 		case out.Status == federation.SyncError:
 		case d.Status == federation.SyncError:
-			out.Reason, out.Code, out.Retry = d.Reason, d.Code, d.Retry
+			out.Reason = d.Reason
+			out.Code = d.Code
+			out.Retry = d.Retry
 			if d.Code == hub.CodeRateLimited {
 				out.Status = d.Status // the sender tries again
 			}
@@ -700,9 +702,15 @@ func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 		return in
 	}
 	if !m.native {
-		in.Conflicts, in.Agreements, in.ReopenedAt = was.Conflicts, was.Agreements, was.ReopenedAt
+		in.Conflicts = was.Conflicts
+		in.Agreements = was.Agreements
+		in.ReopenedAt = was.ReopenedAt
 		if in.Version == was.Version && in.Status == was.Status && coord.ContentHash(in.Content) == coord.ContentHash(was.Content) {
-			in.UpdatedAt, in.Content, in.ProposedBy, in.Type, in.Name = was.UpdatedAt, was.Content, was.ProposedBy, was.Type, was.Name
+			in.UpdatedAt = was.UpdatedAt
+			in.Content = was.Content
+			in.ProposedBy = was.ProposedBy
+			in.Type = was.Type
+			in.Name = was.Name
 		}
 	}
 

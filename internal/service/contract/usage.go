@@ -45,7 +45,9 @@ func (se *session) charge(op string, add Rate) error {
 			return err
 		}
 	}
-	u, l, now := se.used, se.s.o.Limits, se.now.Time
+	u := se.used
+	l := se.s.o.Limits
+	now := se.now.Time
 	if minute := now.Unix() / 60; u.Minute != minute { // a clock that was set back begins anew
 		u.Minute, u.Rate = minute, Rate{}
 	}
@@ -57,7 +59,9 @@ func (se *session) charge(op string, add Rate) error {
 	if n := len(se.guestOf); n > 0 && (u.Things+add.Things > n*(l.Contracts+l.Packets)/2 || u.Bytes+add.Bytes > int64(n)*l.Bytes/2) {
 		return hub.Errorf(hub.CodeTooLarge, op, "%s has brought %d changes and %d bytes, which is its share", who, u.Things, u.Bytes)
 	}
-	u.Rate, u.Things, u.Bytes = sum, u.Things+add.Things, u.Bytes+max(0, add.Bytes)
+	u.Rate = sum
+	u.Things += add.Things
+	u.Bytes += max(0, add.Bytes)
 	se.charged = true
 	return nil
 }

@@ -47,7 +47,11 @@ func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Resu
 			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
 				WithHint("start the implementation first: {impl.start}")
 		}
-		impl.Agent, impl.Status, impl.Files, impl.Notes, impl.TestEndpoint = s.aid(caller), coord.ImplComplete, w.Files, w.Notes, w.TestEndpoint
+		impl.Agent = s.aid(caller)
+		impl.Status = coord.ImplComplete
+		impl.Files = w.Files
+		impl.Notes = w.Notes
+		impl.TestEndpoint = w.TestEndpoint
 		impl.CompletedAt = later(c.UpdatedAt, impl.At().After(s.o.Clock))
 		return impl, nil
 	})

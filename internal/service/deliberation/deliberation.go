@@ -337,7 +337,9 @@ func openState(d hub.Deliberation) hub.DeliberationState {
 	said, ended := hub.TalkCountered, hub.TalkDeclined
 	state := hub.TalkOffered
 	if d.Kind == hub.KindDisagreement {
-		state, said, ended = hub.TalkOpen, hub.TalkChallenged, hub.TalkConceded
+		state = hub.TalkOpen
+		said = hub.TalkChallenged
+		ended = hub.TalkConceded
 	}
 	over := 0
 	for _, p := range d.Pairs {

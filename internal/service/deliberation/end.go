@@ -53,7 +53,10 @@ func (s *Service) escalated(tx hub.Tx, actor hub.Caller, d hub.Deliberation, p h
 			return out, err
 		}
 	}
-	d.EscalatedFor, d.EscalatedAt, d.Untold, d.Reason = p.Agent, now, true, why
+	d.EscalatedFor = p.Agent
+	d.EscalatedAt = now
+	d.Untold = true
+	d.Reason = why
 	if d.DueAt = due; d.Kind == hub.KindDisagreement && slices.Equal(d.Deciders, []hub.AgentID{hub.Operator}) {
 		d.DueAt = hub.Time{} // it waits for a person
 	}
@@ -137,7 +140,9 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 	case d.State == hub.TalkEscalated:
 		// The agent did not decide in time: a person does.
 		d, err = d.Advance(hub.TalkEscalated, now)
-		d.Deciders, d.Untold, d.DueAt = []hub.AgentID{hub.Operator}, true, hub.Time{}
+		d.Deciders = []hub.AgentID{hub.Operator}
+		d.Untold = true
+		d.DueAt = hub.Time{}
 		return d, nil, err
 
 	case slices.ContainsFunc(d.Pairs, func(p hub.Pair) bool {
@@ -152,7 +157,11 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		if d.Deciders, err = coordinators(tx, d); err != nil {
 			return d, nil, err
 		}
-		d.EscalatedFor, d.EscalatedAt, d.Untold, d.Reason, d.DueAt = d.Pairs[i].Agent, now, true, "a side was silent", now.Add(s.response)
+		d.EscalatedFor = d.Pairs[i].Agent
+		d.EscalatedAt = now
+		d.Untold = true
+		d.Reason = "a side was silent"
+		d.DueAt = now.Add(s.response)
 		told, err := s.tellState(tx, d, []hub.AgentID{d.From, d.EscalatedFor})
 		return d, []hub.Message{told}, err
 

@@ -202,7 +202,9 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	if err := m.move(h, hub.HandoffValidating, "", checks); err != nil {
 		return err
 	}
-	h.Ending, h.RejectReason, h.Notes = ending, reason, string(reason)+": "+detail
+	h.Ending = ending
+	h.RejectReason = reason
+	h.Notes = string(reason) + ": " + detail
 	if err := m.move(h, hub.HandoffRejected, h.Notes, nil); err != nil {
 		return err
 	}

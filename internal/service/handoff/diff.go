@@ -103,7 +103,9 @@ func (s *Service) Diff(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 
 	patch, err := s.inspector.Diff(bounded, out.Worktree, acceptedAt(steps))
 	out.At = s.clock.Now()
-	out.Text, out.Commit, out.More = patch.Text, patch.Commit, patch.More
+	out.Text = patch.Text
+	out.Commit = patch.Commit
+	out.More = patch.More
 	if err != nil {
 		out.Problem = err.Error()
 	}

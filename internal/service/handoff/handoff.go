@@ -253,9 +253,13 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	}
 
 	proof := proofOf(h, checks)
-	r.Proof, r.ProofReason, r.ProofNote = proof.Proof, proof.Reason, proof.Note
+	r.Proof = proof.Proof
+	r.ProofReason = proof.Reason
+	r.ProofNote = proof.Note
 	if c := proof.Change; c != nil {
-		r.Change, r.Attribution, r.work = c.Text, c.Credits, c
+		r.Change = c.Text
+		r.Attribution = c.Credits
+		r.work = c
 		// The reason for a trivial change is the first note, and has a field of its own.
 		r.TrivialWhy, r.OtherNotes = c.TrivialWhy, c.Notes
 		if c.TrivialWhy != "" {
@@ -295,7 +299,9 @@ func (r *Report) withhold(actor hub.Caller) {
 		r.ProofNote = withheldNote
 	}
 	r.TrivialWhy, r.OtherNotes = "", nil
-	r.ProofReason, r.Change, r.Commit = "", "", ""
+	r.ProofReason = ""
+	r.Change = ""
+	r.Commit = ""
 	r.Attribution, r.MissingSince = nil, hub.Time{}
 	r.Checks, r.Package = []hub.Check{}, nil
 	for i := range r.History {

@@ -31,7 +31,9 @@ func transfersOf(h hub.Handoff, session string) (out []hub.Transfer) {
 	add := func(item string) {
 		t := hub.Transfer{Item: item, Handoff: h.ID, From: h.From, To: h.To, Session: session}
 		if !h.Restricted { // the package of another one stays on the hub
-			t.Title, t.Branch, t.Worktree = h.Title, pkg.WorkState.Branch, pkg.WorkState.Worktree
+			t.Title = h.Title
+			t.Branch = pkg.WorkState.Branch
+			t.Worktree = pkg.WorkState.Worktree
 		}
 		out = append(out, t)
 	}
@@ -190,11 +192,15 @@ func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps 
 		case hub.CodeOf(err) == hub.CodeNotFound && queued.has(t.Item): // it is free
 			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"handoff": t.Handoff})
 		case hub.CodeOf(err) == hub.CodeNotFound:
-			got, step.Result, step.Detail = hub.OwnershipManual, hub.CheckUnverifiable, "the hub's own queue does not have it, and no other is configured"
+			got = hub.OwnershipManual
+			step.Result = hub.CheckUnverifiable
+			step.Detail = "the hub's own queue does not have it, and no other is configured"
 		case err != nil:
 			return "", nil, err
 		case c.Owner != t.From && c.Owner != t.To:
-			got, step.Result, step.Detail = hub.OwnershipManual, hub.CheckFailed, fmt.Sprintf("%s owns it", c.Owner)
+			got = hub.OwnershipManual
+			step.Result = hub.CheckFailed
+			step.Detail = fmt.Sprintf("%s owns it", c.Owner)
 		default:
 			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"from": c.Owner, "handoff": t.Handoff})
 		}

@@ -77,7 +77,9 @@ func (s *slate) remove() error {
 		return nil
 	}
 	err := errors.Join(s.file.Close(), os.Remove(s.path))
-	s.file, s.at, s.size = nil, nil, 0
+	s.file = nil
+	s.at = nil
+	s.size = 0
 	return err
 }
 

@@ -89,7 +89,9 @@ func New(store hub.Store, opts *Options) *Service {
 		if opts.Clock != nil {
 			s.clock = opts.Clock
 		}
-		s.bus, s.self, s.shared = opts.Bus, opts.Self, opts.Shared
+		s.bus = opts.Bus
+		s.self = opts.Self
+		s.shared = opts.Shared
 	}
 	return s
 }
@@ -662,7 +664,9 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 
 	// Hubs that share a store start with one secret, which becomes the key.
 	if s.shared && vault.IsOperatorSecret(secret) {
-		made, key.Hash, key.Hint = secret, hub.HashSecret(secret), secret[len(secret)-4:]
+		made = secret
+		key.Hash = hub.HashSecret(secret)
+		key.Hint = secret[len(secret)-4:]
 	}
 
 	err = s.update(ctx, "new key for the operator", func(tx hub.Tx) error {

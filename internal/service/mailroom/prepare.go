@@ -235,7 +235,10 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 	if out.RetryOf != "" {
 		warnings = append(warnings, "context.retry_of was ignored: the hub sets it")
 	}
-	out.SessionID, out.CopyOf, out.AckBy, out.RetryOf = actor.Session, nil, hub.Time{}, ""
+	out.SessionID = actor.Session
+	out.CopyOf = nil
+	out.AckBy = hub.Time{}
+	out.RetryOf = ""
 	return &out, warnings
 }
 
@@ -274,12 +277,16 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		if d.Topic == "" {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "topic: missing").WithHint("give a topic, or a whole payload")
 		}
-		p["topic"], p["summary"], p["confidence"] = d.Topic, d.Text, "medium"
+		p["topic"] = d.Topic
+		p["summary"] = d.Text
+		p["confidence"] = "medium"
 	case hub.TypeKnowledgeResponse:
 		if d.ReplyTo == "" {
 			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use {respond}")
 		}
-		p["query_id"], p["answer"], p["confidence"] = d.ReplyTo, d.Text, "medium"
+		p["query_id"] = d.ReplyTo
+		p["answer"] = d.Text
+		p["confidence"] = "medium"
 
 	case hub.TypeTaskOffer:
 		title, _, _ := strings.Cut(d.Text, "\n")
@@ -290,7 +297,9 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 	case hub.TypeTaskAccept:
 		p["offer_id"], p["notes"] = d.anchor, d.Text
 	case hub.TypeTaskDecline:
-		p["offer_id"], p["reason"], p["detail"] = d.anchor, "other", d.Text
+		p["offer_id"] = d.anchor
+		p["reason"] = "other"
+		p["detail"] = d.Text
 	case hub.TypeTaskCounter:
 		p["offer_id"], p["proposed_changes"] = d.anchor, d.Text
 

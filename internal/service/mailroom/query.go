@@ -32,7 +32,9 @@ type Listing struct {
 // them for an auditor. The viewer in q is ignored.
 func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Listing, error) {
 	const op = "mailroom.Query"
-	q.Viewer, q.Audit, q.Bytes = actor.ID, actor.Audits(), pageBytes
+	q.Viewer = actor.ID
+	q.Audit = actor.Audits()
+	q.Bytes = pageBytes
 	if q.Limit == 0 {
 		q.Limit = 50
 	}
@@ -131,7 +133,9 @@ func (m *Mailroom) Trace(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 		if err != nil {
 			return err
 		}
-		out.Message, out.Hop, out.Cause = msg.Envelope, msg.Hop, msg.Cause
+		out.Message = msg.Envelope
+		out.Hop = msg.Hop
+		out.Cause = msg.Cause
 		if d, err := r.Deliveries(id); err != nil {
 			return err
 		} else if d != nil {

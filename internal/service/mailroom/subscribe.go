@@ -18,7 +18,10 @@ const subscriptionKey = "subscriptions.last"
 // Subscribe adds a subscription of the actor.
 func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter) (out hub.Subscription, err error) {
 	const op = "mailroom.Subscribe"
-	f.From, f.Topics, f.Teams, f.Types = unique(f.From), unique(f.Topics), unique(f.Teams), unique(f.Types)
+	f.From = unique(f.From)
+	f.Topics = unique(f.Topics)
+	f.Teams = unique(f.Teams)
+	f.Types = unique(f.Types)
 	if err := f.Validate(op); err != nil {
 		return out, err
 	}

@@ -527,7 +527,9 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 			f.Labels[name] = parts[i+1]
 		}
 		if d.Timed {
-			f.Count, f.Sum, f.counts = t[key].N, t[key].Sum, t[key].H
+			f.Count = t[key].N
+			f.Sum = t[key].Sum
+			f.counts = t[key].H
 			f.Value, f.P95 = quantile(f.counts, 0.5), quantile(f.counts, 0.95)
 		}
 		out[d.Name] = append(out[d.Name], f)
@@ -550,7 +552,9 @@ func figures(t table, things map[string]open, scope string, now hub.Time) Figure
 	share("handoff_completeness_ratio", value("handoff_context_total|filled"), value("handoff_context_total|empty"))
 
 	// Open tasks are counted by their state, and the blocked ones by their reason.
-	states, blockers, oldest := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	states := map[string]float64{}
+	blockers := map[string]float64{}
+	oldest := map[string]float64{}
 	for _, o := range things {
 		if o.Kind != "task" || (scope != "" && !slices.Contains(o.Scopes, scope)) {
 			continue

@@ -308,7 +308,10 @@ func granted(p, was hub.Peer, g coord.Grant) hub.Peer {
 		return p
 	}
 	old := p.Grants[i]
-	g.Repos, g.Permissions, g.Host, g.Ours = union(old.Repos, g.Repos), union(old.Permissions, g.Permissions), g.Host || old.Host, union(old.Ours, g.Ours)
+	g.Repos = union(old.Repos, g.Repos)
+	g.Permissions = union(old.Permissions, g.Permissions)
+	g.Host = g.Host || old.Host
+	g.Ours = union(old.Ours, g.Ours)
 	p.Grants[i] = g
 	return p
 }

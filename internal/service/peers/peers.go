@@ -369,7 +369,11 @@ func union[T comparable](a, b []T) []T {
 // the operator may.
 func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid coord.AID) (hub.Peer, error) {
 	return s.changeState(ctx, "peers.RemovePeer", actor, aid, actions.PeerRemoved, func(p *hub.Peer) {
-		p.State, p.Trust, p.KeyHash, p.Sealed, p.Legacy = hub.PeerRemoved, coord.TrustUnknown, "", "", ""
+		p.State = hub.PeerRemoved
+		p.Trust = coord.TrustUnknown
+		p.KeyHash = ""
+		p.Sealed = ""
+		p.Legacy = ""
 		p.ActsFor = nil
 	})
 }

@@ -135,7 +135,11 @@ func (r *Records) writeArchive(ctx context.Context, out io.Writer, report *Archi
 		return err
 	}
 	s := w.seal
-	report.First, report.Last, report.Entries, report.Messages, report.hash = s.First, s.Last, s.Entries, s.Messages, s.Hash
+	report.First = s.First
+	report.Last = s.Last
+	report.Entries = s.Entries
+	report.Messages = s.Messages
+	report.hash = s.Hash
 	report.File = fmt.Sprintf("archive-%012d-%012d.jsonl", s.First, s.Last)
 	var err error
 	report.SHA256, err = w.close()

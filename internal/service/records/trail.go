@@ -308,7 +308,9 @@ func (t *trail) recoverHead(r hub.Reader, archives []hub.Archive) error {
 // recoverSegments finds the last entry of the trail, from the newest segment
 // back. It cuts a torn line, and sets segments aside that contradict the store.
 func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
-	t.last, t.open, t.size = hub.Head{}, "", 0
+	t.last = hub.Head{}
+	t.open = ""
+	t.size = 0
 	all, err := segmentsIn(t.dir)
 	if err != nil {
 		return err
@@ -354,7 +356,10 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 		if s.sealed {
 			return nil
 		}
-		t.open, t.size, t.sum, t.seal = path, s.size, s.sum, s.seal
+		t.open = path
+		t.size = s.size
+		t.sum = s.sum
+		t.seal = s.seal
 		if s.size == s.length {
 			return nil
 		}

@@ -369,7 +369,9 @@ func (s *Service) Sessions(ctx context.Context, actor hub.Caller) ([]Session, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range open {
-		open[i].Hash, open[i].Key, open[i].Label = "", "", ""
+		open[i].Hash = ""
+		open[i].Key = ""
+		open[i].Label = ""
 		if at, ok := s.seen[open[i].ID]; ok {
 			open[i].Seen = &at
 		}

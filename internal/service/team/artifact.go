@@ -570,9 +570,15 @@ func (c *change) checkMark(a hub.TeamArtifact) error {
 // addVersion stores a version with the next number, as the newest if it is.
 func (c *change) addVersion(a *hub.TeamArtifact, v hub.ArtifactVersion, newest bool) (hub.ArtifactVersion, error) {
 	a.Versions++
-	v.Team, v.Version, v.At = c.team.ID, a.Versions, c.now
+	v.Team = c.team.ID
+	v.Version = a.Versions
+	v.At = c.now
 	if newest {
-		a.Version, a.SHA256, a.Size, a.Author, a.At = v.Version, v.SHA256, v.Size, v.Author, v.At
+		a.Version = v.Version
+		a.SHA256 = v.SHA256
+		a.Size = v.Size
+		a.Author = v.Author
+		a.At = v.At
 	}
 	if a.Revision == 0 { // the row of a version refers to that of its artifact
 		if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {

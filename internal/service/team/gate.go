@@ -129,7 +129,9 @@ func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id s
 
 // decideHeld stores the verdict about a held operation and tells the agent that asked.
 func (c *change) decideHeld(h *heldChange) error {
-	h.Verdict, h.By, h.EndedAt = h.verdict, h.operator.ID, c.now
+	h.Verdict = h.verdict
+	h.By = h.operator.ID
+	h.EndedAt = c.now
 	if err := c.tx.WriteTeamspaces().PutHeldAction(h.HeldAction); err != nil {
 		return err
 	}

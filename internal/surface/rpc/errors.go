@@ -63,10 +63,15 @@ func Describe(err error, s Surface) Description {
 	}
 	var e *hub.Error
 	if !errors.As(err, &e) || e.Code == hub.CodeInternal {
-		d.Code, d.Message, d.Hint = hub.CodeInternal, "internal error", "this is a bug in the hub; its log says more"
+		d.Code = hub.CodeInternal
+		d.Message = "internal error"
+		d.Hint = "this is a bug in the hub; its log says more"
 		return d
 	}
-	d.Code, d.Message, d.Hint, d.RetryAfterS = e.Code, e.Error(), RenderHint(e.Hint, s), e.RetryAfter.Seconds()
+	d.Code = e.Code
+	d.Message = e.Error()
+	d.Hint = RenderHint(e.Hint, s)
+	d.RetryAfterS = e.RetryAfter.Seconds()
 	return d
 }
 

@@ -117,7 +117,9 @@ type Answer[R any] struct {
 
 // AsTool makes an operation available as an MCP tool.
 func (o Operation[S, P, R]) AsTool(name, title, schema string) Operation[S, P, R] {
-	o.Tool, o.Title, o.Input = name, title, json.RawMessage(schema)
+	o.Tool = name
+	o.Title = title
+	o.Input = json.RawMessage(schema)
 	return o
 }
 

@@ -88,9 +88,13 @@ func (d *diagram) place() {
 		n.LX, n.LY = n.X, n.Y+n.R+16
 		switch {
 		case x > 0.3:
-			n.Anchor, n.LX, n.LY = "start", n.X+n.R+6, n.Y+4
+			n.Anchor = "start"
+			n.LX = n.X + n.R + 6
+			n.LY = n.Y + 4
 		case x < -0.3:
-			n.Anchor, n.LX, n.LY = "end", n.X-n.R-6, n.Y+4
+			n.Anchor = "end"
+			n.LX = n.X - n.R - 6
+			n.LY = n.Y + 4
 		case y < 0:
 			n.LY = n.Y - n.R - 8
 		}

@@ -56,7 +56,9 @@ var journalActions = []actions.Action{
 func (h *Handler) exportJournal(w http.ResponseWriter, r *http.Request, s session) {
 	v := &visit{Handler: h, caller: s.caller, r: r}
 	p := journalParams(v)
-	p.Last, p.Limit, p.Before = false, 1000, 0
+	p.Last = false
+	p.Limit = 1000
+	p.Before = 0
 	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="journal.jsonl"`)
 	for first := true; ; first = false {
@@ -105,7 +107,9 @@ func verify(ctx context.Context, v *visit) (string, any, error) {
 	}
 	d := verifyData{Audit: got, Clean: got.Clean()}
 	if p := got.Progress; p != nil {
-		d.Running, d.Part, d.Resume = true, p.Part, p.ID
+		d.Running = true
+		d.Part = p.Part
+		d.Resume = p.ID
 		if p.Of > 0 {
 			d.Percent = int(min(100, 100*p.Done/p.Of))
 		}

@@ -277,7 +277,10 @@ func artifact(ctx context.Context, v *visit) (string, any, error) {
 
 	d.With = cmp.Or(from, d.Shown.Parent)
 	if d.Hidden {
-		d.Shown.Text, d.From.Text, d.Shown.Note, d.Lines = "", "", "", nil
+		d.Shown.Text = ""
+		d.From.Text = ""
+		d.Shown.Note = ""
+		d.Lines = nil
 		for i := range d.Versions {
 			d.Versions[i].Note = ""
 		}
@@ -332,7 +335,9 @@ func mergePage(ctx context.Context, v *visit) (string, any, error) {
 
 	title := "Merge " + d.ID
 	if v.typed != nil {
-		d.Text, d.Note, d.Typed = unixLines(v.typed.Get("content")), v.typed.Get("note"), true
+		d.Text = unixLines(v.typed.Get("content"))
+		d.Note = v.typed.Get("note")
+		d.Typed = true
 	}
 	if d.Conflict.Version == 0 || d.Hidden {
 		return title, d, nil

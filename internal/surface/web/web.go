@@ -478,7 +478,11 @@ func (h *Handler) showPage(w http.ResponseWriter, status int, v *visit, s sessio
 		return
 	}
 	data := h.frame(s, p)
-	data.Title, data.Waiting, data.Seq, data.Path, data.Note = got.title, got.waiting, got.seq, r.URL.RequestURI(), n
+	data.Title = got.title
+	data.Waiting = got.waiting
+	data.Seq = got.seq
+	data.Path = r.URL.RequestURI()
+	data.Note = n
 	data.Main = template.HTML(h.personal(got.main, s)) // made by a template
 	body, err := h.execute(p.name, "layout", data)
 	if err != nil {
@@ -546,7 +550,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, s session, err er
 		status = http.StatusBadRequest
 	}
 	data := h.frame(s, page{})
-	data.Title, data.Note, data.Main = "This did not work", failure(err), `<h1>This did not work</h1><p><a href="/">Back to Now</a></p>`
+	data.Title = "This did not work"
+	data.Note = failure(err)
+	data.Main = `<h1>This did not work</h1><p><a href="/">Back to Now</a></p>`
 	h.write(w, status, "verify", data)
 }
 

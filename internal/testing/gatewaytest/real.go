@@ -85,7 +85,9 @@ func Real(t testing.TB) Gateway {
 		"PATH=" + filepath.Dir(node) + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "OPENCLAW_STATE_DIR=" + dir, "OPENCLAW_CONFIG_PATH=" + filepath.Join(dir, "openclaw.json"),
 		"OPENCLAW_SKIP_CHANNELS=1", "OPENCLAW_NO_AUTO_UPDATE=1", "OPENCLAW_NO_RESPAWN=1",
 	}
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stdout = out
+	cmd.Stderr = out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -305,7 +305,9 @@ func (s *StandIn) record(req request) map[string]any {
 func (s *StandIn) answer(req request, granted []string) map[string]any {
 	params := s.record(req)
 	s.mu.Lock()
-	before, cut, early := s.Before, s.CutAt == req.Method, s.CutEarly
+	before := s.Before
+	cut := s.CutAt == req.Method
+	early := s.CutEarly
 	if cut {
 		s.CutAt = ""
 	}

@@ -164,7 +164,9 @@ func (c *conversation) close() {
 func (a *Agent) join(ctx context.Context, s *acp.AgentSession, r *record) error {
 	c := &conversation{record: r}
 	r.Dir, r.Directories = s.Dir, s.Directories
-	s.Options, s.Commands, s.State = options(r), commands(), c
+	s.Options = options(r)
+	s.Commands = commands()
+	s.State = c
 	if !a.Traits.NoMCP {
 		c.servers = connect(ctx, s.MCPServers, a.env)
 	}

@@ -69,7 +69,9 @@ func inPieces(n int) filter {
 
 // slowSessions makes opening a session take some milliseconds more.
 func slowSessions(a *Agent, ms int) {
-	open, load, fork := a.NewSession, a.LoadSession, a.ForkSession
+	open := a.NewSession
+	load := a.LoadSession
+	fork := a.ForkSession
 	a.NewSession = func(ctx context.Context, s *acp.AgentSession) error {
 		if err := pause(ctx, ms); err != nil {
 			return fmt.Errorf("open a session: %w", err)

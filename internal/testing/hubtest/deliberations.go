@@ -27,7 +27,9 @@ var deliberationTests = []storeTest{
 	{"a deliberation is found as it was added", func(w *world) {
 		d := w.newTalk("ada", "bob")
 		d = d.WithPair(hub.Pair{Agent: "bob", State: hub.TalkCountered, Sequence: 2, Turn: "bob", Last: w.ids.Next(), Rounds: 1, At: epoch, AddressedRead: 2})
-		d.Untold, d.Deciders, d.Conditions = true, []hub.AgentID{"cyd"}, []string{"c"}
+		d.Untold = true
+		d.Deciders = []hub.AgentID{"cyd"}
+		d.Conditions = []string{"c"}
 		w.update(func(tx hub.Tx) error { return tx.PutDeliberation(d) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutDeliberation(d) })
 		w.store = w.reopen()
@@ -53,8 +55,13 @@ var deliberationTests = []storeTest{
 		w.refuse(hub.CodeInvalid, func(tx hub.Tx) error { return tx.PutDeliberation(over) })
 	}},
 	{"deliberations are listed newest first, by who is asked for", func(w *world) {
-		a, b, c := w.newTalk("ada", "bob"), w.newTalk("bob", "cyd"), w.newTalk("ada", "cyd")
-		b.Kind, b.State, b.DueAt, b.Team = hub.KindDisagreement, hub.TalkEscalated, hub.Time{}, "core"
+		a := w.newTalk("ada", "bob")
+		b := w.newTalk("bob", "cyd")
+		c := w.newTalk("ada", "cyd")
+		b.Kind = hub.KindDisagreement
+		b.State = hub.TalkEscalated
+		b.DueAt = hub.Time{}
+		b.Team = "core"
 		b.Deciders, b.Untold = []hub.AgentID{"eve"}, true
 		c.State, c.DueAt = hub.TalkDeclined, hub.Time{}
 		for _, d := range []hub.Deliberation{a, b, c} {

@@ -62,7 +62,10 @@ func handoffIDs(all []hub.Handoff) []hub.HandoffID {
 var handoffTests = []storeTest{
 	{"a handoff is found as it was added", func(w *world) {
 		h := w.handoff("T", "ada", "bob")
-		h.Previous, h.Restricted, h.NeedsHuman, h.Deadline = "0199f000-0000-7000-8000-000000000001", true, true, epoch.Add(time.Hour)
+		h.Previous = "0199f000-0000-7000-8000-000000000001"
+		h.Restricted = true
+		h.NeedsHuman = true
+		h.Deadline = epoch.Add(time.Hour)
 		first := hub.HandoffStep{N: 1, State: h.Status, At: epoch, Actor: "ada", Note: "note", Checks: []hub.Check{{What: "w", Result: hub.CheckFailed, Detail: "d", Reason: hub.RejectOther}}}
 		w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, "", &first) })
 		w.store = w.reopen()
@@ -159,7 +162,9 @@ var handoffTests = []storeTest{
 			w.Fatal(err)
 		}
 		changed := moved
-		changed.To, changed.Title, changed.Package = "eve", "x", json.RawMessage(`{}`)
+		changed.To = "eve"
+		changed.Title = "x"
+		changed.Package = json.RawMessage(`{}`)
 		w.update(func(tx hub.Tx) error { return tx.PutHandoff(changed, h.Status, step(moved, epoch)) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Handoff(h.ID)
@@ -169,7 +174,9 @@ var handoffTests = []storeTest{
 	}},
 	{"what may change without a move is noted", func(w *world) {
 		h := w.hand("T", "ada", "bob")
-		h.ApprovedAt, h.Ownership, h.Escalated = epoch, hub.OwnershipManual, epoch.Add(time.Second)
+		h.ApprovedAt = epoch
+		h.Ownership = hub.OwnershipManual
+		h.Escalated = epoch.Add(time.Second)
 		w.update(func(tx hub.Tx) error { return tx.PutHandoff(h, h.Status, nil) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Handoff(h.ID)
@@ -180,7 +187,9 @@ var handoffTests = []storeTest{
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.PutHandoff(h, h.Status, nil) })
 	}},
 	{"handoffs are listed newest first, by whatever is asked", func(w *world) {
-		a, b, c := w.hand("A", "ada", "bob"), w.hand("B", "bob", "cleo"), w.hand("C", "ada", "cleo")
+		a := w.hand("A", "ada", "bob")
+		b := w.hand("B", "bob", "cleo")
+		c := w.hand("C", "ada", "cleo")
 		b = w.walk(b, epoch, hub.HandoffValidating)
 		for _, tt := range []struct {
 			name string

@@ -36,7 +36,9 @@ var ledgerTests = []storeTest{
 			}
 			return err
 		})
-		rows[0].Status, rows[0].DeliveredAt, rows[0].ReadAt = hub.DeliveryRead, epoch, epoch.Add(time.Second)
+		rows[0].Status = hub.DeliveryRead
+		rows[0].DeliveredAt = epoch
+		rows[0].ReadAt = epoch.Add(time.Second)
 		rows[2].Status, rows[2].Error = hub.DeliveryFailed, "refused"
 		w.update(func(tx hub.Tx) error {
 			return errors.Join(tx.PutDelivery(rows[0]), tx.PutDelivery(rows[2]))

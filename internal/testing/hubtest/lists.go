@@ -233,7 +233,9 @@ func (w *world) crowd() []hub.Message {
 		if i%5 == 0 {
 			m.To = append(m.To, agents[(i+2)%3])
 		}
-		m.Type, m.Topic, m.Payload = types[i/3%3], topics[i/2%3], summary(texts[i/4%3])
+		m.Type = types[i/3%3]
+		m.Topic = topics[i/2%3]
+		m.Payload = summary(texts[i/4%3])
 		m.Status = hub.MessageStatuses[i%2]
 		m.ThreadID = fmt.Sprintf("thread-%d", i%7)
 		m.Hop = i % 2
@@ -388,7 +390,9 @@ var queryTests = []storeTest{
 					break
 				}
 				late := w.message("bob", "ada")
-				late.ThreadID, late.Topic, late.Payload = "thread-1", "build", summary("late apples")
+				late.ThreadID = "thread-1"
+				late.Topic = "build"
+				late.Payload = summary("late apples")
 				w.add(late)
 			}
 			w.equal(fmt.Sprintf("%+v", q), got, expect)
@@ -400,7 +404,10 @@ var queryTests = []storeTest{
 		frozen := hub.NewIDs(func() time.Time { return at.Time })
 		for range 30 {
 			m := w.message("ada", "bob")
-			m.ID, m.CreatedAt, m.ThreadID, m.Payload = frozen.Next(), at, "t", summary("word")
+			m.ID = frozen.Next()
+			m.CreatedAt = at
+			m.ThreadID = "t"
+			m.Payload = summary("word")
 			all = append(all, w.add(m).ID)
 		}
 		slices.Reverse(all)

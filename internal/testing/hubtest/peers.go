@@ -102,7 +102,11 @@ var peerTests = []storeTest{
 			}
 			return err
 		})
-		want.State, want.Health, want.Fails, want.Fault, want.KeyHash = hub.PeerRemoved, hub.HealthUp, 0, "", ""
+		want.State = hub.PeerRemoved
+		want.Health = hub.HealthUp
+		want.Fails = 0
+		want.Fault = ""
+		want.KeyHash = ""
 		w.update(func(tx hub.Tx) error { return tx.PutPeer(want) })
 		w.view(func(r hub.Reader) error {
 			got, err := r.Peer("b")

@@ -203,7 +203,10 @@ var projectTests = []storeTest{
 		was := fullContract("p", "c")
 		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(was, coord.Contract{}) })
 		next := was
-		next.Version, next.Status, next.UpdatedAt, next.Content = 4, coord.ContractProposed, at(20), json.RawMessage(`{}`)
+		next.Version = 4
+		next.Status = coord.ContractProposed
+		next.UpdatedAt = at(20)
+		next.Content = json.RawMessage(`{}`)
 		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, was) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, was) })
 		stale := next
@@ -281,7 +284,9 @@ var projectTests = []storeTest{
 		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		same(w, "proposed", w.tally("p"), coord.Tally{Contracts: 1, Bytes: 2})
 		next := c
-		next.Status, next.UpdatedAt, next.Content = coord.ContractImplemented, at(2), json.RawMessage(`{"ab":1}`)
+		next.Status = coord.ContractImplemented
+		next.UpdatedAt = at(2)
+		next.Content = json.RawMessage(`{"ab":1}`)
 		next.Implementations = []coord.Implementation{{Repo: "r1", Status: coord.ImplComplete, Files: []string{}}}
 		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(next, c) })
 		same(w, "implemented", w.tally("p"), coord.Tally{Contracts: 1, Started: 1, Implemented: 1, Bytes: 8})
@@ -400,7 +405,9 @@ var projectTests = []storeTest{
 		w.update(func(tx hub.Tx) error { return tx.WriteCoordination().PutContract(c, coord.Contract{}) })
 		w.sums("a new contract", "p")
 		next := c
-		next.Version, next.Content, next.UpdatedAt = 4, json.RawMessage(`{"z":1,"a":2}`), at(20)
+		next.Version = 4
+		next.Content = json.RawMessage(`{"z":1,"a":2}`)
+		next.UpdatedAt = at(20)
 		w.update(func(tx hub.Tx) error {
 			if err := tx.WriteCoordination().AddVersion("p", "c", coord.ContractVersion{Version: 3, Content: c.Content, ProposedBy: "r1", At: at(9), ChangeNotes: "n"}); err != nil {
 				return err

@@ -114,7 +114,9 @@ var runTests = []storeTest{
 	}},
 	{"runs are listed newest first, by who is asked for", func(w *world) {
 		w.people("ada", "bob", "eve")
-		a, b, c := w.begin("ada", "ada"), w.begin("ada", "bob"), w.begin("bob", "bob")
+		a := w.begin("ada", "ada")
+		b := w.begin("ada", "bob")
+		c := w.begin("bob", "bob")
 		over, err := b.Advance(hub.RunFailed, epoch)
 		if err != nil {
 			w.Fatal(err)

@@ -313,9 +313,15 @@ var agentTests = []storeTest{
 // full returns a message with every member set.
 func (w *world) full() hub.Message {
 	m := w.message("ada", "bob", "cleo")
-	n, size, yes := int64(7), int64(12), true
-	m.Team, m.ReplyTo, m.Topic = "core", w.ids.Next(), "build & test"
-	m.Type, m.Priority, m.Sequence = hub.TypeKnowledgePush, hub.PriorityCritical, &n
+	n := int64(7)
+	size := int64(12)
+	yes := true
+	m.Team = "core"
+	m.ReplyTo = w.ids.Next()
+	m.Topic = "build & test"
+	m.Type = hub.TypeKnowledgePush
+	m.Priority = hub.PriorityCritical
+	m.Sequence = &n
 	m.ExpiresAt = m.CreatedAt.Add(time.Hour)
 	m.UpdatedAt = m.CreatedAt.Add(time.Minute)
 	m.Payload = json.RawMessage("{ \"b\" : 1.50,\n\"a\":\"<ü&\\u00e9\\\"> \" }")

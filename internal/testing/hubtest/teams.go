@@ -99,9 +99,13 @@ var teamTests = []storeTest{
 		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutMember(first) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutMember(first) })
 		ended := first
-		ended.N, ended.Until, ended.Ending = 1, epoch, "coverage"
+		ended.N = 1
+		ended.Until = epoch
+		ended.Ending = "coverage"
 		second := first
-		second.Role, second.Reason, second.N = hub.RoleReviewer, "coverage", 2
+		second.Role = hub.RoleReviewer
+		second.Reason = "coverage"
+		second.N = 2
 		w.update(func(tx hub.Tx) error {
 			if err := tx.WriteTeamspaces().PutMember(ended); err != nil {
 				return err
@@ -250,7 +254,9 @@ var teamTests = []storeTest{
 			w.equal("waiting", got, []hub.HeldAction{h})
 			return err
 		})
-		h.Verdict, h.By, h.EndedAt = "denied", hub.Operator, epoch
+		h.Verdict = "denied"
+		h.By = hub.Operator
+		h.EndedAt = epoch
 		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().PutHeldAction(h) })
 		w.view(func(r hub.Reader) error {
@@ -332,7 +338,10 @@ var artifactTests = []storeTest{
 		_, first := w.addArtifact("core", "Plan")
 		w.refuse(hub.CodeConflict, func(tx hub.Tx) error { return tx.WriteTeamspaces().AddArtifactVersion(first) })
 		second := first
-		second.Version, second.SHA256, second.Parent, second.Parents = 2, "bb", 1, []int64{1, 1}
+		second.Version = 2
+		second.SHA256 = "bb"
+		second.Parent = 1
+		second.Parents = []int64{1, 1}
 		w.update(func(tx hub.Tx) error { return tx.WriteTeamspaces().AddArtifactVersion(second) })
 		w.store = w.reopen()
 		w.view(func(r hub.Reader) error {

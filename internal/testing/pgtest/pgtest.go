@@ -221,7 +221,10 @@ func (s *Server) Launch() error {
 	attr := *s.cred
 	endsWithParent(&attr)
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), args...)
-	s.cmd.Dir, s.cmd.SysProcAttr, s.cmd.Stdout, s.cmd.Stderr = s.dir, &attr, log, log
+	s.cmd.Dir = s.dir
+	s.cmd.SysProcAttr = &attr
+	s.cmd.Stdout = log
+	s.cmd.Stderr = log
 
 	began, done := make(chan error), make(chan error, 1)
 	go func() {

@@ -223,7 +223,9 @@ func (a *agent) initialize(params object) (object, error) {
 		return nil, fail(invalidParams, "clientCapabilities must be an object")
 	}
 	files, _ := caps["fs"].(object)
-	a.ready, a.canRead, a.canWrite = true, files["readTextFile"] == true, files["writeTextFile"] == true
+	a.ready = true
+	a.canRead = files["readTextFile"] == true
+	a.canWrite = files["writeTextFile"] == true
 	return object{
 		"protocolVersion": 1, "authMethods": []any{},
 		"agentInfo":         object{"name": "plainagent", "title": "Plain agent", "version": "0.1.0"},

@@ -192,16 +192,22 @@ func (t *turn) tool(ctx context.Context, s model.Step) error {
 		path = filepath.Join(t.dir, path)
 	}
 
-	title, kind, asks := "open_file "+s.Path, "read", false
+	title := "open_file " + s.Path
+	kind := "read"
+	asks := false
 	var work func() (string, error)
 	switch s.Do {
 	case model.Read:
 		work = func() (string, error) { return t.read(ctx, path) }
 	case model.Write:
-		title, kind, asks = "put_file "+s.Path, "edit", true
+		title = "put_file " + s.Path
+		kind = "edit"
+		asks = true
 		work = func() (string, error) { return "stored", t.write(ctx, path, s.Text) }
 	case model.Edit:
-		title, kind, asks = "patch_file "+s.Path, "edit", true
+		title = "patch_file " + s.Path
+		kind = "edit"
+		asks = true
 		work = func() (string, error) {
 			old, err := t.read(ctx, path)
 			if err != nil {
@@ -210,7 +216,9 @@ func (t *turn) tool(ctx context.Context, s model.Step) error {
 			return "patched", t.write(ctx, path, strings.Replace(old, s.Old, s.New, 1))
 		}
 	case model.Shell:
-		title, kind, asks = "bash "+s.Command, "execute", true
+		title = "bash " + s.Command
+		kind = "execute"
+		asks = true
 		work = func() (string, error) { return run(ctx, t.dir, s.Command) }
 	case model.MCP:
 		title, kind = "remote "+s.Name, "other"

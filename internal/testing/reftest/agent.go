@@ -98,7 +98,9 @@ func (a *Agent) Restart() {
 }
 
 func (a *Agent) forget() {
-	a.projects, a.order, a.peers = map[string]*project{}, nil, map[string]*remote{}
+	a.projects = map[string]*project{}
+	a.order = nil
+	a.peers = map[string]*remote{}
 }
 
 // Skew sets how far the agent's clock is ahead of the true time. The original has the

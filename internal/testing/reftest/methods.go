@@ -411,7 +411,9 @@ func update(a *Agent, p dict) (any, *announcement, *rpcError) {
 	}
 	c.History = append(c.History, old)
 	c.Version++
-	c.Content, c.ProposedBy, c.Status = content, mine.ID, "proposed"
+	c.Content = content
+	c.ProposedBy = mine.ID
+	c.Status = "proposed"
 	n := a.stored(found, c)
 	return map[string]any{"contractId": c.ID, "version": c.Version, "status": c.Status}, n, nil
 }
@@ -540,7 +542,9 @@ func start(a *Agent, p dict) (any, *announcement, *rpcError) {
 		c.Work = append(c.Work, w)
 	}
 	now := a.now()
-	w.Status, w.Files, w.StartedAt = "in_progress", []string{}, &now
+	w.Status = "in_progress"
+	w.Files = []string{}
+	w.StartedAt = &now
 	if s, ok := p["plan"].(string); ok {
 		w.Plan = &s
 	}
@@ -566,7 +570,10 @@ func complete(a *Agent, p dict) (any, *announcement, *rpcError) {
 	}
 	m := &model{d: p, name: "Implementation"}
 	now := a.now()
-	w.Status, w.Files, w.Notes, w.CompletedAt = "complete", m.strings("files"), m.strOr("notes", ""), &now
+	w.Status = "complete"
+	w.Files = m.strings("files")
+	w.Notes = m.strOr("notes", "")
+	w.CompletedAt = &now
 	all := len(c.Work) >= len(found.Repos)
 	for _, o := range c.Work {
 		all = all && o.Status == "complete"
