@@ -250,6 +250,7 @@ var owners = map[string][]string{
 	"charm.land/bubbletea/v2":                  {"internal/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
+	"mvdan.cc/sh/v3":                           {"internal/effects"},
 	"go.yaml.in/yaml/v3":                       {"internal/strictyaml"},
 	"golang.org/x/term":                        {"cmd/parley"},
 	"github.com/tiktoken-go/tokenizer":         {"internal/testing/tokentest"},

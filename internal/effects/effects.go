@@ -1,0 +1,161 @@
+// Package effects reads the text of a shell command and returns what the text says about
+// files: the ones that the command writes, moves or removes, and the git commands that throw
+// changes away or stage them.
+//
+// It parses the command as a shell does and runs nothing. Words with variables and the output
+// of other commands have no known value; their effects are left out, so that the answer is
+// never more than the text says. Programs that the package does not know have no effects. It
+// is for honest commands: a command that wants to hide its effects can.
+package effects
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"mvdan.cc/sh/v3/pattern"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+const (
+	maxCommand = 1 << 18 // bytes of a command; a longer one has no known effects
+	maxWords   = 16384   // of a command; later ones are left out
+	maxDepth   = 8       // of commands inside commands, such as sh -c
+)
+
+// Effects are what a command does to files, as far as its text says.
+type Effects struct {
+	Writes []Target // files that it writes, moves or removes itself
+	Git    []Git    // in the order of the text
+}
+
+// A Target names files by an absolute path or a pattern.
+type Target struct {
+	Path string
+	Deep bool // everything below Path, too
+	Glob bool // Path is a pattern of the shell, whose * does not match a slash
+	Spec bool // Path is a pattern of git, whose * does
+}
+
+// Matches reports whether the target names a file, given by its absolute path.
+func (t Target) Matches(file string) bool {
+	if t.Glob || t.Spec {
+		return t.matchesPattern(file)
+	}
+	return t.Path == file || (t.Deep && below(t.Path, file))
+}
+
+// matchesPattern compares a file, and for a deep target its parents, with a pattern.
+func (t Target) matchesPattern(file string) bool {
+	mode := pattern.EntireString
+	if t.Glob {
+		mode |= pattern.Filenames
+	}
+	expr, err := compile(t.Path, mode)
+	if err != nil {
+		return false
+	}
+
+	for name := file; ; name = path.Dir(name) {
+		if expr.MatchString(name) {
+			return true
+		}
+		if !t.Deep || name == path.Dir(name) {
+			return false
+		}
+	}
+}
+
+// below reports whether a file lies in a folder, at any depth.
+func below(folder, file string) bool {
+	return strings.HasPrefix(file, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// A Verb is what a git command does to the files of a working tree.
+type Verb string
+
+const (
+	Discard Verb = "discard" // replaces files by a committed or staged state, or removes them
+	Stage   Verb = "stage"   // puts changed files into the index or into a commit
+	Switch  Verb = "switch"  // checks out another commit; files that differ there change
+	Commit  Verb = "commit"  // commits the index
+)
+
+// A Git is a git command that changes, stages or commits files.
+type Git struct {
+	Verb     Verb
+	Dir      string   // the folder in which git runs
+	Ref      string   // for Switch: the branch or commit, which may also be a path
+	Paths    []Target // empty for the whole working tree, but for Commit: for the index
+	Except   []Target // files that the pathspecs exclude
+	NoVerify bool     // the command leaves out the hooks of the repository
+}
+
+// Touches reports whether the paths of the command name a file, given by its absolute path
+// in the working tree.
+func (g Git) Touches(file string) bool {
+	for _, t := range g.Except {
+		if t.Matches(file) {
+			return false
+		}
+	}
+	if len(g.Paths) == 0 {
+		return true
+	}
+	for _, t := range g.Paths {
+		if t.Matches(file) {
+			return true
+		}
+	}
+	return false
+}
+
+// Read returns the effects of a command that a shell runs in dir, an absolute path. A command
+// that is not valid in a shell has none.
+func Read(command, dir string) Effects {
+	r := &reader{}
+	r.text(command, scope{dir: filepath.ToSlash(dir)}, 0)
+	return r.effects
+}
+
+// A scope is the state of one shell.
+type scope struct {
+	dir string // the working folder; empty if the text does not say
+}
+
+// resolve returns the absolute path of a name, and "" if its folder is not known.
+func (s scope) resolve(name string) string {
+	switch {
+	case name == "":
+		return ""
+	case path.IsAbs(name):
+		return path.Clean(name)
+	case s.dir == "":
+		return ""
+	}
+	return path.Join(s.dir, name)
+}
+
+// A reader collects the effects of a command.
+type reader struct {
+	effects Effects
+}
+
+// write adds a target, unless its path is not known.
+func (r *reader) write(t Target) {
+	if t.Path != "" {
+		r.effects.Writes = append(r.effects.Writes, t)
+	}
+}
+
+// text reads the commands of a text and returns the scope after them.
+func (r *reader) text(command string, s scope, depth int) scope {
+	if len(command) > maxCommand || depth > maxDepth {
+		return scope{}
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
+	if err != nil {
+		return scope{}
+	}
+	return r.statements(file.Stmts, s, depth)
+}

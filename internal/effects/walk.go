@@ -1,0 +1,224 @@
+package effects
+
+import (
+	"regexp"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/pattern"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// statements reads statements that one shell runs one after the other, and returns its scope
+// after them.
+func (r *reader) statements(list []*syntax.Stmt, s scope, depth int) scope {
+	for _, stmt := range list {
+		after := r.statement(stmt, s, depth)
+		if !stmt.Background && !stmt.Coprocess {
+			s = after
+		}
+	}
+	return s
+}
+
+// statement reads the redirections of a statement and its command.
+func (r *reader) statement(stmt *syntax.Stmt, s scope, depth int) scope {
+	if stmt == nil {
+		return s
+	}
+	document := ""
+	for _, redirect := range stmt.Redirs {
+		if redirect.Hdoc != nil {
+			document = hereDocument(redirect)
+		}
+		if writes[redirect.Op] {
+			for _, w := range words([]*syntax.Word{redirect.Word}) {
+				r.write(w.target(s))
+			}
+		}
+	}
+	if stmt.Cmd == nil {
+		return s
+	}
+	return r.command(stmt.Cmd, s, document, depth)
+}
+
+// writes has the redirections that write to a file.
+var writes = map[syntax.RedirOperator]bool{
+	syntax.RdrOut: true, syntax.AppOut: true, syntax.RdrClob: true, syntax.RdrAll: true, syntax.AppAll: true, syntax.RdrInOut: true,
+}
+
+// hereDocument returns the text of a here-document, or the word of a here-string.
+func hereDocument(redirect *syntax.Redirect) string {
+	text, _ := literal(redirect.Hdoc)
+	return text
+}
+
+// command reads one command. Compound commands are read as if every branch ran, each once.
+func (r *reader) command(cmd syntax.Command, s scope, document string, depth int) scope {
+	switch c := cmd.(type) {
+	case *syntax.CallExpr:
+		return r.call(c, s, document, depth)
+	case *syntax.BinaryCmd:
+		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll { // each side is a shell of its own
+			r.statement(c.X, s, depth)
+			r.statement(c.Y, s, depth)
+			return s
+		}
+		return r.statement(c.Y, r.statement(c.X, s, depth), depth)
+	case *syntax.Subshell:
+		r.statements(c.Stmts, s, depth)
+		return s
+	case *syntax.Block:
+		return r.statements(c.Stmts, s, depth)
+	case *syntax.TimeClause:
+		return r.statement(c.Stmt, s, depth)
+	}
+	return r.compound(cmd, s, depth)
+}
+
+// compound reads conditions, loops and functions.
+func (r *reader) compound(cmd syntax.Command, s scope, depth int) scope {
+	switch c := cmd.(type) {
+	case *syntax.IfClause:
+		for clause := c; clause != nil; clause = clause.Else {
+			s = r.statements(clause.Cond, s, depth)
+			s = r.statements(clause.Then, s, depth)
+		}
+	case *syntax.WhileClause:
+		s = r.statements(c.Cond, s, depth)
+		s = r.statements(c.Do, s, depth)
+	case *syntax.ForClause:
+		s = r.statements(c.Do, s, depth)
+	case *syntax.CaseClause:
+		for _, item := range c.Items {
+			s = r.statements(item.Stmts, s, depth)
+		}
+	case *syntax.FuncDecl:
+		r.statement(c.Body, s, depth)
+	}
+	return s
+}
+
+// call reads a simple command: the commands inside its words first, then the program.
+func (r *reader) call(c *syntax.CallExpr, s scope, document string, depth int) scope {
+	for _, w := range c.Args {
+		syntax.Walk(w, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.CmdSubst:
+				r.statements(n.Stmts, s, depth)
+				return false
+			case *syntax.ProcSubst:
+				r.statements(n.Stmts, s, depth)
+				return false
+			}
+			return true
+		})
+	}
+
+	args := words(c.Args)
+	if len(args) == 0 || !args[0].known {
+		return s
+	}
+	return r.run(call{args: args, document: document, scope: s, depth: depth})
+}
+
+// A word is one argument after the shell has removed quotes and expanded braces.
+type word struct {
+	text  string
+	known bool // false if it has a variable or the output of a command
+	glob  bool // it has a pattern outside of quotes
+}
+
+// target returns the files that the word names in a scope.
+func (w word) target(s scope) Target {
+	if !w.known {
+		return Target{}
+	}
+	return Target{Path: s.resolve(w.text), Glob: w.glob}
+}
+
+// words returns the arguments that words of the text become.
+func words(list []*syntax.Word) []word {
+	var out []word
+	for _, w := range list {
+		syntax.SplitBraces(w)
+		for one, err := range expand.BracesSeq(nil, w) {
+			if err != nil || len(out) >= maxWords {
+				return out
+			}
+			text, known := literal(one)
+			out = append(out, word{text: text, known: known, glob: hasPattern(one)})
+		}
+	}
+	return out
+}
+
+// literal returns the text of a word without its quotes, and whether all of it is known.
+func literal(w *syntax.Word) (string, bool) {
+	if w == nil {
+		return "", false
+	}
+	var b strings.Builder
+	known := true
+	for _, part := range w.Parts {
+		known = literalPart(&b, part) && known
+	}
+	return b.String(), known
+}
+
+func literalPart(b *strings.Builder, part syntax.WordPart) bool {
+	switch p := part.(type) {
+	case *syntax.Lit:
+		b.WriteString(unescaped(p.Value))
+	case *syntax.SglQuoted:
+		b.WriteString(p.Value)
+		return !p.Dollar // $'...' has escapes of its own
+	case *syntax.DblQuoted:
+		known := true
+		for _, inner := range p.Parts {
+			known = literalPart(b, inner) && known
+		}
+		return known
+	default:
+		return false
+	}
+	return true
+}
+
+// unescaped removes the backslashes of a text outside of single quotes.
+func unescaped(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+			if text[i] == '\n' {
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// hasPattern reports whether a word has a pattern outside of quotes.
+func hasPattern(w *syntax.Word) bool {
+	for _, part := range w.Parts {
+		if lit, ok := part.(*syntax.Lit); ok && pattern.HasMeta(lit.Value, 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// compile returns the regular expression of a pattern.
+func compile(text string, mode pattern.Mode) (*regexp.Regexp, error) {
+	expr, err := pattern.Regexp(text, mode)
+	if err != nil {
+		return nil, err
+	}
+	return regexp.Compile(expr)
+}
