@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/server"
 )
 

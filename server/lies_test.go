@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // A workshop is a hub with a repository in which bob works for alice. Mallory is another

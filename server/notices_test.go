@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 )
 
 // Hubs on one database tell a target once, also when one of them ends.

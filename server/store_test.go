@@ -24,11 +24,11 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/server"
 )
 

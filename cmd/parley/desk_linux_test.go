@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // A realCLI is an agent CLI of another project as scripts/clis fetches it.

@@ -21,10 +21,10 @@ import (
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // keptPeers are the agents of other projects that a hub keeps in tests, by the name

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // TestPluginsFailOpen has the plugins of CLIs that wait for them without a limit, and that

@@ -13,10 +13,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/postgres"
-	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/testing/pgtest"
 )
 
 func init() { parts["postgres"] = (*table).postgres }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/spans"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 func TestOff(t *testing.T) {

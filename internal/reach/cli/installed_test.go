@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // TestInstalled connects real CLIs, each in a home of its own, and asks them

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 func TestCommand(t *testing.T) {

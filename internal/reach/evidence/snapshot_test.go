@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/reach/evidence"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 // snapshot takes a snapshot that is closed when the test ends.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/testing/gatewaytest"
 	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/internal/reach/gateway"
 )
 
 var device = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/testing/reftest"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/testing/reftest"
 )
 
 // A refView is what a reference agent has of a contract.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/testing/hostiletest"
-	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/web"
+	"github.com/parley-agents/parley/internal/testing/hostiletest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 
