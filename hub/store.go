@@ -197,6 +197,7 @@ type Reader interface {
 	Teamspaces() TeamReader
 	Coordination() coord.Reader
 	Wakes() WakeReader
+	Reservations() ReservationReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -356,6 +357,7 @@ type Tx interface {
 	WriteTeamspaces() TeamWriter
 	WriteCoordination() coord.Writer
 	WriteWakes() WakeWriter
+	WriteReservations() ReservationWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.

@@ -32,6 +32,11 @@ const (
 	WakeDisarmed Action = "wake.disarmed" // the wakes of an agent led to nothing
 	WakeProbed   Action = "wake.probed"
 
+	ReservationTaken    Action = "reservation.taken"
+	ReservationReleased Action = "reservation.released" // with the reason: commit, release, done, session, idle or operator
+	ReservationOrphaned Action = "reservation.orphaned" // its holder is gone, with changes that are not committed
+	ReservationViolated Action = "reservation.violated" // a command of another agent changed the file
+
 	GatewayProbed Action = "gateway.probed" // with a finding for each way of using it
 
 	AgentKept      Action = "agent.kept" // the hub runs the agent

@@ -89,6 +89,9 @@ type Git struct {
 	Paths    []Target // empty for the whole working tree, but for Commit: for the index
 	Except   []Target // files that the pathspecs exclude
 	NoVerify bool     // the command leaves out the hooks of the repository
+
+	Tracked   bool // it touches files that git knows
+	Untracked bool // it touches files that git does not know
 }
 
 // Touches reports whether the paths of the command name a file, given by its absolute path

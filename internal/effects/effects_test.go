@@ -19,6 +19,12 @@ func say(e effects.Effects) string {
 	}
 	for _, g := range e.Git {
 		line := string(g.Verb)
+		switch {
+		case g.Tracked && g.Untracked:
+			line += " any"
+		case g.Untracked:
+			line += " untracked"
+		}
 		if g.Dir != tree {
 			line += " in " + g.Dir
 		}
@@ -142,19 +148,20 @@ func TestRead(t *testing.T) {
 		{"git reset --hard HEAD~1", "discard"},
 		{"git reset HEAD a.go", ""},
 		{"git stash", "discard"},
-		{"git stash -u", "discard"},
+		{"git stash -u", "discard any"},
 		{"git stash push -m 'x y' -- a.go", "discard a.go/**"},
 		{"git stash pop", ""},
 		{"git stash list", ""},
-		{"git clean -fdx", "discard"},
+		{"git clean -fdx", "discard untracked"},
 		{"git clean -nfd", ""},
-		{"git clean -fd build", "discard build/**"},
-		{"git add -A", "stage"},
-		{"git add --all .", "stage ./**"},
-		{"git add .", "stage ./**"},
-		{"git add a.go", "stage a.go/**"},
-		{"git add -A -- ':!a.go' ':(exclude)b.go' .", "stage ./** except a.go/** except b.go/**"},
+		{"git clean -fd build", "discard untracked build/**"},
+		{"git add -A", "stage any"},
+		{"git add --all .", "stage any ./**"},
+		{"git add .", "stage any ./**"},
+		{"git add a.go", "stage any a.go/**"},
+		{"git add -A -- ':!a.go' ':(exclude)b.go' .", "stage any ./** except a.go/** except b.go/**"},
 		{"git add", ""},
+		{"git add -u", "stage"},
 		{"git commit -m x", "commit"},
 		{"git commit -am 'x'", "stage; commit"},
 		{"git commit --all -m x", "stage; commit"},
@@ -165,13 +172,13 @@ func TestRead(t *testing.T) {
 		{"git commit -nm x", "commit unverified"},
 		{"git commit -m n", "commit"},
 		{"git -c core.hooksPath=/dev/null commit -m x", "commit unverified"},
-		{"git -C src add -A", "stage in /w/app/src"},
-		{"cd src && git add .", "stage in /w/app/src src/**"},
+		{"git -C src add -A", "stage any in /w/app/src"},
+		{"cd src && git add .", "stage any in /w/app/src src/**"},
 		{"git --work-tree=/x add -A", ""},
 		{"git rm a.go", "discard a.go/**"},
 		{"git rm --cached a.go", ""},
 		{"git mv a.go b.go", "discard a.go/** b.go/**"},
-		{"git log && git add -A && git commit -m x && git push", "stage; commit"},
+		{"git log && git add -A && git commit -m x && git push", "stage any; commit"},
 	} {
 		if got := say(effects.Read(c.command, tree)); got != c.want {
 			t.Errorf("%s\n got  %q\n want %q", c.command, got, c.want)

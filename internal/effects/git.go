@@ -58,9 +58,18 @@ func (r *reader) git(c call) scope {
 	return after
 }
 
+// files says which files of a working tree a git command touches.
+type files int
+
+const (
+	tracked files = iota
+	untracked
+	anyFile
+)
+
 // add appends a git command with the pathspecs of its operands.
-func (r *reader) add(c gitCall, verb Verb, specs []word) {
-	g := Git{Verb: verb, Dir: c.scope.dir, NoVerify: c.hooksPath}
+func (r *reader) add(c gitCall, verb Verb, touches files, specs []word) {
+	g := Git{Verb: verb, Dir: c.scope.dir, NoVerify: c.hooksPath, Tracked: touches != untracked, Untracked: touches != tracked}
 	for _, w := range specs {
 		t, exclude := pathspec(w, c.scope)
 		switch {
@@ -116,11 +125,11 @@ func gitCheckout(r *reader, c gitCall) {
 	case has(flags, "bB", "orphan"):
 		return // a new branch at the commit of now
 	case after != nil:
-		r.add(c, Discard, after)
+		r.add(c, Discard, tracked, after)
 	case has(flags, "f", "force"):
-		r.add(c, Discard, nil)
+		r.add(c, Discard, tracked, nil)
 	case len(operands) > 0:
-		r.add(c, Switch, operands)
+		r.add(c, Switch, tracked, operands)
 		if n := len(r.effects.Git); n > 0 && operands[0].known {
 			r.effects.Git[n-1].Ref = operands[0].text
 		}
@@ -141,10 +150,10 @@ func gitSwitch(r *reader, c gitCall) {
 	flags, operands := c.operands("cC", "create", "force-create", "orphan", "conflict")
 	switch {
 	case has(flags, "f", "force", "discard-changes"):
-		r.add(c, Discard, nil)
+		r.add(c, Discard, tracked, nil)
 	case has(flags, "cC", "create", "force-create", "orphan"):
 	case len(operands) > 0:
-		r.add(c, Switch, operands[:1])
+		r.add(c, Switch, tracked, operands[:1])
 		if n := len(r.effects.Git); n > 0 && operands[0].known {
 			r.effects.Git[n-1].Ref = operands[0].text
 		}
@@ -158,14 +167,14 @@ func gitRestore(r *reader, c gitCall) {
 		return
 	}
 	if len(operands) > 0 {
-		r.add(c, Discard, operands)
+		r.add(c, Discard, tracked, operands)
 	}
 }
 
 func gitReset(r *reader, c gitCall) {
 	flags, _ := c.operands("", "pathspec-from-file")
 	if has(flags, "", "hard", "merge") {
-		r.add(c, Discard, nil)
+		r.add(c, Discard, tracked, nil)
 	}
 }
 
@@ -187,7 +196,11 @@ func gitStash(r *reader, c gitCall) {
 	if has(flags, "S", "staged") {
 		return
 	}
-	r.add(c, Discard, operands)
+	touches := tracked
+	if has(flags, "ua", "include-untracked", "all") {
+		touches = anyFile
+	}
+	r.add(c, Discard, touches, operands)
 }
 
 func gitClean(r *reader, c gitCall) {
@@ -195,7 +208,7 @@ func gitClean(r *reader, c gitCall) {
 	if has(flags, "n", "dry-run") || !has(flags, "f", "force") {
 		return
 	}
-	r.add(c, Discard, operands)
+	r.add(c, Discard, untracked, operands)
 }
 
 func gitAdd(r *reader, c gitCall) {
@@ -204,7 +217,11 @@ func gitAdd(r *reader, c gitCall) {
 	if has(flags, "n", "dry-run") || (len(operands) == 0 && !all) {
 		return
 	}
-	r.add(c, Stage, operands)
+	touches := anyFile
+	if has(flags, "u", "update") {
+		touches = tracked
+	}
+	r.add(c, Stage, touches, operands)
 }
 
 // gitCommit reads commit: with -a or paths it stages, and it always commits the index.
@@ -219,7 +236,7 @@ func gitCommit(r *reader, c gitCall) {
 		if all {
 			operands = nil
 		}
-		r.add(c, Stage, operands)
+		r.add(c, Stage, tracked, operands)
 	}
 	r.effects.Git = append(r.effects.Git, commit)
 }
@@ -260,5 +277,11 @@ func gitRemove(r *reader, c gitCall) {
 	if has(flags, "n", "dry-run", "cached") {
 		return
 	}
-	r.add(c, Discard, operands)
+	r.add(c, Discard, tracked, operands)
+}
+
+// Pathspec returns the files that a pathspec names in a working tree whose top is "/".
+func Pathspec(text string) Target {
+	t, _ := pathspec(word{text: text, known: true}, scope{dir: "/"})
+	return t
 }

@@ -365,6 +365,69 @@ func (s callWakes) Remove(a hub.AgentID, b string) error {
 	return do0(s.calls, "Wakes.Remove", func() error { return s.w.Remove(a, b) })
 }
 
+func (s callReader) Reservations() hub.ReservationReader {
+	return callReservations{s.calls, s.r.Reservations(), nil}
+}
+
+func (s callTx) WriteReservations() hub.ReservationWriter {
+	return callReservations{s.calls, nil, s.tx.WriteReservations()}
+}
+
+// A callReservations is the reservations of a callReader, or of a callTx.
+type callReservations struct {
+	calls
+	r hub.ReservationReader
+	w hub.ReservationWriter
+}
+
+func (s callReservations) OfTree(a string) ([]hub.Reservation, error) {
+	return do1(s.calls, "Reservations.OfTree", func() ([]hub.Reservation, error) { return s.r.OfTree(a) })
+}
+
+func (s callReservations) OfAgent(a hub.AgentID) ([]hub.Reservation, error) {
+	return do1(s.calls, "Reservations.OfAgent", func() ([]hub.Reservation, error) { return s.r.OfAgent(a) })
+}
+
+func (s callReservations) Waits(a string) ([]hub.FileWait, error) {
+	return do1(s.calls, "Reservations.Waits", func() ([]hub.FileWait, error) { return s.r.Waits(a) })
+}
+
+func (s callReservations) Views(a, b string) ([]hub.FileView, error) {
+	return do1(s.calls, "Reservations.Views", func() ([]hub.FileView, error) { return s.r.Views(a, b) })
+}
+
+func (s callReservations) Notes(a hub.AgentID) ([]hub.FileNote, error) {
+	return do1(s.calls, "Reservations.Notes", func() ([]hub.FileNote, error) { return s.r.Notes(a) })
+}
+
+func (s callReservations) Put(a hub.Reservation, b hub.ReservationState) error {
+	return do0(s.calls, "Reservations.Put", func() error { return s.w.Put(a, b) })
+}
+
+func (s callReservations) PutWait(a hub.FileWait) error {
+	return do0(s.calls, "Reservations.PutWait", func() error { return s.w.PutWait(a) })
+}
+
+func (s callReservations) RemoveWait(a, b string, c hub.AgentID) error {
+	return do0(s.calls, "Reservations.RemoveWait", func() error { return s.w.RemoveWait(a, b, c) })
+}
+
+func (s callReservations) PutView(a hub.FileView) error {
+	return do0(s.calls, "Reservations.PutView", func() error { return s.w.PutView(a) })
+}
+
+func (s callReservations) RemoveViews(a hub.Time, b int) (int, error) {
+	return do1(s.calls, "Reservations.RemoveViews", func() (int, error) { return s.w.RemoveViews(a, b) })
+}
+
+func (s callReservations) AddNote(a hub.FileNote) error {
+	return do0(s.calls, "Reservations.AddNote", func() error { return s.w.AddNote(a) })
+}
+
+func (s callReservations) RemoveNotes(a hub.AgentID) error {
+	return do0(s.calls, "Reservations.RemoveNotes", func() error { return s.w.RemoveNotes(a) })
+}
+
 func (s callReader) Subscriptions(a hub.AgentID) ([]hub.Subscription, error) {
 	return do1(s.calls, "Subscriptions", func() ([]hub.Subscription, error) { return s.r.Subscriptions(a) })
 }

@@ -1,0 +1,262 @@
+package reservation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+)
+
+// A board has the reservations of one working tree inside a transaction, for one caller.
+type board struct {
+	s     *Service
+	tx    hub.Tx
+	actor hub.Caller
+	tree  hub.WorkingTree
+	now   hub.Time
+	all   []hub.Reservation
+	waits []hub.FileWait
+
+	answer Answer
+	posted []hub.Message
+	facts  facts
+}
+
+// load reads the reservations of a working tree.
+func (s *Service) load(tx hub.Tx, actor hub.Caller, tree hub.WorkingTree) (*board, error) {
+	b := &board{s: s, tx: tx, actor: actor, tree: tree, now: s.clock.Now()}
+	var err error
+	if b.all, err = tx.Reservations().OfTree(tree.Path); err != nil {
+		return nil, err
+	}
+	b.waits, err = tx.Reservations().Waits(tree.Path)
+	return b, err
+}
+
+// announce publishes the messages of a committed transaction.
+func (b *board) announce() {
+	b.s.mail.Announce(b.posted...)
+	if b.s.bus != nil {
+		b.s.bus.Publish(hub.TopicJournal)
+	}
+}
+
+// settle ends the reservations whose end has come. It judges those whose files are known.
+func (b *board) settle(known facts) error {
+	b.facts = known
+	for i := range b.all {
+		r := b.all[i]
+		f, isKnown := known.files[r.Path]
+		if !isKnown && !r.Pattern {
+			continue
+		}
+		life, err := b.s.sessions.Life(b.tx, r.Holder, r.Session)
+		if err != nil {
+			return err
+		}
+		seen := observe(r, f, b.now)
+		end := judge(seen, f, life, b.s.idle, b.now)
+		if end.next == r.State && seen == r {
+			continue
+		}
+		if err := b.move(i, seen, end); err != nil {
+			return err
+		}
+	}
+	b.all = slices.DeleteFunc(b.all, func(r hub.Reservation) bool { return r.State == hub.ReservationOver })
+	return b.tellWaiting()
+}
+
+// move stores a reservation in its next state, with the journal entry and the notes about it.
+func (b *board) move(i int, r hub.Reservation, end ending) error {
+	was := b.all[i].State
+	if end.next == was {
+		b.all[i] = r
+		return b.tx.WriteReservations().Put(r, was)
+	}
+	next, err := r.Advance(end.next, b.now)
+	if err != nil {
+		return err
+	}
+
+	action := actions.ReservationReleased
+	facts := map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder, "why": end.why}
+	if end.next == hub.ReservationOrphan {
+		action = actions.ReservationOrphaned
+		next.Left, next.Lines = b.facts.left[r.Path].sha256, b.facts.left[r.Path].lines
+		facts["left"] = next.Left
+	}
+	if err := b.tx.WriteReservations().Put(next, was); err != nil {
+		return err
+	}
+	b.all[i] = next
+	if end.why == whyIdle && r.Changed {
+		text := fmt.Sprintf("your reservation of %s ended after %s without activity", r.Path, spoken(b.s.idle))
+		if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: r.Holder, Kind: NoteLapsed, Path: r.Path, Text: text}); err != nil {
+			return err
+		}
+	}
+	_, err = b.tx.Append(b.actor.Entry(b.now, action, string(r.ID), facts))
+	return err
+}
+
+// holderOf returns the reservation of another agent that keeps the caller from a file.
+func (b *board) holderOf(name string) (hub.Reservation, bool) {
+	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == b.actor.ID && r.Shared && covers(r, name) })
+	for _, r := range b.all {
+		if binds(r, b.actor.ID, shared) && covers(r, name) {
+			return r, true
+		}
+	}
+	return hub.Reservation{}, false
+}
+
+func denial(r hub.Reservation, name string) Denial {
+	task := string(r.Task)
+	if task == "" {
+		task = string(r.Handoff)
+	}
+	return Denial{Path: name, Holder: r.Holder, Since: r.Since, Task: task, Fence: r.Fence}
+}
+
+// take reserves a file for the caller, or renews its reservation. Changes that a former holder
+// left are noted.
+func (b *board) take(name string, f File, session string) error {
+	for i, r := range b.all {
+		if r.Pattern || r.Path != name {
+			continue
+		}
+		switch {
+		case r.State == hub.ReservationOrphan:
+			b.note(Note{Kind: NoteOrphan, Path: name, Agent: r.Holder, Text: orphanText(r)})
+			if err := b.move(i, r, ending{hub.ReservationOver, whySession}); err != nil {
+				return err
+			}
+		case r.Holder == b.actor.ID:
+			r.Asked, r.Active = b.now, b.now
+			r.Session = session
+			b.reason(ReasonOwn, r.Fence)
+			return b.move(i, r, ending{next: r.State})
+		default:
+			b.reason(ReasonShared, r.Fence)
+		}
+	}
+	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Asked: b.now})
+}
+
+// reason notes why an edit is allowed.
+func (b *board) reason(reason string, fence int64) {
+	b.answer.Reason = reason
+	b.answer.Fence = max(b.answer.Fence, fence)
+}
+
+// add stores a new reservation of the caller.
+func (b *board) add(r hub.Reservation) error {
+	own, err := b.tx.Reservations().OfAgent(b.actor.ID)
+	if err != nil {
+		return err
+	}
+	paths, patterns := 0, 0
+	for _, o := range own {
+		if o.Pattern {
+			patterns++
+		} else {
+			paths++
+		}
+	}
+	if paths >= maxPaths || (r.Pattern && patterns >= maxPatterns) {
+		return hub.Errorf(hub.CodeTooLarge, "reservation.add", "%s already holds %d files and %d patterns", b.actor.ID, paths, patterns).WithHint("release some with {release}")
+	}
+
+	fence, err := nextFence(b.tx)
+	if err != nil {
+		return err
+	}
+	r.ID = hub.NewReservationID(fence)
+	r.Fence = fence
+	r.Tree = b.tree
+	r.Holder = b.actor.ID
+	r.State = hub.ReservationHeld
+	r.Since, r.Active = b.now, b.now
+	if err := b.tx.WriteReservations().Put(r, ""); err != nil {
+		return err
+	}
+	b.all = append(b.all, r)
+	b.answer.Fence = max(b.answer.Fence, fence)
+	if err := b.leaveWait(r.Path); err != nil {
+		return err
+	}
+	if err := b.overlaps(r); err != nil {
+		return err
+	}
+	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationTaken, string(r.ID), map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}))
+	return err
+}
+
+// fenceKey is where the last fence is stored.
+const fenceKey = "reservations/fence"
+
+// nextFence returns a number that is larger than that of every earlier reservation.
+func nextFence(tx hub.Tx) (int64, error) {
+	last, err := hub.ReadMeta[int64](tx, fenceKey)
+	if err != nil {
+		return 0, err
+	}
+	return last + 1, hub.WriteMeta(tx, fenceKey, last+1)
+}
+
+// edited notes the end of an edit of the caller. An edit that came later than its reservation
+// lasted, because a person was asked about it, reserves the file now; if another agent has taken
+// the file meanwhile, it is a violation.
+func (b *board) edited(name string, f File, session string) error {
+	isOwn := false
+	for i, r := range b.all {
+		if r.Holder != b.actor.ID || r.Pattern || r.Path != name || r.State != hub.ReservationHeld {
+			continue
+		}
+		isOwn = true
+		r = observe(r, f, b.now)
+		r.Asked, r.Active = hub.Time{}, b.now
+		if err := b.move(i, r, ending{next: r.State}); err != nil {
+			return err
+		}
+	}
+	if _, isForeign := b.holderOf(name); isForeign && !isOwn {
+		return b.violated(name, f)
+	}
+	if !isOwn && !f.Clean {
+		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Changed: true}); err != nil {
+			return err
+		}
+	}
+	return b.see(name, f.Digest, true)
+}
+
+// see stores what the caller saw of a file.
+func (b *board) see(name, digest string, wrote bool) error {
+	return b.tx.WriteReservations().PutView(hub.FileView{Tree: b.tree.Path, Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
+}
+
+// note adds a note to the answer.
+func (b *board) note(n Note) {
+	if len(b.answer.Notes) < maxNotes {
+		b.answer.Notes = append(b.answer.Notes, n)
+	}
+}
+
+// deliverNotes puts the notes that wait for the caller into the answer.
+func (b *board) deliverNotes() error {
+	waiting, err := b.tx.Reservations().Notes(b.actor.ID)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	for _, n := range waiting {
+		text := n.Text
+		if r, ok := b.holderOf(n.Path); ok && n.Kind == NoteLapsed {
+			text += fmt.Sprintf("; %s has it now", r.Holder)
+		}
+		b.note(Note{Kind: n.Kind, Path: n.Path, Agent: n.Other, Text: text})
+	}
+	return b.tx.WriteReservations().RemoveNotes(b.actor.ID)
+}

@@ -1,0 +1,85 @@
+package reservation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/shorten"
+)
+
+// spoken returns a duration as people say it: 12 min, 3 h.
+func spoken(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d h", int(d.Hours()))
+}
+
+func shortened(text string) string { return shorten.Bytes(text, maxText) }
+
+// heldText is read by a model after the words of its CLI about a refused call.
+func heldText(denied []Denial, now hub.Time) string {
+	d := denied[0]
+	return fmt.Sprintf("%s%s is being changed by %s for %s%s. Ask it with acp_send, or work on something else: you get a message when the file is free.",
+		d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d))
+}
+
+func commitText(denied []Denial, now hub.Time) string {
+	d := denied[0]
+	return fmt.Sprintf("%s%s is being changed by %s for %s%s: commit your own files only (git restore --staged %s takes it out of the index).",
+		d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d), d.Path)
+}
+
+func shellText(denied []Denial, list []touch, now hub.Time) string {
+	d := denied[0]
+	does := "would change"
+	for _, t := range list {
+		if t.name == d.Path {
+			does = t.does
+			break
+		}
+	}
+	return fmt.Sprintf("this command %s %s%s, which %s has been changing for %s%s. Name your own files in the command, or ask %s with acp_send.",
+		does, d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d), d.Holder)
+}
+
+func more(denied []Denial) string {
+	if len(denied) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d more)", len(denied)-1)
+}
+
+func forTask(d Denial) string {
+	if d.Task == "" {
+		return ""
+	}
+	return " (" + d.Task + ")"
+}
+
+func staleText(name string, s staleness, now hub.Time) string {
+	return shortened(fmt.Sprintf("%s was changed by %s %s ago, after you last read it: read it again, then edit", name, s.by, spoken(now.Sub(s.at.Time))))
+}
+
+func orphanText(r hub.Reservation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s left changes in %s that are not committed", r.Holder, r.Path)
+	if r.Lines > 0 {
+		fmt.Fprintf(&b, " (%d lines)", r.Lines)
+	}
+	fmt.Fprintf(&b, "; parley reservations show %s has the difference", r.Path)
+	return b.String()
+}
+
+func overlapText(other hub.AgentID, name, tree string) string {
+	return fmt.Sprintf("%s changes %s, too, in %s: expect a merge conflict", other, name, tree)
+}
+
+func violationText(by, holder hub.AgentID, name string) string {
+	return fmt.Sprintf("a command of %s changed %s, which %s holds", by, name, holder)
+}

@@ -1,0 +1,153 @@
+package reservation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// wait puts the caller on the waiting list of a file. The holder is told once.
+func (b *board) wait(d Denial) error {
+	if b.actor.IsOperator() || slices.ContainsFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID }) {
+		return nil
+	}
+	w := hub.FileWait{Tree: b.tree.Path, Path: d.Path, Agent: b.actor.ID, Since: b.now}
+	if err := b.tx.WriteReservations().PutWait(w); err != nil {
+		return err
+	}
+	b.waits = append(b.waits, w)
+	return b.notify(d.Holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", b.actor.ID, d.Path), "when you are done with it: acp_files release", d.Path)
+}
+
+// leaveWait takes the caller off the waiting list of a file.
+func (b *board) leaveWait(name string) error {
+	for i, w := range b.waits {
+		if w.Path == name && w.Agent == b.actor.ID {
+			b.waits = slices.Delete(b.waits, i, i+1)
+			return b.tx.WriteReservations().RemoveWait(w.Tree, w.Path, w.Agent)
+		}
+	}
+	return nil
+}
+
+// tellWaiting tells the agent that waits longest for a file which became free. If it does not
+// take the file in time, the next one is told.
+func (b *board) tellWaiting() error {
+	first := map[string]bool{} // files whose first agent was looked at
+	for i := 0; i < len(b.waits); i++ {
+		w := b.waits[i]
+		if first[w.Path] || b.isHeld(w.Path, w.Agent) {
+			continue
+		}
+		if !w.Told.IsZero() && b.now.Sub(w.Told.Time) >= takeWithin {
+			if err := b.tx.WriteReservations().RemoveWait(w.Tree, w.Path, w.Agent); err != nil {
+				return err
+			}
+			b.waits = slices.Delete(b.waits, i, i+1)
+			i--
+			continue
+		}
+		first[w.Path] = true
+		if !w.Told.IsZero() {
+			continue
+		}
+
+		w.Told = b.now
+		b.waits[i] = w
+		if err := b.tx.WriteReservations().PutWait(w); err != nil {
+			return err
+		}
+		if err := b.notify(w.Agent, hub.PriorityHigh, w.Path+" is free", "read it again, then change it", w.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isHeld reports whether an agent other than the given one holds a file.
+func (b *board) isHeld(name string, agent hub.AgentID) bool {
+	return slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return binds(r, agent, false) && covers(r, name) })
+}
+
+// warnOperator tells the operator of agents that have waited for long, once each.
+func (b *board) warnOperator() error {
+	for i, w := range b.waits {
+		if w.Warned || !w.Told.IsZero() || b.now.Sub(w.Since.Time) < warnAfter {
+			continue
+		}
+		w.Warned = true
+		b.waits[i] = w
+		if err := b.tx.WriteReservations().PutWait(w); err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s has waited for %s for %s", w.Agent, w.Path, spoken(b.now.Sub(w.Since.Time)))
+		if err := b.notify(hub.Operator, hub.PriorityHigh, text, "parley release "+w.Path+" frees it", w.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notify writes a message of the hub about a file.
+func (b *board) notify(to hub.AgentID, p hub.Priority, summary, next, name string) error {
+	payload, err := json.Marshal(map[string]any{"summary": summary, "next_step": next, "path": name, "tree": b.tree.Path})
+	if err != nil {
+		return err
+	}
+	m, err := b.s.mail.Notify(b.tx, hub.Envelope{To: []hub.AgentID{to}, Type: hub.TypeStatusUpdate, Priority: p, Topic: noticeTopic, Payload: payload})
+	if err == nil && m.ID != "" {
+		b.posted = append(b.posted, m)
+	}
+	return err
+}
+
+// overlapsKey is where the overlaps are stored that agents were told of, by repository, path and
+// pair, with the times.
+const overlapsKey = "reservations/overlaps"
+
+// overlaps tells two agents that change one path in two working trees of one repository.
+func (b *board) overlaps(r hub.Reservation) error {
+	if b.tree.Repository == "" || r.Pattern {
+		return nil
+	}
+	all, err := b.tx.Reservations().OfAgent("")
+	if err != nil {
+		return err
+	}
+	told, err := hub.ReadMeta[map[string]hub.Time](b.tx, overlapsKey)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		isSame := o.Tree.Repository == b.tree.Repository && o.Tree.Machine == b.tree.Machine && o.Tree.Path != b.tree.Path && o.Path == r.Path
+		if !isSame || o.Holder == r.Holder || o.State != hub.ReservationHeld {
+			continue
+		}
+		pair := []string{string(o.Holder), string(r.Holder)}
+		slices.Sort(pair)
+		key := b.tree.Repository + "\x00" + r.Path + "\x00" + pair[0] + "\x00" + pair[1]
+		if at, ok := told[key]; ok && b.now.Sub(at.Time) < overlapEvery {
+			continue
+		}
+
+		if told == nil {
+			told = map[string]hub.Time{}
+		}
+		told[key] = b.now
+		b.note(Note{Kind: NoteOverlap, Path: r.Path, Agent: o.Holder, Text: overlapText(o.Holder, r.Path, o.Tree.Path)})
+		if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: o.Holder, Kind: NoteOverlap, Path: r.Path, Other: r.Holder, Text: overlapText(r.Holder, r.Path, b.tree.Path)}); err != nil {
+			return err
+		}
+		for k, at := range told {
+			if b.now.Sub(at.Time) >= overlapEvery {
+				delete(told, k)
+			}
+		}
+		if err := hub.WriteMeta(b.tx, overlapsKey, told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
