@@ -343,7 +343,15 @@ func TestWake(t *testing.T) {
 			last = w.send("planner", api.SendParams{To: builder})
 		}
 		w.pass(time.Minute)
-		w.untilRow(last, hub.DeliveryAccepted)
+		var row []hub.Delivery
+		w.until("the last message was announced, or read in the turn of the first", func() bool {
+			row = w.rows(last)
+			if len(row) == 0 {
+				return false
+			}
+			end := row[len(row)-1]
+			return end.Status == hub.DeliveryAccepted || (end.Status == hub.DeliverySkipped && end.Error == "already read")
+		}, func() any { return row })
 		b.flush()
 		if n := len(b.wakes); n < 1 || n > 2 {
 			t.Errorf("got %d wakes, want one or two", n)
