@@ -22,10 +22,11 @@ func (a *app) approveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
-		Short: "Approve a held message or a handoff; without an id, list those that wait",
-		Long: `Approve a held message, or a handoff that needs a human; without an id, list
-those that wait. On a terminal it is shown and you are asked first. Only the
-operator can do this.`,
+		Short: "Approve a held message or handoff",
+		Long: `Approve a held message or team operation, or a handoff that needs approval. Without
+an id, list everything that is waiting. On a terminal the item is shown and you are
+asked to confirm. Only the operator can approve; a handoff into a team can also be
+approved by a member whose role permits it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -34,7 +35,7 @@ operator can do this.`,
 			return a.decide(cmd, api.Approve, api.IDParams{ID: hub.EnvelopeID(args[0])}, "Approve it?", yes)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -19,11 +19,12 @@ func (a *app) contactCommand() *cobra.Command {
 	var p api.ContactParams
 	cmd := &cobra.Command{
 		Use:   "contact [AGENT]",
-		Short: "Show or set who may write to an agent, and who may wake it",
-		Long: `Show or set who may write to an agent, and who may wake it. By default everyone may.
-A message from an agent that may not write is refused; one from an agent that may write
-but not wake waits in the inbox. The operator and the hub always may, and an answer to a
-message of the agent is always delivered. Only the operator can change a rule.`,
+		Short: "Control who may write to or wake an agent",
+		Long: `Show or set which agents may write to an agent and which may wake it. By default all
+agents may do both. A message from an agent that may not write is refused; a message
+from an agent that may write but not wake waits in the inbox. The operator and the hub
+are never restricted, and an answer to a message from the agent is always delivered.
+Only the operator can change a rule.`,
 		Example: `  parley contact builder --from planner,team:auth --wake-from planner
   parley contact builder
   parley contact builder --open`,
@@ -40,7 +41,7 @@ message of the agent is always delivered. Only the operator can change a rule.`,
 			return answer(ctx, a, api.ListContacts, api.ContactListParams{Agent: p.Agent}, writeContacts)
 		}
 		if p.Agent == "" {
-			return usagef("the command names no agent").WithHint("for example: parley contact builder --from planner")
+			return usagef("an agent is required").WithHint("for example: parley contact builder --from planner")
 		}
 		return answer(ctx, a, api.SetContact, p, func(w io.Writer, got api.AgentContact) {
 			writeContacts(w, api.ContactList{Rules: contact.Rules{got.Agent: got.Rule}})

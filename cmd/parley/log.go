@@ -27,25 +27,25 @@ func (a *app) logCommand() *cobra.Command {
 	c := conversation{app: a}
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Print the conversation of the agents, one line a message, oldest first",
-		Long: `Print the conversation as a person reads it: one line a message, oldest first, in
-your time zone. You see the messages that you sent or received; those who audit see
-all of them. parley query shows whole messages.`,
+		Short: "Print the agents' conversation",
+		Long: `Print the conversation, one line per message, oldest first, in your time zone. You see
+the messages that you sent or received; auditors see all messages. "parley query" shows
+whole messages.`,
 		Example: `  parley log --since 1h
   parley log --follow --from planner
   parley log --type status.blocked --json`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&c.follow, "follow", "f", false, "then print each new message, until Ctrl-C")
-	f.StringVar((*string)(&c.feed.Filter.From), "from", "", "sender")
-	f.StringVar((*string)(&c.feed.Filter.To), "to", "", "recipient")
-	f.StringVar((*string)(&c.feed.Filter.Type), "type", "", "message type")
-	f.StringVar(&c.feed.Filter.Topic, "topic", "", "topic")
-	f.StringVar(&c.feed.Filter.Team, "team", "", "messages of this team that you may read")
-	f.StringVar(&c.feed.Filter.Thread, "thread", "", "thread")
-	f.Var(&c.feed.Filter.Limit, "limit", "how many of the newest at most (default 50, or all since --since)")
-	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"))
+	f.BoolVarP(&c.follow, "follow", "f", false, "keep printing new messages until Ctrl-C")
+	f.StringVar((*string)(&c.feed.Filter.From), "from", "", "only messages from this sender")
+	f.StringVar((*string)(&c.feed.Filter.To), "to", "", "only messages to this recipient")
+	f.StringVar((*string)(&c.feed.Filter.Type), "type", "", "only messages of this type")
+	f.StringVar(&c.feed.Filter.Topic, "topic", "", "only messages with this topic")
+	f.StringVar(&c.feed.Filter.Team, "team", "", "only messages of this team that you may read")
+	f.StringVar(&c.feed.Filter.Thread, "thread", "", "only messages of this thread")
+	f.Var(&c.feed.Filter.Limit, "limit", "number of newest messages to print (default 50, or all with --since)")
+	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "earliest time: a duration ago such as 2h, or an ISO 8601 time"))
 }
 
 func (c *conversation) run(ctx context.Context) error {
@@ -80,7 +80,7 @@ func (c *conversation) run(ctx context.Context) error {
 // away returns a function that says that the hub is away, and waits.
 func (a *app) away(ctx context.Context) func() {
 	return func() {
-		fmt.Fprintln(a.err, "the hub is away, trying again")
+		fmt.Fprintln(a.err, "the hub is unreachable; trying again")
 		pause(ctx, watchRetry)
 	}
 }

@@ -72,7 +72,7 @@ func TestNotify(t *testing.T) {
 			t.Errorf("the address of a webhook is a secret: %s", r.out)
 		}
 		d := h.operator("doctor")
-		contains(t, d.out, "FAIL notify target local: failed 1 times since ", "169.254.169.254 is never called", "; 1 in dead letters since ", "parley notify replay local sends them again")
+		contains(t, d.out, "FAIL notify target local: failed 1 times since ", "169.254.169.254 is never called", "; 1 in dead letters since ", `run "parley notify replay local" to send them again`)
 		if d.code != exitCheck || strings.Contains(d.out, "notify target ops") {
 			t.Errorf("exit %d:\n%s", d.code, d.out)
 		}

@@ -108,7 +108,7 @@ func TestRunAsks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{"1\n": "\x1b[32mconfirmed", "\n": "STATUS:rejected"} {
 		s := sit(t, parley(t, nil, runArgs(t, "asking", newRepository(t), "--no-hub", "--home", t.TempDir())...))
-		s.types(t, "Number, or nothing to refuse: ", answer)
+		s.types(t, "Enter a number, or press Enter to refuse: ", answer)
 		contains(t, s.screen.String(), "1  allow once: Yes", "2  reject once: No", "3  allow always: Reject")
 		s.screen.await(t, want)
 		s.cmd.Wait() // the exit code has a test of its own

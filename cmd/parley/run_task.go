@@ -32,8 +32,8 @@ func takeTask(ctx context.Context, c *rpc.Client, spec *run.Spec) (func(ctx cont
 	}
 	t := *got.Task
 	if t.Owner != spec.Agent {
-		return nil, hub.Errorf(hub.CodeConflict, "parley", "the task %s belongs to %q, not to %s", id, t.Owner, spec.Agent).
-			WithHint("parley team task %s %s --owner %s", t.Team, id, spec.Agent)
+		return nil, hub.Errorf(hub.CodeConflict, "parley", "task %s belongs to %q, not to %s", id, t.Owner, spec.Agent).
+			WithHint(`run "parley team task %s %s --owner %s" to change its owner`, t.Team, id, spec.Agent)
 	}
 
 	// A run also takes up a task that is in progress already.

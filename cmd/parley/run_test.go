@@ -528,8 +528,8 @@ func TestRunCommandLine(t *testing.T) {
 		code  int
 		parts []string
 	}{
-		{"no agent", []string{"run"}, exitUsage, []string{"needs an agent and a task"}},
-		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"run needs a task"}},
+		{"no agent", []string{"run"}, exitUsage, []string{"an agent and a task are required"}},
+		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"a task is required"}},
 		{"an empty task", []string{"run", "--task", " ", "--", "agent"}, exitUsage, []string{"the task is empty"}},
 		{"a policy that does not exist", []string{"run", "--task", "x", "--policy", "maybe", "--", "agent"}, exitUsage, []string{"maybe"}},
 		{"no terminal to ask on", []string{"run", "--task", "x", "--policy", "ask", "--", "agent"}, exitUsage, []string{"needs a terminal"}},
@@ -540,9 +540,9 @@ func TestRunCommandLine(t *testing.T) {
 		{"a worktree without a repository", []string{"run", "--task", "x", "--no-hub", "--worktree", "--", "agent"}, exitUsage, []string{"git repository"}},
 		{"an agent that nobody knows", []string{"run", "clod", "x"}, exitDegraded, []string{"clod"}},
 		{"an agent that is not installed", []string{"run", "qwen", "x"}, exitDegraded, []string{"not installed"}},
-		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"could not be started"}},
-		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"could not be started"}},
-		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"could not be started"}},
+		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"cannot start the agent"}},
+		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"cannot start the agent"}},
+		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"cannot start the agent"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) runsCommand() *cobra.Command {
-	return group("runs", "Show the runs of agents", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
+	return group("runs", "Show agent runs", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
 }
 
 // runFiles returns the files of runs, after it recovered those of killed runs and
@@ -43,7 +43,7 @@ func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
 		err = files.Report(ctx, h, unreported)
 	}
 	if err != nil {
-		fmt.Fprintf(a.err, "%s the hub does not know the end of some runs yet: %v\n", a.paint(a.err, "33", "note:"), err)
+		fmt.Fprintf(a.err, "%s cannot report the end of some runs to the hub: %v\n", a.paint(a.err, "33", "note:"), err)
 	}
 	return files, nil
 }
@@ -72,9 +72,9 @@ func (a *app) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs on this machine, newest first",
-		Long: `List the runs whose files are in the home, newest first. A run whose
-parley was killed is recorded as interrupted, and its remaining processes are
-ended. With --json reports and evidence are left out.`,
+		Long: `List the runs whose files are in the home, newest first. A run whose parley process was
+killed is recorded as interrupted, and its remaining processes are ended. With --json,
+reports and evidence are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := a.runFiles(cmd.Context())
@@ -108,14 +108,14 @@ ended. With --json reports and evidence are left out.`,
 	}
 
 	cmd.Flags().StringVar(&agent, "agent", "", "only runs of this agent")
-	cmd.Flags().Var(&limit, "limit", "how many at most")
+	cmd.Flags().Var(&limit, "limit", "maximum number of runs")
 	return cmd
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show RUN",
-		Short: "Show a run: claim, evidence and verdict",
+		Short: "Show a run's claim, evidence and verdict",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, r, err := a.runRecord(cmd.Context(), args[0])
@@ -139,8 +139,8 @@ func (a *app) runsReplayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay RUN",
 		Short: "Replay the recording of a run",
-		Long: `Print the text and the actions of the agent again, from the recording of the run.
-With --json every frame is a line. Keys and tokens are not in the recording.`,
+		Long: `Print the agent's text and actions again, from the recording of the run. With --json,
+every frame is a line. Keys and tokens are not in the recording.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, r, err := a.runRecord(cmd.Context(), args[0])
@@ -149,7 +149,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 			}
 			f, err := os.Open(files.Frames(r.ID))
 			if err != nil {
-				return hub.Errorf(hub.CodeNotFound, "parley", "open the recording of run %s: %v", r.ID, err)
+				return hub.Errorf(hub.CodeNotFound, "parley", "cannot open the recording of run %s: %v", r.ID, err)
 			}
 			defer f.Close()
 

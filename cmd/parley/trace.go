@@ -21,8 +21,10 @@ import (
 func (a *app) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show one message, run or handoff from end to end: journal, messages and delivery attempts, in order",
-		Args:  cobra.ExactArgs(1),
+		Short: "Trace a message, run or handoff",
+		Long: `Show a message, run or handoff from end to end: its journal entries, messages and
+delivery attempts, in order.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {

@@ -70,7 +70,7 @@ func (d *teamDemo) form(ctx context.Context) {
 	}
 	d.team(ctx, team.Request{Action: "create", Objective: "log in without a password", Members: demoSeats})
 	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-	d.tell("", "A hub starts. ana coordinates the team auth; its six members are processes of their own.")
+	d.tell("", "A hub starts. ana coordinates the team auth; its six members are separate processes.")
 }
 
 // dismiss ends the members.
@@ -140,15 +140,15 @@ func (d *teamDemo) review(ctx context.Context) {
 
 // search is the second way: three hypotheses at once, and one root cause.
 func (d *teamDemo) search(ctx context.Context) {
-	d.tell("", "\n2. Three hypotheses at once")
+	d.tell("", "\n2. Three hypotheses in parallel")
 	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamIncident})
 	d.tell("ana", "declares an incident: logins fail.")
 	d.ask(ctx, "hypothesis", "dan", "ben", "cleo")
 	for _, name := range []string{"dan", "ben", "cleo"} {
 		got := d.team(ctx, team.Request{Action: "artifact", Artifact: "hypotheses/" + name + ".md"})
 		if d.err == nil && strings.Contains(*got.Content, "confirmed") {
-			d.team(ctx, team.Request{Action: "decide", Title: "Root cause", Decision: "The clock of the server is wrong.", Rationale: "the hypothesis of " + name + " is confirmed, the others are refuted"})
-			d.tell("ana", "reads all three and decides: the clock of the server is wrong, as %s found.", name)
+			d.team(ctx, team.Request{Action: "decide", Title: "Root cause", Decision: "The server's clock is wrong.", Rationale: "the hypothesis of " + name + " is confirmed, the others are refuted"})
+			d.tell("ana", "reads all three and decides: the server's clock is wrong, as %s found.", name)
 		}
 	}
 	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamActive})
@@ -156,7 +156,7 @@ func (d *teamDemo) search(ctx context.Context) {
 
 // split is the third way: packets of work on one file, and a merge that conflicts.
 func (d *teamDemo) split(ctx context.Context) {
-	d.tell("", "\n3. Packets of work on one file")
+	d.tell("", "\n3. Work packets on one file")
 	text := "keys = 1\n\nsessions = 30\n\nlimit = 5\n"
 	d.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", ParentVersion: new(int64), Content: &text})
 	d.ask(ctx, "keys", "dan")
@@ -276,7 +276,7 @@ func (m *member) change(ctx context.Context, parent int64, from, to string) stri
 	text := fmt.Sprintf("changes %q to %q in version %d", from, to, parent)
 	switch {
 	case got.Artifact.State == hub.MergeManual:
-		return fmt.Sprintf("%s. That line has changed since: version %d lies beside the newest, %d.", text, got.Version.Version, got.Artifact.Version)
+		return fmt.Sprintf("%s. That line has changed since: version %d is kept beside the newest, %d.", text, got.Version.Version, got.Artifact.Version)
 	case got.Artifact.Version != got.Version.Version:
 		return fmt.Sprintf("%s. The hub merges it with version %d into version %d.", text, got.Version.Version-1, got.Artifact.Version)
 	}

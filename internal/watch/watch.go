@@ -27,7 +27,7 @@ const (
 )
 
 // away is the problem of a hub that cannot be reached.
-const away = "the hub is away, trying again"
+const away = "the hub is unreachable; trying again"
 
 // Options are the parts that a watch works with.
 type Options struct {
@@ -234,7 +234,7 @@ func Plain(ctx context.Context, o Options) error {
 
 		for key, i := range waits {
 			if !open[key] {
-				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
+				fmt.Fprintf(o.Out, "no longer waits: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
 				delete(waits, key)
 			}
 		}
