@@ -16,8 +16,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 // An office is a mailroom with a real store, a clock that stands still, and

@@ -282,7 +282,7 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 		return c.call(name, "acp_team", args)
 	}
 	put("bo", 0, "keys = 1\n", "high")
-	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in the team auth, by bo")
+	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in team auth, by bo")
 	put("dan", 1, "keys = 2\n")
 	c.has(put("bo", 1, "keys = 3\n"), "yours, version 3, is not the newest, which is 2: it was made from 1. ivo merges both")
 
