@@ -16,8 +16,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 // A table is a hub with agents around it, and a clock that stands still.
