@@ -9,9 +9,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/testing/lobbytest"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/testing/lobbytest"
 )
 
 func TestEndpoints(t *testing.T) {
