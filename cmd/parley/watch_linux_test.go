@@ -85,7 +85,7 @@ func TestWatchScreen(t *testing.T) {
 		id := h.sent(h.as("planner", "send", "builder", "drop it again", "--human-gate", "required", "--json"))
 		w.stdout.await(t, "waits: held: a message from planner to builder needs your approval: drop it again (parley approve ")
 		h.ok(h.operator("deny", id), nil)
-		w.stdout.await(t, "waits no more: held: a message of planner to builder")
+		w.stdout.await(t, "waits no more: held: a message from planner to builder")
 		if code := w.signal(t, syscall.SIGINT); code != 0 && code != exitSignal {
 			t.Errorf("exit %d", code)
 		}
