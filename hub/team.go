@@ -151,7 +151,7 @@ func canBecome[S ~string](next []S) string {
 // state machine has no such move, and then returns t unchanged.
 func (t Team) Advance(next Lifecycle, now Time) (Team, error) {
 	if !slices.Contains(teamNext[t.Lifecycle], next) {
-		return t, Errorf(CodeConflict, "hub.Advance", "the team %s is %s and cannot become %s", t.ID, t.Lifecycle, next).
+		return t, Errorf(CodeConflict, "hub.Advance", "team %s is %s and cannot become %s", t.ID, t.Lifecycle, next).
 			WithHint("%s", canBecome(teamNext[t.Lifecycle]))
 	}
 	t.Lifecycle, t.UpdatedAt = next, now
@@ -323,7 +323,7 @@ func (t Task) Advance(next TaskState, now Time) (Task, error) {
 		allowed = next == t.Was
 	}
 	if !allowed {
-		return t, Errorf(CodeConflict, "hub.Advance", "the task %s is %s and cannot become %s", t.ID, t.State, next).
+		return t, Errorf(CodeConflict, "hub.Advance", "task %s is %s and cannot become %s", t.ID, t.State, next).
 			WithHint("%s", canBecome(taskNext[t.State]))
 	}
 	was := t.State

@@ -284,7 +284,7 @@ func TestRefusedCopiesOnTheCommandLine(t *testing.T) {
 		if r.code != exitCheck {
 			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
 		}
-		contains(t, r.out, "far is not taken from "+aid)
+		contains(t, r.out, "far is not accepted from "+aid)
 		contains(t, r.out, "parley peer sync "+aid)
 		contains(t, r.out, "1 of 1 contract failed the check")
 	})

@@ -252,6 +252,6 @@ func TestTruncatedLog(t *testing.T) {
 		if got.code != exitCheck {
 			t.Errorf("audit verify: exit %d, want %d: %s", got.code, exitCheck, got.out)
 		}
-		contains(t, got.out, "FOUND", "it was set aside, because it does not fit the journal")
+		contains(t, got.out, "FOUND", "it was set aside because it does not match the journal")
 	})
 }

@@ -35,7 +35,7 @@ func TestNotify(t *testing.T) {
 
 	t.Run("R3-083 a held message reaches a person without text of high sensitivity, and so does the answer", func(t *testing.T) {
 		id := h.sent(h.as("planner", "send", "builder", "the password is 1234", "--human-gate", "required", "--sensitivity", "high", "--json"))
-		body := bodies.await(t, "needs your yes")
+		body := bodies.await(t, "needs your approval")
 		contains(t, body, "v1,", `"kind":"held"`, id, "parley approve m")
 		h.ok(h.operator("approve", id), nil)
 		bodies.await(t, `"ended":[{"kind":"held","id":"`+id)

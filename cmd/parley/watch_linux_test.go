@@ -83,9 +83,9 @@ func TestWatchScreen(t *testing.T) {
 		w := spawn(t, parley(t, h.env(""), "watch", "--plain", "--as-operator"))
 		w.stdout.await(t, "planner → builder  schema is frozen")
 		id := h.sent(h.as("planner", "send", "builder", "drop it again", "--human-gate", "required", "--json"))
-		w.stdout.await(t, "waits: held: a message of planner to builder needs your yes: drop it again (parley approve ")
+		w.stdout.await(t, "waits: held: a message from planner to builder needs your approval: drop it again (parley approve ")
 		h.ok(h.operator("deny", id), nil)
-		w.stdout.await(t, "no longer waits: held: a message of planner to builder")
+		w.stdout.await(t, "no longer waits: held: a message from planner to builder")
 		if code := w.signal(t, syscall.SIGINT); code != 0 && code != exitSignal {
 			t.Errorf("exit %d", code)
 		}

@@ -173,8 +173,8 @@ var patternRules = map[string]string{
 	"sha256":      "must be 64 lower-case hexadecimal digits",
 	"packageHash": "must be a SHA-256 in lower-case hexadecimal",
 	"time":        "must be a time in UTC, such as 2026-01-02T15:04:05Z",
-	"span":        "must be a span of time, such as PT2H or P3D",
-	"name":        "must be the name of an agent or team",
+	"span":        "must be a duration, such as PT2H or P3D",
+	"name":        "must be a valid agent or team name",
 }
 
 // ruleText says in a few words which rule was broken.

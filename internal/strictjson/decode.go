@@ -152,7 +152,7 @@ func (w *walker) object(fields *structFields) error {
 
 		if twin, found := names.Add(name); found {
 			if known {
-				return w.refuse("the member is there twice, in two spellings")
+				return w.refuse("the member appears twice, in two spellings")
 			}
 			return w.refuse("differs only in case from " + twin)
 		}
@@ -365,7 +365,7 @@ func decodeError(err error) error {
 	e := &Error{Path: path(s.JSONPointer)}
 	switch {
 	case errors.Is(s.Err, jsonv2.ErrUnknownName):
-		e.Text = "no such member"
+		e.Text = "unknown member"
 		if s.GoType != nil && s.GoType.Kind() == reflect.Struct {
 			if near := nearest.Member(s.JSONPointer.LastToken(), fieldsOf(s.GoType).names()); near != "" {
 				e.Text += "; did you mean " + near + "?"
@@ -400,7 +400,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return "an integer"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "an integer, not negative"
+		return "a non-negative integer"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Slice, reflect.Array:

@@ -103,7 +103,7 @@ func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string)
 // roomForPacket refuses a packet more than a project may have.
 func (s *Service) roomForPacket(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Packets >= s.o.Limits.Packets {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is the limit of this hub", p.Tally.Packets)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project is full (%d context packets)", p.Tally.Packets)
 	}
 	return s.roomForContent(op, p, bytes)
 }
@@ -180,7 +180,7 @@ func (s *Service) Packets(ctx context.Context, _ hub.Caller, q coord.PacketQuery
 		return coord.PacketPage{}, err
 	}
 	if q.Type != "" && !q.Type.Known() {
-		return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
+		return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "unknown context type %q", q.Type)
 	}
 	return readIn(ctx, s, op, q.Project, func(r hub.Reader, _ coord.Project) (coord.PacketPage, error) { return r.Coordination().Packets(q) })
 }

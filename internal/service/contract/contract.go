@@ -198,7 +198,7 @@ func (s *Service) mayAnswer(op string, caller hub.Caller, r coord.Repo) error {
 	if aid := s.aid(caller); aid == r.Agent || aid == s.o.Self || caller.Coordinates() {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is the repository of this hub, and %s has not claimed it: a coordinator or the operator answers for it", r.Name, caller.ID).
+	return hub.Errorf(hub.CodeDenied, op, "%s is this hub's repository and %s has not claimed it: only a coordinator or the operator can answer for it", r.Name, caller.ID).
 		WithHint("ask a coordinator, who can also claim it: {project.join} %s", r.Name)
 }
 
@@ -364,7 +364,7 @@ func contract(r hub.Reader, op string, project coord.ProjectID, id coord.Contrac
 	}
 	c, err := r.Coordination().Contract(project, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} shows those of the project")
+		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} lists the project's contracts")
 	}
 	return c, err
 }
@@ -404,7 +404,7 @@ func page(op string, limit, most int) (int, error) {
 	case limit == 0:
 		return most, nil
 	case limit < 0 || limit > most:
-		return 0, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", limit, most)
+		return 0, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", most, limit)
 	}
 	return limit, nil
 }

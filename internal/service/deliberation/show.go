@@ -136,7 +136,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.Deliberation
 		q.Limit = 50
 	}
 	if q.Limit < 1 || q.Limit > maxTurns {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, "deliberation.List", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, "deliberation.List", "limit must be between 1 and %d, got %d", maxTurns, q.Limit)
 	}
 	if !actor.Audits() {
 		q.Viewer = actor.ID
@@ -232,7 +232,7 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 		q.Limit = 50
 	}
 	if q.Limit < 1 || q.Limit > maxTurns {
-		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit must be between 1 and %d, got %d", maxTurns, q.Limit)
 	}
 
 	out := []hub.Decision{}

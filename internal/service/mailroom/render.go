@@ -229,21 +229,21 @@ func Sentence(e hub.Envelope) string {
 		text = "the held message was " + p.Status
 
 	case e.Type == hub.TypeTeamJoin:
-		text = fmt.Sprintf("%s joined the team %s as %s", p.Agent, p.Team, p.Role)
+		text = fmt.Sprintf("%s joined team %s as %s", p.Agent, p.Team, p.Role)
 	case e.Type == hub.TypeTeamLeave:
-		text = fmt.Sprintf("%s left the team %s", p.Agent, p.Team)
+		text = fmt.Sprintf("%s left team %s", p.Agent, p.Team)
 		if len(p.Freed) > 0 {
-			text += ", in the backlog again: " + strings.Join(p.Freed, ", ")
+			text += "; back in the backlog: " + strings.Join(p.Freed, ", ")
 		}
 	case e.Type == hub.TypeTeamRoleChange && p.Status == "proposed":
-		text = fmt.Sprintf("%s proposes %s as %s of the team %s", p.By, p.Agent, p.Role, p.Team)
+		text = fmt.Sprintf("%s proposes %s as %s of team %s", p.By, p.Agent, p.Role, p.Team)
 	case e.Type == hub.TypeTeamRoleChange:
-		text = fmt.Sprintf("%s is %s of the team %s now", p.Agent, p.Role, p.Team)
+		text = fmt.Sprintf("%s is now %s of team %s", p.Agent, p.Role, p.Team)
 
 	case e.Type == hub.TypeTeamArtifactUpdate && len(p.Parents) == 2:
 		text = fmt.Sprintf("the hub merged versions %d and %d of %s into version %d", p.Parents[0], p.Parents[1], p.Artifact, p.Version)
 	case e.Type == hub.TypeTeamArtifactUpdate:
-		text = fmt.Sprintf("version %d of %s in the team %s", p.Version, p.Artifact, p.Team)
+		text = fmt.Sprintf("version %d of %s in team %s", p.Version, p.Artifact, p.Team)
 		if p.Author != "" {
 			text += ", by " + string(p.Author)
 		}

@@ -67,7 +67,7 @@ func TestTeams(t *testing.T) {
 			w := told.duplicate(t)
 			w.raw(test.sql)
 			w.open()
-			want := fmt.Sprintf("%s: it differs from what journal row %d recorded", test.thing, test.row)
+			want := fmt.Sprintf("%s: it differs from journal row %d", test.thing, test.row)
 			if test.missing {
 				want = fmt.Sprintf("%s: it is missing, though journal row %d records it", test.thing, test.row)
 			}

@@ -61,7 +61,7 @@ func TestOffers(t *testing.T) {
 		wantCode(t, err, "", "")
 		got, err := r.tell(bo, o.ID, hub.TypeTaskAccept, 2, "", "ana")
 		wantCode(t, err, "", "")
-		if !strings.Contains(strings.Join(got.Warnings, " "), "T-1 of the team auth") {
+		if !strings.Contains(strings.Join(got.Warnings, " "), "T-1 of team auth") {
 			t.Errorf("warnings: got %q", got.Warnings)
 		}
 		task := r.must(bo, team.Request{Action: "task", Task: "T-1"}).Task
@@ -92,7 +92,7 @@ func TestOffers(t *testing.T) {
 		_, err = r.offer(ana, "bo", "cy")
 		wantCode(t, err, hub.CodeDenied, "cy")
 		_, err = r.offer(eve, "bo")
-		wantCode(t, err, hub.CodeNotFound, "no team")
+		wantCode(t, err, hub.CodeNotFound, "not a member of a team")
 		o, err := r.offer(ana, "bo")
 		wantCode(t, err, "", "")
 		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
@@ -396,9 +396,9 @@ func TestMessages(t *testing.T) {
 			r.inbox(c)
 		}
 		_, err := r.send(eve, mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
-		wantCode(t, err, hub.CodeNotFound, "no team")
+		wantCode(t, err, hub.CodeNotFound, "not a member of a team")
 		_, err = r.send(bo, mailroom.Draft{To: to("team:auth", "eve"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
-		wantCode(t, err, hub.CodeInvalid, "alone")
+		wantCode(t, err, hub.CodeInvalid, "the only recipient")
 		_, err = r.send(bo, mailroom.Draft{To: to("team:nothing"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
 		wantCode(t, err, hub.CodeNotFound, "nothing")
 		got := r.sent(bo, mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
@@ -419,7 +419,7 @@ func TestMessages(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		_, err := r.send(ana, mailroom.Draft{To: to("eve"), Type: hub.TypeKnowledgePush, Team: "auth"}, push)
-		wantCode(t, err, hub.CodePolicy, "no member")
+		wantCode(t, err, hub.CodePolicy, "not a member")
 		first := r.sent(ana, mailroom.Draft{To: to("bo"), Type: hub.TypeKnowledgePush, Team: "auth"}, push).ID
 		for who, want := range map[*hub.Caller]int{&ana: 1, &bo: 1, &cy: 1, &di: 1, &eve: 0, &operator: 1} {
 			if got := query(r, *who); got != want {
@@ -477,7 +477,7 @@ func TestMessages(t *testing.T) {
 		}
 		text := mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}
 		_, err := r.send(bo, text, "")
-		wantCode(t, err, hub.CodeDenied, "coordinator of the team")
+		wantCode(t, err, hub.CodeDenied, "coordinator of team")
 		if got := r.sent(ana, text, ""); len(got.Deliveries) != 11 {
 			t.Errorf("got %d deliveries, want eleven", len(got.Deliveries))
 		}

@@ -206,8 +206,8 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 		}{
 			{"acp_send", "message: did you mean text?", map[string]any{"to": "builder", "message": "x"}},
 			{"acp_send", "recipient: did you mean to?", map[string]any{"recipient": "builder", "text": "x"}},
-			{"acp_inbox", "wait: no such member; did you mean wait_s?", map[string]any{"wait": 1}},
-			{"acp_inbox", "timeout: no such member; did you mean wait_s?", map[string]any{"timeout": 1}},
+			{"acp_inbox", "wait: unknown member; did you mean wait_s?", map[string]any{"wait": 1}},
+			{"acp_inbox", "timeout: unknown member; did you mean wait_s?", map[string]any{"timeout": 1}},
 			{"acp_send", "the agents are builder, eve, operator, planner, tester", map[string]any{"to": "zorro", "text": "x"}},
 			{"acp_send", "use acp_handoff to hand work over", map[string]any{"to": "builder", "type": "handoff.initiate", "payload": map[string]any{}}},
 		} {

@@ -143,7 +143,7 @@ func TestNegotiationIsDecided(t *testing.T) {
 		from, to = to, from
 	}
 	// The only coordinator of the team takes part, so that the operator decides.
-	c.has(answer, "the negotiation "+offer+" is escalated, because the limit of counters is reached; it waits for a decision of operator")
+	c.has(answer, "the negotiation "+offer+" is escalated because the limit on counters is reached; it waits for a decision by operator")
 	c.has(c.call("bo", "acp_query", map[string]any{"negotiation": offer}), "escalated to operator")
 	c.has(c.refused("bo", "acp_respond", map[string]any{"reply_to": next, "decision": "accept", "text": "mine"}), "forbidden", "it was escalated to operator")
 
@@ -164,7 +164,7 @@ func TestNegotiationIsDecided(t *testing.T) {
 		}
 		inbox := c.call("boss", "acp_inbox", nil)
 		c.has(inbox, `decide the negotiation about "Rotate the logs" between ana and bo`, "ana: tonight", "bo: tomorrow",
-			"accept: bo has the task, on the terms of the last counter, which is by ana. decline: the offer ends without an owner.")
+			"accept: bo gets the task on the terms of the last counter, by ana. decline: the offer ends without an owner.")
 		asked := c.find(inbox, `→ acp_respond (m\d+), decision: accept or decline, text: why`)
 		c.has(c.refused("boss", "acp_respond", map[string]any{"reply_to": asked, "decision": "yes", "text": "fine"}), "accept or decline", "with bo as owner")
 		c.has(c.call("boss", "acp_query", map[string]any{"negotiation": asked}), "negotiation "+offer+" is escalated", "tomorrow", "→ acp_respond "+offer+", decision: accept or decline, text: why")
@@ -254,11 +254,11 @@ func TestDisagreementIsDecided(t *testing.T) {
 	answer := c.call("dan", "acp_respond", map[string]any{"reply_to": first, "type": "position.challenge", "payload": map[string]any{
 		"counter_position": "Postgres", "reasoning": "two writers", "severity": "blocking",
 	}})
-	c.has(answer, "the disagreement "+first+" is escalated, because the challenge is blocking; it waits for a decision of ana")
+	c.has(answer, "the disagreement "+first+" is escalated because the challenge is blocking; it waits for a decision by ana")
 	c.has(c.call("bo", "acp_inbox", nil), `the disagreement "store" is escalated, to be decided by ana (the challenge is blocking)`)
 
 	inbox := c.call("ana", "acp_inbox", nil)
-	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "The decision is in your own words")
+	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "Decide in your own words")
 	asked := c.find(inbox, `→ acp_respond (m\d+), decision: your decision, text: why`)
 	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "its reason in text")
 	c.has(c.call("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays", "text": "one writer is enough"}), "The disagreement "+first+" is decided.")
@@ -269,7 +269,7 @@ func TestDisagreementIsDecided(t *testing.T) {
 		c.has(c.call(member, "acp_team", map[string]any{"action": "show", "team": "auth"}), "decided by ana, about store: SQLite stays")
 	}
 	c.has(c.call("dan", "acp_query", map[string]any{"disagreement": first}), "is decided", "> outcome: SQLite stays", "decided by ana", "> because: one writer is enough")
-	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "Postgres", "text": "after all"}), "conflict", "decided, once")
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "Postgres", "text": "after all"}), "conflict", "decided, not escalated")
 }
 
 func TestConflictIsMergedAndSigned(t *testing.T) {
@@ -282,7 +282,7 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 		return c.call(name, "acp_team", args)
 	}
 	put("bo", 0, "keys = 1\n", "high")
-	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in the team auth, by bo")
+	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in team auth, by bo")
 	put("dan", 1, "keys = 2\n")
 	c.has(put("bo", 1, "keys = 3\n"), "yours, version 3, is not the newest, which is 2: it was made from 1. ivo merges both")
 

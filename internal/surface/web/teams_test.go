@@ -320,7 +320,7 @@ func TestTeams(t *testing.T) {
 	t.Run("messages of the hub are sentences, and lead to the team", func(t *testing.T) {
 		has(t, open("/conversations"), "Notices of the hub about the team auth", `href="/conversations?team=auth"`)
 		body := open("/conversations?team=auth")
-		has(t, body, "the team auth, by cy", "keys.toml and the newest, 2, must be merged")
+		has(t, body, "team auth, by cy", "keys.toml and the newest, 2, must be merged")
 		if strings.Contains(body, `href="/conversations/"`) {
 			t.Error("a notice of the hub is in no thread")
 		}
