@@ -11,7 +11,11 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// An AgentSession is the agent's side of a session.
+// An AgentSession is the agent's side of a session. It lives from the request that
+// opens it until session/close or the end of the connection. The exported fields
+// may be changed by the function that opens the session; after that, ID, Dir,
+// Directories and MCPServers are read-only. The methods are safe for concurrent
+// use.
 type AgentSession struct {
 	ID          SessionID
 	Dir         string // the working folder; absolute
@@ -25,6 +29,7 @@ type AgentSession struct {
 	Commands []acpv2.AvailableCommand
 
 	// State belongs to the agent; this package does not use it.
+	// Functions that are called at the same time have to guard it.
 	State any
 
 	conn     *agentConn
@@ -84,7 +89,11 @@ func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
 
 // Update sends the client an update of the session. It waits while the write queue
 // is full.
+// It checks the update before it is sent, so a mistake of the agent is an error
+// here and not a malformed frame at the client. In version 1 one update may become
+// several notifications, or none.
 func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error {
+	// Own refuses unknown values that are no extension of this agent.
 	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
 		return fmt.Errorf("acp: the update cannot be sent: %w", err)
@@ -118,6 +127,7 @@ func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) erro
 
 // AskPermission asks the client for a permission. Approves of the outcome reports
 // whether it was granted; an error is never consent.
+// r is not changed; its SessionID is set in a copy.
 func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermissionRequest) (*acpv2.RequestPermissionOutcome, error) {
 	request := *r
 	request.SessionID = s.ID
@@ -150,6 +160,8 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 
 // SetOption changes an option on the agent's own account, through Agent.SetOption.
 // The agent has to send the client an update.
+// Agent.SetOption itself must not call it, because the options are locked while
+// that function runs.
 func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]acpv2.SessionConfigOption, error) {
 	return s.conn.setOption(ctx, s.ID, id, value)
 }
@@ -202,6 +214,8 @@ func (s *AgentSession) busy() bool {
 }
 
 // cancelTurn cancels the turn, if there is one.
+// The cancellation is an event in the turn's context; cancelTurn does not wait for
+// the turn to end.
 func (s *AgentSession) cancelTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,6 +11,9 @@ import (
 )
 
 // elicitation answers elicitation/create.
+// Every failure on this side is answered as cancelled, which never counts as an
+// answer of the user. The elicitation of a session ends with its turn; one without
+// a session, such as a login, ends with the request.
 func (c *Client) elicitation(ctx context.Context, version int, params json.RawMessage) (any, error) {
 	if c.opts.Elicit == nil {
 		return nil, jsonrpc.MethodNotFound(acpv1.MethodElicitationCreate)

@@ -11,6 +11,7 @@ import (
 )
 
 // A FaultCode is the kind of a Fault.
+// Codes are stored and compared by callers; they do not change.
 type FaultCode string
 
 // The codes.
@@ -65,6 +66,7 @@ var ErrUnsupported = errors.New("the agent does not offer it")
 const maxProblems = 8
 
 // reportProblem keeps an error that the connection survives, and reports it.
+// The first problems are kept because they name the cause most often; see prose.
 func (c *Client) reportProblem(err error) {
 	c.mu.Lock()
 	if len(c.problems) < maxProblems {
@@ -91,6 +93,9 @@ func (c *Client) prose() *jsonrpc.Problem {
 }
 
 // silent returns the fault of an agent that did not answer in time.
+// An agent that was started without its protocol flag usually prints a greeting or
+// a prompt, so the text quotes that output, or else the last line of standard
+// error.
 func (c *Client) silent(what string, err error) *Fault {
 	if p := c.prose(); p != nil {
 		return &Fault{Code: FaultProse, Err: err, Text: fmt.Sprintf(
@@ -105,6 +110,8 @@ func (c *Client) silent(what string, err error) *Fault {
 }
 
 // explain turns the error of a call into one about the agent.
+// An error response keeps its *jsonrpc.Error in the chain. An end of the connection
+// and a deadline become a Fault.
 func (c *Client) explain(method string, err error) error {
 	var answer *jsonrpc.Error
 	var problem *jsonrpc.Problem
@@ -146,6 +153,7 @@ func (c *Client) lastStderrLine() string {
 }
 
 // firstLine returns the first line of b, at most 200 bytes of it.
+// The cut may split a character; the broken end is replaced.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 	return strings.ToValidUTF8(line[:min(len(line), 200)], "\uFFFD")

@@ -27,6 +27,8 @@ func (s *AgentSession) Terminals() Terminals {
 }
 
 // ask makes a request that clients of version 1 answer, and returns the answer.
+// A is the type of the answer, and P its pointer, which has the methods of a
+// message.
 func ask[A any, P interface {
 	*A
 	acpv1.Message

@@ -9,6 +9,8 @@ import (
 
 // upgrade converts a request of a client of version 1 to version 2, which can
 // express all of them.
+// Messages whose JSON is the same in both versions are encoded and decoded again;
+// the others are built member by member. Unknown members and _meta are kept.
 func upgrade(m acpv1.Message) (acpv2.Message, error) {
 	switch m := m.(type) {
 	case *acpv1.AuthenticateRequest:

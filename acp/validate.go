@@ -61,6 +61,9 @@ func (v *Validator) lookup(name string) (acpv1.Method, bool) {
 
 // response checks the result of a request that was seen. One that was not seen, as in a
 // recording that begins late, may have any result.
+// The ids of the two sides are independent, so the same id may be open twice; a
+// response belongs to a request of the side that did not send it. The search is
+// linear in the number of open requests, which is small.
 func (v *Validator) response(from string, m jsonrpc.Message) error {
 	for key, method := range v.calls {
 		side, id, _ := strings.Cut(key, " ")

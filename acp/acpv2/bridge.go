@@ -20,8 +20,10 @@ import (
 // arrive. A Bridge is safe for concurrent use. It remembers at most the numbers of
 // sessions, messages and tool calls below, and refuses more.
 type Bridge struct {
+	// opts does not change after NewBridge.
 	opts V1Options
 
+	// A session appears with its first prompt or update, and goes with Forget.
 	mu       sync.Mutex // guards sessions
 	sessions map[SessionID]*bridgeSession
 }
@@ -59,6 +61,8 @@ const (
 )
 
 // An event moves a turn; turnNext says from where to where.
+// An event that turnNext does not have for a state is an error of the caller, or of
+// the agent, and changes nothing.
 type event string
 
 const (
@@ -87,7 +91,9 @@ const (
 
 // A bridgeSession is the state of one session.
 type bridgeSession struct {
-	turn     turn
+	turn turn
+	// messages and calls are bounded by the constants above. Beyond them a
+	// conversion fails, because it might repeat a message or break a tool call.
 	messages map[MessageID]bool // the messages of which the client has content
 	calls    map[ToolCallID]*bridgeCall
 	plans    []bridgePlan // in the order in which they came; one, unless the conversion is lossy
@@ -105,6 +111,7 @@ type bridgeCall struct {
 }
 
 // session returns the state of a session and creates it if there is none.
+// The caller holds b.mu.
 func (b *Bridge) session(id SessionID) (*bridgeSession, error) {
 	s := b.sessions[id]
 	if s == nil {
@@ -174,6 +181,9 @@ func (b *Bridge) Forget(id SessionID) *Answer {
 
 // Update converts an update. If it fails, the state is unchanged, and the program
 // must not forward any part of the update.
+// The cost is that of converting one update, except for output that is appended to
+// a tool call: version 1 needs the whole output again, so n appended parts cost
+// n*n/2 parts in all. maxContents bounds n.
 func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,6 +288,8 @@ func answer(reason StopReason, m *IdleStateUpdate) *Answer {
 
 // whole converts a whole message to chunks, if the client has no part of it yet:
 // version 1 can neither replace nor clear a message.
+// A message without content is a problem in lossy mode as well: the client would go
+// on showing text that the agent has withdrawn.
 func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]ContentBlock], meta json.RawMessage, chunk func(*acpv1.ContentChunk) acpv1.SessionUpdate) (updates []acpv1.SessionUpdate, remember func()) {
 	blocks, ok := content.Get()
 	switch {

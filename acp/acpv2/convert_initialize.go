@@ -35,6 +35,9 @@ func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 }
 
 // initializeResponse converts the description of an agent.
+// Listing, loading, resuming and closing sessions are a part of version 2, so an
+// agent of version 2 has these capabilities in version 1. Authentication methods
+// imply logout.
 func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	out := &acpv1.InitializeResponse{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
 	out.AgentInfo = Set(m.Info)

@@ -126,6 +126,8 @@ const subjectID = "acp.v2/subject"
 
 // requestPermission converts a question. Its title and description have no members in
 // version 1; if the tool call has a title of its own, they go into _meta.
+// A client of version 1 shows the title of the tool call, which therefore takes that
+// of the request if it has none.
 func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
 	out := &acpv1.RequestPermissionRequest{SessionID: m.SessionID, Meta: m.Meta, Extra: m.Extra}
 	subject, _ := m.Subject.Get()

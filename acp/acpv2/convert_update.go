@@ -14,6 +14,8 @@ func (c *converter) notification(m *UpdateSessionNotification) acpv1.Message {
 }
 
 // update converts an update that does not depend on earlier ones.
+// It returns nil for an update that version 1 implies or cannot express; notes and
+// problems tell which.
 func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	switch {
 	case m.UserMessageChunk != nil:

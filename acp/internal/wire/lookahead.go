@@ -8,6 +8,10 @@ import (
 
 // find looks for a member of the object that comes next and, if it is there,
 // leaves the scanner before its value.
+// A union has to look ahead, because its discriminator may be the last member. The
+// cost is a second pass over the members before it. A caller that only looks
+// restores the position, but not after a problem, whose place is where it was
+// found.
 func (s *Scanner) find(name string) bool {
 	if !s.want('{') {
 		return false

@@ -31,7 +31,9 @@ func (t *tags) index(name []byte) int {
 	return -1
 }
 
-// An Object is an object being read. Its members are gone through with Next.
+// An Object is an object being read. Its members are gone through with Next. seen
+// has one bit for each defined member, which bounds a struct, with its fragments,
+// to 64 members.
 type Object struct {
 	s       *Scanner
 	name    []byte
@@ -72,6 +74,8 @@ func (o *Object) Next() bool {
 
 // advance goes on to the next member, discriminators included. A problem in the value
 // of the member before gets the name of that member in its path.
+// Paths are built this way from the inside out, on the way back, so a message
+// without a problem pays nothing for them.
 func (o *Object) advance() bool {
 	s := o.s
 	if o.inside && s.problem != nil {
