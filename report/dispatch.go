@@ -8,7 +8,9 @@ import (
 	"strings"
 )
 
-// A Dispatch gives an agent work.
+// A Dispatch gives an agent work. Task is required; Check names the other fields
+// that a good dispatch has. Scope and Verify are instructions for the agent and for
+// the program that checks its report; this package executes and enforces neither.
 type Dispatch struct {
 	Task       string   // the work
 	Context    string   // may have several lines
@@ -50,12 +52,17 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 }
 
 // looksLikeDispatch reports whether a text is a dispatch with more than a task.
+// A task alone is not enough: a report may mention one.
 func looksLikeDispatch(text string, o Options) bool {
 	r, err := ParseDispatch(text, &o)
 	return err == nil && len(r.Acceptance)+len(r.Scope)+len(r.Verify) > 0
 }
 
 // A dispatchReader reads a dispatch line by line.
+//
+// The format has no mark for the end of a value. A value ends at the next line that
+// is indented no more than its name and begins with the name of a field, known or
+// in capitals; everything else belongs to the value, empty lines included.
 type dispatchReader struct {
 	result DispatchResult
 	d      diagnostics
@@ -177,6 +184,7 @@ func listItems(name, first string, more []string) (items []string) {
 
 // splitNumbered splits "1. one 2. two". The numbers must count from one to at least
 // two; any other text is one item.
+// Each character is looked at once, apart from the digits at a possible number.
 func splitNumbered(s string) (items []string) {
 	rest, ok := cutOrdinal(s, 1)
 	if !ok {
@@ -270,6 +278,8 @@ func indented(s string) string {
 
 // numbered writes criteria on one line if splitNumbered reads them back, else one
 // below the other.
+// Criteria on one line are the protocol's form; it cannot hold a criterion that
+// contains the next number with a dot.
 func numbered(items []string) string {
 	var b strings.Builder
 	for i, item := range items {

@@ -12,6 +12,7 @@ import (
 //
 // A status that is not a word is an error, and so is an extra field whose name is not
 // in capitals or belongs to the protocol.
+// The checks use the readers of the parser, so Parse reads these three fields back as they were.
 func (r Report) Text() (string, error) {
 	if s, detail, _ := readStatus(string(r.Status)); s != r.Status || s == "" || detail != "" {
 		return "", fmt.Errorf("report: %q is not a status: use a word such as %q", r.Status, StatusOK)

@@ -7,6 +7,8 @@ import (
 )
 
 // LintOptions changes the checks of a lint function. The zero value works.
+// Parse.Mode decides how the text is read; the other checks are the same in both
+// modes.
 type LintOptions struct {
 	Parse Options
 
@@ -18,6 +20,9 @@ type LintOptions struct {
 // Lint reads a report as ParseAny does and returns all findings: those of the parser,
 // those of Check, and whether the text differs from the canonical form. opts may be
 // nil.
+// Whether the text is canonical is said only of a text without other findings of
+// the parser, since each of those says so already. A text that is not a report is
+// not an error of Lint: the findings say so.
 func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 	if opts == nil {
 		opts = new(LintOptions)
@@ -39,6 +44,7 @@ func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 
 // Check returns the contradictions in a report, and the paths that an agent should not
 // touch. It reads no file.
+// Of several contradictions about the status only the first is reported.
 func (r Report) Check(scope []string) []Diagnostic {
 	var d diagnostics
 	failed := r.Tests.State() == Fail || r.Build == Fail
@@ -68,6 +74,8 @@ func (r Report) Check(scope []string) []Diagnostic {
 
 // checkPath adds the finding about a path. Both kinds of slash count as separators on
 // every system.
+// A report may come from another machine, so paths are judged by their form
+// alone: a drive letter is absolute on Unix as well.
 func checkPath(d *diagnostics, p string, scope []string) {
 	slashed := strings.ReplaceAll(p, `\`, "/")
 	switch {
@@ -81,6 +89,8 @@ func checkPath(d *diagnostics, p string, scope []string) {
 }
 
 // covers reports whether a path lies below a prefix of the scope.
+// A prefix covers whole names only: src covers src/a.go and not srcs/a.go. Stars at
+// its end are ignored, as in src/**.
 func covers(scope, p string) bool {
 	scope = strings.TrimRight(strings.ReplaceAll(scope, `\`, "/"), "/*")
 	scope, p = path.Clean(scope), path.Clean(p)

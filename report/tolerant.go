@@ -7,6 +7,7 @@ import (
 
 // readTolerant reads a text in Tolerant mode and adds to the diagnostics. The status is
 // empty if there is none.
+// Both paths have the same result for a canonical text; the first is the fast one.
 func readTolerant(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	if r, ok := readCanonical(text, skipped); ok {
 		return r, d
@@ -56,7 +57,8 @@ func (s *blockFinder) surroundings(b *Block, conflict bool) {
 	}
 }
 
-// A reader reads the fields of one block.
+// A reader reads the fields of one block, or of one JSON object, into a result.
+// Both forms share it so that a value has the same meaning in either.
 type reader struct {
 	result Result
 	d      diagnostics
@@ -111,6 +113,8 @@ func (in *reader) rawField(w *rawField, status bool) {
 
 // field reads a field: the value on its line, and the lines that continue it. Only the
 // field with the status that counts sets the status.
+// The value in the result's Fields has the lines that continue it; that in the
+// report has the meaning that was read from them.
 func (in *reader) field(place int, f *TextField, more []string, odd fieldStyle, status bool) {
 	f.Name = f.RawName
 	shape := aText
@@ -144,6 +148,8 @@ func (in *reader) see(place int, f *TextField) {
 }
 
 // word reads STATUS, TESTS or BUILD. An empty value changes nothing.
+// A value that cannot be read leaves the result of an earlier field of that name in
+// place.
 func (in *reader) word(f *TextField, status bool) {
 	if f.Value == "" {
 		return
