@@ -20,6 +20,9 @@ import (
 
 // do runs the action of the current step. It returns a finding if the agent did
 // something wrong.
+// An action that cannot be carried out for a reason that is not the agent's fault
+// sets r.err, and one that proves the test pointless sets r.moot; both end the
+// test.
 func (r *testRun) do(ctx context.Context, a jsont.Action) *rules.Finding {
 	switch a := a.(type) {
 	case *jsont.NewSession:
@@ -99,6 +102,9 @@ func sessionID(answer *rules.Entry) (string, bool) {
 
 // send sends one frame. If a request that it depends on has already been answered, the test
 // is moot.
+// The deadline of a request counts from here, and is checked when the answers are
+// judged at the end of the test, so a slow answer does not hold up the steps after
+// it.
 func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
 	// A test about a running request proves nothing once that request was answered.
@@ -297,6 +303,7 @@ const maxChecked = 1 << 20
 
 // fileCheck waits until the file is as the step wants it. A file that must be
 // absent, or must not match, must still be so at the end of the time.
+// There is no portable event for a change of a file, so it is read every filePause.
 func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Finding {
 	path := r.vars().Expand(a.Path)
 	if !filepath.IsAbs(path) {

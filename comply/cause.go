@@ -68,6 +68,7 @@ const loginCode = "-32000"
 var shortStops = []string{"max_tokens", "max_turn_requests", "refusal"}
 
 // cancels reports whether an entry cancels a turn.
+// Closing a session and cancelling the request itself end its turn as well.
 func cancels(e *rules.Entry) bool {
 	return e.Direction == jsonrpc.Out && slices.Contains([]string{rules.MethodCancel, rules.MethodClose, jsonrpc.CancelMethod}, e.Method)
 }

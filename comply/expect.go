@@ -31,6 +31,8 @@ func (x *openExpectation) bound(vars jsont.Variables) *jsont.Matcher {
 }
 
 // fits reports whether e meets the expectation.
+// An entry has several views if it is a part of a streamed message: the piece
+// itself, and the text so far.
 func (x *openExpectation) fits(e *rules.Entry, vars jsont.Variables) bool {
 	if e.Direction != jsonrpc.In || e.Class != x.Class {
 		return false
@@ -235,6 +237,10 @@ func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding
 
 // missing returns the finding about an expectation that no frame has met. It names
 // the frame of the same class that matched the most leaves of the pattern.
+// It tries to explain the absence before it states it, in this order: a login is
+// missing, another rule was broken by the answer, the agent was given too little
+// time. Each of these would otherwise look like a violation of the rule of the
+// test.
 func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation, waited time.Duration, why error) *rules.Finding {
 	ended := ""
 	if why != nil && !errors.Is(why, errTimeout) {

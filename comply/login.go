@@ -52,6 +52,8 @@ func (r *testRun) wantsLogin(method string, answer *rules.Entry) bool {
 
 // logIn logs in before the first request about sessions of a conversation, if the run has
 // a way to do so.
+// A login that fails makes the test moot: it says nothing about the behaviour after
+// it.
 func (r *testRun) logIn(ctx context.Context, method string) *rules.Finding {
 	if r.auth == "" || r.c.loggedIn || aboutLogin(r.test) || !strings.HasPrefix(method, "session/") || !r.c.greeted() {
 		return nil

@@ -41,6 +41,8 @@ func (a Agent) fits(o *Options) error {
 
 // prepare returns the agent as it is started in a home folder, and writes its files
 // there. Existing files are kept: a test may start an agent twice.
+// The agent is a copy; maps and slices that change are cloned, because tests run at
+// the same time with one Agent.
 func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	places := map[string]string{placeModel: modelURL, placeHome: home, placeRoot: a.Root}
 	// A path inside of a JSON file needs the escapes of JSON.

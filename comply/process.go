@@ -105,6 +105,8 @@ const restartGrace = time.Second
 
 // restart ends the agent and starts it again. Its answers are judged before. Each
 // process has a conversation of its own; variables and expectations go on.
+// Frames of the old process are judged as a conversation of their own, with the
+// requests that it answered; ids may begin again in the new one.
 func (r *testRun) restart(ctx context.Context) *rules.Finding {
 	r.judgeAnswers(ctx)
 	if r.err != nil {

@@ -21,8 +21,10 @@ const codeNotFound = -32002
 // for these words to tell a new file from a broken one.
 const notFound = "Resource not found"
 
-// services answer the requests of an agent with real files, terminals and permissions,
-// confined to the workspace, as far as the client announced the capabilities.
+// services answer the requests of an agent with real files, terminals and
+// permissions, confined to the workspace, as far as the client announced the
+// capabilities. They learn of capabilities and cancelled turns from the frames that
+// the test sends, since a test may announce anything.
 type services struct {
 	version     schema.Version
 	roots       *sandbox.Roots
@@ -30,6 +32,7 @@ type services struct {
 	terminals   *sandbox.Terminals
 	permissions *sandbox.Permissions
 
+	// mu guards the fields below; it is not held while a request is served.
 	mu        sync.Mutex
 	caps      any             // the capabilities that the client announced
 	cancelled map[string]bool // sessions whose turn the client cancelled
@@ -147,6 +150,8 @@ func (s *services) observe(e *rules.Entry) {
 
 // answer returns the reply to a request of the agent: a result, or an object with an
 // error.
+// A method that exists in the protocol but was not announced is refused like one
+// that does not exist: an agent must look at the capabilities first.
 func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	service, ok := provided[e.Method]
 	if _, exists := s.version.Method(e.Method); !ok || !exists {

@@ -32,6 +32,8 @@ func BuiltinRequirements(name string) (render.Requirements, error) {
 
 // profiles have the beginnings of the ids of the tests that each profile asks for. Full
 // asks for all.
+// A beginning that ends with a dot stands for a group of tests; one without also
+// stands for longer names.
 var profiles = map[string][]string{
 	"full": {""},
 	// Without these no client can work with an agent.

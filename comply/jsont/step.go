@@ -16,7 +16,9 @@ const (
 	maxDepth       = 8      // of a repeat in a repeat
 )
 
-// A Step is one action of a test, or a repetition of other steps.
+// A Step is one action of a test, or a repetition of other steps. Action is nil for a repetition, and Inner for an
+// action. Rule, Level, Fix and Moot shape the finding if the step
+// fails.
 type Step struct {
 	Rule   string         // the rule that the agent breaks if the step fails; "" for the first rule of the test
 	Level  Level          // the level of that finding; "" for the level of the rule
@@ -31,6 +33,8 @@ type Step struct {
 
 // An Action is the work of a step: a *NewSession, *Send, *SendRaw, *Expect,
 // *Forbid, Delay, *Process, *Reply, *Check or *FileCheck.
+// It is a closed set without a common method, because the runner executes actions
+// and this package only reads them.
 type Action any
 
 // A NewSession action sends session/new for the workspace of the test.
@@ -128,6 +132,7 @@ var actions = map[string]func(p *Reader, n *Node) Action{
 }
 
 // steps reads the steps of a test, or those of a repeat, which is depth deep.
+// An unknown action is a remark and no error: the file may be for a later version.
 func (p *Reader) steps(n *Node, depth int) (out []Step) {
 	if depth > maxDepth {
 		p.Fail(n, "repeats are at most %d deep", maxDepth)
@@ -214,6 +219,7 @@ func (p *Reader) number(n *Node, name string, otherwise, least, most float64) fl
 }
 
 // duration returns a member that is a number of milliseconds.
+// Times of tests are for a fast machine; the runner scales them.
 func (p *Reader) duration(n *Node, name string, otherwise time.Duration) time.Duration {
 	const ms = float64(time.Millisecond)
 	return time.Duration(ms * p.number(n, name, float64(otherwise)/ms, 0, float64(maxTimeout)/ms))
@@ -229,6 +235,8 @@ func (p *Reader) newSession(n *Node) Action {
 	}
 }
 
+// The members expectError and timeoutMs may stand in the frame, from where they are
+// taken out before it is sent, or beside it.
 func (p *Reader) send(n *Node) Action {
 	v := p.Object(n, "send")
 	if v == nil {
@@ -269,6 +277,7 @@ func (p *Reader) messages(n *Node) (out []*Expectation) {
 }
 
 // expectation reads the description of one frame.
+// An error leaves an expectation that can be used without a check for nil.
 func (p *Reader) expectation(n *Node) *Expectation {
 	e := &Expectation{
 		Keep: n.Get("consume") != nil && !p.flag(n, "consume"), absent: p.Texts(n, "absent"), unlike: p.Object(n, "unlike"),
@@ -346,6 +355,7 @@ func (p *Reader) process(n *Node) Action {
 
 // sendsInitialize reports whether the test itself opens the conversation, so that the
 // runner must not.
+// A test that sends its own initialize, even inside of a repeat, is manual.
 func sendsInitialize(s Step) bool {
 	if slices.ContainsFunc(s.Inner, sendsInitialize) {
 		return true

@@ -46,6 +46,8 @@ type Test struct {
 	// test from running.
 	Remarks []string
 
+	// source is read again for each run, because the folders of a run are variables
+	// that may stand outside of strings.
 	source        []byte // the template
 	Preconditions []Precondition
 	Files         []File
@@ -56,7 +58,8 @@ type Test struct {
 	patch         *Node // a merge patch for the client's capabilities; may be nil
 }
 
-// A FileError is an error in a file that the user wrote, with its line.
+// A FileError is an error in a file that the user wrote, with its line. Line counts
+// from 1 and is 1 for an error about the file as a whole.
 type FileError struct {
 	Path string
 	Line int
@@ -70,6 +73,8 @@ func (e *FileError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.L
 func (e *FileError) Unwrap() error { return e.Err }
 
 // A Precondition is a capability that a test or a step depends on.
+// mustBe is compared with the text of the value, so true, "true" and an object that
+// is there are alike.
 type Precondition struct {
 	client bool // a capability of the client, not of the agent
 	path   string
@@ -84,6 +89,8 @@ type File struct {
 
 // Parse reads a test. Its id is the base name of path without the extension. Errors
 // are of type *FileError and name the path.
+// The variables have stand-in values here; Fill reads the test again with the real
+// ones.
 func Parse(path string, source []byte) (*Test, error) {
 	return parse(path, source, Builtins(schema.V1, "/sandbox", "/tmp"))
 }
@@ -134,6 +141,7 @@ func (t *Test) Capabilities(vars Variables) json.RawMessage {
 
 // merge applies a JSON merge patch (RFC 7396) to target: objects are merged, null
 // removes, any other value replaces.
+// target is changed in place; callers pass a value that they have just decoded.
 func merge(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -174,6 +182,7 @@ func InFile(path string, err error) error {
 	return &FileError{path, 1, err}
 }
 
+// read sets the members of t from its source.
 func (t *Test) read(vars Variables) error {
 	if len(t.source) > maxFile {
 		return linef(1, "a test file has at most %d bytes", maxFile)
@@ -228,6 +237,7 @@ func (p *Reader) Fail(n *Node, format string, args ...any) {
 	}
 }
 
+// remark adds a remark for the author of the test, with the line of n.
 func (p *Reader) remark(n *Node, format string, args ...any) {
 	p.remarks = append(p.remarks, fmt.Sprintf("line %d: ", n.line)+fmt.Sprintf(format, args...))
 }
@@ -255,6 +265,7 @@ func (p *Reader) Text(n *Node, name string) string {
 	return ""
 }
 
+// flag returns a member that is true or false, and false if there is none.
 func (p *Reader) flag(n *Node, name string) bool {
 	v := p.typed(n, name, Bool)
 	return v != nil && v.Text == "true"
@@ -372,6 +383,8 @@ func (c Precondition) Unmet(agent, client any) string {
 }
 
 // file reads a file of the sandbox. Its path must not lead out of it.
+// The file is written through a root of the sandbox, so a link cannot lead out of
+// it either.
 func (p *Reader) file(n *Node) File {
 	f := File{Path: p.Text(n, "path")}
 	text, encoded := p.typed(n, "text", String), p.typed(n, "base64", String)
@@ -397,6 +410,7 @@ func (p *Reader) file(n *Node) File {
 }
 
 // init reads how the conversation begins.
+// Without a policy everything is allowed: most tests are about something else.
 func (p *Reader) init(n *Node, t *Test) {
 	t.Policy = sandbox.PolicyYolo
 	t.patch = p.Object(n, "clientCapabilities")

@@ -11,6 +11,9 @@ import (
 
 // page is the HTML report: one file without anything from elsewhere. The template escapes all
 // text of agents for the place that it stands in.
+// Everything is inline, and the policy in the page allows nothing to be loaded: a
+// report can be attached to a mail and opened from a disk. The script filters rows
+// and does nothing else.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"statuses": Statuses,
 	"total":    func(a *AgentReport, s Status) int { return a.Totals[s] },
@@ -62,6 +65,8 @@ document.getElementById("filter").addEventListener("input",function(){var w=this
 
 // HTML writes the report as one page that needs nothing else: summary, matrix, and each
 // finding with its frames and explanation.
+// Text of agents passes two defences: the template escapes it, and the writer
+// removes characters that hide or reorder text.
 func (r *Report) HTML(w io.Writer) error {
 	return page.Execute(plaintext.NewWriter(w), struct {
 		Report   *Report
@@ -70,6 +75,8 @@ func (r *Report) HTML(w io.Writer) error {
 }
 
 // Badge writes a picture of the verdict as SVG.
+// Tests that do not apply do not count. The picture is red if the run failed, which
+// may be for a finding of the ledger although all tests passed.
 func (r *Report) Badge(w io.Writer) error {
 	passed := 0
 	all := 0

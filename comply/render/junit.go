@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
-// The elements of a JUnit report, as build servers read them.
+// The elements of a JUnit report, as build servers read them. There is no binding schema, so only members are used that build servers commonly read.
 type junitSuites struct {
 	XMLName xml.Name     `xml:"testsuites"`
 	Suites  []junitSuite `xml:"testsuite"`
@@ -81,6 +81,8 @@ func (r *Report) JUnit(w io.Writer) error {
 	return err
 }
 
+// add adds the case of a test, and counts it. Severity and baseline are decided
+// before, by Result.Failed.
 func (s *junitSuite) add(t *Result, agent string) {
 	c := junitCase{Name: t.ID, Class: plaintext.Text(agent), Time: fmt.Sprintf("%.3f", float64(t.DurationMs)/1000)}
 	note := &junitNote{Message: plaintext.Text(t.remark()), Text: plaintext.Text(details(t.Findings))}

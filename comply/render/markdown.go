@@ -13,6 +13,8 @@ import (
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
+// methodology is the paragraph under the title. Readers of a report may not know
+// the tool.
 const methodology = "Methodology: each agent was started once and initialized, then once more for each test, with a workspace and a home of its own. " +
 	"It was spoken to over standard input and output, one JSON message a line. What it sent was compared with patterns; " +
 	"what it asked for was answered as the test says, or with real files, terminals and permissions in the workspace."
@@ -24,6 +26,7 @@ type MarkdownOptions struct {
 
 // Markdown writes the report for people: a section for each agent with its header, and in
 // it the findings with the frames that prove them. opts may be nil.
+// It is written in one go at the end, so an error of w leaves no half of a section.
 func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	if opts == nil {
 		opts = &MarkdownOptions{}
@@ -43,6 +46,8 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 
 // PullRequest writes a short summary in Markdown, for a comment on a pull request: the verdict,
 // the totals, each MUST that fails the run with its fix, and the rest folded away.
+// It is short because a platform cuts long comments; the full report belongs in a
+// file.
 func (r *Report) PullRequest(w io.Writer) error {
 	m := &markdown{}
 	verdict := "passed"
@@ -95,6 +100,8 @@ type markdown struct{ text strings.Builder }
 func (m *markdown) line(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
 
 // markup escapes the characters that Markdown gives a meaning.
+// Underscores are left alone: they are frequent in identifiers, and have no effect
+// inside of words.
 var markup = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "|", `\|`)
 
 // plain returns text of an agent so that Markdown and terminals take it for nothing but
@@ -105,6 +112,8 @@ func plain(s string) string { return markup.Replace(oneLine(s)) }
 func oneLine(s string) string { return strings.ReplaceAll(plaintext.Line(s), "\t", " ") }
 
 // code returns text of an agent as a code span in one line.
+// The fence is longer than any run of backquotes in the text, which is how Markdown
+// quotes them.
 func code(s string) string {
 	s = oneLine(s)
 	fence := "`"
@@ -119,6 +128,8 @@ func code(s string) string {
 
 // table writes the overview: a row for each test, a column for each agent, and a note for
 // each status that is neither PASS nor NA. The last row is the ledger.
+// Notes are numbered in the order of the cells and stand below the table, because a
+// cell has room for a word only.
 func (m *markdown) table(r *Report) {
 	rows := [][]string{{"Compliance Area"}}
 	var notes []string
@@ -196,6 +207,8 @@ func marks(n, last int) (s string) {
 }
 
 // remark returns in one sentence why a result is not PASS.
+// The finding that gave the status its reason is quoted with its rule and
+// expectation.
 func (t *Result) remark() string {
 	s := t.Reason
 	for _, f := range t.Findings {
@@ -259,6 +272,7 @@ func (m *markdown) ledger(a *AgentReport) {
 }
 
 // capsLine returns capabilities as a sorted list of paths with their values.
+// Capabilities are foreign JSON: names and values are escaped, and the line is cut.
 func capsLine(raw json.RawMessage) string {
 	v, _ := jsont.Decode(raw)
 	var parts []string
@@ -283,6 +297,7 @@ func capsLine(raw json.RawMessage) string {
 	return jsont.Shorten(strings.Join(parts, ", "), 4000)
 }
 
+// list returns items as one line of text, or the words for none.
 func list(items []string, none string) string {
 	if len(items) == 0 {
 		return none
@@ -291,6 +306,7 @@ func list(items []string, none string) string {
 }
 
 // notesLine returns the problems of an agent in one line.
+// Findings that several tests share are named once.
 func notesLine(a *AgentReport) string {
 	notes := slices.Clone(a.Notes)
 	for _, t := range a.Tests {
@@ -312,6 +328,7 @@ func notesLine(a *AgentReport) string {
 }
 
 // linksLine returns the links of all findings, or of all tests if there is no finding.
+// A link stands in angle brackets, so characters that would end it are removed.
 func linksLine(a *AgentReport) string {
 	var bad, all []string
 	for _, t := range a.Tests {
@@ -339,6 +356,7 @@ func linksLine(a *AgentReport) string {
 	return strings.Join(bad, ", ")
 }
 
+// totalsLine returns the number of tests with each status, the best status first.
 func totalsLine(a *AgentReport) string {
 	var parts []string
 	for _, s := range Statuses() {
@@ -369,6 +387,8 @@ func (m *markdown) test(t *Result) {
 }
 
 // finding writes a finding with its frames.
+// The items have the same order in all reports, so two reports can be compared line
+// by line.
 func (m *markdown) finding(f rules.Finding) {
 	m.line("- **%s** (%s)", plain(f.Rule), f.Level)
 	m.line("  - expected: %s", plain(f.Expected))
