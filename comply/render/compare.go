@@ -177,6 +177,7 @@ func Compare(before, after *Report) []Change {
 }
 
 // brokenLevels returns the worst level at which each rule was found to be broken.
+// Findings that the baseline accepts count as well: they are still deviations.
 func (a *AgentReport) brokenLevels() map[string]jsont.Level {
 	out := map[string]jsont.Level{}
 	for f := range a.findings() {

@@ -56,6 +56,9 @@ var permissionChecks = []check{
 
 // begun returns the flaw that a question is about a tool call that has begun. A question may
 // say that the call is pending, which takes the status back, but not the end of the call.
+// takenBack chooses the half of the rule: without it the call goes on while the
+// question is asked, with it the question at least declares the call pending again,
+// which is a weaker offence.
 func (s *state) begun(e *event, takenBack bool) string {
 	call, _ := s.known(e)
 	if call == nil || (call.status != "in_progress" && call.status != "completed") {
@@ -68,6 +71,8 @@ func (s *state) begun(e *event, takenBack bool) string {
 }
 
 // needsCapability returns the flaw that the client does not have a capability.
+// The initialize request in the proof shows the capabilities that the client had
+// announced.
 func needsCapability(path string) flaw {
 	return func(s *state, e *event) string {
 		return s.lacks(e, when(!s.can(path), "the agent called %s, and the client has no capability %s", e.Method, path))

@@ -14,6 +14,8 @@ var blockTypes = []string{"text", "image", "audio", "resource_link", "resource"}
 var wholeTags = []string{"user_message", "agent_message", "agent_thought", "compaction_update"}
 
 // blocks returns the blocks of content in an update.
+// Each update carries its blocks in a member of its own; resources inside of a
+// block are not blocks.
 func blocks(e *event) (out []object) {
 	add := func(o object) {
 		if b := inner(o, "content"); b != nil {

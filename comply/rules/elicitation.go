@@ -35,6 +35,8 @@ func fields(e *event) map[string]object {
 
 // eachField returns the flaw of the first field for which broken holds. The format
 // takes the name of the field.
+// Fields are visited in the order of their names, so the same form gives the same
+// finding.
 func eachField(format string, broken func(name string, field object) bool) flaw {
 	return func(_ *state, e *event) string {
 		for name, field := range inOrder(fields(e)) {

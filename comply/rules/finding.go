@@ -13,6 +13,9 @@ type Frame struct {
 }
 
 // A Finding is one departure of an agent from a rule.
+// Expected and Actual are written for the author of the agent: Expected completes
+// "the protocol wants", Actual says what came instead. Known, Reason and Unasked
+// belong to the baseline and the requirements of a run, not to the finding itself.
 type Finding struct {
 	Rule     string      `json:"rule"` // the id of the rule, or of the test if it names none
 	Level    jsont.Level `json:"level"`

@@ -34,6 +34,8 @@ var problemRules = map[jsonrpc.ProblemCode]string{
 }
 
 // framing checks an entry as a line of bytes.
+// It comes before all other checks: an entry that is not a message has nothing else
+// that could be judged.
 func (l *ledger) framing(e *Entry) {
 	if p := e.Problem; p != nil {
 		rule, level := "TRN-01", jsont.Level("")
@@ -58,6 +60,8 @@ func (l *ledger) framing(e *Entry) {
 }
 
 // strayResponse judges a response that belongs to no request.
+// An id that differs in type only is told apart from an answer without a request,
+// because the fix is another one: the agent must not convert ids.
 func (l *ledger) strayResponse(e *Entry) {
 	o, _ := e.Value.(object)
 	if o["id"] == nil && e.Failure() != nil {
@@ -131,6 +135,7 @@ func (e *event) with(proof *Entry, flaw string) string {
 
 // lacks returns a flaw together with the initialize request, which proves that the client
 // lacks a capability.
+// An agent that never saw initialize has no such proof; the flaw stands without it.
 func (s *state) lacks(e *event, flaw string) string {
 	if flaw != "" && s.hello != nil {
 		e.proof = []*Entry{s.hello}
@@ -277,6 +282,7 @@ var freeForm = []string{"_meta", "rawInput", "rawOutput", "data"}
 
 // walk calls f for all objects in v until it returns a text. It leaves out members
 // of free form.
+// Names are visited in order, so the first text is always the same one.
 func walk(v any, f func(object) string) string {
 	switch v := v.(type) {
 	case object:

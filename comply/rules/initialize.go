@@ -11,6 +11,7 @@ var wrongMembers = map[schema.Version][]string{
 	schema.V2: {"agentCapabilities", "agentInfo"},
 }
 
+// authMethods returns the ways to log in that an answer to initialize offers.
 func authMethods(e *event) []object { return objects(e.result, "authMethods") }
 
 // initializeChecks are about the answer to initialize, from which the client learns the

@@ -12,7 +12,9 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A schemaNode is a JSON schema, as far as it names members and values.
+// A schemaNode is a JSON schema, as far as it names members and values. The
+// validator accepts unknown members, as the protocol does; this walk finds them,
+// because a member that no type has is mostly a misspelled one.
 type schemaNode struct {
 	Ref        string                 `json:"$ref"`
 	Properties map[string]*schemaNode `json:"properties"`
@@ -77,6 +79,7 @@ type memberSet struct {
 const maxSchemaDepth = 30
 
 // collect adds the members that a schema allows v to have.
+// It is generous: a member is allowed if any branch that may be meant has it.
 func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, depth int) {
 	if s == nil || depth > maxSchemaDepth {
 		return
@@ -128,6 +131,8 @@ func (l *ledger) checkMembers(e *event) {
 // maxPath is how deep members are checked.
 const maxPath = 12
 
+// checkValue notes the unknown members of v, which stands at path, and of the
+// values in it.
 func (l *ledger) checkValue(e *event, nodes []*schemaNode, v any, path []string) {
 	if len(path) > maxPath {
 		return
@@ -279,6 +284,8 @@ var protocolWords = sync.OnceValue(func() map[string]string {
 })
 
 // caseVariant reports whether a word is one of the protocol in other letters.
+// A word without a capital is never a variant: a misspelled word in lower case is
+// an unknown one.
 func caseVariant(word string) bool {
 	if strings.IndexFunc(word, unicode.IsUpper) < 0 {
 		return false

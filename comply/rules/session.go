@@ -25,6 +25,8 @@ func isMoment(v any) bool {
 }
 
 // inside reports whether a path is in one of the folders.
+// Paths are compared as text. Both kinds of slash count, since agents run on any
+// system.
 func inside(name string, roots []string) bool {
 	name = path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	return slices.ContainsFunc(roots, func(root string) bool {

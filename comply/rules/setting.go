@@ -23,6 +23,7 @@ func optionHolder(e *event) object {
 	return e.result
 }
 
+// options returns the options in an event; choices the values of one.
 func options(e *event) []object { return objects(optionHolder(e), "configOptions") }
 
 // optionSession returns the session whose options an event is about.

@@ -41,6 +41,7 @@ func shownOf(kind string) func(*event) []object {
 var aboutTools selector = func(e *event) bool { return toolCall(e) != nil }
 
 // oneOf returns the flaw that a member of a tool call is not among the words.
+// A member that is absent is fine: an update has only the members that change.
 func oneOf(name string, words []string) flaw {
 	return func(s *state, e *event) string {
 		v := toolCall(e)[name]

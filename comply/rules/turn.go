@@ -27,6 +27,8 @@ func idleSession(s *state, e *event) *session {
 }
 
 // elsewhere reports whether a turn runs in another session.
+// An update that names an idle session while another one works has probably the
+// wrong id, which is a rule of its own.
 func (s *state) elsewhere(x *session) bool {
 	for _, other := range s.sessions {
 		if other != x && len(other.turns) > 0 {

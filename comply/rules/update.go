@@ -26,6 +26,7 @@ var wantedBy = map[string]string{
 }
 
 // needs returns the flaw that a member of an update is not as it must be.
+// The text names the value and what it should have been.
 func needs(name, what string, fits func(any) bool) flaw {
 	return func(_ *state, e *event) string {
 		v := e.update[name]
