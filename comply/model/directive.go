@@ -25,6 +25,9 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 //
 // A value is a word, a JSON string, or text in single quotes. "parley:+ACTION"
 // joins a tool call to the one before. Other text in the prompt is ignored.
+// An invalid directive is an error for the whole prompt, which the model says in
+// place of an answer: a script that runs in part would look like a mistake of the
+// agent.
 func Directives(prompt string) ([]Step, error) {
 	var steps []Step
 
@@ -104,6 +107,8 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 }
 
 // directiveValue reads one value and returns the rest of the text.
+// A JSON string may hold any character; text in single quotes is taken as it is and
+// cannot hold one.
 func directiveValue(text string) (value, rest string, _ error) {
 	switch {
 	case strings.HasPrefix(text, `"`):

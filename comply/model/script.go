@@ -11,6 +11,7 @@ import (
 
 // A Script has the steps for each prompt. The first of these decides: the directives of
 // the prompt, the first rule that fits, the turn, Otherwise.
+// A script does not change while a server uses it.
 type Script struct {
 	Models    []string `json:"models"` // names in the list of models; any name is served
 	Rules     []Rule   `json:"rules"`
@@ -48,6 +49,8 @@ func Default() *Script {
 }
 
 // ParseScript reads a script. Members that it does not have are as in [Default].
+// An error names the line of the script. Unknown members are refused, so a
+// misspelled one does not go unnoticed.
 func ParseScript(text []byte) (*Script, error) {
 	var file struct {
 		Script
@@ -115,6 +118,8 @@ type position struct {
 }
 
 // position returns the place of a conversation in the script.
+// A rule with a Result is skipped until a result fits; then its steps begin there,
+// and the results before it do not count.
 func (s *Script) position(r *request) position {
 	p := r.prompt(!s.PlainPrompts)
 	at := position{results: len(p.results)}

@@ -24,11 +24,12 @@ const (
 	maxGrace  = 5 * time.Second
 )
 
-// A Server is a scripted model as an HTTP handler.
+// A Server is a scripted model as an HTTP handler. It is safe for concurrent use.
 type Server struct {
 	script *Script
 	log    exchanges
 
+	// mu guards seen and keys.
 	mu   sync.Mutex
 	seen map[string]int // how many equal requests came, by key
 	keys []string       // of seen, the oldest first
@@ -81,6 +82,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // ServeHTTP answers one request.
+// Every request is logged, also one that is refused, before its answer is sent: a
+// test that has seen the answer finds the request in the log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/_log" {
 		s.serveLog(w, req)
@@ -145,6 +148,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // count sets the key of a request and its number among equal ones.
+// Equal requests are retries. A step that fails a number of times counts them, and
+// their answers have different ids.
 func (s *Server) count(r *request, path string, body []byte) {
 	// Six bytes are enough to tell apart the requests of one test.
 	sum := sha256.Sum256(append([]byte(path+"\n"), body...))

@@ -33,6 +33,7 @@ const (
 )
 
 // A Step is one action of the model. The fields that an action does not have are zero.
+// Scripts and directives have the same members under the same names.
 type Step struct {
 	Do Action `json:"do"`
 
@@ -119,6 +120,8 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 }
 
 // check returns an error if the given members do not fit the action.
+// A script is written by hand, so mistakes are refused when it is read and not when
+// the step is due.
 func (s *Step) check(given []string) error {
 	rule, ok := actions[s.Do]
 	if !ok {
@@ -147,6 +150,7 @@ func (s *Step) check(given []string) error {
 }
 
 // bounds returns an error for a number or a word outside of its range.
+// The bounds keep a mistake in a script from blocking a run of tests for hours.
 func (s *Step) bounds() error {
 	for _, n := range []struct {
 		name       string
