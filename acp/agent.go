@@ -145,7 +145,7 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 	}
 	rc.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: a.agent.Lossy})
 	if !a.setClient(rc) {
-		return nil, invalidRequest("initialize was answered before")
+		return nil, invalidRequest("initialize was already answered")
 	}
 	if rc.profile.Version == 1 {
 		return encoded(a.initializeResponseV1(rc.caps))

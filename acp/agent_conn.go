@@ -261,7 +261,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		case m.Boolean != nil:
 			value = m.Boolean.Value
 		default:
-			return nil, nil, invalidParams(fmt.Errorf("the type %q of the value is not known", m.Tag()))
+			return nil, nil, invalidParams(fmt.Errorf("unknown value type %q", m.Tag()))
 		}
 		options, err := a.setOption(ctx, m.SessionID, string(m.ConfigID), value)
 		return &acpv2.SetSessionConfigOptionResponse{ConfigOptions: options}, nil, err
@@ -358,7 +358,7 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	}
 	for _, d := range append([]string{s.Dir}, s.Directories...) {
 		if !filepath.IsAbs(d) {
-			return nil, invalidParams(fmt.Errorf("the folder %q is not an absolute path", d))
+			return nil, invalidParams(fmt.Errorf("folder %q must be an absolute path", d))
 		}
 	}
 	if f != nil {
@@ -369,11 +369,11 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.sessions) >= maxSessions && a.sessions[s.ID] == nil {
-		return nil, invalidRequest("%d sessions are open, which is the limit; close some", maxSessions)
+		return nil, invalidRequest("too many open sessions (%d); close one first", maxSessions)
 	}
 	// A session may be opened again, but not under a running turn.
 	if old := a.sessions[s.ID]; old != nil && old.busy() {
-		return nil, invalidRequest("the session %q is open and works on a prompt", s.ID)
+		return nil, invalidRequest("session %q is already open and works on a prompt", s.ID)
 	}
 	a.sessions[s.ID] = s
 	return s, nil
@@ -385,7 +385,7 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 func (a *agentConn) resume(ctx context.Context, client *remoteClient, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
 	from, replay := m.ReplayFrom.Get()
 	if replay && from.Start == nil {
-		return nil, invalidParams(fmt.Errorf("a session can be replayed from the start only, not from %q", from.Tag()))
+		return nil, invalidParams(fmt.Errorf("a session can only be replayed from the start, not from %q", from.Tag()))
 	}
 	if a.agent.LoadSession == nil {
 		s := a.session(m.SessionID)

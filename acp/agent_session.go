@@ -96,14 +96,14 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 	// Own refuses unknown values that are no extension of this agent.
 	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+		return fmt.Errorf("acp: cannot send the update: %w", err)
 	}
 	if s.client.profile.Version != 1 {
 		return s.client.notify(ctx, n)
 	}
 	step, err := s.client.bridge.Update(n)
 	if err != nil {
-		return fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
+		return fmt.Errorf("acp: the client's protocol version 1 cannot express this: %w", err)
 	}
 	for _, m := range step.Updates {
 		if err := s.client.notify(ctx, m); err != nil {
@@ -116,11 +116,11 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 // UpdateV1 sends a client of version 1 an update that exists in version 1 only.
 func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) error {
 	if v := s.client.profile.Version; v != 1 {
-		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
+		return fmt.Errorf("acp: cannot send a version 1 update to a client of version %d", v)
 	}
 	n := &acpv1.SessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+		return fmt.Errorf("acp: cannot send the update: %w", err)
 	}
 	return s.client.notify(ctx, n)
 }
@@ -137,7 +137,7 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 	}
 	var answer acpv2.RequestPermissionResponse // the same in both versions
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("acp: the client's answer about a permission cannot be read: %w", err)
+		return nil, fmt.Errorf("acp: cannot read the client's answer to the permission request: %w", err)
 	}
 	return &answer.Outcome, nil
 }
@@ -145,7 +145,7 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 // Elicit asks the client to put a question to its user.
 func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error) {
 	if !s.Client().Elicit {
-		return nil, errors.New("acp: the client does not offer to ask its user")
+		return nil, errors.New("acp: the client cannot ask its user questions")
 	}
 	raw, err := s.call(ctx, r)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 	}
 	answer := &acpv2.CreateElicitationResponse{} // the same in both versions
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("acp: the answer of the client's user cannot be read: %w", err)
+		return nil, fmt.Errorf("acp: cannot read the answer to the elicitation: %w", err)
 	}
 	return answer, nil
 }
@@ -174,12 +174,12 @@ func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error
 // call makes a request in the client's version.
 func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
 	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
+		return nil, fmt.Errorf("acp: cannot send %s: %w", m.Method(), err)
 	}
 	if s.client.profile.Version == 1 {
 		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.conn.agent.Lossy})
 		if err != nil {
-			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
+			return nil, fmt.Errorf("acp: the client's protocol version 1 cannot express this: %w", err)
 		}
 		m = converted.Message
 	}

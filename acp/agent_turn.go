@@ -60,7 +60,7 @@ func (a *agentConn) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 	s := a.session(m.SessionID)
 	switch {
 	case m.SessionID == "" && client.profile.Version == 1:
-		return nil, invalidParams(errors.New("sessionId is empty"))
+		return nil, invalidParams(errors.New("sessionId is required"))
 	case s == nil:
 		return nil, sessionNotFound(m.SessionID)
 	}
@@ -68,7 +68,7 @@ func (a *agentConn) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 	t.ctx, t.cancel = context.WithCancelCause(a.life)
 	if !t.enter() {
 		t.cancel(nil)
-		return nil, invalidRequest("the session %q works on a prompt already", m.SessionID)
+		return nil, invalidRequest("session %q already works on a prompt", m.SessionID)
 	}
 	return t, nil
 }
@@ -138,7 +138,7 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	case t.ctx.Err() != nil:
 		reason, err = acpv2.StopReasonCancelled, nil
 	case err == nil && !reason.Known() && !reason.IsExtension():
-		err = fmt.Errorf("%q is not a stop reason", reason)
+		err = fmt.Errorf("unknown stop reason %q", reason)
 	}
 	if err == nil {
 		return &acpv2.IdleStateUpdate{StopReason: acpv2.Set(reason)}

@@ -189,7 +189,7 @@ func extensionMethod(method string) error {
 	if isExtension(method) {
 		return nil
 	}
-	return fmt.Errorf("acp: %q is not the method of an extension: use a name that begins with _", method)
+	return fmt.Errorf("acp: %q is not an extension method: use a name that begins with _", method)
 }
 
 // isExtension reports whether a method belongs to an implementation, not to the
@@ -236,7 +236,7 @@ func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
 	caps := c.profile.V1.AgentCapabilities.Or(acpv1.AgentCapabilities{})
 	converted, err := acpv2.ToV1(m, &acpv2.V1Options{Agent: &caps})
 	if err != nil {
-		return nil, fmt.Errorf("acp: the agent speaks version 1, which cannot express this: %w", err)
+		return nil, fmt.Errorf("acp: the agent's protocol version 1 cannot express this: %w", err)
 	}
 	return converted.Message, nil
 }
@@ -249,14 +249,14 @@ func (c *Client) readAnswer(method string, raw json.RawMessage) (acpv1.Message, 
 	}
 	m, ok := lookup(method)
 	if !ok || m.Notification() {
-		return nil, fmt.Errorf("acp: version %d has no method %s", c.profile.Version, method)
+		return nil, fmt.Errorf("acp: version %d of the protocol has no method %s", c.profile.Version, method)
 	}
 	if string(raw) == "null" { // agents send null for a result without members
 		raw = json.RawMessage("{}")
 	}
 	answer := m.NewResult()
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, &Fault{Code: FaultMalformed, Text: method + ": the agent's answer cannot be read", Err: err}
+		return nil, &Fault{Code: FaultMalformed, Text: method + ": cannot read the agent's answer", Err: err}
 	}
 	return answer, nil
 }
@@ -269,19 +269,19 @@ func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 	case r.Method == acpv1.MethodSessionUpdate:
 		version := int(c.version.Load())
 		if version == 0 {
-			c.reportProblem(errors.New("acp: the agent sent session/update before it answered initialize"))
+			c.reportProblem(errors.New("acp: the agent sent session/update before answering initialize"))
 			return
 		}
 		u, err := decodeUpdate(version, r.Params)
 		if err != nil {
-			c.reportProblem(fmt.Errorf("acp: %s cannot be read and was dropped: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: cannot read %s; it was dropped: %w", r.Method, err))
 			return
 		}
 		c.update(u, len(r.Params))
 	case r.Method == acpv1.MethodElicitationComplete:
 		var m acpv2.CompleteElicitationNotification
 		if err := m.UnmarshalJSON(r.Params); err != nil {
-			c.reportProblem(fmt.Errorf("acp: %s cannot be read: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: cannot read %s: %w", r.Method, err))
 		} else if c.opts.ElicitDone != nil {
 			c.opts.ElicitDone(string(m.ElicitationID))
 		}
@@ -306,7 +306,7 @@ func (c *Client) update(u *Update, size int) {
 	}
 	c.mu.Unlock()
 	if s == nil {
-		c.reportProblem(fmt.Errorf("acp: the agent sent %s for the session %q, which is not open", u.Tag(), u.SessionID()))
+		c.reportProblem(fmt.Errorf("acp: the agent sent %s for session %q, which is not open", u.Tag(), u.SessionID()))
 		return
 	}
 	s.update(u, size)

@@ -57,10 +57,10 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // ErrAuthRequired is the error of a call that the agent refuses before
 // [Client.Authenticate].
-var ErrAuthRequired = errors.New("the agent wants authentication first")
+var ErrAuthRequired = errors.New("the agent requires authentication")
 
 // ErrUnsupported is the error of a call for which the agent lacks the capability.
-var ErrUnsupported = errors.New("the agent does not offer it")
+var ErrUnsupported = errors.New("not supported by the agent")
 
 // maxProblems is how many problems a Client keeps: the first ones.
 const maxProblems = 8
@@ -99,10 +99,10 @@ func (c *Client) prose() *jsonrpc.Problem {
 func (c *Client) silent(what string, err error) *Fault {
 	if p := c.prose(); p != nil {
 		return &Fault{Code: FaultProse, Err: err, Text: fmt.Sprintf(
-			"%s: the agent does not answer, and its standard output is not JSON: %q; does it need a flag to speak the protocol? logs belong on its standard error",
+			"%s: the agent does not answer, and its standard output is not JSON: %q; check whether it needs a flag to speak the protocol, and send logs to standard error",
 			what, firstLine(p.Excerpt))}
 	}
-	text := what + ": the agent runs but does not answer"
+	text := what + ": the agent is running but does not answer"
 	if line := c.lastStderrLine(); line != "" {
 		text += fmt.Sprintf("; the last line of its standard error: %q", line)
 	}
@@ -122,7 +122,7 @@ func (c *Client) explain(method string, err error) error {
 		}
 		return fmt.Errorf("acp: %w (code %d)", err, answer.Code)
 	case errors.As(err, &problem):
-		return &Fault{Code: FaultMalformed, Text: "the agent's answer cannot be read", Err: err}
+		return &Fault{Code: FaultMalformed, Text: "cannot read the agent's answer", Err: err}
 	case errors.Is(err, jsonrpc.ErrClosed):
 		return c.ended(method, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -138,7 +138,7 @@ func (c *Client) ended(what string, err error) error {
 	}
 	text := what + ": the agent has ended"
 	if p := c.prose(); p != nil {
-		text += fmt.Sprintf("; before that its standard output was not JSON: %q", firstLine(p.Excerpt))
+		text += fmt.Sprintf("; its standard output was not JSON: %q", firstLine(p.Excerpt))
 	}
 	return &Fault{Code: FaultExit, Text: text, Err: err}
 }

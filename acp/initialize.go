@@ -136,5 +136,5 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 
 // unreadable returns the fault of an answer to initialize that cannot be decoded.
 func unreadable(err error) *Fault {
-	return &Fault{Code: FaultMalformed, Text: "the agent's answer to initialize cannot be read", Err: err}
+	return &Fault{Code: FaultMalformed, Text: "cannot read the agent's answer to initialize", Err: err}
 }

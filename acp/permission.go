@@ -49,7 +49,7 @@ type policyPermissions struct {
 // a policy that allows everything does not allow it.
 func (p policyPermissions) Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error) {
 	if r.Unknown && p.policy != sandbox.PolicyAsk {
-		return sandbox.Decision{Reason: "only a person can allow a request of an unknown type"}, nil
+		return sandbox.Decision{Reason: "only a person can approve a request of an unknown type"}, nil
 	}
 	return p.permissions.Decide(ctx, r.Request)
 }
@@ -155,7 +155,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	var decision sandbox.Decision
 	if ctx.Err() == nil {
 		if decision, err = permissions.Decide(ctx, r); err != nil {
-			c.reportProblem(fmt.Errorf("acp: the request for permission %q is answered as cancelled: %w", r.Title, err))
+			c.reportProblem(fmt.Errorf("acp: permission request %q answered as cancelled: %w", r.Title, err))
 		}
 	}
 	outcome := acpv1.RequestPermissionOutcome{Cancelled: &acpv1.CancelledPermissionOutcome{}}
@@ -201,5 +201,5 @@ func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func
 
 // sessionNotFound returns the error that answers a request about an unknown session.
 func sessionNotFound(id SessionID) error {
-	return &jsonrpc.Error{Code: int(acpv1.ErrorCodeResourceNotFound), Message: fmt.Sprintf("there is no session %q", id)}
+	return &jsonrpc.Error{Code: int(acpv1.ErrorCodeResourceNotFound), Message: fmt.Sprintf("no session with id %q", id)}
 }

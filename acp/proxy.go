@@ -338,7 +338,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 		Version int `json:"protocolVersion"`
 	}
 	if json.Unmarshal(result, &head) == nil && head.Version == 1 {
-		return nil, invalidRequest("the agent speaks version 1 of the protocol: start it without the proxy")
+		return nil, invalidRequest("the agent already speaks version 1 of the protocol: start it without the proxy")
 	}
 
 	answer := &acpv2.InitializeResponse{}
@@ -355,7 +355,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	}
 	p.mu.Unlock()
 	if again {
-		return nil, invalidRequest("initialize was answered before")
+		return nil, invalidRequest("initialize was already answered")
 	}
 
 	converted, err := acpv2.ToV1(answer, p.options("", false))
@@ -542,7 +542,7 @@ func call(ctx context.Context, to *jsonrpc.Conn, m, answer acpv1.Message) error 
 		result = json.RawMessage("{}")
 	}
 	if err := answer.UnmarshalJSON(result); err != nil {
-		return fmt.Errorf("acp: the answer to %s cannot be read: %w", m.Method(), err)
+		return fmt.Errorf("acp: cannot read the answer to %s: %w", m.Method(), err)
 	}
 	return nil
 }

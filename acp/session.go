@@ -89,7 +89,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		opts = &SessionOptions{}
 	}
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("acp: the folder %q of a session must be an absolute path", dir)
+		return nil, fmt.Errorf("acp: the session folder %q must be an absolute path", dir)
 	}
 
 	params := &acpv2.NewSessionRequest{Cwd: acpv2.AbsolutePath(dir), MCPServers: acpv2.Set(append([]acpv2.MCPServer{}, opts.MCPServers...)), Meta: opts.Meta}
@@ -125,7 +125,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		s.mu.Unlock()
 		if !known {
 			if s.ID = idOf(answer); s.ID == "" {
-				err = &Fault{Code: FaultMalformed, Text: "the agent opened a session whose id is empty"}
+				err = &Fault{Code: FaultMalformed, Text: "the agent opened a session with an empty id"}
 			} else {
 				err = c.register(s)
 			}
@@ -173,10 +173,10 @@ func (c *Client) register(s *Session) error {
 	switch {
 	case c.closing.Load():
 		c.mu.Unlock()
-		return fmt.Errorf("acp: open the session %q: the client is closed", s.ID)
+		return fmt.Errorf("acp: open session %q: the client is closed", s.ID)
 	case c.sessions[s.ID] != nil:
 		c.mu.Unlock()
-		return fmt.Errorf("acp: open the session %q: it is open already", s.ID)
+		return fmt.Errorf("acp: open session %q: it is already open", s.ID)
 	}
 	c.sessions[s.ID] = s
 	var mine, others []*Update
@@ -253,7 +253,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if err == nil && s.client.profile.Can(CanClose) {
 		_, err = s.client.request(ctx, &acpv2.CloseSessionRequest{SessionID: s.ID})
 	}
-	s.end(fmt.Errorf("acp: the session %q is closed", s.ID))
+	s.end(fmt.Errorf("acp: session %q is closed", s.ID))
 	s.client.forget(s)
 	return errors.Join(err, s.workspace.close())
 }
@@ -302,7 +302,7 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 				return
 			}
 			if seen[next] {
-				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice: the list has no end", next)})
+				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice, so the list has no end", next)})
 				return
 			}
 			seen[next] = true
@@ -352,7 +352,7 @@ func (s *Session) SetMode(ctx context.Context, mode string) error {
 		return s.SetOption(ctx, option.ID, mode)
 	}
 	if s.client.profile.Version != 1 {
-		return fmt.Errorf("acp: the session %q has no modes: %w", s.ID, ErrUnsupported)
+		return fmt.Errorf("acp: session %q has no modes: %w", s.ID, ErrUnsupported)
 	}
 	if _, err := s.client.call(ctx, &acpv1.SetSessionModeRequest{SessionID: s.ID, ModeID: acpv1.SessionModeID(mode)}); err != nil {
 		return err

@@ -22,7 +22,7 @@ var (
 )
 
 // ErrBusy is the error of a prompt in a session whose turn is not over.
-var ErrBusy = errors.New("the turn before it is not over")
+var ErrBusy = errors.New("the previous turn is not over")
 
 // A Result says how a turn ended.
 type Result struct {
@@ -206,7 +206,7 @@ func (t *Turn) accept() {
 func (t *Turn) update(u *Update, size int) {
 	if !t.queue.put(u, size) {
 		t.requestCancel()
-		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are taken, and %d MiB of them wait", maxBehind>>20)})
+		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are read; %d MiB are waiting", maxBehind>>20)})
 		return
 	}
 	// The update is queued first: all updates of a turn come before its result.
@@ -242,7 +242,7 @@ func (t *Turn) finishIdle(m *acpv2.IdleStateUpdate) {
 	case result.StopReason == acpv2.StopReasonError && ok:
 		t.finish(result, fmt.Errorf("acp: the turn failed: %w", &jsonrpc.Error{Code: int(e.Code), Message: e.Message, Data: e.Data}))
 	case result.StopReason == acpv2.StopReasonError:
-		t.finish(result, errors.New("acp: the turn failed, and the agent does not say why"))
+		t.finish(result, errors.New("acp: the turn failed without a reason from the agent"))
 	case result.StopReason == "":
 		t.finish(result, &Fault{Code: FaultMalformed, Text: "the agent stopped working on a prompt without a stop reason"})
 	default:
@@ -409,6 +409,6 @@ func (t *Turn) giveUp() {
 	select {
 	case <-t.done:
 	case <-timer.C:
-		t.finish(Result{}, c.silent(fmt.Sprintf("the turn was cancelled and has not ended after %v", c.opts.CancelGrace), errTurnCancelled))
+		t.finish(Result{}, c.silent(fmt.Sprintf("the cancelled turn did not end within %v", c.opts.CancelGrace), errTurnCancelled))
 	}
 }

@@ -58,7 +58,7 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 			SessionID: m.SessionID, ConfigID: m.ConfigID, ID: m.ValueID, Boolean: m.Boolean, Unknown: m.Unknown, Meta: m.Meta, Extra: m.Extra,
 		}, nil
 	}
-	return nil, fmt.Errorf("%s has no counterpart in version 2", m.Method())
+	return nil, fmt.Errorf("version 2 has no counterpart of %s", m.Method())
 }
 
 // recode converts a value that is encoded the same way in both versions.

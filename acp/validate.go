@@ -43,11 +43,11 @@ func (v *Validator) Check(from string, raw []byte) error {
 	method, ok := v.lookup(m.Method)
 	switch {
 	case !ok:
-		return fmt.Errorf("acp: /method: there is no method %q in this version of the protocol", m.Method)
+		return fmt.Errorf("acp: /method: unknown method %q in this version of the protocol", m.Method)
 	case method.Notification() && m.ID != nil:
-		return fmt.Errorf("acp: /id: %s is a notification, which has no id", m.Method)
+		return fmt.Errorf("acp: /id: %s is a notification and must not have an id", m.Method)
 	case !method.Notification() && m.ID == nil:
-		return fmt.Errorf("acp: /id: %s is a request, which has an id", m.Method)
+		return fmt.Errorf("acp: /id: %s is a request and must have an id", m.Method)
 	}
 	return decode("/params", method.NewParams(), m.Params)
 }

@@ -116,7 +116,7 @@ func (b *Bridge) session(id SessionID) (*bridgeSession, error) {
 	s := b.sessions[id]
 	if s == nil {
 		if len(b.sessions) >= maxSessions {
-			return nil, fmt.Errorf("acp: session %s: the bridge holds %d sessions already: call Forget for those that have ended", id, maxSessions)
+			return nil, fmt.Errorf("acp: session %s: the bridge already holds %d sessions: call Forget for ended sessions", id, maxSessions)
 		}
 		s = &bridgeSession{turn: turnNone, messages: map[MessageID]bool{}, calls: map[ToolCallID]*bridgeCall{}}
 		b.sessions[id] = s
@@ -137,19 +137,19 @@ func (s *bridgeSession) move(e event) bool {
 // Prompt records that a prompt is sent to the agent. It fails while another prompt
 // is unanswered: a session of version 1 has one at a time.
 func (b *Bridge) Prompt(id SessionID) error {
-	return b.step(id, eventPrompt, "the prompt before it is unanswered")
+	return b.step(id, eventPrompt, "the previous prompt is unanswered")
 }
 
 // Accepted records that the agent has accepted the prompt. The client gets no
 // message yet.
 func (b *Bridge) Accepted(id SessionID) error {
-	return b.step(id, eventAccepted, "no prompt waits for an answer of the agent")
+	return b.step(id, eventAccepted, "no prompt is waiting for the agent's answer")
 }
 
 // Refused records that the agent has answered the prompt with an error, and returns
 // the answer for the client.
 func (b *Bridge) Refused(id SessionID, e *Error) (*Answer, error) {
-	if err := b.step(id, eventRefused, "no prompt waits for an answer of the agent"); err != nil {
+	if err := b.step(id, eventRefused, "no prompt is waiting for the agent's answer"); err != nil {
 		return nil, err
 	}
 	return &Answer{Error: ErrorToV1(e)}, nil
@@ -176,7 +176,7 @@ func (b *Bridge) Forget(id SessionID) *Answer {
 	if s == nil || s.turn == turnNone {
 		return nil
 	}
-	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the session has ended"}}
+	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the session ended"}}
 }
 
 // Update converts an update. If it fails, the state is unchanged, and the program
@@ -261,7 +261,7 @@ func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (reme
 		c.idle(m)
 		return nil
 	case !stopped:
-		c.loseAt("stopReason", "", "is missing, but a prompt is waiting for it")
+		c.loseAt("stopReason", "", "is missing, but a prompt waits for it")
 	}
 	c.background(m.Background)
 	step.Answer = answer(reason, m)
@@ -283,7 +283,7 @@ func answer(reason StopReason, m *IdleStateUpdate) *Answer {
 	if err != nil {
 		data = nil
 	}
-	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the agent stopped for a reason that version 1 does not have", Data: data}}
+	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the agent stopped for a reason unknown to version 1", Data: data}}
 }
 
 // whole converts a whole message to chunks, if the client has no part of it yet:
@@ -296,11 +296,11 @@ func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]Con
 	case !ok || len(blocks) == 0:
 		c.failAt("content", "", "is missing or empty, and version 1 cannot clear a message")
 	case s.messages[id]:
-		c.loseAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
+		c.loseAt("messageId", string(id), "is a message the client already has, and version 1 cannot replace it")
 		return nil, nil
 	// Past the bound it is safer to refuse than to repeat a message.
 	case len(s.messages) >= maxMessages:
-		c.failAt("messageId", string(id), "may be a message that the client has: there were too many to remember")
+		c.failAt("messageId", string(id), "may be a message the client already has: there were too many to remember")
 	}
 	for _, block := range each(c, "content", blocks, c.block) {
 		updates = append(updates, chunk(&acpv1.ContentChunk{Content: block, MessageID: Set(id), Meta: c.keepMeta(meta)}))
@@ -352,7 +352,7 @@ func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (upda
 		return nil, nil
 	}
 	if len(call.content) >= maxContents {
-		c.failAt("content", "", "is more than is remembered of one tool call")
+		c.failAt("content", "", "exceeds the output remembered for one tool call")
 		return nil, nil
 	}
 	var item acpv1.ToolCallContent
@@ -383,11 +383,11 @@ func (s *bridgeSession) plan(c *converter, m *PlanUpdate) ([]acpv1.SessionUpdate
 	case at >= 0:
 		plans[at] = now
 	case len(plans) >= maxPlans:
-		c.failAt("plan", "", "is one more plan than are remembered of a session")
+		c.failAt("plan", "", "exceeds the number of plans remembered for a session")
 	default:
 		if len(plans) > 0 {
 			c.at("plan", func() {
-				c.loseAt("planId", string(now.id), "is a second plan, and version 1 has one")
+				c.loseAt("planId", string(now.id), "is a second plan, but version 1 has only one")
 			})
 		}
 		plans = append(plans, now)

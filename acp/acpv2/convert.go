@@ -171,7 +171,7 @@ func (c *converter) hold(err error) {
 			c.hold(e)
 		}
 	case errors.As(err, &p):
-		here := c.problem("", p.Reason+", says version 1")
+		here := c.problem("", p.Reason+" in version 1")
 		here.Path += p.Path
 		here.Value = p.Value
 		c.problems = append(c.problems, here)
@@ -184,10 +184,10 @@ func (c *converter) hold(err error) {
 // counterpart in version 1 as lost.
 func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage]) {
 	if isObject(meta) {
-		c.loseAt("_meta", string(meta), "has no place in version 1")
+		c.loseAt("_meta", string(meta), "does not exist in version 1")
 	}
 	for _, m := range extra {
-		c.loseAt(m.Name, string(m.Value), "has no place in version 1")
+		c.loseAt(m.Name, string(m.Value), "does not exist in version 1")
 	}
 }
 

@@ -198,7 +198,7 @@ func (e *Encoder) Tag(name, value string) {
 func (e *Encoder) Extra(name string, value json.RawMessage, known ...[]string) {
 	e.AnyName(name)
 	if e.tagged(name) || knownName(name, known) {
-		e.Fail("an extra member has the name of one that is defined, or differs from it in case only")
+		e.Fail("an extra member has the name of a defined member, or differs from it only in case")
 	}
 	e.Raw(value)
 }

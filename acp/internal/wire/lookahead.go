@@ -172,7 +172,7 @@ func (s *Scanner) Choose(exclusive bool, names ...string) string {
 		if chosen == "" {
 			chosen = name
 		} else if exclusive {
-			s.Fail("only one of the members " + strconv.Quote(chosen) + " and " + strconv.Quote(name) + " may be there")
+			s.Fail("only one of the members " + strconv.Quote(chosen) + " and " + strconv.Quote(name) + " is allowed")
 		}
 	}
 	if chosen == "" {

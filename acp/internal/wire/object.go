@@ -64,7 +64,7 @@ func (o *Object) Next() bool {
 			return true
 		}
 		if o.tagSeen[i] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		o.tagSeen[i] = true
@@ -102,7 +102,7 @@ func (o *Object) Name() []byte { return o.name }
 // problem.
 func (o *Object) Once(i int) {
 	if o.seen&(1<<i) != 0 {
-		o.fail("the name comes twice")
+		o.fail("the name appears twice")
 	}
 	o.seen |= 1 << i
 }
@@ -132,9 +132,9 @@ func (o *Object) Extra(known ...[]string) (name string, value json.RawMessage, o
 	folded := fold(name)
 	if before, twice := o.extras[folded]; twice {
 		if before == name {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 		} else {
-			o.fail("the name differs from " + shown(before) + " in case only")
+			o.fail("the name differs from " + shown(before) + " only in case")
 		}
 		return "", nil, false
 	}
@@ -156,7 +156,7 @@ func (o *Object) distinct(name string, known [][]string) bool {
 		}
 	}
 	if other != "" {
-		o.fail("the name differs from " + shown(other) + " in case only")
+		o.fail("the name differs from " + shown(other) + " only in case")
 		return false
 	}
 	return true
@@ -214,7 +214,7 @@ func (s *Scanner) Each(f func(name string)) {
 	for o.Next() {
 		name := string(o.name)
 		if seen[name] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		seen[name] = true

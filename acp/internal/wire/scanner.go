@@ -66,9 +66,9 @@ func validate(data []byte) *Problem {
 	}
 	_, err := jsontext.NewDecoder(bytes.NewReader(data), allowRepeats).ReadValue()
 	if err == nil {
-		return &Problem{Reason: "more text follows the value"}
+		return &Problem{Reason: "unexpected data after the value"}
 	}
-	p := &Problem{Reason: "the message ends too early"}
+	p := &Problem{Reason: "the message is incomplete"}
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
 		p.Path = cut(string(syntax.JSONPointer))
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -97,7 +97,7 @@ func (s *Scanner) next() byte {
 		return s.data[s.pos]
 	}
 	if s.pos = strictjson.SkipBlanks(s.data, s.pos); s.pos == len(s.data) {
-		s.Fail("the message ends too early")
+		s.Fail("the message is incomplete")
 		return 0
 	}
 	return s.data[s.pos]
