@@ -29,7 +29,7 @@ type DispatchResult struct {
 }
 
 // ErrNotDispatch is the error for a text without a dispatch.
-var ErrNotDispatch = errors.New("report: the text is not a dispatch: there is no TASK")
+var ErrNotDispatch = errors.New("report: the text is not a dispatch: TASK is missing")
 
 // ParseDispatch reads a dispatch in its text form. Names are as in a report; a value
 // continues until the next name at the same depth. It returns ErrNotDispatch if there
@@ -43,7 +43,7 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	text, skipped, cut := window(text, o)
 	in := dispatchReader{open: -1}
 	if cut {
-		in.d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
+		in.d.add(CodeTruncated, 0, "the text exceeds %d bytes or %d lines; only line %d and later were read", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	for l := range linesOf(text, skipped) {
 		in.line(l)
@@ -109,7 +109,7 @@ func (in *dispatchReader) line(l line) {
 	case begun:
 		in.values = append(in.values, l.text)
 	case trim(l.text) != "":
-		in.d.add(CodeProseBefore, l.number, "there is other text before the dispatch")
+		in.d.add(CodeProseBefore, l.number, "other text precedes the dispatch")
 	}
 }
 
@@ -143,7 +143,7 @@ func (in *dispatchReader) end() {
 func (in *dispatchReader) finish() (DispatchResult, error) {
 	in.end()
 	if in.result.Task == "" {
-		in.d.add(CodeNotDispatch, 0, "no line has a TASK field with a value")
+		in.d.add(CodeNotDispatch, 0, "no TASK field with a value")
 		return DispatchResult{Diagnostics: in.d.sorted()}, ErrNotDispatch
 	}
 	in.result.Diagnostics = in.d.sorted()
@@ -359,7 +359,7 @@ func ParseDispatchJSON(data []byte, opts *Options) (DispatchResult, error) {
 	}
 	in := dispatchReader{open: -1}
 	if len(data) > o.MaxBytes {
-		in.d.add(CodeTruncated, 0, "the JSON is over the limit of %d bytes and was not read", o.MaxBytes)
+		in.d.add(CodeTruncated, 0, "the JSON exceeds %d bytes and was not read", o.MaxBytes)
 		return in.finish()
 	}
 	all, _ := members(data)

@@ -94,7 +94,7 @@ func ParseJSON(data []byte, opts *Options) (Result, error) {
 	}
 	var d diagnostics
 	if len(data) > o.MaxBytes {
-		d.add(CodeTruncated, 0, "the JSON is over the limit of %d bytes and was not read", o.MaxBytes)
+		d.add(CodeTruncated, 0, "the JSON exceeds %d bytes and was not read", o.MaxBytes)
 	} else if all, ok := members(data); ok {
 		var r Result
 		if o.Mode == Reference {

@@ -56,7 +56,7 @@ func (r Report) Check(scope []string) []Diagnostic {
 	case r.Status == StatusNoChanges && len(r.FilesCreated)+len(r.FilesModified) > 0:
 		d.add(CodeContradiction, 0, "STATUS is no_changes, but files are listed")
 	case r.OK() && r.Error != "":
-		d.add(CodeUnexpectedError, 0, "STATUS is %s, but there is an ERROR", r.Status)
+		d.add(CodeUnexpectedError, 0, "STATUS is %s, but ERROR is set", r.Status)
 	case !r.OK() && r.Error == "" && r.Learned == "":
 		d.add(CodeMissingReason, 0, "STATUS is %s, but neither ERROR nor LEARNED says why", r.Status)
 	}
@@ -82,7 +82,7 @@ func checkPath(d *diagnostics, p string, scope []string) {
 	case strings.HasPrefix(slashed, "/"), strings.HasPrefix(slashed, "~"), len(p) > 1 && letter(p[0]) && p[1] == ':':
 		d.add(CodeAbsolutePath, 0, "%s is not below the working folder", brief(p))
 	case slices.Contains(strings.Split(slashed, "/"), ".."):
-		d.add(CodeParentPath, 0, `%s has ".." in it`, brief(p))
+		d.add(CodeParentPath, 0, `%s contains ".."`, brief(p))
 	case len(scope) > 0 && !slices.ContainsFunc(scope, func(s string) bool { return covers(s, slashed) }):
 		d.add(CodeOutsideScope, 0, "%s is outside the scope", brief(p))
 	}
@@ -122,13 +122,13 @@ func (d Dispatch) Check() []Diagnostic {
 		missing bool
 		why     string
 	}{
-		{"ACCEPTANCE", len(d.Acceptance) == 0, "nothing says when the work is done"},
+		{"ACCEPTANCE", len(d.Acceptance) == 0, "the agent cannot tell when the work is done"},
 		{"SCOPE", len(d.Scope) == 0, "the agent may touch any file"},
-		{"VERIFY", len(d.Verify) == 0, "nothing shows that the work is done"},
-		{"DONE", d.Done == "", "nothing says how to answer"},
+		{"VERIFY", len(d.Verify) == 0, "no command shows that the work is done"},
+		{"DONE", d.Done == "", "the agent does not know how to report"},
 	} {
 		if need.missing {
-			out.add(CodeMissingField, 0, "there is no %s: %s", need.name, need.why)
+			out.add(CodeMissingField, 0, "%s is missing: %s", need.name, need.why)
 		}
 	}
 	for _, p := range d.Scope {

@@ -44,7 +44,7 @@ func (o *Options) withDefaults() (Options, error) {
 	case Reference:
 		out.Mode = Reference
 	default:
-		return out, fmt.Errorf("report: there is no mode %q: use %q or %q", o.Mode, Tolerant, Reference)
+		return out, fmt.Errorf("report: unknown mode %q: use %q or %q", o.Mode, Tolerant, Reference)
 	}
 	if o.MaxBytes > 0 {
 		out.MaxBytes = min(o.MaxBytes, math.MaxInt32)
@@ -112,7 +112,7 @@ func parse(text string, o Options) (Result, error) {
 	text, skipped, cut := window(text, o)
 	var d diagnostics
 	if cut {
-		d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
+		d.add(CodeTruncated, 0, "the text exceeds %d bytes or %d lines; only line %d and later were read", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	var r Result
 	if o.Mode == Reference {
@@ -125,9 +125,9 @@ func parse(text string, o Options) (Result, error) {
 		return r, nil
 	}
 	if looksLikeDispatch(text, o) {
-		d.add(CodeIsDispatch, 0, "the text is a dispatch: it gives work, and has no STATUS field")
+		d.add(CodeIsDispatch, 0, "the text is a dispatch, not a report: it has no STATUS field")
 	}
-	d.add(CodeNotReport, 0, "no line has a STATUS field with a value")
+	d.add(CodeNotReport, 0, "no STATUS field with a value")
 	return Result{Diagnostics: d.sorted()}, ErrNotReport
 }
 
