@@ -43,7 +43,7 @@ func ParseAgents(path string, text []byte) ([]Agent, error) {
 	servers := p.Object(root, "agent_servers")
 	switch {
 	case servers == nil:
-		p.Fail(root, `there is no "agent_servers"`)
+		p.Fail(root, `"agent_servers" is required`)
 	case len(servers.Members()) == 0:
 		p.Fail(servers, `"agent_servers" is empty`)
 	}
@@ -74,7 +74,7 @@ func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
 			a.Files = map[string]string{}
 		}
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
-			p.Fail(f.Value, "the file %s must be inside of the home folder", f.Name)
+			p.Fail(f.Value, "the file %s must be inside the home folder", f.Name)
 		}
 		// A file that is written as JSON in the list is JSON in the home folder.
 		if a.Files[f.Name] = f.Value.Text; f.Value.Kind != jsont.String {

@@ -22,8 +22,8 @@ const (
 )
 
 // allowances are how long one agent may take, from the times that the probe
-// measured. They are per agent, not per test. A fast agent is still given minAllowance for a start
-// and for a session.
+// measured. They are per agent, not per test. A fast agent is still given
+// minAllowance for a start and for a session.
 type allowances struct {
 	start   time.Duration // until the answer to initialize
 	session time.Duration // until a session is open
@@ -95,7 +95,7 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 				continue
 			}
 			if confirmed >= maxConfirmed {
-				remark(res, fmt.Sprintf("not tried again: %d other tests of this agent were, alone and with %d times the time, and came to the same", confirmed, aloneFactor))
+				remark(res, fmt.Sprintf("not repeated: %d other tests of this agent gave the same result alone with %d times the time", confirmed, aloneFactor))
 				continue
 			}
 
@@ -112,7 +112,7 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 				confirmed = 0
 			}
 			*res, ledgers[agent*len(tests)+test] = second, ledger
-			remark(res, fmt.Sprintf("the same when the test ran alone with %d times the time", aloneFactor))
+			remark(res, fmt.Sprintf("confirmed when the test ran alone with %d times the time", aloneFactor))
 		}
 	}
 	return failed

@@ -38,7 +38,7 @@ const orphanGrace = 200 * time.Millisecond
 var (
 	// The reasons why a wait ends without its frame, beside those of the agent.
 	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
-	errTimeout = errors.New("the time is over")
+	errTimeout = errors.New("time ran out")
 )
 
 // A request is a call that the client makes to the agent.
@@ -296,7 +296,7 @@ func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	select {
 	case c.serve <- struct{}{}:
 	default:
-		c.send(c.ctx, answerLine(e.ID, errorReply(jsonrpc.CodeServer, fmt.Sprintf("more than %d requests at once", maxServed))))
+		c.send(c.ctx, answerLine(e.ID, errorReply(jsonrpc.CodeServer, fmt.Sprintf("too many requests at once (limit %d)", maxServed))))
 		return
 	}
 	c.work.Go(func() {
@@ -417,7 +417,7 @@ func (c *conversation) wait(ctx context.Context, timeout time.Duration, done fun
 		case ok:
 			return nil
 		case over != nil:
-			return fmt.Errorf("no more frames come: %w", over)
+			return fmt.Errorf("the agent sends no more frames: %w", over)
 		}
 		select {
 		case <-changed:
@@ -471,7 +471,7 @@ func ending(err error) string {
 	var exit *jsonrpc.ExitError
 	switch {
 	case err == nil:
-		return "it ended with status 0"
+		return "it exited with status 0"
 	case errors.As(err, &exit):
 		return strings.TrimSpace(exit.Error())
 	}

@@ -267,7 +267,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	}
 	unanswered := len(asked) > 0 && len(answers) == 0
 	if unanswered && a.until.came() && r.allowed.soon(asked[0]) {
-		r.moot = fmt.Sprintf("the wait ended before the agent could answer %s, as slow as it is", asked[0].Request.Method)
+		r.moot = fmt.Sprintf("the wait ended before the agent, at its speed, could answer %s", asked[0].Request.Method)
 		return nil
 	}
 
@@ -305,12 +305,12 @@ func (r *testRun) instead(step *jsont.Expect, x *openExpectation, m *jsont.Match
 				frames = append(frames, q.Request)
 			}
 		}
-		return fmt.Sprintf("in the nearest message %s", mismatch), append(frames, near)
+		return fmt.Sprintf("in the closest message %s", mismatch), append(frames, near)
 	}
 
 	actual = "no such message came"
 	if step.Ordered {
-		actual = "no such message came after the ones before it"
+		actual = "no such message came after the previous ones"
 	}
 	if last != nil {
 		frames = append(frames, last.Request)
@@ -347,7 +347,7 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 	for _, x := range list {
 		for _, c := range x.Captures {
 			if !r.captureFrom(c, x.met) && fails {
-				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "there is none", x.met)
+				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "the message has none", x.met)
 			}
 		}
 	}

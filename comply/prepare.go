@@ -32,9 +32,9 @@ func (a Agent) UsesModel() bool {
 func (a Agent) fits(o *Options) error {
 	switch {
 	case o.ModelURL == "" && a.UsesModel():
-		return fmt.Errorf("comply: run %s: it uses the scripted model, and there is none; set Options.ModelURL", a.Name)
+		return fmt.Errorf("comply: run %s: it needs the scripted model; set Options.ModelURL", a.Name)
 	case o.Home != "" && len(a.Files) > 0:
-		return fmt.Errorf("comply: run %s: it has files for its home folder, which are not written to a real one", a.Name)
+		return fmt.Errorf("comply: run %s: its home files cannot be written to a real home folder", a.Name)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (g *inProcess) shut() error {
 			return g.err
 		}
 	}
-	return fmt.Errorf("comply: stop the agent: its function does not return although its streams are closed")
+	return fmt.Errorf("comply: stop the agent: its function did not return after its streams were closed")
 }
 
 // within reports whether the function returns in time.

@@ -93,7 +93,7 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 		o.Startup = 3 * time.Minute
 	}
 	if r.version = schema.Version(o.Protocol); r.version != schema.V1 && r.version != schema.V2 {
-		return nil, fmt.Errorf("comply: run: no protocol version %d; use 1 or 2", o.Protocol)
+		return nil, fmt.Errorf("comply: run: unknown protocol version %d: use 1 or 2", o.Protocol)
 	}
 	for _, a := range agents {
 		if err := a.fits(o); err != nil {
@@ -171,7 +171,7 @@ func (r *runner) resumable(now *render.Report, agents []Agent) error {
 		return nil
 	}
 	if old.Suite != now.Suite || old.Protocol != now.Protocol {
-		return fmt.Errorf("comply: resume: the earlier report is about version %d and %s; this run is about version %d and %s", old.Protocol, old.Suite, now.Protocol, now.Suite)
+		return fmt.Errorf("comply: resume: the earlier report is for version %d and %s, but this run is for version %d and %s", old.Protocol, old.Suite, now.Protocol, now.Suite)
 	}
 	for _, a := range agents {
 		if !slices.ContainsFunc(old.Agents, func(o render.AgentReport) bool { return o.Name == a.Name }) {

@@ -155,7 +155,7 @@ func (s *services) observe(e *rules.Entry) {
 func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	service, ok := provided[e.Method]
 	if _, exists := s.version.Method(e.Method); !ok || !exists {
-		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("this client has no method %q", jsont.Shorten(e.Method, 100)))
+		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("unknown client method %q", jsont.Shorten(e.Method, 100)))
 	}
 	if c := service.capability; c != "" {
 		s.mu.Lock()
@@ -211,7 +211,7 @@ func (s *services) readFile(ctx context.Context, r params) (any, error) {
 
 func (s *services) writeFile(ctx context.Context, r params) (any, error) {
 	if r.Content == nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: there is no content", r.Path)}
+		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: content is required", r.Path)}
 	}
 	return struct{}{}, s.files.Write(ctx, r.Path, *r.Content)
 }

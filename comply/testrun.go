@@ -131,7 +131,7 @@ func (r *testRun) run(ctx context.Context) {
 
 	r.judgeAnswers(ctx)
 	if over := r.c.state(); over != nil && !r.leaving && r.err == nil {
-		r.add(r.setup(ruleGoesOn, "an agent that runs until its input ends", r.endingText(over)))
+		r.add(r.setup(ruleGoesOn, "the agent runs until its input ends", r.endingText(over)))
 	}
 }
 
@@ -329,7 +329,7 @@ func (r *testRun) context(proof []rules.Frame) (out []rules.Frame) {
 // endingText describes for people why no more frames come.
 func (r *testRun) endingText(err error) string {
 	if over := r.c.state(); over != nil {
-		return "the agent ended too early: " + ending(over)
+		return "the agent exited early: " + ending(over)
 	}
 	return ending(err)
 }

@@ -70,7 +70,7 @@ func (m *Matcher) Match(v any) *Mismatch {
 		return &Mismatch{Want: "like one of " + strconv.Itoa(len(m.either)) + " patterns", Got: "like none of them"}
 	}
 	if m.never != nil && m.never.Match(v) == nil {
-		return &Mismatch{Want: "unlike it", Got: "like " + m.never.String()}
+		return &Mismatch{Want: "different", Got: "like " + m.never.String()}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 		}
 
 		if other, ok := seen[t.ID]; ok {
-			bad = append(bad, &FileError{t.Path, 1, fmt.Errorf("its id is that of %s: file names must differ", other)})
+			bad = append(bad, &FileError{t.Path, 1, fmt.Errorf("the id is already used by %s: file names must be unique", other)})
 			return nil
 		}
 		seen[t.ID] = t.Path

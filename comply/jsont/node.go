@@ -67,14 +67,14 @@ func ParseNode(text []byte) (*Node, error) {
 		if _, err = b.dec.ReadToken(); err == io.EOF {
 			return n, nil
 		} else if err == nil {
-			err = errors.New("not JSON: there is more after the value")
+			err = errors.New("not JSON: unexpected data after the value")
 		}
 	}
 	at := b.dec.InputOffset()
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
 		at = syntax.ByteOffset
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			err = fmt.Errorf("the member %q is there twice", syntax.JSONPointer.LastToken())
+			err = fmt.Errorf("the member %q appears twice", syntax.JSONPointer.LastToken())
 		} else {
 			err = fmt.Errorf("not JSON: %w", syntax.Err)
 		}

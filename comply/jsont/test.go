@@ -185,7 +185,7 @@ func InFile(path string, err error) error {
 // read sets the members of t from its source.
 func (t *Test) read(vars Variables) error {
 	if len(t.source) > maxFile {
-		return linef(1, "a test file has at most %d bytes", maxFile)
+		return linef(1, "a test file can have at most %d bytes", maxFile)
 	}
 
 	text, err := vars.fill(t.source)
@@ -197,7 +197,7 @@ func (t *Test) read(vars Variables) error {
 		return err
 	}
 	if root.Kind != Object {
-		return linef(root.line, "a test is an object, not %s", root.Kind)
+		return linef(root.line, "a test must be an object, not %s", root.Kind)
 	}
 
 	// The reader keeps its first error, so the members are read without a check in between.
@@ -290,7 +290,7 @@ func (p *Reader) each(n *Node, name string) func(yield func(*Node) bool) {
 func (p *Reader) Texts(n *Node, name string) (out []string) {
 	for item := range p.each(n, name) {
 		if item.Kind != String {
-			p.Fail(item, "%q must hold strings, not %s", name, item.Kind)
+			p.Fail(item, "%q must contain strings, not %s", name, item.Kind)
 			return nil
 		}
 		out = append(out, p.vars.Expand(item.Text))
@@ -315,7 +315,7 @@ func (p *Reader) head(root *Node, t *Test) {
 	case "":
 		p.Fail(root, `a test needs the member "severity": "required" or "optional"`)
 	default:
-		p.Fail(root.Get("severity"), `the severity is "required" or "optional", not %q`, t.Severity)
+		p.Fail(root.Get("severity"), `unknown severity %q: use "required" or "optional"`, t.Severity)
 	}
 
 	// These members are expected, but a test without them can run.
@@ -331,7 +331,7 @@ func (p *Reader) head(root *Node, t *Test) {
 		case "1", "2":
 			t.Protocols = append(t.Protocols, int(v.Text[0]-'0'))
 		default:
-			p.Fail(v, "a protocol version is 1 or 2, not %s", v.Text)
+			p.Fail(v, "unknown protocol version %s: use 1 or 2", v.Text)
 		}
 	}
 }
@@ -355,7 +355,7 @@ func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 	case strings.HasPrefix(either, "agent."):
 		c.path = strings.TrimPrefix(either, "agent.")
 	default:
-		p.remark(n, `a precondition has "agentCap" or "cap" with client. or agent. before it; this one is ignored`)
+		p.remark(n, `a precondition needs "agentCap", or "cap" beginning with client. or agent.; this one is ignored`)
 		return c, false
 	}
 	return c, true
@@ -379,7 +379,7 @@ func (c Precondition) Unmet(agent, client any) string {
 	if got == c.mustBe {
 		return ""
 	}
-	return fmt.Sprintf("%s capability %s is %s, and the test is for %s", who, c.path, Shorten(got, 100), c.mustBe)
+	return fmt.Sprintf("%s capability %s is %s, but the test needs %s", who, c.path, Shorten(got, 100), c.mustBe)
 }
 
 // file reads a file of the sandbox. Its path must not lead out of it.
@@ -393,9 +393,9 @@ func (p *Reader) file(n *Node) File {
 	case f.Path == "":
 		p.Fail(n, `a file needs the member "path"`)
 	case !filepath.IsLocal(filepath.FromSlash(clean)) || clean == ".":
-		p.Fail(n, "the path %q leads out of the sandbox; give one relative to it", f.Path)
+		p.Fail(n, "the path %q leads outside the sandbox; use a path relative to it", f.Path)
 	case text != nil && encoded != nil:
-		p.Fail(n, `a file has "text" or "base64", not both`)
+		p.Fail(n, `a file can have "text" or "base64", not both`)
 	case text != nil:
 		f.Data = []byte(p.vars.Expand(text.Text))
 	case encoded != nil:
@@ -418,7 +418,7 @@ func (p *Reader) init(n *Node, t *Test) {
 	if name := p.Text(n, "permissionPolicy"); name != "" {
 		policy, err := sandbox.ParsePolicy(name)
 		if err != nil || policy == sandbox.PolicyAsk {
-			p.Fail(n.Get("permissionPolicy"), "the permission policy is none, read, write or yolo, not %q", name)
+			p.Fail(n.Get("permissionPolicy"), "unknown permission policy %q: use none, read, write or yolo", name)
 		}
 		t.Policy = policy
 	}

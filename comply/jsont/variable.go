@@ -100,7 +100,7 @@ func (v Variables) fill(text []byte) ([]byte, error) {
 			if at := variable.FindIndex(text[i:]); at != nil && at[0] == 0 {
 				raw, ok := v[string(text[i+2:i+at[1]-1])]
 				if !ok {
-					return nil, linef(line, "there is no variable %s; outside of a string use one that every test has", text[i:i+at[1]])
+					return nil, linef(line, "unknown variable %s: outside of strings only built-in variables work", text[i:i+at[1]])
 				}
 				out.Write(raw)
 				i += at[1] - 1

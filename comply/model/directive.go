@@ -56,7 +56,7 @@ func Directives(prompt string) ([]Step, error) {
 		}
 
 		if len(steps) == maxSteps {
-			return nil, fmt.Errorf("there are more than %d directives", maxSteps)
+			return nil, fmt.Errorf("too many directives (limit %d)", maxSteps)
 		}
 		steps = append(steps, s)
 		prompt = rest
@@ -80,7 +80,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 		if _, ok := members[name]; ok {
-			return "", fmt.Errorf("%s is there twice", name)
+			return "", fmt.Errorf("%s appears twice", name)
 		}
 
 		switch {
@@ -114,7 +114,7 @@ func directiveValue(text string) (value, rest string, _ error) {
 	case strings.HasPrefix(text, `"`):
 		decoder := json.NewDecoder(strings.NewReader(text))
 		if err := decoder.Decode(&value); err != nil {
-			return "", "", fmt.Errorf("the quoted text is no JSON string: %w", err)
+			return "", "", fmt.Errorf("the quoted text is not a JSON string: %w", err)
 		}
 		return value, text[decoder.InputOffset():], nil
 	case strings.HasPrefix(text, "'"):

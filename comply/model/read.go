@@ -96,7 +96,7 @@ func (r *request) addMessages(messages any) error {
 		ok = true
 	}
 	if !ok && messages != nil {
-		return fmt.Errorf("the messages are neither a list nor a text")
+		return fmt.Errorf("messages must be a list or a string")
 	}
 
 	searches := map[string]string{} // arguments of the tool search, by the ids of its calls
@@ -163,7 +163,7 @@ func (r *request) addMessage(m any, it message, searches map[string]string) erro
 	case role == "user", role == "function", role == "" && at(m, "parts") != nil:
 		r.addPrompt(it)
 	case role != "":
-		return fmt.Errorf("messages: no role %q", role)
+		return fmt.Errorf("messages: unknown role %q", role)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func ParseScript(text []byte) (*Script, error) {
 		return nil, fmt.Errorf("model: script, line %d: %w", 1+bytes.Count(text[:min(int(offset(decoder, err)), len(text))], []byte("\n")), err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("model: script: there is more after the script")
+		return nil, fmt.Errorf("model: script: unexpected data after the script")
 	}
 	s, standard := &file.Script, Default()
 	if s.Models == nil {
@@ -98,13 +98,13 @@ func (s *Script) check() error {
 	lists := append([][]Step{s.Otherwise}, s.Turns...)
 	for _, r := range s.Rules {
 		if r.When.Turn < 0 {
-			return fmt.Errorf("model: script: a turn is a number from 1")
+			return fmt.Errorf("model: script: turn must be at least 1")
 		}
 		lists = append(lists, r.Do)
 	}
 	for _, steps := range lists {
 		if len(steps) > maxSteps {
-			return fmt.Errorf("model: script: there are more than %d steps in a list", maxSteps)
+			return fmt.Errorf("model: script: a list has more than %d steps", maxSteps)
 		}
 	}
 	return nil

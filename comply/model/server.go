@@ -72,7 +72,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("model: listen: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("model: listen on %s: use a loopback address such as 127.0.0.1:0, because the model asks for no key", addr)
+		return nil, fmt.Errorf("model: listen on %s: use a loopback address such as 127.0.0.1:0, because the model requires no key", addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	x.API = way.name
 	r, err := readRequest(req.URL.Path, body)
 	if err != nil || req.Method != http.MethodPost {
-		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST"))))
+		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("cannot read the request: %v", cmp.Or(err, errors.New("it must be a POST"))))
 		return
 	}
 
@@ -224,7 +224,7 @@ func (s *Server) serveLog(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, DELETE")
-		reply(w, http.StatusMethodNotAllowed, openAIFailure(http.StatusMethodNotAllowed, "the log can be read with GET and emptied with DELETE"))
+		reply(w, http.StatusMethodNotAllowed, openAIFailure(http.StatusMethodNotAllowed, "use GET to read the log and DELETE to empty it"))
 	}
 }
 

@@ -83,7 +83,7 @@ func (r *request) call(s Step) (call, error) {
 		if c, ok := r.callDeferred(s); ok {
 			return c, nil
 		}
-		return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
+		return call{}, fmt.Errorf("the agent offers no MCP tool %q", s.Name)
 	}
 
 	// Any other step uses its own family of tools, then a patch, then the shell.
@@ -98,7 +98,7 @@ func (r *request) call(s Step) (call, error) {
 			return c, nil
 		}
 	}
-	return call{}, fmt.Errorf("the agent offers no tool for it")
+	return call{}, fmt.Errorf("the agent offers no suitable tool")
 }
 
 // callFamily returns a call of the best tool of the step's family that has room for its values.

@@ -43,7 +43,7 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 		}
 		d, err := parseDeviation(line)
 		if err == nil && slices.ContainsFunc(b.entries, func(o deviation) bool { return o.id == d.id && o.agent == d.agent }) {
-			err = fmt.Errorf("%s is there twice", d.id)
+			err = fmt.Errorf("%s appears twice", d.id)
 		}
 		if err != nil {
 			return nil, &jsont.FileError{Path: path, Line: n, Err: err}
@@ -63,7 +63,7 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 func parseDeviation(line string) (d deviation, err error) {
 	line, d.reason, _ = strings.Cut(line, " # ")
 	if d.reason = strings.TrimSpace(d.reason); d.reason == "" {
-		return d, fmt.Errorf("%s has no reason; write one after #", line)
+		return d, fmt.Errorf("%s has no reason: write one after #", line)
 	}
 	words := strings.Fields(line)
 	d.id, words = words[0], words[1:]
@@ -94,7 +94,7 @@ func (b *Baseline) Apply(r *Report, now time.Time) {
 				continue
 			}
 			if !d.until.IsZero() && !now.Before(d.until.AddDate(0, 0, 1)) {
-				a.Notes = append(a.Notes, fmt.Sprintf("the baseline accepted %s until %s", d.id, d.until.Format(time.DateOnly)))
+				a.Notes = append(a.Notes, fmt.Sprintf("the baseline accepted %s only until %s", d.id, d.until.Format(time.DateOnly)))
 				continue
 			}
 			if rules.Known(d.id) {
@@ -167,7 +167,7 @@ func ParseRequirements(path string, text []byte) (Requirements, error) {
 			continue
 		}
 		if !rules.Known(id) {
-			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("there is no rule %s", id)}
+			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("unknown rule %s", id)}
 		}
 		r[id] = true
 	}

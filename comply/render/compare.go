@@ -17,10 +17,10 @@ import (
 func ParseReport(path string, text []byte) (*Report, error) {
 	r := &Report{}
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("no report of parley comply --format json: %w", err)}
+		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("not a report from parley comply --format json: %w", err)}
 	}
 	if r.Schema != ReportSchema {
-		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("the report has the schema %q, not %q", r.Schema, ReportSchema)}
+		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("the report has schema %q, want %q", r.Schema, ReportSchema)}
 	}
 	return r, nil
 }
@@ -88,7 +88,7 @@ func (f *IndexedFinding) Explain() string {
 
 	fmt.Fprintf(&b, "Expected:   %s\nCame:       %s\n", f.Expected, f.Actual)
 	if f.Timed {
-		b.WriteString("It rests on time: nothing else came while the runner waited.\n")
+		b.WriteString("This finding depends on time: nothing came while the runner waited.\n")
 	}
 
 	frames := func(title string, list []rules.Frame) {
@@ -107,7 +107,7 @@ func (f *IndexedFinding) Explain() string {
 	}
 	frames("The frames, in the order of the conversation; the last one decides", f.Frames)
 	if len(f.Frames) == 0 {
-		b.WriteString("  none: no frame came, or the finding is about the process or a file\n")
+		b.WriteString("  none: no frame came, or the finding concerns the process or a file\n")
 	}
 
 	fmt.Fprintf(&b, "\nSeen in:    %s\n", strings.Join(f.Tests, ", "))

@@ -16,8 +16,8 @@ import (
 // methodology is the paragraph under the title. Readers of a report may not know
 // the tool.
 const methodology = "Methodology: each agent was started once and initialized, then once more for each test, with a workspace and a home of its own. " +
-	"It was spoken to over standard input and output, one JSON message a line. What it sent was compared with patterns; " +
-	"what it asked for was answered as the test says, or with real files, terminals and permissions in the workspace."
+	"It was tested over standard input and output, one JSON message per line. Its messages were compared with patterns; " +
+	"its requests were answered by the test, or with real files, terminals and permissions in the workspace."
 
 // MarkdownOptions changes the form of a report. The zero value works.
 type MarkdownOptions struct {
@@ -81,7 +81,7 @@ func (r *Report) PullRequest(w io.Writer) error {
 
 	for _, a := range r.Agents {
 		for _, id := range a.Stale {
-			m.line("- the baseline is stale: %s of %s does not fail any more", plain(id), plain(a.Name))
+			m.line("- the baseline is stale: %s of %s no longer fails", plain(id), plain(a.Name))
 		}
 	}
 
@@ -241,7 +241,7 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	m.line("- Links: %s", linksLine(a))
 	m.line("- Totals: %s\n", totalsLine(a))
 	for _, id := range a.Stale {
-		m.line("The baseline is stale: %s does not fail any more. Remove it there.\n", plain(id))
+		m.line("The baseline is stale: %s no longer fails. Remove its entry.\n", plain(id))
 	}
 	if summary {
 		return
@@ -258,7 +258,7 @@ func (m *markdown) ledger(a *AgentReport) {
 		return
 	}
 	m.line("### Every frame\n")
-	m.line("What the checks of every frame found, whatever the test was about. Each rule stands here once, with its first proof.\n")
+	m.line("Findings from the checks of every frame, in any test. Each rule is listed once, with its first proof.\n")
 	for _, f := range a.Ledger {
 		m.finding(f)
 		switch n := len(f.Tests); {
@@ -400,7 +400,7 @@ func (m *markdown) finding(f rules.Finding) {
 	case f.Known:
 		m.line("  - the baseline accepts this: %s", plain(f.Reason))
 	case f.Unasked:
-		m.line("  - the requirements of this run do not ask for it")
+		m.line("  - the requirements of this run do not include it")
 	}
 	m.line("  - to do: %s", plain(f.Fix))
 	for _, link := range f.Docs {

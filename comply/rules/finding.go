@@ -45,7 +45,7 @@ func (f *Finding) Fails() bool { return f.Level == jsont.Must && !f.Known && !f.
 func NewFinding(r Rule, t *jsont.Test, expected, actual string, proof ...*Entry) *Finding {
 	f := &Finding{Rule: r.ID, Level: r.Level, Expected: expected, Actual: actual, Fix: r.Fix, Frames: []Frame{}, Docs: []string{}}
 	if f.Fix == "" {
-		f.Fix = "compare the frames with what was expected; the linked pages say what the protocol asks for"
+		f.Fix = "compare the frames with the expectation; the linked pages describe the protocol's rule"
 	}
 	if r.Docs != "" {
 		f.Docs = append(f.Docs, r.Docs)

@@ -186,10 +186,10 @@ func isDraft(e *event, name string) bool {
 // that fits, unless a check of its own is about the member.
 func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 	name := path[len(path)-1]
-	actual := "there is a member " + strings.Join(path, ".")
+	actual := "unknown member " + strings.Join(path, ".")
 	for known := range inOrder(a.members) {
 		if known != name && folded(known) == folded(name) {
-			l.note(ruleCase, "", fmt.Sprintf("%s, which is written %s", actual, known), e.Entry)
+			l.note(ruleCase, "", fmt.Sprintf("%s: write it as %s", actual, known), e.Entry)
 			return
 		}
 	}
@@ -205,7 +205,7 @@ func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 		rule = ruleOwnUpdateMember
 	}
 	if isUnstable(e, path) {
-		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol has published as unstable", e.Entry)
+		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol publishes as unstable", e.Entry)
 		return
 	}
 	l.note(rule, "", actual, e.Entry)
@@ -247,7 +247,7 @@ var wordMembers = []string{"sessionUpdate", "type", "kind", "status", "stopReaso
 func (l *ledger) checkWords(e *event, v object) {
 	for _, name := range wordMembers {
 		if word := text(v, name); caseVariant(word) {
-			l.note(ruleCase, "", fmt.Sprintf("%s is %s, which is written in snake_case", name, show(word)), e.Entry)
+			l.note(ruleCase, "", fmt.Sprintf("%s is %s: write it in snake_case", name, show(word)), e.Entry)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (l *ledger) checkSchema(e *event) {
 	for _, r := range schemaRules {
 		named := r.message == message || r.message == e.tag || (strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message))
 		if named && strings.HasPrefix(at, r.at) {
-			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
+			l.note(r.rule, "", fmt.Sprintf("the message does not match the schema at %q: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
 			return
 		}
 	}
