@@ -18,10 +18,9 @@ type Session struct {
 	ID  SessionID
 	Dir string // the working folder; absolute
 
-	// workspace holds open folders and commands; Close or Client.Close closes it.
 	client    *Client
-	folders   []string // the working folder and those beside it
-	workspace *workspace
+	folders   []string   // the working folder and those beside it
+	workspace *workspace // open folders and commands; Close or Client.Close closes it
 
 	// mu comes after Client.mu in the lock order.
 	mu       sync.Mutex // guards the fields below

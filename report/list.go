@@ -70,6 +70,7 @@ func splitList(value string) (items []string, codes []Code) {
 }
 
 // trimAll trims the items in place.
+// The caller owns the slice.
 func trimAll(items []string) []string {
 	for i := range items {
 		items[i] = trim(items[i])
@@ -129,6 +130,7 @@ func cutQuoted(s string) (item, rest string, ok bool) {
 
 // cutBracketed returns the item at the beginning of s, and the rest behind its comma.
 // together reports that brackets protected a comma.
+// A closing bracket without an opening one is an ordinary character.
 func cutBracketed(s string) (item, rest string, together, ok bool) {
 	depth := 0
 	for i := range len(s) {

@@ -233,8 +233,9 @@ func completeTrail(ctx context.Context, home string) error {
 	return errors.Join(r.Copy(ctx), r.Close())
 }
 
-// Import makes a home out of an export. The home must not hold a hub yet. An export has the hashes of keys and no secrets, so the hub makes a new operator's
-// key when it starts.
+// Import makes a home out of an export. The home must not hold a hub yet. An export
+// has the hashes of keys and no secrets, so the hub makes a new operator's key when it
+// starts.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
 		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).

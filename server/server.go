@@ -230,7 +230,7 @@ type Server struct {
 	cert        *x509.Certificate
 	login       *handshake.Hub
 
-	// The services, in the order in which they are opened.
+	// The services. Each is set by the part that opens it.
 	self      peer.Self // this hub, as others know it
 	vault     *vault.Vault
 	keys      *keys.Service
