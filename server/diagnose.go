@@ -20,6 +20,7 @@ import (
 )
 
 // A Check is the result of looking at one part of a hub.
+// Detail describes the state in words; Hint is empty if there is nothing to do.
 type Check struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -30,6 +31,9 @@ type Check struct {
 // Diagnose looks at a hub's home and at the hub itself, which should be at
 // url. It changes nothing, except that a database of a hub that is not running
 // is opened and checked whole.
+// Checks build on each other: without a home there is one check only, and the key
+// is tried against the hub only if that answers. No check waits longer than five
+// seconds, except that of the database.
 func Diagnose(ctx context.Context, home, url string) []Check {
 	var out []Check
 	info, err := os.Stat(home)
@@ -51,6 +55,8 @@ func Diagnose(ctx context.Context, home, url string) []Check {
 	return append(out, checkDatabase(ctx, home))
 }
 
+// A file of some size is written, because a full disk still lets small files be
+// made.
 func checkWritable(home string) Check {
 	c := Check{What: "disk"}
 	f, err := os.CreateTemp(home, ".doctor-*")
@@ -67,6 +73,7 @@ func checkWritable(home string) Check {
 	return c
 }
 
+// It asks without a key: /health answers everybody.
 func checkRunning(ctx context.Context, url string) Check {
 	c := Check{What: "hub", Hint: "start it with: parley serve; PARLEY_URL says where it is"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -107,6 +114,8 @@ func checkRunning(ctx context.Context, url string) Check {
 	return c
 }
 
+// It checks that only its owner can read the file, and that a hub that runs accepts
+// it.
 func checkOperator(ctx context.Context, home, url string, running bool) Check {
 	c := Check{What: "operator's key", Hint: "restart the hub: it makes one"}
 	path := filepath.Join(home, OperatorKeyFile)

@@ -12,6 +12,7 @@ import (
 )
 
 // openListener begins to listen on the address of the options.
+// Connections are accepted by the system from here on and wait until Serve.
 func (s *Server) openListener(context.Context) error {
 	l, err := net.Listen("tcp", s.opts.Addr)
 	if err != nil {
@@ -64,6 +65,8 @@ func (s *Server) closeSocket() error {
 }
 
 // checkBind refuses an address on which keys could be overheard.
+// It returns the configuration of TLS, nil without a certificate. A hub on loopback
+// may use TLS as well.
 func checkBind(o Options) (*tls.Config, error) {
 	const op = "server.New"
 	host, _, err := net.SplitHostPort(o.Addr)
@@ -100,6 +103,7 @@ func checkBind(o Options) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
+// Other names are not resolved: a resolver could change its answer later.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -108,11 +112,14 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// listenError leaves out the outer text of the error, which repeats the address.
 func listenError(addr string, err error) error {
 	return hub.Errorf(hub.CodeConflict, "server.New", "cannot listen on %s: %v", addr, errors.Unwrap(err)).
 		WithHint("another program may use that port, such as another hub; choose a port with --addr 127.0.0.1:0")
 }
 
+// An address that means all interfaces is no address to call; loopback stands for
+// it.
 func baseURL(addr net.Addr, secure bool) string {
 	scheme := "http"
 	if secure {

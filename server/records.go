@@ -24,7 +24,9 @@ const (
 	positionFile = "verify.json" // of a verification that paused
 )
 
-// Records is everything that a hub keeps, as a whole.
+// Records is everything that a hub keeps, as a whole: the store, the files of the
+// journal beside it, archives and artifacts. A running hub has one; OpenRecords
+// returns that of a home without a hub.
 type Records struct {
 	*records.Records
 	store engine
@@ -124,6 +126,7 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 // copyHome copies a home into a folder that does not exist yet and appears whole or
 // not at all. backup copies the database; finish, which may be nil, gets the copy before
 // it appears.
+// The copy is made in a folder with the ending .partial and renamed at the end.
 func copyHome(ctx context.Context, home, dir string, backup func(path string) error, finish func(ctx context.Context, home string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -196,6 +199,7 @@ func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 
 // copyTree copies a file or a folder, if it exists, from one home to another. A
 // file that disappears meanwhile is passed over.
+// Links and devices are not copied: a link could lead out of the home.
 func copyTree(ctx context.Context, from, to, name string) error {
 	return filepath.WalkDir(filepath.Join(from, name), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -229,7 +233,9 @@ func completeTrail(ctx context.Context, home string) error {
 	return errors.Join(r.Copy(ctx), r.Close())
 }
 
-// Import makes a home out of an export. The home must not hold a hub yet.
+// Import makes a home out of an export. The home must not hold a hub yet. An export
+// has the hashes of keys and no secrets, so the hub makes a new operator's key when it
+// starts.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
 		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).

@@ -31,7 +31,9 @@ func (t *tags) index(name []byte) int {
 	return -1
 }
 
-// An Object is an object being read. Its members are gone through with Next.
+// An Object is an object being read. Its members are gone through with Next. seen
+// has one bit for each defined member, which bounds a struct, with its fragments,
+// to 64 members.
 type Object struct {
 	s       *Scanner
 	name    []byte
@@ -62,7 +64,7 @@ func (o *Object) Next() bool {
 			return true
 		}
 		if o.tagSeen[i] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		o.tagSeen[i] = true
@@ -72,6 +74,8 @@ func (o *Object) Next() bool {
 
 // advance goes on to the next member, discriminators included. A problem in the value
 // of the member before gets the name of that member in its path.
+// Paths are built this way from the inside out, on the way back, so a message
+// without a problem pays nothing for them.
 func (o *Object) advance() bool {
 	s := o.s
 	if o.inside && s.problem != nil {
@@ -98,7 +102,7 @@ func (o *Object) Name() []byte { return o.name }
 // problem.
 func (o *Object) Once(i int) {
 	if o.seen&(1<<i) != 0 {
-		o.fail("the name comes twice")
+		o.fail("the name appears twice")
 	}
 	o.seen |= 1 << i
 }
@@ -128,9 +132,9 @@ func (o *Object) Extra(known ...[]string) (name string, value json.RawMessage, o
 	folded := fold(name)
 	if before, twice := o.extras[folded]; twice {
 		if before == name {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 		} else {
-			o.fail("the name differs from " + shown(before) + " in case only")
+			o.fail("the name differs from " + shown(before) + " only in case")
 		}
 		return "", nil, false
 	}
@@ -152,7 +156,7 @@ func (o *Object) distinct(name string, known [][]string) bool {
 		}
 	}
 	if other != "" {
-		o.fail("the name differs from " + shown(other) + " in case only")
+		o.fail("the name differs from " + shown(other) + " only in case")
 		return false
 	}
 	return true
@@ -210,7 +214,7 @@ func (s *Scanner) Each(f func(name string)) {
 	for o.Next() {
 		name := string(o.name)
 		if seen[name] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		seen[name] = true
