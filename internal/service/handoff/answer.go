@@ -87,7 +87,7 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 	// Items of another queue were inspected with the package, outside of the transaction.
 	all := checks
 	if s.queue == nil {
-		conflicts, err := claimConflicts(m.tx, transfers)
+		conflicts, err := itemConflicts(m.tx, transfers)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 	if s.queue != nil && len(transfers) > 0 {
 		return nil
 	}
-	owned, steps, err := moveClaims(m, transfers)
+	owned, steps, err := moveItems(m, transfers)
 	if err != nil {
 		return err
 	}
