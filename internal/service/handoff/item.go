@@ -158,7 +158,7 @@ func (s *Service) checkQueue(op string, actor hub.Caller) error {
 		return err
 	}
 	if s.queue != nil {
-		return hub.Errorf(hub.CodeNotEnabled, op, "the items of this hub are in the queue of its gateway").WithHint("claim and release them there")
+		return hub.Errorf(hub.CodeNotEnabled, op, "this hub uses the queue of its gateway").WithHint("claim and release items there")
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (s *Service) checkItem(op string, actor hub.Caller, item string) error {
 		return err
 	}
 	if item == "" || len(item) > maxItem || strings.TrimSpace(item) != item {
-		return hub.Errorf(hub.CodeInvalid, op, "item: a name of 1 to %d bytes is required", maxItem)
+		return hub.Errorf(hub.CodeInvalid, op, "item must be a name of 1 to %d bytes without spaces around it", maxItem)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (s *Service) AddItem(ctx context.Context, actor hub.Caller, item string) (Q
 			return err
 		}
 		if full {
-			return hub.Errorf(hub.CodeRateLimited, op, "the queue has %d items, which is the limit", maxQueued).WithHint("{workq.done} takes one out that is done")
+			return hub.Errorf(hub.CodeRateLimited, op, "the queue is full (%d items)", maxQueued).WithHint("{workq.done} removes a finished item")
 		}
 		t, err = m.addItem(t)
 		return err
@@ -218,7 +218,7 @@ func (s *Service) NextItem(ctx context.Context, actor hub.Caller) (hub.ItemClaim
 			return err
 		}
 		if len(free) == 0 {
-			return hub.Errorf(hub.CodeNotFound, op, "no item of the queue is free").WithHint("{workq.add} ITEM puts one in; {workq.list} lists the owners")
+			return hub.Errorf(hub.CodeNotFound, op, "no item of the queue is free").WithHint("{workq.add} ITEM adds one; {workq.list} lists the owners")
 		}
 		t, err = m.giveItem(free[0], actor.ID, actions.Claimed, map[string]any{})
 		return err
@@ -272,7 +272,7 @@ func (s *Service) ReleaseItem(ctx context.Context, actor hub.Caller, item string
 		case t.Owner == "":
 			return hub.Errorf(hub.CodeNotFound, op, "no agent owns %q", item).WithHint("{workq.list} lists the claims")
 		case t.Owner != actor.ID && !actor.IsOperator():
-			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s, and you are %s", t.Owner, item, actor.ID)
+			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s; you are %s", t.Owner, item, actor.ID)
 		case wasAdded(t):
 			return m.takeItem(t, hub.TaskBacklog)
 		}
@@ -299,11 +299,11 @@ func (s *Service) FinishItem(ctx context.Context, actor hub.Caller, item string)
 		case err != nil:
 			return err
 		case !isStored(t):
-			return hub.Errorf(hub.CodeNotFound, op, "the queue has no item %q", item).WithHint("{workq.list} lists the items")
+			return hub.Errorf(hub.CodeNotFound, op, "no item named %q in the queue", item).WithHint("{workq.list} lists the items")
 		case t.Owner != "" && t.Owner != actor.ID && !actor.IsOperator():
-			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s, and you are %s", t.Owner, item, actor.ID)
+			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s; you are %s", t.Owner, item, actor.ID)
 		case t.Owner == "" && t.CreatedBy != actor.ID && !actor.IsOperator():
-			return hub.Errorf(hub.CodeOwnership, op, "%s added %s, and you are %s", t.CreatedBy, item, actor.ID).WithHint("claim it first")
+			return hub.Errorf(hub.CodeOwnership, op, "%s added %s; you are %s", t.CreatedBy, item, actor.ID).WithHint("claim it first")
 		}
 
 		// An item that no agent worked on is not done.
@@ -386,7 +386,7 @@ func moveItems(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps [
 		case !isStored(t):
 			got = hub.OwnershipManual
 			step.Result = hub.CheckUnverifiable
-			step.Detail = "the hub's own queue does not have it, and no other is configured"
+			step.Detail = "it is not in the hub's queue, and no other queue is configured"
 		case ofThird(t, x):
 			got = hub.OwnershipManual
 			step.Result = hub.CheckFailed

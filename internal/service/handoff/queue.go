@@ -112,7 +112,7 @@ func (s *Service) activate(m *mover, h *hub.Handoff, owned hub.Ownership, steps 
 		return err
 	}
 	_, err := s.tell(m, "", *h, fmt.Sprintf("move the task %s to %s in its queue by hand", h.TaskID, h.To), string(owned),
-		map[string]any{"detail": sentence(queueProblems[owned]) + ". When it is done there: parley handoff workq " + string(h.ID) + " --done"})
+		map[string]any{"detail": sentence(queueProblems[owned]) + ". Then run parley handoff workq " + string(h.ID) + " --done"})
 	return err
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 // itemOf makes a package name an item of a queue.
