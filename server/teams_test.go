@@ -105,7 +105,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		has(t, propose(t), "is proposed (waits for approval in the team auth)", "di cannot accept it before it is approved; asked: ana or the operator")
 	})
 	t.Run("the receiver is told that it has to wait", func(t *testing.T) {
-		has(t, di.use(t, "acp_inbox", m{}), "waits for: the approval of ana or the operator; you are told when you can accept it")
+		has(t, di.use(t, "acp_inbox", m{}), "waits for: the approval of ana or the operator; you will be notified")
 		text, ok := di.try(t, "acp_handoff", m{"action": "accept", "handoff_id": "h1"})
 		if ok {
 			t.Errorf("accepted: %s", text)

@@ -33,7 +33,7 @@ func (a *app) workqAddCommand() *cobra.Command {
 	var p api.ClaimParams
 	cmd := &cobra.Command{Use: "add ITEM", Short: "Add an item to the end of the queue", Example: "  parley workq add app#42", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.AddItem, &p, func(w io.Writer, q handoff.QueuedItem) {
-		fmt.Fprintf(w, "%s is in the queue since %s\n", q.Item, q.At)
+		fmt.Fprintf(w, "%s was added to the queue at %s\n", q.Item, q.At)
 	}, argument(0, &p.Item))
 }
 

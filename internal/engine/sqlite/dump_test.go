@@ -108,7 +108,10 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
 		},
 		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
-		func(tx hub.Tx) error { return tx.PutItemClaim(hub.ItemClaim{Item: "app#1", Owner: "ada", At: now}) },
+		func(tx hub.Tx) error {
+			_, err := tx.WriteTeamspaces().PutTask(hub.Task{Title: "app#1", State: hub.TaskInProgress, Owner: "ada", UpdatedAt: now})
+			return err
+		},
 		func(tx hub.Tx) error {
 			return tx.WriteWakes().Put(hub.Wake{ID: "w_1", Agent: "bob", Channel: hub.ChannelSession, State: hub.WakeHanded, At: now, Messages: []hub.EnvelopeID{m.ID}}, "")
 		},

@@ -169,13 +169,13 @@ func (c *conn) loadTable(name string) (*loadTable, error) {
 	var columns []string
 	var err error
 	i := slices.IndexFunc(rows.DumpTables, func(t rows.DumpTable) bool { return t.Name == name })
-	if i >= 0 {
+	if i >= 0 || slices.Contains(rows.FormerTables, name) {
 		columns, err = c.columns(name)
 	}
 	if err == nil && len(columns) == 0 {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "there is no table %q", name)
 	}
-	if err == nil && rows.DumpTables[i].Fresh {
+	if err == nil && i >= 0 && rows.DumpTables[i].Fresh {
 		err = c.db.Exec(`DELETE FROM ` + name)
 	}
 	if err != nil {

@@ -73,6 +73,9 @@ var subscriptionSchema string
 //go:embed schema/0019_wakes.sql
 var wakeSchema string
 
+//go:embed schema/0020_tasks.sql
+var taskSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -134,6 +137,7 @@ var migrations = []func(*conn) error{
 		return nil
 	},
 	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
+	func(c *conn) error { return c.db.Exec(taskSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

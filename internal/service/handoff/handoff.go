@@ -428,15 +428,15 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 // checkList refuses a limit, a state or a cursor of a listing that is none.
 func checkList(op string, q hub.HandoffQuery) error {
 	if q.Limit < 0 || q.Limit > maxPage {
-		return hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+		return hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, q.Limit)
 	}
 	for _, st := range q.States {
 		if !st.Known() {
-			return hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %s", hub.JoinWords(hub.HandoffStates))
+			return hub.Errorf(hub.CodeInvalid, op, "unknown state %q", st).WithHint("use %s", hub.JoinWords(hub.HandoffStates))
 		}
 	}
 	if q.Cursor != "" && !q.Cursor.Valid() {
-		return hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a listing", q.Cursor)
+		return hub.Errorf(hub.CodeInvalid, op, "invalid cursor %q", q.Cursor)
 	}
 	return nil
 }

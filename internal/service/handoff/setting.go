@@ -77,7 +77,7 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 		}
 		at := slices.IndexFunc(done, func(d completion) bool { return d.handoff.ID == same })
 		if at < 0 || done[at].proof != hub.ProofVerified {
-			return x, hub.Errorf(hub.CodeConflict, op, "same_change_as: %s is not a task of yours in this repository that was verified since you accepted this one", x.same).
+			return x, hub.Errorf(hub.CodeConflict, op, "same_change_as: %s is not one of your tasks in this repository verified since you accepted this one", x.same).
 				WithHint("{handoff.list} lists yours")
 		}
 		done = done[:at]
