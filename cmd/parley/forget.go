@@ -39,12 +39,12 @@ secret that others have read.`,
 			}
 
 			return answer(cmd.Context(), a, api.Forget, api.IDParams{ID: id}, func(w io.Writer, got records.ForgetReport) {
-				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", got.ID, got.From, got.SHA256)
+				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", id, got.From, cutHashes(got.SHA256))
 				for _, file := range got.Files {
 					fmt.Fprintf(w, "  %s was written again\n", file)
 				}
 				for _, sum := range got.Artifacts {
-					fmt.Fprintf(w, "  artifact %s was removed\n", sum)
+					fmt.Fprintf(w, "  artifact %s was removed\n", cutHashes(sum))
 				}
 				fmt.Fprintln(a.err, "Backups, exports and recordings of runs may still hold it, and agents that read it; change a secret that was in it.")
 			})
