@@ -130,7 +130,7 @@ func keyList(keys []hub.Key) string {
 	now := hub.At(time.Now())
 	var out []string
 	for _, k := range keys {
-		s := fmt.Sprintf("%s …%s", k.Label, k.Hint)
+		s := fmt.Sprintf("%s …%s", localTimes(k.Label), k.Hint)
 		switch {
 		case !k.RevokedAt.IsZero():
 			s += " (revoked)"

@@ -66,7 +66,7 @@ agent's inbox, and a later answer goes to yours.`,
 
 			return a.check(got.Answer != nil, got, func(w io.Writer) {
 				if got.Answer != nil {
-					io.WriteString(w, mailroom.RenderMessages([]hub.Envelope{*got.Answer}, nil, ""))
+					io.WriteString(w, mailroom.Text{When: when}.Messages([]hub.Envelope{*got.Answer}))
 				}
 			})
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -66,12 +67,12 @@ that concern them. The newest entries come last.`,
 }
 
 func writeEntry(w io.Writer, e hub.Entry) {
-	fmt.Fprintf(w, "%6d  %s  %-10s %-22s %s", e.Seq, e.At, e.Actor, e.Action, e.Subject)
+	fmt.Fprintf(w, "%6d  %-12s  %-10s %-22s %s", e.Seq, when(e.At), e.Actor, e.Action, localTimes(cutHashes(e.Subject)))
 	if e.Outcome != hub.OutcomeOK {
 		fmt.Fprintf(w, "  %s", e.Outcome)
 	}
-	if len(e.Facts) > 0 && string(e.Facts) != "null" {
-		fmt.Fprintf(w, "  %s", e.Facts)
+	if text := factsText(e.Facts, nil); len(e.Facts) > 0 && text != "" {
+		fmt.Fprintf(w, "  %s", plaintext.Line(text))
 	}
 	fmt.Fprintln(w)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/contact"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -40,6 +41,9 @@ Only the operator can change a rule.`,
 		if p.From == nil && p.WakeFrom == nil && !p.Open {
 			return answer(ctx, a, api.ListContacts, api.ContactListParams{Agent: p.Agent}, writeContacts)
 		}
+		if err := openAlone(p); err != nil {
+			return err
+		}
 		if p.Agent == "" {
 			return usagef("an agent is required").WithHint("for example: parley contact builder --from planner")
 		}
@@ -49,6 +53,22 @@ Only the operator can change a rule.`,
 	}
 
 	return prepared(cmd, run, argument(0, &p.Agent), from, wake)
+}
+
+// openAlone refuses --open together with a list of agents.
+func openAlone(p api.ContactParams) error {
+	other := ""
+	switch {
+	case !p.Open:
+		return nil
+	case p.From != nil:
+		other = "--from"
+	case p.WakeFrom != nil:
+		other = "--wake-from"
+	default:
+		return nil
+	}
+	return hub.Errorf(hub.CodeInvalid, "parley", "--open cannot be combined with %s", other).WithHint("leave out one of them")
 }
 
 // writeContacts writes rules for contact, one a line.

@@ -173,7 +173,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 		}
 		return a.print(map[string]any{"contract": got, "context": about.Packets}, func(w io.Writer) {
 			for _, v := range got.History {
-				fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
+				fmt.Fprintf(w, "version %d, until %s", v.Version, whenInstant(v.At))
 				if v.ChangeNotes != "" {
 					fmt.Fprintf(w, ": %s", v.ChangeNotes)
 				}
@@ -181,7 +181,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 			}
 			fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
 			for _, p := range about.Packets {
-				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, p.FromAgent, p.Type, p.Content)
+				fmt.Fprintf(w, "  %s %s %s: %s\n", whenInstant(p.At), p.FromAgent, p.Type, p.Content)
 			}
 		})
 	}, a.inContract(cmd, &p.InContract))
@@ -300,6 +300,6 @@ func (a *app) printChange(ctx context.Context, c hub.Change) error {
 		if c.Origin != "" {
 			from = "from " + string(c.Origin)
 		}
-		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", c.At, got.Name, got.Version, got.Status, from)
+		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", when(c.At), got.Name, got.Version, got.Status, from)
 	})
 }

@@ -39,12 +39,12 @@ secret, change it.`,
 			}
 
 			return answer(cmd.Context(), a, api.Forget, api.IDParams{ID: id}, func(w io.Writer, got records.ForgetReport) {
-				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", got.ID, got.From, got.SHA256)
+				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", id, got.From, cutHashes(got.SHA256))
 				for _, file := range got.Files {
 					fmt.Fprintf(w, "  %s was written again\n", file)
 				}
 				for _, sum := range got.Artifacts {
-					fmt.Fprintf(w, "  artifact %s was removed\n", sum)
+					fmt.Fprintf(w, "  artifact %s was removed\n", cutHashes(sum))
 				}
 				fmt.Fprintln(a.err, "Backups, exports, recordings of runs and agents that read the message may still have the text; change any secret in it.")
 			})

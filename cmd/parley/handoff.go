@@ -193,11 +193,11 @@ func (a *app) handoffListCommand() *cobra.Command {
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
 	writeList(w, "handoffs", "ID, STATE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
-		state := h.StateText()
+		text := h.StateText()
 		if h.Ownership.NeedsOperator() {
-			state += " (" + string(h.Ownership) + ")"
+			text += " (" + string(h.Ownership) + ")"
 		}
-		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofCell(), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
+		return []any{h.Name(), state(text), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)
@@ -221,7 +221,7 @@ func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...
 			return err
 		}
 		rejected := p.Action == "accept" && got.Report.Status == hub.HandoffRejected
-		return a.check(!rejected, got, func(w io.Writer) { io.WriteString(w, handoff.Render(*got.Report)) })
+		return a.check(!rejected, got, func(w io.Writer) { writeHandoff(w, *got.Report) })
 	}, preparations...)
 }
 

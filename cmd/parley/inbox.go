@@ -145,7 +145,7 @@ const watchRetry = 500 * time.Millisecond
 
 func (a *app) printInbox(got mailroom.Inbox) error {
 	return a.print(got, func(w io.Writer) {
-		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, got.You))
+		io.WriteString(w, mailroom.Text{Short: got.ShortIDs, Viewer: got.You, When: when}.Messages(got.Messages))
 		if got.Part != nil {
 			io.WriteString(w, mailroom.RenderPart(got))
 		}

@@ -40,7 +40,7 @@ func TestLimits(t *testing.T) {
 			if trial.Remaining != 5-i || trial.ResetsAt.IsZero() {
 				t.Errorf("after %d: got %+v", i, trial)
 			}
-			contains(t, h.as("planner", "broadcast", "--dry-run", "n").out, "resets at: "+trial.ResetsAt.String()[:10])
+			contains(t, h.as("planner", "broadcast", "--dry-run", "n").out, "resets at: ", trial.ResetsAt.Local().Format("15:04"))
 			h.ok(h.as("planner", "send", "*", fmt.Sprint("n ", i)), nil)
 		}
 		got := refused(t, h.as("planner", "send", "*", "one more", "--json"), 3, "rate_limited")

@@ -147,7 +147,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		encoder(a.err).Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
 		return code
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), d.Message)
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), localTimes(d.Message))
 	if d.Hint != "" {
 		fmt.Fprintf(a.err, "  %s\n", d.Hint)
 	}

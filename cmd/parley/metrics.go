@@ -32,7 +32,7 @@ With --json the names are those of the metrics endpoint without parley_.`,
 }
 
 func writeMetrics(w io.Writer, r metrics.Report) {
-	fmt.Fprintf(w, "since %s\n", r.Since)
+	fmt.Fprintf(w, "since %s\n", when(r.Since))
 	type row struct {
 		name string
 		metrics.Figure

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -109,7 +110,7 @@ may send now.`,
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
 					writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
-						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), d.State, d.From, joined(d.Asked), d.DueAt, d.Title}
+						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), state(d.State), d.From, joined(d.Asked), d.DueAt, d.Title}
 					})
 				})
 			}
@@ -130,9 +131,35 @@ func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
 
 // writeTalk writes a deliberation with its messages.
 func writeTalk(w io.Writer, r deliberation.Report) {
-	fmt.Fprint(w, deliberation.Render(r))
+	short := mailroom.ShortIDs(r.ShortIDs)
+	fmt.Fprintf(w, "%s %s: %q from %s to %s\n", short.Of(r.ID), state(r.State).on(w), plaintext.Line(r.Title), r.From, mailroom.JoinTo(r.Asked))
+
+	var f facts
+	f.add("kind", string(r.Kind))
+	if r.ClaimedBy != "" {
+		f.add("claimed", fmt.Sprintf("%s by %s", when(r.ClaimedAt), r.ClaimedBy))
+	}
+	for _, c := range r.Conditions {
+		f.add("condition", c)
+	}
+	if r.State == hub.TalkEscalated {
+		f.add("escalated", "to "+mailroom.JoinTo(r.Deciders))
+		f.add("because", r.Reason)
+	}
+	f.add("outcome", r.Outcome)
+	if r.DecidedBy != "" {
+		f.add("decided", "by "+string(r.DecidedBy))
+		f.add("because", r.Reason)
+	}
+	if !r.DueAt.IsZero() {
+		f.add("until", when(r.DueAt))
+	}
+	f.add("you may send", strings.Join(words(r.Possible), ", "))
+	f.write(w)
+
 	if len(r.Turns) > 0 {
-		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, r.ShortIDs, ""))
+		fmt.Fprintln(w)
+		io.WriteString(w, mailroom.Text{Short: short, When: when}.Messages(r.Turns))
 	}
 }
 
@@ -167,8 +194,27 @@ teams, and those that repositories recorded in projects.`,
 	cmd.Flags().StringVar(&p.Team, "team", "", "only decisions of this team")
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
-		writeList(w, "decisions", "AT, STATUS, TEAM, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
-			return []any{d.At, d.Status, d.Team, d.Title, d.Decision, joined(d.Deciders), d.Rationale}
-		})
+		if len(got.Decisions) == 0 {
+			fmt.Fprintln(w, "no decisions")
+		}
+		for _, d := range got.Decisions {
+			writeRuling(w, d)
+		}
 	})
+}
+
+// writeRuling writes a decision: a sentence with its state, and the facts.
+func writeRuling(w io.Writer, d hub.Decision) {
+	fmt.Fprintf(w, "%s %s by %s", state(d.Status).on(w), when(d.At), joined(d.Deciders))
+	if d.Team != "" {
+		fmt.Fprintf(w, " in team %s", d.Team)
+	}
+	fmt.Fprintf(w, ": %q\n", plaintext.Line(d.Decision))
+
+	var f facts
+	if d.Title != d.Decision {
+		f.add("about", d.Title)
+	}
+	f.add("because", d.Rationale)
+	f.write(w)
 }

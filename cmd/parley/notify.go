@@ -71,7 +71,7 @@ func (a *app) notifyCommand() *cobra.Command {
 			for _, t := range got.Targets {
 				fmt.Fprintf(w, "%s by %s: taken %d, waiting %d, dead %d\n", t.Name, t.Way, t.Sent, t.Waiting, t.Dead)
 				if t.Problem != "" {
-					fmt.Fprintf(w, "  failed %d times since %s: %s; tried again at %s\n", t.Tries, t.Since, t.Problem, t.Next)
+					fmt.Fprintf(w, "  failed %d times since %s: %s; tried again at %s\n", t.Tries, when(t.Since), t.Problem, when(t.Next))
 				}
 			}
 		}),

@@ -30,7 +30,7 @@ func TestOperators(t *testing.T) {
 		}
 		id := h.sent(h.as("planner", "send", "builder", "deploy", "--human-gate", "required", "--json"))
 		h.ok(h.as("", "approve", id, "--key-file", file), nil)
-		contains(t, h.operator("audit", "--action", "message.approved").out, `"operator":"ana"`)
+		contains(t, h.operator("audit", "--action", "message.approved").out, "operator ana")
 		contains(t, h.operator("operator", "list").out, "ana")
 		h.ok(h.operator("audit", "verify"), nil)
 		h.ok(h.operator("operator", "remove", "ana"), nil)

@@ -52,7 +52,7 @@ func (a *app) peerInviteCommand() *cobra.Command {
 
 	operation(a, cmd, coordination.CreateInvite, &p, func(w io.Writer, got coordination.Invited) {
 		fmt.Fprintln(w, got.Text)
-		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
+		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", whenInstant(got.ExpiresAt), got.Text, got.Hub)
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a project member needs)"),
 		listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside its own domain that the other hub may have or act for"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "lifetime of the invite (default 24h)"), a.inProject(cmd, &p.InProject))
@@ -73,7 +73,7 @@ func (a *app) peerInviteCommand() *cobra.Command {
 
 func writeInvites(w io.Writer, got coordination.Invites) {
 	writeList(w, "invites", "ID, PROJECT, REPOSITORY, STATE", got.Invites, func(i hub.Invite) []any {
-		state := "open until " + i.ExpiresAt.String()
+		state := "open until " + whenInstant(i.ExpiresAt)
 		switch {
 		case !i.RevokedAt.IsZero():
 			state = "revoked"
@@ -283,7 +283,7 @@ func writeStandings(w io.Writer, peers []federation.PeerStatus) {
 			fmt.Fprintf(w, "  last failure: %s\n", p.Fault)
 		}
 		if !p.NextTry.IsZero() {
-			fmt.Fprintf(w, "  next try at %s\n", p.NextTry)
+			fmt.Fprintf(w, "  next try at %s\n", whenInstant(p.NextTry))
 		}
 		if p.DeadLetters > 0 {
 			fmt.Fprintf(w, "  it refused %s of this hub\n", counted(p.DeadLetters, "change"))

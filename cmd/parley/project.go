@@ -169,7 +169,7 @@ its last key is revoked, when its peer is removed, or with --revoke.`,
 
 	operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
 		fmt.Fprintln(w, got.Token)
-		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, got.ExpiresAt)
+		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, whenInstant(got.ExpiresAt))
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default project:read, contract:propose, contract:respond, context:share, implementation:update)"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "lifetime of the token (default 24h)"), a.inProject(cmd, &p.InProject))
 
@@ -189,7 +189,7 @@ its last key is revoked, when its peer is removed, or with --revoke.`,
 
 func writeProjectTokens(w io.Writer, got coordination.Tokens) {
 	writeList(w, "tokens", "JTI, AGENT, PROJECT, PERMISSIONS, STATE", got.Tokens, func(t hub.Token) []any {
-		state := "valid until " + t.ExpiresAt.String()
+		state := "valid until " + when(t.ExpiresAt)
 		if !t.RevokedAt.IsZero() {
 			state = "revoked"
 		}

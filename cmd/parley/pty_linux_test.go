@@ -208,6 +208,16 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 	})
+	t.Run("states have colours on a terminal, unless NO_COLOR is set, and columns stay aligned", func(t *testing.T) {
+		h := newHouse(t)
+		h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "one", "--summary", "s", "--next", "n", "--criterion", "c"), nil)
+		_, screen := sit(t, parley(t, h.env(""), "handoff", "list")).leaves(t)
+		contains(t, screen, "ID  STATE     PROOF", "h1  \x1b[33mproposed\x1b[0m  -")
+		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "handoff", "list")).leaves(t)
+		contains(t, screen, "h1  proposed  -")
+		_, screen = sit(t, parley(t, h.env(""), "trace", "h1")).leaves(t)
+		contains(t, screen, "h1 \x1b[33mproposed\x1b[0m: \"one\" by builder for planner")
+	})
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {
 		h := newHouse(t)
 		s := sit(t, parley(t, h.env("builder"), "send", "tester", "-"))

@@ -40,7 +40,7 @@ messages. A message must contain all the words.`,
 	f.StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
 
 	return operation(a, cmd, api.Query, &p, func(w io.Writer, got api.QueryAnswer) {
-		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, ""))
+		io.WriteString(w, mailroom.Text{Short: got.ShortIDs, When: when}.Messages(got.Messages))
 		if got.Next != "" {
 			fmt.Fprintf(w, "\nmore: add --cursor %s\n", got.Next)
 		}

@@ -136,11 +136,11 @@ and the messages about them are never archived.`,
 func writeArchive(w io.Writer, got records.ArchiveReport) {
 	switch {
 	case got.File == "":
-		fmt.Fprintf(w, "nothing is older than %s\n", got.Cutoff)
+		fmt.Fprintf(w, "nothing is older than %s\n", when(got.Cutoff))
 	case got.DryRun:
-		fmt.Fprintf(w, "would archive %d journal entries and %d messages older than %s\n", got.Entries, got.Messages, got.Cutoff)
+		fmt.Fprintf(w, "would archive %d journal entries and %d messages older than %s\n", got.Entries, got.Messages, when(got.Cutoff))
 	default:
-		fmt.Fprintf(w, "archived %d journal entries and %d messages older than %s in %s\n", got.Entries, got.Messages, got.Cutoff, got.File)
+		fmt.Fprintf(w, "archived %d journal entries and %d messages older than %s in %s\n", got.Entries, got.Messages, when(got.Cutoff), got.File)
 	}
 	if got.HeldBackBy != "" {
 		fmt.Fprintf(w, "more waits for %s\n", got.HeldBackBy)

@@ -96,7 +96,7 @@ func TestRunKilled(t *testing.T) {
 	contains(t, string(frames), "TASK:say hello", fmt.Sprintf("working %d", agent))
 
 	h := &house{t: t, home: home, keys: map[string]string{}}
-	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", "run.running", "run.interrupted")
+	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", " running", " interrupted")
 	var audit struct{ Findings []any }
 	h.ok(h.operator("audit", "verify", "--json"), &audit)
 	if len(audit.Findings) != 0 {

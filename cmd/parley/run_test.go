@@ -230,7 +230,7 @@ func TestRunOnAHub(t *testing.T) {
 	})
 	t.Run("trace shows the run", func(t *testing.T) {
 		text := h.operator("trace", string(got.RunID))
-		contains(t, text.out, "run of worker for operator  done, confirmed", "run.starting", "run.running", "run.checking", "run.done", string(got.Message))
+		contains(t, text.out, "done, confirmed: \"say hello\" by worker for operator\n", "  operator starting", "  operator running", "  operator checking", "  operator done", string(got.Message))
 	})
 	t.Run("neither the records nor the output hold the key", func(t *testing.T) {
 		frames, err := os.ReadFile(got.Frames)
@@ -325,7 +325,7 @@ func TestRunStartsAHub(t *testing.T) {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	t.Run("it goes on after the run, logs into the home and is stopped as the run says", func(t *testing.T) {
 		contains(t, said, "started a hub: listening on http://127.0.0.1:", filepath.Join(home, logName), "stop it with: ", home+" stop")
-		contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+		contains(t, h.operator("trace", string(got.RunID)).out, "  operator done")
 		if _, err := os.Stat(filepath.Join(home, logName)); err != nil {
 			t.Error(err)
 		}

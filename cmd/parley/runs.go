@@ -96,12 +96,12 @@ reports and evidence are left out.`,
 			}
 
 			return a.print(map[string]any{"runs": list}, func(w io.Writer) {
-				writeTable(w, "", list, func(r run.Record) []any {
+				writeList(w, "runs", "RUN, STARTED, AGENT, STATE, VERDICT, TASK", list, func(r run.Record) []any {
 					task := strings.Join(strings.Fields(r.Task), " ")
 					if runes := []rune(task); len(runes) > 60 {
 						task = string(runes[:59]) + "…"
 					}
-					return []any{r.ID, r.StartedAt, r.Agent, r.State, r.VerdictText(), task}
+					return []any{r.ID, r.StartedAt, r.Agent, state(r.State), state(r.VerdictText()), task}
 				})
 			})
 		},
@@ -124,9 +124,9 @@ func (a *app) runsShowCommand() *cobra.Command {
 			}
 			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
 				fmt.Fprintf(w, "%s, by %s in %s\n", r.Task, r.Agent, r.Dir)
-				fmt.Fprintf(w, "from %s", r.StartedAt)
+				fmt.Fprintf(w, "from %s", when(r.StartedAt))
 				if !r.EndedAt.IsZero() {
-					fmt.Fprintf(w, " to %s", r.EndedAt)
+					fmt.Fprintf(w, " to %s", when(r.EndedAt))
 				}
 				fmt.Fprintln(w)
 				a.writeRun(w, r)

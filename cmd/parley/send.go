@@ -203,7 +203,7 @@ func (a *app) receipt(r mailroom.Receipt, err error) error {
 	}
 	return a.print(r, func(w io.Writer) {
 		if r.Status == mailroom.AlreadyClaimed {
-			fmt.Fprintf(w, "already_claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
+			fmt.Fprintf(w, "already_claimed by %s at %s\n", r.ClaimedBy, when(r.ClaimedAt))
 			return
 		}
 		fmt.Fprintf(w, "sent %s\n", cmp.Or(string(r.ShortID), string(r.ID)))

@@ -97,5 +97,5 @@ func writeTrial(w io.Writer, t mailroom.Trial) {
 	} else {
 		fmt.Fprintf(w, "not allowed: %s\n", t.Reason)
 	}
-	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, t.ResetsAt)
+	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, when(t.ResetsAt))
 }

@@ -43,8 +43,6 @@ func (a *app) team(cmd *cobra.Command, p *team.Request, preparations ...preparat
 	return operation(a, cmd, api.Team, p, writeTeam, preparations...)
 }
 
-func writeTeam(w io.Writer, got team.Answer) { fmt.Fprint(w, team.Render(got)) }
-
 func (a *app) teamNewCommand() *cobra.Command {
 	p := team.Request{Action: "create", Policy: &team.Policy{}}
 	var members []string
@@ -98,7 +96,7 @@ func (a *app) teamListCommand() *cobra.Command {
 					open += n
 				}
 			}
-			return []any{v.ID, v.Lifecycle, len(v.Members), open, v.Objective}
+			return []any{v.ID, state(v.Lifecycle), len(v.Members), open, v.Objective}
 		})
 	})
 }
@@ -253,7 +251,7 @@ func (a *app) teamLogCommand() *cobra.Command {
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	return operation(a, cmd, api.TeamLog, &p, func(w io.Writer, got team.Log) {
 		writeList(w, "entries", "N, AT, BY, ACTION, FACTS", got.Entries, func(e hub.Entry) []any {
-			return []any{e.Seq, e.At, e.Actor, e.Action, factsText(e)}
+			return []any{e.Seq, e.At, e.Actor, e.Action, factsText(e.Facts, nil)}
 		})
 	}, argument(0, &p.Team))
 }

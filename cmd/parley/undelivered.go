@@ -23,10 +23,10 @@ operator and auditors. "parley retry" sends a message again.`,
 		Args: cobra.NoArgs,
 	}
 	return operation(a, cmd, api.ListUndelivered, &api.None{}, func(w io.Writer, got mailroom.UndeliveredList) {
-		writeList(w, "undelivered messages", "ID, FROM, MISSED BY, STATUS, WHY, SENT AGAIN AS, TEXT", got.Messages, func(u mailroom.Undelivered) []any {
+		writeList(w, "undelivered messages", "ID, SENT, FROM, MISSED BY, STATUS, WHY, SENT AGAIN AS, TEXT", got.Messages, func(u mailroom.Undelivered) []any {
 			e := u.Message
 			again := cmp.Or(got.ShortIDs.Of(string(u.Retried)), "-")
-			return []any{got.ShortIDs.Of(string(e.ID)), e.From, mailroom.JoinTo(u.Missed), e.Status, cmp.Or(u.Reason, "-"), again, shorten.Line(mailroom.Headline(e), 60)}
+			return []any{got.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.From, mailroom.JoinTo(u.Missed), state(e.Status), cmp.Or(u.Reason, "-"), again, shorten.Line(headline(e), 60)}
 		})
 	})
 }

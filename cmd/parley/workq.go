@@ -25,7 +25,7 @@ func (a *app) workqClaimCommand() *cobra.Command {
 	var p api.ClaimParams
 	cmd := &cobra.Command{Use: "claim ITEM", Short: "Claim an item", Example: "  parley workq claim app#42", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.ClaimItem, &p, func(w io.Writer, c hub.ItemClaim) {
-		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, c.At)
+		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, when(c.At))
 	}, argument(0, &p.Item))
 }
 
@@ -33,7 +33,7 @@ func (a *app) workqAddCommand() *cobra.Command {
 	var p api.ClaimParams
 	cmd := &cobra.Command{Use: "add ITEM", Short: "Add an item to the end of the queue", Example: "  parley workq add app#42", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.AddItem, &p, func(w io.Writer, q handoff.QueuedItem) {
-		fmt.Fprintf(w, "%s was added to the queue at %s\n", q.Item, q.At)
+		fmt.Fprintf(w, "%s was added to the queue at %s\n", q.Item, when(q.At))
 	}, argument(0, &p.Item))
 }
 
@@ -47,7 +47,7 @@ is free, the exit code is 4 and the error code is not_found.`,
 		Args:    cobra.NoArgs,
 	}
 	return operation(a, cmd, api.NextItem, &api.None{}, func(w io.Writer, c hub.ItemClaim) {
-		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, c.At)
+		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, when(c.At))
 	})
 }
 

@@ -66,8 +66,9 @@ func (l lister) find(r hub.Reader, id string) (Item, error) {
 
 // unknown is the error for an id that names nothing that can be approved or denied.
 func unknown(op, id string) error {
+	noun := "message"
 	if hub.ShortID(id).Is(hub.ShortHandoff) {
-		return hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", id).WithHint("{handoff.list} lists your handoffs")
+		noun = "handoff"
 	}
-	return hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).WithHint("{query} lists your messages")
+	return hub.Errorf(hub.CodeNotFound, op, "no %s %q that you can see", noun, id).WithHint("{held} lists what waits for approval")
 }
