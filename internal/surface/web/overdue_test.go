@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/server"
 )
 
