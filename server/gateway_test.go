@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/testing/gatewaytest"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/gatewaytest"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -64,17 +64,17 @@ func hubSuite(t *testing.T, w *wakeHub) {
 	t.Run("R3-156 the owner of a task of a team is mirrored in the queue, and what could not be is told", func(t *testing.T) {
 		operator := w.as(w.operator)
 		w.add(t, "lead")
-		mustCall(t, operator, api.Team, team.Request{Action: "create", Team: "auth", Objective: "o", Members: []team.Seat{{Agent: "lead", Role: hub.RoleCoordinator}, {Agent: "planner", Role: hub.RoleExecutor}, {Agent: "builder", Role: hub.RoleExecutor}}})
+		mustCall(t, operator, api.Team, api.TeamParams{Action: "create", Team: "auth", Objective: "o", Members: []team.Seat{{Agent: "lead", Role: hub.RoleCoordinator}, {Agent: "planner", Role: hub.RoleExecutor}, {Agent: "builder", Role: hub.RoleExecutor}}})
 		task := func() hub.TaskID {
 			t.Helper()
-			return mustCall(t, operator, api.Team, team.Request{Action: "task", Team: "auth", Title: "rotate", ExternalRefs: []hub.ExternalRef{{Type: "workq_item", Value: "app#7"}}}).Task.ID
+			return mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Team: "auth", Title: "rotate", ExternalRefs: []hub.ExternalRef{{Type: "workq_item", Value: "app#7"}}}).Task.ID
 		}
 		queued := func(id hub.TaskID, owner hub.AgentID, want hub.Ownership, in hub.AgentID) {
 			t.Helper()
-			mustCall(t, operator, api.Team, team.Request{Action: "task", Task: id, Owner: owner})
+			mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Task: id, Owner: owner})
 			var now hub.Task
 			w.until(fmt.Sprintf("the queue knows of %s", owner), func() bool {
-				now = *mustCall(t, operator, api.Team, team.Request{Action: "task", Task: id}).Task
+				now = *mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Task: id}).Task
 				return now.Queue != hub.OwnershipPending
 			}, func() any { return now })
 			if now.Queue != want || now.QueueOwner != in {

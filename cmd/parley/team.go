@@ -39,14 +39,14 @@ prints which role may do what.`
 }
 
 // team completes a command that calls acp/team.
-func (a *app) team(cmd *cobra.Command, p *team.Request, preparations ...preparation) *cobra.Command {
+func (a *app) team(cmd *cobra.Command, p *api.TeamParams, preparations ...preparation) *cobra.Command {
 	return operation(a, cmd, api.Team, p, writeTeam, preparations...)
 }
 
 func writeTeam(w io.Writer, got team.Answer) { fmt.Fprint(w, team.Render(got)) }
 
 func (a *app) teamNewCommand() *cobra.Command {
-	p := team.Request{Action: "create", Policy: &team.Policy{}}
+	p := api.TeamParams{Action: "create", Policy: &team.Policy{}}
 	var members []string
 	cmd := &cobra.Command{
 		Use: "new TEAM --goal TEXT --members NAME:ROLE[,NAME:ROLE...]", Short: "Create a team",
@@ -82,7 +82,7 @@ planned, and are started once parley team status TEAM active was run.`,
 }
 
 func (a *app) teamListCommand() *cobra.Command {
-	p := team.Request{Action: "list"}
+	p := api.TeamParams{Action: "list"}
 	cmd := &cobra.Command{Use: "list", Short: "List teams: yours, or all for those who audit", Args: cobra.NoArgs}
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Member), "member", "", "teams of this agent")
@@ -104,7 +104,7 @@ func (a *app) teamListCommand() *cobra.Command {
 }
 
 func (a *app) teamShowCommand() *cobra.Command {
-	p := team.Request{Action: "show"}
+	p := api.TeamParams{Action: "show"}
 	cmd := &cobra.Command{Use: "show TEAM", Short: "Show a team with its members and tasks", Args: cobra.ExactArgs(1)}
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.State), "state", "", "tasks in this state: "+strings.Join(words(hub.TaskStates), ", "))
@@ -116,7 +116,7 @@ func (a *app) teamShowCommand() *cobra.Command {
 }
 
 func (a *app) teamAddCommand() *cobra.Command {
-	p := team.Request{Action: "add"}
+	p := api.TeamParams{Action: "add"}
 	cmd := &cobra.Command{Use: "add TEAM AGENT", Short: "Make an agent a member of a team", Args: cobra.ExactArgs(2)}
 	cmd.Flags().StringVar((*string)(&p.Role), "role", "", "its role (default executor)")
 	choices(cmd, "role", hub.Roles...)
@@ -124,7 +124,7 @@ func (a *app) teamAddCommand() *cobra.Command {
 }
 
 func (a *app) teamRemoveCommand() *cobra.Command {
-	p := team.Request{Action: "remove"}
+	p := api.TeamParams{Action: "remove"}
 	cmd := &cobra.Command{
 		Use: "remove TEAM AGENT", Short: "End the membership of an agent",
 		Long: "End the membership of an agent; its tasks go back to the backlog. A member can remove itself.", Args: cobra.ExactArgs(2),
@@ -134,7 +134,7 @@ func (a *app) teamRemoveCommand() *cobra.Command {
 }
 
 func (a *app) teamRoleCommand() *cobra.Command {
-	p := team.Request{Action: "role"}
+	p := api.TeamParams{Action: "role"}
 	var accept, refuse bool
 	cmd := &cobra.Command{
 		Use: "role TEAM AGENT [ROLE]", Short: "Propose, accept or change a role",
@@ -163,7 +163,7 @@ accepted it; a coordinator who gives a reason changes it at once.`,
 }
 
 func (a *app) teamTaskCommand() *cobra.Command {
-	p := team.Request{Action: "task"}
+	p := api.TeamParams{Action: "task"}
 	var depends []string
 	cmd := &cobra.Command{
 		Use: "task TEAM TITLE|T-NUMBER", Short: "Create a task; or show, assign and move one",
@@ -204,7 +204,7 @@ move it (--state, with --reason where it needs one), or show it.`,
 }
 
 func (a *app) teamDecideCommand() *cobra.Command {
-	p := team.Request{Action: "decide"}
+	p := api.TeamParams{Action: "decide"}
 	cmd := &cobra.Command{
 		Use: "decide TEAM DECISION --because WHY", Short: "Record a decision of a team",
 		Long: "Record a decision of a team: a coordinator decides, other members propose.", Args: cobra.ExactArgs(2),
@@ -220,7 +220,7 @@ func (a *app) teamDecideCommand() *cobra.Command {
 }
 
 func (a *app) teamStatusCommand() *cobra.Command {
-	p := team.Request{Action: "status"}
+	p := api.TeamParams{Action: "status"}
 	cmd := &cobra.Command{
 		Use: "status TEAM [LIFECYCLE]", Short: "Show how far a team has come, or move it on",
 		Long: "Show how far a team has come, or move it: forming, active, incident and back to\nactive, stabilizing, closed, archived. Its coordinators may, and the operator.", Args: cobra.RangeArgs(1, 2),
@@ -229,7 +229,7 @@ func (a *app) teamStatusCommand() *cobra.Command {
 }
 
 func (a *app) teamCloseCommand() *cobra.Command {
-	p := team.Request{Action: "close"}
+	p := api.TeamParams{Action: "close"}
 	cmd := &cobra.Command{
 		Use: "close TEAM", Short: "Close a team whose tasks are all done or dropped",
 		Long: `Close a team whose tasks are all done or dropped. A team with versions of artifacts
@@ -243,7 +243,7 @@ cannot be merged later.`,
 
 // teamMove returns a command that needs the name of a team.
 func (a *app) teamMove(action, short string) *cobra.Command {
-	p := team.Request{Action: action}
+	p := api.TeamParams{Action: action}
 	return a.team(&cobra.Command{Use: action + " TEAM", Short: short, Args: cobra.ExactArgs(1)}, &p, argument(0, &p.Team))
 }
 

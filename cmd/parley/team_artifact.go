@@ -30,7 +30,7 @@ touch; else it is kept beside the newest version until an integrator merges both
 }
 
 // upload stores a file on the hub, and puts its hash into a request.
-func (a *app) upload(i int, p *team.Request) preparation {
+func (a *app) upload(i int, p *api.TeamParams) preparation {
 	return func(ctx context.Context, args []string) error {
 		if i >= len(args) {
 			return nil
@@ -46,7 +46,7 @@ func (a *app) upload(i int, p *team.Request) preparation {
 }
 
 func (a *app) teamArtifactPutCommand() *cobra.Command {
-	p := team.Request{Action: "artifact", ParentVersion: new(int64)}
+	p := api.TeamParams{Action: "artifact", ParentVersion: new(int64)}
 	cmd := &cobra.Command{
 		Use: "put TEAM NAME FILE --parent VERSION", Short: "Put a version of a file",
 		Long: `Put a version of a file. --parent names the version that was changed, 0 for a new
@@ -69,7 +69,7 @@ file. A dash stands for standard input.`,
 }
 
 func (a *app) teamArtifactGetCommand() *cobra.Command {
-	p := team.Request{Action: "artifact"}
+	p := api.TeamParams{Action: "artifact"}
 	cmd := &cobra.Command{Use: "get TEAM NAME", Short: "Write a version of a file to standard output", Args: cobra.ExactArgs(2)}
 	cmd.Flags().Var(&p.Version, "version", "which one (default the newest)")
 	return prepared(cmd, func(ctx context.Context) error {
@@ -92,7 +92,7 @@ func (a *app) teamArtifactGetCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactListCommand() *cobra.Command {
-	p := team.Request{Action: "artifact"}
+	p := api.TeamParams{Action: "artifact"}
 	cmd := &cobra.Command{Use: "list TEAM", Short: "List the files of a team", Args: cobra.ExactArgs(1)}
 	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
@@ -104,7 +104,7 @@ func (a *app) teamArtifactListCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactLogCommand() *cobra.Command {
-	p := team.Request{Action: "artifact", Log: true}
+	p := api.TeamParams{Action: "artifact", Log: true}
 	cmd := &cobra.Command{Use: "log TEAM NAME", Short: "List the versions of a file, newest first, and its conflicts", Args: cobra.ExactArgs(2)}
 	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
@@ -123,7 +123,7 @@ func (a *app) teamArtifactLogCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactMergeCommand() *cobra.Command {
-	p := team.Request{Action: "merge"}
+	p := api.TeamParams{Action: "merge"}
 	cmd := &cobra.Command{
 		Use: "merge TEAM NAME FILE", Short: "Put the merge of the newest version and one beside it; or sign one",
 		Long: `Put the merge of the newest version of a file and one that lies beside it. An

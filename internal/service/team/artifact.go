@@ -17,7 +17,6 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/diff3"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Artifacts keeps content by its SHA-256.
@@ -39,34 +38,17 @@ const (
 // DefaultMergeSLA is the time in which a conflict is to be merged.
 const DefaultMergeSLA = 4 * time.Hour
 
-// puts reports whether a request brings the content of a version.
-func (r Request) puts() bool { return r.Content != nil || r.SHA256 != "" }
-
-// artifact lists the artifacts of a team, reads one, lists its versions, or puts one.
-func (s *Service) artifact(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
-	switch {
-	case r.Artifact == "" && !r.puts():
-		return s.listArtifacts(ctx, actor, r)
-	case r.puts():
-		return s.putArtifact(ctx, actor, r)
-	case r.ParentVersion != nil:
-		return Answer{}, hub.Errorf(hub.CodeInvalid, "team.artifact", "content: missing").WithHint("give content or sha256 to put a version, or leave parent_version out to read one")
-	case r.Log:
-		return s.logArtifact(ctx, actor, r)
-	}
-	return s.readArtifact(ctx, actor, r)
-}
-
-func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	limit, err := page("team.artifact", int(r.Limit))
+func (r ListArtifacts) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	const op = "team.artifact"
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		if _, _, err := visible(rd, "team.artifact", actor, r.Team); err != nil {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
 			return err
 		}
-		all, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: r.Team, Cursor: r.Cursor, Limit: limit})
+		all, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: in.team, Cursor: r.Cursor, Limit: limit})
 		out = Answer{Artifacts: append([]hub.TeamArtifact{}, all...)}
 		if len(all) == limit {
 			out.Next = all[limit-1].ID
@@ -76,31 +58,30 @@ func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request
 }
 
 // artifactOf returns an artifact of a team that the actor may see.
-func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.TeamArtifact, err error) {
-	if _, _, err = visible(rd, op, actor, r.Team); err != nil {
+func artifactOf(rd hub.Reader, op string, actor hub.Caller, id hub.TeamID, name string) (a hub.TeamArtifact, err error) {
+	if _, _, err = visible(rd, op, actor, id); err != nil {
 		return a, err
 	}
-	if a, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} %s lists them", r.Team)
+	if a, err = rd.Teamspaces().TeamArtifact(id, name); hub.CodeOf(err) == hub.CodeNotFound {
+		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", id, name).WithHint("{team.artifact} %s lists them", id)
 	}
 	return a, err
 }
 
-// logArtifact lists the versions of an artifact, newest first, and its conflicts.
-func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ListVersions) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
-	q := hub.VersionQuery{Team: r.Team, Artifact: r.Artifact, Limit: limit}
+	q := hub.VersionQuery{Team: in.team, Artifact: r.Artifact, Limit: limit}
 	if r.Cursor != "" {
 		if _, err := fmt.Sscan(r.Cursor, &q.Before); err != nil || q.Before < 1 {
 			return out, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
 		}
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		a, err := artifactOf(rd, op, actor, r)
+		a, err := artifactOf(rd, op, in.actor, in.team, r.Artifact)
 		if err != nil {
 			return err
 		}
@@ -108,7 +89,7 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 		if err != nil {
 			return err
 		}
-		open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
+		open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: in.team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
 		out = Answer{Artifact: &a, Versions: append([]hub.ArtifactVersion{}, all...), Conflicts: open}
 		if len(all) == limit {
 			out.Next = fmt.Sprint(all[limit-1].Version)
@@ -117,20 +98,21 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	})
 }
 
-// readArtifact returns a version of an artifact, the newest if the request names none, or
+// perform returns a version of an artifact, the newest if the request names none, or
 // a part of it. Content that is too long for an answer is read in parts; it is also shared
 // with the actor, who can fetch it by its hash.
-func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
+	actor := in.actor
 	err = s.store.View(ctx, func(rd hub.Reader) error {
-		a, err := artifactOf(rd, op, actor, r)
+		a, err := artifactOf(rd, op, actor, in.team, r.Artifact)
 		if err != nil {
 			return err
 		}
 		if r.Version == 0 {
-			r.Version = strictjson.Count(a.Version)
+			r.Version = a.Version
 		}
-		v, err := versionOf(rd, op, a, int64(r.Version))
+		v, err := versionOf(rd, op, a, r.Version)
 		out = Answer{Artifact: &a, Version: &v}
 		return err
 	})
@@ -148,11 +130,12 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 		if !isText {
 			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
 		}
-		parts, n := split(text), int(r.Part)
-		if n < 0 || n > len(parts) {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", n, len(parts))
+		parts := split(text)
+		if r.Part < 0 || r.Part > len(parts) {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", r.Part, len(parts))
 		}
-		out.Content, out.Part = &parts[n-1], &Part{n, len(parts)}
+		out.Content = &parts[r.Part-1]
+		out.Part = &Part{r.Part, len(parts)}
 		return out, nil
 	}
 
@@ -204,26 +187,26 @@ type upload struct {
 
 // upload stores the content of a request. Content that a request names by its hash must
 // be stored, and the actor must be able to read it.
-func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Request) (u upload, err error) {
+func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given Content) (u upload, err error) {
 	if s.artifacts == nil {
 		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no artifacts")
 	}
-	if r.Content != nil && r.SHA256 != "" {
+	if given.Text != nil && given.SHA256 != "" {
 		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 are two ways to give a content").WithHint("leave one of them out")
 	}
 
 	// A hash of content that the actor cannot read is answered like an unknown one.
-	if r.Content == nil {
-		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(r.SHA256, actor.ID) })
+	if given.Text == nil {
+		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(given.SHA256, actor.ID) })
 		if err != nil {
 			return u, err
 		}
-		f, err := s.artifacts.Open(r.SHA256)
+		f, err := s.artifacts.Open(given.SHA256)
 		if err == nil {
 			defer f.Close()
 		}
 		if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may && !actor.Audits()) {
-			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", r.SHA256).WithHint("store it first: {artifact.put}")
+			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", given.SHA256).WithHint("store it first: {artifact.put}")
 		}
 		if err != nil {
 			return u, err
@@ -236,18 +219,18 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 		if info.Size() > maxArtifact {
 			return u, hub.Errorf(hub.CodeTooLarge, op, "an artifact of a team has at most %d bytes, and this one has %d", maxArtifact, info.Size())
 		}
-		return upload{r.SHA256, info.Size()}, nil
+		return upload{given.SHA256, info.Size()}, nil
 	}
 
-	content := []byte(*r.Content)
-	switch r.Encoding {
+	content := []byte(*given.Text)
+	switch given.Encoding {
 	case "", "utf-8":
 	case encoding64:
-		if content, err = base64.StdEncoding.DecodeString(*r.Content); err != nil {
+		if content, err = base64.StdEncoding.DecodeString(*given.Text); err != nil {
 			return u, hub.Errorf(hub.CodeInvalid, op, "content: not base64: %v", err)
 		}
 	default:
-		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", r.Encoding).WithHint("use utf-8, base64")
+		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", given.Encoding).WithHint("use utf-8, base64")
 	}
 
 	if len(content) > maxInline {
@@ -263,8 +246,8 @@ var errOvertaken = errors.New("the artifact has changed meanwhile")
 // lockArtifact makes the puts of one artifact wait for each other, so that in one
 // process none is overtaken. It returns the function that ends it, and the error of ctx if
 // that ends first.
-func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), err error) {
-	turn := s.putting[maphash.String(s.seed, string(r.Team)+"/"+strings.ToLower(r.Artifact))%uint64(len(s.putting))]
+func (s *Service) lockArtifact(ctx context.Context, id hub.TeamID, name string) (unlock func(), err error) {
+	turn := s.putting[maphash.String(s.seed, string(id)+"/"+strings.ToLower(name))%uint64(len(s.putting))]
 	select {
 	case turn <- struct{}{}:
 		return func() { <-turn }, nil
@@ -273,40 +256,40 @@ func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), e
 	}
 }
 
-// putArtifact stores a new version. One that was made from the newest version becomes the
+// perform stores a new version. One that was made from the newest version becomes the
 // newest. Another one diverges: the hub merges it if it can, else it is kept beside the
 // newest until an integrator merges it.
-func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r PutArtifact) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
-	if err := checkPut(op, r); err != nil {
+	if err := r.check(op); err != nil {
 		return out, err
 	}
 
 	// Before anything is stored: may the actor put, and did it read what it changed?
-	parent, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return parentOf(rd, op, actor, r) })
+	parent, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return r.parentOf(rd, op, in) })
 	if err == nil {
-		err = s.checkOf(op, r, parent...)
+		err = s.checkOf(op, r.Content, r.Of, parent...)
 	}
 	if err != nil {
 		return out, err
 	}
 
-	u, err := s.upload(ctx, op, actor, r)
+	u, err := s.upload(ctx, op, in.actor, r.Content)
 	if err != nil {
 		return out, err
 	}
-	unlock, err := s.lockArtifact(ctx, r)
+	unlock, err := s.lockArtifact(ctx, in.team, r.Artifact)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
 
 	for range putAttempts {
-		p, err := s.plan(ctx, op, r, u)
+		p, err := s.plan(ctx, op, in.team, r, u)
 		if err != nil {
 			return out, err
 		}
-		err = s.update(ctx, actor, r, func(c *change) (err error) {
+		err = s.update(ctx, in, func(c *change) (err error) {
 			out, err = c.putVersion(r, u, p)
 			return err
 		})
@@ -317,13 +300,13 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	return out, hub.Errorf(hub.CodeConflict, op, "%s changes too often now", r.Artifact).WithHint("try again")
 }
 
-// checkPut refuses the request of a put that is wrong by itself.
-func checkPut(op string, r Request) error {
+// check refuses a put that is wrong by itself.
+func (r PutArtifact) check(op string) error {
 	switch {
 	case !hub.ValidArtifactID(r.Artifact):
 		return hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
 			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
-	case r.ParentVersion == nil || *r.ParentVersion < 0:
+	case r.Parent < 0:
 		return hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
 	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
 		return hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
@@ -336,20 +319,20 @@ func checkPut(op string, r Request) error {
 // parentOf returns the version that a put was made from, none if it is new or not there:
 // then the plan says which versions there are. It refuses a put into a team that the actor
 // cannot change.
-func parentOf(rd hub.Reader, op string, actor hub.Caller, r Request) ([]hub.ArtifactVersion, error) {
-	t, role, err := visible(rd, op, actor, r.Team)
+func (r PutArtifact) parentOf(rd hub.Reader, op string, in call) ([]hub.ArtifactVersion, error) {
+	t, role, err := visible(rd, op, in.actor, in.team)
 	if err != nil {
 		return nil, err
 	}
-	writes := role != "" || actor.IsOperator()
+	writes := role != "" || in.actor.IsOperator()
 	if !writes || t.ReadOnly() {
-		return nil, notWritable(op, t, actor)
+		return nil, notWritable(op, t, in.actor)
 	}
-	if *r.ParentVersion == 0 {
+	if r.Parent == 0 {
 		return nil, nil
 	}
 
-	v, err := rd.Teamspaces().ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+	v, err := rd.Teamspaces().ArtifactVersion(in.team, r.Artifact, r.Parent)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil, nil
 	}
@@ -375,10 +358,10 @@ type plan struct {
 }
 
 // plan reads the artifact and merges the put with its newest version, if it diverges.
-func (s *Service) plan(ctx context.Context, op string, r Request, u upload) (p plan, err error) {
+func (s *Service) plan(ctx context.Context, op string, id hub.TeamID, r PutArtifact, u upload) (p plan, err error) {
 	var d *divergence
 	err = s.store.View(ctx, func(rd hub.Reader) (err error) {
-		p, d, err = readPlan(rd, op, r, u)
+		p, d, err = readPlan(rd, op, id, r, u)
 		return err
 	})
 	if err != nil || d == nil || p.artifact.Sensitivity == hub.SensitivityHigh {
@@ -396,12 +379,12 @@ type divergence struct {
 
 // readPlan reads the artifact of a put. The divergence is nil if the put was made from the
 // newest version or has its content.
-func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *divergence, err error) {
-	p.artifact, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact)
+func readPlan(rd hub.Reader, op string, id hub.TeamID, r PutArtifact, u upload) (p plan, d *divergence, err error) {
+	p.artifact, err = rd.Teamspaces().TeamArtifact(id, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
-		if *r.ParentVersion != 0 {
-			return p, nil, hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", r.Team, r.Artifact, *r.ParentVersion).WithHint("parent_version is 0 for a new artifact")
+		p.artifact = hub.TeamArtifact{Team: id, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
+		if r.Parent != 0 {
+			return p, nil, hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", id, r.Artifact, r.Parent).WithHint("parent_version is 0 for a new artifact")
 		}
 		return p, nil, freeName(rd, op, p.artifact)
 	}
@@ -412,7 +395,7 @@ func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *diverge
 		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
 	}
 
-	p.base = *r.ParentVersion
+	p.base = r.Parent
 	if p.base == p.artifact.Version || u.sum == p.artifact.SHA256 {
 		return p, nil, nil
 	}
@@ -494,8 +477,8 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 }
 
 // putVersion stores the result of a plan.
-func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
-	a, err := c.current(r, p)
+func (c *change) putVersion(r PutArtifact, u upload, p plan) (out Answer, err error) {
+	a, err := c.current(r.Artifact, p)
 	if err != nil {
 		return out, err
 	}
@@ -509,7 +492,7 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 
 	// Equal content makes no new version, a version made from the newest one replaces it, and any
 	// other diverges.
-	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
+	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: r.Parent, Author: c.actor.ID, Note: r.Note}
 	switch {
 	case a.Versions > 0 && u.sum == a.SHA256: // equal content
 		if v, err = c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, a.Version); err == nil && marked {
@@ -531,8 +514,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 
 // current returns the artifact of a plan as the transaction has it. It reports errOvertaken
 // if the artifact has changed since.
-func (c *change) current(r Request, p plan) (hub.TeamArtifact, error) {
-	a, err := c.tx.Teamspaces().TeamArtifact(c.team.ID, r.Artifact)
+func (c *change) current(name string, p plan) (hub.TeamArtifact, error) {
+	a, err := c.tx.Teamspaces().TeamArtifact(c.team.ID, name)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		a = p.artifact
 		err = nil
@@ -754,21 +737,18 @@ func mergers(a hub.TeamArtifact) []hub.Role {
 	return []hub.Role{hub.RoleIntegrator, hub.RoleCoordinator}
 }
 
-// merge stores the merge of the newest version and one beside it, or signs a merge of
-// high sensitivity. The roles of mergers merge, and a reviewer signs.
-func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	const op = "team.merge"
-	if r.SignOff {
-		if r.puts() {
-			return out, hub.Errorf(hub.CodeInvalid, op, "sign_off: a merge is made or signed, not both")
-		}
-		return out, s.update(ctx, actor, r, func(c *change) (err error) {
-			out, err = c.sign(r)
-			return err
-		})
-	}
+func (r SignMerge) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		out, err = c.sign(r.Artifact)
+		return err
+	})
+}
 
-	if !r.puts() {
+// perform stores the merge of the newest version and one beside it. The roles of mergers
+// may.
+func (r Merge) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	const op = "team.merge"
+	if !r.Given() {
 		return out, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give the merged content, or its sha256")
 	}
 	if r.Note != "" {
@@ -779,25 +759,25 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 
 	// A version that is read in parts can be merged only with its digest, which proves that all
 	// of it was read.
-	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return merged(rd, op, actor, r) })
+	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return r.merged(rd, op, in) })
 	if err == nil {
-		err = s.checkOf(op, r, made...)
+		err = s.checkOf(op, r.Content, r.Of, made...)
 	}
 	if err != nil {
 		return out, err
 	}
 
-	u, err := s.upload(ctx, op, actor, r)
+	u, err := s.upload(ctx, op, in.actor, r.Content)
 	if err != nil {
 		return out, err
 	}
 
-	unlock, err := s.lockArtifact(ctx, r)
+	unlock, err := s.lockArtifact(ctx, in.team, r.Artifact)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		out, err = c.merge(r, u)
 		return err
 	})
@@ -805,8 +785,8 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 
 // merged returns the versions that a merge is made of: those that the request names, else
 // the newest and the only one beside it. The transaction of the merge checks them again.
-func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.ArtifactVersion, err error) {
-	a, err := artifactOf(rd, op, actor, r)
+func (r Merge) merged(rd hub.Reader, op string, in call) (out []hub.ArtifactVersion, err error) {
+	a, err := artifactOf(rd, op, in.actor, in.team, r.Artifact)
 	if err != nil {
 		return nil, err
 	}
@@ -829,8 +809,8 @@ func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.Ar
 
 // merge stores the merge of the newest version and one beside it. That of an artifact with
 // a high sensitivity counts when a reviewer has signed it.
-func (c *change) merge(r Request, u upload) (out Answer, err error) {
-	a, open, err := c.conflictsOf(r)
+func (c *change) merge(r Merge, u upload) (out Answer, err error) {
+	a, open, err := c.conflictsOf(r.Artifact)
 	if err != nil {
 		return out, err
 	}
@@ -947,11 +927,11 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 }
 
 // sign ends the conflicts of an artifact of high sensitivity that are merged.
-func (c *change) sign(r Request) (out Answer, err error) {
+func (c *change) sign(name string) (out Answer, err error) {
 	if !c.actor.IsOperator() && c.role != hub.RoleReviewer {
 		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not sign a merge", c.actor.ID, word(c.role), c.team.ID).WithHint("a reviewer of the team can")
 	}
-	a, open, err := c.conflictsOf(r)
+	a, open, err := c.conflictsOf(name)
 	if err != nil {
 		return out, err
 	}
@@ -992,8 +972,8 @@ func (c *change) sign(r Request) (out Answer, err error) {
 }
 
 // conflictsOf returns an artifact with its open conflicts.
-func (c *change) conflictsOf(r Request) (a hub.TeamArtifact, open []hub.Conflict, err error) {
-	if a, err = artifactOf(c.tx, c.op, c.actor, r); err == nil {
+func (c *change) conflictsOf(name string) (a hub.TeamArtifact, open []hub.Conflict, err error) {
+	if a, err = artifactOf(c.tx, c.op, c.actor, c.team.ID, name); err == nil {
 		open, err = c.tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Open: true, Limit: maxBeside})
 	}
 	return a, open, err

@@ -292,7 +292,7 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	case h.Ending == hub.EndedDone && was != hub.TaskInProgress:
 		return nil, nil // it is blocked, or was moved by hand
 	case h.Ending == hub.EndedDone && gated(c.team, actor.ID, "task"):
-		_, err := c.hold(Request{Action: "task", Team: t.Team, Task: t.ID, State: hub.TaskInReview})
+		_, err := c.hold(MoveTask{Task: t.ID, State: hub.TaskInReview})
 		return c.posted, err
 	case h.Ending == hub.EndedDone:
 		all, err := roster(tx, h.Team)

@@ -19,9 +19,10 @@ const (
 	maxPage      = 200
 )
 
-// create makes a team. The operator may, and agents that are coordinators on the hub.
-func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform makes a team. The operator may, and agents that are coordinators on the hub.
+func (r Create) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.create"
+	actor := in.actor
 	if !actor.Coordinates() {
 		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub: teams are created by coordinators and the operator", actor.ID, actor.Role)
 	}
@@ -29,7 +30,7 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 		return out, err
 	}
 	if r.Name == "" {
-		r.Name = string(r.Team)
+		r.Name = string(in.team)
 	}
 	if err := checkText(op, "name", r.Name, maxName); err != nil {
 		return out, err
@@ -48,9 +49,9 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 	var c *change
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
-		c.team = hub.Team{ID: r.Team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
+		c.team = hub.Team{ID: in.team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
 		if err := c.put(); hub.CodeOf(err) == hub.CodeConflict {
-			return hub.Errorf(hub.CodeConflict, op, "there is a team %s already", r.Team).WithHint("choose another name")
+			return hub.Errorf(hub.CodeConflict, op, "there is a team %s already", in.team).WithHint("choose another name")
 		} else if err != nil {
 			return err
 		}
@@ -139,21 +140,20 @@ func (s *Service) checkSeat(ctx context.Context, op string, seat Seat) error {
 	return err
 }
 
-// list returns the teams that the actor may see: all of them for those who audit, else
-// its own.
-func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+// List returns a page of the teams that the actor may see: all of them for auditors, else
+// those of the actor. A limit of 0 is the default.
+func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.TeamQuery) (Answer, error) {
 	const op = "team.list"
-	q := hub.TeamQuery{Member: r.Member, Lifecycle: r.Lifecycle, Cursor: hub.TeamID(r.Cursor)}
 	var err error
-	if q.Limit, err = page(op, int(r.Limit)); err != nil {
+	if q.Limit, err = page(op, q.Limit); err != nil {
 		return Answer{}, err
 	}
-	if r.Lifecycle != "" && !slices.Contains(hub.Lifecycles, r.Lifecycle) {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", r.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
+	if q.Lifecycle != "" && !slices.Contains(hub.Lifecycles, q.Lifecycle) {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", q.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
 	}
 
 	if !actor.Audits() {
-		if r.Member != "" && r.Member != actor.ID {
+		if q.Member != "" && q.Member != actor.ID {
 			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only those who audit list the teams of others")
 		}
 		q.Member = actor.ID
@@ -195,10 +195,9 @@ func page(op string, limit int) (int, error) {
 	return limit, nil
 }
 
-// show returns a team with a page of its tasks.
-func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+func (r Show) perform(ctx context.Context, s *Service, in call) (Answer, error) {
 	const op = "team.show"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -208,7 +207,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 
 	var out Answer
 	err = s.store.View(ctx, func(rd hub.Reader) error {
-		t, role, err := visible(rd, op, actor, r.Team)
+		t, role, err := visible(rd, op, in.actor, in.team)
 		if err != nil {
 			return err
 		}
@@ -227,7 +226,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 		}
 		v.Tasks = append([]hub.Task{}, tasks...)
 
-		decided, err := decisionsOf(rd, actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
+		decided, err := decisionsOf(rd, in.actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
 		v.Decisions = decided.readable
 		out = Answer{Team: &v}
 		if len(tasks) == limit {
@@ -238,19 +237,16 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 	return out, err
 }
 
-// status reads the lifecycle of a team, or moves it. A coordinator or the operator may.
-func (s *Service) status(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform moves the lifecycle of a team. A coordinator or the operator may.
+func (r Move) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	switch r.Lifecycle {
-	case "":
-		return s.show(ctx, actor, r)
 	case hub.TeamClosed:
-		r.Action, r.via = "close", r.Action
-		return s.close(ctx, actor, r)
+		end := Close{Anyway: r.Anyway}
+		return end.perform(ctx, s, in.as(end))
 	case hub.TeamArchived:
-		r.Action, r.via = "archive", r.Action
-		return s.archive(ctx, actor, r)
+		return Archive{}.perform(ctx, s, in.as(Archive{}))
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.leads("move the team"); err != nil {
 			return err
 		}
@@ -259,9 +255,8 @@ func (s *Service) status(ctx context.Context, actor hub.Caller, r Request) (out 
 	})
 }
 
-// close ends the work of a team whose tasks are all over.
-func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+func (r Close) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayClose, ""); err != nil {
 			return err
 		}
@@ -329,9 +324,8 @@ func (c *change) abandon(anyway bool) error {
 // openStates are the states of tasks that are not over.
 var openStates = slices.DeleteFunc(slices.Clone(hub.TaskStates), hub.TaskState.Over)
 
-// archive takes a closed team out of the lists.
-func (s *Service) archive(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+func (Archive) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayClose, ""); err != nil {
 			return err
 		}
@@ -362,9 +356,10 @@ func (c *change) move(next hub.Lifecycle) (out Answer, err error) {
 	return c.answer()
 }
 
-// decide records a decision of the team: a coordinator decides, other members propose.
-func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform records a decision of the team: a coordinator decides, other members propose.
+func (r Decide) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.decide"
+	actor := in.actor
 	if err := checkText(op, "decision", r.Decision, 1000); err != nil {
 		return out, err
 	}
@@ -375,7 +370,7 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		r.Title = r.Decision
 	}
 
-	return out, s.update(ctx, actor, r, func(c *change) error {
+	return out, s.update(ctx, in, func(c *change) error {
 		if c.role == "" && !actor.IsOperator() {
 			return c.leads("decide")
 		}
@@ -409,19 +404,19 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 // shownDecisions is the most decisions that show returns with a team.
 const shownDecisions = 5
 
-// decisions lists the decisions of a team, newest first: those of the time in which the
-// actor was a member, and all of them for those who audit.
-func (s *Service) decisions(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform lists the decisions of a team, newest first: those of the time in which the actor
+// was a member, and all of them for auditors.
+func (r ListDecisions) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.decisions"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		if _, _, err := visible(rd, op, actor, r.Team); err != nil {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
 			return err
 		}
-		all, err := decisionsOf(rd, actor, r.Team, hub.DecisionQuery{Cursor: r.Cursor, Limit: limit})
+		all, err := decisionsOf(rd, in.actor, in.team, hub.DecisionQuery{Cursor: r.Cursor, Limit: limit})
 		out = Answer{Decisions: all.readable}
 		if all.read == limit {
 			out.Next = all.last

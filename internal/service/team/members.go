@@ -24,8 +24,7 @@ func (c *change) join(seat Seat, tell []hub.AgentID) error {
 	return c.tell(tell, hub.TypeTeamJoin, map[string]any{"agent": seat.Agent, "role": seat.Role, "by": c.actor.ID})
 }
 
-// add makes an agent a member.
-func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r AddMember) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	seat := Seat{Agent: r.Agent, Role: r.Role}
 	if seat.Role == "" {
 		seat.Role = hub.RoleExecutor
@@ -33,7 +32,7 @@ func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Ans
 	if err := s.checkSeat(ctx, "team.add", seat); err != nil {
 		return out, err
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 			return err
 		}
@@ -52,11 +51,11 @@ func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Ans
 	})
 }
 
-// remove ends a membership: of others with authority, of oneself always.
-func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform ends a membership: of others with authority, of oneself always.
+func (r RemoveMember) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	if r.Reason == "" {
 		r.Reason = "removed"
-		if r.Agent == actor.ID {
+		if r.Agent == in.actor.ID {
 			r.Reason = "left"
 		}
 	}
@@ -64,8 +63,8 @@ func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out 
 		return out, err
 	}
 
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
-		if r.Agent != actor.ID {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if r.Agent != in.actor.ID {
 			if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 				return err
 			}
@@ -215,26 +214,41 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 // maxMemberships is the most teams that one agent leaves at once.
 const maxMemberships = 1000
 
-// role proposes a role, accepts or refuses a proposal, or, with a reason of the
-// coordinator, changes a role at once.
-func (s *Service) role(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform proposes a role or, with a reason of the coordinator, changes it at once.
+func (r ChangeRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.role"
-	if r.Accept == nil && !r.Role.Known() {
+	if !r.Role.Known() {
 		return out, hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", r.Role).WithHint("the roles are %s", joined(hub.Roles))
 	}
-	if r.Reason != "" && !slices.Contains(hub.RoleReasons, r.Reason) {
-		return out, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason for a change of roles", r.Reason).WithHint("use %s", joined(hub.RoleReasons))
+	if err := CheckRoleReason(r.Reason); err != nil {
+		return out, err
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
-		switch {
-		case r.Accept != nil:
-			err = c.answerProposal(r)
-		case r.Reason != "":
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if r.Reason != "" {
 			err = c.changeAtOnce(r)
-		default:
+		} else {
 			err = c.propose(r)
 		}
 		if err != nil {
+			return err
+		}
+		out, err = c.answer()
+		return err
+	})
+}
+
+// CheckRoleReason refuses a reason for a change of roles that is not one of
+// hub.RoleReasons. No reason is right.
+func CheckRoleReason(reason string) error {
+	if reason == "" || slices.Contains(hub.RoleReasons, reason) {
+		return nil
+	}
+	return hub.Errorf(hub.CodeInvalid, "team.role", "reason: %q is not a reason for a change of roles", reason).WithHint("use %s", joined(hub.RoleReasons))
+}
+
+func (r AnswerRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if err := c.answerProposal(r); err != nil {
 			return err
 		}
 		out, err = c.answer()
@@ -261,7 +275,7 @@ func (c *change) swap(agent hub.AgentID, role hub.Role, with hub.AgentID) (m, ot
 }
 
 // changeAtOnce changes a role for a reason of the coordinator.
-func (c *change) changeAtOnce(r Request) error {
+func (c *change) changeAtOnce(r ChangeRole) error {
 	if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 		return err
 	}
@@ -276,7 +290,7 @@ func (c *change) changeAtOnce(r Request) error {
 }
 
 // notItself refuses an agent that makes itself coordinator.
-func (c *change) notItself(r Request) error {
+func (c *change) notItself(r ChangeRole) error {
 	if r.Role != hub.RoleCoordinator || c.actor.ID != r.Agent {
 		return nil
 	}
@@ -310,7 +324,7 @@ func (c *change) setRoles(m, other hub.Member, role hub.Role, reason string) err
 }
 
 // propose proposes a role: a coordinator for any member, a member for itself.
-func (c *change) propose(r Request) error {
+func (c *change) propose(r ChangeRole) error {
 	if err := c.notItself(r); err != nil {
 		return err
 	}
@@ -359,7 +373,7 @@ func (c *change) propose(r Request) error {
 const anyCoordinator hub.AgentID = "role:coordinator" // no agent can have this name
 
 // answerProposal agrees to a proposal or refuses it.
-func (c *change) answerProposal(r Request) error {
+func (c *change) answerProposal(r AnswerRole) error {
 	i := slices.IndexFunc(c.team.Proposals, func(p hub.RoleProposal) bool { return p.Agent == r.Agent && (r.Role == "" || p.Role == r.Role) })
 	if i < 0 {
 		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in the team %s", r.Agent, c.team.ID)
@@ -377,14 +391,14 @@ func (c *change) answerProposal(r Request) error {
 	// The proposal stays while other agents have to agree.
 	p.Needs = slices.DeleteFunc(slices.Clone(p.Needs), mine)
 	c.team.Proposals = slices.Delete(slices.Clone(c.team.Proposals), i, i+1)
-	if *r.Accept && len(p.Needs) > 0 {
+	if r.Accept && len(p.Needs) > 0 {
 		c.team.Proposals = append(c.team.Proposals, p)
 	}
 	if err := c.put(); err != nil {
 		return err
 	}
 
-	if *r.Accept && len(p.Needs) == 0 {
+	if r.Accept && len(p.Needs) == 0 {
 		m, other, err := c.swap(p.Agent, p.Role, p.Swap)
 		if err != nil {
 			return err
@@ -393,7 +407,7 @@ func (c *change) answerProposal(r Request) error {
 	}
 
 	status := "agreed by " + string(c.actor.ID)
-	if !*r.Accept {
+	if !r.Accept {
 		status = "refused by " + string(c.actor.ID)
 		if err := c.tell([]hub.AgentID{p.By, p.Agent, p.Swap}, hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the role %s for %s was refused by %s", p.Role, p.Agent, c.actor.ID)}); err != nil {
 			return err

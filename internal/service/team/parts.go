@@ -74,22 +74,22 @@ func (d Digests) names(v hub.ArtifactVersion) bool {
 // lacks the characters which a reader of that version does not see, unless the request has
 // its digest. A reader gets that digest with the whole content alone, so that a part is
 // never put back as the whole.
-func (s *Service) checkOf(op string, r Request, versions ...hub.ArtifactVersion) error {
-	if r.Content == nil {
+func (s *Service) checkOf(op string, given Content, of Digests, versions ...hub.ArtifactVersion) error {
+	if given.Text == nil {
 		return nil // a stored file
 	}
 	for _, v := range versions {
-		if r.Of.names(v) {
+		if of.names(v) {
 			continue
 		}
-		if len(r.Of) >= len(versions) {
-			return hub.Errorf(hub.CodeConflict, op, "of: %s is not the digest of version %d", strings.Join(r.Of, ", "), v.Version).WithHint("read version %d again", v.Version)
+		if len(of) >= len(versions) {
+			return hub.Errorf(hub.CodeConflict, op, "of: %s is not the digest of version %d", strings.Join(of, ", "), v.Version).WithHint("read version %d again", v.Version)
 		}
 		content, err := s.content(v.SHA256)
 		if err != nil {
 			return err
 		}
-		why := torn(string(content), *r.Content)
+		why := torn(string(content), *given.Text)
 		if why == "" {
 			continue
 		}

@@ -16,58 +16,70 @@ const (
 	maxRefs   = 20
 )
 
-// readsTask reports whether a request about a task changes nothing.
-func (r Request) readsTask() bool {
-	return r.Task != "" && r.Owner == "" && r.Reviewer == "" && r.State == "" && r.DependsOn == nil
+func (r CreateTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) { return c.newTask(r) })
 }
 
-// task creates a task, reads one, assigns it, moves it, or replaces its dependencies.
-func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ReadTask) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.task"
-
-	// A request creates, moves or changes a task; the members of one form exclude those of the
-	// others.
-	switch {
-	case r.Task != "" && !r.Task.Valid():
-		return out, hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", r.Task)
-	case r.State != "" && !slices.Contains(hub.TaskStates, r.State):
-		return out, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one", r.State).WithHint("use %s", joined(hub.TaskStates))
-	case r.State != "" && (r.Owner != "" || r.Reviewer != "" || r.DependsOn != nil):
-		return out, hub.Errorf(hub.CodeInvalid, op, "a task is moved or changed, not both at once").WithHint("leave state out, or owner, reviewer and depends_on")
-	case r.Task != "" && (r.Title != "" || r.Class != "" || len(r.ExternalRefs) > 0):
-		return out, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs are those of a new task").WithHint("leave task out to create one")
-	}
-
-	if r.readsTask() {
-		err = s.store.View(ctx, func(rd hub.Reader) error {
-			if _, _, err := visible(rd, op, actor, r.Team); err != nil {
-				return err
-			}
-			t, err := taskOf(rd, op, r.Team, r.Task)
-			out.Task = &t
-			return err
-		})
+	if err := checkTaskID(op, r.Task); err != nil {
 		return out, err
 	}
-
-	return out, s.update(ctx, actor, r, func(c *change) error {
-		var t hub.Task
-		switch {
-		case r.Task == "":
-			t, err = c.newTask(r)
-		default:
-			if t, err = taskOf(c.tx, op, r.Team, r.Task); err != nil {
-				return err
-			}
-			if r.State != "" {
-				t, err = c.moveTask(t, r.State, r.Reason)
-			} else {
-				t, err = c.changeTask(t, r)
-			}
+	return out, s.store.View(ctx, func(rd hub.Reader) error {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
+			return err
 		}
+		t, err := taskOf(rd, op, in.team, r.Task)
 		out.Task = &t
 		return err
 	})
+}
+
+func (r ChangeTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	if err := checkTaskID("team.task", r.Task); err != nil {
+		return Answer{}, err
+	}
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
+		if err != nil {
+			return t, err
+		}
+		return c.changeTask(t, r)
+	})
+}
+
+func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	const op = "team.task"
+	if err := checkTaskID(op, r.Task); err != nil {
+		return Answer{}, err
+	}
+	if !slices.Contains(hub.TaskStates, r.State) {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one", r.State).WithHint("use %s", joined(hub.TaskStates))
+	}
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
+		if err != nil {
+			return t, err
+		}
+		return c.moveTask(t, r.State, r.Reason)
+	})
+}
+
+// updateTask runs fn in one transaction and answers with the task that it returns.
+func (s *Service) updateTask(ctx context.Context, in call, fn func(*change) (hub.Task, error)) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) error {
+		t, err := fn(c)
+		out.Task = &t
+		return err
+	})
+}
+
+// checkTaskID refuses a text that is not the id of a task.
+func checkTaskID(op string, id hub.TaskID) error {
+	if !id.Valid() {
+		return hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", id)
+	}
+	return nil
 }
 
 // taskOf returns a task of a team.
@@ -80,7 +92,7 @@ func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, 
 }
 
 // newTask creates a task, and assigns it if the request names an owner.
-func (c *change) newTask(r Request) (t hub.Task, err error) {
+func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 	if r.Class == "" {
 		r.Class = hub.ClassNormal
 	}
@@ -91,8 +103,6 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	switch {
 	case !slices.Contains(hub.TaskClasses, r.Class):
 		return t, hub.Errorf(hub.CodeInvalid, c.op, "class: %q is not one", r.Class).WithHint("use %s", joined(hub.TaskClasses))
-	case r.State != "":
-		return t, hub.Errorf(hub.CodeInvalid, c.op, "state: a new task is in the backlog").WithHint("name an owner to assign it")
 	case len(r.ExternalRefs) > maxRefs:
 		return t, hub.Errorf(hub.CodeTooLarge, c.op, "external_refs: at most %d", maxRefs)
 	}
@@ -109,12 +119,9 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	t = hub.Task{
 		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
 	}
-	if r.DependsOn != nil {
-		if t, err = c.depend(t, *r.DependsOn); err != nil {
-			return t, err
-		}
+	if t, err = c.depend(t, r.DependsOn); err != nil {
+		return t, err
 	}
-
 	if err := c.putTask(&t); err != nil {
 		return t, err
 	}
@@ -123,8 +130,7 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	if r.Owner == "" && r.Reviewer == "" {
 		return t, nil
 	}
-	r.DependsOn = nil
-	return c.changeTask(t, r)
+	return c.changeTask(t, ChangeTask{Owner: r.Owner, Reviewer: r.Reviewer})
 }
 
 // putTask stores a task with its journal entry.
@@ -183,7 +189,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 }
 
 // changeTask replaces dependencies, and assigns owner and reviewer.
-func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
+func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 	if t.State.Over() {
 		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s", t.ID, t.State)
 	}

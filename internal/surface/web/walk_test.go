@@ -80,7 +80,7 @@ func walkMerge(s *site, p *tab) {
 	}
 	p.click("#merge button.main")
 	p.sees("Version 5 of keys.toml is the merge")
-	if got := s.team("", team.Request{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *got.Content != typed || got.Artifact.State != hub.MergeResolved {
+	if got := s.team("", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *got.Content != typed || got.Artifact.State != hub.MergeResolved {
 		t.Errorf("stored: %q, %s", *got.Content, got.Artifact.State)
 	}
 }
