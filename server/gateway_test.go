@@ -86,7 +86,7 @@ func hubSuite(t *testing.T, w *wakeHub) {
 		queued(first, "builder", hub.OwnershipTransferred, "builder")
 		queued(task(), "planner", hub.OwnershipManual, "") // the item is that of the builder
 		in := mustCall(t, w.as(w.keys["planner"]), api.Inbox, api.InboxParams{})
-		if last := string(in.Messages[len(in.Messages)-1].Payload); !strings.Contains(last, "App#7 was not given to planner in its queue") {
+		if last := string(in.Messages[len(in.Messages)-1].Payload); !strings.Contains(last, "App#7 was not moved to planner in its queue") {
 			t.Errorf("the owner was told %s", last)
 		}
 	})

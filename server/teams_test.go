@@ -126,7 +126,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 	t.Run("the operator is asked, by a message, in the list of what waits, and on the page", func(t *testing.T) {
 		var inbox struct{ Messages []hub.Envelope }
 		r.call(t, r.operator, "acp/inbox", `{}`).wantOK(t, &inbox)
-		has(t, object(t, inbox.Messages), "the handoff h1 of "+string(task)+" from bo to di waits for your approval", "parley approve h1")
+		has(t, object(t, inbox.Messages), "handoff h1 of "+string(task)+" from bo to di waits for your approval", "parley approve h1")
 		waiting := must(rpc.Call(t.Context(), r.as(r.operator), api.ListHeld, api.None{}))(t)
 		if len(waiting.Handoffs) != 1 {
 			t.Errorf("got %+v", waiting.Handoffs)

@@ -307,7 +307,7 @@ func TestTeamArtifacts(t *testing.T) {
 		if got := put("tester", "eins\n2\n3\n", "1"); got.Artifact.State != hub.MergeManual {
 			t.Errorf("got %+v", got.Artifact)
 		}
-		if got := h.stdin("tester", "x", "team", "artifact", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "may not merge") {
+		if got := h.stdin("tester", "x", "team", "artifact", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "cannot merge") {
 			t.Errorf("a reviewer merges: exit %d, %s", got.code, got.err)
 		}
 		h.contains(h.stdin("planner", "both\n", "team", "artifact", "merge", "auth", "docs/plan.md", "-"), "docs/plan.md version 6, 5 bytes, resolved")

@@ -63,7 +63,7 @@ func artifactOf(rd hub.Reader, op string, actor hub.Caller, id hub.TeamID, name 
 		return a, err
 	}
 	if a, err = rd.Teamspaces().TeamArtifact(id, name); hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", id, name).WithHint("{team.artifact} %s lists them", id)
+		err = hub.Errorf(hub.CodeNotFound, op, "team %s has no artifact %q", id, name).WithHint("to list its artifacts: {team.artifact} %s", id)
 	}
 	return a, err
 }
@@ -77,7 +77,7 @@ func (r ListVersions) perform(ctx context.Context, s *Service, in call) (out Ans
 	q := hub.VersionQuery{Team: in.team, Artifact: r.Artifact, Limit: limit}
 	if r.Cursor != "" {
 		if _, err := fmt.Sscan(r.Cursor, &q.Before); err != nil || q.Before < 1 {
-			return out, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+			return out, hub.Errorf(hub.CodeInvalid, op, "cursor %q is not valid: use next from the page before", r.Cursor)
 		}
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
@@ -128,11 +128,11 @@ func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Ans
 
 	if r.Part != 0 {
 		if !isText {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "version %d of %s is not text and has no parts", r.Version, r.Artifact)
 		}
 		parts := split(text)
 		if r.Part < 0 || r.Part > len(parts) {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", r.Part, len(parts))
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part must be between 1 and %d, got %d", len(parts), r.Part)
 		}
 		out.Content = &parts[r.Part-1]
 		out.Part = &Part{r.Part, len(parts)}
@@ -146,7 +146,7 @@ func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Ans
 		if isText {
 			in = fmt.Sprintf("read it with version %d and part 1 to %d, or ", r.Version, len(split(text)))
 		}
-		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it by its content_hash from the hub's artifacts, %s", out.Version.Size, in, out.Version.SHA256)}
+		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it from the hub's artifacts by its content_hash, %s", out.Version.Size, in, out.Version.SHA256)}
 		if actor.Audits() {
 			return out, nil
 		}
@@ -164,7 +164,7 @@ func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Ans
 func versionOf(rd hub.Reader, op string, a hub.TeamArtifact, n int64) (hub.ArtifactVersion, error) {
 	v, err := rd.Teamspaces().ArtifactVersion(a.Team, a.ID, n)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d, and the newest is %d", a.Versions, a.Version)
+		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d versions; the newest is %d", a.Versions, a.Version)
 	}
 	return v, err
 }
@@ -189,10 +189,10 @@ type upload struct {
 // be stored, and the actor must be able to read it.
 func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given Content) (u upload, err error) {
 	if s.artifacts == nil {
-		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no artifacts")
+		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not store artifacts")
 	}
 	if given.Text != nil && given.SHA256 != "" {
-		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 are two ways to give a content").WithHint("leave one of them out")
+		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 cannot be combined").WithHint("leave one of them out")
 	}
 
 	// A hash of content that the actor cannot read is answered like an unknown one.
@@ -206,7 +206,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given
 			defer f.Close()
 		}
 		if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may && !actor.Audits()) {
-			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", given.SHA256).WithHint("store it first: {artifact.put}")
+			return u, hub.Errorf(hub.CodeNotFound, op, "artifact %s does not exist or is not shared with you", given.SHA256).WithHint("store the file first: {artifact.put}")
 		}
 		if err != nil {
 			return u, err
@@ -217,7 +217,7 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given
 			return u, err
 		}
 		if info.Size() > maxArtifact {
-			return u, hub.Errorf(hub.CodeTooLarge, op, "an artifact of a team has at most %d bytes, and this one has %d", maxArtifact, info.Size())
+			return u, hub.Errorf(hub.CodeTooLarge, op, "the artifact is too large: %d bytes, limit %d", info.Size(), maxArtifact)
 		}
 		return upload{given.SHA256, info.Size()}, nil
 	}
@@ -227,21 +227,21 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given
 	case "", "utf-8":
 	case encoding64:
 		if content, err = base64.StdEncoding.DecodeString(*given.Text); err != nil {
-			return u, hub.Errorf(hub.CodeInvalid, op, "content: not base64: %v", err)
+			return u, hub.Errorf(hub.CodeInvalid, op, "content is not valid base64: %v", err)
 		}
 	default:
-		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", given.Encoding).WithHint("use utf-8, base64")
+		return u, hub.Errorf(hub.CodeInvalid, op, "unknown encoding %q", given.Encoding).WithHint("use utf-8 or base64")
 	}
 
 	if len(content) > maxInline {
-		return u, hub.Errorf(hub.CodeTooLarge, op, "content: %d bytes are more than the %d of one call", len(content), maxInline).WithHint("store it first and name its sha256: {artifact.put}")
+		return u, hub.Errorf(hub.CodeTooLarge, op, "content is too large for one call: %d bytes, limit %d", len(content), maxInline).WithHint("store the file first and give its sha256: {artifact.put}")
 	}
 	_, u.sum, u.size, err = s.artifacts.Put(bytes.NewReader(content))
 	return u, err
 }
 
 // errOvertaken ends the transaction of a put that another one has overtaken.
-var errOvertaken = errors.New("the artifact has changed meanwhile")
+var errOvertaken = errors.New("the artifact changed in the meantime")
 
 // lockArtifact makes the puts of one artifact wait for each other, so that in one
 // process none is overtaken. It returns the function that ends it, and the error of ctx if
@@ -297,19 +297,19 @@ func (r PutArtifact) perform(ctx context.Context, s *Service, in call) (out Answ
 			return out, err
 		}
 	}
-	return out, hub.Errorf(hub.CodeConflict, op, "%s changes too often now", r.Artifact).WithHint("try again")
+	return out, hub.Errorf(hub.CodeConflict, op, "%s is being changed too often", r.Artifact).WithHint("try again")
 }
 
 // check refuses a put that is wrong by itself.
 func (r PutArtifact) check(op string) error {
 	switch {
 	case !hub.ValidArtifactID(r.Artifact):
-		return hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
-			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
+		return hub.Errorf(hub.CodeInvalid, op, "artifact name %q is not valid", cut(r.Artifact, 100)).
+			WithHint("use letters, digits and . _ -, with / between folders; each part starts with a letter or digit; at most 200 bytes")
 	case r.Parent < 0:
-		return hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
+		return hub.Errorf(hub.CodeInvalid, op, "parent_version must be 0 or more, got %d", r.Parent).WithHint("give the version that you changed, or 0 for a new artifact")
 	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
-		return hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown sensitivity %q", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
 	case r.Note != "":
 		return checkText(op, "note", r.Note, maxNote)
 	}
@@ -345,9 +345,9 @@ func (r PutArtifact) parentOf(rd hub.Reader, op string, in call) ([]hub.Artifact
 // notWritable says why the actor cannot put an artifact into a team.
 func notWritable(op string, t hub.Team, actor hub.Caller) error {
 	if t.ReadOnly() {
-		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", t.ID, t.Lifecycle)
+		return hub.Errorf(hub.CodeConflict, op, "team %s is %s and cannot be changed", t.ID, t.Lifecycle)
 	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not put artifacts", actor.ID, t.ID).WithHint("a coordinator of the team adds members")
+	return hub.Errorf(hub.CodeDenied, op, "%s is not a member of team %s and cannot put artifacts", actor.ID, t.ID).WithHint("ask a coordinator of the team to add you")
 }
 
 // A plan is the result of a put, as long as the artifact has a revision.
@@ -384,7 +384,7 @@ func readPlan(rd hub.Reader, op string, id hub.TeamID, r PutArtifact, u upload) 
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		p.artifact = hub.TeamArtifact{Team: id, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
 		if r.Parent != 0 {
-			return p, nil, hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", id, r.Artifact, r.Parent).WithHint("parent_version is 0 for a new artifact")
+			return p, nil, hub.Errorf(hub.CodeNotFound, op, "team %s has no artifact %q with version %d", id, r.Artifact, r.Parent).WithHint("parent_version is 0 for a new artifact")
 		}
 		return p, nil, freeName(rd, op, p.artifact)
 	}
@@ -392,7 +392,7 @@ func readPlan(rd hub.Reader, op string, id hub.TeamID, r PutArtifact, u upload) 
 		return p, nil, err
 	}
 	if p.artifact.ID != r.Artifact {
-		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
+		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact %q differs from %q only in case", r.Artifact, p.artifact.ID).WithHint("use the existing name, or a different one")
 	}
 
 	p.base = r.Parent
@@ -471,7 +471,7 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 		}
 	}
 	if err == nil && len(under) > 0 {
-		return hub.Errorf(hub.CodeConflict, op, "artifact: %q and %q cannot be a file and its folder", a.ID, under[0].ID).WithHint("choose another name")
+		return hub.Errorf(hub.CodeConflict, op, "artifacts %q and %q cannot be a file and its folder", a.ID, under[0].ID).WithHint("choose another name")
 	}
 	return err
 }
@@ -545,7 +545,7 @@ func (c *change) checkMark(a hub.TeamArtifact) error {
 		return err
 	}
 	if len(a.Beside) > 0 && !c.actor.IsOperator() {
-		return hub.Errorf(hub.CodeConflict, c.op, "sensitivity: versions of %s wait to be merged or signed as they are", a.ID).WithHint("lower it after that; the operator can now")
+		return hub.Errorf(hub.CodeConflict, c.op, "the sensitivity of %s cannot be lowered while versions wait for a merge or a signature", a.ID).WithHint("lower it later, or ask the operator")
 	}
 	return nil
 }
@@ -613,7 +613,7 @@ func artifactUpdate(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeSt
 // in words for its author.
 func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ hub.ArtifactVersion, result string, err error) {
 	if len(a.Beside) >= maxBeside {
-		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
+		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "too many versions of %s wait for a merge (%d)", a.ID, len(a.Beside)).WithHint("merge them first, or change the newest version, %d", a.Version)
 	}
 
 	newest := a.Version
@@ -648,7 +648,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 			return v, "", err
 		}
 		merging, err := c.tellConflict(*a, v, k)
-		return v, fmt.Sprintf("yours, version %d, is not the newest, which is %d: it was made from %d. %s merges both", v.Version, a.Version, v.Parent, merging), err
+		return v, fmt.Sprintf("your version %d was made from %[3]d, and the newest version is %[2]d; %[4]s merges both", v.Version, a.Version, v.Parent, merging), err
 	}
 
 	// The merge of the hub becomes the newest version, and the conflict ends.
@@ -670,7 +670,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 	if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {
 		return v, "", err
 	}
-	return v, fmt.Sprintf("yours, version %d, was made from %d; the hub merged it with version %d into version %d, which is the newest", v.Version, v.Parent, newest, m.Version),
+	return v, fmt.Sprintf("your version %d was made from %d; the hub merged it with version %d into version %d, the newest", v.Version, v.Parent, newest, m.Version),
 		c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
 }
 
@@ -694,12 +694,12 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	merging := with(all, hub.RoleIntegrator)
 	switch {
 	case a.Sensitivity == hub.SensitivityHigh && len(merging) == 0:
-		merging, summary = []hub.AgentID{}, summary+" by an integrator, and the team has none"
+		merging, summary = []hub.AgentID{}, summary+" by an integrator; the team has none"
 	case a.Sensitivity == hub.SensitivityHigh:
 	case len(merging) == 0 || k.State == hub.MergeEscalated:
 		merging = with(all, mergers(a)...)
 	}
-	who = "an integrator, of which the team has none, or the operator"
+	who = "an integrator (the team has none) or the operator"
 	if len(merging) > 0 {
 		who = or(merging)
 		summary += " by " + who
@@ -749,7 +749,7 @@ func (r SignMerge) perform(ctx context.Context, s *Service, in call) (out Answer
 func (r Merge) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.merge"
 	if !r.Given() {
-		return out, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give the merged content, or its sha256")
+		return out, hub.Errorf(hub.CodeInvalid, op, "content is required").WithHint("give the merged content, or its sha256")
 	}
 	if r.Note != "" {
 		if err := checkText(op, "note", r.Note, maxNote); err != nil {
@@ -815,8 +815,8 @@ func (c *change) merge(r Merge, u upload) (out Answer, err error) {
 		return out, err
 	}
 	if !c.actor.IsOperator() && !slices.Contains(mergers(a), c.role) {
-		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not merge versions of %s, whose sensitivity is %s", c.actor.ID, word(c.role), c.team.ID, a.ID, a.Sensitivity).
-			WithHint("these roles may: %s", joined(mergers(a)))
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot merge versions of %s (sensitivity %s)", c.actor.ID, roleIn(c.role, c.team.ID), a.ID, a.Sensitivity).
+			WithHint("these roles can: %s", joined(mergers(a)))
 	}
 	unmerged := slices.DeleteFunc(slices.Clone(open), func(k hub.Conflict) bool { return k.Result > 0 })
 	parents, err := mergeParents(c.op, a, unmerged, r.Parents)
@@ -843,7 +843,7 @@ func (c *change) merge(r Merge, u upload) (out Answer, err error) {
 		return out, err
 	}
 	signing, err := c.tellUnsigned(a, v)
-	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " has signed the merge"}}
+	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " signs the merge"}}
 	return out, err
 }
 
@@ -855,13 +855,13 @@ func mergeParents(op string, a hub.TeamArtifact, unmerged []hub.Conflict, parent
 	}
 	switch {
 	case len(unmerged) == 0:
-		return nil, hub.Errorf(hub.CodeConflict, op, "%s has no version that is to be merged", a.ID)
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s has no versions to merge", a.ID)
 	case len(parents) != 2:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "parents: name the newest version, %d, and one of %s", a.Version, numbers(unmerged))
+		return nil, hub.Errorf(hub.CodeInvalid, op, "parents must be the newest version, %d, and one of %s", a.Version, numbers(unmerged))
 	case parents[0] != a.Version:
-		return nil, hub.Errorf(hub.CodeConflict, op, "parents: %d is not the newest version of %s any more: %d is", parents[0], a.ID, a.Version).WithHint("read it and merge again")
+		return nil, hub.Errorf(hub.CodeConflict, op, "version %d is not the newest version of %s; %d is", parents[0], a.ID, a.Version).WithHint("read the newest version and merge again")
 	case !slices.ContainsFunc(unmerged, func(k hub.Conflict) bool { return k.Version == parents[1] }):
-		return nil, hub.Errorf(hub.CodeConflict, op, "parents: version %d of %s is not to be merged", parents[1], a.ID).WithHint("these are: %s", numbers(unmerged))
+		return nil, hub.Errorf(hub.CodeConflict, op, "version %d of %s does not wait for a merge", parents[1], a.ID).WithHint("these versions do: %s", numbers(unmerged))
 	}
 	return parents, nil
 }
@@ -912,12 +912,12 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 		return "", err
 	}
 	signing := slices.DeleteFunc(with(all, hub.RoleReviewer), func(id hub.AgentID) bool { return id == v.Author })
-	who := "a reviewer, of which the team has none, or the operator"
+	who := "a reviewer (the team has none) or the operator"
 	if len(signing) > 0 {
 		who = or(signing)
 	}
 	payload := artifactUpdate(a, v, a.State, map[string]any{
-		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, by %s, is a merge that waits for the signature of %s", v.Version, a.ID, v.Author, who),
+		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, a merge by %s, waits for the signature of %s", v.Version, a.ID, v.Author, who),
 	})
 	if err := c.tellAs(hub.PriorityHigh, signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
 		return "", err
@@ -929,7 +929,7 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 // sign ends the conflicts of an artifact of high sensitivity that are merged.
 func (c *change) sign(name string) (out Answer, err error) {
 	if !c.actor.IsOperator() && c.role != hub.RoleReviewer {
-		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not sign a merge", c.actor.ID, word(c.role), c.team.ID).WithHint("a reviewer of the team can")
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot sign a merge", c.actor.ID, roleIn(c.role, c.team.ID)).WithHint("ask a reviewer of the team")
 	}
 	a, open, err := c.conflictsOf(name)
 	if err != nil {
@@ -943,7 +943,7 @@ func (c *change) sign(name string) (out Answer, err error) {
 		case k.Result == 0:
 			continue
 		case k.MergedBy == c.actor.ID:
-			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("another reviewer of the team can")
+			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("ask another reviewer of the team")
 		}
 
 		if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
@@ -958,7 +958,7 @@ func (c *change) sign(name string) (out Answer, err error) {
 	}
 
 	if signed == 0 {
-		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge that waits for a signature", a.ID)
+		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge to sign", a.ID)
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
@@ -1007,10 +1007,10 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	for {
 		if err := s.mirror(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the queue was not told the owner of a task", "op", "team.mirror", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot send the owner of a task to the queue", "op", "team.mirror", "code", hub.CodeOf(err), "err", err)
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("conflicts could not be escalated", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot escalate conflicts", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
 		}
 		select {
 		case <-tick.C:

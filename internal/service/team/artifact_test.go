@@ -200,9 +200,9 @@ func TestArtifacts(t *testing.T) {
 			}
 		}
 		r.must(bo, put("a", 2, "1\ntwo\n3\n4\n")) // on the newest, which stays allowed
-		r.refuse(cy, merge("a", "x"), hub.CodeDenied, "may not merge")
+		r.refuse(cy, merge("a", "x"), hub.CodeDenied, "cannot merge")
 		r.refuse(di, merge("a", "x", 2, 3), hub.CodeConflict, "newest")
-		r.refuse(di, merge("a", "x", 4, 1), hub.CodeConflict, "not to be merged")
+		r.refuse(di, merge("a", "x", 4, 1), hub.CodeConflict, "does not wait for a merge")
 		got = r.must(di, merge("a", "1\ntwo zwei\n3\n4\n"))
 		if got.Artifact.Version != 5 || got.Artifact.State != hub.MergeResolved || !slices.Equal(got.Version.Parents, []int64{4, 3}) {
 			t.Errorf("got %+v of %+v", got.Version, got.Artifact)
@@ -255,15 +255,15 @@ func TestArtifacts(t *testing.T) {
 		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":["di"]`) {
 			t.Errorf("cy was told %s", last)
 		}
-		r.refuse(ana, merge("a", "one\n2\nthree\n"), hub.CodeDenied, "may not merge")
+		r.refuse(ana, merge("a", "one\n2\nthree\n"), hub.CodeDenied, "cannot merge")
 		easy := put("a", 2, "one\n2\n3\n4\n")
 		easy.Sensitivity = hub.SensitivityLow
-		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
+		r.refuse(ana, easy, hub.CodeConflict, "cannot be lowered")
 		if got := r.must(di, merge("a", "one\n2\nthree\n")); got.Artifact.State != hub.MergeEscalated || got.Artifact.Version != 4 {
 			t.Errorf("after the merge: got %+v", got.Artifact)
 		}
-		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
-		r.refuse(bo, sign, hub.CodeDenied, "may not sign")
+		r.refuse(ana, easy, hub.CodeConflict, "cannot be lowered")
+		r.refuse(bo, sign, hub.CodeDenied, "cannot sign")
 		if got := r.must(cy, sign); got.Artifact.State != hub.MergeResolved || len(got.Artifact.Beside) != 0 {
 			t.Errorf("after the signature: got %+v", got.Artifact)
 		}
@@ -287,7 +287,7 @@ func TestArtifacts(t *testing.T) {
 		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":[]`) || !strings.Contains(last, "the team has none") {
 			t.Errorf("ana was told %s", last)
 		}
-		r.refuse(ana, merge("a", "2 3\n"), hub.CodeDenied, "may not merge")
+		r.refuse(ana, merge("a", "2 3\n"), hub.CodeDenied, "cannot merge")
 		r.must(operator, merge("a", "2 3\n"))
 	})
 	t.Run("R3-161 a conflict that is not merged in time is escalated once", func(t *testing.T) {

@@ -49,7 +49,7 @@ func (c *change) hold(r Request) (hub.HeldAction, error) {
 		return hub.HeldAction{}, err
 	}
 	err = c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-		"summary": fmt.Sprintf("%s asks to %s in the team %s", c.actor.ID, r.action(), c.team.ID), "reason": "parley approve, or parley deny, with the id of this message",
+		"summary": fmt.Sprintf("%s asks to %s in team %s", c.actor.ID, r.action(), c.team.ID), "reason": "parley approve, or parley deny, with the id of this message",
 	})
 	if err != nil {
 		return hub.HeldAction{}, err
@@ -131,7 +131,7 @@ func parseHeld(h hub.HeldAction) (Request, error) {
 	case "archive":
 		return parse[Archive](h.Request)
 	}
-	return nil, fmt.Errorf("the held operation %s has an unknown action %q", h.ID, h.Action)
+	return nil, fmt.Errorf("held operation %s has the unknown action %q", h.ID, h.Action)
 }
 
 // parse reads a request of a known type.
@@ -200,7 +200,7 @@ func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id s
 	case !actor.IsOperator():
 		return h, actor.OperatorOnly(op)
 	case h.Verdict != "":
-		return h, hub.Errorf(hub.CodeConflict, op, "the operation %s was %s at %s", id, h.Verdict, h.EndedAt)
+		return h, hub.Errorf(hub.CodeConflict, op, "operation %s was already %s at %s", id, h.Verdict, h.EndedAt)
 	}
 	return h, nil
 }
@@ -217,7 +217,7 @@ func (c *change) decideHeld(h *heldChange) error {
 	if err := c.record(actions.TeamGate, map[string]any{"id": h.ID, "verdict": h.Verdict}); err != nil {
 		return err
 	}
-	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in the team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
+	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
 	if h.reason != "" {
 		payload["detail"] = cut(h.reason, 1000)
 	}
@@ -294,11 +294,11 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 func (c Cell) check(op string) error {
 	switch {
 	case !c.Role.Known():
-		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", c.Role).WithHint("the roles are %s", joined(hub.Roles))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown role %q", c.Role).WithHint("the roles are %s", joined(hub.Roles))
 	case !slices.Contains(hub.TeamActions, c.Action):
-		return hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", c.Action).WithHint("the actions are %s", joined(hub.TeamActions))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown action %q", c.Action).WithHint("the actions are %s", joined(hub.TeamActions))
 	case !slices.Contains(hub.Permits, c.Permit):
-		return hub.Errorf(hub.CodeInvalid, op, "permit: %q is not one", c.Permit).WithHint("use %s", joined(hub.Permits))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown permit %q", c.Permit).WithHint("use %s", joined(hub.Permits))
 	}
 	return nil
 }

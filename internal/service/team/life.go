@@ -24,7 +24,7 @@ func (r Create) perform(ctx context.Context, s *Service, in call) (out Answer, e
 	const op = "team.create"
 	actor := in.actor
 	if !actor.Coordinates() {
-		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub: teams are created by coordinators and the operator", actor.ID, actor.Role)
+		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub; only coordinators and the operator can create teams", actor.ID, actor.Role)
 	}
 	if err := checkText(op, "objective", r.Objective, maxObjective); err != nil {
 		return out, err
@@ -51,7 +51,7 @@ func (r Create) perform(ctx context.Context, s *Service, in call) (out Answer, e
 		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
 		c.team = hub.Team{ID: in.team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
 		if err := c.put(); hub.CodeOf(err) == hub.CodeConflict {
-			return hub.Errorf(hub.CodeConflict, op, "there is a team %s already", in.team).WithHint("choose another name")
+			return hub.Errorf(hub.CodeConflict, op, "team %s already exists", in.team).WithHint("choose another name")
 		} else if err != nil {
 			return err
 		}
@@ -88,13 +88,13 @@ func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
 	out.HumanGateActions = append([]string{}, p.HumanGateActions...)
 	switch {
 	case !slices.Contains(hub.Visibilities, out.DefaultVisibility):
-		return out, hub.Errorf(hub.CodeInvalid, op, "policy.default_visibility: %q is not one", p.DefaultVisibility).WithHint("use %s", joined(hub.Visibilities))
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.default_visibility: unknown visibility %q", p.DefaultVisibility).WithHint("use %s", joined(hub.Visibilities))
 	case out.MaxParallelTasks < 1 || out.MaxParallelTasks > maxParallel:
-		return out, hub.Errorf(hub.CodeInvalid, op, "policy.max_parallel_tasks: %d is not between 1 and %d", p.MaxParallelTasks, maxParallel)
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.max_parallel_tasks must be between 1 and %d, got %d", maxParallel, p.MaxParallelTasks)
 	}
 	for _, a := range out.HumanGateActions {
 		if !slices.Contains(Gateable, a) {
-			return out, hub.Errorf(hub.CodeInvalid, op, "policy.human_gate_actions: %q is not an action that can wait for the operator", a).WithHint("use %s", joined(Gateable))
+			return out, hub.Errorf(hub.CodeInvalid, op, "policy.human_gate_actions: action %q cannot be gated", a).WithHint("use %s", joined(Gateable))
 		}
 	}
 	return out, nil
@@ -103,7 +103,7 @@ func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
 // seats returns the first members of a team, with its creator as coordinator.
 func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats []Seat) ([]Seat, error) {
 	if len(seats) >= maxMembers {
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "members: at most %d", maxMembers)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "a team has at most %d members", maxMembers)
 	}
 	seen, leads := map[hub.AgentID]bool{}, false
 	for _, seat := range seats {
@@ -112,7 +112,7 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 		}
 		switch {
 		case seen[seat.Agent]:
-			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s is named twice", seat.Agent)
+			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s appears twice", seat.Agent)
 		case seat.Agent == actor.ID && seat.Role != hub.RoleCoordinator:
 			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s creates the team and is its coordinator, not %s", actor.ID, seat.Role)
 		}
@@ -123,7 +123,7 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 	case !actor.IsOperator() && !seen[actor.ID]:
 		seats = append([]Seat{{Agent: actor.ID, Role: hub.RoleCoordinator}}, seats...)
 	case actor.IsOperator() && !leads:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "members: a team needs a coordinator").WithHint("name one: NAME:coordinator")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "a team needs a coordinator").WithHint("add NAME:coordinator to the members")
 	}
 	return seats, nil
 }
@@ -131,10 +131,10 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 // checkSeat refuses an unknown agent or role.
 func (s *Service) checkSeat(ctx context.Context, op string, seat Seat) error {
 	if !seat.Role.Known() {
-		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", seat.Role).WithHint("the roles are %s", joined(hub.Roles))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown role %q", seat.Role).WithHint("the roles are %s", joined(hub.Roles))
 	}
 	if seat.Agent == hub.Operator || seat.Agent == hub.Self {
-		return hub.Errorf(hub.CodeInvalid, op, "agent: %s cannot be a member of a team", seat.Agent)
+		return hub.Errorf(hub.CodeInvalid, op, "%s cannot be a member of a team", seat.Agent)
 	}
 	_, err := s.mail.Recipient(ctx, seat.Agent)
 	return err
@@ -149,12 +149,12 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.TeamQuery) (
 		return Answer{}, err
 	}
 	if q.Lifecycle != "" && !slices.Contains(hub.Lifecycles, q.Lifecycle) {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", q.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown lifecycle %q", q.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
 	}
 
 	if !actor.Audits() {
 		if q.Member != "" && q.Member != actor.ID {
-			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only those who audit list the teams of others")
+			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only auditors can list the teams of others")
 		}
 		q.Member = actor.ID
 	}
@@ -190,7 +190,7 @@ func page(op string, limit int) (int, error) {
 		return defaultPage, nil
 	}
 	if limit < 1 || limit > maxPage {
-		return 0, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", limit, maxPage)
+		return 0, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, limit)
 	}
 	return limit, nil
 }
@@ -202,7 +202,7 @@ func (r Show) perform(ctx context.Context, s *Service, in call) (Answer, error) 
 		return Answer{}, err
 	}
 	if r.Cursor != "" && !hub.TaskID(r.Cursor).Valid() {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor %q is not valid: use next from the page before", r.Cursor)
 	}
 
 	var out Answer
@@ -269,7 +269,7 @@ func (r Close) perform(ctx context.Context, s *Service, in call) (out Answer, er
 			for _, t := range open {
 				names = append(names, t.ID)
 			}
-			return hub.Errorf(hub.CodeConflict, c.op, "the team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
+			return hub.Errorf(hub.CodeConflict, c.op, "team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
 		}
 		if err := c.abandon(r.Anyway); err != nil {
 			return err
@@ -295,7 +295,7 @@ func (c *change) abandon(anyway bool) error {
 		if more := len(open) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
-		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
+		return hub.Errorf(hub.CodeConflict, c.op, "team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
 			WithHint("merge them, or close the team without them: {team.close_anyway} %s", c.team.ID)
 	}
 
@@ -350,7 +350,7 @@ func (c *change) move(next hub.Lifecycle) (out Answer, err error) {
 	if err != nil {
 		return out, err
 	}
-	if err := c.tell(with(all), hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the team %s is %s", c.team.ID, next), "lifecycle": next}); err != nil {
+	if err := c.tell(with(all), hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("team %s is %s", c.team.ID, next), "lifecycle": next}); err != nil {
 		return out, err
 	}
 	return c.answer()

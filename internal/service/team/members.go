@@ -14,7 +14,7 @@ import (
 func (c *change) join(seat Seat, tell []hub.AgentID) error {
 	m := hub.Member{Team: c.team.ID, Agent: seat.Agent, Role: seat.Role, Since: c.now, By: c.actor.ID, Reason: "joined"}
 	if err := c.tx.WriteTeamspaces().PutMember(m); hub.CodeOf(err) == hub.CodeConflict {
-		return hub.Errorf(hub.CodeConflict, c.op, "%s is a member of the team %s already", seat.Agent, c.team.ID).WithHint("{team.role} changes its role")
+		return hub.Errorf(hub.CodeConflict, c.op, "%s is already a member of team %s", seat.Agent, c.team.ID).WithHint("to change its role: {team.role}")
 	} else if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (r AddMember) perform(ctx context.Context, s *Service, in call) (out Answer
 			return err
 		}
 		if len(all) >= maxMembers {
-			return hub.Errorf(hub.CodeTooLarge, c.op, "the team %s has %d members, which is the limit", c.team.ID, len(all))
+			return hub.Errorf(hub.CodeTooLarge, c.op, "team %s is full (%d members)", c.team.ID, len(all))
 		}
 		if err := c.join(seat, append(with(all), seat.Agent)); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (c *change) member(agent hub.AgentID) (hub.Member, error) {
 		return hub.Member{}, err
 	}
 	if agent == "" || len(m) == 0 {
-		return hub.Member{}, hub.Errorf(hub.CodeNotFound, c.op, "%q is no member of the team %s", agent, c.team.ID).WithHint("{team.show} %s lists the members", c.team.ID)
+		return hub.Member{}, hub.Errorf(hub.CodeNotFound, c.op, "no member named %q in team %s", agent, c.team.ID).WithHint("to list the members: {team.show} %s", c.team.ID)
 	}
 	return m[0], nil
 }
@@ -104,7 +104,7 @@ func (c *change) keepsCoordinator(m hub.Member) error {
 	}
 	all, err := roster(c.tx, c.team.ID)
 	if err == nil && len(with(all, hub.RoleCoordinator)) < 2 {
-		return hub.Errorf(hub.CodeConflict, c.op, "%s is the last coordinator of the team %s", m.Agent, c.team.ID).WithHint("make another member coordinator first")
+		return hub.Errorf(hub.CodeConflict, c.op, "%s is the last coordinator of team %s", m.Agent, c.team.ID).WithHint("make another member coordinator first")
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 		if len(with(left, hub.RoleCoordinator)) == 0 {
 			c.actor = hub.Caller{ID: hub.Self} // the operator is told, who may be the actor
 			if err := c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-				"summary": fmt.Sprintf("the team %s has no coordinator", t.ID), "reason": fmt.Sprintf("parley team add %s NAME --role coordinator", t.ID),
+				"summary": fmt.Sprintf("team %s has no coordinator", t.ID), "reason": fmt.Sprintf("parley team add %s NAME --role coordinator", t.ID),
 			}); err != nil {
 				return nil, err
 			}
@@ -218,7 +218,7 @@ const maxMemberships = 1000
 func (r ChangeRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.role"
 	if !r.Role.Known() {
-		return out, hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", r.Role).WithHint("the roles are %s", joined(hub.Roles))
+		return out, hub.Errorf(hub.CodeInvalid, op, "unknown role %q", r.Role).WithHint("the roles are %s", joined(hub.Roles))
 	}
 	if err := CheckRoleReason(r.Reason); err != nil {
 		return out, err
@@ -243,7 +243,7 @@ func CheckRoleReason(reason string) error {
 	if reason == "" || slices.Contains(hub.RoleReasons, reason) {
 		return nil
 	}
-	return hub.Errorf(hub.CodeInvalid, "team.role", "reason: %q is not a reason for a change of roles", reason).WithHint("use %s", joined(hub.RoleReasons))
+	return hub.Errorf(hub.CodeInvalid, "team.role", "unknown reason %q for a change of roles", reason).WithHint("use %s", joined(hub.RoleReasons))
 }
 
 func (r AnswerRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
@@ -263,13 +263,13 @@ func (c *change) swap(agent hub.AgentID, role hub.Role, with hub.AgentID) (m, ot
 		return m, other, err
 	}
 	if m.Role == role {
-		return m, other, hub.Errorf(hub.CodeConflict, c.op, "%s is %s in the team %s already", agent, role, c.team.ID)
+		return m, other, hub.Errorf(hub.CodeConflict, c.op, "%s is already %s in team %s", agent, role, c.team.ID)
 	}
 	if with == "" {
 		return m, other, c.keepsCoordinator(m)
 	}
 	if other, err = c.member(with); err == nil && other.Role != role {
-		err = hub.Errorf(hub.CodeInvalid, c.op, "swap_with: %s is %s, not %s", with, other.Role, role)
+		err = hub.Errorf(hub.CodeInvalid, c.op, "cannot swap roles: %s is %s, not %s", with, other.Role, role)
 	}
 	return m, other, err
 }
@@ -294,7 +294,7 @@ func (c *change) notItself(r ChangeRole) error {
 	if r.Role != hub.RoleCoordinator || c.actor.ID != r.Agent {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, c.op, "%s cannot make itself coordinator of the team %s", c.actor.ID, c.team.ID).WithHint("a coordinator of the team can propose it")
+	return hub.Errorf(hub.CodeDenied, c.op, "%s cannot make itself coordinator of team %s", c.actor.ID, c.team.ID).WithHint("ask a coordinator of the team to propose it")
 }
 
 // setRoles gives a member a role and, in a swap, the other one its role.
@@ -376,7 +376,7 @@ const anyCoordinator hub.AgentID = "role:coordinator" // no agent can have this 
 func (c *change) answerProposal(r AnswerRole) error {
 	i := slices.IndexFunc(c.team.Proposals, func(p hub.RoleProposal) bool { return p.Agent == r.Agent && (r.Role == "" || p.Role == r.Role) })
 	if i < 0 {
-		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in the team %s", r.Agent, c.team.ID)
+		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in team %s", r.Agent, c.team.ID)
 	}
 	p := c.team.Proposals[i]
 
@@ -385,7 +385,7 @@ func (c *change) answerProposal(r AnswerRole) error {
 		return id == c.actor.ID || (id == anyCoordinator && c.allow(hub.MayChangeMembers, "") == nil && c.actor.ID != p.By)
 	}
 	if !slices.ContainsFunc(p.Needs, mine) {
-		return hub.Errorf(hub.CodeDenied, c.op, "the role %s of %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for: %s", joined(p.Needs))
+		return hub.Errorf(hub.CodeDenied, c.op, "the proposal of role %s for %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for %s", joined(p.Needs))
 	}
 
 	// The proposal stays while other agents have to agree.
@@ -409,7 +409,7 @@ func (c *change) answerProposal(r AnswerRole) error {
 	status := "agreed by " + string(c.actor.ID)
 	if !r.Accept {
 		status = "refused by " + string(c.actor.ID)
-		if err := c.tell([]hub.AgentID{p.By, p.Agent, p.Swap}, hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the role %s for %s was refused by %s", p.Role, p.Agent, c.actor.ID)}); err != nil {
+		if err := c.tell([]hub.AgentID{p.By, p.Agent, p.Swap}, hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("%[3]s refused the role %[1]s for %[2]s", p.Role, p.Agent, c.actor.ID)}); err != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func (s *Service) checkOf(op string, given Content, of Digests, versions ...hub.
 			continue
 		}
 		if len(of) >= len(versions) {
-			return hub.Errorf(hub.CodeConflict, op, "of: %s is not the digest of version %d", strings.Join(of, ", "), v.Version).WithHint("read version %d again", v.Version)
+			return hub.Errorf(hub.CodeConflict, op, "of must be the digest of version %[2]d, got %[1]s", strings.Join(of, ", "), v.Version).WithHint("read version %d again", v.Version)
 		}
 		content, err := s.content(v.SHA256)
 		if err != nil {
@@ -93,8 +93,8 @@ func (s *Service) checkOf(op string, given Content, of Digests, versions ...hub.
 		if why == "" {
 			continue
 		}
-		return hub.Errorf(hub.CodeInvalid, op, "of: missing: version %d %s", v.Version, why).
-			WithHint("read all of it, and name in of the digest that its last part has; or store the file and name its sha256: {artifact.put}")
+		return hub.Errorf(hub.CodeInvalid, op, "of is required: version %d %s", v.Version, why).
+			WithHint("read all parts and give the digest below the last one as of; or store the file and give its sha256: {artifact.put}")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func torn(of, content string) string {
 	case len(of) > maxShown:
 		return fmt.Sprintf("has %d bytes and is read in %d parts", len(of), len(split(of)))
 	case plaintext.Text(of) != of && plaintext.Text(content) == content:
-		return "has characters that are not shown, and the content has none of them"
+		return "has hidden characters, and the content has none of them"
 	}
 	return ""
 }

@@ -258,7 +258,7 @@ func (s *Service) Perform(ctx context.Context, actor hub.Caller, id hub.TeamID, 
 func (s *Service) perform(ctx context.Context, c call, r Request) (Answer, error) {
 	const op = "acp/team"
 	if !c.team.Valid() {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team: %q is not the name of a team", c.team).WithHint("a name has lower-case letters, digits and . _ -, at most 64")
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team name %q is not valid", c.team).WithHint("use lower-case letters, digits and . _ -, at most 64")
 	}
 	if Changes(r) && c.actor.Paused {
 		return Answer{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a team", c.actor.ID).WithHint("to end the pause, {agent.resume} %s", c.actor.ID)
@@ -278,7 +278,7 @@ func (s *Service) perform(ctx context.Context, c call, r Request) (Answer, error
 func (s *Service) TeamOf(ctx context.Context, id hub.TaskID) (hub.TeamID, error) {
 	t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Teamspaces().Task(id) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return "", hub.Errorf(hub.CodeNotFound, "acp/team", "no task %s that you can see", id)
+		return "", hub.Errorf(hub.CodeNotFound, "acp/team", "no task with id %s that you can see", id)
 	}
 	return t.Team, err
 }

@@ -147,7 +147,7 @@ func TestNothingIsForgotten(t *testing.T) {
 			return tx.WriteTeamspaces().PutTeamArtifact(a)
 		})
 		wantCode(t, err, "", "")
-		r.refuse(cy, put("a", 1, "3\n"), hub.CodeTooLarge, "1000 versions")
+		r.refuse(cy, put("a", 1, "3\n"), hub.CodeTooLarge, "(1000)")
 		r.must(cy, put("a", 2, "3\n"))
 	})
 	t.Run("a conflict of a team that an earlier version closed is not escalated", func(t *testing.T) {

@@ -54,7 +54,7 @@ func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, err
 		return Answer{}, err
 	}
 	if !slices.Contains(hub.TaskStates, r.State) {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one", r.State).WithHint("use %s", joined(hub.TaskStates))
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown task state %q", r.State).WithHint("use %s", joined(hub.TaskStates))
 	}
 	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
 		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
@@ -77,7 +77,7 @@ func (s *Service) updateTask(ctx context.Context, in call, fn func(*change) (hub
 // checkTaskID refuses a text that is not the id of a task.
 func checkTaskID(op string, id hub.TaskID) error {
 	if !id.Valid() {
-		return hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", id)
+		return hub.Errorf(hub.CodeInvalid, op, "task id %q is not valid: use an id such as T-12", id)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func checkTaskID(op string, id hub.TaskID) error {
 func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, error) {
 	t, err := r.Teamspaces().Task(id)
 	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && t.Team != team) {
-		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "the team %s has no task %s", team, id).WithHint("{team.show} %s lists its tasks", team)
+		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "team %s has no task %s", team, id).WithHint("to list its tasks: {team.show} %s", team)
 	}
 	return t, err
 }
@@ -102,13 +102,13 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 
 	switch {
 	case !slices.Contains(hub.TaskClasses, r.Class):
-		return t, hub.Errorf(hub.CodeInvalid, c.op, "class: %q is not one", r.Class).WithHint("use %s", joined(hub.TaskClasses))
+		return t, hub.Errorf(hub.CodeInvalid, c.op, "unknown task class %q", r.Class).WithHint("use %s", joined(hub.TaskClasses))
 	case len(r.ExternalRefs) > maxRefs:
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "external_refs: at most %d", maxRefs)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task has at most %d external_refs", maxRefs)
 	}
 	for _, ref := range r.ExternalRefs {
 		if !slices.Contains(hub.ExternalRefTypes, ref.Type) || strings.TrimSpace(ref.Value) == "" || len(ref.Value) > 1000 {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not a reference", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not valid", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
 		}
 	}
 
@@ -157,13 +157,13 @@ func (c *change) putTask(t *hub.Task) (err error) {
 // chain of them leads back to the task.
 func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 	if len(on) > maxDepend {
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "depends_on: at most %d", maxDepend)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task depends on at most %d tasks", maxDepend)
 	}
 
 	t.DependsOn = nil
 	for _, id := range on {
 		if !id.Valid() || slices.Contains(t.DependsOn, id) {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "depends_on: %q is not the id of a task, or is named twice", id)
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "depends_on: %q is not a task id, or appears twice", id)
 		}
 		t.DependsOn = append(t.DependsOn, id)
 	}
@@ -177,7 +177,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 		}
 		seen[id] = true
 		if id == t.ID {
-			return t, hub.Errorf(hub.CodeConflict, c.op, "depends_on: the task %s would wait for itself", t.ID)
+			return t, hub.Errorf(hub.CodeConflict, c.op, "depends_on: task %s would wait for itself", t.ID)
 		}
 		d, err := taskOf(c.tx, c.op, c.team.ID, id)
 		if err != nil {
@@ -191,7 +191,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 // changeTask replaces dependencies, and assigns owner and reviewer.
 func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 	if t.State.Over() {
-		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s", t.ID, t.State)
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is already %s", t.ID, t.State)
 	}
 
 	if r.DependsOn != nil {
@@ -216,8 +216,8 @@ func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 		}
 		t.Reviewer = m.Agent
 		if !slices.Contains(finishers(c.team, t.Class), m.Role) {
-			return t, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and cannot review a task of class %s", m.Agent, m.Role, c.team.ID, t.Class).
-				WithHint("these can: %s", joined(finishers(c.team, t.Class)))
+			return t, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in team %s and cannot review a task of class %s", m.Agent, m.Role, c.team.ID, t.Class).
+				WithHint("these roles can: %s", joined(finishers(c.team, t.Class)))
 		}
 	}
 
@@ -229,7 +229,7 @@ func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 
 	// A guarded task is reviewed by an agent that has never worked on it.
 	if t.Class.Guarded() && t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer)) {
-		return t, hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
+		return t, hub.Errorf(hub.CodePolicy, c.op, "task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
 	}
 
 	if err := c.putTask(&t); err != nil || r.Owner == "" {
@@ -251,7 +251,7 @@ func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
 	}
 	was := t.State
 	if t, err = t.Advance(hub.TaskAssigned, c.now); err != nil {
-		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot be assigned", t.ID, was)
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot be assigned", t.ID, was)
 	}
 	t.Owner, t.Handoff = owner, ""
 	return t, c.enqueue(&t)
@@ -285,7 +285,7 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 	switch next {
 	case hub.TaskBlocked:
 		if !slices.Contains(hub.BlockReasons, reason) {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "reason: %q is not a reason to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "unknown reason %q to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
 		}
 		moved.Reason = reason
 	case hub.TaskRework, hub.TaskBacklog, hub.TaskDropped:
@@ -318,17 +318,17 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 	// Only the owner and the operator start or submit a task.
 	case next == hub.TaskInProgress, next == hub.TaskInReview:
 		if t.Owner == "" || (t.State == hub.TaskInProgress && next == hub.TaskInProgress) {
-			return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
+			return hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
 		}
 		if !owner {
-			return hub.Errorf(hub.CodeDenied, c.op, "the task %s is %s's, and %s cannot move it to %s", t.ID, t.Owner, c.actor.ID, next).WithHint("its owner starts, submits and reworks it")
+			return hub.Errorf(hub.CodeDenied, c.op, "%[3]s does not own task %[1]s and cannot move it to %[4]s; %[2]s does", t.ID, t.Owner, c.actor.ID, next).WithHint("only the owner starts, submits and reworks a task")
 		}
 		return nil
 
 	case next == hub.TaskBlocked:
 		if err := c.allow(hub.MayBlock, t.Class); err != nil {
 			if c.actor.ID == t.Owner {
-				return hub.Errorf(hub.CodeDenied, c.op, "%v", err).WithHint("say what blocks you with {status.blocked}: it reaches the coordinators of the team")
+				return hub.Errorf(hub.CodeDenied, c.op, "%v", err).WithHint("report what blocks you to the coordinators of the team: {status.blocked}")
 			}
 			return err
 		}
@@ -339,7 +339,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 	case next == hub.TaskDropped:
 		return c.leads("drop a task")
 	case next == hub.TaskAssigned:
-		return hub.Errorf(hub.CodeInvalid, c.op, "state: a task becomes assigned with an owner").WithHint("name the owner in place of the state")
+		return hub.Errorf(hub.CodeInvalid, c.op, "a task is assigned by naming its owner").WithHint("give owner instead of state")
 	}
 	return c.allow(hub.MayAssign, t.Class) // back to the backlog
 }
@@ -347,7 +347,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 // mayFinish refuses an actor that may not finish a task or send it to rework.
 func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 	if next == hub.TaskDone && t.State != hub.TaskInReview {
-		return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become done", t.ID, t.State).WithHint("its owner submits it for review first: state in_review")
+		return hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become done", t.ID, t.State).WithHint("its owner must submit it for review first: state in_review")
 	}
 	if c.actor.IsOperator() {
 		return nil
@@ -357,11 +357,11 @@ func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 		if t.Class == hub.ClassHighRisk {
 			return c.allow(hub.MayFinishHighRisk, t.Class)
 		}
-		return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not finish a task of class %s or send it to rework", c.actor.ID, word(c.role), c.team.ID, t.Class).
-			WithHint("these roles may: %s", joined(roles))
+		return hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot finish a task of class %s or send it to rework", c.actor.ID, roleIn(c.role, c.team.ID), t.Class).
+			WithHint("these roles can: %s", joined(roles))
 	}
 	if t.Class.Guarded() && slices.Contains(t.Executors, c.actor.ID) {
-		return hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s worked on it and cannot review it", t.ID, t.Class, c.actor.ID).WithHint("another agent of these roles can: %s", joined(roles))
+		return hub.Errorf(hub.CodePolicy, c.op, "task %s is %s: %s worked on it and cannot review it", t.ID, t.Class, c.actor.ID).WithHint("ask another agent with one of these roles: %s", joined(roles))
 	}
 	return nil
 }
@@ -369,7 +369,7 @@ func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 // mayRun refuses a task that cannot be in progress now.
 func (c *change) mayRun(t hub.Task) error {
 	if c.team.Lifecycle == hub.TeamForming {
-		return hub.Errorf(hub.CodeConflict, c.op, "the team %s is forming: its tasks cannot be started", c.team.ID).WithHint("a coordinator makes it active: {team.status} %s active", c.team.ID)
+		return hub.Errorf(hub.CodeConflict, c.op, "team %s is forming: its tasks cannot be started yet", c.team.ID).WithHint("ask a coordinator to make it active: {team.status} %s active", c.team.ID)
 	}
 	role, err := roleOf(c.tx, c.team.ID, t.Owner)
 	if err != nil {
@@ -384,7 +384,7 @@ func (c *change) mayRun(t hub.Task) error {
 			return err
 		}
 		if !d.State.Over() {
-			return hub.Errorf(hub.CodeConflict, c.op, "the task %s waits for %s, which is %s", t.ID, d.ID, d.State)
+			return hub.Errorf(hub.CodeConflict, c.op, "task %s waits for %s, which is %s", t.ID, d.ID, d.State)
 		}
 	}
 	n, err := c.tx.Teamspaces().CountTasks(c.team.ID)
@@ -392,7 +392,7 @@ func (c *change) mayRun(t hub.Task) error {
 		n[t.State]-- // it has its place
 	}
 	if err == nil && n[hub.TaskInProgress] >= c.team.Policy.MaxParallelTasks {
-		return hub.Errorf(hub.CodeConflict, c.op, "%d tasks of the team %s are in progress, which is its limit", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
+		return hub.Errorf(hub.CodeConflict, c.op, "team %[2]s reached its limit of %[1]d tasks in progress", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		o.MergeSLA = DefaultMergeSLA
 	}
 	if o.MergeSLA < 0 || o.MergeSLA > DefaultMergeSLA {
-		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla: %s is not between 0 and %s", o.MergeSLA, DefaultMergeSLA).WithHint("limits can be tightened, not loosened")
+		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla must be between 0 and %s, got %s", DefaultMergeSLA, o.MergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	s := &Service{
 		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
@@ -103,12 +103,12 @@ type Policy struct {
 	MaxParallelTasks  strictjson.Count `json:"max_parallel_tasks,omitzero"`
 }
 
-// An Answer is the result of a request. Of the parts those are there that the action
-// answers with.
+// An Answer is the result of a request. Only the members that the request produces are
+// set.
 type Answer struct {
 	Status   string        `json:"status,omitempty"`   // held, if the operation waits for the operator
 	ID       string        `json:"id,omitempty"`       // of the held operation
-	ShortID  hub.ShortID   `json:"short_id,omitempty"` // likewise
+	ShortID  hub.ShortID   `json:"short_id,omitempty"` // of the held operation
 	Team     *View         `json:"team,omitempty"`
 	Teams    []View        `json:"teams,omitzero"`
 	Task     *hub.Task     `json:"task,omitempty"`
@@ -167,7 +167,7 @@ func (s *Service) update(ctx context.Context, in call, fn func(*change) error) e
 			return err
 		}
 		if c.team.ReadOnly() && in.action != "archive" {
-			return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", c.team.ID, c.team.Lifecycle)
+			return hub.Errorf(hub.CodeConflict, op, "team %s is %s and cannot be changed", c.team.ID, c.team.Lifecycle)
 		}
 		if err := fn(c); err != nil {
 			return err
@@ -196,7 +196,7 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team
 		role, err = roleOf(r, id, actor.ID)
 	}
 	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && role == "" && !actor.Audits()) {
-		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", id).WithHint("{team.list} lists yours")
+		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team named %q that you can see", id).WithHint("to list your teams: {team.list}")
 	}
 	return t, role, err
 }
@@ -253,14 +253,11 @@ func refusal(op string, t hub.Team, agent hub.AgentID, role hub.Role, a hub.Team
 	if class != "" {
 		of = fmt.Sprintf(" of class %s", class)
 	}
-	could := joined(t.RolesFor(a, class))
-	if could == "" {
-		could = "the operator alone"
+	err := hub.Errorf(hub.CodeDenied, op, "%s is %s and cannot %s%s", agent, roleIn(role, t.ID), doing[a], of)
+	if could := t.RolesFor(a, class); len(could) > 0 {
+		return err.WithHint("these roles can: %s (%s)", joined(could), a)
 	}
-	if role == "" {
-		return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not %s%s", agent, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
-	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is %s in the team %s and may not %s%s", agent, role, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
+	return err.WithHint("only the operator can (%s)", a)
 }
 
 // leads refuses an actor that is neither a coordinator of the team nor the operator.
@@ -268,14 +265,15 @@ func (c *change) leads(what string) error {
 	if c.actor.IsOperator() || c.role == hub.RoleCoordinator {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not %s", c.actor.ID, word(c.role), c.team.ID, what).WithHint("a coordinator of the team can")
+	return hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot %s", c.actor.ID, roleIn(c.role, c.team.ID), what).WithHint("ask a coordinator of the team")
 }
 
-func word(r hub.Role) string {
+// roleIn says which role an agent has in a team.
+func roleIn(r hub.Role, id hub.TeamID) string {
 	if r == "" {
-		return "no member"
+		return fmt.Sprintf("not a member of team %s", id)
 	}
-	return string(r)
+	return fmt.Sprintf("%s in team %s", r, id)
 }
 
 // put stores the team.
@@ -360,11 +358,11 @@ func (c *change) answer() (Answer, error) {
 func checkText(op, name, text string, most int) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return hub.Errorf(hub.CodeInvalid, op, "%s: missing", name)
+		return hub.Errorf(hub.CodeInvalid, op, "%s is required", name)
 	case !utf8.ValidString(text):
-		return hub.Errorf(hub.CodeInvalid, op, "%s: not valid UTF-8", name)
+		return hub.Errorf(hub.CodeInvalid, op, "%s is not valid UTF-8", name)
 	case len(text) > most:
-		return hub.Errorf(hub.CodeTooLarge, op, "%s: at most %d bytes", name, most)
+		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", name, most)
 	}
 	return nil
 }

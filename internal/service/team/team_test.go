@@ -380,7 +380,7 @@ func TestRoles(t *testing.T) {
 	t.Run("R3-153 a swap needs both, and a reason of the coordinator nobody", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.refuse(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleIntegrator, SwapWith: "cy"}, hub.CodeInvalid, "swap_with")
+		r.refuse(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleIntegrator, SwapWith: "cy"}, hub.CodeInvalid, "swap roles")
 		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, SwapWith: "cy"})
 		r.must(bo, team.AnswerRole{Agent: "bo", Accept: true})
 		if got := role(r, "bo"); got != hub.RoleExecutor {

@@ -186,7 +186,7 @@ func TestHandoffs(t *testing.T) {
 		_, err := r.handOver(eve, id, "bo")
 		wantCode(t, err, hub.CodeNotFound, "no team")
 		_, err = r.handOver(ana, id, "eve")
-		wantCode(t, err, hub.CodePolicy, "no member")
+		wantCode(t, err, hub.CodePolicy, "not a member")
 		_, err = r.handOver(ana, id, "cy")
 		wantCode(t, err, hub.CodeDenied, "accept an execution task")
 		_, err = r.handOver(ana, "T-9", "bo")
@@ -268,9 +268,9 @@ func TestGateOfTasks(t *testing.T) {
 		r := open(t)
 		r.work(gate)
 		_, err := r.offer(ana, "bo")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		_, err = r.offer(ana, "bo", "di")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		if held := r.must(ana, team.CreateTask{Title: "rotate", Owner: "bo"}); held.Status != "held" {
 			t.Errorf("the way that is left: got %+v, want held", held)
 		}
@@ -289,7 +289,7 @@ func TestGateOfTasks(t *testing.T) {
 		wantCode(t, err, "", "")
 		r.gate("task")
 		_, err = r.tell(bo, plain.ID, hub.TypeTaskAccept, 2, "", "ana")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		r.now = r.now.Add(24 * time.Hour)
 		wantCode(t, r.talks.Sweep(t.Context()), "", "")
 		if d, err := r.talks.Show(t.Context(), ana, string(conditional.ID)); err != nil || d.State != hub.TalkDeclined || d.Task != "" {
@@ -356,7 +356,7 @@ func TestGateOfTasks(t *testing.T) {
 		wantCode(t, err, "", "")
 		r.gate("task")
 		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.Owner != "" || task.State != hub.TaskBacklog {
 			t.Errorf("got %+v", task)
 		}

@@ -70,7 +70,7 @@ func (c *Criteria) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if json.Unmarshal(b, (*[]string)(c)) != nil {
-		return errors.New("must be a text or an array of texts")
+		return errors.New("must be a string or an array of strings")
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (p HandoffParams) query() (hub.HandoffQuery, error) {
 		q.States = []hub.HandoffState{p.State}
 	}
 	if p.From != nil && json.Unmarshal(p.From, &q.From) != nil {
-		return q, hub.Errorf(hub.CodeInvalid, "acp/handoff", "from: must be a name")
+		return q, hub.Errorf(hub.CodeInvalid, "acp/handoff", "from must be the name of an agent")
 	}
 	return q, nil
 }
@@ -218,11 +218,11 @@ func (p HandoffParams) packageParts() packageParts {
 func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {
 	const op = "acp/handoff"
 	if p.From != nil && p.Action != "list" {
-		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "the sender is the authenticated caller; the input must not carry \"from\"").
+		return HandoffAnswer{}, hub.Errorf(hub.CodeTampering, op, "\"from\" is not allowed: the hub sets the sender").
 			WithHint("leave \"from\" out: you are %s", a.ID)
 	}
 	if a.Kind == hub.CallerViewer && p.Action != "list" && p.Action != "show" {
-		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads handoffs and changes none")
+		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer can read handoffs, not change them")
 	}
 
 	if p.Action == "list" {
@@ -243,12 +243,12 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 
 	act, ok := handoffActions[p.Action]
 	if !ok {
-		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", p.Action).
+		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).
 			WithHint("use initiate, approve, accept, reject, withdraw, complete, activate, close, show or list")
 	}
 	if p.Action != "initiate" && !p.ID.Valid() {
-		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id: %q is not the id of a handoff", p.ID).
-			WithHint("{handoff.list} lists yours")
+		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id %q is not valid", p.ID).
+			WithHint("to list your handoffs: {handoff.list}")
 	}
 
 	r, err := act(ctx, s.Handoffs, a, p)
@@ -262,7 +262,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	if err == nil && p.Action == "initiate" {
 		var unknown error
 		if answer.Deliveries, unknown = s.Mail.ForecastOffer(ctx, a, r.ThreadID); unknown != nil {
-			r.Warnings = append(r.Warnings, "when the receiver will see it could not be forecast")
+			r.Warnings = append(r.Warnings, "cannot forecast when the receiver will see it")
 		}
 	}
 	return answer, err
@@ -294,7 +294,7 @@ func (s *Services) unread(ctx context.Context, a hub.Caller, warnings []string) 
 	warnings = append(warnings, s.Mail.Warnings()...)
 	n, err := s.Mail.Unread(ctx, a.ID)
 	if err != nil {
-		warnings = append(warnings, "the messages in your inbox could not be counted")
+		warnings = append(warnings, "cannot count the messages in your inbox")
 	}
 	return n, warnings
 }

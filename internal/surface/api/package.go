@@ -60,10 +60,10 @@ func (p packageParts) assemble() (json.RawMessage, error) {
 		for i, ref := range p.Artifacts {
 			list[i] = shape.PackageArtifact{ID: artifactID(ref, i), Ref: ref}
 		}
-		b.add("artifacts", list, "artifacts: are in the package already", "give them once")
+		b.add("artifacts", list, "artifacts are already in the package", "give them once")
 	}
 	if p.expects() {
-		b.add("expect", p.Expect, "expect: is in the package already", "give it once")
+		b.add("expect", p.Expect, "expect is already in the package", "give it once")
 	}
 
 	// A given thread_id or unproven replaces the member of the package.
@@ -83,7 +83,7 @@ func (p packageParts) packageMembers() (map[string]json.RawMessage, error) {
 		return members, nil
 	}
 	if p.Package[0] != '{' {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "package: must be an object")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package must be an object")
 	}
 	if _, err := strictjson.ParseObject(p.Package); err != nil {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "package: %v", err)
@@ -123,11 +123,11 @@ func (b *packageBuilder) addTo(object, name string, value any, given bool) {
 	}
 	inner := map[string]json.RawMessage{}
 	if raw, ok := b.members[object]; ok && json.Unmarshal(raw, &inner) != nil {
-		b.err = hub.Errorf(hub.CodeInvalid, op, "package.%s: must be an object", object)
+		b.err = hub.Errorf(hub.CodeInvalid, op, "package.%s must be an object", object)
 		return
 	}
 	if _, twice := inner[name]; twice {
-		b.err = hub.Errorf(hub.CodeInvalid, op, "%s: is in the package already", name).WithHint("give it once")
+		b.err = hub.Errorf(hub.CodeInvalid, op, "%s is already in the package", name).WithHint("give it once")
 		return
 	}
 	if inner[name], b.err = json.Marshal(value); b.err == nil {

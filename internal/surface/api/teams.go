@@ -130,11 +130,11 @@ func taskRequest(p TeamParams) (team.Request, error) {
 	changes := p.Owner != "" || p.Reviewer != "" || p.DependsOn != nil
 	switch {
 	case p.State != "" && changes:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "a task is moved or changed, not both at once").WithHint("leave state out, or owner, reviewer and depends_on")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "state cannot be combined with owner, reviewer or depends_on").WithHint("move the task and change it in two calls")
 	case p.Task != "" && (p.Title != "" || p.Class != "" || len(p.ExternalRefs) > 0):
-		return nil, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs are those of a new task").WithHint("leave task out to create one")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs cannot be changed").WithHint("leave task out to create a task with them")
 	case p.Task == "" && p.State != "":
-		return nil, hub.Errorf(hub.CodeInvalid, op, "state: a new task is in the backlog").WithHint("name an owner to assign it")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "a new task has no state: it starts in the backlog").WithHint("give an owner to assign it")
 	}
 
 	switch {
@@ -158,13 +158,13 @@ func artifactRequest(p TeamParams) (team.Request, error) {
 	const op = "team.artifact"
 	switch content := p.content(); {
 	case content.Given() && p.ParentVersion == nil:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "parent_version is required").WithHint("give the version that you changed, or 0 for a new artifact")
 	case content.Given():
 		return team.PutArtifact{Artifact: p.Artifact, Parent: *p.ParentVersion, Content: content, Note: p.Note, Sensitivity: p.Sensitivity, Of: p.Of}, nil
 	case p.Artifact == "":
 		return team.ListArtifacts{Cursor: p.Cursor, Limit: int(p.Limit)}, nil
 	case p.ParentVersion != nil:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give content or sha256 to put a version, or leave parent_version out to read one")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "content is required").WithHint("give content or sha256 to put a version, or leave parent_version out to read one")
 	case p.Log:
 		return team.ListVersions{Artifact: p.Artifact, Cursor: p.Cursor, Limit: int(p.Limit)}, nil
 	}
@@ -177,7 +177,7 @@ func mergeRequest(p TeamParams) (team.Request, error) {
 	case !p.SignOff:
 		return team.Merge{Artifact: p.Artifact, Content: content, Note: p.Note, Of: p.Of, Parents: p.Parents}, nil
 	case content.Given():
-		return nil, hub.Errorf(hub.CodeInvalid, "team.merge", "sign_off: a merge is made or signed, not both")
+		return nil, hub.Errorf(hub.CodeInvalid, "team.merge", "sign_off and content cannot be combined")
 	}
 	return team.SignMerge{Artifact: p.Artifact}, nil
 }
@@ -185,7 +185,7 @@ func mergeRequest(p TeamParams) (team.Request, error) {
 // teams returns the service of teams, or that this hub has none.
 func (s *Services) teams(op string) (*team.Service, error) {
 	if s.Teams == nil {
-		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not have teamspaces")
+		return nil, hub.Errorf(hub.CodeNotEnabled, op, "teamspaces are off on this hub")
 	}
 	return s.Teams, nil
 }
@@ -215,7 +215,7 @@ func performTeam(ctx context.Context, teams *team.Service, a hub.Caller, p TeamP
 	if !ok {
 		names := append(slices.Collect(maps.Keys(teamActions)), "list")
 		slices.Sort(names)
-		return team.Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", p.Action).WithHint("use %s", strings.Join(names, ", "))
+		return team.Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).WithHint("use %s", strings.Join(names, ", "))
 	}
 
 	r, err := request(p)
@@ -223,7 +223,7 @@ func performTeam(ctx context.Context, teams *team.Service, a hub.Caller, p TeamP
 		return team.Answer{}, err
 	}
 	if a.Kind == hub.CallerViewer && team.Changes(r) {
-		return team.Answer{}, hub.Errorf(hub.CodeDenied, op, "a viewer reads teams and changes none")
+		return team.Answer{}, hub.Errorf(hub.CodeDenied, op, "a viewer can read teams, not change them")
 	}
 
 	// The id of a task is enough to find its team.

@@ -212,12 +212,12 @@ func TestTeams(t *testing.T) {
 		if got := textOf(t, refused("with marks", 400, "line 2 of the text is a mark", form("keys.toml", 2, 3, url.Values{"content": browser(text)}))); got != text {
 			t.Errorf("the text that was sent is not kept: %q", got)
 		}
-		refused("a version that is not in conflict", 409, "is not to be merged", form("keys.toml", 2, 1, url.Values{"content": {"x"}}))
+		refused("a version that is not in conflict", 409, "does not wait for a merge", form("keys.toml", 2, 1, url.Values{"content": {"x"}}))
 		refused("no number", 400, "is not the number of a version", form("keys.toml", 2, 3, url.Values{"content": {"x"}, "newest": {"two"}}))
 		refused("no parents", 409, "is not the newest", form("keys.toml", 2, 3, url.Values{"content": {"x"}, "newest": nil, "beside": nil}))
 		typed := "\nkeys = 23\nlimit = 5\nEND & \"more\"\n"
 		s.put("ana", "auth", "keys.toml", 2, "\nkeys = 2\nlimit = 5\nEND\nadded\n")
-		again := refused("the newest has moved on", 409, "is not the newest version of keys.toml any more: 4 is", form("keys.toml", 2, 3, url.Values{"content": browser(typed), "note": {"so"}}))
+		again := refused("the newest has moved on", 409, "is not the newest version of keys.toml; 4 is", form("keys.toml", 2, 3, url.Values{"content": browser(typed), "note": {"so"}}))
 		if got := textOf(t, again); got != typed {
 			t.Errorf("the text that was sent is not kept: %q, want %q", got, typed)
 		}
@@ -230,7 +230,7 @@ func TestTeams(t *testing.T) {
 		if now := s.team("", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *now.Content != typed || now.Version.Author != hub.Operator || fmt.Sprint(now.Version.Parents) != "[4 3]" || now.Version.Note != "so" {
 			t.Errorf("stored: %+v with %q", now.Version, *now.Content)
 		}
-		has(t, refused("it is merged already", 409, "has no version that is to be merged", form("keys.toml", 5, 3, url.Values{"content": {"mine"}})), "does not wait for a merge", "Your text, which was not stored", "mine")
+		has(t, refused("it is merged already", 409, "has no versions to merge", form("keys.toml", 5, 3, url.Values{"content": {"mine"}})), "does not wait for a merge", "Your text, which was not stored", "mine")
 	})
 	t.Run("R3-161 a merge keeps the line ends of a file, and a file that is no text is taken whole", func(t *testing.T) {
 		s.put("bo", "auth", "dos.txt", 0, "a\r\nb\r\n")
@@ -307,7 +307,7 @@ func TestTeams(t *testing.T) {
 		v.request(http.MethodPost, s.page+"/do/merge", f, nil)
 		f.Set("token", v.token)
 		f.Set("content", strings.Repeat("x", 300<<10))
-		if got := v.request(http.MethodPost, s.page+"/do/merge", f, nil); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.body, "are more than the 262144 of one call") {
+		if got := v.request(http.MethodPost, s.page+"/do/merge", f, nil); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.body, "limit 262144") {
 			t.Errorf("300 KiB: %d", got.StatusCode)
 		}
 		f.Set("content", strings.Repeat("x", 10<<20))

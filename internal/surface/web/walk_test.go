@@ -71,7 +71,7 @@ func walkMerge(s *site, p *tab) {
 		t.Errorf("the form has %q after another version came, want the words and version 2", got)
 	}
 	p.click("#merge button.main")
-	p.sees("is not the newest version of keys.toml any more: 4 is")
+	p.sees("is not the newest version of keys.toml; 4 is")
 	p.sees("live")
 	s.hold("planner", "builder", "May I go on?")
 	p.until("the page was rendered again", "document.title.startsWith('(1) Merge keys.toml')")
