@@ -13,7 +13,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -102,7 +101,7 @@ func heldWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err 
 }
 
 func teamWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
-	got, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "list"})
+	got, err := rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "list"})
 	for _, t := range got.Teams {
 		out = append(out, described(t.ID, t.Objective))
 	}

@@ -39,12 +39,12 @@ permissions of each role.`
 }
 
 // team completes a command that calls acp/team.
-func (a *app) team(cmd *cobra.Command, p *team.Request, preparations ...preparation) *cobra.Command {
+func (a *app) team(cmd *cobra.Command, p *api.TeamParams, preparations ...preparation) *cobra.Command {
 	return operation(a, cmd, api.Team, p, writeTeam, preparations...)
 }
 
 func (a *app) teamNewCommand() *cobra.Command {
-	p := team.Request{Action: "create", Policy: &team.Policy{}}
+	p := api.TeamParams{Action: "create", Policy: &team.Policy{}}
 	var members []string
 	cmd := &cobra.Command{
 		Use: "new TEAM --goal TEXT --members NAME:ROLE[,NAME:ROLE...]", Short: "Create a team",
@@ -80,7 +80,7 @@ can be planned, and can start after "parley team status TEAM active".`,
 }
 
 func (a *app) teamListCommand() *cobra.Command {
-	p := team.Request{Action: "list"}
+	p := api.TeamParams{Action: "list"}
 	cmd := &cobra.Command{Use: "list", Short: "List your teams, or all for auditors", Args: cobra.NoArgs}
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Member), "member", "", "only teams of this agent")
@@ -102,7 +102,7 @@ func (a *app) teamListCommand() *cobra.Command {
 }
 
 func (a *app) teamShowCommand() *cobra.Command {
-	p := team.Request{Action: "show"}
+	p := api.TeamParams{Action: "show"}
 	cmd := &cobra.Command{Use: "show TEAM", Short: "Show a team with its members and tasks", Args: cobra.ExactArgs(1)}
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.State), "state", "", "only tasks in this state: "+strings.Join(words(hub.TaskStates), ", "))
@@ -114,7 +114,7 @@ func (a *app) teamShowCommand() *cobra.Command {
 }
 
 func (a *app) teamAddCommand() *cobra.Command {
-	p := team.Request{Action: "add"}
+	p := api.TeamParams{Action: "add"}
 	cmd := &cobra.Command{Use: "add TEAM AGENT", Short: "Add an agent to a team", Args: cobra.ExactArgs(2)}
 	cmd.Flags().StringVar((*string)(&p.Role), "role", "", "role of the agent (default executor)")
 	choices(cmd, "role", hub.Roles...)
@@ -122,7 +122,7 @@ func (a *app) teamAddCommand() *cobra.Command {
 }
 
 func (a *app) teamRemoveCommand() *cobra.Command {
-	p := team.Request{Action: "remove"}
+	p := api.TeamParams{Action: "remove"}
 	cmd := &cobra.Command{
 		Use: "remove TEAM AGENT", Short: "Remove an agent from a team",
 		Long: "Remove an agent from a team; its tasks go back to the backlog. A member can remove itself.", Args: cobra.ExactArgs(2),
@@ -132,7 +132,7 @@ func (a *app) teamRemoveCommand() *cobra.Command {
 }
 
 func (a *app) teamRoleCommand() *cobra.Command {
-	p := team.Request{Action: "role"}
+	p := api.TeamParams{Action: "role"}
 	var accept, refuse bool
 	cmd := &cobra.Command{
 		Use: "role TEAM AGENT [ROLE]", Short: "Propose, accept or change a role",
@@ -161,7 +161,7 @@ accepts it; a coordinator who gives a reason changes it at once.`,
 }
 
 func (a *app) teamTaskCommand() *cobra.Command {
-	p := team.Request{Action: "task"}
+	p := api.TeamParams{Action: "task"}
 	var depends []string
 	cmd := &cobra.Command{
 		Use: "task TEAM TITLE|T-NUMBER", Short: "Create, show, assign or move a task",
@@ -202,7 +202,7 @@ it (--state, with --reason if the state needs one), or show it.`,
 }
 
 func (a *app) teamDecideCommand() *cobra.Command {
-	p := team.Request{Action: "decide"}
+	p := api.TeamParams{Action: "decide"}
 	cmd := &cobra.Command{
 		Use: "decide TEAM DECISION --because WHY", Short: "Record a team's decision",
 		Long: "Record a team's decision. A coordinator decides; a decision by another member is a proposal.", Args: cobra.ExactArgs(2),
@@ -218,7 +218,7 @@ func (a *app) teamDecideCommand() *cobra.Command {
 }
 
 func (a *app) teamStatusCommand() *cobra.Command {
-	p := team.Request{Action: "status"}
+	p := api.TeamParams{Action: "status"}
 	cmd := &cobra.Command{
 		Use: "status TEAM [LIFECYCLE]", Short: "Show or change a team's lifecycle",
 		Long: "Show the lifecycle of a team, or move it: forming, active, incident and back to active,\nstabilizing, closed, archived. Only its coordinators and the operator can move it.", Args: cobra.RangeArgs(1, 2),
@@ -227,7 +227,7 @@ func (a *app) teamStatusCommand() *cobra.Command {
 }
 
 func (a *app) teamCloseCommand() *cobra.Command {
-	p := team.Request{Action: "close"}
+	p := api.TeamParams{Action: "close"}
 	cmd := &cobra.Command{
 		Use: "close TEAM", Short: "Close a team",
 		Long: `Close a team whose tasks are all done or dropped. If versions of artifacts still have to
@@ -240,7 +240,7 @@ be merged, --anyway is required: they are abandoned and cannot be merged later.`
 
 // teamMove returns a command that needs the name of a team.
 func (a *app) teamMove(action, short string) *cobra.Command {
-	p := team.Request{Action: action}
+	p := api.TeamParams{Action: action}
 	return a.team(&cobra.Command{Use: action + " TEAM", Short: short, Args: cobra.ExactArgs(1)}, &p, argument(0, &p.Team))
 }
 

@@ -31,7 +31,7 @@ merges both.`
 }
 
 // upload stores a file on the hub, and puts its hash into a request.
-func (a *app) upload(i int, p *team.Request) preparation {
+func (a *app) upload(i int, p *api.TeamParams) preparation {
 	return func(ctx context.Context, args []string) error {
 		if i >= len(args) {
 			return nil
@@ -47,7 +47,7 @@ func (a *app) upload(i int, p *team.Request) preparation {
 }
 
 func (a *app) teamArtifactPutCommand() *cobra.Command {
-	p := team.Request{Action: "artifact", ParentVersion: new(int64)}
+	p := api.TeamParams{Action: "artifact", ParentVersion: new(int64)}
 	cmd := &cobra.Command{
 		Use: "put TEAM NAME FILE --parent VERSION", Short: "Add a version of a file",
 		Long: `Add a version of a file. --parent names the version that you changed, 0 for a new file.
@@ -71,7 +71,7 @@ Use - for standard input.`,
 }
 
 func (a *app) teamArtifactGetCommand() *cobra.Command {
-	p := team.Request{Action: "artifact"}
+	p := api.TeamParams{Action: "artifact"}
 	cmd := &cobra.Command{Use: "get TEAM NAME", Short: "Print a version of a file", Args: cobra.ExactArgs(2)}
 	cmd.Flags().Var(&p.Version, "version", "version to print (default the newest)")
 	return prepared(cmd, func(ctx context.Context) error {
@@ -94,7 +94,7 @@ func (a *app) teamArtifactGetCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactListCommand() *cobra.Command {
-	p := team.Request{Action: "artifact"}
+	p := api.TeamParams{Action: "artifact"}
 	cmd := &cobra.Command{Use: "list TEAM", Short: "List a team's files", Args: cobra.ExactArgs(1)}
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
@@ -106,7 +106,7 @@ func (a *app) teamArtifactListCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactLogCommand() *cobra.Command {
-	p := team.Request{Action: "artifact", Log: true}
+	p := api.TeamParams{Action: "artifact", Log: true}
 	cmd := &cobra.Command{Use: "log TEAM NAME", Short: "List a file's versions and conflicts", Args: cobra.ExactArgs(2)}
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
@@ -125,7 +125,7 @@ func (a *app) teamArtifactLogCommand() *cobra.Command {
 }
 
 func (a *app) teamArtifactMergeCommand() *cobra.Command {
-	p := team.Request{Action: "merge"}
+	p := api.TeamParams{Action: "merge"}
 	cmd := &cobra.Command{
 		Use: "merge TEAM NAME FILE", Short: "Merge two versions of a file, or sign a merge",
 		Long: `Add the merge of the newest version of a file and a version beside it. Only an integrator

@@ -39,7 +39,7 @@ type Step struct {
 
 	params api.KeepParams
 	role   bool // the role of the agent is changed, too
-	team   []team.Request
+	team   []api.TeamParams
 }
 
 // Name returns the name of the agent, or of the team as messages address it.
@@ -221,7 +221,7 @@ func (t Team) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (Step, err
 	var now team.Answer
 	err := error(hub.Errorf(hub.CodeNotFound, "up.Plan", "no hub"))
 	if c != nil {
-		now, err = rpc.Call(ctx, c, api.Team, team.Request{Action: "show", Team: id, Limit: 1})
+		now, err = rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "show", Team: id, Limit: 1})
 	}
 
 	switch hub.CodeOf(err) {
@@ -230,7 +230,7 @@ func (t Team) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (Step, err
 	case hub.CodeNotFound:
 		step.Action = Create
 		step.Reason = fmt.Sprintf("%d members: %s", len(seats), t.Goal)
-		step.team = []team.Request{
+		step.team = []api.TeamParams{
 			{Action: "create", Team: id, Objective: t.Goal, Members: seats},
 			{Action: "status", Team: id, Lifecycle: hub.TeamActive},
 		}
@@ -249,10 +249,10 @@ func (s *Step) seat(seats, now []team.Seat) {
 		switch {
 		case i < 0:
 			changes = append(changes, fmt.Sprintf("%s becomes %s", seat.Agent, seat.Role))
-			s.team = append(s.team, team.Request{Action: "add", Team: s.Team, Agent: seat.Agent, Role: seat.Role})
+			s.team = append(s.team, api.TeamParams{Action: "add", Team: s.Team, Agent: seat.Agent, Role: seat.Role})
 		case now[i].Role != seat.Role:
 			changes = append(changes, fmt.Sprintf("%s changes from %s to %s", seat.Agent, now[i].Role, seat.Role))
-			s.team = append(s.team, team.Request{Action: "role", Team: s.Team, Agent: seat.Agent, Role: seat.Role, Reason: "coverage"})
+			s.team = append(s.team, api.TeamParams{Action: "role", Team: s.Team, Agent: seat.Agent, Role: seat.Role, Reason: "coverage"})
 		}
 	}
 	if len(changes) > 0 {

@@ -135,11 +135,9 @@ func (d *desk) propose(task string, change func(*hub.Handoff)) hub.HandoffID {
 // gate makes a team whose decisions wait for the operator, and asks for one.
 func (d *desk) gate() string {
 	d.t.Helper()
-	_, err := d.teams.Perform(d.t.Context(), planner, team.Request{
-		Action: "create", Team: "auth", Objective: "o", Policy: &team.Policy{HumanGateActions: []string{"decide"}},
-	})
+	_, err := d.teams.Perform(d.t.Context(), planner, "auth", team.Create{Objective: "o", Policy: &team.Policy{HumanGateActions: []string{"decide"}}})
 	d.must(err)
-	out, err := d.teams.Perform(d.t.Context(), planner, team.Request{Action: "decide", Team: "auth", Decision: "d", Rationale: "r"})
+	out, err := d.teams.Perform(d.t.Context(), planner, "auth", team.Decide{Decision: "d", Rationale: "r"})
 	d.must(err)
 	return out.ID
 }

@@ -19,22 +19,21 @@ func TestTeams(t *testing.T) {
 	told.must(nil, err)
 	do := func(r team.Request) team.Answer {
 		t.Helper()
-		r.Team = "core"
-		a, err := teams.Perform(t.Context(), operator, r)
+		a, err := teams.Perform(t.Context(), operator, "core", r)
 		told.must(nil, err)
 		return a
 	}
-	do(team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
-	do(team.Request{Action: "status", Lifecycle: hub.TeamActive})
-	do(team.Request{Action: "task", Title: "t", Owner: "bob"})
-	do(team.Request{Action: "role", Agent: "bob", Role: hub.RoleReviewer, Reason: "coverage"})
-	do(team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
-	do(team.Request{Action: "remove", Agent: "eve"})
-	decided := do(team.Request{Action: "decide", Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
+	do(team.Create{Objective: "o", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
+	do(team.Move{Lifecycle: hub.TeamActive})
+	do(team.CreateTask{Title: "t", Owner: "bob"})
+	do(team.ChangeRole{Agent: "bob", Role: hub.RoleReviewer, Reason: "coverage"})
+	do(team.AddMember{Agent: "eve", Role: hub.RoleResearcher})
+	do(team.RemoveMember{Agent: "eve"})
+	decided := do(team.Decide{Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
 	_, err = teams.Authority(t.Context(), operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}})
 	told.must(nil, err)
 	for _, text := range []string{"1\n", "2\n", "3\n"} {
-		do(team.Request{Action: "artifact", Artifact: "a", ParentVersion: new(min(1, int64(text[0]-'1'))), Content: &text})
+		do(team.PutArtifact{Artifact: "a", Parent: min(1, int64(text[0]-'1')), Content: team.Text(text)})
 	}
 	told.must(nil, told.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		item := hub.Task{Title: "queue:1", State: hub.TaskInProgress, Owner: "ada", UpdatedAt: hub.At(told.clock())}

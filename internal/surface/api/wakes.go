@@ -127,7 +127,7 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 		}
 
 		if !found {
-			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("{agents} lists them")
+			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("to list the agents: {agents}")
 		}
 		return nil
 	})

@@ -214,9 +214,9 @@ func TestLongArtifacts(t *testing.T) {
 		c.has(c.call("dan", "acp_team", read), "Part 1 of 4.", "part 2")
 
 		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md", "parent_version": 1, "content": "line 0\n"}
-		c.has(c.refused("dan", "acp_team", put), "of: missing: version 1 has "+fmt.Sprint(long.Len())+" bytes and is read in 4 parts")
+		c.has(c.refused("dan", "acp_team", put), "of is required: version 1 has "+fmt.Sprint(long.Len())+" bytes and is read in 4 parts")
 		put["of"] = "0123456789ab"
-		c.has(c.refused("dan", "acp_team", put), "of: 0123456789ab is not the digest of version 1")
+		c.has(c.refused("dan", "acp_team", put), "of must be the digest of version 1, got 0123456789ab")
 		put["of"] = digest
 		c.has(c.call("dan", "acp_team", put), "version 2")
 	})
@@ -233,7 +233,7 @@ func TestLongArtifacts(t *testing.T) {
 			t.Errorf("got %q, want no digest of a text that is not shown as it is", text)
 		}
 		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md", "parent_version": 1, "content": "ab\n"}
-		c.has(c.refused("dan", "acp_team", put), "has characters that are not shown")
+		c.has(c.refused("dan", "acp_team", put), "has hidden characters")
 		exact := c.agents["dan"].ok(t, "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md"})
 		put["of"] = exact.data["version"].(map[string]any)["content_hash"]
 		c.call("dan", "acp_team", put)
@@ -260,7 +260,7 @@ func TestDisagreementIsDecided(t *testing.T) {
 	inbox := c.call("ana", "acp_inbox", nil)
 	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "Decide in your own words")
 	asked := c.find(inbox, `→ acp_respond (m\d+), decision: your decision, text: why`)
-	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "its reason in text")
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "the reason in text")
 	c.has(c.call("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays", "text": "one writer is enough"}), "The disagreement "+first+" is decided.")
 
 	for _, member := range []string{"bo", "dan", "rex", "ivo"} {
@@ -284,7 +284,7 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 	put("bo", 0, "keys = 1\n", "high")
 	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in team auth, by bo")
 	put("dan", 1, "keys = 2\n")
-	c.has(put("bo", 1, "keys = 3\n"), "yours, version 3, is not the newest, which is 2: it was made from 1. ivo merges both")
+	c.has(put("bo", 1, "keys = 3\n"), "your version 3 was made from 1, and the newest version is 2; ivo merges both")
 
 	inbox := c.call("ivo", "acp_inbox", nil)
 	c.has(inbox, "version 3 of keys.md and the newest, 2, must be merged by ivo",
@@ -294,10 +294,10 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 	}
 	merge := map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "content": "keys = 5\n"}
 	c.has(c.refused("ana", "acp_team", merge), "forbidden", "integrator")
-	c.has(c.call("ivo", "acp_team", merge), "the conflict ends when rex has signed the merge")
+	c.has(c.call("ivo", "acp_team", merge), "the conflict ends when rex signs the merge")
 	c.has(c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}), "to sign: version 4 of keys.md, the merge of version 3, by ivo")
 
-	c.has(c.call("rex", "acp_inbox", nil), "version 4 of keys.md, by ivo, is a merge that waits for the signature of rex", "→ acp_team artifact, team auth, artifact keys.md; then acp_team merge with sign_off true")
+	c.has(c.call("rex", "acp_inbox", nil), "version 4 of keys.md, a merge by ivo, waits for the signature of rex", "→ acp_team artifact, team auth, artifact keys.md; then acp_team merge with sign_off true")
 	c.has(c.call("rex", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "keys.md"}), "> keys = 5")
 	c.has(c.call("rex", "acp_team", map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "sign_off": true}), "keys.md version 4", "resolved")
 	if got := c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}); strings.Contains(got, "to sign") || strings.Contains(got, "to merge") {
@@ -318,7 +318,7 @@ func TestHandoffIntoTeamIsApproved(t *testing.T) {
 	c.refused("bo", "acp_handoff", map[string]any{"action": "approve", "handoff_id": handoff})
 
 	inbox := c.call("ana", "acp_inbox", nil)
-	c.has(inbox, "the handoff "+handoff+" of "+task+" from bo to dan waits for your approval: rotate the keys")
+	c.has(inbox, "handoff "+handoff+" of "+task+" from bo to dan waits for your approval: rotate the keys")
 	if got := c.find(inbox, `→ acp_handoff approve (h\d+)`); got != handoff {
 		t.Errorf("next step: got %s, want %s", got, handoff)
 	}

@@ -33,7 +33,7 @@ type teamsData struct {
 func teams(ctx context.Context, v *visit) (string, any, error) {
 	q := v.r.URL.Query()
 	d := teamsData{Lifecycle: hub.Lifecycle(q.Get("lifecycle")), Lifecycles: hub.Lifecycles, States: hub.TaskStates, Most: team.MaxConflicts}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "list", Lifecycle: d.Lifecycle, Cursor: q.Get("cursor"), Limit: teamPage})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "list", Lifecycle: d.Lifecycle, Cursor: q.Get("cursor"), Limit: teamPage})
 	d.Teams, d.Next = got.Teams, got.Next
 	return "Teams", d, err
 }
@@ -72,7 +72,7 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 	d := teamData{State: hub.TaskState(q.Get("state")), Owner: hub.AgentID(q.Get("owner")), States: hub.TaskStates}
 	filtered := d.State != "" || d.Owner != ""
 
-	r := team.Request{Action: "show", Team: id, State: d.State, Owner: d.Owner, Cursor: q.Get("cursor"), Limit: teamPage}
+	r := api.TeamParams{Action: "show", Team: id, State: d.State, Owner: d.Owner, Cursor: q.Get("cursor"), Limit: teamPage}
 	if !filtered {
 		r.Cursor, r.Limit = "", 1 // the board reads tasks by itself
 	}
@@ -88,7 +88,7 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 		}
 	}
 
-	files, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: id, Cursor: q.Get("artifacts"), Limit: teamPage})
+	files, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: id, Cursor: q.Get("artifacts"), Limit: teamPage})
 	if err != nil {
 		return "", nil, err
 	}
@@ -127,7 +127,7 @@ func (v *visit) board(ctx context.Context, t team.View) ([]taskColumn, error) {
 			if c.Count += n; n == 0 {
 				continue
 			}
-			got, err := perform(ctx, v, api.Team, team.Request{Action: "show", Team: t.ID, State: state, Limit: taskCards})
+			got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "show", Team: t.ID, State: state, Limit: taskCards})
 			if err != nil {
 				return nil, err
 			}
@@ -185,7 +185,7 @@ func (v *visit) content(ctx context.Context, a hub.TeamArtifact, version int64) 
 	if version == 0 {
 		return contentView{IsText: true}, nil
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: strictjson.Count(version)})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: strictjson.Count(version)})
 	if err != nil {
 		return out, err
 	}
@@ -212,7 +212,7 @@ func (v *visit) artifactLog(ctx context.Context, cursor string) (artifactData, t
 	if !hub.ValidArtifactID(name) {
 		return artifactData{}, team.Answer{}, hub.Errorf(hub.CodeNotFound, "web", "%.80q is not the name of an artifact", name)
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: hub.TeamID(v.r.PathValue("team")), Artifact: name, Log: true, Cursor: cursor, Limit: teamPage})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: hub.TeamID(v.r.PathValue("team")), Artifact: name, Log: true, Cursor: cursor, Limit: teamPage})
 	if err != nil {
 		return artifactData{}, got, err
 	}
@@ -412,7 +412,7 @@ func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n
 
 // merge stores the text of the form, or one of both versions, as the merge.
 func merge(ctx context.Context, f form) (string, error) {
-	r := team.Request{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), Note: strings.TrimSpace(f.Get("note"))}
+	r := api.TeamParams{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), Note: strings.TrimSpace(f.Get("note"))}
 	for _, name := range []string{"newest", "beside"} {
 		n, err := versionNumber(f.Get(name), 0)
 		if err != nil {
@@ -461,6 +461,6 @@ func merge(ctx context.Context, f form) (string, error) {
 }
 
 func signMerge(ctx context.Context, f form) (string, error) {
-	_, err := perform(ctx, f.visit, api.Team, team.Request{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), SignOff: true})
+	_, err := perform(ctx, f.visit, api.Team, api.TeamParams{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), SignOff: true})
 	return fmt.Sprintf("The merge of %s is signed.", f.Get("artifact")), err
 }
