@@ -355,7 +355,7 @@ func TestKeptAgents(t *testing.T) {
 		w, dir := begin(t, nil)
 		mail(w, "crash")
 		got := w.turns("builder", dir, 2)
-		if !strings.Contains(got[1].Prompt, "broke off") || !got[1].Resumed {
+		if !strings.Contains(got[1].Prompt, "was interrupted") || !got[1].Resumed {
 			t.Errorf("got %+v, want a turn that continues", got[1])
 		}
 	})
@@ -367,7 +367,7 @@ func TestKeptAgents(t *testing.T) {
 		w.restart()
 		os.WriteFile(beside(dir, "go"), nil, 0o600)
 		got := w.turns("builder", dir, 2)
-		if !strings.Contains(got[1].Prompt, "broke off") {
+		if !strings.Contains(got[1].Prompt, "was interrupted") {
 			t.Errorf("got %+v, want a turn that continues", got[1])
 		}
 	})

@@ -13,7 +13,7 @@ const (
 	stalled     = time.Second // without a read after which an answer may be given up
 )
 
-var errUnread = errors.New("server: the answer was given up because its caller does not read it")
+var errUnread = errors.New("server: the answer was dropped because its caller does not read it")
 
 // An unread bounds the memory of answers whose callers do not read them. Each large
 // answer that is under way counts with all of its bytes. While they are more than most,

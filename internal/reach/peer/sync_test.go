@@ -240,7 +240,7 @@ func TestBadPeers(t *testing.T) {
 		fault string
 	}{
 		"answers 500":            {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(500); return true }, "500"},
-		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot be reached"},
+		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot reach"},
 		"hangs":                  {func(w http.ResponseWriter, r *http.Request) bool { <-release; return true }, "in time"},
 		"answers garbage":        {rpcOnly("\x00\x01"), "is malformed"},
 		"answers an empty list":  {rpcOnly("[]"), "is malformed"},
