@@ -61,7 +61,7 @@ func TestKeptBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		mail(w, "builder", "y")
-		if last := w.turns("builder", dir, 4)[3]; !strings.Contains(last.Prompt, "is refused") || !strings.Contains(last.Prompt, "[parley wake w_") {
+		if last := w.turns("builder", dir, 4)[3]; !strings.Contains(last.Prompt, "was refused") || !strings.Contains(last.Prompt, "[parley wake w_") {
 			t.Errorf("got the prompt %q", last.Prompt)
 		}
 	})
