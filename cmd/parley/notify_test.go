@@ -51,7 +51,7 @@ func TestNotify(t *testing.T) {
 			t.Errorf("the channel carries text: %s", body)
 		}
 		poll(t, "the ledger", func() bool { return row(id).Status == hub.DeliveryAccepted })
-		contains(t, row(id).Error, "notify", "taken by ops")
+		contains(t, row(id).Error, "notify", "accepted by ops")
 		if got := row(h.sent(h.as("planner", "send", "builder", "lunch", "--json"))); got.Channel != "" {
 			t.Errorf("a normal message takes the channel: %+v", got)
 		}
