@@ -63,7 +63,7 @@ func (l *boundedListener) refuse(c net.Conn) {
 	}
 	if !l.secure {
 		body := `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Server error: the hub has too many connections",` +
-			`"data":{"reason":"degraded","hint":"close connections that are not used, and try again; the number of open files (ulimit -n) of the hub bounds them"}}}`
+			`"data":{"reason":"degraded","hint":"close unused connections and try again; the hub's limit on open files (ulimit -n) bounds them"}}}`
 		c.SetWriteDeadline(time.Now().Add(time.Second))
 		fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 	}

@@ -100,7 +100,7 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		f.Commit = p.Commit
 		f.More = p.More
 	default:
-		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
+		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "unknown inspection %q: the other hub is a newer version", q.Method)
 	}
 
 	f.fail(err)
@@ -240,7 +240,7 @@ func valueOf[T any](v *T, err error) (T, error) {
 	case err != nil:
 		return none, err
 	case v == nil:
-		return none, hub.Errorf(hub.CodeNotEnabled, "server.inspect", "the hub of that machine is of an earlier version")
+		return none, hub.Errorf(hub.CodeNotEnabled, "server.inspect", "the hub on that machine is an older version")
 	}
 	return *v, nil
 }

@@ -131,5 +131,5 @@ func storedElsewhere(op, home string) error {
 		return nil
 	}
 	return hub.Errorf(hub.CodeNotEnabled, op, "the hub in %s has its database on a PostgreSQL server", home).
-		WithHint("start the hub and ask it, or use the tools of PostgreSQL, such as pg_dump")
+		WithHint("start the hub and call it, or use PostgreSQL tools such as pg_dump")
 }

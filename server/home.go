@@ -58,15 +58,15 @@ func checkHome(home, store string) error {
 	_, elsewhere := os.Stat(filepath.Join(home, StoreFile))
 	switch {
 	case store != "" && dbErr == nil:
-		return hub.Errorf(hub.CodeConflict, op, "%s has a database of its own, hub.db, and --store names another", home).WithHint("use another --home, or leave --store out")
+		return hub.Errorf(hub.CodeConflict, op, "%s has its own database, hub.db, but --store names another", home).WithHint("use another --home, or omit --store")
 	case store != "":
 		return nil
 	case elsewhere == nil:
-		return hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("name it with --store, or use another --home")
+		return hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("set it with --store, or use another --home")
 	}
 	if keyErr == nil && errors.Is(dbErr, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is gone", home).
-			WithHint("put hub.db back from a backup, or use another --home to begin anew")
+		return hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is missing", home).
+			WithHint("restore hub.db from a backup, or use another --home to start over")
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (s *Server) begin(ctx context.Context) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(s.opts.Home, URLFile), []byte(s.url+"\n"), 0o600); err != nil {
-		return fmt.Errorf("server: say where the hub is: %w", err)
+		return fmt.Errorf("server: publish the hub's address: %w", err)
 	}
 	return nil
 }

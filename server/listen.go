@@ -76,21 +76,21 @@ func checkBind(o Options) (*tls.Config, error) {
 
 	local := isLoopback(host)
 	if (o.TLSCert == "") != (o.TLSKey == "") {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "a certificate and its key go together").WithHint("give both --tls-cert and --tls-key")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "a certificate and its key must be given together").WithHint("give both --tls-cert and --tls-key")
 	}
 
 	// Beyond loopback, keys must not travel in the clear, and limits and authentication stay on.
 	if !local && o.TLSCert == "" && o.NoTLSBecause == "" {
-		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens on %s must use TLS, or keys could be read on the way", o.Addr).
-			WithHint("give --tls-cert and --tls-key, listen on %s, or say why not with --no-tls-because", DefaultAddr)
+		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens on %s must use TLS: otherwise others could read the keys", o.Addr).
+			WithHint("use --tls-cert and --tls-key, listen on %s, or give a reason with --no-tls-because", DefaultAddr)
 	}
 	if !local && o.Limits.Unsafe {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only").
-			WithHint("listen on %s, or leave --unsafe-limits out", DefaultAddr)
+			WithHint("listen on %s, or omit --unsafe-limits", DefaultAddr)
 	}
 	if !local && o.Coordination.Open {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--auth open is for loopback only").
-			WithHint("listen on %s, or leave --auth open out", DefaultAddr)
+			WithHint("listen on %s, or omit --auth open", DefaultAddr)
 	}
 
 	if o.TLSCert == "" {
@@ -98,7 +98,7 @@ func checkBind(o Options) (*tls.Config, error) {
 	}
 	cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the certificate cannot be used: %v", err)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "cannot use the certificate: %v", err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
@@ -115,7 +115,7 @@ func isLoopback(host string) bool {
 // listenError leaves out the outer text of the error, which repeats the address.
 func listenError(addr string, err error) error {
 	return hub.Errorf(hub.CodeConflict, "server.New", "cannot listen on %s: %v", addr, errors.Unwrap(err)).
-		WithHint("another program may use that port, such as another hub; choose a port with --addr 127.0.0.1:0")
+		WithHint("another program, such as another hub, may use that port; choose a free port with --addr 127.0.0.1:0")
 }
 
 // An address that means all interfaces is no address to call; loopback stands for

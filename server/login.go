@@ -45,7 +45,7 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request, _ hub.Caller) err
 // and everything wrong with it gets one text.
 func readLogin(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(into); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "operator", "the request of a handshake is a JSON object of at most %d bytes", maxLogin)
+		return hub.Errorf(hub.CodeInvalid, "operator", "a handshake request must be a JSON object of at most %d bytes", maxLogin)
 	}
 	return nil
 }

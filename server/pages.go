@@ -84,7 +84,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	mux.Handle("GET /metrics", metrics)
 
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "This is a Parley hub. Its page has a host name of its own: run parley open on this machine.", http.StatusNotFound)
+		http.Error(w, "This is a Parley hub. Its page has its own host name: run parley open on this machine.", http.StatusNotFound)
 	})
 	return mux
 }
@@ -148,7 +148,7 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.Trim(host, "[]"))
 		if !allowed[host] {
-			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
+			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "%q is not a host name of this hub", host).
 				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
 			return
 		}
@@ -288,7 +288,7 @@ func getSchema(w http.ResponseWriter, r *http.Request) {
 // names, addresses and health of the peers that were not removed.
 func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	if c.Kind == hub.CallerLegacyPeer || c.Kind == hub.CallerToken {
-		return hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", c.AID)
+		return hub.Errorf(hub.CodeDenied, "peers", "%s cannot list this hub's peers", c.AID)
 	}
 	all, err := s.syncer.Standings(r.Context())
 	if err != nil {
@@ -317,7 +317,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		}
 
 		if c.Kind == hub.CallerGuest && (r.Header.Get("Authorization") != "" || r.Header.Get("X-Project-Token") != "") {
-			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with that of the peer")
+			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with the peer's key")
 		}
 
 		var in peers.NewPeer
@@ -357,7 +357,7 @@ func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 	rpc.ArriveWithin(w, uploadTimeout)
 	ref, err := s.mail.StoreArtifact(r.Context(), c, r.Body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload broke off")
+		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload ended early")
 	}
 	if err != nil {
 		return err
@@ -471,11 +471,11 @@ func (s *Server) startAt(r *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not the number of an event", text)
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not an event number", text)
 	}
 	if n > head.Seq {
-		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head.Seq).
-			WithHint("the number may come from another hub; begin with ?after=0")
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "no event with number %d yet; the newest is %d", n, head.Seq).
+			WithHint("the number may be from another hub; start with ?after=0")
 	}
 	return n, nil
 }

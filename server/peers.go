@@ -176,7 +176,7 @@ func (n network) Redeem(ctx context.Context, endpoint string, r federation.Redem
 	w, err := n.client.Redeem(ctx, endpoint, r)
 	var refusal *peer.Refusal
 	if errors.As(err, &refusal) {
-		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s did not take the invite: %s", endpoint, refusal.Message)
+		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s refused the invite: %s", endpoint, refusal.Message)
 	}
 	return w, err
 }

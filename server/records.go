@@ -49,7 +49,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 	const op = "server.OpenRecords"
 	if err := storedElsewhere(op, home); err != nil {
 		if sqlite.Locked(home) {
-			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("ask it, or stop it first")
+			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("call it, or stop it first")
 		}
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "there is no hub in %s", home).WithHint("name another --home")
+		return nil, hub.Errorf(hub.CodeNotFound, op, "no hub in %s", home).WithHint("use another --home")
 	}
 	store, err := openSQLite(home, sqlite.Options{Log: log})
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 func copyHome(ctx context.Context, home, dir string, backup func(path string) error, finish func(ctx context.Context, home string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s exists already", dir).WithHint("name a folder that does not exist yet")
+		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s already exists", dir).WithHint("use a folder that does not exist yet")
 	}
 
 	work := dir + ".partial"
@@ -187,10 +187,10 @@ func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 		}
 		if err != nil {
 			return hub.Errorf(hub.CodeDegraded, "server.Upgrade", "cannot copy %s before the upgrade: %v", home, err).
-				WithHint("nothing was changed; make room on the disk, or start the former version of parley")
+				WithHint("nothing was changed; free disk space, or start the previous version of parley")
 		}
 		if opts.Log != nil {
-			opts.Log.Warn("upgraded the database; the home from before is kept", "schema", schema, "copy", dir)
+			opts.Log.Warn("upgraded the database; the previous home is kept", "schema", schema, "copy", dir)
 		}
 		return nil
 	}
@@ -238,8 +238,8 @@ func completeTrail(ctx context.Context, home string) error {
 // starts.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
-		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).
-			WithHint("name a home that does not exist yet")
+		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "%s already has a hub", home).
+			WithHint("use a home that does not exist yet")
 	}
 	m, err := records.Import(dir, filepath.Join(home, archiveDir), func(schema int, next func() (string, []byte, error)) error {
 		return sqlite.Load(ctx, home, schema, next)

@@ -16,7 +16,7 @@ func features(without []hub.Feature) ([]hub.Feature, error) {
 	on := slices.Clone(Features)
 	for _, f := range without {
 		if !slices.Contains(Features, f) {
-			return nil, hub.Errorf(hub.CodeInvalid, "server.New", "without: %q is not one of %v", f, Features)
+			return nil, hub.Errorf(hub.CodeInvalid, "server.New", "without: unknown feature %q: use one of %v", f, Features)
 		}
 		on = slices.DeleteFunc(on, func(x hub.Feature) bool { return x == f })
 	}

@@ -16,7 +16,7 @@ const (
 
 // errUnread ends a handler whose answer was given up. The caller does not see it:
 // its connection is closed.
-var errUnread = errors.New("server: the answer was given up because its caller does not read it")
+var errUnread = errors.New("server: the answer was dropped because its caller does not read it")
 
 // An unread bounds the memory of answers whose callers do not read them. Each large
 // answer that is under way counts with all of its bytes. While they are more than most,

@@ -831,7 +831,7 @@ func TestWake(t *testing.T) {
 		if f := last.Deliveries[1]; f.Reach != hub.ReachHeld || f.Status != hub.DeliveryHeld || !strings.Contains(f.Reason, "parley wake resume dan") {
 			t.Errorf("the forecast: got %+v", f)
 		}
-		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages caused each other") {
+		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages in a row") {
 			t.Errorf("got %+v", row)
 		}
 		dan.none("its message is held")

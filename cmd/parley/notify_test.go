@@ -46,12 +46,12 @@ func TestNotify(t *testing.T) {
 
 	t.Run("R3-089 a critical message takes the channel, and the ledger says who took it", func(t *testing.T) {
 		id := h.sent(h.as("planner", "send", "builder", "the database is gone", "--priority", "critical", "--json"))
-		body := bodies.await(t, "messages wait for builder: 1 critical")
+		body := bodies.await(t, "messages are waiting for builder: 1 critical")
 		if strings.Contains(body, "database") {
 			t.Errorf("the channel carries text: %s", body)
 		}
 		poll(t, "the ledger", func() bool { return row(id).Status == hub.DeliveryAccepted })
-		contains(t, row(id).Error, "notify", "taken by ops")
+		contains(t, row(id).Error, "notify", "accepted by ops")
 		if got := row(h.sent(h.as("planner", "send", "builder", "lunch", "--json"))); got.Channel != "" {
 			t.Errorf("a normal message takes the channel: %+v", got)
 		}
@@ -101,8 +101,8 @@ func TestNotify(t *testing.T) {
 
 	t.Run("a wrong target keeps the hub from starting", func(t *testing.T) {
 		for text, part := range map[string]string{
-			"notify: [{name: ops, command: [x], events: [hold]}]":  `"hold" is not one of`,
-			"notify: [{name: ops, url: 'https://a.example'}]":      "a webhook is signed",
+			"notify: [{name: ops, command: [x], events: [hold]}]":  `unknown event "hold"`,
+			"notify: [{name: ops, url: 'https://a.example'}]":      "signed webhook must have",
 			"notify: [{name: ops, comand: [x]}]":                   "the members are name, command",
 			"notify: [{name: ops, url_file: /nonexistent/parley}]": "url_file",
 		} {

@@ -637,7 +637,7 @@ func TestRunWhenTheHubGoesAway(t *testing.T) {
 	if code := p.wait(t); code != exitDone {
 		t.Fatalf("exit %d: %s", code, p.stderr)
 	}
-	p.stdout.await(t, "tell the hub of the end of the run")
+	p.stdout.await(t, "report the end of the run to the hub")
 	h.start()
 	var list struct{ Runs []ran }
 	h.ok(h.operator("runs", "list", "--json"), &list)

@@ -124,7 +124,7 @@ func (c *Connection) plan(key string) (cli.Change, error) {
 		change, err = c.hooks(change, true)
 	}
 	if _, missing := errors.AsType[*cli.NotInstalledError](err); missing {
-		return change, hub.Errorf(hub.CodeNotFound, "connect.Plan", "%w", err).WithHint("install it, put it on the PATH, or use --force")
+		return change, hub.Errorf(hub.CodeNotFound, "connect.Plan", "%w", err).WithHint("install it, add it to the PATH, or use --force")
 	}
 	return change, err
 }

@@ -99,7 +99,7 @@ func Builder(ctx context.Context, in io.Reader, out io.Writer) error {
 		at := t.MCPServers[0].HTTP
 		key := strings.TrimPrefix(at.Headers.Or(nil)[0].Value, "Bearer ")
 		d := &taskDemo{script: script{print: func(string, string) {}}, repo: t.Dir, builder: rpc.NewClient(strings.TrimSuffix(at.URL, "/mcp"), key, "", nil)}
-		if strings.Contains(t.Text(), "is refused") {
+		if strings.Contains(t.Text(), "was refused") {
 			refs := d.commit(ctx, "avatar may be null", "CREATE TABLE users (id INTEGER, avatar TEXT);\n")
 			d.handoff(ctx, d.builder, api.HandoffParams{Action: "complete", ID: d.task(ctx, hub.HandoffActivated), Summary: "avatar may be null", Artifacts: refs})
 		} else {

@@ -785,7 +785,7 @@ func TestMigration(t *testing.T) {
 	t.Run("tables that are not a hub's are refused and left alone", func(t *testing.T) {
 		dir := t.TempDir()
 		makeDatabase(t, dir, `CREATE TABLE messages (words TEXT); INSERT INTO messages VALUES ('x')`)
-		wantRefused(t, dir, hub.CodeConflict, "not a hub's")
+		wantRefused(t, dir, hub.CodeConflict, "not belong to a hub")
 	})
 }
 

@@ -49,8 +49,8 @@ var codex = CLI{
 
 	launching: launching{
 		resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true, Variables: []string{"CODEX_HOME"},
-		Parting:   "a command of Codex that names a server does not work: the server ended with this window",
-		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it counts for nothing without launch",
+		Parting:   "ignore Codex commands that name a server: the server ended with this window",
+		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it has no effect without launch",
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 		},

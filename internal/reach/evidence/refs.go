@@ -76,11 +76,11 @@ func (r *repository) resolve(name string) (ref, error) {
 		}
 		next, ok := strings.CutPrefix(value, symbolicPrefix)
 		if !ok || !strings.HasPrefix(next, "refs/") || !validRef(next) {
-			return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it is neither a commit nor the name of a branch", show(name))
+			return ref{}, hub.Errorf(hub.CodeDegraded, op, "cannot read %s: it is neither a commit nor the name of a branch", show(name))
 		}
 		name = next
 	}
-	return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it leads from name to name", show(name))
+	return ref{}, hub.Errorf(hub.CodeDegraded, op, "cannot read %s: it refers to too many other names", show(name))
 }
 
 // readRef returns the value of a ref. A file of its own takes precedence over
@@ -106,7 +106,7 @@ func (r *repository) readRef(name string) (string, error) {
 			return id, nil
 		}
 	}
-	return "", hub.Errorf(hub.CodeNotFound, "evidence.Repository", "there is no ref %s", show(name))
+	return "", hub.Errorf(hub.CodeNotFound, "evidence.Repository", "no ref named %s", show(name))
 }
 
 // absent reports whether there is no file of that name; a folder of that name

@@ -113,7 +113,7 @@ func (w *walker) walk(ctx context.Context) error {
 	folders := []string{"."}
 	for depth := 0; len(folders) > 0; depth++ {
 		if depth == maxDepth {
-			return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d folders in each other", maxDepth)
+			return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree is more than %d folders deep", maxDepth)
 		}
 		var err error
 		if folders, err = w.level(ctx, folders); err != nil {
@@ -328,7 +328,7 @@ func (w *walker) copyRules(name string, e fs.DirEntry) error {
 		return explain(name, err)
 	}
 	if w.rules += len(b); w.rules > maxRules {
-		return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d bytes of rules", maxRules)
+		return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d bytes of ignore rules and attributes", maxRules)
 	}
 	if err := w.scratch.tree.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err

@@ -144,7 +144,7 @@ func (t *transfer) move(ctx context.Context) hub.Ownership {
 			return hub.OwnershipTransferred
 		case from:
 		default:
-			t.step(methodQuery, fmt.Errorf("%s owns the item, so that it was left alone", was.Owner), "")
+			t.step(methodQuery, fmt.Errorf("%s owns the item, so it was not changed", was.Owner), "")
 			return hub.OwnershipManual
 		}
 		err := t.call(ctx, methodRelease, map[string]any{"issue_ref": t.Item, "agent_id": from, "reason": "acp handoff " + string(t.Handoff)}, nil)
@@ -162,7 +162,7 @@ func (t *transfer) move(ctx context.Context) hub.Ownership {
 // describe returns the state of an item for the history.
 func describe(i item) string {
 	if i.Status == "" {
-		return "the queue does not have it"
+		return "it is not in the queue"
 	}
 	return fmt.Sprintf("%s, %s", i.Owner, i.Status)
 }

@@ -186,7 +186,7 @@ func (c peopleChannel) Check(context.Context) (err error) {
 
 // Reach says that people are told, now or when a target is up again.
 func (c peopleChannel) Reach(context.Context, hub.AgentID) channel.Reach {
-	return channel.Reach{When: hub.ReachNow, Reason: "people are told", Mechanism: mechanism}
+	return channel.Reach{When: hub.ReachNow, Reason: "people are notified", Mechanism: mechanism}
 }
 
 // Deliver puts a batch into the journal, once.
@@ -243,5 +243,5 @@ func fact(b channel.Batch) string {
 		}
 		text += fmt.Sprintf("%d %s", kinds[kind], kind)
 	}
-	return fmt.Sprintf("messages wait for %s: %s", b.Recipient, text)
+	return fmt.Sprintf("messages are waiting for %s: %s", b.Recipient, text)
 }

@@ -338,11 +338,11 @@ func order(s Session) int {
 func checkKey(op string, k Key) error {
 	switch {
 	case k.CLI == "" || k.ID == "":
-		return hub.Errorf(hub.CodeInvalid, op, "cli and session must be given")
+		return hub.Errorf(hub.CodeInvalid, op, "cli and session are required")
 	case len(k.CLI) > 64 || len(k.ID) > longText:
-		return hub.Errorf(hub.CodeTooLarge, op, "cli has at most 64 bytes, session at most %d", longText)
+		return hub.Errorf(hub.CodeTooLarge, op, "cli is limited to 64 bytes, session to %d", longText)
 	case k.Process < 0:
-		return hub.Errorf(hub.CodeInvalid, op, "process: %d is negative", k.Process)
+		return hub.Errorf(hub.CodeInvalid, op, "process must not be negative, got %d", k.Process)
 	}
 	return nil
 }
@@ -350,7 +350,7 @@ func checkKey(op string, k Key) error {
 func checkTexts(op string, texts ...string) error {
 	for _, t := range texts {
 		if len(t) > 4*longText {
-			return hub.Errorf(hub.CodeTooLarge, op, "a text has at most %d bytes", 4*longText)
+			return hub.Errorf(hub.CodeTooLarge, op, "a text is longer than %d bytes", 4*longText)
 		}
 	}
 	return nil

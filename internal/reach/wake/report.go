@@ -41,13 +41,13 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 		return Advice{}, err
 	}
 	if !slices.Contains(events, p.Event) {
-		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "event: %q is not one of %v", p.Event, events)
+		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "unknown event %q: use one of %v", p.Event, events)
 	}
 	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Stamp, p.Version)...); err != nil {
 		return Advice{}, err
 	}
 	if len(p.Wakes) > 20 {
-		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes: at most 20 ids")
+		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes must have at most 20 ids, got %d", len(p.Wakes))
 	}
 
 	var out Advice
@@ -167,7 +167,7 @@ func (a *agentRecord) prove(s *Session, p Report) error {
 	if err != nil {
 		return err
 	}
-	next := step{w.State, s.Mechanism, "after the turn that runs", proofBusy}
+	next := step{w.State, s.Mechanism, "after the current turn", proofBusy}
 	switch {
 	case fetched || slices.Contains(p.Wakes, w.ID):
 		s.LastProof = a.now
@@ -261,9 +261,9 @@ func (a *agentRecord) goOn(s *Session, p Report) error {
 	w := a.wakes.turn(s.Key)
 	seen := w != nil && slices.Contains(p.Wakes, w.ID)
 
-	next := step{state: hub.WakeStarted, detail: "the session went on"}
+	next := step{state: hub.WakeStarted, detail: "the session continued"}
 	if p.Event == EventEnd || (p.Event == EventPrompt && !seen) {
-		next = step{state: hub.WakeFailed, detail: "the session did not go on"}
+		next = step{state: hub.WakeFailed, detail: "the session did not continue"}
 	} else {
 		s.Shown = max(s.Shown, s.Told)
 	}
@@ -307,7 +307,7 @@ func (a *agentRecord) notice(s *Session, e Event) (string, error) {
 		return "", err
 	}
 	if w := a.wakes.offered(s.Key); w != nil && w.State == hub.WakeWaiting {
-		if err := a.move(w, step{state: hub.WakeRefused, detail: "a hook of its session told it"}); err != nil {
+		if err := a.move(w, step{state: hub.WakeRefused, detail: "announced by a hook of its session"}); err != nil {
 			return "", err
 		}
 	} else if w != nil {

@@ -110,7 +110,7 @@ func (c *sessionChannel) Deliver(ctx context.Context, b channel.Batch) (channel.
 			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(a.agent, a.presence, a.now).Reason}
 			return nil
 		}
-		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for the waiter of its session", Proof: takeWithin}
+		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for its session's waiter", Proof: takeWithin}
 		w := a.wakes.find(b.ID)
 		if w == nil || (w.State != hub.WakeReserved && w.State != hub.WakeWaiting) {
 			return nil // it was delivered before

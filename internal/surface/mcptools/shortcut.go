@@ -203,7 +203,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Call
 	}))
 	answer := jsonrpc.Response{ID: req.ID, Result: raw}
 	if err != nil {
-		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the result cannot be written"}
+		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "cannot write the result"}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")

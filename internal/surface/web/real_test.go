@@ -64,8 +64,8 @@ func twoBrowsers(t *testing.T) {
 		both.Go(func() { eval[any](a, approve+".click()") })
 		both.Go(func() { eval[any](b, deny+".click()") })
 		both.Wait()
-		a.sees("Nothing waits for you")
-		b.sees("Nothing waits for you")
+		a.sees("Nothing is waiting for you")
+		b.sees("Nothing is waiting for you")
 	}
 	decisions := 0
 	for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Limit: 1000}).Entries {
@@ -146,7 +146,7 @@ func keyboard(t *testing.T) {
 				t.Error("the focus cannot be seen")
 			}
 			p.run(chromedp.KeyEvent("\r"))
-			p.sees("Nothing waits for you")
+			p.sees("Nothing is waiting for you")
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func background(t *testing.T) {
 	}
 	eval[any](p, "window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
 	s.hold("planner", "builder", "second")
-	p.until("the notice tells how much waits", "notices.length === 1 && notices[0] === 'Parley: 2 things wait for you.'")
+	p.until("the notice tells how much waits", "notices.length === 1 && notices[0] === 'Parley: 2 items are waiting for you.'")
 }
 
 func playback(t *testing.T) {

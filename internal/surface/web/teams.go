@@ -115,10 +115,10 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 // board returns the tasks of a team by their states.
 func (v *visit) board(ctx context.Context, t team.View) ([]taskColumn, error) {
 	board := []taskColumn{
-		{Name: "To do", Empty: "A task that no member has begun, or that the review sent back.", States: []hub.TaskState{hub.TaskBacklog, hub.TaskAssigned, hub.TaskRework}},
-		{Name: "In progress", Empty: "A task that its owner works on.", States: []hub.TaskState{hub.TaskInProgress}},
-		{Name: "Waiting", Empty: "A task that is in review or blocked.", States: []hub.TaskState{hub.TaskInReview, hub.TaskBlocked}},
-		{Name: "Over", Empty: "A task that is done or dropped.", States: []hub.TaskState{hub.TaskDone, hub.TaskDropped}},
+		{Name: "To do", Empty: "Tasks that are not started, or that the review sent back.", States: []hub.TaskState{hub.TaskBacklog, hub.TaskAssigned, hub.TaskRework}},
+		{Name: "In progress", Empty: "Tasks that their owner is working on.", States: []hub.TaskState{hub.TaskInProgress}},
+		{Name: "Waiting", Empty: "Tasks in review or blocked.", States: []hub.TaskState{hub.TaskInReview, hub.TaskBlocked}},
+		{Name: "Over", Empty: "Tasks that are done or dropped.", States: []hub.TaskState{hub.TaskDone, hub.TaskDropped}},
 	}
 	for i := range board {
 		c := &board[i]
@@ -175,7 +175,7 @@ func versionNumber(text string, without int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, hub.Errorf(hub.CodeInvalid, "web", "%.40q is not the number of a version", text)
+		return 0, hub.Errorf(hub.CodeInvalid, "web", "%.40q is not a version number", text)
 	}
 	return n, nil
 }
@@ -210,7 +210,7 @@ type artifactData struct {
 func (v *visit) artifactLog(ctx context.Context, cursor string) (artifactData, team.Answer, error) {
 	name := v.r.PathValue("artifact")
 	if !hub.ValidArtifactID(name) {
-		return artifactData{}, team.Answer{}, hub.Errorf(hub.CodeNotFound, "web", "%.80q is not the name of an artifact", name)
+		return artifactData{}, team.Answer{}, hub.Errorf(hub.CodeNotFound, "web", "%.80q is not a valid artifact name", name)
 	}
 	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: hub.TeamID(v.r.PathValue("team")), Artifact: name, Log: true, Cursor: cursor, Limit: teamPage})
 	if err != nil {
@@ -432,7 +432,7 @@ func merge(ctx context.Context, f form) (string, error) {
 	} else {
 		text := unixLines(f.Get("content"))
 		if line := diff3.Marked([]byte(text)); line > 0 {
-			return "", hub.Errorf(hub.CodeInvalid, "web", "line %d of the text is a mark of a conflict: nothing was stored", line).WithHint("choose the lines of each marked place, and remove its four marks")
+			return "", hub.Errorf(hub.CodeInvalid, "web", "line %d of the text is a conflict marker: nothing was stored", line).WithHint("choose the lines to keep at each marked place, and remove its four markers")
 		}
 		if f.Get("crlf") != "" {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -455,9 +455,9 @@ func merge(ctx context.Context, f form) (string, error) {
 		return "", err
 	}
 	if got.Artifact.Sensitivity == hub.SensitivityHigh {
-		return fmt.Sprintf("Version %d of %s is the merge. A reviewer of the team signs it.", got.Version.Version, r.Artifact), nil
+		return fmt.Sprintf("Version %d of %s is the merge. A team reviewer must sign it.", got.Version.Version, r.Artifact), nil
 	}
-	return fmt.Sprintf("Version %d of %s is the merge. The members are told.", got.Version.Version, r.Artifact), nil
+	return fmt.Sprintf("Version %d of %s is the merge. The members are notified.", got.Version.Version, r.Artifact), nil
 }
 
 func signMerge(ctx context.Context, f form) (string, error) {

@@ -126,7 +126,7 @@ func TestTeams(t *testing.T) {
 		s.team("", api.TeamParams{Action: "task", Team: "auth", Task: first, State: hub.TaskBlocked, Reason: "failing_checks"})
 		has(t, open("/teams"), "log in <b>without</b> a password", "5 members", "backlog 55", "blocked 1")
 		body := open("/teams/auth")
-		has(t, body, "rotate <i>the</i> keys", "high risk", "failing checks", "after "+string(first), "All that are backlog", `href="/agents/rea"`)
+		has(t, body, "rotate <i>the</i> keys", "high risk", "failing checks", "after "+string(first), "All tasks: backlog", `href="/agents/rea"`)
 		if strings.Contains(body, "<i>the</i>") || strings.Contains(body, "step 20<") {
 			t.Error("a title is HTML, or the board shows more than its part")
 		}
@@ -175,13 +175,13 @@ func TestTeams(t *testing.T) {
 		s.put("bo", "auth", "long.txt", 0, strings.Repeat("x\n", 4000))
 		s.put("bo", "auth", "long.txt", 1, strings.Repeat("y\n", 4000))
 		s.put("cy", "auth", "long.txt", 1, strings.Repeat("z\n", 4000))
-		has(t, open("/teams/auth/artifacts/long.txt?version=2&from=1"), "too many lines for a comparison")
-		has(t, open("/teams/auth/merge/long.txt"), "More lines are left out")
+		has(t, open("/teams/auth/artifacts/long.txt?version=2&from=1"), "too long to compare")
+		has(t, open("/teams/auth/merge/long.txt"), "More lines are not shown")
 		v.do("merge", form("long.txt", 2, 3, url.Values{"take": {"newest"}}))
 		binary := base64.StdEncoding.EncodeToString([]byte{0, 1, 2, 255})
 		zero := int64(0)
 		got := s.team("bo", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "logo.png", ParentVersion: &zero, Content: &binary, Encoding: "base64"}).Version
-		has(t, open("/teams/auth/artifacts/logo.png"), "is no text: 4 B", got.SHA256)
+		has(t, open("/teams/auth/artifacts/logo.png"), "is not text: 4 B", got.SHA256)
 	})
 	t.Run("R3-161 a conflict is merged in three panes", func(t *testing.T) {
 		s.put("bo", "auth", "keys.toml", 0, "\nkeys = 1\nlimit = 5\nend\n")
@@ -209,11 +209,11 @@ func TestTeams(t *testing.T) {
 			return got.body
 		}
 		browser := func(text string) []string { return []string{strings.ReplaceAll(text, "\n", "\r\n")} }
-		if got := textOf(t, refused("with marks", 400, "line 2 of the text is a mark", form("keys.toml", 2, 3, url.Values{"content": browser(text)}))); got != text {
+		if got := textOf(t, refused("with marks", 400, "line 2 of the text is a conflict marker", form("keys.toml", 2, 3, url.Values{"content": browser(text)}))); got != text {
 			t.Errorf("the text that was sent is not kept: %q", got)
 		}
 		refused("a version that is not in conflict", 409, "does not wait for a merge", form("keys.toml", 2, 1, url.Values{"content": {"x"}}))
-		refused("no number", 400, "is not the number of a version", form("keys.toml", 2, 3, url.Values{"content": {"x"}, "newest": {"two"}}))
+		refused("no number", 400, "is not a version number", form("keys.toml", 2, 3, url.Values{"content": {"x"}, "newest": {"two"}}))
 		refused("no parents", 409, "is not the newest", form("keys.toml", 2, 3, url.Values{"content": {"x"}, "newest": nil, "beside": nil}))
 		typed := "\nkeys = 23\nlimit = 5\nEND & \"more\"\n"
 		s.put("ana", "auth", "keys.toml", 2, "\nkeys = 2\nlimit = 5\nEND\nadded\n")
@@ -230,7 +230,7 @@ func TestTeams(t *testing.T) {
 		if now := s.team("", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *now.Content != typed || now.Version.Author != hub.Operator || fmt.Sprint(now.Version.Parents) != "[4 3]" || now.Version.Note != "so" {
 			t.Errorf("stored: %+v with %q", now.Version, *now.Content)
 		}
-		has(t, refused("it is merged already", 409, "has no versions to merge", form("keys.toml", 5, 3, url.Values{"content": {"mine"}})), "does not wait for a merge", "Your text, which was not stored", "mine")
+		has(t, refused("it is merged already", 409, "has no versions to merge", form("keys.toml", 5, 3, url.Values{"content": {"mine"}})), "does not need a merge", "Your text (not stored)", "mine")
 	})
 	t.Run("R3-161 a merge keeps the line ends of a file, and a file that is no text is taken whole", func(t *testing.T) {
 		s.put("bo", "auth", "dos.txt", 0, "a\r\nb\r\n")
@@ -244,7 +244,7 @@ func TestTeams(t *testing.T) {
 		s.put("bo", "auth", "mixed.txt", 0, "a\r\nb\nc")
 		s.put("bo", "auth", "mixed.txt", 1, "A\r\nb\nc")
 		want := s.team("cy", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "mixed.txt", ParentVersion: new(int64(1)), Content: new("\x00")}).Version.SHA256
-		if body := open("/teams/auth/merge/mixed.txt"); mergeText.MatchString(body) || !strings.Contains(body, "cannot hold the contents") {
+		if body := open("/teams/auth/merge/mixed.txt"); mergeText.MatchString(body) || !strings.Contains(body, "cannot edit these contents") {
 			t.Error("the form would change the bytes of the file")
 		}
 		v.do("merge", form("mixed.txt", 2, 3, url.Values{"take": {"beside"}}))
@@ -270,14 +270,14 @@ func TestTeams(t *testing.T) {
 			t.Errorf("a viewer merges: %d", got.StatusCode)
 		}
 		v.do("merge", form("secret.txt", 2, 3, url.Values{"content": {"plugh 5\n"}}))
-		has(t, open("/teams/auth/artifacts/secret.txt"), "A reviewer of the team signs it", "waits for the signature of a reviewer")
+		has(t, open("/teams/auth/artifacts/secret.txt"), "A team reviewer must sign it", "needs the signature of a team reviewer")
 		if body := open("/"); !strings.Contains(body, "<title>Now") {
 			t.Error("the merge of the operator still waits for the operator")
 		}
 		s.team("rea", api.TeamParams{Action: "merge", Team: "auth", Artifact: "secret.txt", SignOff: true})
 		high("cy", 2, "plugh 6\n")
 		s.team("ivo", api.TeamParams{Action: "merge", Team: "auth", Artifact: "secret.txt", Content: new("plugh 7\n")})
-		has(t, open("/"), "Look at the merge")
+		has(t, open("/"), "View the merge")
 		has(t, open("/teams/auth/merge/secret.txt?beside=5"), "which needs a signature", `action="/do/sign-merge"`)
 		v.do("sign-merge", url.Values{"team": {"auth"}, "artifact": {"secret.txt"}})
 		if got := artifact("secret.txt"); got.State != hub.MergeResolved {
@@ -312,7 +312,7 @@ func TestTeams(t *testing.T) {
 		}
 		f.Set("content", strings.Repeat("x", 10<<20))
 		v.request(http.MethodPost, s.page+"/do/merge", f, nil)
-		has(t, open("/"), "the form has more than 1 MiB")
+		has(t, open("/"), "the form is larger than 1 MiB")
 		if after := artifact("docs/plan.md"); after.Version != before.Version {
 			t.Errorf("the newest version is %d, want %d", after.Version, before.Version)
 		}
@@ -327,7 +327,7 @@ func TestTeams(t *testing.T) {
 		has(t, open("/journal?action=team.created"), `href="/teams/auth"`)
 	})
 	t.Run("a page that is open survives the end of its conflict", func(t *testing.T) {
-		has(t, open("/teams/auth/merge/keys.toml?beside=3"), "does not wait for a merge")
+		has(t, open("/teams/auth/merge/keys.toml?beside=3"), "does not need a merge")
 	})
 }
 

@@ -29,7 +29,7 @@ func TestWalk(t *testing.T) {
 	s.send("builder", "planner", "The schema is frozen.")
 	p.sees("The schema is frozen.")
 	p.click(fmt.Sprintf(`#held-%s form[action="/do/approve"] button`, held))
-	p.sees("Nothing waits for you")
+	p.sees("Nothing is waiting for you")
 	inbox := do(s, s.as("builder"), api.Inbox, api.InboxParams{})
 	if len(inbox.Messages) != 1 || inbox.Messages[0].ID != held {
 		t.Errorf("the inbox of builder after the approval: got %v, want the message that was held", inbox.Messages)
