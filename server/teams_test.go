@@ -132,7 +132,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 			t.Errorf("got %+v", waiting.Handoffs)
 		}
 		browser := r.signIn(t)
-		for path, words := range map[string]string{"/": "hands a task to di, if you agree", "/handoffs": "needs your yes"} {
+		for path, words := range map[string]string{"/": "wants to hand a task to di", "/handoffs": "needs your approval"} {
 			has(t, html.UnescapeString(string(r.do(t, "GET", path, "", nil, browser).body)), words)
 		}
 		has(t, string(r.do(t, "GET", "/handoffs/h1", "", nil, browser).body), `aria-label="Decide"`)

@@ -552,7 +552,7 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Minute)
 		id := w.send("planner", api.SendParams{To: builder})
-		if row := w.untilRow(id, hub.DeliverySkipped); !strings.Contains(row.Error, "of planner") {
+		if row := w.untilRow(id, hub.DeliverySkipped); !strings.Contains(row.Error, "from planner") {
 			t.Errorf("got %+v", row)
 		}
 		w.untilRow(w.send("tester", api.SendParams{To: builder}), hub.DeliveryAccepted)

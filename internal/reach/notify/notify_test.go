@@ -123,7 +123,7 @@ func (w *world) pass(d time.Duration) {
 
 func held(ids ...string) (out []Wait) {
 	for _, id := range ids {
-		out = append(out, Wait{Kind: "held", ID: id, Agent: "planner", Fact: "a message of planner needs your yes", Text: "text of " + id, Command: "parley approve " + id})
+		out = append(out, Wait{Kind: "held", ID: id, Agent: "planner", Fact: "a message from planner needs your approval", Text: "text of " + id, Command: "parley approve " + id})
 	}
 	return out
 }
