@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	// The reader ends with the screen, and the screen ends with a reader that failed.
 	_, err = p.Run()
 	cancel()
-	if failed := <-done; failed != nil {
+	if failed := <-done; failed != nil && !errors.Is(failed, context.Canceled) { // a person may quit before the first read
 		return failed
 	}
 	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
