@@ -67,7 +67,7 @@ func TestMembersOfTeamActions(t *testing.T) {
 		{`{"action":"artifact","team":"core","parent_version":0}`, ""},
 
 		{`{"action":"dance"}`, `unknown action "dance"`},
-		{`{"action":"show","team":"core","ttle":"t"}`, "ttle: no such member; did you mean title?"},
+		{`{"action":"show","team":"core","ttle":"t"}`, "ttle: unknown member; did you mean title?"},
 		{`{"action":"show"}`, `team name "" is not valid`},
 		{`{"action":"list","lifecycle":"gone"}`, `unknown lifecycle "gone"`},
 		{`{"action":"task","title":"t"}`, `team name "" is not valid`},
