@@ -34,7 +34,9 @@ func (f Filter) Validate(op string) error {
 		}
 	}
 	for _, topic := range f.Topics {
-		if rest := strings.TrimSuffix(topic, "/*"); rest == "" || strings.Contains(rest, "*") || len(topic) > maxFilterTopic || !utf8.ValidString(topic) {
+		rest := strings.TrimSuffix(topic, "/*")
+		isTopic := rest != "" && !strings.Contains(rest, "*") && len(topic) <= maxFilterTopic && utf8.ValidString(topic)
+		if !isTopic {
 			return Errorf(CodeInvalid, op, "filter.topics: %.40q is not a valid topic", topic).WithHint("a topic has 1 to %d bytes; a final /* matches all topics below it", maxFilterTopic)
 		}
 	}

@@ -249,7 +249,9 @@ func (s *codexServer) call(ctx context.Context, method string, params object, in
 			Result json.RawMessage
 			Error  *struct{ Message string }
 		}
-		if err := json.Unmarshal(raw, &answer); err != nil || answer.ID == nil || *answer.ID != s.last || answer.Method != "" {
+		err = json.Unmarshal(raw, &answer)
+		isAnswer := err == nil && answer.ID != nil && *answer.ID == s.last && answer.Method == ""
+		if !isAnswer {
 			continue
 		}
 		switch {

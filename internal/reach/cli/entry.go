@@ -157,7 +157,8 @@ func addressProblem(text string) string {
 	}
 	u, err := url.Parse(text)
 	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
-	if !plain || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+	isAddress := plain && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	if !isAddress {
 		return "the hub's address must look like http://127.0.0.1:7420, without a user, a query or a fragment"
 	}
 	return ""

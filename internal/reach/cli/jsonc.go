@@ -106,7 +106,9 @@ func (f jsonFormat) scan(text []byte) error {
 			if n < 0 {
 				n = len(rest)
 			}
-			if bytes.IndexByte(bytes.TrimSuffix(rest[:n], []byte("\r")), '\r') >= 0 || (n == len(rest) && bytes.HasSuffix(rest, []byte("\r"))) || newline(text) == "\r" {
+			hasReturn := bytes.IndexByte(bytes.TrimSuffix(rest[:n], []byte("\r")), '\r') >= 0
+			endsWithReturn := n == len(rest) && bytes.HasSuffix(rest, []byte("\r"))
+			if hasReturn || endsWithReturn || newline(text) == "\r" {
 				return &flaw{i, "a carriage return ends this comment for some readers and not for others"}
 			}
 			i += n

@@ -347,6 +347,11 @@ func isBare(c byte) bool {
 	return c == '_' || c == '-' || ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
 }
 
+// isScalar reports whether c may be part of a number, a boolean, a date or a time.
+func isScalar(c byte) bool {
+	return isBare(c) || c == '+' || c == '.' || c == ':'
+}
+
 // line reads a string on one line and returns its text.
 func (s *tomlScanner) line(quote byte) (string, error) {
 	start := s.pos
@@ -388,10 +393,12 @@ func (s *tomlScanner) value(depth int) error {
 		return s.inline(depth)
 	}
 	start := s.pos
-	for isBare(s.peek()) || s.peek() == '+' || s.peek() == '.' || s.peek() == ':' {
+	for isScalar(s.peek()) {
 		s.pos++
 		// A date and its time may have a space between them.
-		if s.peek() == ' ' && s.pos-start == len("2006-01-02") && s.pos+1 < len(s.src) && '0' <= s.src[s.pos+1] && s.src[s.pos+1] <= '9' {
+		afterDate := s.peek() == ' ' && s.pos-start == len("2006-01-02")
+		beforeDigit := s.pos+1 < len(s.src) && '0' <= s.src[s.pos+1] && s.src[s.pos+1] <= '9'
+		if afterDate && beforeDigit {
 			s.pos++
 		}
 	}

@@ -216,7 +216,9 @@ func (r *changeReader) attribute() {
 			files[f.maker]++
 		}
 		for _, a := range f.authors {
-			if name := a.String(); f.maker == "" && !a.is(r.q.Owner) && len(c.Authors) < maxSome && !slices.Contains(c.Authors, name) {
+			name := a.String()
+			isForeign := f.maker == "" && !a.is(r.q.Owner)
+			if isForeign && len(c.Authors) < maxSome && !slices.Contains(c.Authors, name) {
 				c.Authors = append(c.Authors, name)
 			}
 		}

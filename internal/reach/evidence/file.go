@@ -87,7 +87,10 @@ func (in *Inspector) fits(op, path string, size int64) error {
 // digits.
 func lowerHex(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+		c := s[i]
+		isDigit := c >= '0' && c <= '9'
+		isLetter := c >= 'a' && c <= 'f'
+		if !isDigit && !isLetter {
 			return false
 		}
 	}

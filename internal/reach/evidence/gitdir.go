@@ -58,7 +58,8 @@ func (in *Inspector) fill(r *repository, path string) (err error) {
 	}
 	head, headErr := r.dir.Stat("HEAD")
 	objects, err := r.common.Stat("objects")
-	if headErr != nil || err != nil || !head.Mode().IsRegular() || !objects.IsDir() {
+	isRepository := headErr == nil && err == nil && head.Mode().IsRegular() && objects.IsDir()
+	if !isRepository {
 		return hub.Errorf(hub.CodeNotFound, op, "%s is not a git repository, or not its top folder", show(path))
 	}
 	if _, err := r.common.Lstat("reftable"); err == nil {

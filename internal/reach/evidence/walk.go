@@ -320,7 +320,8 @@ func (w *walker) stream(ctx context.Context, name string) (string, error) {
 // copyRules copies a rule file, of ignored or converted paths, to the
 // place where git looks for it.
 func (w *walker) copyRules(name string, e fs.DirEntry) error {
-	if base := e.Name(); w.plain || (base != ".gitignore" && base != ".gitattributes") || !e.Type().IsRegular() {
+	isRules := e.Name() == ".gitignore" || e.Name() == ".gitattributes"
+	if w.plain || !isRules || !e.Type().IsRegular() {
 		return nil
 	}
 	b, err := readSmall(w.root, name, maxInfo)

@@ -109,7 +109,9 @@ const opNew = "gateway.New"
 // which the token would go in the clear.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "ws" && u.Scheme != "wss") || u.Host == "" || u.User != nil || u.RawQuery != "" {
+	plain := err == nil && u.User == nil && u.RawQuery == ""
+	isAddress := plain && u.Host != "" && (u.Scheme == "ws" || u.Scheme == "wss")
+	if !isAddress {
 		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.url: %q is not a gateway address", text).WithHint("use an address such as ws://127.0.0.1:18789")
 	}
 	ip := net.ParseIP(u.Hostname())

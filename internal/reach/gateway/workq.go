@@ -186,7 +186,9 @@ func (t *transfer) claim(ctx context.Context, agent string, was item, receiver b
 
 	// The options decide whether the claim names the session of the receiver.
 	note := "session_key omitted"
-	if key := t.o.Agents[t.To].Session; receiver && key != "" && (t.o.WorkqKeys == KeyAlways || (t.o.WorkqKeys == KeyCaller && t.Session == key)) {
+	key := t.o.Agents[t.To].Session
+	mayName := t.o.WorkqKeys == KeyAlways || (t.o.WorkqKeys == KeyCaller && t.Session == key)
+	if receiver && key != "" && mayName {
 		params["session_key"] = key
 		note = "session_key " + key
 	}

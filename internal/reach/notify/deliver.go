@@ -374,7 +374,8 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 			}
 			for _, e := range entries {
 				var w Wait
-				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && (e.Action == actions.WaitBegan || t.wants(EventEnded)) {
+				wantsAction := e.Action == actions.WaitBegan || t.wants(EventEnded)
+				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && wantsAction {
 					s.Waiting++
 				}
 			}

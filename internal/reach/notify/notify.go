@@ -190,13 +190,20 @@ func (n *Notifier) check(t *Target) error {
 	return t.readQuiet()
 }
 
+// isTimeOfDay reports whether a day has the given hour and minute.
+func isTimeOfDay(hour, minute int) bool {
+	return hour >= 0 && hour <= 23 && minute >= 0 && minute <= 59
+}
+
 // readQuiet reads the quiet hours.
 func (t *Target) readQuiet() error {
 	if t.Quiet == "" {
 		return nil
 	}
 	var h1, m1, h2, m2 int
-	if n, err := fmt.Sscanf(t.Quiet, "%d:%d-%d:%d", &h1, &m1, &h2, &m2); err != nil || n != 4 || h1 > 23 || h2 > 23 || m1 > 59 || m2 > 59 || h1 < 0 || h2 < 0 || m1 < 0 || m2 < 0 || t.Quiet != fmt.Sprintf("%02d:%02d-%02d:%02d", h1, m1, h2, m2) {
+	n, err := fmt.Sscanf(t.Quiet, "%d:%d-%d:%d", &h1, &m1, &h2, &m2)
+	hasForm := err == nil && n == 4 && t.Quiet == fmt.Sprintf("%02d:%02d-%02d:%02d", h1, m1, h2, m2)
+	if !hasForm || !isTimeOfDay(h1, m1) || !isTimeOfDay(h2, m2) {
 		return fmt.Errorf("quiet: %q is not of the form 22:00-07:00", t.Quiet)
 	}
 	t.from, t.until = time.Duration(h1*60+m1)*time.Minute, time.Duration(h2*60+m2)*time.Minute

@@ -139,7 +139,8 @@ func (n *Notifier) differs(c common, waits map[string]Wait, partial []string) bo
 	now := n.o.Clock.Now()
 	for key, o := range c.Open {
 		_, ok := waits[key]
-		if !ok && !slices.Contains(partial, o.Kind) && (o.Ended.IsZero() || now.Sub(o.Ended.Time) >= flapTime) {
+		isOver := !ok && !slices.Contains(partial, o.Kind)
+		if isOver && (o.Ended.IsZero() || now.Sub(o.Ended.Time) >= flapTime) {
 			return true
 		}
 	}

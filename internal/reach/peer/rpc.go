@@ -204,7 +204,8 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncR
 	seen := make([]bool, len(calls))
 	for _, answer := range replies {
 		var i int
-		if json.Unmarshal(answer.ID, &i) != nil || i < 0 || i >= len(calls) || seen[i] {
+		isExpected := json.Unmarshal(answer.ID, &i) == nil && i >= 0 && i < len(calls) && !seen[i]
+		if !isExpected {
 			return nil, garbled(r.endpoint)
 		}
 		seen[i] = true

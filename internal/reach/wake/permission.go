@@ -111,7 +111,8 @@ func (a *agentRecord) lastProof() (*ProbeReport, error) {
 		}
 	}
 
-	if out != nil && out.Machine != "" && a.o.Away != nil && a.o.Away(out.Machine) {
+	isAway := out != nil && out.Machine != "" && a.o.Away != nil && a.o.Away(out.Machine)
+	if isAway {
 		out.State = machineAway
 		out.Detail = "no hub runs on " + out.Machine
 	}

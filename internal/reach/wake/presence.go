@@ -140,7 +140,8 @@ func (g *Machine) hasWaiter(agent hub.AgentID, k Key) bool {
 // returns their keys. A look costs the read of one small file of the system.
 func (g *Machine) bury(d *document, now hub.Time) (buried []Key) {
 	for _, s := range d.Sessions {
-		if !s.live() || g.o.Ended == nil || s.Stamp == "" || !g.o.Ended(s.Process, s.Stamp) {
+		hasEnded := s.live() && g.o.Ended != nil && s.Stamp != "" && g.o.Ended(s.Process, s.Stamp)
+		if !hasEnded {
 			continue
 		}
 		buried = append(buried, s.Key)

@@ -78,7 +78,8 @@ func (c *sessionChannel) order(to hub.AgentID, s *Session, now hub.Time) int {
 // used last at their head.
 func (c *sessionChannel) candidates(to hub.AgentID, d document, now hub.Time) (out []*Session) {
 	for _, s := range d.Sessions {
-		if !s.live() || s.Attended != c.attended || (s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded) {
+		isSilent := s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded
+		if !s.live() || s.Attended != c.attended || isSilent {
 			continue
 		}
 		if len(out) > 0 && c.order(to, s, now) > c.order(to, out[0], now) {

@@ -466,7 +466,8 @@ func (v *visitor) tell(text string) error {
 func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) error {
 	for _, m := range due {
 		row := m.newest(kind)
-		if row == nil || row.Status == hub.DeliveryOffered || (row.Status != hub.DeliveryPending && row.Error == reason) {
+		staysUnchanged := row == nil || row.Status == hub.DeliveryOffered || (row.Status != hub.DeliveryPending && row.Error == reason)
+		if staysUnchanged {
 			continue
 		}
 		if err := v.moveRow(v.tx, *row, nil, step{state: hub.WakeRefused, detail: reason}); err != nil {
@@ -538,7 +539,8 @@ func (v *visitor) prepare(w *hub.Wake, over carrier) {
 // unread.
 func (v *visitor) repeat() error {
 	last := v.wakes.last()
-	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
+	mayAnnounce := v.block == "" && len(v.flights) == 0 && v.busy == nil
+	if !mayAnnounce || last == nil || last.Repeat {
 		return nil
 	}
 

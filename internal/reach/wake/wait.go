@@ -289,7 +289,8 @@ func (a *agentRecord) give(w *hub.Wake, s *Session) (*Notice, error) {
 		return nil, err
 	}
 	first := w.State == hub.WakeWaiting
-	if first && len(mail.fresh) == 0 && !w.Repeat && !w.Probe {
+	needsFreshMail := !w.Repeat && !w.Probe
+	if first && needsFreshMail && len(mail.fresh) == 0 {
 		return nil, a.leave(w, s.Key, step{state: hub.WakeShown, mechanism: s.Mechanism, detail: "announced earlier in its session"})
 	}
 

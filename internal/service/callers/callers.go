@@ -138,7 +138,8 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 	}
 
 	caller, unknown := s.keys.Authenticate(ctx, c.Bearer)
-	if unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket {
+	operatorOverPort := unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket
+	if operatorOverPort {
 		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key is not accepted over a port, where another program could read it").
 			WithHint("use the socket hub.sock in the hub's home, or the parley command with --as-operator, which proves the key without sending it")
 	}
@@ -303,7 +304,8 @@ func admitKind(op string, c hub.Caller, method string, need coord.Permission) er
 // Source reports CodeTampering unless a copy names its sender as its source, or
 // no source.
 func (s *Service) Source(c hub.Caller, source coord.AID) error {
-	if source == "" || source == c.AID || (s.opts.Open && c.AID == "") {
+	isAnonymous := s.opts.Open && c.AID == ""
+	if source == "" || source == c.AID || isAnonymous {
 		return nil
 	}
 	return hub.Errorf(hub.CodeTampering, "callers.Source", "%s sent a copy in the name of %.100q", c.AID, source)

@@ -68,7 +68,8 @@ func (g *guest) as(aid coord.AID) error {
 // repository, or the guest was invited for it and no agent has claimed it yet.
 func (g *guest) forRepo(p coord.Project, id coord.RepoID) error {
 	r, ok := p.Repo(id)
-	if ok && (g.as(r.Agent) == nil || (r.Agent == "" && slices.Contains(g.grant.Repos, r.Name))) {
+	mayClaim := r.Agent == "" && slices.Contains(g.grant.Repos, r.Name)
+	if ok && (g.as(r.Agent) == nil || mayClaim) {
 		return nil
 	}
 	return g.denied("does not speak for repository %s", id)
@@ -147,7 +148,8 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 		}
 	}
 
-	if was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt) {
+	isRenamed := was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt)
+	if isRenamed {
 		if err := proposes("rename a contract", now.ProposedBy); err != nil {
 			return err
 		}

@@ -199,9 +199,15 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
 		}
 
+		// Only a deep walk goes beyond the direct parent and the direct answers.
+		steps := 1
+		if deep {
+			steps = maxThread
+		}
+
 		// A parent that was not synchronized yet ends the walk: the thread begins with the
 		// packet that answers it.
-		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
+		for up := 0; err == nil && root.ReplyTo != "" && up < steps; up++ {
 			var parent coord.Packet
 			if parent, err = r.Coordination().Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
 				err = nil // not synchronized yet
@@ -215,7 +221,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 
 		out := []coord.Packet{root}
 		seen := map[coord.PacketID]bool{root.ID: true}
-		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
+		for i := 0; i < len(out) && i < steps && len(out) < maxThread; i++ {
 			answers, err := r.Coordination().Packets(coord.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
 			if err != nil {
 				return nil, err

@@ -165,7 +165,8 @@ func (s *Service) speaksFor(op string, p coord.Project, caller hub.Caller, as As
 	own := p.ReposOf(s.aid(caller))
 	if r, ok := s.ownRepo(p); len(own) == 0 && ok && s.isOurs(caller) {
 		_, local := s.local(r.Agent)
-		if r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates()) {
+		maySpeak := r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates())
+		if maySpeak {
 			own = []coord.Repo{r}
 		}
 	}
@@ -292,7 +293,8 @@ func (se *session) hostOf(p coord.Project) (coord.Grant, bool, error) {
 // hubs would stay different.
 func (se *session) mayActAt(op string, p coord.Project, need coord.Permission) error {
 	g, invited, err := se.hostOf(p)
-	if err == nil && invited && len(g.Ours) > 0 && !slices.Contains(g.Ours, need) {
+	isRestricted := invited && len(g.Ours) > 0
+	if err == nil && isRestricted && !slices.Contains(g.Ours, need) {
 		return hub.Errorf(hub.CodeDenied, op, "%s invited this hub to project %s without %s", p.Owner, p.ID, need).
 			WithHint("ask its operator for an invite with that permission")
 	}

@@ -181,7 +181,8 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
-			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || (by.Agent != "" && by.Agent == proposer.Agent)) {
+			isProposer := by.ID == c.ProposedBy || (by.Agent != "" && by.Agent == proposer.Agent)
+			if isProposer && p.Policy != coord.AgreeAny {
 				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository must agree", proposer.Name, c.Version).
 					WithHint("with the policy any, which the project's owner can set, a proposer can agree alone")
 			}

@@ -64,7 +64,9 @@ func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 	}
 
 	for _, name := range want.objects {
-		if raw, there := members[name]; there && raw[0] != '{' && raw[0] != '[' && string(raw) != "null" {
+		raw, there := members[name]
+		isScalar := there && raw[0] != '{' && raw[0] != '[' && string(raw) != "null"
+		if isScalar {
 			warn("%s is neither an object nor a list", name)
 		}
 	}

@@ -741,14 +741,16 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 	if bound != nil {
 		return federation.SyncResult{}, bound
 	}
-	if created := hub.CodeOf(err) == hub.CodeNotFound; g != nil && (created || (err == nil && m.native && comparePackets(in, was) > 0)) {
+	created := hub.CodeOf(err) == hub.CodeNotFound
+	needsPermission := g != nil && (created || (err == nil && m.native && comparePackets(in, was) > 0))
+	if needsPermission {
 		if err := g.checkPacket(p, was, in); err != nil {
 			return federation.SyncResult{}, err
 		}
 	}
 
 	switch {
-	case hub.CodeOf(err) == hub.CodeNotFound:
+	case created:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
 			return federation.SyncResult{}, err
 		}

@@ -52,7 +52,9 @@ func (se *session) charge(op string, add Rate) error {
 		u.Minute, u.Rate = minute, Rate{}
 	}
 	sum := Rate{u.Rate.Projects + add.Projects, u.Rate.Things + add.Things, u.Rate.Bytes + add.Bytes}
-	if !se.fetched && (sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || (sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0)) {
+	tooManyBytes := sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0
+	isOverRate := sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || tooManyBytes
+	if isOverRate && !se.fetched {
 		return hub.Errorf(hub.CodeRateLimited, op, "%s sent more than %d projects, %d changes or %d bytes in a minute", who, l.Rate.Projects, l.Rate.Things, l.Rate.Bytes).
 			WithRetry(time.Unix((u.Minute+1)*60, 0).Sub(now))
 	}

@@ -38,7 +38,8 @@ type Listing struct {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Deliberation, error) {
 	d, err := r.Deliberation(id)
-	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !d.Concerns(actor.ID) && !actor.Audits()) {
+	isHidden := err == nil && !d.Concerns(actor.ID) && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Deliberation{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement %q that you can see", id)
 	}
 	return d, err

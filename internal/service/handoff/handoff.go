@@ -326,13 +326,14 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
-	if err == nil && h.Team != "" && !h.Concerns(actor.ID) && !actor.Audits() { // the members of its team see it
+	isHidden := err == nil && !h.Concerns(actor.ID) && !actor.Audits()
+	if isHidden && h.Team != "" { // the members of its team see it
 		var m []hub.Member
 		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
 			return h, nil
 		}
 	}
-	if (err == nil && !h.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
+	if (err == nil && isHidden) || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, notVisible(op, id)
 	}
 	return h, err

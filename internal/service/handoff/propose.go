@@ -496,12 +496,17 @@ func cutAll(texts []string, most int) []string {
 	return out
 }
 
+// isEscaped reports whether JSON holds a character as an escape sequence.
+func isEscaped(r rune) bool {
+	return r < 0x20 || strings.ContainsRune("\"\\<>&\u2028\u2029", r)
+}
+
 // cut shortens a text to about so many bytes as JSON, at a character.
 func cut(s string, most int) string {
 	n := 0
 	for i, r := range s {
 		n += utf8.RuneLen(r)
-		if r < 0x20 || r == '"' || r == '\\' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029' {
+		if isEscaped(r) {
 			n += 5
 		}
 		if n > most {

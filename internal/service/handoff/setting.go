@@ -156,7 +156,8 @@ func (x *setting) readHandoffs(r hub.Reader, h hub.Handoff) error {
 	seen := map[hub.HandoffID]bool{}
 	for _, other := range append(open, recent...) {
 		over := !other.ResolvedAt.IsZero() && other.ResolvedAt.Before(h.AcceptedAt.Time)
-		if other.To == h.To || other.AcceptedAt.IsZero() || over || seen[other.ID] {
+		isUnrelated := other.To == h.To || other.AcceptedAt.IsZero() || over
+		if isUnrelated || seen[other.ID] {
 			continue
 		}
 		seen[other.ID] = true

@@ -223,7 +223,8 @@ func (s *Service) lookup(ctx context.Context, id hub.AgentID, aged bool) (cached
 	epoch := s.epoch
 	s.mu.RUnlock()
 	now := s.clock.Now()
-	if ok && (!s.shared || (aged && now.Before(known.until.Time))) {
+	isFresh := !s.shared || (aged && now.Before(known.until.Time))
+	if ok && isFresh {
 		return known, known.missing
 	}
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {

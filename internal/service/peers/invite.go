@@ -120,7 +120,8 @@ func inviteCheck(body string) string {
 // checkInvite reports CodeInvalid for a text that cannot be an invite.
 func checkInvite(op, text string) error {
 	i := strings.LastIndexByte(text, '-')
-	if len(text) <= 64 && strings.HasPrefix(text, "INV-") && i > 4 && inviteCheck(text[:i]) == text[i+1:] {
+	isInvite := len(text) <= 64 && strings.HasPrefix(text, "INV-") && i > 4 && inviteCheck(text[:i]) == text[i+1:]
+	if isInvite {
 		return nil
 	}
 	return hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or part of it is missing").WithHint("copy all of it, from INV- to the last two digits")

@@ -215,7 +215,8 @@ func Import(dir, archives string, load func(schema int, next func() (table strin
 // diskError reports a failure that is not the hub's own as one of the disk.
 func diskError(op string, err error) error {
 	var known *hub.Error
-	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	isInterrupted := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if err == nil || isInterrupted || errors.As(err, &known) {
 		return err
 	}
 	return hub.Errorf(hub.CodeDegraded, op, "%v", err).WithHint("check the disk and the permissions of the folder")

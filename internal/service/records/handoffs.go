@@ -235,7 +235,8 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 		field{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
 		field{"ending", f.Ending == "" || h.Ending == f.Ending},
 	)
-	if len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h) {
+	onlyContentDiffers := len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h)
+	if onlyContentDiffers {
 		differ = append(differ, "content (title, reason, deadline, thread or a policy)")
 	}
 	if len(differ) > 0 {

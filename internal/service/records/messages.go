@@ -66,7 +66,8 @@ func (f sentFacts) differences(m hub.Message, e hub.Entry) []string {
 		field{"hop", m.Hop == f.Hop},
 		field{"cause", m.Cause == f.Cause},
 	)
-	if len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest && !f.forgotten(m.Envelope) {
+	onlyEnvelopeDiffers := len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest && !f.forgotten(m.Envelope)
+	if onlyEnvelopeDiffers {
 		out = append(out, "envelope (team, topic, sequence, expiry, context or an unknown member)")
 	}
 	return out

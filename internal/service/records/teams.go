@@ -33,7 +33,8 @@ func (v *verifier) recordTeam(e hub.Entry) {
 		Digest   string `json:"sha256"`
 	}
 
-	if (family != "team" && family != "deliberation" && family != "claim") || !v.decodeFacts(e, &f) {
+	isAboutTeams := family == "team" || family == "deliberation" || family == "claim"
+	if !isAboutTeams || !v.decodeFacts(e, &f) {
 		return
 	}
 

@@ -47,7 +47,9 @@ func (v *verifier) openTrail() error {
 		}
 		// A segment may be begun while the others are opened.
 		now, err := segmentsIn(v.folders.Trail)
-		if err != nil || (len(before) == 0 && len(now) == 0) || (len(now) > 0 && slices.Contains(before, now[len(now)-1])) {
+		isEmpty := len(before) == 0 && len(now) == 0
+		hasNewest := len(now) > 0 && slices.Contains(before, now[len(now)-1])
+		if err != nil || isEmpty || hasNewest {
 			return err
 		}
 		v.trail.close()

@@ -325,7 +325,8 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 // CodeNotFound, as if there were none.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
-	if (err == nil && !run.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
+	isHidden := err == nil && !run.Concerns(actor.ID) && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("{runs.list} lists your runs")
 	}
 	return run, err

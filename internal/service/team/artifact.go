@@ -205,7 +205,8 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given
 		if err == nil {
 			defer f.Close()
 		}
-		if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may && !actor.Audits()) {
+		isHidden := err == nil && !may && !actor.Audits()
+		if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 			return u, hub.Errorf(hub.CodeNotFound, op, "artifact %s does not exist or is not shared with you", given.SHA256).WithHint("store the file first: {artifact.put}")
 		}
 		if err != nil {

@@ -228,7 +228,8 @@ func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 	}
 
 	// A guarded task is reviewed by an agent that has never worked on it.
-	if t.Class.Guarded() && t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer)) {
+	reviewsOwnWork := t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer))
+	if t.Class.Guarded() && reviewsOwnWork {
 		return t, hub.Errorf(hub.CodePolicy, c.op, "task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
 	}
 

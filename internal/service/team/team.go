@@ -195,7 +195,8 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team
 	if err == nil {
 		role, err = roleOf(r, id, actor.ID)
 	}
-	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && role == "" && !actor.Audits()) {
+	isHidden := err == nil && role == "" && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team named %q that you can see", id).WithHint("to list your teams: {team.list}")
 	}
 	return t, role, err

@@ -151,7 +151,11 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 	}
 	out := PeerNames{[]coord.AID{}}
 	for _, peer := range peers {
-		if (p.AID != "" && p.AID != peer.AID) || (p.AID == "" && peer.State != hub.PeerApproved) {
+		isWanted := p.AID == peer.AID
+		if p.AID == "" {
+			isWanted = peer.State == hub.PeerApproved
+		}
+		if !isWanted {
 			continue
 		}
 		if err := s.Network.Compare(peer.AID); err != nil {

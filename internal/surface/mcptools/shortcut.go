@@ -178,7 +178,8 @@ func (h *Handler) plainCall(body []byte) (req jsonrpc.Request, m *rpc.Method, ar
 		return req, nil, nil, false
 	}
 	req = requests[0]
-	if req.Invalid != nil || req.Notification() || string(req.ID) == "null" || req.Method != "tools/call" {
+	isCall := req.Invalid == nil && !req.Notification() && string(req.ID) != "null" && req.Method == "tools/call"
+	if !isCall {
 		return req, nil, nil, false
 	}
 	var params map[string]json.RawMessage

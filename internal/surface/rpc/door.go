@@ -333,7 +333,8 @@ func (d *Door) answerGroup(ctx context.Context, caller hub.Caller, m *Method, re
 // reports whether the request was one.
 func (d *Door) stream(w http.ResponseWriter, r *http.Request, caller hub.Caller, req jsonrpc.Request, size int) bool {
 	m := d.byName[req.Method]
-	if req.Invalid != nil || m == nil || m.stream == nil || int64(size) > m.MaxBody {
+	isStream := req.Invalid == nil && m != nil && m.stream != nil && int64(size) <= m.MaxBody
+	if !isStream {
 		return false
 	}
 	out := &resultWriter{w: w, id: req.ID}

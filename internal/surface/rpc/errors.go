@@ -127,7 +127,8 @@ func hubError(method string, e *jsonrpc.Error) error {
 	var r Reason
 	if json.Unmarshal(e.Data, &r) != nil || r.Reason == "" {
 		r.Reason = hub.CodeInternal
-		if e.Code == jsonrpc.CodeParse || e.Code == jsonrpc.CodeInvalidRequest || e.Code == jsonrpc.CodeInvalidParams || e.Code == jsonrpc.CodeMethodNotFound {
+		switch e.Code {
+		case jsonrpc.CodeParse, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound:
 			r.Reason = hub.CodeInvalid
 		}
 	}

@@ -377,7 +377,8 @@ func (d *mergeData) fill(ctx context.Context) error {
 	end := ""
 	for _, p := range d.Panes {
 		mine, ok := lineEnd(p.Text)
-		if !ok || !p.IsText || (mine != "" && end != "" && mine != end) {
+		isMixed := mine != "" && end != "" && mine != end
+		if !ok || !p.IsText || isMixed {
 			return nil
 		}
 		end = cmp.Or(end, mine)
