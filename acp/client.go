@@ -323,7 +323,8 @@ func (c *Client) handle(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 		return c.opts.Extension(ctx, r.Method, r.Params)
 	}
 	handler, ok := clientMethods[r.Method]
-	if !ok || version == 0 || (version != 1 && handler.onlyV1) {
+	isRemoved := version != 1 && handler.onlyV1
+	if !ok || version == 0 || isRemoved {
 		return nil, jsonrpc.MethodNotFound(r.Method)
 	}
 	return handler.do(c, ctx, version, r.Params)

@@ -459,7 +459,8 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 
 	bridge, err := p.converter()
 	method, ok := acpv2.LookupMethod(r.Method)
-	if err != nil || !ok || !method.Notification() || r.Method == acpv2.MethodCancelRequest {
+	isConvertible := err == nil && ok && method.Notification() && r.Method != acpv2.MethodCancelRequest
+	if !isConvertible {
 		return
 	}
 

@@ -55,6 +55,14 @@ type queue struct {
 	discard bool // the updates are waived
 }
 
+// mustWait reports whether an update that counts as size bytes has to wait until
+// updates are taken. An update that is larger than the bound is taken when the
+// queue is empty. The lock of the backlog is held.
+func (q *queue) mustWait(size int) bool {
+	full := q.size > 0 && q.size+size > maxQueued
+	return full && q.backlog.calls == 0 && !q.discard && !q.closed
+}
+
 // put adds an update whose message has size bytes. It waits for room, and reports
 // false if there is none and it must not wait.
 // It is called by the one goroutine that reads from the agent.
@@ -67,8 +75,7 @@ func (q *queue) put(u *Update, size int) bool {
 	size += perUpdate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// An update that is larger than the bound is taken when the queue is empty.
-	for q.size > 0 && q.size+size > maxQueued && g.calls == 0 && !q.discard && !q.closed {
+	for q.mustWait(size) {
 		g.moved.Wait()
 	}
 	switch {

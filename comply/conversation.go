@@ -255,7 +255,8 @@ func (c *conversation) twisted(q *request) *rules.Entry {
 // Expectations whose step is over are skipped: their frames were due earlier.
 func (c *conversation) cannedReply(e *rules.Entry) (_ json.RawMessage, held bool) {
 	for _, a := range c.expectations {
-		if a.Class != jsont.ClientRequest || a.met != nil || a.closed || !a.fits(e, c.vars) {
+		isOpen := a.Class == jsont.ClientRequest && a.met == nil && !a.closed
+		if !isOpen || !a.fits(e, c.vars) {
 			continue
 		}
 		a.take(e)

@@ -65,7 +65,11 @@ func (r *testRun) untilFrame(x *jsont.Expectation) *untilFrame {
 
 // see compares the next entry of the log. The conversation's lock is held.
 func (u *untilFrame) see(e *rules.Entry, vars jsont.Variables) {
-	if u != nil && u.met == nil && (e.Class == jsont.Response || e.Seq > u.from) && u.fits(e, vars) {
+	if u == nil || u.met != nil {
+		return
+	}
+	isNew := e.Class == jsont.Response || e.Seq > u.from
+	if isNew && u.fits(e, vars) {
 		u.met = e
 	}
 }
@@ -328,7 +332,8 @@ func (r *testRun) nearest(x *openExpectation, m *jsont.Matcher, own map[*rules.E
 	for _, e := range r.c.log {
 		candidate := e.Direction == jsonrpc.In && e.Class == x.Class && !e.Taken && !own[e]
 		early := x.Class == jsont.Notification && last != nil && e.Seq < last.Request.Seq
-		if !candidate || early || (len(answers) > 0 && !answers[e]) {
+		otherAnswer := len(answers) > 0 && !answers[e]
+		if !candidate || early || otherAnswer {
 			continue
 		}
 		bad := m.Match(e.Value)

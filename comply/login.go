@@ -55,7 +55,8 @@ func (r *testRun) wantsLogin(method string, answer *rules.Entry) bool {
 // A login that fails makes the test moot: it says nothing about the behaviour after
 // it.
 func (r *testRun) logIn(ctx context.Context, method string) *rules.Finding {
-	if r.auth == "" || r.c.loggedIn || aboutLogin(r.test) || !strings.HasPrefix(method, "session/") || !r.c.greeted() {
+	isDue := r.auth != "" && !r.c.loggedIn && !aboutLogin(r.test)
+	if !isDue || !strings.HasPrefix(method, "session/") || !r.c.greeted() {
 		return nil
 	}
 	r.c.loggedIn = true

@@ -478,7 +478,9 @@ func (r *runner) record(agent, test string, log []*rules.Entry) error {
 // fileName returns s with the characters replaced that a file name should not have.
 func fileName(s string) string {
 	s = strings.Map(func(c rune) rune {
-		if (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strings.ContainsRune("._-", c) {
+		isLetter := (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+		isDigit := c >= '0' && c <= '9'
+		if isLetter || isDigit || strings.ContainsRune("._-", c) {
 			return c
 		}
 		return '_'

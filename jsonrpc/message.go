@@ -91,7 +91,10 @@ func (v *memberValues) set(raw, name, value []byte) *Problem {
 	case "jsonrpc":
 		v.version = value
 	case "id":
-		if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
+		c := value[0]
+		isContainer := c == '{' || c == '['
+		isBool := c == 't' || c == 'f'
+		if isContainer || isBool {
 			return problemf(ProblemID, raw, "the id of a message must be a string, a number or null")
 		}
 		v.id = value
@@ -225,7 +228,8 @@ func salvage(raw []byte) (m message) {
 		switch name.String() {
 		case "id":
 			id, err := dec.ReadValue()
-			if err != nil || m.id != nil || id.Kind() == '{' || id.Kind() == '[' {
+			isContainer := id.Kind() == '{' || id.Kind() == '['
+			if err != nil || m.id != nil || isContainer {
 				m.id = nil
 				return m
 			}

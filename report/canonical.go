@@ -39,7 +39,8 @@ func readCanonical(text string, skipped int) (r Result, ok bool) {
 		name := reportTerms[place].name
 		value := s[len(name)+1:]
 		value = value[indent(value):]
-		if value == "" || !solid(value[0]) || !solid(value[len(value)-1]) || !r.setCanonical(place, value) {
+		isTrimmed := value != "" && solid(value[0]) && solid(value[len(value)-1])
+		if !isTrimmed || !r.setCanonical(place, value) {
 			return Result{}, false
 		}
 		r.Fields = append(r.Fields, TextField{Name: name, RawName: s[:len(name)], Value: value, Line: skipped + len(r.Fields) + 1, Col: 1})

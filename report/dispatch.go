@@ -94,7 +94,8 @@ func (in *dispatchReader) line(l line) {
 	if !begun || i <= in.indent {
 		if h, ok := split(l.text); ok {
 			place := find(dispatchTerms, h.name)
-			if place >= 0 || (begun && h.odd == 0 && extraName(h.name)) {
+			isExtra := begun && h.odd == 0 && extraName(h.name)
+			if place >= 0 || isExtra {
 				in.end()
 				in.open = place
 				in.name = h.name
@@ -211,7 +212,12 @@ func splitNumbered(s string) (items []string) {
 // cutOrdinal returns s without the given ordinal at its beginning.
 func cutOrdinal(s string, n int) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(s, strconv.Itoa(n))
-	if !ok || len(rest) < 2 || (rest[0] != '.' && rest[0] != ')') || (rest[1] != ' ' && rest[1] != '\t') {
+	if !ok || len(rest) < 2 {
+		return "", false
+	}
+	isMarked := rest[0] == '.' || rest[0] == ')'
+	isSeparated := rest[1] == ' ' || rest[1] == '\t'
+	if !isMarked || !isSeparated {
 		return "", false
 	}
 	return rest[2:], true

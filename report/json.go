@@ -168,8 +168,11 @@ func members(data []byte) (all []member, ok bool) {
 	for dec.More() {
 		t, err := dec.Token()
 		name, ok := t.(string)
+		if err != nil || !ok || len(all) == maxMembers {
+			return nil, false
+		}
 		var value json.RawMessage
-		if err != nil || !ok || len(all) == maxMembers || dec.Decode(&value) != nil {
+		if dec.Decode(&value) != nil {
 			return nil, false
 		}
 		all = append(all, member{name, value})

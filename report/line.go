@@ -272,12 +272,15 @@ func reversed(open string) string {
 	return string(b)
 }
 
+// quotesOrIndents reports whether c is a blank, a tab or the sign of a quotation.
+func quotesOrIndents(c byte) bool { return c == ' ' || c == '\t' || c == '>' }
+
 // fence reports whether a line opens or closes a code block.
 // A fence may be quoted. A line with further backticks behind the first ones is
 // code within a line, not a fence.
 func fence(s string) bool {
 	i := 0
-	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '>') {
+	for i < len(s) && quotesOrIndents(s[i]) {
 		i++
 	}
 	s = s[i:]

@@ -161,7 +161,9 @@ func joinList(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
 		quoted[i] = item
-		if back, codes := splitList(item); len(codes) > 0 || len(back) != 1 || back[0] != item || strings.ContainsAny(item, `,"()`) {
+		back, codes := splitList(item)
+		isReadBack := len(codes) == 0 && len(back) == 1 && back[0] == item
+		if !isReadBack || strings.ContainsAny(item, `,"()`) {
 			quoted[i] = `"` + strings.ReplaceAll(item, `"`, `""`) + `"`
 		}
 	}

@@ -66,8 +66,12 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 // capability for them.
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
+	isSupported := can.Compaction.IsSet()
+	if m.Notice != nil {
+		isSupported = can.Notices.IsSet()
+	}
 	// A client whose capabilities are not known gets the update: it may ignore it.
-	if (m.Notice != nil && known && !can.Notices.IsSet()) || (m.Notice == nil && known && !can.Compaction.IsSet()) {
+	if known && !isSupported {
 		c.dropAt("sessionUpdate", m.Tag(), "is an update the client does not support")
 		return nil
 	}
@@ -101,10 +105,16 @@ func (c *converter) content(m *ContentBlock) (out acpv1.ContentBlock) {
 	return out
 }
 
+// isPlainText reports whether a block is a text without any optional member.
+func isPlainText(m *ContentBlock) bool {
+	t := m.Text
+	return t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil
+}
+
 // block converts one part of a message. Version 1 has no icons.
 func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
-	if t := m.Text; t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil {
-		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // the usual case, without a round trip through JSON
+	if isPlainText(m) {
+		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: m.Text.Text}}, true // the usual case, without a round trip through JSON
 	}
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
 		// A copy: the message belongs to the caller.

@@ -82,7 +82,9 @@ func writeEntry(w io.Writer, e hub.Entry) {
 func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.AuditPage) error {
 	enc := encoder(a.out)
 	show := func(e hub.Entry) error {
-		if (p.Actor != "" && e.Actor != p.Actor) || (p.Action != "" && e.Action != p.Action) {
+		otherActor := p.Actor != "" && e.Actor != p.Actor
+		otherAction := p.Action != "" && e.Action != p.Action
+		if otherActor || otherAction {
 			return nil
 		}
 		if a.json {

@@ -170,6 +170,18 @@ var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-
 // messageTyped has the commands whose flag --type is that of a message.
 var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}
 
+// takesHubWords reports whether a flag of the command with a path is completed with words
+// of the hub.
+func takesHubWords(cmd *cobra.Command, path, flag string) bool {
+	if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil {
+		return false
+	}
+	if strings.HasPrefix(path, "peer ") {
+		return false // --from of a peer is an address
+	}
+	return flag != "type" || messageTyped[path]
+}
+
 // complete gives all commands below root the words of the hub. Completions that a command
 // has of its own stay.
 func (a *app) complete(root *cobra.Command) {
@@ -187,8 +199,8 @@ func (a *app) complete(root *cobra.Command) {
 			}
 		}
 		for flag, from := range flagSources {
-			if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil || strings.HasPrefix(path, "peer ") || (flag == "type" && !messageTyped[path]) {
-				continue // --from of a peer is an address
+			if !takesHubWords(cmd, path, flag) {
+				continue
 			}
 			cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return a.hubWords(cmd.Context(), from)

@@ -230,7 +230,9 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 
 	// Without a command, a person at a terminal sees the hub if it runs, else the help.
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if home, err := a.homeDir(); err == nil && isTerminal(a.in) && isTerminal(a.out) && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
+		home, err := a.homeDir()
+		atTerminal := err == nil && isTerminal(a.in) && isTerminal(a.out)
+		if atTerminal && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
 			return a.watch(cmd.Context(), false)
 		}
 		return cmd.Help()

@@ -148,7 +148,8 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 
 	// A proof from another version of the CLI does not count for this one.
 	for _, s := range w.Sessions {
-		if s.State != wake.SessionEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
+		bothKnown := s.Proven != "" && s.Version != ""
+		if s.State != wake.SessionEnded && bothKnown && s.Proven != s.Version {
 			return fmt.Sprintf("mail has not started a turn since %s changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf(`run "parley probe %s" to test it`, w.Agent)
 		}
 	}

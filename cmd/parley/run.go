@@ -153,7 +153,8 @@ func (f *runFlags) check() error {
 	if f.Handoff != "" && (f.noHub || !isHandoff) {
 		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
-	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
+	shortest := min(f.Timeout, f.verifyTimeout, f.startTimeout, f.stopGrace)
+	if shortest <= 0 {
 		return usagef("--timeout, --verify-timeout, --start-timeout and --stop-grace must be positive")
 	}
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {

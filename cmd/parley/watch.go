@@ -36,7 +36,8 @@ func (a *app) watch(ctx context.Context, plain bool) error {
 		return err
 	}
 	o := watch.Options{Connect: a.client, URL: url, In: a.in, Out: a.out}
-	if plain || !isTerminal(a.in) || !isTerminal(a.out) || os.Getenv("TERM") == "dumb" {
+	canDraw := isTerminal(a.in) && isTerminal(a.out) && os.Getenv("TERM") != "dumb"
+	if plain || !canDraw {
 		return watch.Plain(ctx, o)
 	}
 	o.Out = a.out.raw

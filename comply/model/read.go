@@ -80,7 +80,8 @@ func (r *request) addTools(tools any, space string) {
 		}
 		schema, isFunction := at(t, "parameters", "input_schema", "parametersJsonSchema").(obj)
 		free := text(t, "type") == "custom"
-		if name := text(t, "name"); name != "" && (isFunction || free || text(t, "type") == "function") {
+		isCallable := isFunction || free || text(t, "type") == "function"
+		if name := text(t, "name"); name != "" && isCallable {
 			r.tools = append(r.tools, tool{name: name, description: text(t, "description"), schema: schema, free: free, space: space})
 		}
 	}

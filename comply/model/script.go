@@ -129,7 +129,8 @@ func (s *Script) position(r *request) position {
 	}
 	for _, rule := range s.Rules {
 		when := rule.When
-		if (when.Turn != 0 && when.Turn != p.turn) || (when.Prompt != nil && !when.Prompt.MatchString(p.text)) {
+		otherTurn := when.Turn != 0 && when.Turn != p.turn
+		if otherTurn || (when.Prompt != nil && !when.Prompt.MatchString(p.text)) {
 			continue
 		}
 		if when.Result == nil {

@@ -135,7 +135,9 @@ func (s *Step) check(given []string) error {
 	// Sorted, so that the same step always has the same error.
 	slices.Sort(given)
 	for _, name := range given {
-		if name != "do" && name != "join" && !slices.Contains(rule.needs, name) && !slices.Contains(rule.may, name) {
+		isGeneral := name == "do" || name == "join"
+		isOfAction := slices.Contains(rule.needs, name) || slices.Contains(rule.may, name)
+		if !isGeneral && !isOfAction {
 			return fmt.Errorf("%s has no %s", s.Do, name)
 		}
 	}

@@ -126,7 +126,9 @@ func (r *request) ranked(f family) []tool {
 		}
 	}
 	for _, t := range r.tools {
-		if f.like.MatchString(plain(t.name)) && !t.free && t.space == "" && !strings.HasPrefix(t.name, "mcp") && !slices.Contains(f.names, plain(t.name)) {
+		isGuess := f.like.MatchString(plain(t.name)) && !slices.Contains(f.names, plain(t.name))
+		ofServer := t.space != "" || strings.HasPrefix(t.name, "mcp")
+		if isGuess && !ofServer && !t.free {
 			out = append(out, t)
 		}
 	}

@@ -347,7 +347,8 @@ func linksLine(a *AgentReport) string {
 	}
 	for i, link := range bad {
 		bad[i] = "<" + strings.Map(func(c rune) rune {
-			if unicode.IsSpace(c) || c == '<' || c == '>' || !plaintext.Visible(c) {
+			endsLink := unicode.IsSpace(c) || c == '<' || c == '>'
+			if endsLink || !plaintext.Visible(c) {
 				return -1
 			}
 			return c

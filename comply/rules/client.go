@@ -142,7 +142,8 @@ var terminalChecks = []check{
 func (s *state) unreleased(e *event, killed bool) string {
 	for id, t := range inOrder(s.terminals) {
 		x := s.sessions[t.session]
-		if !t.released && t.killed == killed && x != nil && len(x.turns) == 0 && x.last != nil {
+		turnIsOver := x != nil && len(x.turns) == 0 && x.last != nil
+		if turnIsOver && !t.released && t.killed == killed {
 			return e.with(t.made, when(true, "the terminal %s was not released before the turn ended", show(id)))
 		}
 	}

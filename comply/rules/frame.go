@@ -208,7 +208,11 @@ var errorChecks = []check{
 	}},
 	// ERR-07: -32800 is for requests that were cancelled
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
-		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message()) {
+		if code, _ := e.code(); code != codeCancelled || e.request == nil {
+			return ""
+		}
+		isAllowed := s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message())
+		if isAllowed {
 			return ""
 		}
 		return e.with(e.request, e.request.Method+" was answered with -32800, but the client did not cancel it and the message does not say that the agent gave up")
@@ -226,7 +230,11 @@ var errorChecks = []check{
 	// AUTH-14: an agent that needs a login offers a login method
 	{rule: "AUTH-14", on: failures, flaw: func(s *state, e *event) string {
 		code, _ := e.code()
-		if code != codeAuth || e.request == nil || s.welcome == nil || s.logins > 0 || (e.message() != "" && !aboutLogin.MatchString(e.message())) {
+		needsLogin := code == codeAuth && (e.message() == "" || aboutLogin.MatchString(e.message()))
+		if !needsLogin || e.request == nil {
+			return ""
+		}
+		if s.welcome == nil || s.logins > 0 {
 			return ""
 		}
 		e.proof = append(e.proof, s.welcome, e.request)

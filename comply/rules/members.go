@@ -78,6 +78,12 @@ type memberSet struct {
 // maxSchemaDepth bounds references, which may lead in a circle.
 const maxSchemaDepth = 30
 
+// admitsMembers reports whether a keyword such as additionalProperties, which is a flag or
+// a schema, admits members that have no schema of their own.
+func admitsMembers(keyword json.RawMessage) bool {
+	return len(keyword) > 0 && string(keyword) != "false"
+}
+
 // collect adds the members that a schema allows v to have.
 // It is generous: a member is allowed if any branch that may be meant has it.
 func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, depth int) {
@@ -93,7 +99,7 @@ func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, d
 	if s.Items != nil {
 		a.items = append(a.items, s.Items)
 	}
-	if (len(s.More) > 0 && string(s.More) != "false") || (len(s.Rest) > 0 && string(s.Rest) != "false") {
+	if admitsMembers(s.More) || admitsMembers(s.Rest) {
 		a.open = true
 	}
 	if of := (&schemaNode{}); len(s.More) > 2 && json.Unmarshal(s.More, of) == nil { // a schema for all members, not {} or a flag

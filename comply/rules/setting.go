@@ -134,7 +134,8 @@ var settingChecks = []check{
 			id = "groupId"
 		}
 		for _, c := range objects(o, "options") {
-			if _, grouped := c["options"]; grouped && (!isWord(c[id]) || !isText(c["name"]) || !isList(c["options"])) {
+			isComplete := isWord(c[id]) && isText(c["name"]) && isList(c["options"])
+			if _, grouped := c["options"]; grouped && !isComplete {
 				return whenIs(true, "a group", c)
 			}
 		}

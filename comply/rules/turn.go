@@ -41,10 +41,12 @@ func (s *state) elsewhere(x *session) bool {
 // stopped returns the stop reason of a turn that ends with the event, in either
 // version.
 func stopped(s *state, e *event) (reason any, t *turn) {
-	if s.version == schema.V1 && e.request != nil && e.succeeded && e.request.Method == MethodPrompt {
+	answersPrompt := e.request != nil && e.succeeded && e.request.Method == MethodPrompt
+	if s.version == schema.V1 && answersPrompt {
 		return e.result["stopReason"], s.turns[e.request]
 	}
-	if s.version == schema.V2 && e.tag == "state_update" && text(e.update, "state") == "idle" && e.update["stopReason"] != nil {
+	becomesIdle := e.tag == "state_update" && text(e.update, "state") == "idle"
+	if s.version == schema.V2 && becomesIdle && e.update["stopReason"] != nil {
 		return e.update["stopReason"], s.session(e).running()
 	}
 	return nil, nil
@@ -96,8 +98,12 @@ var turnChecks = []check{
 	}},
 	// STOP-05: only a turn that was cancelled stops with cancelled
 	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
+		reason, t := stopped(s, e)
+		if reason != "cancelled" || t == nil {
+			return ""
+		}
 		// A second prompt may end the turn before it.
-		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled && !t.joined {
+		if !t.cancelled && !t.joined {
 			return e.with(t.request, "the turn stopped with cancelled, but the client did not cancel it")
 		}
 		return ""

@@ -219,8 +219,8 @@ func (h *Hub) Grant(c Channel, a Answer) (Grant, error) {
 	defer h.mu.Unlock()
 	asked, ok := h.open[a.Nonce]
 	delete(h.open, a.Nonce)
-	if !ok || asked.channel != c || asked.at.Before(now.Add(-challengeLife).Time) ||
-		!hmac.Equal([]byte(a.Proof), []byte(operatorProof(asked.key, c, asked.opening, a.Nonce))) {
+	isOpen := ok && asked.channel == c && !asked.at.Before(now.Add(-challengeLife).Time)
+	if !isOpen || !hmac.Equal([]byte(a.Proof), []byte(operatorProof(asked.key, c, asked.opening, a.Nonce))) {
 		return Grant{}, refused(op)
 	}
 	secret := tokenPrefix + rand.Text() + rand.Text()

@@ -122,7 +122,8 @@ const retireAfter = 14 * 24 * time.Hour
 func (l *Launch) retire(ctx context.Context) {
 	var old []Identity
 	for _, i := range Identities(l.Home) {
-		if i.Made && time.Since(i.Last.Time) > retireAfter && !process.Alive(i.Process) && i.Agent != l.As {
+		isUnused := time.Since(i.Last.Time) > retireAfter && i.Agent != l.As
+		if i.Made && isUnused && !process.Alive(i.Process) {
 			old = append(old, i)
 		}
 	}

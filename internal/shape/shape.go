@@ -134,7 +134,8 @@ func tame(v any) any {
 func firstFault(e *jsonschema.ValidationError) (path, rule string) {
 	for i, f := range leaves(nil, e) {
 		p, r := pathOf(f.InstanceLocation), ruleText(f)
-		if i == 0 || p < path || (p == path && r < rule) {
+		isBefore := p < path || (p == path && r < rule)
+		if i == 0 || isBefore {
 			path, rule = p, r
 		}
 	}

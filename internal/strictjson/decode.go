@@ -55,7 +55,8 @@ func integer(dec *jsontext.Decoder, to *int64) error {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	digits, _, _ := strings.Cut(strings.ToLower(string(raw)), "e")
 	underflow := f == 0 && strings.ContainsAny(digits, "123456789")
-	if err != nil || underflow || f != math.Trunc(f) || math.Abs(f) > 1<<53-1 {
+	isExact := err == nil && !underflow && f == math.Trunc(f) && math.Abs(f) <= 1<<53-1
+	if !isExact {
 		return &Error{Text: shorten.Quote(string(raw)) + " is not an integer of at most 53 bits"}
 	}
 	*to = int64(f)

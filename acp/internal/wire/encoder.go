@@ -250,7 +250,11 @@ func (e *Encoder) Unknown(name, tag string, raw json.RawMessage, tags []string, 
 	for o := s.Object(); o.Next(); {
 		member := string(o.name)
 		value := s.Raw()
-		if s.problem != nil || (member != name && (e.tagged(member) || knownName(member, known))) {
+		if s.problem != nil {
+			continue
+		}
+		isWritten := member != name && (e.tagged(member) || knownName(member, known))
+		if isWritten {
 			continue
 		}
 		e.AnyName(member)

@@ -150,7 +150,8 @@ func (s *Scanner) Require(name string) {
 // pointer, if the member is there, without moving on.
 func (s *Scanner) Inspect(name string, nullable bool, x any) {
 	at := s.pos
-	if s.problem == nil && s.find(name) && !(nullable && s.Null()) {
+	hasValue := s.problem == nil && s.find(name) && !(nullable && s.Null())
+	if hasValue {
 		Decode(s, x)
 		if s.problem != nil {
 			s.problem.Path = within(name, s.problem.Path)

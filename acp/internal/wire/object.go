@@ -82,7 +82,8 @@ func (o *Object) advance() bool {
 		s.problem.Path = within(string(o.name), s.problem.Path)
 	}
 	o.inside = false
-	if s.problem != nil || (!o.started && !s.want('{')) || !s.more(!o.started) {
+	hasMember := s.problem == nil && (o.started || s.want('{')) && s.more(!o.started)
+	if !hasMember {
 		return false
 	}
 	o.started = true
@@ -199,7 +200,8 @@ func (a *Array) Next() bool {
 	if s.problem != nil && a.n > 0 {
 		s.problem.Path = within(strconv.Itoa(a.n-1), s.problem.Path)
 	}
-	if s.problem != nil || (a.n == 0 && !s.want('[')) || !s.more(a.n == 0) {
+	hasItem := s.problem == nil && (a.n > 0 || s.want('[')) && s.more(a.n == 0)
+	if !hasItem {
 		return false
 	}
 	a.n++
