@@ -23,7 +23,7 @@ func (a *app) agentCommand() *cobra.Command {
 		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(),
 		a.agentChange("pause", "Stop an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
 		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
-		a.agentChange("reset", "Lift an agent's suspension for repeated messages", "not suspended any more", api.ResetAgent),
+		a.agentChange("reset", "Lift an agent's suspension for repeated messages", "no longer suspended", api.ResetAgent),
 	)
 }
 

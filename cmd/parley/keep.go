@@ -124,7 +124,7 @@ func (a *app) agentStopCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&p.Forget, "forget", false, "remove the agent from the kept agents")
 	return operation(a, cmd, api.StopAgent, &p, func(w io.Writer, _ api.None) {
 		if p.Forget {
-			fmt.Fprintf(w, "%s is not kept any more\n", p.Agent)
+			fmt.Fprintf(w, "%s is no longer kept\n", p.Agent)
 			return
 		}
 		fmt.Fprintf(w, "%s is stopped; its mail waits until parley agent restart %s\n", p.Agent, p.Agent)

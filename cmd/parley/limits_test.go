@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("the coordinator was told %+v", m)
 		}
 		refused(t, h.as("mallory", "agent", "reset", "mallory", "--json"), 3, "forbidden")
-		contains(t, h.operator("agent", "reset", "mallory").out, "mallory is not suspended any more")
+		contains(t, h.operator("agent", "reset", "mallory").out, "mallory is no longer suspended")
 		h.ok(h.as("mallory", "send", "tester", "sorry"), nil)
 	})
 	t.Run("the same idempotency key is the same message", func(t *testing.T) {

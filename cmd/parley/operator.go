@@ -50,7 +50,7 @@ func (a *app) operatorRemoveCommand() *cobra.Command {
 	var p api.OperatorParams
 	cmd := &cobra.Command{Use: "remove NAME", Short: "Remove an operator and revoke their key (operator)", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.RemoveOperator, &p, func(w io.Writer, got api.OperatorParams) {
-		fmt.Fprintf(w, "%s is no operator any more\n", got.Name)
+		fmt.Fprintf(w, "%s is no longer an operator\n", got.Name)
 	}, func(_ context.Context, args []string) error {
 		p.Name = args[0]
 		return nil

@@ -110,7 +110,7 @@ func (a *app) rootRemoveCommand() *cobra.Command {
 	var p api.RootParams
 	cmd := &cobra.Command{Use: "remove DIR", Short: "Stop the hub from reading a folder (operator)", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.RemoveRoot, &p, func(w io.Writer, r hub.Root) {
-		fmt.Fprintf(w, "%s is no root any more: handoffs there are not checked\n", r.Path)
+		fmt.Fprintf(w, "%s is no longer a root: the hub does not check handoffs there\n", r.Path)
 	}, func(_ context.Context, args []string) (err error) {
 		p.Path, err = filepath.Abs(args[0])
 		return err
