@@ -81,14 +81,21 @@ type Agent struct {
 
 // Serve serves one client that writes to r and reads from w. It returns after the
 // client has ended the connection, when all turns have ended, or when ctx ends.
+// At the end it closes r and w if they are an io.Closer, which also ends a read that
+// blocks.
 func Serve(ctx context.Context, agent *Agent, r io.Reader, w io.Writer) error {
 	if agent.Prompt == nil {
 		return errors.New("acp: serve: Agent.Prompt is not set")
 	}
 	a := newAgentConn(agent)
 	conn := a.open(r, w)
+	// The end of ctx closes the connection, which ends the wait below.
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+
+	// No request comes any more. end cancels the turns, Wait waits for the handlers
+	// of requests, and work for the turns of version 2, which outlive the handler
+	// of their prompt.
 	<-conn.Done()
 	a.end()
 	err := conn.Wait()
@@ -118,6 +125,8 @@ type ClientProfile struct {
 }
 
 // initialize agrees on a version with the client and stores its profile.
+// The answer must be computed in the order of arrival, before the next request is
+// read; open sees to that.
 func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, error) {
 	var head struct {
 		Version *uint16 `json:"protocolVersion"`
@@ -136,7 +145,7 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 	}
 	rc.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: a.agent.Lossy})
 	if !a.setClient(rc) {
-		return nil, invalidRequest("initialize was answered before")
+		return nil, invalidRequest("initialize was already answered")
 	}
 	if rc.profile.Version == 1 {
 		return encoded(a.initializeResponseV1(rc.caps))
@@ -194,6 +203,10 @@ func marker[T any](there bool) acpv1.Optional[T] {
 }
 
 // initializeResponseV1 returns the answer to initialize in version 1.
+// The protocol has authentication methods in another form in each version. Each
+// method is converted inside an initialize response of its own, so a method that
+// the client cannot use fails alone and the others are still offered. The MCP
+// capability in that response is there only because the conversion asks for it.
 func (a *agentConn) initializeResponseV1(caps acpv1.ClientCapabilities) *acpv1.InitializeResponse {
 	agent := a.agent
 	methods := []acpv1.AuthMethod{}
@@ -236,6 +249,8 @@ func (a *agentConn) initializeResponseV1(caps acpv1.ClientCapabilities) *acpv1.I
 }
 
 // initializeResponseV2 returns the answer to initialize in version 2.
+// An agent of version 2 with sessions can list, resume and close them without a
+// capability of their own.
 func (a *agentConn) initializeResponseV2() *acpv2.InitializeResponse {
 	agent := a.agent
 	out := &acpv2.InitializeResponse{

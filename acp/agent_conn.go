@@ -29,6 +29,7 @@ type agentConn struct {
 	life context.Context
 	end  context.CancelFunc
 
+	// mu comes before AgentSession.mu in the lock order.
 	mu       sync.Mutex    // guards client and sessions
 	client   *remoteClient // nil before initialize
 	sessions map[SessionID]*AgentSession
@@ -36,6 +37,8 @@ type agentConn struct {
 
 // A remoteClient is the client of an agent and the connection to it. It does not
 // change.
+// It is built while initialize is handled and published by agentConn.setClient, so
+// its fields are read without a lock.
 type remoteClient struct {
 	conn    *jsonrpc.Conn
 	profile ClientProfile
@@ -74,7 +77,9 @@ func (a *agentConn) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
 				}
 			},
 		},
-		Notification:     a.notice,
+		Notification: a.notice,
+		// A line that is not a request gets an error response: the author of a
+		// client sees the mistake at once instead of waiting for an answer.
 		AnswerUnreadable: true,
 		MaxRequests:      maxRequests,
 	})
@@ -82,6 +87,7 @@ func (a *agentConn) open(r io.Reader, w io.Writer) *jsonrpc.Conn {
 
 // withCode gives an error of the agent's functions a code, so that the client gets
 // its text. A cancelled request keeps its error.
+// Package jsonrpc hides the text of an error without a code from the other side.
 func withCode(ctx context.Context, f func() (any, error)) (any, error) {
 	result, err := f()
 	if err != nil && !errors.As(err, new(*jsonrpc.Error)) && ctx.Err() == nil {
@@ -118,6 +124,8 @@ func invalidRequest(format string, args ...any) error {
 }
 
 // notice handles a notification of the client.
+// A cancellation of an unknown session is ignored: the session may have been closed
+// while the notification was on its way.
 func (a *agentConn) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
 	switch {
 	case r.Method == acpv1.MethodSessionCancel:
@@ -134,6 +142,8 @@ func (a *agentConn) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Reque
 }
 
 // handle answers a request of the client.
+// initialize and session/prompt do not come here; open handles both in the order of
+// arrival.
 func (a *agentConn) handle(ctx context.Context, r jsonrpc.Request) (any, error) {
 	client, err := a.initialized()
 	if err != nil {
@@ -187,6 +197,8 @@ func (rc *remoteClient) readRequest(r jsonrpc.Request) (request acpv1.Message, m
 
 // answer carries out a request. It returns the answer, and the session that the
 // request opened, if it did.
+// A method whose function is not set is refused as unknown, which agrees with the
+// capabilities that initialize announced.
 func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Message) (acpv2.Message, *AgentSession, error) {
 	agent := a.agent
 	switch m := m.(type) {
@@ -249,7 +261,7 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 		case m.Boolean != nil:
 			value = m.Boolean.Value
 		default:
-			return nil, nil, invalidParams(fmt.Errorf("the type %q of the value is not known", m.Tag()))
+			return nil, nil, invalidParams(fmt.Errorf("unknown value type %q", m.Tag()))
 		}
 		options, err := a.setOption(ctx, m.SessionID, string(m.ConfigID), value)
 		return &acpv2.SetSessionConfigOptionResponse{ConfigOptions: options}, nil, err
@@ -266,6 +278,8 @@ func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, requ
 		return encoded(answer)
 	}
 
+	// session/load and session/resume of version 1 are one method in version 2. The
+	// request tells which of the two answers version 1 expects.
 	_, replayed := request.(*acpv1.LoadSessionRequest)
 	opts := &acpv2.V1Options{Client: &client.caps, Replayed: replayed, Lossy: a.agent.Lossy}
 	if s != nil {
@@ -285,6 +299,8 @@ func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, requ
 		return nil, err
 	}
 
+	// The context of the request may end with its response; the notifications still
+	// have to be sent.
 	notify := func(error) {
 		for _, m := range converted.Then {
 			client.notify(context.WithoutCancel(ctx), m) // fails only with the connection
@@ -332,6 +348,9 @@ func (a *agentConn) session(id SessionID) *AgentSession {
 }
 
 // begin opens a session with f, a function of the agent, which may be nil.
+// f runs without a.mu, because it may take long and may use the session. The limit
+// and a running turn are therefore checked afterwards, in the same critical section
+// that stores the session.
 func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionID, dir acpv2.AbsolutePath, more acpv2.Optional[[]acpv2.AbsolutePath], servers acpv2.Optional[[]acpv2.MCPServer], f func(context.Context, *AgentSession) error) (*AgentSession, error) {
 	s := &AgentSession{ID: id, Dir: string(dir), MCPServers: servers.Or(nil), conn: a, client: client}
 	for _, d := range more.Or(nil) {
@@ -339,7 +358,7 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	}
 	for _, d := range append([]string{s.Dir}, s.Directories...) {
 		if !filepath.IsAbs(d) {
-			return nil, invalidParams(fmt.Errorf("the folder %q is not an absolute path", d))
+			return nil, invalidParams(fmt.Errorf("folder %q must be an absolute path", d))
 		}
 	}
 	if f != nil {
@@ -350,21 +369,23 @@ func (a *agentConn) begin(ctx context.Context, client *remoteClient, id SessionI
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.sessions) >= maxSessions && a.sessions[s.ID] == nil {
-		return nil, invalidRequest("%d sessions are open, which is the limit; close some", maxSessions)
+		return nil, invalidRequest("too many open sessions (%d); close one first", maxSessions)
 	}
 	// A session may be opened again, but not under a running turn.
 	if old := a.sessions[s.ID]; old != nil && old.busy() {
-		return nil, invalidRequest("the session %q is open and works on a prompt", s.ID)
+		return nil, invalidRequest("session %q is already open and works on a prompt", s.ID)
 	}
 	a.sessions[s.ID] = s
 	return s, nil
 }
 
 // resume opens a session again.
+// With LoadSession the agent restores the session. Without it, version 2 still
+// requires session/resume, which then finds the sessions of this process.
 func (a *agentConn) resume(ctx context.Context, client *remoteClient, m *acpv2.ResumeSessionRequest) (*AgentSession, error) {
 	from, replay := m.ReplayFrom.Get()
 	if replay && from.Start == nil {
-		return nil, invalidParams(fmt.Errorf("a session can be replayed from the start only, not from %q", from.Tag()))
+		return nil, invalidParams(fmt.Errorf("a session can only be replayed from the start, not from %q", from.Tag()))
 	}
 	if a.agent.LoadSession == nil {
 		s := a.session(m.SessionID)
@@ -431,6 +452,8 @@ func (a *agentConn) list(ctx context.Context, client *remoteClient, m *acpv2.Lis
 }
 
 // close ends a session and its turn.
+// The session leaves the table first, so no new turn can begin while the running
+// one stops. CloseSession is called last, when nothing uses the session any more.
 func (a *agentConn) close(ctx context.Context, client *remoteClient, id SessionID) error {
 	a.mu.Lock()
 	s := a.sessions[id]
@@ -450,6 +473,8 @@ func (a *agentConn) close(ctx context.Context, client *remoteClient, id SessionI
 }
 
 // setOption changes an option of a session and returns all of them.
+// s.settings is held while the agent's function runs: changes of one session's
+// options are made one after the other, and the returned list is a consistent copy.
 func (a *agentConn) setOption(ctx context.Context, id SessionID, option string, value any) ([]acpv2.SessionConfigOption, error) {
 	s := a.session(id)
 	switch {

@@ -11,7 +11,11 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// An AgentSession is the agent's side of a session.
+// An AgentSession is the agent's side of a session. It lives from the request that
+// opens it until session/close or the end of the connection. The exported fields
+// may be changed by the function that opens the session; after that, ID, Dir,
+// Directories and MCPServers are read-only. The methods are safe for concurrent
+// use.
 type AgentSession struct {
 	ID          SessionID
 	Dir         string // the working folder; absolute
@@ -25,6 +29,7 @@ type AgentSession struct {
 	Commands []acpv2.AvailableCommand
 
 	// State belongs to the agent; this package does not use it.
+	// Functions that are called at the same time have to guard it.
 	State any
 
 	conn     *agentConn
@@ -84,17 +89,21 @@ func (s *AgentSession) modes() acpv1.Optional[acpv1.SessionModeState] {
 
 // Update sends the client an update of the session. It waits while the write queue
 // is full.
+// It checks the update before it is sent, so a mistake of the agent is an error
+// here and not a malformed frame at the client. In version 1 one update may become
+// several notifications, or none.
 func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error {
+	// Own refuses unknown values that are no extension of this agent.
 	n := &acpv2.UpdateSessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+		return fmt.Errorf("acp: cannot send the update: %w", err)
 	}
 	if s.client.profile.Version != 1 {
 		return s.client.notify(ctx, n)
 	}
 	step, err := s.client.bridge.Update(n)
 	if err != nil {
-		return fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
+		return fmt.Errorf("acp: the client's protocol version 1 cannot express this: %w", err)
 	}
 	for _, m := range step.Updates {
 		if err := s.client.notify(ctx, m); err != nil {
@@ -107,17 +116,18 @@ func (s *AgentSession) Update(ctx context.Context, u acpv2.SessionUpdate) error 
 // UpdateV1 sends a client of version 1 an update that exists in version 1 only.
 func (s *AgentSession) UpdateV1(ctx context.Context, u acpv1.SessionUpdate) error {
 	if v := s.client.profile.Version; v != 1 {
-		return fmt.Errorf("acp: an update of version 1 cannot be sent to a client that speaks version %d", v)
+		return fmt.Errorf("acp: cannot send a version 1 update to a client of version %d", v)
 	}
 	n := &acpv1.SessionNotification{SessionID: s.ID, Update: u}
 	if err := n.Check(&acpv1.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return fmt.Errorf("acp: the update cannot be sent: %w", err)
+		return fmt.Errorf("acp: cannot send the update: %w", err)
 	}
 	return s.client.notify(ctx, n)
 }
 
 // AskPermission asks the client for a permission. Approves of the outcome reports
 // whether it was granted; an error is never consent.
+// r is not changed; its SessionID is set in a copy.
 func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermissionRequest) (*acpv2.RequestPermissionOutcome, error) {
 	request := *r
 	request.SessionID = s.ID
@@ -127,7 +137,7 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 	}
 	var answer acpv2.RequestPermissionResponse // the same in both versions
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("acp: the client's answer about a permission cannot be read: %w", err)
+		return nil, fmt.Errorf("acp: cannot read the client's answer to the permission request: %w", err)
 	}
 	return &answer.Outcome, nil
 }
@@ -135,7 +145,7 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 // Elicit asks the client to put a question to its user.
 func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error) {
 	if !s.Client().Elicit {
-		return nil, errors.New("acp: the client does not offer to ask its user")
+		return nil, errors.New("acp: the client cannot ask its user questions")
 	}
 	raw, err := s.call(ctx, r)
 	if err != nil {
@@ -143,13 +153,15 @@ func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationReq
 	}
 	answer := &acpv2.CreateElicitationResponse{} // the same in both versions
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("acp: the answer of the client's user cannot be read: %w", err)
+		return nil, fmt.Errorf("acp: cannot read the answer to the elicitation: %w", err)
 	}
 	return answer, nil
 }
 
 // SetOption changes an option on the agent's own account, through Agent.SetOption.
 // The agent has to send the client an update.
+// Agent.SetOption itself must not call it, because the options are locked while
+// that function runs.
 func (s *AgentSession) SetOption(ctx context.Context, id string, value any) ([]acpv2.SessionConfigOption, error) {
 	return s.conn.setOption(ctx, s.ID, id, value)
 }
@@ -162,12 +174,12 @@ func (s *AgentSession) CompleteElicitation(ctx context.Context, id string) error
 // call makes a request in the client's version.
 func (s *AgentSession) call(ctx context.Context, m acpv2.Message) (json.RawMessage, error) {
 	if err := m.Check(&acpv2.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
-		return nil, fmt.Errorf("acp: %s cannot be sent: %w", m.Method(), err)
+		return nil, fmt.Errorf("acp: cannot send %s: %w", m.Method(), err)
 	}
 	if s.client.profile.Version == 1 {
 		converted, err := acpv2.ToV1(m, &acpv2.V1Options{Client: &s.client.caps, Lossy: s.conn.agent.Lossy})
 		if err != nil {
-			return nil, fmt.Errorf("acp: the client speaks version 1, which cannot express this: %w", err)
+			return nil, fmt.Errorf("acp: the client's protocol version 1 cannot express this: %w", err)
 		}
 		m = converted.Message
 	}
@@ -202,6 +214,8 @@ func (s *AgentSession) busy() bool {
 }
 
 // cancelTurn cancels the turn, if there is one.
+// The cancellation is an event in the turn's context; cancelTurn does not wait for
+// the turn to end.
 func (s *AgentSession) cancelTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -151,7 +151,7 @@ func TestServe(t *testing.T) {
 			say(`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":"more"}]}}`, answer.Result.SessionID)
 			refused := 0
 			for lines.Scan() {
-				if strings.Contains(lines.Text(), "works on a prompt already") {
+				if strings.Contains(lines.Text(), "already works on a prompt") {
 					refused++
 					w.Close()
 				}

@@ -10,9 +10,11 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// An AgentTurn is a prompt that an agent works on.
+// An AgentTurn is a prompt that an agent works on. It embeds its session, whose
+// methods send updates and ask the client. It is valid until Agent.Prompt returns.
 type AgentTurn struct {
 	*AgentSession
+	// Prompt is the user's message, and Meta the _meta of the request.
 	Prompt []acpv2.ContentBlock
 	Meta   json.RawMessage
 
@@ -58,7 +60,7 @@ func (a *agentConn) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 	s := a.session(m.SessionID)
 	switch {
 	case m.SessionID == "" && client.profile.Version == 1:
-		return nil, invalidParams(errors.New("sessionId is empty"))
+		return nil, invalidParams(errors.New("sessionId is required"))
 	case s == nil:
 		return nil, sessionNotFound(m.SessionID)
 	}
@@ -66,13 +68,17 @@ func (a *agentConn) beginTurn(r jsonrpc.Request) (*AgentTurn, error) {
 	t.ctx, t.cancel = context.WithCancelCause(a.life)
 	if !t.enter() {
 		t.cancel(nil)
-		return nil, invalidRequest("the session %q works on a prompt already", m.SessionID)
+		return nil, invalidRequest("session %q already works on a prompt", m.SessionID)
 	}
 	return t, nil
 }
 
 // enter makes t the turn of its session. It reports false if another turn runs. A
 // turn whose end the client may know already does not count: t begins after it.
+// This matters in version 2 only, where the client learns of the end by a
+// notification: its next prompt may arrive before the goroutine of the old turn has
+// called leave. There is at most one such predecessor, since its successor is not
+// ending when the next prompt comes.
 func (t *AgentTurn) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,6 +116,8 @@ func (t *AgentTurn) run(ctx context.Context) (any, error) {
 		defer stop()
 		return t.answerV1()
 	}
+	// After gets an error if the response could not be sent; the client then knows
+	// no turn, and none is started.
 	result, err := encoded(&acpv2.PromptResponse{MessageID: t.id})
 	return jsonrpc.Answer{Result: result, After: func(err error) {
 		if err != nil {
@@ -121,6 +129,8 @@ func (t *AgentTurn) run(ctx context.Context) (any, error) {
 }
 
 // work calls Agent.Prompt and returns the idle state with which the turn ends.
+// A cancelled turn is reported as cancelled whatever Prompt returns, because the
+// protocol requires it; an invalid stop reason is the agent's own error.
 func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	reason, err := t.conn.agent.Prompt(t.ctx, t)
 	var failure *jsonrpc.Error
@@ -128,7 +138,7 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 	case t.ctx.Err() != nil:
 		reason, err = acpv2.StopReasonCancelled, nil
 	case err == nil && !reason.Known() && !reason.IsExtension():
-		err = fmt.Errorf("%q is not a stop reason", reason)
+		err = fmt.Errorf("unknown stop reason %q", reason)
 	}
 	if err == nil {
 		return &acpv2.IdleStateUpdate{StopReason: acpv2.Set(reason)}
@@ -143,6 +153,8 @@ func (t *AgentTurn) work() *acpv2.IdleStateUpdate {
 }
 
 // answerV1 works on the prompt and returns the answer of version 1.
+// The bridge follows the same steps as in version 2 (prompt, acceptance, updates,
+// idle) and makes the answer to session/prompt out of the idle state.
 func (t *AgentTurn) answerV1() (any, error) {
 	bridge := t.client.bridge
 	if err := bridge.Prompt(t.ID); err != nil {
@@ -164,8 +176,12 @@ func (t *AgentTurn) answerV1() (any, error) {
 }
 
 // runV2 works on the prompt, after the response to it was sent.
+// The order of notifications is the protocol's: the user's message, running, the
+// agent's updates, idle. ending is set before idle is sent, because the client may
+// send its next prompt as soon as it reads idle.
 func (t *AgentTurn) runV2() {
 	defer t.leave()
+	// A cancelled turn still has to report its end.
 	say := func(u acpv2.SessionUpdate) {
 		t.client.notify(context.WithoutCancel(t.ctx), &acpv2.UpdateSessionNotification{SessionID: t.ID, Update: u}) // fails only with the connection
 	}

@@ -19,17 +19,23 @@ import (
 // maxRequests is the largest number of requests that are handled at once.
 const maxRequests = 128
 
-// A Client is a connection to an agent. It is safe for concurrent use.
+// A Client is a connection to an agent. It is safe for concurrent use. It lives
+// until Close, even if the agent ends earlier: calls then fail with [FaultExit].
 type Client struct {
 	opts    Options
 	conn    *jsonrpc.Conn
 	process *jsonrpc.Process // nil for Connect
 	profile Profile          // set by initialize, before Start or Connect returns
 	version atomic.Int32     // of the protocol; 0 until initialize is answered
+	// backlog bounds the updates that wait in the queues of all turns.
 	backlog *backlog
+	// closing is set once, by Close. It tells the end of a closed connection from
+	// the end of an agent that exited by itself.
 	closing atomic.Bool
 	work    sync.WaitGroup // goroutines of turns
 
+	// mu comes before Session.mu in the lock order, and no lock of a Turn is held
+	// when either is taken.
 	mu       sync.Mutex // guards the fields below
 	sessions map[SessionID]*Session
 	opening  int       // calls in flight whose answer names a new session
@@ -38,12 +44,17 @@ type Client struct {
 }
 
 // maxEarly is the largest number of early updates that are kept.
+// An agent that sends more before it answers session/new loses the rest, each with
+// a report as an update of an unknown session.
 const maxEarly = 256
 
 // Start starts an agent and agrees with it on a version. The command must have
 // been neither started nor given standard streams; if it was made with a context,
 // the end of that kills the agent. ctx limits the start only. opts may be nil. The
 // caller must close the Client.
+// The agent gets a process group of its own, and Close ends the whole group in the
+// steps of [jsonrpc.ProcessOptions]. The error of a failed start is a [StartError]
+// with the end of the agent's standard error.
 func Start(ctx context.Context, cmd *exec.Cmd, opts *Options) (*Client, error) {
 	c := newClient(opts)
 	process, err := jsonrpc.Start(cmd, &c.opts.Process)
@@ -106,6 +117,9 @@ func (c *Client) Stderr() []byte {
 
 // Close ends the connection, and the agent if Start started it. Running turns fail.
 // It is safe to call more than once.
+// The order matters: turns are failed first, so their callers wait for nothing;
+// then the connection ends, and with it the handlers of the agent's requests; the
+// workspaces are closed last, because those handlers use them.
 func (c *Client) Close() error {
 	c.closing.Store(true)
 	c.mu.Lock()
@@ -144,6 +158,8 @@ func (c *Client) Logout(ctx context.Context) error {
 
 // Call makes a request of an extension, whose method must begin with _. The params
 // are an object that is encoded with encoding/json.
+// The answer is as the agent sent it. A call in flight lifts the lower bound of the
+// update queues; see backlog.
 func (c *Client) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	if err := extensionMethod(method); err != nil {
 		return nil, err
@@ -173,7 +189,7 @@ func extensionMethod(method string) error {
 	if isExtension(method) {
 		return nil
 	}
-	return fmt.Errorf("acp: %q is not the method of an extension: use a name that begins with _", method)
+	return fmt.Errorf("acp: %q is not an extension method: use a name that begins with _", method)
 }
 
 // isExtension reports whether a method belongs to an implementation, not to the
@@ -211,6 +227,8 @@ func (c *Client) call(ctx context.Context, m acpv1.Message) (acpv1.Message, erro
 }
 
 // outgoing converts a message if the agent speaks version 1.
+// The capabilities of the agent decide what version 1 can express: a prompt with an
+// image, for example, fails here if the agent does not take images.
 func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
 	if c.profile.Version != 1 {
 		return m, nil
@@ -218,7 +236,7 @@ func (c *Client) outgoing(m acpv2.Message) (acpv2.Message, error) {
 	caps := c.profile.V1.AgentCapabilities.Or(acpv1.AgentCapabilities{})
 	converted, err := acpv2.ToV1(m, &acpv2.V1Options{Agent: &caps})
 	if err != nil {
-		return nil, fmt.Errorf("acp: the agent speaks version 1, which cannot express this: %w", err)
+		return nil, fmt.Errorf("acp: the agent's protocol version 1 cannot express this: %w", err)
 	}
 	return converted.Message, nil
 }
@@ -231,37 +249,39 @@ func (c *Client) readAnswer(method string, raw json.RawMessage) (acpv1.Message, 
 	}
 	m, ok := lookup(method)
 	if !ok || m.Notification() {
-		return nil, fmt.Errorf("acp: version %d has no method %s", c.profile.Version, method)
+		return nil, fmt.Errorf("acp: version %d of the protocol has no method %s", c.profile.Version, method)
 	}
 	if string(raw) == "null" { // agents send null for a result without members
 		raw = json.RawMessage("{}")
 	}
 	answer := m.NewResult()
 	if err := answer.UnmarshalJSON(raw); err != nil {
-		return nil, &Fault{Code: FaultMalformed, Text: method + ": the agent's answer cannot be read", Err: err}
+		return nil, &Fault{Code: FaultMalformed, Text: method + ": cannot read the agent's answer", Err: err}
 	}
 	return answer, nil
 }
 
 // notice handles a notification of the agent.
+// It runs on the goroutine that reads from the agent, so that updates keep their
+// order. A notification that cannot be read is reported and dropped.
 func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) {
 	switch {
 	case r.Method == acpv1.MethodSessionUpdate:
 		version := int(c.version.Load())
 		if version == 0 {
-			c.reportProblem(errors.New("acp: the agent sent session/update before it answered initialize"))
+			c.reportProblem(errors.New("acp: the agent sent session/update before answering initialize"))
 			return
 		}
 		u, err := decodeUpdate(version, r.Params)
 		if err != nil {
-			c.reportProblem(fmt.Errorf("acp: %s cannot be read and was dropped: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: cannot read %s; it was dropped: %w", r.Method, err))
 			return
 		}
 		c.update(u, len(r.Params))
 	case r.Method == acpv1.MethodElicitationComplete:
 		var m acpv2.CompleteElicitationNotification
 		if err := m.UnmarshalJSON(r.Params); err != nil {
-			c.reportProblem(fmt.Errorf("acp: %s cannot be read: %w", r.Method, err))
+			c.reportProblem(fmt.Errorf("acp: cannot read %s: %w", r.Method, err))
 		} else if c.opts.ElicitDone != nil {
 			c.opts.ElicitDone(string(m.ElicitationID))
 		}
@@ -272,6 +292,7 @@ func (c *Client) notice(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 
 // update hands an update to its session. While a session/new is in flight, an
 // update of an unknown session is kept until its answer names the session.
+// size is the length of the message in bytes, which the queue of the turn counts.
 func (c *Client) update(u *Update, size int) {
 	c.mu.Lock()
 	s := c.sessions[u.SessionID()]
@@ -285,13 +306,14 @@ func (c *Client) update(u *Update, size int) {
 	}
 	c.mu.Unlock()
 	if s == nil {
-		c.reportProblem(fmt.Errorf("acp: the agent sent %s for the session %q, which is not open", u.Tag(), u.SessionID()))
+		c.reportProblem(fmt.Errorf("acp: the agent sent %s for session %q, which is not open", u.Tag(), u.SessionID()))
 		return
 	}
 	s.update(u, size)
 }
 
 // handle answers a request of the agent.
+// It runs on a goroutine of its own, at most maxRequests at once.
 func (c *Client) handle(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
 	version := int(c.version.Load())
 	if isExtension(r.Method) {
@@ -301,13 +323,16 @@ func (c *Client) handle(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request)
 		return c.opts.Extension(ctx, r.Method, r.Params)
 	}
 	handler, ok := clientMethods[r.Method]
-	if !ok || version == 0 || (version != 1 && handler.onlyV1) {
+	isRemoved := version != 1 && handler.onlyV1
+	if !ok || version == 0 || isRemoved {
 		return nil, jsonrpc.MethodNotFound(r.Method)
 	}
 	return handler.do(c, ctx, version, r.Params)
 }
 
 // A clientMethod handles a request of the agent.
+// Methods of version 1 alone are files and terminals, which version 2 left to the
+// agent.
 type clientMethod struct {
 	onlyV1 bool
 	do     func(c *Client, ctx context.Context, version int, params json.RawMessage) (any, error)

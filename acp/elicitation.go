@@ -11,6 +11,9 @@ import (
 )
 
 // elicitation answers elicitation/create.
+// Every failure on this side is answered as cancelled, which never counts as an
+// answer of the user. The elicitation of a session ends with its turn; one without
+// a session, such as a login, ends with the request.
 func (c *Client) elicitation(ctx context.Context, version int, params json.RawMessage) (any, error) {
 	if c.opts.Elicit == nil {
 		return nil, jsonrpc.MethodNotFound(acpv1.MethodElicitationCreate)
@@ -20,7 +23,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 		return nil, invalidParams(err)
 	}
 	if m.Unknown != nil {
-		return nil, invalidParams(fmt.Errorf("the mode %q is not known", m.Unknown.Tag))
+		return nil, invalidParams(fmt.Errorf("unknown elicitation mode %q", m.Unknown.Tag))
 	}
 	if s := c.session(elicitationSession(m)); s != nil {
 		var done func()
@@ -33,7 +36,7 @@ func (c *Client) elicitation(ctx context.Context, version int, params json.RawMe
 	}
 	answer, err := c.opts.Elicit(ctx, m)
 	if err != nil {
-		c.reportProblem(fmt.Errorf("acp: the elicitation is answered as cancelled: %w", err))
+		c.reportProblem(fmt.Errorf("acp: elicitation answered as cancelled: %w", err))
 	}
 	if err != nil || answer == nil || ctx.Err() != nil {
 		answer = cancelled

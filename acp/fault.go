@@ -11,6 +11,7 @@ import (
 )
 
 // A FaultCode is the kind of a Fault.
+// Codes are stored and compared by callers; they do not change.
 type FaultCode string
 
 // The codes.
@@ -56,15 +57,16 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // ErrAuthRequired is the error of a call that the agent refuses before
 // [Client.Authenticate].
-var ErrAuthRequired = errors.New("the agent wants authentication first")
+var ErrAuthRequired = errors.New("the agent requires authentication")
 
 // ErrUnsupported is the error of a call for which the agent lacks the capability.
-var ErrUnsupported = errors.New("the agent does not offer it")
+var ErrUnsupported = errors.New("not supported by the agent")
 
 // maxProblems is how many problems a Client keeps: the first ones.
 const maxProblems = 8
 
 // reportProblem keeps an error that the connection survives, and reports it.
+// The first problems are kept because they name the cause most often; see prose.
 func (c *Client) reportProblem(err error) {
 	c.mu.Lock()
 	if len(c.problems) < maxProblems {
@@ -91,13 +93,16 @@ func (c *Client) prose() *jsonrpc.Problem {
 }
 
 // silent returns the fault of an agent that did not answer in time.
+// An agent that was started without its protocol flag usually prints a greeting or
+// a prompt, so the text quotes that output, or else the last line of standard
+// error.
 func (c *Client) silent(what string, err error) *Fault {
 	if p := c.prose(); p != nil {
 		return &Fault{Code: FaultProse, Err: err, Text: fmt.Sprintf(
-			"%s: the agent does not answer, and its standard output is not JSON: %q; does it need a flag to speak the protocol? logs belong on its standard error",
+			"%s: the agent does not answer, and its standard output is not JSON: %q; check whether it needs a flag to speak the protocol, and send logs to standard error",
 			what, firstLine(p.Excerpt))}
 	}
-	text := what + ": the agent runs but does not answer"
+	text := what + ": the agent is running but does not answer"
 	if line := c.lastStderrLine(); line != "" {
 		text += fmt.Sprintf("; the last line of its standard error: %q", line)
 	}
@@ -105,6 +110,8 @@ func (c *Client) silent(what string, err error) *Fault {
 }
 
 // explain turns the error of a call into one about the agent.
+// An error response keeps its *jsonrpc.Error in the chain. An end of the connection
+// and a deadline become a Fault.
 func (c *Client) explain(method string, err error) error {
 	var answer *jsonrpc.Error
 	var problem *jsonrpc.Problem
@@ -115,7 +122,7 @@ func (c *Client) explain(method string, err error) error {
 		}
 		return fmt.Errorf("acp: %w (code %d)", err, answer.Code)
 	case errors.As(err, &problem):
-		return &Fault{Code: FaultMalformed, Text: "the agent's answer cannot be read", Err: err}
+		return &Fault{Code: FaultMalformed, Text: "cannot read the agent's answer", Err: err}
 	case errors.Is(err, jsonrpc.ErrClosed):
 		return c.ended(method, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -131,7 +138,7 @@ func (c *Client) ended(what string, err error) error {
 	}
 	text := what + ": the agent has ended"
 	if p := c.prose(); p != nil {
-		text += fmt.Sprintf("; before that its standard output was not JSON: %q", firstLine(p.Excerpt))
+		text += fmt.Sprintf("; its standard output was not JSON: %q", firstLine(p.Excerpt))
 	}
 	return &Fault{Code: FaultExit, Text: text, Err: err}
 }
@@ -146,6 +153,7 @@ func (c *Client) lastStderrLine() string {
 }
 
 // firstLine returns the first line of b, at most 200 bytes of it.
+// The cut may split a character; the broken end is replaced.
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 	return strings.ToValidUTF8(line[:min(len(line), 200)], "\uFFFD")

@@ -129,7 +129,7 @@ func TestBadStart(t *testing.T) {
 		{"exits at once", waitTime, acp.FaultExit, []string{"the agent has ended", "exit status 3", "no API key: set MODEL_KEY"}},
 		{"writes prose and exits", waitTime, acp.FaultExit, []string{"usage: agent [--acp]", "exit status 2"}},
 		{"hangs", time.Second, acp.FaultSilent, []string{"does not answer", "waiting for the browser"}},
-		{"writes prose", time.Second, acp.FaultProse, []string{"Welcome to Agent 3000!", "does it need a flag"}},
+		{"writes prose", time.Second, acp.FaultProse, []string{"Welcome to Agent 3000!", "needs a flag"}},
 		{"floods with prose", time.Second, acp.FaultProse, []string{"xxxx"}},
 	} {
 		t.Run("an agent that "+test.mode, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestBadTurn(t *testing.T) {
 			<-called
 		}
 		_, err := turn.Wait()
-		wantFault(t, err, acp.FaultFlood, "faster than they are taken")
+		wantFault(t, err, acp.FaultFlood, "faster than they are read")
 	})
 	t.Run("an agent that floods with requests has some refused", func(t *testing.T) {
 		_, s := start(t, "floods with permissions", acp.Options{})

@@ -14,6 +14,7 @@ import (
 // initialize agrees with the agent on a version. The params of an offer of version
 // 2 have the members of both versions, so that an agent of either version finds
 // its own. If the agent answers that offer with an error, version 1 is offered.
+// Both offers share one timeout.
 func (c *Client) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.StartTimeout, fmt.Errorf("no answer after %v: %w", c.opts.StartTimeout, context.DeadlineExceeded))
 	defer cancel()
@@ -27,6 +28,8 @@ func (c *Client) initialize(ctx context.Context) error {
 			return err
 		}
 		result, err := c.conn.Call(ctx, acpv1.MethodInitialize, params)
+		// Only a refusal leads to the next offer. Silence or the end of the agent
+		// would be the same for it.
 		var refusal *jsonrpc.Error
 		if errors.As(err, &refusal) && i+1 < len(offers) {
 			continue
@@ -93,6 +96,8 @@ func (c *Client) initializeParams(offer int) (json.RawMessage, error) {
 }
 
 // agree sets the profile and the version from the answer to initialize.
+// protocolVersion is read first and as raw JSON: the rest of the answer can be
+// decoded only when the version is known, and an agent may send any value.
 func (c *Client) agree(offer int, result json.RawMessage) error {
 	var head struct {
 		Version json.RawMessage `json:"protocolVersion"`
@@ -131,5 +136,5 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 
 // unreadable returns the fault of an answer to initialize that cannot be decoded.
 func unreadable(err error) *Fault {
-	return &Fault{Code: FaultMalformed, Text: "the agent's answer to initialize cannot be read", Err: err}
+	return &Fault{Code: FaultMalformed, Text: "cannot read the agent's answer to initialize", Err: err}
 }

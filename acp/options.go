@@ -80,6 +80,7 @@ func (o *Options) fill() {
 
 // offers reports whether the policy allows a kind of action, at least after a
 // question.
+// A policy that asks offers nothing without a person to ask.
 func (o *Options) offers(kind sandbox.Kind) bool {
 	return o.Policy.Verdict(kind) == sandbox.Allow || (o.Policy.Verdict(kind) == sandbox.Ask && o.Ask != nil)
 }

@@ -45,14 +45,18 @@ type policyPermissions struct {
 }
 
 // Decide asks only a person about a request of an unknown type.
+// A policy classifies requests by their kind, and an unknown type has none, so even
+// a policy that allows everything does not allow it.
 func (p policyPermissions) Decide(ctx context.Context, r *PermissionRequest) (sandbox.Decision, error) {
 	if r.Unknown && p.policy != sandbox.PolicyAsk {
-		return sandbox.Decision{Reason: "only a person can allow a request of an unknown type"}, nil
+		return sandbox.Decision{Reason: "only a person can approve a request of an unknown type"}, nil
 	}
 	return p.permissions.Decide(ctx, r.Request)
 }
 
 // readPermission decodes the params of session/request_permission.
+// Options, paths and kind become those of the sandbox, which knows one form for
+// both versions. The request as it came stays beside them.
 func readPermission(version int, params json.RawMessage) (*PermissionRequest, error) {
 	r := &PermissionRequest{}
 	if version == 1 {
@@ -129,6 +133,9 @@ func changedPaths(d *acpv2.Diff) (paths []string) {
 }
 
 // permission answers session/request_permission.
+// The answer is a selection only if every step succeeded: the turn is not
+// cancelled, the decision has no error, and the chosen option is one that the agent
+// offered. Everything else is answered as cancelled.
 func (c *Client) permission(ctx context.Context, version int, params json.RawMessage) (any, error) {
 	r, err := readPermission(version, params)
 	if err != nil {
@@ -148,7 +155,7 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	var decision sandbox.Decision
 	if ctx.Err() == nil {
 		if decision, err = permissions.Decide(ctx, r); err != nil {
-			c.reportProblem(fmt.Errorf("acp: the request for permission %q is answered as cancelled: %w", r.Title, err))
+			c.reportProblem(fmt.Errorf("acp: permission request %q answered as cancelled: %w", r.Title, err))
 		}
 	}
 	outcome := acpv1.RequestPermissionOutcome{Cancelled: &acpv1.CancelledPermissionOutcome{}}
@@ -170,6 +177,7 @@ func offered(options []sandbox.Option, id string) bool {
 
 // turnContext returns a context that also ends when the turn of the session is
 // cancelled or over. done must be called before the agent's request is answered.
+// Between turns the context is returned unchanged.
 func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func()) {
 	s.mu.Lock()
 	turn := s.turn
@@ -178,6 +186,8 @@ func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func
 		return ctx, func() {}
 	}
 	within, cancel := context.WithCancelCause(ctx)
+	// AfterFunc runs its function on a goroutine of its own. A turn that is over
+	// already ends the context here, before the caller looks at it.
 	if turn.life.Err() != nil {
 		cancel(context.Cause(turn.life))
 	}
@@ -191,5 +201,5 @@ func (s *Session) turnContext(ctx context.Context) (_ context.Context, done func
 
 // sessionNotFound returns the error that answers a request about an unknown session.
 func sessionNotFound(id SessionID) error {
-	return &jsonrpc.Error{Code: int(acpv1.ErrorCodeResourceNotFound), Message: fmt.Sprintf("there is no session %q", id)}
+	return &jsonrpc.Error{Code: int(acpv1.ErrorCodeResourceNotFound), Message: fmt.Sprintf("no session with id %q", id)}
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/parley-agents/parley/acp/acpv2"
 )
 
-// A Capability is an optional ability of an agent.
+// A Capability is an optional ability of an agent. The values are names of this
+// package, chosen to read well in an error text; each version has members of its
+// own for them.
 type Capability string
 
 // The capabilities. The names hold in both versions.
@@ -150,6 +152,8 @@ func profileV2(m *acpv2.InitializeResponse) Profile {
 }
 
 // unknownMethod returns a login method of a type that this package does not know.
+// Its members are read by name as far as they are strings; id is the name that the
+// version gives the id. A client can still show the method and pass its id on.
 func unknownMethod(u *acpv1.Unknown, id string) AuthMethod {
 	return AuthMethod{ID: memberText(u, id), Name: memberText(u, "name"), Description: memberText(u, "description"), Type: u.Tag}
 }

@@ -21,18 +21,32 @@ import (
 // A Proxy stands between a client that speaks version 1 and an agent that speaks version 2
 // alone. Frames are converted one by one with [acpv2.ToV1] and [acpv2.Bridge], in lossy mode;
 // methods and notifications of extensions pass unchanged.
+//
+// A Proxy has two connections, one to each side, and handles the frames of each in
+// the order of arrival where the protocol depends on it: initialize, session/prompt
+// and all notifications. The main difference that it hides is the end of a turn. In
+// version 1 it is the answer to session/prompt; in version 2 the prompt is answered
+// at once and the end is an update. The Proxy therefore keeps each session/prompt
+// of the client open until [acpv2.Bridge] finds its end in the agent's updates.
+//
+// It keeps no transcript and converts nothing back that was lost: OnLoss and OnNote
+// are the only record. A Proxy serves one client, once.
 type Proxy struct {
 	// OnLoss is told about each message of the agent that the client does not get, OnNote about
 	// each part that is left out of a message. They are called one after the other, and may be nil.
 	OnLoss, OnNote func(error)
 
+	// The connections are set by connect before any handler runs, and do not
+	// change.
 	client, agent *jsonrpc.Conn
 	telling       sync.Mutex // one call of OnLoss or OnNote at a time
 
-	mu      sync.Mutex    // guards all below
-	agreed  chan struct{} // closed when initialize is answered; nil before it came
-	caps    acpv1.ClientCapabilities
-	bridge  *acpv2.Bridge // nil before initialize
+	mu     sync.Mutex    // guards all below
+	agreed chan struct{} // closed when initialize is answered; nil before it came
+	caps   acpv1.ClientCapabilities
+	bridge *acpv2.Bridge // nil before initialize
+	// prompts has the request of the client that waits in each session. A channel
+	// has room for its one answer, so the sender never blocks.
 	prompts map[SessionID]chan *acpv2.Answer
 }
 
@@ -45,6 +59,8 @@ func (p *Proxy) Serve(ctx context.Context, cmd *exec.Cmd, r io.Reader, w io.Writ
 		return err
 	}
 	err = p.connect(ctx, process, process, r, w)
+	// The agent's exit status tells more than the end of its output, if there is
+	// one.
 	ended := process.Close()
 	var exit *jsonrpc.ExitError
 	switch {
@@ -142,6 +158,9 @@ func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Wri
 const finishGrace = 2 * time.Second
 
 // finish ends the turns of a client that sends nothing more, and waits for the last answers.
+// Turns are cancelled first, because the client can no longer do so. Answers that
+// take longer than finishGrace are given up; that is not an error, for the client
+// has left.
 func (p *Proxy) finish(ctx context.Context) error {
 	p.mu.Lock()
 	open := slices.Collect(maps.Keys(p.prompts))
@@ -170,6 +189,7 @@ func (p *Proxy) cancel(ctx context.Context, session SessionID) {
 }
 
 // options returns how messages are converted for the client.
+// Each call has a copy of the capabilities, which converted messages may refer to.
 func (p *Proxy) options(session SessionID, replayed bool) *acpv2.V1Options {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,6 +209,8 @@ func (p *Proxy) converter() (*acpv2.Bridge, error) {
 
 // awaitInitialize is converter for requests of the client, which may have been sent before
 // initialize was answered.
+// In the handler of session/prompt it blocks the goroutine that reads from the client
+// until initialize is answered.
 func (p *Proxy) awaitInitialize() (*acpv2.Bridge, error) {
 	p.mu.Lock()
 	agreed := p.agreed
@@ -219,6 +241,8 @@ func (p *Proxy) tell(f func(error), err error) {
 
 // askAgent answers a request of the client with the answer of the agent to the same request
 // in version 2.
+// A session that is closed or deleted answers its open prompt: no update will come
+// for it any more.
 func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	bridge, err := p.awaitInitialize()
 	if err != nil {
@@ -229,6 +253,7 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 		return remoteError(p.agent.Call(ctx, r.Method, r.Params))
 	}
 
+	// The decoder of the agent side is used for its conversion to version 2.
 	rc := &remoteClient{profile: ClientProfile{Version: 1}}
 	request, m, err := rc.readRequest(r)
 	if err != nil {
@@ -285,6 +310,8 @@ func (p *Proxy) notify(ctx context.Context, list []acpv1.Message) {
 }
 
 // initialize introduces the client to the agent in version 2.
+// It offers version 2 alone. Files and terminals of the client are not offered,
+// because version 2 has no methods for them.
 func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, error) {
 	rc := &remoteClient{}
 	if err := rc.readProfileV1(params); err != nil {
@@ -311,7 +338,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 		Version int `json:"protocolVersion"`
 	}
 	if json.Unmarshal(result, &head) == nil && head.Version == 1 {
-		return nil, invalidRequest("the agent speaks version 1 of the protocol: start it without the proxy")
+		return nil, invalidRequest("the agent already speaks version 1 of the protocol: start it without the proxy")
 	}
 
 	answer := &acpv2.InitializeResponse{}
@@ -328,7 +355,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	}
 	p.mu.Unlock()
 	if again {
-		return nil, invalidRequest("initialize was answered before")
+		return nil, invalidRequest("initialize was already answered")
 	}
 
 	converted, err := acpv2.ToV1(answer, p.options("", false))
@@ -370,6 +397,8 @@ func (p *Proxy) prompt(params json.RawMessage) (wait func(context.Context) (any,
 	p.prompts[m.SessionID] = answers
 	p.mu.Unlock()
 
+	// The function runs on the goroutine that reads from the agent. If the agent
+	// refuses the prompt, the bridge makes the refusal the answer of the turn.
 	_, err = p.agent.Begin(acpv2.MethodSessionPrompt, raw, func(_ json.RawMessage, err error) {
 		if err == nil {
 			err = bridge.Accepted(m.SessionID)
@@ -420,6 +449,8 @@ func (p *Proxy) prompting(session SessionID) bool {
 }
 
 // fromAgent converts a notification of the agent.
+// A notification before initialize, or of an unknown method, has no form in version
+// 1 and is dropped.
 func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 	if isExtension(r.Method) {
 		_ = p.client.Notify(ctx, r.Method, r.Params)
@@ -428,7 +459,8 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 
 	bridge, err := p.converter()
 	method, ok := acpv2.LookupMethod(r.Method)
-	if err != nil || !ok || !method.Notification() || r.Method == acpv2.MethodCancelRequest {
+	isConvertible := err == nil && ok && method.Notification() && r.Method != acpv2.MethodCancelRequest
+	if !isConvertible {
 		return
 	}
 
@@ -496,6 +528,7 @@ func (p *Proxy) askClient(ctx context.Context, r jsonrpc.Request) (any, error) {
 }
 
 // call sends a request and decodes the answer.
+// A result of null is read as one without members, which some programs send.
 func call(ctx context.Context, to *jsonrpc.Conn, m, answer acpv1.Message) error {
 	raw, err := encoded(m)
 	if err != nil {
@@ -510,7 +543,7 @@ func call(ctx context.Context, to *jsonrpc.Conn, m, answer acpv1.Message) error 
 		result = json.RawMessage("{}")
 	}
 	if err := answer.UnmarshalJSON(result); err != nil {
-		return fmt.Errorf("acp: the answer to %s cannot be read: %w", m.Method(), err)
+		return fmt.Errorf("acp: cannot read the answer to %s: %w", m.Method(), err)
 	}
 	return nil
 }

@@ -14,7 +14,9 @@ const (
 	perUpdate = 256 // the memory of an update beside its message
 )
 
-// A backlog is the state that the queues of a connection share.
+// A backlog is the state that the queues of a connection share: one lock, one
+// condition, and the number of calls in flight. They share it because a call of any
+// session must free the reader that waits at the queue of any other.
 type backlog struct {
 	mu    sync.Mutex // guards calls and the fields of the queues
 	moved *sync.Cond // signals a change of a queue or of calls
@@ -37,6 +39,7 @@ func (g *backlog) addCall() {
 }
 
 // removeCall wakes no one: a reader that waits for room waits on.
+// The next put decides anew.
 func (g *backlog) removeCall() {
 	g.mu.Lock()
 	g.calls--
@@ -52,15 +55,27 @@ type queue struct {
 	discard bool // the updates are waived
 }
 
+// mustWait reports whether an update that counts as size bytes has to wait until
+// updates are taken. An update that is larger than the bound is taken when the
+// queue is empty. The lock of the backlog is held.
+func (q *queue) mustWait(size int) bool {
+	full := q.size > 0 && q.size+size > maxQueued
+	return full && q.backlog.calls == 0 && !q.discard && !q.closed
+}
+
 // put adds an update whose message has size bytes. It waits for room, and reports
 // false if there is none and it must not wait.
+// It is called by the one goroutine that reads from the agent.
+//
+// Invariants: size is the sum over items, each with perUpdate added. It grows beyond
+// maxQueued only while calls are in flight, and beyond maxBehind never; an update
+// that is larger than a bound is the exception, and is then alone in the queue.
 func (q *queue) put(u *Update, size int) bool {
 	g := q.backlog
 	size += perUpdate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// An update that is larger than the bound is taken when the queue is empty.
-	for q.size > 0 && q.size+size > maxQueued && g.calls == 0 && !q.discard && !q.closed {
+	for q.mustWait(size) {
 		g.moved.Wait()
 	}
 	switch {
@@ -71,6 +86,7 @@ func (q *queue) put(u *Update, size int) bool {
 	}
 	q.items = append(q.items, u)
 	q.size += size
+	// take waits for an empty queue only, so later updates need no signal.
 	if len(q.items) == 1 {
 		g.moved.Broadcast()
 	}
@@ -78,6 +94,8 @@ func (q *queue) put(u *Update, size int) bool {
 }
 
 // take waits for updates and returns all that are queued, none after the last.
+// It takes the whole queue at once, so a reader that is as fast as the agent pays
+// for one lock per batch.
 func (q *queue) take() []*Update {
 	g := q.backlog
 	g.mu.Lock()

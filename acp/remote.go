@@ -27,6 +27,8 @@ func (s *AgentSession) Terminals() Terminals {
 }
 
 // ask makes a request that clients of version 1 answer, and returns the answer.
+// A is the type of the answer, and P its pointer, which has the methods of a
+// message.
 func ask[A any, P interface {
 	*A
 	acpv1.Message
@@ -43,7 +45,7 @@ func ask[A any, P interface {
 		raw = json.RawMessage("{}")
 	}
 	if err := P(&answer).UnmarshalJSON(raw); err != nil {
-		return answer, fmt.Errorf("acp: the client's answer to %s cannot be read: %w", m.Method(), err)
+		return answer, fmt.Errorf("acp: cannot read the client's answer to %s: %w", m.Method(), err)
 	}
 	return answer, nil
 }
@@ -54,7 +56,7 @@ type remoteFiles struct{ session *AgentSession }
 // Read and the methods below are requests to the client, whose user may refuse them.
 func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (string, error) {
 	if !f.session.Client().ReadFiles {
-		return "", fmt.Errorf("acp: read %s: the client does not offer to read files", path)
+		return "", fmt.Errorf("acp: read %s: the client does not support reading files", path)
 	}
 	m := &acpv1.ReadTextFileRequest{SessionID: f.session.ID, Path: path}
 	if line > 0 {
@@ -69,7 +71,7 @@ func (f remoteFiles) Read(ctx context.Context, path string, line, limit int) (st
 
 func (f remoteFiles) Write(ctx context.Context, path, text string) error {
 	if !f.session.Client().WriteFiles {
-		return fmt.Errorf("acp: write %s: the client does not offer to write files", path)
+		return fmt.Errorf("acp: write %s: the client does not support writing files", path)
 	}
 	m := &acpv1.WriteTextFileRequest{SessionID: f.session.ID, Path: path, Content: text}
 	_, err := ask[acpv1.WriteTextFileResponse](ctx, f.session, m)

@@ -10,7 +10,9 @@ import (
 	"github.com/parley-agents/parley/sandbox"
 )
 
-// Files reads and writes files for an agent. Paths are absolute.
+// Files reads and writes files for an agent. Paths are absolute. The methods are
+// called at the same time. An error with a [sandbox.Code] reaches the agent with
+// the matching code of JSON-RPC; any other error is internal.
 type Files interface {
 	// Read returns limit lines from the given line on, counted from 1; a limit
 	// of sandbox.AllLines means up to the end.
@@ -20,7 +22,8 @@ type Files interface {
 	Write(ctx context.Context, path, text string) error
 }
 
-// Terminals run commands for an agent.
+// Terminals run commands for an agent. A terminal lives from Create until Release
+// or the end of its session. The methods are called at the same time.
 type Terminals interface {
 	// Create starts a command and returns without waiting for it.
 	Create(ctx context.Context, c sandbox.Command) (id string, err error)
@@ -42,12 +45,16 @@ type Terminals interface {
 type workspace struct {
 	files     Files     // nil if they are not offered
 	terminals Terminals // nil if they are not offered
-	close     func() error
+	// close ends the commands and closes the folders. It is called once, when no
+	// handler uses the workspace.
+	close func() error
 }
 
 // openWorkspace opens the workspace of a session in dirs. Files and terminals that
 // the options do not replace are those of a sandbox, and each use of them is
 // checked against the policy. Version 2 has neither.
+// Folders are opened only if something of the sandbox is offered: a session without
+// files and terminals works in a folder that this process need not be able to read.
 func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	w := &workspace{files: c.opts.Files, terminals: c.opts.Terminals, close: func() error { return nil }}
 	files := w.files == nil && (c.opts.offersRead() || c.opts.offersWrite())

@@ -281,7 +281,7 @@ func TestElicitation(t *testing.T) {
 	}
 	t.Run("a client that cannot ask is not asked", func(t *testing.T) {
 		_, err := prompt(t, open(t, connect(t, agent, nil)), "go").Wait()
-		if err == nil || !strings.Contains(err.Error(), "does not offer to ask its user") {
+		if err == nil || !strings.Contains(err.Error(), "cannot ask its user questions") {
 			t.Errorf("got %v, want that it cannot", err)
 		}
 	})

@@ -19,9 +19,10 @@ type Session struct {
 	Dir string // the working folder; absolute
 
 	client    *Client
-	folders   []string // the working folder and those beside it
-	workspace *workspace
+	folders   []string   // the working folder and those beside it
+	workspace *workspace // open folders and commands; Close or Client.Close closes it
 
+	// mu comes after Client.mu in the lock order.
 	mu       sync.Mutex // guards the fields below
 	settings Settings
 	turn     *Turn // nil between turns
@@ -78,12 +79,16 @@ func (c *Client) ForkSession(ctx context.Context, id SessionID, dir string, opts
 // begin opens a session with the request that build makes of the params that all
 // requests for a session share. If id is empty, the agent chooses the id. MCP servers
 // are always sent: version 1 wants the list even if it is empty.
+// Frames of a new session may come before the answer that names it. The workspace
+// is therefore open before the request is sent, and Client.update keeps early
+// updates until register finds them. Any error removes the session again and closes
+// its workspace.
 func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *SessionOptions, build func(*acpv2.NewSessionRequest) acpv2.Message) (_ *Session, err error) {
 	if opts == nil {
 		opts = &SessionOptions{}
 	}
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("acp: the folder %q of a session must be an absolute path", dir)
+		return nil, fmt.Errorf("acp: the session folder %q must be an absolute path", dir)
 	}
 
 	params := &acpv2.NewSessionRequest{Cwd: acpv2.AbsolutePath(dir), MCPServers: acpv2.Set(append([]acpv2.MCPServer{}, opts.MCPServers...)), Meta: opts.Meta}
@@ -119,7 +124,7 @@ func (c *Client) begin(ctx context.Context, id SessionID, dir string, opts *Sess
 		s.mu.Unlock()
 		if !known {
 			if s.ID = idOf(answer); s.ID == "" {
-				err = &Fault{Code: FaultMalformed, Text: "the agent opened a session whose id is empty"}
+				err = &Fault{Code: FaultMalformed, Text: "the agent opened a session with an empty id"}
 			} else {
 				err = c.register(s)
 			}
@@ -161,15 +166,16 @@ func (c *Client) expectSession(n int) {
 
 // register adds a session and applies the updates that came before the answer that
 // names it.
+// It fails if the client is closed, since Close has collected the sessions to end.
 func (c *Client) register(s *Session) error {
 	c.mu.Lock()
 	switch {
 	case c.closing.Load():
 		c.mu.Unlock()
-		return fmt.Errorf("acp: open the session %q: the client is closed", s.ID)
+		return fmt.Errorf("acp: open session %q: the client is closed", s.ID)
 	case c.sessions[s.ID] != nil:
 		c.mu.Unlock()
-		return fmt.Errorf("acp: open the session %q: it is open already", s.ID)
+		return fmt.Errorf("acp: open session %q: it is already open", s.ID)
 	}
 	c.sessions[s.ID] = s
 	var mine, others []*Update
@@ -209,6 +215,8 @@ func (c *Client) session(id SessionID) *Session {
 
 // update applies an update to the settings and hands it to the turn, or to
 // Options.OnUpdate between turns.
+// Settings change when the update arrives, not when the caller takes it from the
+// turn: Session.Settings is always the latest state.
 func (s *Session) update(u *Update, size int) {
 	s.mu.Lock()
 	s.settings.apply(u)
@@ -237,12 +245,14 @@ func (s *Session) end(err error) {
 
 // Close ends the session, at the agent too if it has that capability. A running
 // turn is cancelled and given up.
+// ctx limits the wait for the agent. The session is closed on this side in any
+// case, and later prompts fail.
 func (s *Session) Close(ctx context.Context) error {
 	err := s.Cancel(ctx)
 	if err == nil && s.client.profile.Can(CanClose) {
 		_, err = s.client.request(ctx, &acpv2.CloseSessionRequest{SessionID: s.ID})
 	}
-	s.end(fmt.Errorf("acp: the session %q is closed", s.ID))
+	s.end(fmt.Errorf("acp: session %q is closed", s.ID))
 	s.client.forget(s)
 	return errors.Join(err, s.workspace.close())
 }
@@ -258,6 +268,7 @@ type SessionInfo struct {
 
 // Sessions yields the sessions that the agent lists, those in dir only if dir is not
 // empty. It stops after an error.
+// Pages are requested as the caller consumes them.
 func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo, error] {
 	return func(yield func(SessionInfo, error) bool) {
 		if !c.profile.Can(CanList) {
@@ -290,7 +301,7 @@ func (c *Client) Sessions(ctx context.Context, dir string) iter.Seq2[SessionInfo
 				return
 			}
 			if seen[next] {
-				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice: the list has no end", next)})
+				yield(SessionInfo{}, &Fault{Code: FaultMalformed, Text: fmt.Sprintf("session/list: the agent sent the cursor %q twice, so the list has no end", next)})
 				return
 			}
 			seen[next] = true
@@ -332,13 +343,15 @@ func (c *Client) DeleteSession(ctx context.Context, id SessionID) error {
 
 // SetMode sets the mode of the session. In version 2, and for agents of version 1
 // that have no modes, it sets the option that holds the mode.
+// The setting changes at once in version 1, whose answer has no content; in version
+// 2 the answer holds the new options.
 func (s *Session) SetMode(ctx context.Context, mode string) error {
 	settings := s.Settings()
 	if option := settings.modeOption(); option != nil && !settings.ownModes {
 		return s.SetOption(ctx, option.ID, mode)
 	}
 	if s.client.profile.Version != 1 {
-		return fmt.Errorf("acp: the session %q has no modes: %w", s.ID, ErrUnsupported)
+		return fmt.Errorf("acp: session %q has no modes: %w", s.ID, ErrUnsupported)
 	}
 	if _, err := s.client.call(ctx, &acpv1.SetSessionModeRequest{SessionID: s.ID, ModeID: acpv1.SessionModeID(mode)}); err != nil {
 		return err

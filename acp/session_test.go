@@ -23,7 +23,7 @@ func keeper() *acp.Agent {
 		AuthMethods:  []acpv2.AuthMethod{{Agent: &acpv2.AuthMethodAgent{MethodID: "key", Name: "Key"}}},
 		Authenticate: func(_ context.Context, method string) error {
 			if method != "key" {
-				return fmt.Errorf("there is no method %q", method)
+				return fmt.Errorf("unknown method %q", method)
 			}
 			loggedIn = true
 			return nil
@@ -45,7 +45,7 @@ func keeper() *acp.Agent {
 		},
 		LoadSession: func(ctx context.Context, s *acp.AgentSession, replay bool) error {
 			if s.ID != "old" {
-				return fmt.Errorf("there is no session %q", s.ID)
+				return fmt.Errorf("no session with id %q", s.ID)
 			}
 			if replay {
 				return s.Update(ctx, acpv2.SessionUpdate{AgentMessageChunk: &acpv2.ContentChunk{MessageID: "m", Content: acp.Text("as I said")}})
@@ -133,8 +133,8 @@ func TestSessions(t *testing.T) {
 		if u := <-updates; u.Text() != "as I said" || u.SessionID() != "old" {
 			t.Errorf("got %q of %q, want what was said", u.Text(), u.SessionID())
 		}
-		if _, err := c.LoadSession(ctx, "old", t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "open already") {
-			t.Errorf("got %v, want that it is open already", err)
+		if _, err := c.LoadSession(ctx, "old", t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "already open") {
+			t.Errorf("got %v, want that it is already open", err)
 		}
 		if _, err := c.ResumeSession(ctx, "never", t.TempDir(), nil); err == nil {
 			t.Error("a session was resumed that never was")
@@ -296,7 +296,7 @@ func TestExtensions(t *testing.T) {
 		if first, second, third := <-results, <-results, <-results; first != nil || second == nil || third == nil {
 			t.Errorf("got %v, %v, %v; want only the registered one to be sent", first, second, third)
 		}
-		if err == nil || !strings.Contains(err.Error(), "is not a stop reason") {
+		if err == nil || !strings.Contains(err.Error(), "unknown stop reason") {
 			t.Errorf("got %v, want that the stop reason does not exist", err)
 		}
 	})

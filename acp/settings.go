@@ -42,7 +42,8 @@ type Command struct {
 	Hint        string // describes its argument; empty if it has none
 }
 
-// Settings are the state of a session as the agent reported it last.
+// Settings are the state of a session as the agent reported it last. They are a
+// snapshot: Session.Settings returns a copy that does not change any more.
 type Settings struct {
 	Mode     string // the ID of the current mode
 	Modes    []Mode
@@ -78,6 +79,7 @@ func (s *Settings) setOptions(options []ConfigOption) {
 }
 
 // apply changes the settings as an update says.
+// Lists are replaced as a whole, because the protocol sends them whole.
 func (s *Settings) apply(u *Update) {
 	switch u.Kind() {
 	case KindMode:
@@ -124,6 +126,7 @@ func (s *Settings) clone() Settings {
 }
 
 // begin sets the settings from the answer that opened the session.
+// An agent of version 1 reports commands in an update, not in this answer.
 func (s *Settings) begin(answer acpv1.Message) {
 	v1 := func(modes acpv1.Optional[acpv1.SessionModeState], options acpv1.Optional[[]acpv1.SessionConfigOption]) {
 		if state, ok := modes.Get(); ok {

@@ -61,8 +61,10 @@ func (t *Transcript) remove(id string) {
 // message returns the message that a chunk of the given id belongs to.
 func (t *Transcript) message(id string) *transcriptMessage {
 	for i := range t.messages {
-		// An older message of that id is complete if a tool call followed it.
-		if m := &t.messages[i]; m.id == id && !t.closed && (id != "" || i == len(t.messages)-1) {
+		// An older message of that id is complete if a tool call followed it. Without
+		// ids, every message but the last one is complete.
+		isOpen := !t.closed && (id != "" || i == len(t.messages)-1)
+		if m := &t.messages[i]; m.id == id && isOpen {
 			return m
 		}
 	}
@@ -71,10 +73,19 @@ func (t *Transcript) message(id string) *transcriptMessage {
 	return &t.messages[len(t.messages)-1]
 }
 
+// canDropFirst reports whether there are too many messages, or the messages after the
+// first one have at least as many bytes as are kept.
+func (t *Transcript) canDropFirst() bool {
+	if len(t.messages) <= 1 {
+		return false
+	}
+	return len(t.messages) > maxMessages || (t.Limit > 0 && t.size-len(t.messages[0].text) >= t.Limit)
+}
+
 // shorten drops the first messages, or the beginning of the only one, while the
 // transcript holds more than its limits.
 func (t *Transcript) shorten() {
-	for len(t.messages) > 1 && (len(t.messages) > maxMessages || (t.Limit > 0 && t.size-len(t.messages[0].text) >= t.Limit)) {
+	for t.canDropFirst() {
 		t.size -= len(t.messages[0].text)
 		t.messages = t.messages[1:]
 	}

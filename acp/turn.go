@@ -22,7 +22,7 @@ var (
 )
 
 // ErrBusy is the error of a prompt in a session whose turn is not over.
-var ErrBusy = errors.New("the turn before it is not over")
+var ErrBusy = errors.New("the previous turn is not over")
 
 // A Result says how a turn ended.
 type Result struct {
@@ -33,7 +33,10 @@ type Result struct {
 	V2 *acpv2.IdleStateUpdate
 }
 
-// A Turn is a prompt and the agent's work on it.
+// A Turn is a prompt and the agent's work on it. It begins with Session.Prompt and
+// is over exactly once: with the agent's result, its failure or its end, the end of
+// the session, or CancelGrace after a cancellation. It is safe for concurrent use,
+// but only one goroutine can usefully take the updates.
 type Turn struct {
 	session *Session
 	queue   *queue
@@ -45,6 +48,8 @@ type Turn struct {
 	life   context.Context
 	cancel context.CancelCauseFunc
 
+	// mu is never held while a lock of the session or the client is taken. result
+	// and err do not change after done is closed, and are then read without mu.
 	mu         sync.Mutex  // guards the fields below
 	abandon    func()      // stops waiting for the answer to the prompt; nil until it was sent
 	unwatch    func() bool // stops watching the caller's context; may be nil
@@ -112,6 +117,8 @@ func needsConversion(b acpv2.ContentBlock) bool {
 
 // send sends the prompt. A session has one turn at a time, so the prompt need not
 // wait for room in the write queue.
+// The answer may arrive, and end the turn, before Begin returns; the turn is then
+// abandoned here, because finish had nothing to abandon yet.
 func (t *Turn) send(params json.RawMessage) {
 	c := t.session.client
 	// The channel is closed in any case: a cancellation waits for it.
@@ -143,6 +150,9 @@ func (t *Turn) watch(ctx context.Context) {
 }
 
 // takeAnswer handles the answer to the prompt. In version 1 it ends the turn.
+// In version 2 it means that the agent accepted the prompt; the turn goes on until
+// the agent reports that it is idle, and a goroutine watches for the end of the
+// connection, which no call in flight would notice.
 func (t *Turn) takeAnswer(raw json.RawMessage, err error) {
 	c := t.session.client
 	if err != nil {
@@ -191,10 +201,12 @@ func (t *Turn) accept() {
 }
 
 // update queues an update of the turn, and follows the agent's state.
+// The only update that cannot be queued is one beyond maxBehind; the turn then
+// fails instead of using more memory.
 func (t *Turn) update(u *Update, size int) {
 	if !t.queue.put(u, size) {
 		t.requestCancel()
-		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are taken, and %d MiB of them wait", maxBehind>>20)})
+		t.finish(Result{}, &Fault{Code: FaultFlood, Text: fmt.Sprintf("the agent sends updates faster than they are read; %d MiB are waiting", maxBehind>>20)})
 		return
 	}
 	// The update is queued first: all updates of a turn come before its result.
@@ -230,7 +242,7 @@ func (t *Turn) finishIdle(m *acpv2.IdleStateUpdate) {
 	case result.StopReason == acpv2.StopReasonError && ok:
 		t.finish(result, fmt.Errorf("acp: the turn failed: %w", &jsonrpc.Error{Code: int(e.Code), Message: e.Message, Data: e.Data}))
 	case result.StopReason == acpv2.StopReasonError:
-		t.finish(result, errors.New("acp: the turn failed, and the agent does not say why"))
+		t.finish(result, errors.New("acp: the turn failed without a reason from the agent"))
 	case result.StopReason == "":
 		t.finish(result, &Fault{Code: FaultMalformed, Text: "the agent stopped working on a prompt without a stop reason"})
 	default:
@@ -239,6 +251,9 @@ func (t *Turn) finishIdle(m *acpv2.IdleStateUpdate) {
 }
 
 // finish ends the turn, once.
+// The order of its steps is part of the guarantees: the session is free for the
+// next prompt before done is closed, and done is closed before the reader of the
+// updates learns that there are no more.
 func (t *Turn) finish(r Result, err error) {
 	t.mu.Lock()
 	if t.over {
@@ -333,6 +348,8 @@ func (s *Session) Cancel(ctx context.Context) error {
 // requestCancel cancels the turn. It returns the channel that is closed when
 // session/cancel was sent, which is after the prompt: a cancellation that overtakes
 // its prompt is lost. The channel is nil if the turn was over.
+// The first call starts two goroutines: one sends the cancellation, the other gives
+// the turn up after CancelGrace. Later calls return the same channel.
 func (t *Turn) requestCancel() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -368,6 +385,8 @@ func (t *Turn) awaitCancel(ctx context.Context) {
 }
 
 // sendCancel sends session/cancel.
+// It has a deadline of its own, since the caller's context may be the one that
+// ended.
 func (t *Turn) sendCancel() {
 	c := t.session.client
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CancelGrace)
@@ -390,6 +409,6 @@ func (t *Turn) giveUp() {
 	select {
 	case <-t.done:
 	case <-timer.C:
-		t.finish(Result{}, c.silent(fmt.Sprintf("the turn was cancelled and has not ended after %v", c.opts.CancelGrace), errTurnCancelled))
+		t.finish(Result{}, c.silent(fmt.Sprintf("the cancelled turn did not end within %v", c.opts.CancelGrace), errTurnCancelled))
 	}
 }

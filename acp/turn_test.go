@@ -295,7 +295,7 @@ func TestCancel(t *testing.T) {
 			}
 			s.Cancel(context.Background())
 			_, err = turn.Wait()
-			wantFault(t, err, acp.FaultSilent, "has not ended after 1m0s")
+			wantFault(t, err, acp.FaultSilent, "did not end within 1m0s")
 		})
 	})
 	t.Run("closing a session cancels its turn", func(t *testing.T) {

@@ -216,6 +216,9 @@ type Diff struct {
 }
 
 // ToolCall returns the tool call of the update, nil if it has none.
+// The two versions differ in the content of a change: version 1 has the texts
+// before and after, which become Diffs, version 2 has patches, which are in V2
+// only.
 func (u *Update) ToolCall() *ToolCall {
 	if u.V1 != nil {
 		m := &u.V1.Update

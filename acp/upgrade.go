@@ -9,6 +9,8 @@ import (
 
 // upgrade converts a request of a client of version 1 to version 2, which can
 // express all of them.
+// Messages whose JSON is the same in both versions are encoded and decoded again;
+// the others are built member by member. Unknown members and _meta are kept.
 func upgrade(m acpv1.Message) (acpv2.Message, error) {
 	switch m := m.(type) {
 	case *acpv1.AuthenticateRequest:
@@ -56,7 +58,7 @@ func upgrade(m acpv1.Message) (acpv2.Message, error) {
 			SessionID: m.SessionID, ConfigID: m.ConfigID, ID: m.ValueID, Boolean: m.Boolean, Unknown: m.Unknown, Meta: m.Meta, Extra: m.Extra,
 		}, nil
 	}
-	return nil, fmt.Errorf("%s has no counterpart in version 2", m.Method())
+	return nil, fmt.Errorf("version 2 has no counterpart of %s", m.Method())
 }
 
 // recode converts a value that is encoded the same way in both versions.

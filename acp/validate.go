@@ -43,11 +43,11 @@ func (v *Validator) Check(from string, raw []byte) error {
 	method, ok := v.lookup(m.Method)
 	switch {
 	case !ok:
-		return fmt.Errorf("acp: /method: there is no method %q in this version of the protocol", m.Method)
+		return fmt.Errorf("acp: /method: unknown method %q in this version of the protocol", m.Method)
 	case method.Notification() && m.ID != nil:
-		return fmt.Errorf("acp: /id: %s is a notification, which has no id", m.Method)
+		return fmt.Errorf("acp: /id: %s is a notification and must not have an id", m.Method)
 	case !method.Notification() && m.ID == nil:
-		return fmt.Errorf("acp: /id: %s is a request, which has an id", m.Method)
+		return fmt.Errorf("acp: /id: %s is a request and must have an id", m.Method)
 	}
 	return decode("/params", method.NewParams(), m.Params)
 }
@@ -61,6 +61,9 @@ func (v *Validator) lookup(name string) (acpv1.Method, bool) {
 
 // response checks the result of a request that was seen. One that was not seen, as in a
 // recording that begins late, may have any result.
+// The ids of the two sides are independent, so the same id may be open twice; a
+// response belongs to a request of the side that did not send it. The search is
+// linear in the number of open requests, which is small.
 func (v *Validator) response(from string, m jsonrpc.Message) error {
 	for key, method := range v.calls {
 		side, id, _ := strings.Cut(key, " ")

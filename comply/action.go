@@ -20,6 +20,9 @@ import (
 
 // do runs the action of the current step. It returns a finding if the agent did
 // something wrong.
+// An action that cannot be carried out for a reason that is not the agent's fault
+// sets r.err, and one that proves the test pointless sets r.moot; both end the
+// test.
 func (r *testRun) do(ctx context.Context, a jsont.Action) *rules.Finding {
 	switch a := a.(type) {
 	case *jsont.NewSession:
@@ -84,7 +87,7 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	case answer.Failure() != nil:
 		return r.setup(ruleNewSession, "a session", "session/new failed: "+jsont.Brief(answer.Failure()), answer)
 	}
-	return r.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has none", answer)
+	return r.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has no session id", answer)
 }
 
 // sessionID returns the id of the session in an answer, which may be nil.
@@ -99,12 +102,15 @@ func sessionID(answer *rules.Entry) (string, bool) {
 
 // send sends one frame. If a request that it depends on has already been answered, the test
 // is moot.
+// The deadline of a request counts from here, and is checked when the answers are
+// judged at the end of the test, so a slow answer does not hold up the steps after
+// it.
 func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
 	// A test about a running request proves nothing once that request was answered.
 	if a.WhileWaiting != nil {
 		if id := a.WhileWaiting.Encode(vars.Expand); !r.waits(id) {
-			r.moot = fmt.Sprintf("request %s was answered too soon, so there was nothing left to test", id)
+			r.moot = fmt.Sprintf("request %s was answered too soon to test anything", id)
 			return nil
 		}
 	}
@@ -126,7 +132,7 @@ func (r *testRun) sendRaw(ctx context.Context, a *jsont.SendRaw) *rules.Finding 
 	}
 	// Beyond the bound of the log nothing could be shown of it.
 	if len(data)*a.Times > maxLog {
-		return r.abort(fmt.Errorf("sendRaw: %d bytes are too many to send", len(data)*a.Times))
+		return r.abort(fmt.Errorf("sendRaw: too many bytes (%d)", len(data)*a.Times))
 	}
 	data = bytes.Repeat(data, a.Times)
 	r.mark()
@@ -140,7 +146,7 @@ func (r *testRun) reply(ctx context.Context, a *jsont.Reply) *rules.Finding {
 	delete(r.c.held, a.To)
 	r.c.mu.Unlock()
 	if e == nil {
-		return r.abort(fmt.Errorf("reply: no request is held as %q", a.To))
+		return r.abort(fmt.Errorf("reply: no held request named %q", a.To))
 	}
 	return r.deliver(ctx, answerLine(e.ID, a.Body.Encode(r.vars().Expand)), nil)
 }
@@ -226,7 +232,7 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 	case ctx.Err() != nil:
 		return r.abort(ctx.Err())
 	case found != nil:
-		actual := "one came"
+		actual := "the agent sent one"
 		if found.Method != "" {
 			actual = "the agent called " + found.Method
 		}
@@ -297,6 +303,7 @@ const maxChecked = 1 << 20
 
 // fileCheck waits until the file is as the step wants it. A file that must be
 // absent, or must not match, must still be so at the end of the time.
+// There is no portable event for a change of a file, so it is read every filePause.
 func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Finding {
 	path := r.vars().Expand(a.Path)
 	if !filepath.IsAbs(path) {
@@ -334,11 +341,11 @@ func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expecte
 	text, err := readSome(path)
 	switch {
 	case a.Absent && err == nil:
-		return "no file " + name, "there is one: " + jsont.Brief(text)
+		return "no file " + name, "it exists: " + jsont.Brief(text)
 	case a.Absent:
 		return "", ""
 	case errors.Is(err, fs.ErrNotExist):
-		return "the file " + name, "there is none"
+		return "the file " + name, "it does not exist"
 	case err != nil:
 		return "a file " + name + " that can be read", err.Error()
 	}
@@ -353,7 +360,7 @@ func readSome(path string) (string, error) {
 	}
 	// A pipe or device of the agent would block the reader.
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no regular file", filepath.Base(path))
+		return "", fmt.Errorf("%s is not a regular file", filepath.Base(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {

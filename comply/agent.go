@@ -43,7 +43,7 @@ func ParseAgents(path string, text []byte) ([]Agent, error) {
 	servers := p.Object(root, "agent_servers")
 	switch {
 	case servers == nil:
-		p.Fail(root, `there is no "agent_servers"`)
+		p.Fail(root, `"agent_servers" is required`)
 	case len(servers.Members()) == 0:
 		p.Fail(servers, `"agent_servers" is empty`)
 	}
@@ -74,7 +74,7 @@ func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
 			a.Files = map[string]string{}
 		}
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
-			p.Fail(f.Value, "the file %s must be inside of the home folder", f.Name)
+			p.Fail(f.Value, "the file %s must be inside the home folder", f.Name)
 		}
 		// A file that is written as JSON in the list is JSON in the home folder.
 		if a.Files[f.Name] = f.Value.Text; f.Value.Kind != jsont.String {
@@ -88,6 +88,8 @@ func readAgent(p *jsont.Reader, name string, n *jsont.Node) Agent {
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR"}
 
 // baseEnv returns the variables that every agent and every command gets.
+// Everything else of the caller's environment is kept from agents: keys, tokens and
+// settings would make results depend on the machine.
 func baseEnv(home, temp string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -100,6 +102,8 @@ func baseEnv(home, temp string) []string {
 }
 
 // command returns the command that starts the agent with the variables in env.
+// Dir "" is the working folder of this process, against which a relative Command is
+// resolved as well.
 func (a Agent) command(env []string) (*exec.Cmd, error) {
 	// An absolute path, because the agent may start in another folder.
 	path, err := exec.LookPath(a.Command)

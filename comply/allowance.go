@@ -21,7 +21,9 @@ const (
 	probeTurn       = 30 * time.Second // how long the probe waits for a prompt to show something
 )
 
-// allowances are how long one agent may take, from what the probe measured.
+// allowances are how long one agent may take, from the times that the probe
+// measured. They are per agent, not per test. A fast agent is still given
+// minAllowance for a start and for a session.
 type allowances struct {
 	start   time.Duration // until the answer to initialize
 	session time.Duration // until a session is open
@@ -74,6 +76,8 @@ const maxConfirmed = 3
 
 // again runs the tests with findings that rest on time alone once more: one after the
 // other, nothing beside them, with three times the time. The second result counts.
+// A finding on time can come from a busy machine: many tests run at once. The
+// second run rules that out. Results of all other tests stay as they are.
 func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test, probes []*probe, report *render.Report, ledgers [][]rules.Finding) (failed error) {
 	alone := &runner{opts: r.opts, version: r.version, alone: true}
 	alone.opts.TimeoutScale *= aloneFactor
@@ -91,7 +95,7 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 				continue
 			}
 			if confirmed >= maxConfirmed {
-				remark(res, fmt.Sprintf("not tried again: %d other tests of this agent were, alone and with %d times the time, and came to the same", confirmed, aloneFactor))
+				remark(res, fmt.Sprintf("not repeated: %d other tests of this agent gave the same result alone with %d times the time", confirmed, aloneFactor))
 				continue
 			}
 
@@ -108,7 +112,7 @@ func (r *runner) again(ctx context.Context, agents []Agent, tests []*jsont.Test,
 				confirmed = 0
 			}
 			*res, ledgers[agent*len(tests)+test] = second, ledger
-			remark(res, fmt.Sprintf("the same when the test ran alone with %d times the time", aloneFactor))
+			remark(res, fmt.Sprintf("confirmed when the test ran alone with %d times the time", aloneFactor))
 		}
 	}
 	return failed

@@ -82,6 +82,7 @@ func Compare(before, after *Report) []Change { return render.Compare(before, aft
 func ExampleOf(id string) Example { return rules.ExampleOf(id) }
 
 // CheckedInFrames reports whether every frame is checked for the rule with that id.
+// Other rules are checked by tests alone.
 func CheckedInFrames(id string) bool { return slices.Contains(rules.LedgerIDs(), id) }
 
 // Rules returns the rules that are known here. Tests may name others.

@@ -33,7 +33,7 @@ func (r *testRun) cause(x *openExpectation, q *request) *rules.Finding {
 
 	answer, _ := q.Answer.Value.(map[string]any)
 	if code, _ := jsont.Lookup(answer, "error.code"); q.Request.Method == rules.MethodInitialize && jsont.Stringify(code) == loginCode {
-		return r.setup(ruleLogin, "initialize needs no login", "it failed: "+jsont.Brief(answer["error"]), q.Request, q.Answer)
+		return r.setup(ruleLogin, "initialize works without a login", "it failed: "+jsont.Brief(answer["error"]), q.Request, q.Answer)
 	}
 
 	result, _ := answer["result"].(map[string]any)
@@ -68,6 +68,7 @@ const loginCode = "-32000"
 var shortStops = []string{"max_tokens", "max_turn_requests", "refusal"}
 
 // cancels reports whether an entry cancels a turn.
+// Closing a session and cancelling the request itself end its turn as well.
 func cancels(e *rules.Entry) bool {
 	return e.Direction == jsonrpc.Out && slices.Contains([]string{rules.MethodCancel, rules.MethodClose, jsonrpc.CancelMethod}, e.Method)
 }

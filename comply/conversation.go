@@ -38,10 +38,11 @@ const orphanGrace = 200 * time.Millisecond
 var (
 	// The reasons why a wait ends without its frame, beside those of the agent.
 	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
-	errTimeout = errors.New("the time is over")
+	errTimeout = errors.New("time ran out")
 )
 
 // A request is a call that the client makes to the agent.
+// Answer is set once, by the reader, under the conversation's lock.
 type request struct {
 	rules.Call
 	step      *jsont.Step // nil for the runner's own requests
@@ -63,9 +64,10 @@ type request struct {
 type conversation struct {
 	agent    program
 	services *services
-	startup  time.Duration      // added to the wait for the first frame; 0 once it was used
-	trace    func(*rules.Entry) // may be nil
-	clock    *clock             // the time spent waiting
+	// startup is read and cleared under mu, by allowance.
+	startup time.Duration      // added to the wait for the first frame; 0 once it was used
+	trace   func(*rules.Entry) // may be nil
+	clock   *clock             // the time spent waiting
 
 	ctx    context.Context // ends with the conversation
 	cancel context.CancelFunc
@@ -83,9 +85,12 @@ type conversation struct {
 	loggedIn     bool // the runner has tried to log in; of the goroutine of the test
 	vars         jsont.Variables
 	expectations []*openExpectation // all expectations of the test, in their order
-	changed      chan struct{}
-	held         map[string]*rules.Entry // requests of the agent that wait for a reply step, by name
-	over         error                   // why no more frames come; nil while more may
+	// changed is closed and replaced at every change. A waiter takes it under the
+	// lock before it waits, so no change is lost between its look at the log and
+	// its wait.
+	changed chan struct{}
+	held    map[string]*rules.Entry // requests of the agent that wait for a reply step, by name
+	over    error                   // why no more frames come; nil while more may
 }
 
 // converse starts a conversation with a running agent. The caller must close it, which
@@ -103,6 +108,8 @@ func converse(ctx context.Context, agent program, s *services, startup time.Dura
 
 // close ends the agent and all goroutines of the conversation. It returns how the agent
 // ended.
+// The agent is closed before the goroutines are waited for: the reader ends with
+// its output, and a write that blocks ends with its input.
 func (c *conversation) close() error {
 	defer c.clock.wait()()
 	c.cancel()
@@ -165,6 +172,9 @@ func (c *conversation) show(e *rules.Entry) {
 
 // arrive appends an entry of the agent to the log, gives a response to its request, and
 // answers a request. It reports false if the conversation exceeds its bounds.
+// Everything that depends on the order of frames happens here, on the one goroutine
+// that reads: which request a response belongs to, and which expectation a request
+// meets.
 func (c *conversation) arrive(e *rules.Entry) bool {
 	c.mu.Lock()
 	c.heard = true
@@ -242,9 +252,11 @@ func (c *conversation) twisted(q *request) *rules.Entry {
 // returns the reply of the test, nil if the test has none, and whether the request is
 // held for a reply step. All expectations of the test are tried, not only those of the
 // current step: a request that comes early still gets its reply. The lock is held.
+// Expectations whose step is over are skipped: their frames were due earlier.
 func (c *conversation) cannedReply(e *rules.Entry) (_ json.RawMessage, held bool) {
 	for _, a := range c.expectations {
-		if a.Class != jsont.ClientRequest || a.met != nil || a.closed || !a.fits(e, c.vars) {
+		isOpen := a.Class == jsont.ClientRequest && a.met == nil && !a.closed
+		if !isOpen || !a.fits(e, c.vars) {
 			continue
 		}
 		a.take(e)
@@ -273,6 +285,8 @@ func (c *conversation) set(name string, value json.RawMessage) {
 
 // respond answers a request of the agent with reply, or from the services if reply is
 // nil.
+// A request beyond maxServed is answered with an error at once, so an agent that
+// floods the runner with requests cannot make it start goroutines without end.
 func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	if reply != nil {
 		c.services.replied(e, reply)
@@ -283,7 +297,7 @@ func (c *conversation) respond(e *rules.Entry, reply json.RawMessage) {
 	select {
 	case c.serve <- struct{}{}:
 	default:
-		c.send(c.ctx, answerLine(e.ID, errorReply(jsonrpc.CodeServer, fmt.Sprintf("more than %d requests at once", maxServed))))
+		c.send(c.ctx, answerLine(e.ID, errorReply(jsonrpc.CodeServer, fmt.Sprintf("too many requests at once (limit %d)", maxServed))))
 		return
 	}
 	c.work.Go(func() {
@@ -404,7 +418,7 @@ func (c *conversation) wait(ctx context.Context, timeout time.Duration, done fun
 		case ok:
 			return nil
 		case over != nil:
-			return fmt.Errorf("no more frames come: %w", over)
+			return fmt.Errorf("the agent sends no more frames: %w", over)
 		}
 		select {
 		case <-changed:
@@ -458,7 +472,7 @@ func ending(err error) string {
 	var exit *jsonrpc.ExitError
 	switch {
 	case err == nil:
-		return "it ended with status 0"
+		return "it exited with status 0"
 	case errors.As(err, &exit):
 		return strings.TrimSpace(exit.Error())
 	}

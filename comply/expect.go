@@ -31,6 +31,8 @@ func (x *openExpectation) bound(vars jsont.Variables) *jsont.Matcher {
 }
 
 // fits reports whether e meets the expectation.
+// An entry has several views if it is a part of a streamed message: the piece
+// itself, and the text so far.
 func (x *openExpectation) fits(e *rules.Entry, vars jsont.Variables) bool {
 	if e.Direction != jsonrpc.In || e.Class != x.Class {
 		return false
@@ -63,7 +65,11 @@ func (r *testRun) untilFrame(x *jsont.Expectation) *untilFrame {
 
 // see compares the next entry of the log. The conversation's lock is held.
 func (u *untilFrame) see(e *rules.Entry, vars jsont.Variables) {
-	if u != nil && u.met == nil && (e.Class == jsont.Response || e.Seq > u.from) && u.fits(e, vars) {
+	if u == nil || u.met != nil {
+		return
+	}
+	isNew := e.Class == jsont.Response || e.Seq > u.from
+	if isNew && u.fits(e, vars) {
 		u.met = e
 	}
 }
@@ -235,6 +241,10 @@ func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding
 
 // missing returns the finding about an expectation that no frame has met. It names
 // the frame of the same class that matched the most leaves of the pattern.
+// It tries to explain the absence before it states it, in this order: a login is
+// missing, another rule was broken by the answer, the agent was given too little
+// time. Each of these would otherwise look like a violation of the rule of the
+// test.
 func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation, waited time.Duration, why error) *rules.Finding {
 	ended := ""
 	if why != nil && !errors.Is(why, errTimeout) {
@@ -261,7 +271,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	}
 	unanswered := len(asked) > 0 && len(answers) == 0
 	if unanswered && a.until.came() && r.allowed.soon(asked[0]) {
-		r.moot = fmt.Sprintf("the wait ended before the agent could answer %s, as slow as it is", asked[0].Request.Method)
+		r.moot = fmt.Sprintf("the wait ended before the agent, at its speed, could answer %s", asked[0].Request.Method)
 		return nil
 	}
 
@@ -299,12 +309,12 @@ func (r *testRun) instead(step *jsont.Expect, x *openExpectation, m *jsont.Match
 				frames = append(frames, q.Request)
 			}
 		}
-		return fmt.Sprintf("in the nearest message %s", mismatch), append(frames, near)
+		return fmt.Sprintf("in the closest message %s", mismatch), append(frames, near)
 	}
 
 	actual = "no such message came"
 	if step.Ordered {
-		actual = "no such message came after the ones before it"
+		actual = "no such message came after the previous ones"
 	}
 	if last != nil {
 		frames = append(frames, last.Request)
@@ -322,7 +332,8 @@ func (r *testRun) nearest(x *openExpectation, m *jsont.Matcher, own map[*rules.E
 	for _, e := range r.c.log {
 		candidate := e.Direction == jsonrpc.In && e.Class == x.Class && !e.Taken && !own[e]
 		early := x.Class == jsont.Notification && last != nil && e.Seq < last.Request.Seq
-		if !candidate || early || (len(answers) > 0 && !answers[e]) {
+		otherAnswer := len(answers) > 0 && !answers[e]
+		if !candidate || early || otherAnswer {
 			continue
 		}
 		bad := m.Match(e.Value)
@@ -341,7 +352,7 @@ func (r *testRun) capture(step *jsont.Expect, list []*openExpectation) *rules.Fi
 	for _, x := range list {
 		for _, c := range x.Captures {
 			if !r.captureFrom(c, x.met) && fails {
-				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "there is none", x.met)
+				return r.finding(r.now.step, fmt.Sprintf("a value at %s, to go on with", c.Path), "the message has none", x.met)
 			}
 		}
 	}

@@ -33,6 +33,8 @@ const agentFile = "agent.json"
 
 // KnownAgents returns the known agents, for an installation of each in the folder of its
 // name in dir: those that are built in, then those that AddAgent added to dir.
+// An added agent with the name of a built-in one is ignored. Nothing is started or
+// downloaded.
 func KnownAgents(dir string) ([]KnownAgent, error) {
 	builtin, err := fs.Sub(known, "agents")
 	if err != nil {
@@ -82,6 +84,7 @@ func readKnown(dir fs.FS, root string, known []KnownAgent) (agents []KnownAgent,
 
 // AddAgent writes the file of an agent into the folder of its name in dir and returns its
 // path. The error is an fs.ErrExist if there is such a folder.
+// The folder is made first and exclusively, so two calls cannot add one name twice.
 func AddAgent(dir string, a KnownAgent) (string, error) {
 	text, err := json.MarshalIndent(struct {
 		Title   string            `json:"title,omitempty"`

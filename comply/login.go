@@ -16,11 +16,11 @@ const needsLogin = "the agent needs a login"
 
 // loginReason tells how to log in to an agent that offers these ways.
 func loginReason(offered []string) string {
-	ways := "the agent offers none"
+	ways := "the agent offers no methods"
 	if len(offered) > 0 {
 		ways = "the agent offers " + strings.Join(offered, ", ")
 	}
-	return fmt.Sprintf("needs a login: give one with --auth METHOD (%s), with variables (--env) or with your home folder (--real-home)", ways)
+	return fmt.Sprintf("needs a login: use --auth METHOD (%s), variables (--env) or your home folder (--real-home)", ways)
 }
 
 // aboutLogin reports whether a test is about logins, so that it does not need one.
@@ -52,8 +52,11 @@ func (r *testRun) wantsLogin(method string, answer *rules.Entry) bool {
 
 // logIn logs in before the first request about sessions of a conversation, if the run has
 // a way to do so.
+// A login that fails makes the test moot: it says nothing about the behaviour after
+// it.
 func (r *testRun) logIn(ctx context.Context, method string) *rules.Finding {
-	if r.auth == "" || r.c.loggedIn || aboutLogin(r.test) || !strings.HasPrefix(method, "session/") || !r.c.greeted() {
+	isDue := r.auth != "" && !r.c.loggedIn && !aboutLogin(r.test)
+	if !isDue || !strings.HasPrefix(method, "session/") || !r.c.greeted() {
 		return nil
 	}
 	r.c.loggedIn = true

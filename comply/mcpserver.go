@@ -15,6 +15,8 @@ const httpRecord = "http.jsonl"
 // mcpServer returns vars with the variables that name the built-in MCP server. The server
 // over HTTP is started only for a test that names it, and runs until the returned
 // function is called.
+// The server over standard input and output is started by the agent, from the
+// command in the variable.
 func (r *runner) mcpServer(t *jsont.Test, w *workspace, vars jsont.Variables) (_ jsont.Variables, closeServer func(), _ error) {
 	// The test binary or parley itself serves MCP when it is called so.
 	program := r.opts.MCPServer

@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 		case strings.HasPrefix(r.ID, "auth."):
 			wantStatus(t, r, comply.Pass)
 		case r.ID == "required.prompt.cancel":
-			if wantStatus(t, r, comply.NA); !strings.Contains(r.Reason, "needs a login: give one with --auth METHOD (the agent offers token") {
+			if wantStatus(t, r, comply.NA); !strings.Contains(r.Reason, "needs a login: use --auth METHOD (the agent offers token") {
 				t.Errorf("got the reason %s", r.Reason)
 			}
 		}

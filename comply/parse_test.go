@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 		{"R4-046 no steps", `{"title": "t", "severity": "required"}`, 1, "steps"},
 		{"R4-046 a wrong policy", "{" + head + ", \"init\": {\n\"permissionPolicy\": \"ask\"}, \"steps\": []}", 2, "yolo"},
 		{"R4-046 a step that is no object", step(`1`), 3, "object"},
-		{"R4-046 a step that does two things", step(`{"delayMs": 1, "forbid": {}}`), 3, "one thing"},
+		{"R4-046 a step that does two things", step(`{"delayMs": 1, "forbid": {}}`), 3, "one action"},
 		{"R4-046 a send that is no object", step(`{"send": "x"}`), 3, "send"},
 		{"R4-056 a timeout that is no number", step(`{"expect": {"timeoutMs": "1"}}`), 3, "timeoutMs"},
 		{"R4-056 a timeout without end", step(`{"expect": {"timeoutMs": 1e12}}`), 3, "timeoutMs"},
@@ -114,7 +114,7 @@ func TestLoad(t *testing.T) {
 			}
 		}
 		_, err := comply.Load(dir)
-		for _, part := range []string{"x.jsont:1", "y.jsont:1", "b.jsont:1: its id"} {
+		for _, part := range []string{"x.jsont:1", "y.jsont:1", "b.jsont:1: the id"} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%q is missing in %v", part, err)
 			}

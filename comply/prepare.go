@@ -32,15 +32,17 @@ func (a Agent) UsesModel() bool {
 func (a Agent) fits(o *Options) error {
 	switch {
 	case o.ModelURL == "" && a.UsesModel():
-		return fmt.Errorf("comply: run %s: it uses the scripted model, and there is none; set Options.ModelURL", a.Name)
+		return fmt.Errorf("comply: run %s: it needs the scripted model; set Options.ModelURL", a.Name)
 	case o.Home != "" && len(a.Files) > 0:
-		return fmt.Errorf("comply: run %s: it has files for its home folder, which are not written to a real one", a.Name)
+		return fmt.Errorf("comply: run %s: its home files cannot be written to a real home folder", a.Name)
 	}
 	return nil
 }
 
 // prepare returns the agent as it is started in a home folder, and writes its files
 // there. Existing files are kept: a test may start an agent twice.
+// The agent is a copy; maps and slices that change are cloned, because tests run at
+// the same time with one Agent.
 func (a Agent) prepare(home, modelURL string) (Agent, error) {
 	places := map[string]string{placeModel: modelURL, placeHome: home, placeRoot: a.Root}
 	// A path inside of a JSON file needs the escapes of JSON.

@@ -45,8 +45,8 @@ cat > /dev/null
 	})
 	tests := suite(t, map[string]string{"case": steps()})
 	for name, opts := range map[string]*comply.Options{
-		"there is none": {},
-		"a real one":    {ModelURL: url, Home: t.TempDir()},
+		"needs the scripted model": {},
+		"a real home folder":       {ModelURL: url, Home: t.TempDir()},
 	} {
 		t.Run("an agent that needs the model or files is not run where it gets neither: "+name, func(t *testing.T) {
 			if _, err := comply.Run(t.Context(), agents, tests, opts); err == nil || !strings.Contains(err.Error(), name) {

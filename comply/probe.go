@@ -29,6 +29,8 @@ type probe struct {
 	logins  []string // ids of the ways to log in that the agent offers
 	ledger  []rules.Finding
 
+	// unstarted ends the run: no test could say anything. recorded is reported at
+	// the end.
 	unstarted error // why its program could not be started
 	recorded  error // why the conversation could not be recorded
 }
@@ -115,6 +117,9 @@ func (p *probe) header(answer *rules.Entry) {
 
 // session opens a session to learn the modes and commands, whether a login is needed, and
 // how long a session takes.
+// least and longest bound the time that a session may take: least is allowed even
+// to an agent that was faster, and after longest the probe goes on without a
+// session.
 func (p *probe) session(ctx context.Context, agent *instance, auth string, least, longest, turn time.Duration) {
 	if auth != "" {
 		if err := logIn(ctx, agent.conversation, auth, longest); err != nil {

@@ -42,14 +42,14 @@ func (r *testRun) process(ctx context.Context, x *jsont.Process) *rules.Finding 
 
 	if x.Alone {
 		if r.c.agent.HadOrphans() {
-			return r.finding(r.now.step, "no process that outlives the agent", "a process that the agent started still ran after its end")
+			return r.finding(r.now.step, "no process that outlives the agent", "a child process was still running after the agent ended")
 		}
 		r.met++
 	}
 
 	if x.ReadableStderr {
 		if text := r.c.agent.Stderr(); !utf8.Valid(text) {
-			return r.finding(r.now.step, "UTF-8 on standard error", fmt.Sprintf("it has other bytes: %q", jsont.Shorten(string(text), 200)))
+			return r.finding(r.now.step, "UTF-8 on standard error", fmt.Sprintf("it contains invalid bytes: %q", jsont.Shorten(string(text), 200)))
 		}
 		r.met++
 	}
@@ -77,7 +77,7 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	case <-ctx.Done():
 		return r.abort(ctx.Err())
 	case <-timer.C:
-		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", within), "it still runs"))
+		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", within), "it is still running"))
 	}
 
 	r.met++
@@ -105,6 +105,8 @@ const restartGrace = time.Second
 
 // restart ends the agent and starts it again. Its answers are judged before. Each
 // process has a conversation of its own; variables and expectations go on.
+// Frames of the old process are judged as a conversation of their own, with the
+// requests that it answered; ids may begin again in the new one.
 func (r *testRun) restart(ctx context.Context) *rules.Finding {
 	r.judgeAnswers(ctx)
 	if r.err != nil {

@@ -22,7 +22,9 @@ type Stdio struct {
 	Env      []string // NAME=VALUE; HOME is an empty folder
 }
 
-// A program is a running agent: a process, or a function of this process.
+// A program is a running agent: a process, or a function of this process. Reading
+// returns its output and writing goes to its input. Close ends it, by force if need
+// be, and may be called more than once.
 type program interface {
 	io.ReadWriter
 	CloseInput() error
@@ -123,6 +125,8 @@ func (g *inProcess) Close() error { return g.close() }
 
 // shut ends the function in the steps in which a process is ended: its input, a signal,
 // its output.
+// A function cannot be killed. One that ignores all three steps is left behind with
+// an error, and its goroutine leaks.
 func (g *inProcess) shut() error {
 	defer g.cancel()
 	for _, step := range []func(){
@@ -136,7 +140,7 @@ func (g *inProcess) shut() error {
 			return g.err
 		}
 	}
-	return fmt.Errorf("comply: stop the agent: its function does not return although its streams are closed")
+	return fmt.Errorf("comply: stop the agent: its function did not return after its streams were closed")
 }
 
 // within reports whether the function returns in time.

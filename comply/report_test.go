@@ -42,7 +42,7 @@ func sampleReport() *comply.Report {
 				result("required.fs", "Capability Respect (FS disabled)", comply.Required, comply.Fail, finding.Actual, finding),
 				result("required.end", "End", comply.Required, comply.Warn, warning.Actual, warning),
 				result("optional.terminal", "Terminal Usage", comply.Optional, comply.Partial, release.Actual, release),
-				result("optional.modes", "Modes", comply.Optional, comply.NA, "the agent's capability modes is false, and the test is for true"),
+				result("optional.modes", "Modes", comply.Optional, comply.NA, "the agent's capability modes is false, but the test needs true"),
 			},
 			Ledger: []comply.Finding{},
 		},

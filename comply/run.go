@@ -72,6 +72,8 @@ type runner struct {
 // the report; the error is about invalid options, an agent that cannot be started (a
 // *StartError), records that cannot be written, or the end of ctx, with which the report
 // has the tests that ran. opts may be nil.
+// The order of the report is that of the arguments: agents and tests stand in it as they
+// were given, whatever order they ended in.
 func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options) (*render.Report, error) {
 	r := &runner{}
 	if opts != nil {
@@ -91,7 +93,7 @@ func Run(ctx context.Context, agents []Agent, tests []*jsont.Test, opts *Options
 		o.Startup = 3 * time.Minute
 	}
 	if r.version = schema.Version(o.Protocol); r.version != schema.V1 && r.version != schema.V2 {
-		return nil, fmt.Errorf("comply: run: no protocol version %d; use 1 or 2", o.Protocol)
+		return nil, fmt.Errorf("comply: run: unknown protocol version %d: use 1 or 2", o.Protocol)
 	}
 	for _, a := range agents {
 		if err := a.fits(o); err != nil {
@@ -127,6 +129,7 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 		return nil, failed
 	}
 
+	// Each pair writes to a place of its own, so no lock is needed.
 	// One flat list of pairs keeps all jobs busy although agents differ in speed.
 	ledgers := make([][]rules.Finding, len(agents)*len(tests))
 	failed = errors.Join(failed, r.parallel(len(ledgers), func(i int) error {
@@ -160,13 +163,15 @@ func (r *runner) run(ctx context.Context, agents []Agent, tests []*jsont.Test) (
 }
 
 // resumable returns an error if the earlier report is about other tests or another version.
+// Suite contains a hash of all tests and rules, so results are only taken over from
+// a run that would have judged them the same way.
 func (r *runner) resumable(now *render.Report, agents []Agent) error {
 	old := r.opts.Resume
 	if old == nil {
 		return nil
 	}
 	if old.Suite != now.Suite || old.Protocol != now.Protocol {
-		return fmt.Errorf("comply: resume: the earlier report is about version %d and %s; this run is about version %d and %s", old.Protocol, old.Suite, now.Protocol, now.Suite)
+		return fmt.Errorf("comply: resume: the earlier report is for version %d and %s, but this run is for version %d and %s", old.Protocol, old.Suite, now.Protocol, now.Suite)
 	}
 	for _, a := range agents {
 		if !slices.ContainsFunc(old.Agents, func(o render.AgentReport) bool { return o.Name == a.Name }) {
@@ -229,6 +234,7 @@ func (e *StartError) Error() string { return fmt.Sprintf("comply: run %s: %v", e
 func (e *StartError) Unwrap() error { return e.Err }
 
 // suiteVersion describes tests and rules, with a hash that changes when one of them does.
+// The sources count as they are written, before any variable has a value.
 func suiteVersion(tests []*jsont.Test) string {
 	h := sha256.New()
 	for _, t := range tests {
@@ -320,6 +326,8 @@ func (r *runner) start(ctx context.Context, a Agent, t *jsont.Test, w *workspace
 
 // stop ends the agent, with the processes that it leaves behind, and returns the
 // transcript.
+// Processes that left the group of the agent are found by the mark in their
+// environment.
 func (r *instance) stop() transcript {
 	// The log of an agent that has ended is complete only when the reader is done.
 	select {
@@ -338,6 +346,9 @@ func (r *instance) stop() transcript {
 
 // test runs one test with one agent and returns the result and the ledger. The error is
 // about the runner, not the agent.
+// The order of the steps keeps costs low: a test that does not apply is found
+// before a process is started. Deferred calls undo the steps in the opposite order,
+// so the workspace is removed when nothing uses it any more.
 func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (res render.Result, ledger []rules.Finding, err error) {
 	res = render.Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []rules.Finding{}, Docs: append([]string{}, t.Docs...)}
 	errored := func(err error) (render.Result, []rules.Finding, error) {
@@ -437,6 +448,7 @@ func concerns(t *jsont.Test, rule string) bool {
 }
 
 // record writes a conversation as JSON lines to the folder for records, if there is one.
+// Records of agents may hold text of any kind; only the owner can read them.
 func (r *runner) record(agent, test string, log []*rules.Entry) error {
 	if r.opts.Record == "" {
 		return nil
@@ -466,7 +478,9 @@ func (r *runner) record(agent, test string, log []*rules.Entry) error {
 // fileName returns s with the characters replaced that a file name should not have.
 func fileName(s string) string {
 	s = strings.Map(func(c rune) rune {
-		if (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strings.ContainsRune("._-", c) {
+		isLetter := (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+		isDigit := c >= '0' && c <= '9'
+		if isLetter || isDigit || strings.ContainsRune("._-", c) {
 			return c
 		}
 		return '_'

@@ -21,8 +21,10 @@ const codeNotFound = -32002
 // for these words to tell a new file from a broken one.
 const notFound = "Resource not found"
 
-// services answer the requests of an agent with real files, terminals and permissions,
-// confined to the workspace, as far as the client announced the capabilities.
+// services answer the requests of an agent with real files, terminals and
+// permissions, confined to the workspace, as far as the client announced the
+// capabilities. They learn of capabilities and cancelled turns from the frames that
+// the test sends, since a test may announce anything.
 type services struct {
 	version     schema.Version
 	roots       *sandbox.Roots
@@ -30,6 +32,7 @@ type services struct {
 	terminals   *sandbox.Terminals
 	permissions *sandbox.Permissions
 
+	// mu guards the fields below; it is not held while a request is served.
 	mu        sync.Mutex
 	caps      any             // the capabilities that the client announced
 	cancelled map[string]bool // sessions whose turn the client cancelled
@@ -147,10 +150,12 @@ func (s *services) observe(e *rules.Entry) {
 
 // answer returns the reply to a request of the agent: a result, or an object with an
 // error.
+// A method that exists in the protocol but was not announced is refused like one
+// that does not exist: an agent must look at the capabilities first.
 func (s *services) answer(ctx context.Context, e *rules.Entry) json.RawMessage {
 	service, ok := provided[e.Method]
 	if _, exists := s.version.Method(e.Method); !ok || !exists {
-		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("this client has no method %q", jsont.Shorten(e.Method, 100)))
+		return errorReply(jsonrpc.CodeMethodNotFound, fmt.Sprintf("unknown client method %q", jsont.Shorten(e.Method, 100)))
 	}
 	if c := service.capability; c != "" {
 		s.mu.Lock()
@@ -206,7 +211,7 @@ func (s *services) readFile(ctx context.Context, r params) (any, error) {
 
 func (s *services) writeFile(ctx context.Context, r params) (any, error) {
 	if r.Content == nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: there is no content", r.Path)}
+		return nil, &sandbox.Error{Code: sandbox.CodeInvalid, Err: fmt.Errorf("write %s: content is required", r.Path)}
 	}
 	return struct{}{}, s.files.Write(ctx, r.Path, *r.Content)
 }

@@ -25,13 +25,15 @@ var requirements embed.FS
 func BuiltinRequirements(name string) (render.Requirements, error) {
 	text, err := requirements.ReadFile("requirements/" + name + ".txt")
 	if err != nil {
-		return nil, fmt.Errorf("comply: no requirements %q; there are v1 and v2", name)
+		return nil, fmt.Errorf("comply: unknown requirements %q: use v1 or v2", name)
 	}
 	return render.ParseRequirements(name, text)
 }
 
 // profiles have the beginnings of the ids of the tests that each profile asks for. Full
 // asks for all.
+// A beginning that ends with a dot stands for a group of tests; one without also
+// stands for longer names.
 var profiles = map[string][]string{
 	"full": {""},
 	// Without these no client can work with an agent.
@@ -82,7 +84,7 @@ func WriteSuite(dir string) (files int, err error) {
 func Load(dir string) ([]*jsont.Test, error) {
 	tests, err := jsont.Load(os.DirFS(dir), func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
 	if err == nil && len(tests) == 0 {
-		return nil, fmt.Errorf("comply: there is no %s file in %s", jsont.Extension, dir)
+		return nil, fmt.Errorf("comply: no %s file in %s", jsont.Extension, dir)
 	}
 	return tests, err
 }

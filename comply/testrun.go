@@ -32,6 +32,7 @@ type stepRun struct {
 
 // plan lists the steps in the order in which they run, repetitions unrolled. It
 // leaves out the steps that apply refuses.
+// The variable n counts the rounds of the innermost repeat, from 1.
 func plan(steps []jsont.Step, apply func(*jsont.Step) bool, local jsont.Variables) (out []*stepRun) {
 	for i := range steps {
 		s := &steps[i]
@@ -87,6 +88,9 @@ type transcript struct {
 }
 
 // run runs the whole test.
+// It ends with the first finding of level MUST, with an error of the runner, or
+// when the test turns out to be moot; otherwise all steps run and the remaining
+// answers are judged.
 func (r *testRun) run(ctx context.Context) {
 	steps := plan(r.test.Steps, r.applies, nil)
 
@@ -127,7 +131,7 @@ func (r *testRun) run(ctx context.Context) {
 
 	r.judgeAnswers(ctx)
 	if over := r.c.state(); over != nil && !r.leaving && r.err == nil {
-		r.add(r.setup(ruleGoesOn, "an agent that runs until its input ends", r.endingText(over)))
+		r.add(r.setup(ruleGoesOn, "the agent runs until its input ends", r.endingText(over)))
 	}
 }
 
@@ -199,6 +203,8 @@ func (r *testRun) unexpected() (found []*rules.Finding) {
 }
 
 // awaitAnswers waits for the answers to all requests. It reports false if ctx ends.
+// Each request has its own deadline from when it was sent, so the waits overlap:
+// the time in all is that of the slowest.
 func (r *testRun) awaitAnswers(ctx context.Context) bool {
 	for _, q := range r.unanswered() {
 		rest := max(0, time.Until(q.deadline))
@@ -323,13 +329,15 @@ func (r *testRun) context(proof []rules.Frame) (out []rules.Frame) {
 // endingText describes for people why no more frames come.
 func (r *testRun) endingText(err error) string {
 	if over := r.c.state(); over != nil {
-		return "the agent ended too early: " + ending(over)
+		return "the agent exited early: " + ending(over)
 	}
 	return ending(err)
 }
 
 // finding returns a finding at a step, under the rule of the step or the first rule of
 // the test, or under the id of the test if there is neither.
+// A step can override the rule, the level and the advice; the rest comes from the
+// rule.
 func (r *testRun) finding(st *jsont.Step, expected, actual string, proof ...*rules.Entry) *rules.Finding {
 	id := st.Rule
 	if id == "" && len(r.test.Rules) > 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A workspace has the folders of one test: a sandbox that the agent works in, a home, and
-// a folder for temporary files.
+// A workspace has the folders of one test: a sandbox that the agent works in, a
+// home, and a folder for temporary files. All lie in root, which newWorkspace makes
+// and remove removes.
 type workspace struct{ root, sandbox, home, temp string }
 
 // tempName is the name of the folder for temporary files.

@@ -184,7 +184,7 @@ func (c Caller) OperatorOnly(op string) error {
 	if c.IsOperator() {
 		return nil
 	}
-	return Errorf(CodeDenied, op, "only the operator may do this, and you are %s", c.ID).
+	return Errorf(CodeDenied, op, "only the operator can do this; you are %s", c.ID).
 		WithHint("{as_operator}")
 }
 

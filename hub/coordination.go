@@ -13,7 +13,7 @@ func CheckRepoRole(op, role string) error {
 	if slices.Contains(coord.RepoRoles, role) {
 		return nil
 	}
-	return Errorf(CodeInvalid, op, "role: %q is not a role of a repository", role).WithHint("use one of %s", strings.Join(coord.RepoRoles, ", "))
+	return Errorf(CodeInvalid, op, "unknown repository role %q", role).WithHint("use one of %s", strings.Join(coord.RepoRoles, ", "))
 }
 
 // CheckPermissions returns the list without duplicates, or Contributor for an
@@ -26,7 +26,7 @@ func CheckPermissions(op string, list []coord.Permission) ([]coord.Permission, e
 	for _, p := range list {
 		if !slices.Contains(coord.Permissions, p) {
 			all := strings.Trim(fmt.Sprint(coord.Permissions), "[]")
-			return nil, Errorf(CodeInvalid, op, "%q is not a permission", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))
+			return nil, Errorf(CodeInvalid, op, "unknown permission %q", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))
 		}
 		if !slices.Contains(out, p) {
 			out = append(out, p)

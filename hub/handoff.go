@@ -106,8 +106,8 @@ type Transfer struct {
 	Worktree string
 }
 
-// An ItemClaim says which agent owns an item of the hub's own queue. An item without a
-// claim belongs to no agent.
+// An ItemClaim is the ownership of an item of the hub's own queue by an agent, as the
+// operations of the queue return it.
 type ItemClaim struct {
 	Item  string  `json:"item"`
 	Owner AgentID `json:"owner"`

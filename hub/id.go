@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"sync"
 	"time"
 )
@@ -61,7 +62,8 @@ func formatUUID(b [16]byte) string {
 
 // Valid reports whether id is a UUIDv7 in lower case.
 func (id EnvelopeID) Valid() bool {
-	if len(id) != 36 || id[14] != '7' || !(id[19] == '8' || id[19] == '9' || id[19] == 'a' || id[19] == 'b') {
+	isVersion7 := len(id) == 36 && id[14] == '7' && strings.IndexByte("89ab", id[19]) >= 0
+	if !isVersion7 {
 		return false
 	}
 	for i := range len(id) {
@@ -72,7 +74,9 @@ func (id EnvelopeID) Valid() bool {
 				return false
 			}
 		default:
-			if !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) {
+			isDigit := c >= '0' && c <= '9'
+			isLetter := c >= 'a' && c <= 'f'
+			if !isDigit && !isLetter {
 				return false
 			}
 		}

@@ -77,7 +77,8 @@ type Peer struct {
 func (p Peer) DomainVerified() bool {
 	domain, _ := p.AID.Split()
 	u, err := url.Parse(p.Endpoint)
-	if err != nil || domain == "" || u.Scheme != "https" || p.Seen.IsZero() {
+	answeredOverTLS := err == nil && u.Scheme == "https" && !p.Seen.IsZero()
+	if !answeredOverTLS || domain == "" {
 		return false
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))

@@ -17,7 +17,8 @@ const (
 // Split returns the kind and the number of s; ok is false if s has not the form of
 // a short id.
 func (s ShortID) Split() (kind string, n int64, ok bool) {
-	if len(s) < 2 || len(s) > 19 || s[1] < '1' || s[1] > '9' {
+	hasForm := len(s) >= 2 && len(s) <= 19 && s[1] >= '1' && s[1] <= '9'
+	if !hasForm {
 		return "", 0, false
 	}
 	kind = string(s[:1])

@@ -143,13 +143,6 @@ type Reader interface {
 	// Runs returns those that match, newest first.
 	Runs(q RunQuery) ([]Run, error)
 
-	// Claims of items.
-
-	// ItemClaim reports CodeNotFound when no agent owns the item.
-	ItemClaim(item string) (ItemClaim, error)
-	// ItemClaims returns those of an agent, or of all if it is "", by item, at most limit.
-	ItemClaims(owner AgentID, limit int) ([]ItemClaim, error)
-
 	// Subscriptions and copies.
 
 	// Subscriptions returns those of an agent, or of all if it is "", in the order of
@@ -284,13 +277,6 @@ type Tx interface {
 	// Else it stores the progress of r, provided the stored state is still was;
 	// otherwise it reports CodeConflict. Agent, task and place stay as they were.
 	PutRun(r Run, was RunState) error
-
-	// Claims of items.
-
-	// PutItemClaim stores a claim in place of another of the same item.
-	PutItemClaim(ItemClaim) error
-	// RemoveItemClaim reports CodeNotFound when no agent owns the item.
-	RemoveItemClaim(item string) error
 
 	// Subscriptions and copies.
 
@@ -481,15 +467,17 @@ type MessageReader interface {
 	Receipt(actor AgentID, key string) (Receipt, error)
 }
 
-// A TeamReader reads teams, their members, tasks and held actions.
+// A TeamReader reads teams, their members, tasks and held actions, and the items of the
+// hub's queue.
 type TeamReader interface {
 	Team(id TeamID) (Team, error)
 	// Teams returns those that match, by name.
 	Teams(q TeamQuery) ([]Team, error)
 	// Members returns those that match, in the order of the ledger.
 	Members(q MemberQuery) ([]Member, error)
+	// Task returns a task of a team.
 	Task(id TaskID) (Task, error)
-	// Tasks returns those that match, oldest first.
+	// Tasks returns the tasks of teams or the items that match.
 	Tasks(q TaskQuery) ([]Task, error)
 	// CountTasks counts the tasks of a team by state.
 	CountTasks(team TeamID) (map[TaskState]int, error)
@@ -507,7 +495,8 @@ type TeamReader interface {
 	Conflicts(q ConflictQuery) ([]Conflict, error)
 }
 
-// A TeamWriter writes teams, their members, tasks and held actions.
+// A TeamWriter writes teams, their members, tasks and held actions, and the items of the
+// hub's queue.
 type TeamWriter interface {
 	// PutTeam stores a new team if t.Revision is 0, and reports CodeConflict when its
 	// name is taken. Else it stores t provided the stored one still has t.Revision;
@@ -518,9 +507,10 @@ type TeamWriter interface {
 	// of the member, which must not have ended.
 	PutMember(m Member) error
 	// PutTask stores a new task if t.Revision is 0, and gives it an id that no task and no
-	// handoff had before. Else it stores
-	// t provided the stored one still has t.Revision; otherwise it reports
-	// CodeConflict. A task that is over does not change. It returns the id.
+	// handoff had before. It reports CodeConflict for an item whose name another item has
+	// that is not over. Else it stores t provided the stored one still has t.Revision;
+	// otherwise it reports CodeConflict. A task that is over does not change. It returns
+	// the id.
 	PutTask(t Task) (TaskID, error)
 	// PutHeldAction stores a new action, or the verdict about one that waits; it
 	// reports CodeConflict when the id is taken, or the action does not wait.

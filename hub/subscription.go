@@ -26,26 +26,28 @@ type Filter struct {
 // Validate reports CodeInvalid when f breaks a rule.
 func (f Filter) Validate(op string) error {
 	if len(f.From)+len(f.Topics)+len(f.Teams)+len(f.Types) == 0 && f.PriorityMin == "" {
-		return Errorf(CodeInvalid, op, "filter: it chooses nothing").WithHint("give one or more of from, topics, teams, types and priority_min")
+		return Errorf(CodeInvalid, op, "filter is empty").WithHint("give one or more of from, topics, teams, types and priority_min")
 	}
 	for member, n := range map[string]int{"from": len(f.From), "topics": len(f.Topics), "teams": len(f.Teams), "types": len(f.Types)} {
 		if n > maxFilterValues {
-			return Errorf(CodeTooLarge, op, "filter.%s: %d values are too many: at most %d are allowed", member, n, maxFilterValues)
+			return Errorf(CodeTooLarge, op, "filter.%s has %d values: at most %d are allowed", member, n, maxFilterValues)
 		}
 	}
 	for _, topic := range f.Topics {
-		if rest := strings.TrimSuffix(topic, "/*"); rest == "" || strings.Contains(rest, "*") || len(topic) > maxFilterTopic || !utf8.ValidString(topic) {
-			return Errorf(CodeInvalid, op, "filter.topics: %.40q is not a topic", topic).WithHint("a topic has 1 to %d bytes; /* at its end stands for all below it", maxFilterTopic)
+		rest := strings.TrimSuffix(topic, "/*")
+		isTopic := rest != "" && !strings.Contains(rest, "*") && len(topic) <= maxFilterTopic && utf8.ValidString(topic)
+		if !isTopic {
+			return Errorf(CodeInvalid, op, "filter.topics: %.40q is not a valid topic", topic).WithHint("a topic has 1 to %d bytes; a final /* matches all topics below it", maxFilterTopic)
 		}
 	}
 	for _, t := range f.Types {
 		if !t.Known() || !t.Copied() {
-			return Errorf(CodeInvalid, op, "filter.types: %.40q is not a type of messages that are copied", t).
-				WithHint("messages of the families status, knowledge, task, position and team are")
+			return Errorf(CodeInvalid, op, "filter.types: messages of type %.40q are not copied", t).
+				WithHint("use types of the families status, knowledge, task, position and team")
 		}
 	}
 	if f.PriorityMin != "" && !f.PriorityMin.Known() {
-		return Errorf(CodeInvalid, op, "filter.priority_min: %.40q is not one of %v", f.PriorityMin, Priorities)
+		return Errorf(CodeInvalid, op, "filter.priority_min: %.40q is not one of %s", f.PriorityMin, JoinWords(Priorities))
 	}
 	return nil
 }

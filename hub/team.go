@@ -151,7 +151,7 @@ func canBecome[S ~string](next []S) string {
 // state machine has no such move, and then returns t unchanged.
 func (t Team) Advance(next Lifecycle, now Time) (Team, error) {
 	if !slices.Contains(teamNext[t.Lifecycle], next) {
-		return t, Errorf(CodeConflict, "hub.Advance", "the team %s is %s and cannot become %s", t.ID, t.Lifecycle, next).
+		return t, Errorf(CodeConflict, "hub.Advance", "team %s is %s and cannot become %s", t.ID, t.Lifecycle, next).
 			WithHint("%s", canBecome(teamNext[t.Lifecycle]))
 	}
 	t.Lifecycle, t.UpdatedAt = next, now
@@ -286,10 +286,12 @@ func (c TaskClass) Guarded() bool { return c == ClassGuarded || c == ClassHighRi
 // BlockReasons are the reasons for which a task is blocked.
 var BlockReasons = []string{"dependency", "access", "decision", "review", "failing_checks", "capacity", "other"}
 
-// A Task is a piece of a team's work.
+// A Task is a piece of work with at most one owner. It belongs to a team, or else to the
+// hub's own queue: then it is an item, and its title is the name of the item. No two items
+// that are not over have the same name.
 type Task struct {
 	ID           TaskID        `json:"task_id"`
-	Team         TeamID        `json:"team"`
+	Team         TeamID        `json:"team"` // empty for an item of the hub's queue
 	Title        string        `json:"title"`
 	Class        TaskClass     `json:"class"`
 	State        TaskState     `json:"state"`
@@ -305,7 +307,7 @@ type Task struct {
 	Queue        Ownership     `json:"queue"`                 // whether a queue outside the hub knows its owner
 	QueueOwner   AgentID       `json:"queue_owner,omitempty"` // the owner that it knows
 	CreatedBy    AgentID       `json:"created_by"`
-	CreatedAt    Time          `json:"created_at,omitzero"`
+	CreatedAt    Time          `json:"created_at,omitzero"` // zero for an item that was claimed and never added to the queue
 	StartedAt    Time          `json:"started_at,omitzero"`
 	DoneAt       Time          `json:"done_at,omitzero"`
 	UpdatedAt    Time          `json:"updated_at,omitzero"`
@@ -323,7 +325,7 @@ func (t Task) Advance(next TaskState, now Time) (Task, error) {
 		allowed = next == t.Was
 	}
 	if !allowed {
-		return t, Errorf(CodeConflict, "hub.Advance", "the task %s is %s and cannot become %s", t.ID, t.State, next).
+		return t, Errorf(CodeConflict, "hub.Advance", "task %s is %s and cannot become %s", t.ID, t.State, next).
 			WithHint("%s", canBecome(taskNext[t.State]))
 	}
 	was := t.State
@@ -368,9 +370,13 @@ type MemberQuery struct {
 	Limit int // how many at most; positive
 }
 
-// A TaskQuery chooses tasks, oldest first. Empty members do not restrict.
+// A TaskQuery chooses tasks of teams or, with Queue or Item, items of the hub's queue that
+// are not over. They come oldest first. Empty members do not restrict.
 type TaskQuery struct {
 	Team   TeamID
+	Queue  bool   // items, and no tasks of teams
+	Item   string // the item with this name
+	ByName bool   // items by name, without a cursor
 	Owner  AgentID
 	States []TaskState
 	Cursor TaskID // the last one of the page before

@@ -56,7 +56,7 @@ func (e Envelope) Validate() error {
 		return invalid(op, "payload", "must be an object")
 	}
 	if n := len(e.Payload); n > MaxPayload {
-		return Errorf(CodePayloadTooLarge, op, "payload: %d bytes are more than the %d allowed", n, MaxPayload).
+		return Errorf(CodePayloadTooLarge, op, "payload: too large: %d bytes, limit %d", n, MaxPayload).
 			WithHint("give plain text as text, which may be longer, or send a reference in context.artifacts: {artifact.put}")
 	}
 
@@ -64,7 +64,7 @@ func (e Envelope) Validate() error {
 		return nil // the members that are left are small
 	}
 	if n := e.Size(); n > MaxEnvelope {
-		return Errorf(CodeTooLarge, op, "the envelope has %d bytes and may have %d, references and unknown members included", n, MaxEnvelope).
+		return Errorf(CodeTooLarge, op, "the envelope is too large: %d bytes, limit %d, including references and unknown members", n, MaxEnvelope).
 			WithHint("send fewer references, or store the content: {artifact.put}")
 	}
 	if e.Extra == nil {
@@ -116,7 +116,7 @@ func (e Envelope) checkOrigin(op string) error {
 	case !e.ID.Valid():
 		return invalid(op, "id", "%s is not a lower-case UUIDv7", shorten.Quote(string(e.ID)))
 	case !e.From.Valid():
-		return invalid(op, "from", "%s is not the name of an agent", shorten.Quote(string(e.From)))
+		return invalid(op, "from", "%s is not a valid agent name", shorten.Quote(string(e.From)))
 	}
 	return nil
 }
@@ -127,9 +127,9 @@ func (e Envelope) checkTopic(op string) error {
 	case e.Type == "":
 		return invalid(op, "type", "is required")
 	case !e.Type.Known():
-		return Errorf(CodeUnknownType, op, "type: there is no message type %s", shorten.Quote(string(e.Type)))
+		return Errorf(CodeUnknownType, op, "type: unknown message type %s", shorten.Quote(string(e.Type)))
 	case e.Team != "" && !AgentID(e.Team).Valid():
-		return invalid(op, "team", "%s is not the name of a teamspace", shorten.Quote(e.Team))
+		return invalid(op, "team", "%s is not a valid team name", shorten.Quote(e.Team))
 	case e.ThreadID != "" && !threadPattern.MatchString(e.ThreadID):
 		return invalid(op, "thread_id", "%s is not 1 to 128 letters, digits or . _ : @ / # + = ~ -", shorten.Quote(e.ThreadID))
 	case e.ReplyTo != "" && !e.ReplyTo.Valid():
@@ -149,7 +149,7 @@ func (e Envelope) checkContent(op string) error {
 	case e.Sequence == nil && e.Type.Negotiates():
 		return invalid(op, "sequence", "is required for %s", e.Type)
 	case e.Sequence != nil && (*e.Sequence < 0 || *e.Sequence > maxInteger):
-		return invalid(op, "sequence", "%d is not from 0 to %d", *e.Sequence, int64(maxInteger))
+		return invalid(op, "sequence", "%d is not between 0 and %d", *e.Sequence, int64(maxInteger))
 	case len(e.Payload) == 0:
 		return invalid(op, "payload", "is required")
 	case e.Policy == Policy{}:
@@ -189,7 +189,7 @@ func checkTo(op string, to []AgentID) error {
 		case id == Everyone:
 			return invalid(op, "to["+strconv.Itoa(i)+"]", "%q stands for everyone and must be the only recipient", "*")
 		case !id.Valid():
-			return invalid(op, "to["+strconv.Itoa(i)+"]", "%s is not the name of an agent", shorten.Quote(string(id)))
+			return invalid(op, "to["+strconv.Itoa(i)+"]", "%s is not a valid agent name", shorten.Quote(string(id)))
 		case seen == nil && slices.Contains(to[:i], id), seen[id]:
 			return invalid(op, "to["+strconv.Itoa(i)+"]", "%s is named twice", id)
 		}
@@ -238,7 +238,7 @@ func (a ArtifactRef) problem() (member, problem string) {
 	case a.SHA256 != "" && !sha256Pattern.MatchString(a.SHA256):
 		return "sha256", shorten.Quote(a.SHA256) + " is not 64 lower-case hexadecimal digits"
 	case a.SizeBytes != nil && (*a.SizeBytes < 0 || *a.SizeBytes > maxInteger):
-		return "size_bytes", fmt.Sprintf("%d is not from 0 to %d", *a.SizeBytes, int64(maxInteger))
+		return "size_bytes", fmt.Sprintf("%d is not between 0 and %d", *a.SizeBytes, int64(maxInteger))
 	case !utf8.ValidString(a.Description):
 		return "description", "is not valid UTF-8"
 	case !utf8.ValidString(a.Version):

@@ -12,7 +12,7 @@ func (c *Conn) batch(ctx context.Context, raw []byte) {
 		n++
 	}
 	if n == 0 || n > MaxBatch {
-		c.refuse(ctx, problemf(ProblemBatch, raw, "a batch has at least 1 and at most %d messages, not %d", MaxBatch, n), message{}, nil)
+		c.refuse(ctx, problemf(ProblemBatch, raw, "a batch must have 1 to %d messages, got %d", MaxBatch, n), message{}, nil)
 		return
 	}
 	b := &batch{open: 1}

@@ -676,13 +676,13 @@ func TestRequests(t *testing.T) {
 		{"an error with a code is sent", `{"jsonrpc":"2.0","id":1,"method":"refuse"}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no such thing"}}`},
 		{"any other error stays inside", `{"jsonrpc":"2.0","id":1,"method":"fail"}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`},
 		{"a result that is no JSON", `{"jsonrpc":"2.0","id":1,"method":"func"}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`},
-		{"no such method", `{"jsonrpc":"2.0","id":1,"method":"x"}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"there is no method \"x\""}}`},
+		{"no such method", `{"jsonrpc":"2.0","id":1,"method":"x"}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown method \"x\""}}`},
 		{"a cancelled request", `{"jsonrpc":"2.0","id":"\u0061","method":"wait"}` + "\n" + `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"a"}}`, `{"jsonrpc":"2.0","id":"\u0061","error":{"code":-32800,"message":"the request was cancelled"}}`},
 		{"a cancelled request may have a result", `{"jsonrpc":"2.0","id":1,"method":"finish"}` + "\n" + `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":1,"result":"done anyway"}`},
 		{"a cancellation of nothing", `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"nil"}`, `{"jsonrpc":"2.0","id":1,"result":null}`},
 		{"a batch is answered together", `[{"jsonrpc":"2.0","id":1,"method":"nil"},{"jsonrpc":"2.0","method":"x"}]`, `[{"jsonrpc":"2.0","id":1,"result":null}]`},
 		{"a batch over lines", "[\n{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nil\"}\n]", `[{"jsonrpc":"2.0","id":1,"result":null}]`},
-		{"a bad request in a batch", `[{"jsonrpc":"2.0","id":1,"method":7}]`, `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the method of a request is a string that is not empty"}}]`},
+		{"a bad request in a batch", `[{"jsonrpc":"2.0","id":1,"method":7}]`, `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the method of a request must be a non-empty string"}}]`},
 		{"notifications have no answer", `[{"jsonrpc":"2.0","method":"x"}]` + "\n" + `{"jsonrpc":"2.0","method":7}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"nil"}`, `{"jsonrpc":"2.0","id":1,"result":null}`},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
@@ -714,11 +714,11 @@ func TestRequests(t *testing.T) {
 		p.send(`{"jsonrpc":"2.0","id":"a","method":"m"}`)
 		p.expect(`{"jsonrpc":"2.0","id":1,"method":"back"}`)
 		p.send(`{"jsonrpc":"2.0","id":"a","method":"m"}`)
-		p.expect(`{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"a request has the id of one that is not answered yet"}}`)
+		p.expect(`{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"a request has the id of an unanswered request"}}`)
 		p.send(`{"jsonrpc":"2.0","id":"b","method":"m"}`)
 		p.expect(`{"jsonrpc":"2.0","id":2,"method":"back"}`)
 		p.send(`{"jsonrpc":"2.0","id":"c","method":"m"}`)
-		p.expect(`{"jsonrpc":"2.0","id":"c","error":{"code":-32603,"message":"there are 2 requests that are not answered yet, and no more are taken"}}`)
+		p.expect(`{"jsonrpc":"2.0","id":"c","error":{"code":-32603,"message":"too many unanswered requests (2)"}}`)
 		p.send(`{"jsonrpc":"2.0","id":1,"result":1}`)
 		p.expect(`{"jsonrpc":"2.0","id":"a","result":1}`)
 		synctest.Wait()
@@ -736,7 +736,7 @@ func TestRequests(t *testing.T) {
 		for i := range 3 {
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"wait","params":["%s"]}`, i, strings.Repeat("x", 30)))
 		}
-		p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"there are 168 bytes of requests that are not answered yet, and no more are taken"}}`)
+		p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"too many bytes in unanswered requests (168)"}}`)
 	})
 
 	bubble(t, "without a handler every request is refused", func(t *testing.T) {
@@ -744,7 +744,7 @@ func TestRequests(t *testing.T) {
 		defer p.close()
 		defer c.Close()
 		p.send(`{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"method":"x"}`)
-		p.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"there is no method \"x\""}}`)
+		p.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown method \"x\""}}`)
 	})
 }
 
@@ -756,50 +756,50 @@ func TestBadInput(t *testing.T) {
 		text       string // what the user is told
 		fails      bool   // the call fails with it
 	}{
-		{"prose", `Welcome to agent 1.0!`, jsonrpc.ProblemNotJSON, `logs belong on standard error: "Welcome to agent 1.0!"`, false},
-		{"a truncated frame", `{"jsonrpc":"2.0","id":1,"result":"a`, jsonrpc.ProblemTruncated, "one complete JSON value on one line", true},
+		{"prose", `Welcome to agent 1.0!`, jsonrpc.ProblemNotJSON, `logs to standard error: "Welcome to agent 1.0!"`, false},
+		{"a truncated frame", `{"jsonrpc":"2.0","id":1,"result":"a`, jsonrpc.ProblemTruncated, "one value on one line", true},
 		{"broken JSON after the id", `{"jsonrpc":"2.0","id":1,"result":x}`, jsonrpc.ProblemNotJSON, "not valid JSON at byte 33", true},
 		{"broken JSON before the id", `{jsonrpc:"2.0","id":1,"result":1}`, jsonrpc.ProblemNotJSON, "not valid JSON at byte 1", false},
 		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xff\"}", jsonrpc.ProblemUTF8, "invalid UTF-8 at byte 34", true},
-		{"a lone surrogate", `{"jsonrpc":"2.0","result":"\ud83d","id":1}`, jsonrpc.ProblemSurrogate, "half of a surrogate pair", true},
-		{"a name twice", `{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`, jsonrpc.ProblemDuplicate, "the same name twice", true},
-		{"the id twice", `{"jsonrpc":"2.0","id":1,"id":2,"result":1}`, jsonrpc.ProblemDuplicate, "the same name twice", false},
+		{"a lone surrogate", `{"jsonrpc":"2.0","result":"\ud83d","id":1}`, jsonrpc.ProblemSurrogate, "unpaired surrogate", true},
+		{"a name twice", `{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`, jsonrpc.ProblemDuplicate, "two members with the same name", true},
+		{"the id twice", `{"jsonrpc":"2.0","id":1,"id":2,"result":1}`, jsonrpc.ProblemDuplicate, "two members with the same name", false},
 		{"case twins in a message", `{"jsonrpc":"2.0","id":1,"result":1,"Result":2}`, jsonrpc.ProblemCaseTwin, `"result" and "Result"`, true},
 		{"case twins in a result", `{"jsonrpc":"2.0","id":1,"result":{"a":1,"A":2}}`, jsonrpc.ProblemCaseTwin, `result has the members "a" and "A"`, true},
-		{"case twins among many", `{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"k":1,"\u212a":2}}`, jsonrpc.ProblemCaseTwin, "differ in case only", true},
+		{"case twins among many", `{"jsonrpc":"2.0","id":1,"result":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"k":1,"\u212a":2}}`, jsonrpc.ProblemCaseTwin, "differ only in case", true},
 		{"case twins in an error", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"a","Message":"b"}}`, jsonrpc.ProblemCaseTwin, "an error has the members", true},
 		{"case twins in params", `{"jsonrpc":"2.0","method":"m","params":{"a":1,"A":2}}`, jsonrpc.ProblemCaseTwin, "params has the members", false},
-		{"a member in capitals", `{"jsonrpc":"2.0","ID":1,"result":1}`, jsonrpc.ProblemCaseTwin, `must be written "id"`, false},
-		{"a scalar", `42`, jsonrpc.ProblemNotMessage, "a message is an object", false},
+		{"a member in capitals", `{"jsonrpc":"2.0","ID":1,"result":1}`, jsonrpc.ProblemCaseTwin, `write it as "id"`, false},
+		{"a scalar", `42`, jsonrpc.ProblemNotMessage, "a message must be a JSON object", false},
 		{"an empty object", `{}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, false},
-		{"neither request nor answer", `{"jsonrpc":"2.0"}`, jsonrpc.ProblemNotMessage, "this message has neither", false},
+		{"neither request nor answer", `{"jsonrpc":"2.0"}`, jsonrpc.ProblemNotMessage, "must have a method, or an id", false},
 		{"no version", `{"id":1,"result":1}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, true},
 		{"another version", `{"jsonrpc":2.0,"id":1,"result":1}`, jsonrpc.ProblemVersion, `"jsonrpc" with the value "2.0"`, true},
 		{"both result and error", `{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"m"}}`, jsonrpc.ProblemBoth, "not both", true},
 		{"neither result nor error", `{"jsonrpc":"2.0","id":1}`, jsonrpc.ProblemNeither, "must have a result or an error", true},
-		{"method and result", `{"jsonrpc":"2.0","method":"m","result":1}`, jsonrpc.ProblemNotMessage, "a method like a request, and a result", false},
-		{"an error that is a text", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.ProblemError, "the error of a response is an object", true},
-		{"an error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":"no"}}`, jsonrpc.ProblemError, "an integer as code", true},
-		{"an error with a code that is a fraction", `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"no"}}`, jsonrpc.ProblemError, "an integer as code", true},
-		{"an error whose message is a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, jsonrpc.ProblemError, "a text as message", true},
+		{"method and result", `{"jsonrpc":"2.0","method":"m","result":1}`, jsonrpc.ProblemNotMessage, "both a method and a result", false},
+		{"an error that is a text", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.ProblemError, "the error of a response must be an object", true},
+		{"an error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":"no"}}`, jsonrpc.ProblemError, "an integer code", true},
+		{"an error with a code that is a fraction", `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"no"}}`, jsonrpc.ProblemError, "an integer code", true},
+		{"an error whose message is a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, jsonrpc.ProblemError, "a string message", true},
 		{"an unknown id", `{"jsonrpc":"2.0","id":7,"result":1}`, jsonrpc.ProblemUnknownID, "the id 7, but no call waits for it", false},
-		{"an id of another type", `{"jsonrpc":"2.0","id":"1","result":1}`, jsonrpc.ProblemIDChanged, `the id "1"; the id of the call is 1`, true},
-		{"an id written differently", `{"jsonrpc":"2.0","id":1.0,"result":1}`, jsonrpc.ProblemIDChanged, "the id 1.0; the id of the call is 1", true},
+		{"an id of another type", `{"jsonrpc":"2.0","id":"1","result":1}`, jsonrpc.ProblemIDChanged, `the id "1", but the call has the id 1`, true},
+		{"an id written differently", `{"jsonrpc":"2.0","id":1.0,"result":1}`, jsonrpc.ProblemIDChanged, "the id 1.0, but the call has the id 1", true},
 		{"an id that is an object", `{"jsonrpc":"2.0","id":{},"result":1}`, jsonrpc.ProblemID, "a string, a number or null", false},
-		{"a notification answered with null", `{"jsonrpc":"2.0","id":null,"result":1}`, jsonrpc.ProblemNullID, "notifications are not answered", false},
-		{"a notification answered without id", `{"jsonrpc":"2.0","result":1}`, jsonrpc.ProblemNullID, "notifications are not answered", false},
+		{"a notification answered with null", `{"jsonrpc":"2.0","id":null,"result":1}`, jsonrpc.ProblemNullID, "do not answer notifications", false},
+		{"a notification answered without id", `{"jsonrpc":"2.0","result":1}`, jsonrpc.ProblemNullID, "do not answer notifications", false},
 		{"an error for nobody", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`, jsonrpc.ProblemRefused, "could not read a message: parse error", false},
-		{"a method that is a number", `{"jsonrpc":"2.0","method":1}`, jsonrpc.ProblemMethod, "a string that is not empty", false},
-		{"an empty method", `{"jsonrpc":"2.0","method":""}`, jsonrpc.ProblemMethod, "a string that is not empty", false},
+		{"a method that is a number", `{"jsonrpc":"2.0","method":1}`, jsonrpc.ProblemMethod, "a non-empty string", false},
+		{"an empty method", `{"jsonrpc":"2.0","method":""}`, jsonrpc.ProblemMethod, "a non-empty string", false},
 		{"params that are a text", `{"jsonrpc":"2.0","method":"m","params":"x"}`, jsonrpc.ProblemParams, "an object or an array", false},
-		{"an empty batch", `[]`, jsonrpc.ProblemBatch, "at least 1", false},
-		{"a huge batch", `[` + strings.Repeat("1,", jsonrpc.MaxBatch) + `1]`, jsonrpc.ProblemBatch, "at most 1000 messages, not 1001", false},
-		{"a batch of scalars", `[1]`, jsonrpc.ProblemNotMessage, "a message is an object", false},
+		{"an empty batch", `[]`, jsonrpc.ProblemBatch, "must have 1 to 1000 messages, got 0", false},
+		{"a huge batch", `[` + strings.Repeat("1,", jsonrpc.MaxBatch) + `1]`, jsonrpc.ProblemBatch, "1 to 1000 messages, got 1001", false},
+		{"a batch of scalars", `[1]`, jsonrpc.ProblemNotMessage, "a message must be a JSON object", false},
 		{"a cancellation without id", `{"jsonrpc":"2.0","method":"$/cancel_request","params":{}}`, jsonrpc.ProblemCancel, "in the member requestId", false},
-		{"an answer over the limit, id first", `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, jsonrpc.ProblemTooLarge, "more than 4096 bytes", true},
-		{"an answer over the limit, id last", `{"jsonrpc":"2.0","result":"` + strings.Repeat("x", 200_000) + `","id":1}`, jsonrpc.ProblemTooLarge, "more than 4096 bytes", true},
-		{"a notification over the limit", `{"jsonrpc":"2.0","method":"u","params":["` + strings.Repeat("x", 5000) + `"]}`, jsonrpc.ProblemTooLarge, "more than 4096 bytes", false},
-		{"prose over the limit", strings.Repeat("x", 5000), jsonrpc.ProblemTooLarge, "more than 4096 bytes", false},
+		{"an answer over the limit, id first", `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, jsonrpc.ProblemTooLarge, "larger than the limit of 4096 bytes", true},
+		{"an answer over the limit, id last", `{"jsonrpc":"2.0","result":"` + strings.Repeat("x", 200_000) + `","id":1}`, jsonrpc.ProblemTooLarge, "larger than the limit of 4096 bytes", true},
+		{"a notification over the limit", `{"jsonrpc":"2.0","method":"u","params":["` + strings.Repeat("x", 5000) + `"]}`, jsonrpc.ProblemTooLarge, "larger than the limit of 4096 bytes", false},
+		{"prose over the limit", strings.Repeat("x", 5000), jsonrpc.ProblemTooLarge, "larger than the limit of 4096 bytes", false},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			reported := make(chan *jsonrpc.Problem, 10)
@@ -837,11 +837,11 @@ func TestBadInput(t *testing.T) {
 func TestBadRequestsAreAnswered(t *testing.T) {
 	for _, c := range []struct{ name, send, want string }{
 		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"\xff\"}", `{"jsonrpc":"2.0","id":"a","error":{"code":-32700,"message":"invalid UTF-8 at byte 36"}}`},
-		{"params that are a text", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"the params of a request are an object or an array"}}`},
-		{"over the limit", `{"jsonrpc":"2.0","id":"a","method":"m","params":["` + strings.Repeat("x", 5000) + `"]}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"a message has more than 4096 bytes, which is the limit"}}`},
-		{"prose", "hello", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON: only messages may be sent here, logs belong on standard error"}}`},
-		{"no message", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message has a method, or it has an id and a result or an error; this message has neither"}}`},
-		{"an empty batch", `[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has at least 1 and at most 1000 messages, not 0"}}`},
+		{"params that are a text", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"the params of a request must be an object or an array"}}`},
+		{"over the limit", `{"jsonrpc":"2.0","id":"a","method":"m","params":["` + strings.Repeat("x", 5000) + `"]}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"the message is larger than the limit of 4096 bytes"}}`},
+		{"prose", "hello", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON: write only messages here, and logs to standard error"}}`},
+		{"no message", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message must have a method, or an id with a result or an error"}}`},
+		{"an empty batch", `[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch must have 1 to 1000 messages, got 0"}}`},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			conn, p := open(t, &jsonrpc.Options{MaxFrame: 4096, AnswerUnreadable: true})

@@ -26,7 +26,7 @@ func (e *ExitError) Error() string {
 		s = "the program was ended by " + e.State.String()
 	}
 	if e.Step == StepSignal || e.Step == StepKill {
-		s += " after it had ignored the end of its input"
+		s += " after ignoring the end of its input"
 	}
 	lines := strings.Split(strings.TrimSpace(string(e.Stderr)), "\n")
 	if last := lines[len(lines)-1]; last != "" {

@@ -98,15 +98,15 @@ func (c *Conn) response(m message, raw []byte) {
 	switch sent, abandoned := c.findCall(m.id); {
 	case abandoned:
 	case sent != "":
-		problem := problemf(ProblemIDChanged, raw, "a response has the id %s; the id of the call is %s, and must be sent back as it is", id, sent)
+		problem := problemf(ProblemIDChanged, raw, "a response has the id %s, but the call has the id %s: send ids back unchanged", id, sent)
 		c.report(problem)
 		c.resolve(sent, outcome{err: problem})
 	case (id == "" || id == "null") && m.err != nil:
 		c.report(problemf(ProblemRefused, raw, "the other side could not read a message: %s", m.err.Message))
 	case id == "" || id == "null":
-		c.report(problemf(ProblemNullID, raw, "a response without an id: notifications are not answered, and every request has an id"))
+		c.report(problemf(ProblemNullID, raw, "a response has no id: do not answer notifications, and send the id of the request back"))
 	default:
-		c.report(problemf(ProblemUnknownID, raw, "a response has the id %s, but no call waits for it: the call was answered before, or never made", id))
+		c.report(problemf(ProblemUnknownID, raw, "a response has the id %s, but no call waits for it: it was already answered or never made", id))
 	}
 }
 

@@ -94,7 +94,7 @@ func ParseRequests(body []byte) (requests []Request, batch bool, err error) {
 	}
 	raw = bytes.Clone(raw)
 	if _, err := dec.ReadToken(); err != io.EOF {
-		return nil, false, &Error{Code: CodeParse, Message: "there are bytes after the end of the message"}
+		return nil, false, &Error{Code: CodeParse, Message: "unexpected data after the message"}
 	}
 	if raw[0] != '[' {
 		r := parseRequest(raw)
@@ -124,7 +124,7 @@ func parseRequest(raw []byte) Request {
 	case problem != nil:
 		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: problem.Text}}
 	case m.isResponse():
-		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: "a request has a method; this is a response"}}
+		return Request{Invalid: &Error{Code: CodeInvalidRequest, Message: "expected a request, got a response"}}
 	}
 	return Request{ID: m.id, Method: m.method, Params: m.params}
 }

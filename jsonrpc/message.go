@@ -39,7 +39,7 @@ type Message struct {
 func ParseMessage(raw []byte) (Message, error) {
 	raw = bytes.TrimSpace(raw)
 	if !json.Valid(raw) {
-		return Message{}, problemf(ProblemNotMessage, raw, "a message is a JSON object")
+		return Message{}, problemf(ProblemNotMessage, raw, "a message must be a JSON object")
 	}
 	m, problem := parseMessage(raw)
 	if problem != nil {
@@ -53,7 +53,7 @@ func ParseMessage(raw []byte) (Message, error) {
 // waits for the message.
 func parseMessage(raw []byte) (m message, problem *Problem) {
 	if raw[0] != '{' {
-		return m, problemf(ProblemNotMessage, raw, "a message is an object")
+		return m, problemf(ProblemNotMessage, raw, "a message must be a JSON object")
 	}
 	var seen names
 	var values memberValues
@@ -91,8 +91,11 @@ func (v *memberValues) set(raw, name, value []byte) *Problem {
 	case "jsonrpc":
 		v.version = value
 	case "id":
-		if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
-			return problemf(ProblemID, raw, "the id of a message is a string, a number or null")
+		c := value[0]
+		isContainer := c == '{' || c == '['
+		isBool := c == 't' || c == 'f'
+		if isContainer || isBool {
+			return problemf(ProblemID, raw, "the id of a message must be a string, a number or null")
 		}
 		v.id = value
 	case "method":
@@ -105,7 +108,7 @@ func (v *memberValues) set(raw, name, value []byte) *Problem {
 		v.failure = value
 	default:
 		if like := memberLike(name); like != "" {
-			return problemf(ProblemCaseTwin, raw, "a message has the member %q, which must be written %q", name, like)
+			return problemf(ProblemCaseTwin, raw, "a message has the member %q: write it as %q", name, like)
 		}
 	}
 	return nil
@@ -116,11 +119,11 @@ func (m *message) readRequest(raw, method []byte, hasOutcome bool) *Problem {
 	switch {
 	case m.method == "":
 		m.method = "?" // not a response
-		return problemf(ProblemMethod, raw, "the method of a request is a string that is not empty")
+		return problemf(ProblemMethod, raw, "the method of a request must be a non-empty string")
 	case m.params != nil && m.params[0] != '{' && m.params[0] != '[':
-		return problemf(ProblemParams, raw, "the params of a request are an object or an array")
+		return problemf(ProblemParams, raw, "the params of a request must be an object or an array")
 	case hasOutcome:
-		return problemf(ProblemNotMessage, raw, "a message has a method like a request, and a result or an error like a response")
+		return problemf(ProblemNotMessage, raw, "a message must not have both a method and a result or an error")
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ func (m *message) readRequest(raw, method []byte, hasOutcome bool) *Problem {
 func (m *message) readResponse(raw, failure []byte) *Problem {
 	switch {
 	case m.result == nil && failure == nil && m.id == nil:
-		return problemf(ProblemNotMessage, raw, "a message has a method, or it has an id and a result or an error; this message has neither")
+		return problemf(ProblemNotMessage, raw, "a message must have a method, or an id with a result or an error")
 	case m.result == nil && failure == nil:
 		return problemf(ProblemNeither, raw, "a response must have a result or an error, and a request must have a method")
 	case m.result != nil && failure != nil:
@@ -136,7 +139,7 @@ func (m *message) readResponse(raw, failure []byte) *Problem {
 	case failure == nil:
 		return nil
 	case failure[0] != '{':
-		return problemf(ProblemError, raw, "the error of a response is an object")
+		return problemf(ProblemError, raw, "the error of a response must be an object")
 	}
 
 	// Unknown members are ignored; checkNames refuses names that differ in case only.
@@ -155,7 +158,7 @@ func (m *message) readResponse(raw, failure []byte) *Problem {
 	}
 
 	if !code || !message {
-		return problemf(ProblemError, raw, "the error of a response has an integer as code and a text as message")
+		return problemf(ProblemError, raw, "the error of a response must have an integer code and a string message")
 	}
 	m.err = e
 	return checkNames("an error", failure)
@@ -177,7 +180,7 @@ func checkNames(what string, raw []byte) *Problem {
 }
 
 func twinProblem(raw []byte, what, a string, b []byte) *Problem {
-	return problemf(ProblemCaseTwin, raw, "%s has the members %q and %q, which differ in case only", what, a, b)
+	return problemf(ProblemCaseTwin, raw, "%s has the members %q and %q, which differ only in case", what, a, b)
 }
 
 // text returns the value of a JSON string. It reports false for other JSON.
@@ -225,7 +228,8 @@ func salvage(raw []byte) (m message) {
 		switch name.String() {
 		case "id":
 			id, err := dec.ReadValue()
-			if err != nil || m.id != nil || id.Kind() == '{' || id.Kind() == '[' {
+			isContainer := id.Kind() == '{' || id.Kind() == '['
+			if err != nil || m.id != nil || isContainer {
 				m.id = nil
 				return m
 			}

@@ -77,15 +77,15 @@ func syntaxProblem(raw []byte, err error) *Problem {
 	var s *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return problemf(ProblemTruncated, raw, "the message ends too early")
+		return problemf(ProblemTruncated, raw, "the message is incomplete")
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return problemf(ProblemDuplicate, raw, "an object has the same name twice")
+		return problemf(ProblemDuplicate, raw, "an object has two members with the same name")
 	case !errors.As(err, &s):
 		return problemf(ProblemNotJSON, raw, "not valid JSON")
 	case strings.Contains(s.Err.Error(), "UTF-8"):
 		return problemf(ProblemUTF8, raw, "invalid UTF-8 at byte %d", s.ByteOffset)
 	case strings.Contains(s.Err.Error(), "surrogate"):
-		return problemf(ProblemSurrogate, raw, "half of a surrogate pair at byte %d is not a character", s.ByteOffset)
+		return problemf(ProblemSurrogate, raw, "unpaired surrogate at byte %d", s.ByteOffset)
 	}
 	return problemf(ProblemNotJSON, raw, "not valid JSON at byte %d", s.ByteOffset)
 }

@@ -68,7 +68,7 @@ type Process struct {
 // its group. The caller must close the Process. opts may be nil.
 func Start(cmd *exec.Cmd, opts *ProcessOptions) (*Process, error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil || cmd.Stderr != nil {
-		return nil, errors.New("jsonrpc: start: the command has standard streams already: leave Stdin, Stdout and Stderr nil")
+		return nil, errors.New("jsonrpc: start: the command already has standard streams: leave Stdin, Stdout and Stderr nil")
 	}
 
 	p := &Process{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
@@ -250,7 +250,7 @@ func (p *Process) shut() error {
 	ended := p.Exited() && within(p.done, p.opts.KillGrace)
 	p.stdout.Close()
 	if !ended {
-		return fmt.Errorf("jsonrpc: close: process %d does not end after a kill", p.Pid())
+		return fmt.Errorf("jsonrpc: close: process %d did not end after it was killed", p.Pid())
 	}
 	return p.Wait()
 }

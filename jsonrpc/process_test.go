@@ -192,8 +192,8 @@ func TestProcess(t *testing.T) {
 		step       jsonrpc.Step
 		text       string
 	}{
-		{"one that ignores the end of its input gets a signal", "hangs", short, jsonrpc.StepSignal, "the program was ended by signal: terminated after it had ignored the end of its input"},
-		{"one that ignores the signal is killed", "ignores", kill, jsonrpc.StepKill, "the program was ended by signal: killed after it had ignored the end of its input"},
+		{"one that ignores the end of its input gets a signal", "hangs", short, jsonrpc.StepSignal, "the program was ended by signal: terminated after ignoring the end of its input"},
+		{"one that ignores the signal is killed", "ignores", kill, jsonrpc.StepKill, "the program was ended by signal: killed after ignoring the end of its input"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, alive := start(t, t.Context(), c.mode, c.opts)

@@ -118,9 +118,9 @@ func (r *Reader) value(line []byte) (at, size int, problem *Problem) {
 	text := bytes.TrimRight(line[at:], blanks)
 	if len(text) == 0 || (text[0] != '{' && text[0] != '[') {
 		if jsontext.Value(text).IsValid() {
-			return at, 0, problemf(ProblemNotMessage, text, "a message is an object, and a batch of messages is an array; this is neither")
+			return at, 0, problemf(ProblemNotMessage, text, "a message must be a JSON object, and a batch an array")
 		}
-		return at, 0, problemf(ProblemNotJSON, text, "not JSON: only messages may be sent here, logs belong on standard error")
+		return at, 0, problemf(ProblemNotJSON, text, "not JSON: write only messages here, and logs to standard error")
 	}
 	size, err := r.extent(text)
 	if err == nil {
@@ -209,7 +209,7 @@ func (r *Reader) nextAlone() (Frame, error) {
 		n += len(line)
 	}
 	f, _ := r.give(0, 0, n, nil)
-	return f, problemf(ProblemTruncated, f.Raw, "an object or array starts here and does not end: a message is one complete JSON value on one line")
+	return f, problemf(ProblemTruncated, f.Raw, "the JSON value is incomplete: write each message as one value on one line")
 }
 
 // give returns the frame of size bytes at the given offset of the next n bytes,
@@ -270,7 +270,7 @@ func (r *Reader) tooLarge(n int) (Frame, error) {
 	f := Frame{Raw: bytes.Clone(head[indent(head):]), Time: r.read}
 	r.skip = r.buf[r.start+n-1] != '\n'
 	r.take(n)
-	return f, problemf(ProblemTooLarge, f.Raw, "a message has more than %d bytes, which is the limit", r.limit)
+	return f, problemf(ProblemTooLarge, f.Raw, "the message is larger than the limit of %d bytes", r.limit)
 }
 
 // skipLine drops all bytes up to the next line end, and the line end.

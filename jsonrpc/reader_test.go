@@ -129,7 +129,7 @@ func TestReaderHoldsNoMoreThanTheLimit(t *testing.T) {
 	if !errors.As(err, &p) || p.Code != jsonrpc.ProblemTooLarge {
 		t.Fatalf("got %v, want a frame over the limit", err)
 	}
-	if got, want := p.Text, "a message has more than 67108864 bytes, which is the limit"; got != want {
+	if got, want := p.Text, "the message is larger than the limit of 67108864 bytes"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if len(f.Raw) != 64<<10 || !strings.HasPrefix(string(f.Raw), `{"jsonrpc":"2.0","id":1`) {

@@ -90,11 +90,11 @@ func (c *Conn) admit(m message, size int, cancel context.CancelCauseFunc) (key s
 		}
 		switch _, used := s.requests[key]; {
 		case used:
-			problem = problemf(ProblemReusedID, m.id, "a request has the id of one that is not answered yet")
+			problem = problemf(ProblemReusedID, m.id, "a request has the id of an unanswered request")
 		case s.running >= c.opts.MaxRequests:
-			problem = problemf(ProblemBusy, m.id, "there are %d requests that are not answered yet, and no more are taken", s.running)
+			problem = problemf(ProblemBusy, m.id, "too many unanswered requests (%d)", s.running)
 		case s.running > 0 && s.held+size > 2*c.opts.MaxFrame:
-			problem = problemf(ProblemBusy, m.id, "there are %d bytes of requests that are not answered yet, and no more are taken", s.held)
+			problem = problemf(ProblemBusy, m.id, "too many bytes in unanswered requests (%d)", s.held)
 		default:
 			s.requests[key] = cancel
 			s.running++
@@ -147,7 +147,7 @@ func (c *Conn) run(ctx context.Context, id json.RawMessage, handler func(context
 // MethodNotFound returns the error that answers a request for a method that does
 // not exist.
 func MethodNotFound(method string) *Error {
-	return &Error{Code: CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", method)}
+	return &Error{Code: CodeMethodNotFound, Message: fmt.Sprintf("unknown method %q", method)}
 }
 
 // cancel ends the context of the request that a $/cancel_request names. A request

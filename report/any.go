@@ -8,6 +8,8 @@ const maxNesting = 3
 // ParseAny reads a report from any answer of an agent: a JSON object, the result
 // envelope of an agent's command line around one, text, or text with a JSON object in
 // it. In Reference mode it is Parse. opts may be nil.
+// The diagnostics are those of the form in which the report was found. If there is
+// none, they are those of the text as a whole.
 func ParseAny(text string, opts *Options) (Result, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -21,6 +23,8 @@ func ParseAny(text string, opts *Options) (Result, error) {
 
 // parseAny reads a text that may be JSON: first as an object, then as text, then as
 // text around an object. The order keeps a report in JSON from being read as prose.
+// Each envelope costs one more pass over its content, so nesting bounds the time to
+// a constant times the length.
 func parseAny(text string, o Options, nesting int) (Result, error) {
 	if r, ok := parseObject(text, o, nesting); ok {
 		return r, nil
@@ -39,6 +43,8 @@ func parseAny(text string, o Options, nesting int) (Result, error) {
 }
 
 // parseObject reads a JSON object that is a report or an envelope around one.
+// An envelope is recognized by the member that holds the answer: structured_output
+// is preferred to result, which may repeat it as text.
 func parseObject(text string, o Options, nesting int) (Result, bool) {
 	text = trim(strings.TrimPrefix(text, "\ufeff"))
 	if nesting == 0 || !strings.HasPrefix(text, "{") || len(text) > o.MaxBytes {

@@ -3,6 +3,8 @@ package report
 import "strings"
 
 // A rawField is a field whose value is not read yet.
+// Values are read after a block was chosen, because most fields of a long text
+// belong to no block, or to one that does not count.
 type rawField struct {
 	TextField        // without its Name
 	more      string // the lines that continue it
@@ -24,6 +26,10 @@ func (w *rawField) shape() shape {
 // fence, a field, the continuation of the field before it, or prose. A run of fields
 // ends at prose, at two empty lines and at the end of the text; a run with a status is
 // a block. The cost is linear in the text.
+//
+// Invariant: the fields from run.from on belong to the current run, and those
+// before it to blocks. A run without a status gives its fields back when it ends,
+// so fields holds nothing but fields of blocks.
 type blockFinder struct {
 	text   string
 	fields []rawField
@@ -40,6 +46,7 @@ type blockFinder struct {
 }
 
 // sort finds the blocks.
+// skipped is the number of lines before the text, for the numbers in diagnostics.
 func (s *blockFinder) sort(skipped int) {
 	s.open = -1
 	for l := range linesOf(s.text, skipped) {
@@ -136,6 +143,8 @@ func (s *blockFinder) field(l line, h head, place int) {
 // inline splits further fields off the value of the last field, which should be a
 // word and begins at the given offset of its line. Their names must be known and in
 // capitals.
+// Models write values such as "ok TESTS:pass" when they put a report on one line. The
+// search is for colons, so a value without one costs a single scan.
 func (s *blockFinder) inline(at int) {
 	w := s.fields[len(s.fields)-1]
 	rest := w.Value
@@ -216,6 +225,8 @@ func (s *blockFinder) endRun() {
 		if status == "" || (run.Status != "" && status.rank() >= run.Status.rank()) {
 			continue
 		}
+		// A run of one line outside of a code block may be a sentence: its name is not in
+		// capitals, or text follows the word.
 		run.Status = status
 		run.Fenced = w.odd&fenced != 0
 		run.statusAt = i

@@ -9,6 +9,8 @@ import (
 )
 
 // A Code is the kind of a diagnostic. Codes are a contract; messages are not.
+// Programs may compare codes with the constants below; a later version may add
+// some.
 type Code string
 
 // The codes of the parser. All but not_a_report, looks_like_dispatch and
@@ -59,7 +61,9 @@ const (
 	CodeReference       Code = "reference_reader" // an example that the protocol's public parser reads in another way
 )
 
-// A Severity is the weight of a diagnostic.
+// A Severity is the weight of a diagnostic. An error means that the report cannot
+// be trusted or used as it is, a warning that something of it was lost or is
+// missing, a note that the text was understood although it has another form.
 type Severity string
 
 // The severities. A check in CI should fail on an error.
@@ -90,6 +94,8 @@ func (c Code) Severity() Severity {
 }
 
 // A Diagnostic is one finding about a text.
+// Diagnostics are sent to agents in a closing turn and shown to people, so a
+// message has no more than 60 characters of foreign text.
 type Diagnostic struct {
 	Code    Code   `json:"code"`
 	Line    int    `json:"line"` // from 1; 0 for the text as a whole
@@ -102,6 +108,8 @@ func HasError(all []Diagnostic) bool {
 }
 
 // maxPerCode is the largest number of diagnostics with one code.
+// Further ones would repeat the same advice, and a hostile text could make
+// millions.
 const maxPerCode = 8
 
 // diagnostics collects the findings about one text.

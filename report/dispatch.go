@@ -8,7 +8,9 @@ import (
 	"strings"
 )
 
-// A Dispatch gives an agent work.
+// A Dispatch gives an agent work. Task is required; Check names the other fields
+// that a good dispatch has. Scope and Verify are instructions for the agent and for
+// the program that checks its report; this package executes and enforces neither.
 type Dispatch struct {
 	Task       string   // the work
 	Context    string   // may have several lines
@@ -27,7 +29,7 @@ type DispatchResult struct {
 }
 
 // ErrNotDispatch is the error for a text without a dispatch.
-var ErrNotDispatch = errors.New("report: the text is not a dispatch: there is no TASK")
+var ErrNotDispatch = errors.New("report: the text is not a dispatch: TASK is missing")
 
 // ParseDispatch reads a dispatch in its text form. Names are as in a report; a value
 // continues until the next name at the same depth. It returns ErrNotDispatch if there
@@ -41,7 +43,7 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 	text, skipped, cut := window(text, o)
 	in := dispatchReader{open: -1}
 	if cut {
-		in.d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
+		in.d.add(CodeTruncated, 0, "the text exceeds %d bytes or %d lines; only line %d and later were read", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	for l := range linesOf(text, skipped) {
 		in.line(l)
@@ -50,12 +52,17 @@ func ParseDispatch(text string, opts *Options) (DispatchResult, error) {
 }
 
 // looksLikeDispatch reports whether a text is a dispatch with more than a task.
+// A task alone is not enough: a report may mention one.
 func looksLikeDispatch(text string, o Options) bool {
 	r, err := ParseDispatch(text, &o)
 	return err == nil && len(r.Acceptance)+len(r.Scope)+len(r.Verify) > 0
 }
 
 // A dispatchReader reads a dispatch line by line.
+//
+// The format has no mark for the end of a value. A value ends at the next line that
+// is indented no more than its name and begins with the name of a field, known or
+// in capitals; everything else belongs to the value, empty lines included.
 type dispatchReader struct {
 	result DispatchResult
 	d      diagnostics
@@ -87,7 +94,8 @@ func (in *dispatchReader) line(l line) {
 	if !begun || i <= in.indent {
 		if h, ok := split(l.text); ok {
 			place := find(dispatchTerms, h.name)
-			if place >= 0 || (begun && h.odd == 0 && extraName(h.name)) {
+			isExtra := begun && h.odd == 0 && extraName(h.name)
+			if place >= 0 || isExtra {
 				in.end()
 				in.open = place
 				in.name = h.name
@@ -102,7 +110,7 @@ func (in *dispatchReader) line(l line) {
 	case begun:
 		in.values = append(in.values, l.text)
 	case trim(l.text) != "":
-		in.d.add(CodeProseBefore, l.number, "there is other text before the dispatch")
+		in.d.add(CodeProseBefore, l.number, "other text precedes the dispatch")
 	}
 }
 
@@ -136,7 +144,7 @@ func (in *dispatchReader) end() {
 func (in *dispatchReader) finish() (DispatchResult, error) {
 	in.end()
 	if in.result.Task == "" {
-		in.d.add(CodeNotDispatch, 0, "no line has a TASK field with a value")
+		in.d.add(CodeNotDispatch, 0, "no TASK field with a value")
 		return DispatchResult{Diagnostics: in.d.sorted()}, ErrNotDispatch
 	}
 	in.result.Diagnostics = in.d.sorted()
@@ -177,6 +185,7 @@ func listItems(name, first string, more []string) (items []string) {
 
 // splitNumbered splits "1. one 2. two". The numbers must count from one to at least
 // two; any other text is one item.
+// Each character is looked at once, apart from the digits at a possible number.
 func splitNumbered(s string) (items []string) {
 	rest, ok := cutOrdinal(s, 1)
 	if !ok {
@@ -203,7 +212,12 @@ func splitNumbered(s string) (items []string) {
 // cutOrdinal returns s without the given ordinal at its beginning.
 func cutOrdinal(s string, n int) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(s, strconv.Itoa(n))
-	if !ok || len(rest) < 2 || (rest[0] != '.' && rest[0] != ')') || (rest[1] != ' ' && rest[1] != '\t') {
+	if !ok || len(rest) < 2 {
+		return "", false
+	}
+	isMarked := rest[0] == '.' || rest[0] == ')'
+	isSeparated := rest[1] == ' ' || rest[1] == '\t'
+	if !isMarked || !isSeparated {
 		return "", false
 	}
 	return rest[2:], true
@@ -270,6 +284,8 @@ func indented(s string) string {
 
 // numbered writes criteria on one line if splitNumbered reads them back, else one
 // below the other.
+// Criteria on one line are the protocol's form; it cannot hold a criterion that
+// contains the next number with a dot.
 func numbered(items []string) string {
 	var b strings.Builder
 	for i, item := range items {
@@ -349,7 +365,7 @@ func ParseDispatchJSON(data []byte, opts *Options) (DispatchResult, error) {
 	}
 	in := dispatchReader{open: -1}
 	if len(data) > o.MaxBytes {
-		in.d.add(CodeTruncated, 0, "the JSON is over the limit of %d bytes and was not read", o.MaxBytes)
+		in.d.add(CodeTruncated, 0, "the JSON exceeds %d bytes and was not read", o.MaxBytes)
 		return in.finish()
 	}
 	all, _ := members(data)

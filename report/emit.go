@@ -12,15 +12,16 @@ import (
 //
 // A status that is not a word is an error, and so is an extra field whose name is not
 // in capitals or belongs to the protocol.
+// The checks use the readers of the parser, so Parse reads these three fields back as they were.
 func (r Report) Text() (string, error) {
 	if s, detail, _ := readStatus(string(r.Status)); s != r.Status || s == "" || detail != "" {
-		return "", fmt.Errorf("report: %q is not a status: use a word such as %q", r.Status, StatusOK)
+		return "", fmt.Errorf("report: invalid status %q: use a word such as %q", r.Status, StatusOK)
 	}
 	if t, _, codes := readTests(string(r.Tests)); t != r.Tests || len(codes) > 0 {
-		return "", fmt.Errorf("report: %q cannot be the value of TESTS: use pass, fail or skip, and perhaps a count as in pass:12", r.Tests)
+		return "", fmt.Errorf("report: invalid TESTS value %q: use pass, fail or skip, with an optional count as in pass:12", r.Tests)
 	}
 	if b, _, codes := readBuild(string(r.Build)); r.Build != "" && (b != r.Build || len(codes) > 0) {
-		return "", fmt.Errorf("report: %q cannot be the value of BUILD: use pass, fail or skip", r.Build)
+		return "", fmt.Errorf("report: invalid BUILD value %q: use pass, fail or skip", r.Build)
 	}
 	var b strings.Builder
 	put(&b, "STATUS", string(r.Status))
@@ -50,10 +51,10 @@ func put(b *strings.Builder, name, value string) {
 func putExtra(b *strings.Builder, extra []Field, terms []term) error {
 	for _, f := range extra {
 		if !extraName(f.Name) {
-			return fmt.Errorf("report: %q cannot be the name of an extra field: use 2 to 40 capitals, digits and underscores", f.Name)
+			return fmt.Errorf("report: invalid extra field name %q: use 2 to 40 capitals, digits and underscores", f.Name)
 		}
 		if find(terms, f.Name) >= 0 {
-			return fmt.Errorf("report: %s is a field of the protocol and cannot be extra", f.Name)
+			return fmt.Errorf("report: %s is a field of the protocol and cannot be an extra field", f.Name)
 		}
 		fmt.Fprintf(b, "%s:%s\n", f.Name, oneLine(f.Value))
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// jsonForm is the JSON form of a report. An absent value is null.
+// jsonForm is the JSON form of a report. An absent value is null; an absent list is
+// empty. The members and their order are those of report.schema.json.
 type jsonForm struct {
 	Status        *Status  `json:"status"`
 	FilesCreated  []string `json:"files_created"`
@@ -50,6 +51,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads the JSON form as ParseJSON does in Tolerant mode.
+// The limit is lifted because the caller has read the data already.
 func (r *Report) UnmarshalJSON(data []byte) error {
 	got, err := ParseJSON(data, &Options{MaxBytes: len(data) + 1})
 	if err != nil {
@@ -83,6 +85,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 // In Tolerant mode such a result is dropped, unknown members are kept as extra
 // fields, and of a repeated member the last one counts, of the status the least
 // successful one.
+// Unlike a long text, a long object is refused as a whole: its end alone is not
+// JSON.
 func ParseJSON(data []byte, opts *Options) (Result, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -90,7 +94,7 @@ func ParseJSON(data []byte, opts *Options) (Result, error) {
 	}
 	var d diagnostics
 	if len(data) > o.MaxBytes {
-		d.add(CodeTruncated, 0, "the JSON is over the limit of %d bytes and was not read", o.MaxBytes)
+		d.add(CodeTruncated, 0, "the JSON exceeds %d bytes and was not read", o.MaxBytes)
 	} else if all, ok := members(data); ok {
 		var r Result
 		if o.Mode == Reference {
@@ -127,6 +131,7 @@ func (m member) null() bool { return string(m.value) == "null" }
 // items returns the values of an array, trimmed and without empty ones. Values that
 // are not strings are written as the protocol's public parser, a Python program,
 // writes them; odd reports that there was one.
+// That form matters in Reference mode, whose result must equal that parser's.
 func (m member) items() (items []string, odd, ok bool) {
 	var all []json.RawMessage
 	if len(m.value) == 0 || m.value[0] != '[' || json.Unmarshal(m.value, &all) != nil {
@@ -163,8 +168,11 @@ func members(data []byte) (all []member, ok bool) {
 	for dec.More() {
 		t, err := dec.Token()
 		name, ok := t.(string)
+		if err != nil || !ok || len(all) == maxMembers {
+			return nil, false
+		}
 		var value json.RawMessage
-		if err != nil || !ok || len(all) == maxMembers || dec.Decode(&value) != nil {
+		if dec.Decode(&value) != nil {
 			return nil, false
 		}
 		all = append(all, member{name, value})
@@ -233,6 +241,8 @@ var derived = map[string]bool{"status_known": true, "tests_count": true, "diagno
 
 // tolerantObject reads an object in Tolerant mode. The status is empty if there is
 // none.
+// A report may be embedded in the output of this package, so the members of a
+// Result are skipped and its extra fields are read as fields.
 func tolerantObject(all []member, d diagnostics) (Result, diagnostics) {
 	in := reader{d: d}
 	statusAt, least := -1, Status("")

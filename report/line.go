@@ -69,7 +69,9 @@ func oddLineEnd(s string) int {
 	return 0
 }
 
-// A fieldStyle is a set of departures from the canonical form of a field.
+// A fieldStyle is a set of departures from the canonical form of a field. It is
+// collected while a line is split and becomes diagnostics only if the field belongs
+// to the block that counts.
 type fieldStyle uint8
 
 const (
@@ -92,6 +94,8 @@ type head struct {
 
 // split splits a line into name and value. The name may be any word. If there is a
 // name without a separator, split reports false, and the value is the text behind it.
+// The canonical form is decided by the first colon, without any allocation; all
+// other lines go to splitOdd.
 func split(s string) (head, bool) {
 	i := indent(s)
 	j := nameEnd(s, i)
@@ -119,6 +123,11 @@ func (h *head) setValue(s string, at int) {
 
 // splitOdd splits a line with Markdown marks, or whose separator is not a plain colon
 // right behind the name.
+//
+// The steps follow a line from left to right: the marks of quotes, bullets and
+// headings, the bar of a table, the marks of emphasis or code, the name, the
+// separator, the value, and the marks and the bar that close. It reports false as
+// soon as a step fails, with the name found so far, which nearMiss looks at.
 func splitOdd(s string) (h head, ok bool) {
 	rest, odd := trimPrefix(s)
 	h.odd = odd
@@ -187,10 +196,13 @@ func splitOdd(s string) (h head, ok bool) {
 const wideColon = "\uff1a"
 
 // maxPrefix is the largest number of marks before a field.
+// It bounds the time for a line of nothing but marks.
 const maxPrefix = 16
 
 // trimPrefix returns s without the Markdown marks before a field: blanks, quote marks,
 // bullets, numbers and heading marks.
+// Marks may be nested and repeated, as in "> - **STATUS", so the loop goes on until
+// a round removes nothing.
 func trimPrefix(s string) (string, fieldStyle) {
 	var odd fieldStyle
 	for range maxPrefix {
@@ -260,10 +272,15 @@ func reversed(open string) string {
 	return string(b)
 }
 
+// quotesOrIndents reports whether c is a blank, a tab or the sign of a quotation.
+func quotesOrIndents(c byte) bool { return c == ' ' || c == '\t' || c == '>' }
+
 // fence reports whether a line opens or closes a code block.
+// A fence may be quoted. A line with further backticks behind the first ones is
+// code within a line, not a fence.
 func fence(s string) bool {
 	i := 0
-	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '>') {
+	for i < len(s) && quotesOrIndents(s[i]) {
 		i++
 	}
 	s = s[i:]

@@ -7,6 +7,8 @@ import (
 )
 
 // LintOptions changes the checks of a lint function. The zero value works.
+// Parse.Mode decides how the text is read; the other checks are the same in both
+// modes.
 type LintOptions struct {
 	Parse Options
 
@@ -18,6 +20,9 @@ type LintOptions struct {
 // Lint reads a report as ParseAny does and returns all findings: those of the parser,
 // those of Check, and whether the text differs from the canonical form. opts may be
 // nil.
+// Whether the text is canonical is said only of a text without other findings of
+// the parser, since each of those says so already. A text that is not a report is
+// not an error of Lint: the findings say so.
 func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 	if opts == nil {
 		opts = new(LintOptions)
@@ -39,6 +44,7 @@ func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 
 // Check returns the contradictions in a report, and the paths that an agent should not
 // touch. It reads no file.
+// Of several contradictions about the status only the first is reported.
 func (r Report) Check(scope []string) []Diagnostic {
 	var d diagnostics
 	failed := r.Tests.State() == Fail || r.Build == Fail
@@ -50,7 +56,7 @@ func (r Report) Check(scope []string) []Diagnostic {
 	case r.Status == StatusNoChanges && len(r.FilesCreated)+len(r.FilesModified) > 0:
 		d.add(CodeContradiction, 0, "STATUS is no_changes, but files are listed")
 	case r.OK() && r.Error != "":
-		d.add(CodeUnexpectedError, 0, "STATUS is %s, but there is an ERROR", r.Status)
+		d.add(CodeUnexpectedError, 0, "STATUS is %s, but ERROR is set", r.Status)
 	case !r.OK() && r.Error == "" && r.Learned == "":
 		d.add(CodeMissingReason, 0, "STATUS is %s, but neither ERROR nor LEARNED says why", r.Status)
 	}
@@ -68,19 +74,23 @@ func (r Report) Check(scope []string) []Diagnostic {
 
 // checkPath adds the finding about a path. Both kinds of slash count as separators on
 // every system.
+// A report may come from another machine, so paths are judged by their form
+// alone: a drive letter is absolute on Unix as well.
 func checkPath(d *diagnostics, p string, scope []string) {
 	slashed := strings.ReplaceAll(p, `\`, "/")
 	switch {
 	case strings.HasPrefix(slashed, "/"), strings.HasPrefix(slashed, "~"), len(p) > 1 && letter(p[0]) && p[1] == ':':
 		d.add(CodeAbsolutePath, 0, "%s is not below the working folder", brief(p))
 	case slices.Contains(strings.Split(slashed, "/"), ".."):
-		d.add(CodeParentPath, 0, `%s has ".." in it`, brief(p))
+		d.add(CodeParentPath, 0, `%s contains ".."`, brief(p))
 	case len(scope) > 0 && !slices.ContainsFunc(scope, func(s string) bool { return covers(s, slashed) }):
 		d.add(CodeOutsideScope, 0, "%s is outside the scope", brief(p))
 	}
 }
 
 // covers reports whether a path lies below a prefix of the scope.
+// A prefix covers whole names only: src covers src/a.go and not srcs/a.go. Stars at
+// its end are ignored, as in src/**.
 func covers(scope, p string) bool {
 	scope = strings.TrimRight(strings.ReplaceAll(scope, `\`, "/"), "/*")
 	scope, p = path.Clean(scope), path.Clean(p)
@@ -112,13 +122,13 @@ func (d Dispatch) Check() []Diagnostic {
 		missing bool
 		why     string
 	}{
-		{"ACCEPTANCE", len(d.Acceptance) == 0, "nothing says when the work is done"},
+		{"ACCEPTANCE", len(d.Acceptance) == 0, "the agent cannot tell when the work is done"},
 		{"SCOPE", len(d.Scope) == 0, "the agent may touch any file"},
-		{"VERIFY", len(d.Verify) == 0, "nothing shows that the work is done"},
-		{"DONE", d.Done == "", "nothing says how to answer"},
+		{"VERIFY", len(d.Verify) == 0, "no command shows that the work is done"},
+		{"DONE", d.Done == "", "the agent does not know how to report"},
 	} {
 		if need.missing {
-			out.add(CodeMissingField, 0, "there is no %s: %s", need.name, need.why)
+			out.add(CodeMissingField, 0, "%s is missing: %s", need.name, need.why)
 		}
 	}
 	for _, p := range d.Scope {

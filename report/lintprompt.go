@@ -44,6 +44,8 @@ func LintPrompt(text string, opts *LintOptions) ([]Diagnostic, error) {
 
 // fieldExamples returns the blocks of fields. A block with several statuses is several
 // examples: the next one begins behind the last empty line before its status, or with it.
+// Prompts often list one example per status without a line of prose in between,
+// which the parser of answers would read as one block.
 func fieldExamples(text string) (out []example) {
 	s := blockFinder{text: text}
 	s.sort(0)

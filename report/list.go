@@ -36,6 +36,9 @@ func emptyMarker(value string) bool {
 
 // splitList reads a list in any form that agents write. The codes name the form if it
 // is not the plain one.
+// The forms are tried from the most to the least specific: a word for nothing, a
+// JSON array, a list with quotes or brackets, and the plain one. A form that does
+// not match exactly falls through to the plain one, which accepts everything.
 func splitList(value string) (items []string, codes []Code) {
 	value = trim(value)
 	if emptyMarker(value) {
@@ -67,6 +70,7 @@ func splitList(value string) (items []string, codes []Code) {
 }
 
 // trimAll trims the items in place.
+// The caller owns the slice.
 func trimAll(items []string) []string {
 	for i := range items {
 		items[i] = trim(items[i])
@@ -76,6 +80,7 @@ func trimAll(items []string) []string {
 
 // splitGrouped reads a list in which quotes or brackets protect commas. It reports
 // false if there are none, or if they do not match.
+// Brackets protect commas because agents write "a.go (new, tested), b.go".
 func splitGrouped(value string) (items []string, ok bool) {
 	grouped := false
 	for rest := value; rest != ""; {
@@ -125,6 +130,7 @@ func cutQuoted(s string) (item, rest string, ok bool) {
 
 // cutBracketed returns the item at the beginning of s, and the rest behind its comma.
 // together reports that brackets protected a comma.
+// A closing bracket without an opening one is an ordinary character.
 func cutBracketed(s string) (item, rest string, together, ok bool) {
 	depth := 0
 	for i := range len(s) {
@@ -145,6 +151,7 @@ func cutBracketed(s string) (item, rest string, together, ok bool) {
 
 // joinList writes a list so that splitList reads it back: plain if possible, else with
 // quotes around some items, else as JSON.
+// The form is chosen by trial: the first that is read back as it was is written.
 func joinList(items []string) string {
 	items = slices.DeleteFunc(trimAll(slices.Clone(items)), func(s string) bool { return s == "" })
 	if len(items) == 0 {
@@ -154,7 +161,9 @@ func joinList(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
 		quoted[i] = item
-		if back, codes := splitList(item); len(codes) > 0 || len(back) != 1 || back[0] != item || strings.ContainsAny(item, `,"()`) {
+		back, codes := splitList(item)
+		isReadBack := len(codes) == 0 && len(back) == 1 && back[0] == item
+		if !isReadBack || strings.ContainsAny(item, `,"()`) {
 			quoted[i] = `"` + strings.ReplaceAll(item, `"`, `""`) + `"`
 		}
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	Mode Mode // default Tolerant
 
 	// Of a text over the limits only the end is read, where agents report.
+	// The limits bound the memory and the time of one text, which may come from a
+	// hostile agent.
 	MaxBytes int // default 1 MiB, at most 2 GiB
 	MaxLines int // default 20,000
 }
@@ -42,7 +44,7 @@ func (o *Options) withDefaults() (Options, error) {
 	case Reference:
 		out.Mode = Reference
 	default:
-		return out, fmt.Errorf("report: there is no mode %q: use %q or %q", o.Mode, Tolerant, Reference)
+		return out, fmt.Errorf("report: unknown mode %q: use %q or %q", o.Mode, Tolerant, Reference)
 	}
 	if o.MaxBytes > 0 {
 		out.MaxBytes = min(o.MaxBytes, math.MaxInt32)
@@ -57,6 +59,8 @@ func (o *Options) withDefaults() (Options, error) {
 var ErrNotReport = errors.New("report: the text is not a report")
 
 // A Result is the report of a text, with its origin in the text.
+// The strings are parts of the input; a caller that keeps one for long should copy
+// it.
 type Result struct {
 	Report
 	StatusDetail string // the rest of the value behind the status
@@ -69,6 +73,8 @@ type Result struct {
 }
 
 // A TextField is a field of a report with its place in the text.
+// Name is the protocol's spelling for a field that it defines. Col counts bytes, so
+// it can index the line.
 type TextField struct {
 	Name      string // upper case
 	RawName   string // as in the text
@@ -85,6 +91,7 @@ type Block struct {
 	Fenced      bool // STATUS is in a code block
 	Chosen      bool // the result is that of this block
 
+	// The indexes are those of blockFinder.fields and are of no use after parsing.
 	from, to int  // the indexes of its fields
 	statusAt int  // the index of the field with the status
 	sentence bool // it may be prose that begins with "status:"
@@ -105,7 +112,7 @@ func parse(text string, o Options) (Result, error) {
 	text, skipped, cut := window(text, o)
 	var d diagnostics
 	if cut {
-		d.add(CodeTruncated, 0, "the text is over the limit of %d bytes or %d lines: it was read from line %d on", o.MaxBytes, o.MaxLines, skipped+1)
+		d.add(CodeTruncated, 0, "the text exceeds %d bytes or %d lines; only line %d and later were read", o.MaxBytes, o.MaxLines, skipped+1)
 	}
 	var r Result
 	if o.Mode == Reference {
@@ -118,15 +125,17 @@ func parse(text string, o Options) (Result, error) {
 		return r, nil
 	}
 	if looksLikeDispatch(text, o) {
-		d.add(CodeIsDispatch, 0, "the text is a dispatch: it gives work, and has no STATUS field")
+		d.add(CodeIsDispatch, 0, "the text is a dispatch, not a report: it has no STATUS field")
 	}
-	d.add(CodeNotReport, 0, "no line has a STATUS field with a value")
+	d.add(CodeNotReport, 0, "no STATUS field with a value")
 	return Result{Diagnostics: d.sorted()}, ErrNotReport
 }
 
 // window returns the part of a text within the limits, and the number of lines before
 // it. The part begins at the beginning of a line: half a line could mean the opposite
 // of the whole.
+// The limit on lines is applied after that on bytes and costs one scan of the part
+// that is left.
 func window(text string, o Options) (part string, skipped int, cut bool) {
 	part = text
 	if over := len(part) - o.MaxBytes; over > 0 {

@@ -5,6 +5,8 @@ import "strings"
 // readReference reads a text as the protocol's public parser does: line by line, the
 // first usable field of each name counts, and lines end with LF alone. The status is
 // empty if there is none.
+// It is kept as simple as that parser: prose, fences and the order of blocks do not
+// matter to it, and a status in a quoted example counts if it comes first.
 func readReference(text string, skipped int) Result {
 	r := Result{Fields: make([]TextField, 0, len(reportTerms))}
 	var seen [8]bool // by index in reportTerms

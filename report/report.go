@@ -36,6 +36,8 @@ func Statuses() []Status { return slices.Clone(statuses[:]) }
 func (s Status) Known() bool { return slices.Contains(statuses[:], s) }
 
 // rank orders statuses by success. An unknown one ranks just below success.
+// So an unknown word loses against every known failure and against partial work,
+// but wins against a success: it can hide no failure and claim no success.
 func (s Status) rank() int {
 	if i := slices.Index(statuses[:], s); i >= 0 {
 		return 2 * i
@@ -73,7 +75,9 @@ func (t Tests) Count() (n int, ok bool) {
 	return n, err == nil
 }
 
-// A Report is an agent's statement about its work.
+// A Report is an agent's statement about its work. The zero value of a field means
+// that the report does not mention it; only Status is always set in a parsed
+// report.
 type Report struct {
 	Status        Status
 	FilesCreated  []string // paths as the agent wrote them: they may lead anywhere

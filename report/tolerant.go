@@ -7,6 +7,7 @@ import (
 
 // readTolerant reads a text in Tolerant mode and adds to the diagnostics. The status is
 // empty if there is none.
+// Both paths have the same result for a canonical text; the first is the fast one.
 func readTolerant(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	if r, ok := readCanonical(text, skipped); ok {
 		return r, d
@@ -19,7 +20,7 @@ func readBlocks(text string, skipped int, d diagnostics) (Result, diagnostics) {
 	s := blockFinder{text: text, d: d}
 	s.sort(skipped)
 	if s.oddEnd > 0 {
-		s.d.add(CodeOddLineEnd, s.oddEnd, "the line is ended by a lone CR, U+2028 or U+2029")
+		s.d.add(CodeOddLineEnd, s.oddEnd, "the line ends with a lone CR, U+2028 or U+2029")
 	}
 	b := s.choose()
 	if b == nil {
@@ -43,20 +44,21 @@ func (s *blockFinder) surroundings(b *Block, conflict bool) {
 		s.d.add(CodeFenced, b.First, "the report is in a code block")
 	}
 	if s.firstProse > 0 && s.firstProse < b.First {
-		s.d.add(CodeProseBefore, s.firstProse, "there is other text before the report")
+		s.d.add(CodeProseBefore, s.firstProse, "other text precedes the report")
 	}
 	if s.lastProse > b.Last {
-		s.d.add(CodeProseAfter, b.Last+1, "there is other text after the report")
+		s.d.add(CodeProseAfter, b.Last+1, "other text follows the report")
 	}
 	if len(s.blocks) > 1 {
-		s.d.add(CodeBlocks, b.First, "the text has %d reports: the one that begins here counts", len(s.blocks))
+		s.d.add(CodeBlocks, b.First, "the text has %d reports; the report that begins here is used", len(s.blocks))
 	}
 	if conflict {
 		s.d.add(CodeConflict, b.First, "the reports in the text have different statuses")
 	}
 }
 
-// A reader reads the fields of one block.
+// A reader reads the fields of one block, or of one JSON object, into a result.
+// Both forms share it so that a value has the same meaning in either.
 type reader struct {
 	result Result
 	d      diagnostics
@@ -66,16 +68,16 @@ type reader struct {
 
 // messages holds the messages of the codes about one field, with its name and value.
 var messages = map[Code]string{
-	CodeStrippedBOM:  "there are characters without width before %[1]s",
-	CodeDecorated:    "%[1]s is decorated: write it plain",
+	CodeStrippedBOM:  "zero-width characters precede %[1]s",
+	CodeDecorated:    "%[1]s is decorated: write it without markup",
 	CodeSeparator:    "%[1]s is not separated from its value by a colon alone",
 	CodeInline:       "%[1]s is not on a line of its own",
 	CodeDuplicate:    "%[1]s is repeated",
 	CodeNearMiss:     "%[1]s has a value that does not begin with a word: %[2]q",
 	CodeTrailing:     "%[1]s has more than a word as its value: %[2]q",
 	CodeNormalised:   "%[1]s is not spelled as in the protocol: %[2]q",
-	CodeUnknown:      "%[1]s is not known to the protocol and counts as no success: %[2]q",
-	CodeUnknownValue: "%[1]s is not known to the protocol and was dropped: %[2]q",
+	CodeUnknown:      "%[1]s is unknown to the protocol and does not count as success: %[2]q",
+	CodeUnknownValue: "%[1]s is unknown to the protocol and was dropped: %[2]q",
 	CodeUnknownField: "%[1]s is not a field of the protocol; it was kept",
 	CodeIgnoredCount: "%[1]s has no count: %[2]q",
 	CodeEmptyMarker:  "%[1]s is an empty list: leave the value out instead of %[2]q",
@@ -111,6 +113,8 @@ func (in *reader) rawField(w *rawField, status bool) {
 
 // field reads a field: the value on its line, and the lines that continue it. Only the
 // field with the status that counts sets the status.
+// The value in the result's Fields has the lines that continue it; that in the
+// report has the meaning that was read from them.
 func (in *reader) field(place int, f *TextField, more []string, odd fieldStyle, status bool) {
 	f.Name = f.RawName
 	shape := aText
@@ -144,6 +148,8 @@ func (in *reader) see(place int, f *TextField) {
 }
 
 // word reads STATUS, TESTS or BUILD. An empty value changes nothing.
+// A value that cannot be read leaves the result of an earlier field of that name in
+// place.
 func (in *reader) word(f *TextField, status bool) {
 	if f.Value == "" {
 		return

@@ -10,6 +10,7 @@ import (
 // readStatus reads the value of STATUS: the known status at its beginning, else the
 // first word. The status is empty if there is no word. The codes name the departures
 // from the canonical form.
+// No status is the beginning of another one, so the order of the list does not matter.
 func readStatus(value string) (s Status, detail string, codes []Code) {
 	value, rest, marked := trimMarks(value)
 	if marked {
@@ -75,6 +76,8 @@ func matchStatus(value, status string) (n int, exact bool) {
 }
 
 // synonyms holds the words for a state. The first three are the protocol's own.
+// The others are words that models use for it. "none" and "n/a" mean that there
+// were no tests to run, which is never a pass.
 var synonyms = [...]struct {
 	word  string
 	state State
@@ -95,6 +98,8 @@ func readState(value string) (s State, n int, own bool) {
 }
 
 // readTests reads the value of TESTS. The result is empty if there is no state.
+// The forms are tried in order: the canonical one, a state with a count in another
+// spelling, a sentence with numbers.
 func readTests(value string) (t Tests, detail string, codes []Code) {
 	if n := canonicalTests(value); n == len(value) {
 		return Tests(lower(value)), "", nil
@@ -146,6 +151,7 @@ func count(s string) string {
 
 // readCounts reads a sentence such as "12 passed, 1 failed". It adds up the numbers
 // before each word for a state; of "3/5 passed" the other two have failed.
+// Words that are no state are skipped, so "12 tests passed in 3 files" is pass:12.
 func readCounts(value string) (t Tests, detail string, codes []Code) {
 	unknown := []Code{CodeUnknownValue}
 	if value == "" || !digit(value[0]) {
@@ -177,6 +183,7 @@ func readCounts(value string) (t Tests, detail string, codes []Code) {
 }
 
 // counts are the numbers of a sentence while it is read.
+// sums has the order of states. total belongs to last and is reset with it.
 type counts struct {
 	sums  [len(states)]int // passed, failed, skipped
 	last  int              // the last number
@@ -208,6 +215,7 @@ func (c *counts) add(s State) {
 }
 
 // number returns the number at the beginning of s, 0 if it is too great, and the rest.
+// The bound keeps sums of several numbers from overflowing.
 func number(s string) (n int, rest string) {
 	i := 0
 	for i < len(s) && digit(s[i]) {
@@ -259,6 +267,8 @@ func readBuild(value string) (s State, detail string, codes []Code) {
 
 // trimMarks splits a value that begins with marked text: "**ok** at last" is "ok" and
 // " at last".
+// The closing marks are searched from the left, so the marked text is the shortest
+// one.
 func trimMarks(value string) (inner, rest string, marked bool) {
 	if value == "" || letter(value[0]) {
 		return value, "", false

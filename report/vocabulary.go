@@ -10,7 +10,8 @@ const (
 	aText
 )
 
-// A term is a field that the protocol defines.
+// A term is a field that the protocol defines. Its index in the list of terms
+// identifies it in the readers, which keep sets of fields in arrays of eight.
 type term struct {
 	name  string
 	shape shape
@@ -40,6 +41,8 @@ const (
 )
 
 // find returns the index of a name, in any case, in terms; -1 if it is not there.
+// The lists have seven names each, so a linear search is enough; most names already
+// differ in their length.
 func find(terms []term, name string) int {
 	for i := range terms {
 		if term := terms[i].name; len(term) == len(name) && (term == name || foldedPrefix(name, term)) {

@@ -44,7 +44,7 @@ func (c Command) check() error {
 	}
 	for name := range c.Env {
 		if name == "" || strings.Contains(name, "=") {
-			return errorf(CodeInvalid, "run %s: %s is not the name of a variable", brief(c.Name), brief(name))
+			return errorf(CodeInvalid, "run %s: %s is not a valid variable name", brief(c.Name), brief(name))
 		}
 	}
 	size := 0
@@ -52,9 +52,9 @@ func (c Command) check() error {
 		size += len(s) + 1
 		switch {
 		case len(s) > maxArgument || size > maxCommand:
-			return errorf(CodeTooLarge, "run %s: an argument has at most %d bytes, and all together %d; pass more in a file", brief(c.Name), maxArgument, maxCommand)
+			return errorf(CodeTooLarge, "run %s: an argument is limited to %d bytes, and all arguments to %d; pass longer text in a file", brief(c.Name), maxArgument, maxCommand)
 		case strings.ContainsRune(s, 0):
-			return errorf(CodeInvalid, "run %s: %s holds a zero byte", brief(c.Name), brief(s))
+			return errorf(CodeInvalid, "run %s: %s contains a zero byte", brief(c.Name), brief(s))
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func (f *Files) Write(ctx context.Context, path, text string) error {
 	}
 	switch {
 	case len(text) > maxText:
-		return errorf(CodeTooLarge, "write %s: the text has %d bytes, at most %d are allowed", path, len(text), maxText)
+		return errorf(CodeTooLarge, "write %s: the text has %d bytes; the limit is %d", path, len(text), maxText)
 	case !utf8.ValidString(text):
 		return errorf(CodeNotText, "write %s: not UTF-8 text", path)
 	}

@@ -25,32 +25,32 @@ type guard struct {
 // files without a dot. The last row is the rule for all others: a name that begins with
 // a dot belongs to a program, and a person decides.
 var guards = []guard{
-	{[]string{".git/", "git~*/", ".gitattributes", ".gitmodules", ".gitconfig"}, "git runs hooks, filters and other commands that it names", Reject},
+	{[]string{".git/", "git~*/", ".gitattributes", ".gitmodules", ".gitconfig"}, "git runs the hooks, filters and commands it names", Reject},
 	{[]string{"head"}, "a folder with a file HEAD can become a git repository, whose configuration names commands", Reject},
-	{[]string{".hg/", ".hgrc", ".jj/", ".svn/", ".bzr/"}, "a version control system runs hooks and commands that it names", Reject},
+	{[]string{".hg/", ".hgrc", ".jj/", ".svn/", ".bzr/"}, "a version control system runs the hooks and commands it names", Reject},
 	{[]string{".githooks/", ".husky/", ".lefthook/", "lefthook.*", "lefthook-local.*", ".lefthook.*", ".lefthook-local.*", ".pre-commit-config.yaml", ".overcommit.yml"}, "git hooks run it at the next commit", Reject},
 
 	{[]string{".profile", ".bashrc", ".bash_*", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"}, "a shell runs it when it starts", Reject},
 	{[]string{".envrc", ".direnv/"}, "direnv runs it in a shell that enters the folder", Reject},
 	{[]string{"mise.toml", "mise.*.toml", ".mise.toml", ".mise.*.toml", ".miserc.toml", ".mise/", "mise/config.toml", "mise/config.*.toml", "mise/conf.d/", ".config/mise/", ".tool-versions"}, "mise runs its hooks and chooses programs by it in a shell that enters the folder", Reject},
 
-	{[]string{".vscode/", "*.code-workspace", ".idea/", ".devcontainer/", ".devcontainer.json", ".zed/", ".fleet/"}, "an editor runs the tasks and programs that it names when it opens the folder", Reject},
-	{[]string{".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".emacs", ".emacs.d/"}, "an editor runs it when it opens a file of the folder", Reject},
+	{[]string{".vscode/", "*.code-workspace", ".idea/", ".devcontainer/", ".devcontainer.json", ".zed/", ".fleet/"}, "an editor runs the tasks and programs it names when it opens the folder", Reject},
+	{[]string{".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".emacs", ".emacs.d/"}, "an editor runs it when it opens a file in the folder", Reject},
 	{[]string{".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc"}, "a debugger or an interpreter runs it when it starts in the folder", Reject},
 	{[]string{"sitecustomize.py", "usercustomize.py"}, "Python runs it when it starts with the folder on its path", Reject},
-	{[]string{".yarnrc", ".yarnrc.yml", ".yarn/plugins/", ".yarn/releases/", ".yarn/sdks/", ".pnpmfile.cjs", ".pnpmfile.mjs", ".npmrc"}, "a package manager runs the programs that it names", Reject},
+	{[]string{".yarnrc", ".yarnrc.yml", ".yarn/plugins/", ".yarn/releases/", ".yarn/sdks/", ".pnpmfile.cjs", ".pnpmfile.mjs", ".npmrc"}, "a package manager runs the programs it names", Reject},
 
-	{[]string{".mcp.json", ".github/mcp.json", ".github/hooks/"}, "agents start the programs that it names", Reject},
+	{[]string{".mcp.json", ".github/mcp.json", ".github/hooks/"}, "agents start the programs it names", Reject},
 	{[]string{
 		".claude/", ".claude.json", ".codex/", ".gemini/", ".qwen/", ".opencode/", "opencode.json", "opencode.jsonc", ".crush/", "crush.json", ".crush.json", ".copilot/", ".cursor/", ".pi/",
 		".roo/", ".kilocode/", ".goose/", ".amp/", ".continue/", ".windsurf/", ".parley/",
 	}, "an agent runs the commands of its settings in the folder", Reject},
 
-	{[]string{"claude.md", "claude.local.md", "agents.md", "agents.override.md", "agent.md", "gemini.md", "qwen.md", "crush.md", "warp.md", "context.md"}, "agents obey it as instructions of their user", Ask},
+	{[]string{"claude.md", "claude.local.md", "agents.md", "agents.override.md", "agent.md", "gemini.md", "qwen.md", "crush.md", "warp.md", "context.md"}, "agents follow it as instructions from their user", Ask},
 
 	{[]string{".*ignore", ".gitkeep", ".keep", ".editorconfig"}, "data", Allow},
 
-	{[]string{".*/"}, "a name with a dot holds settings of a program, which may run commands that it names", Ask},
+	{[]string{".*/"}, "a name with a dot holds settings of a program, which may run the commands in them", Ask},
 }
 
 // matches reports whether the pattern covers a path, given as its names in lower case.
@@ -114,7 +114,7 @@ func look(path string, folders []string) concern {
 		break
 	}
 	if outside {
-		return concern{Ask, "it is not in the folder that the agent works in"}
+		return concern{Ask, "it is outside the agent's working folder"}
 	}
 	return concern{}
 }

@@ -163,10 +163,10 @@ func (p *Permissions) question(ctx context.Context, r Request, offered []Option)
 	}
 	for _, o := range offered {
 		if o.ID == id {
-			return Decision{OptionID: id, Allowed: allows[o.Kind], Reason: "chosen by the person asked"}, nil
+			return Decision{OptionID: id, Allowed: allows[o.Kind], Reason: "chosen by a person"}, nil
 		}
 	}
-	return choose(Reject, offered, "the person asked chose none of the options"), nil
+	return choose(Reject, offered, "the person chose none of the options"), nil
 }
 
 // Permit returns an error with CodeRefused unless the policy or the person asked

@@ -41,7 +41,7 @@ func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", errorf(CodeInvalid, "no policy %q; use one of %v", name, Policies())
+	return "", errorf(CodeInvalid, "unknown policy %q: use one of %v", name, Policies())
 }
 
 // A Verdict is the decision of a policy about an action.

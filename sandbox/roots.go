@@ -28,7 +28,7 @@ type root struct {
 // The caller must close the Roots.
 func Open(dirs ...string) (*Roots, error) {
 	if len(dirs) == 0 {
-		return nil, errorf(CodeInvalid, "open: no folder; name at least one")
+		return nil, errorf(CodeInvalid, "open: no folder given; name at least one")
 	}
 	r := &Roots{}
 	for _, dir := range dirs {
@@ -85,11 +85,11 @@ type place struct {
 func (r *Roots) place(verb, path string) (place, error) {
 	switch {
 	case len(path) > maxPath:
-		return place{}, errorf(CodeInvalid, "%s: the path has %d bytes, at most %d are allowed", verb, len(path), maxPath)
+		return place{}, errorf(CodeInvalid, "%s: the path has %d bytes; the limit is %d", verb, len(path), maxPath)
 	case !filepath.IsAbs(path):
 		return place{}, errorf(CodeInvalid, "%s %q: the path must be absolute", verb, path)
 	case strings.ContainsRune(path, 0):
-		return place{}, errorf(CodeInvalid, "%s %q: the path holds a zero byte", verb, path)
+		return place{}, errorf(CodeInvalid, "%s %q: the path contains a zero byte", verb, path)
 	}
 	clean := filepath.Clean(path)
 	if _, _, ok := r.find(clean); !ok {
@@ -138,7 +138,7 @@ func (r *Roots) outside(verb, path string) *Error {
 	for _, root := range r.roots {
 		names = append(names, root.name)
 	}
-	return errorf(CodeOutside, "%s %s: the path leads out of the sandbox; stay under %s",
+	return errorf(CodeOutside, "%s %s: the path leads outside the sandbox; stay under %s",
 		verb, path, strings.Join(names, " or "))
 }
 

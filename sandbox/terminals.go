@@ -133,7 +133,7 @@ func (t *Terminals) add(id string, term *terminal) error {
 	case t.closed:
 		return errClosed()
 	case len(t.open) >= t.opts.MaxTerminals:
-		return errorf(CodeLimit, "run: there are %d terminals, which is the limit; release one", len(t.open))
+		return errorf(CodeLimit, "run: too many terminals (%d); release one first", len(t.open))
 	}
 	t.open[id] = term
 	t.commands.Add(1)
@@ -178,7 +178,7 @@ func (t *Terminals) terminal(id string) (*terminal, error) {
 	case t.closed:
 		return nil, errClosed()
 	case !ok || term.released:
-		return nil, errorf(CodeNotFound, "there is no terminal %s: it was released or never created", brief(id))
+		return nil, errorf(CodeNotFound, "no terminal with id %s: it was released or never created", brief(id))
 	}
 	return term, nil
 }

@@ -22,7 +22,7 @@ func (s *scene) teams() {
 
 // members makes a team of new agents with the given roles, and returns their keys.
 func (s *scene) members(id hub.TeamID, policy *team.Policy, roles ...hub.Role) []string {
-	r := team.Request{Action: "create", Team: id, Objective: "work", Policy: policy}
+	r := api.TeamParams{Action: "create", Team: id, Objective: "work", Policy: policy}
 	var keys []string
 	for i, role := range roles {
 		name := hub.AgentID(fmt.Sprintf("%s-%s-%d", id, role, i))
@@ -42,7 +42,7 @@ func (s *scene) putText(key string, id hub.TeamID, parent int64, text []byte) te
 	if err := json.Unmarshal(a.body, &stored); err != nil {
 		s.t.Fatalf("store: %v in %.200s", err, a.body)
 	}
-	r := team.Request{Action: "artifact", Team: id, Artifact: "text", ParentVersion: &parent, SHA256: stored.Artifact.SHA256}
+	r := api.TeamParams{Action: "artifact", Team: id, Artifact: "text", ParentVersion: &parent, SHA256: stored.Artifact.SHA256}
 	return must(rpc.Call(s.t.Context(), s.as(key), api.Team, r))(s.t)
 }
 
@@ -75,16 +75,16 @@ func (s *scene) gates() {
 	keys := s.members(id, &team.Policy{HumanGateActions: []string{"task"}}, hub.RoleCoordinator, hub.RoleExecutor, hub.RoleExecutor)
 	lead, worker := hub.AgentID("gated-coordinator-0"), hub.AgentID("gated-executor-1")
 	other := hub.AgentID("gated-executor-2")
-	do := func(key string, r team.Request) team.Answer {
+	do := func(key string, r api.TeamParams) team.Answer {
 		r.Team = id
 		return must(rpc.Call(s.t.Context(), s.as(key), api.Team, r))(s.t)
 	}
-	do(s.operator, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-	mine := do(s.operator, team.Request{Action: "task", Title: "rotate", Owner: worker}).Task.ID
-	tasks := func() int { return len(do(s.operator, team.Request{Action: "show"}).Team.Tasks) }
-	owner := func() hub.AgentID { return do(s.operator, team.Request{Action: "task", Task: mine}).Task.Owner }
+	do(s.operator, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
+	mine := do(s.operator, api.TeamParams{Action: "task", Title: "rotate", Owner: worker}).Task.ID
+	tasks := func() int { return len(do(s.operator, api.TeamParams{Action: "show"}).Team.Tasks) }
+	owner := func() hub.AgentID { return do(s.operator, api.TeamParams{Action: "task", Task: mine}).Task.Owner }
 
-	for _, r := range []team.Request{{Action: "task", Title: "mine"}, {Action: "task", Title: "mine", Owner: worker}, {Action: "task", Task: mine, Owner: other}} {
+	for _, r := range []api.TeamParams{{Action: "task", Title: "mine"}, {Action: "task", Title: "mine", Owner: worker}, {Action: "task", Task: mine, Owner: other}} {
 		do(keys[0], r)
 		s.try(tasks() != 1 || owner() != worker, "a task was made or moved by %+v", r)
 	}
@@ -110,7 +110,7 @@ func (s *scene) sensitiveMerges() {
 	const id = "sensitive"
 	keys := s.members(id, nil, hub.RoleCoordinator, hub.RoleExecutor, hub.RoleReviewer)
 	put := func(key string, parent int64, text string, sensitivity hub.Sensitivity) error {
-		_, err := rpc.Call(s.t.Context(), s.as(key), api.Team, team.Request{Action: "artifact", Team: id, Artifact: "text", ParentVersion: &parent, Content: &text, Sensitivity: sensitivity})
+		_, err := rpc.Call(s.t.Context(), s.as(key), api.Team, api.TeamParams{Action: "artifact", Team: id, Artifact: "text", ParentVersion: &parent, Content: &text, Sensitivity: sensitivity})
 		return err
 	}
 	for parent, text := range []string{"a", "b"} {
@@ -124,9 +124,9 @@ func (s *scene) sensitiveMerges() {
 	s.try(put(keys[0], 2, "d", hub.SensitivityLow) == nil, "the sensitivity was lowered before the merge")
 	text := "mine"
 	for _, key := range keys {
-		_, err := rpc.Call(s.t.Context(), s.as(key), api.Team, team.Request{Action: "merge", Team: id, Artifact: "text", Content: &text})
+		_, err := rpc.Call(s.t.Context(), s.as(key), api.Team, api.TeamParams{Action: "merge", Team: id, Artifact: "text", Content: &text})
 		s.try(err == nil, "a member that is no integrator merged")
-		_, err = rpc.Call(s.t.Context(), s.as(key), api.Team, team.Request{Action: "merge", Team: id, Artifact: "text", SignOff: true})
+		_, err = rpc.Call(s.t.Context(), s.as(key), api.Team, api.TeamParams{Action: "merge", Team: id, Artifact: "text", SignOff: true})
 		s.try(err == nil, "a merge that was not made was signed")
 	}
 }

@@ -225,7 +225,7 @@ func TestEveryWrite(t *testing.T) {
 		}},
 		"parley/team/policy": {r.operator, func() string {
 			id := hub.TeamID("t" + strings.ToLower(string(ids.Next())))
-			must(rpc.Call(t.Context(), r.as(r.operator), api.Team, team.Request{Action: "create", Team: id, Objective: "o", Members: []team.Seat{{Agent: "worker", Role: hub.RoleCoordinator}}}))(t)
+			must(rpc.Call(t.Context(), r.as(r.operator), api.Team, api.TeamParams{Action: "create", Team: id, Objective: "o", Members: []team.Seat{{Agent: "worker", Role: hub.RoleCoordinator}}}))(t)
 			return fmt.Sprintf(`"team":%q,"set":[{"role":"reviewer","action":"block","permit":"deny"}]`, id)
 		}},
 		"parley/decide": {r.operator, func() string {

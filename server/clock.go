@@ -13,6 +13,8 @@ import (
 // at its pace from the time before, until the machine has caught up. So limits
 // within a span of time end when that span is over, and ids rise over restarts.
 type steadyClock struct {
+	// elapsed is monotonic where wall is not; both are functions so that tests can
+	// set them.
 	wall    func() time.Time     // the machine's clock
 	elapsed func() time.Duration // since any beginning; setting the clock does not change it
 
@@ -28,7 +30,11 @@ func newSteadyClock(newest time.Time) *steadyClock {
 }
 
 // Now is a hub.Clock.
+// Invariant: a value is never before one returned earlier. While the machine's
+// clock is behind, time advances by elapsed, so durations stay right.
 func (c *steadyClock) Now() time.Time {
+	// Round strips the monotonic reading, with which comparisons would ignore that
+	// the clock was set.
 	now, elapsed := c.wall().Round(0), c.elapsed()
 	c.mu.Lock()
 	defer c.mu.Unlock()

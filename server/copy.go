@@ -16,8 +16,9 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
-// A StoreCopy says from where to where everything that a hub keeps is copied. No hub may
-// use either store meanwhile.
+// A StoreCopy says from where to where everything that a hub keeps is copied. No
+// hub may use either store meanwhile. One of the two addresses is sqlite:HOME, the
+// other one a PostgreSQL database.
 type StoreCopy struct {
 	From, To     string // sqlite:HOME or postgres://USER@HOST/NAME
 	Home         string // of a hub on the PostgreSQL database that is copied; its files are copied, too
@@ -32,13 +33,15 @@ func sqliteHome(address string) (string, bool) { return strings.CutPrefix(addres
 
 // CopyStore copies a store to an engine of the other kind and verifies the copy. The copy
 // of a database appears when it is complete, or not at all.
+// The audit that it returns is that of the copy: every row, hash and file was
+// compared with the journal. The source is not changed.
 func CopyStore(ctx context.Context, o StoreCopy) (records.Audit, error) {
 	const op = "server.CopyStore"
 	from, fromFiles := sqliteHome(o.From)
 	to, toFiles := sqliteHome(o.To)
 	switch {
 	case fromFiles && toFiles:
-		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "both stores are on SQLite").WithHint("parley backup copies such a hub")
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "both stores are on SQLite").WithHint("use parley backup to copy the hub")
 	case !fromFiles && !toFiles:
 		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "one of the stores must be sqlite:FOLDER").WithHint("pg_dump and pg_restore copy a PostgreSQL database")
 	case (fromFiles && from == "") || (toFiles && to == ""):
@@ -49,12 +52,14 @@ func CopyStore(ctx context.Context, o StoreCopy) (records.Audit, error) {
 	return o.toDatabase(ctx, from)
 }
 
+// options returns the options of the PostgreSQL side.
 func (o StoreCopy) options() *postgres.Options {
 	return &postgres.Options{PasswordFile: o.PasswordFile, NoTLSBecause: o.NoTLSBecause, Machine: o.Machine, Log: o.Log}
 }
 
 // toDatabase copies the hub in a home into a PostgreSQL database. Its other files stay
 // where they are.
+// Artifacts follow the rows, each under its hash.
 func (o StoreCopy) toDatabase(ctx context.Context, home string) (records.Audit, error) {
 	source, err := OpenRecords(home, o.Log)
 	if err != nil {
@@ -146,6 +151,9 @@ func (o StoreCopy) toFiles(ctx context.Context, home string) (records.Audit, err
 
 // pullRows returns the rows of a dump one after the other, and then io.EOF. stop ends the
 // dump.
+// It turns the dump, which pushes rows, into a function that the loader pulls. The
+// first pull runs the dump up to its version, which the loader needs before the
+// rows.
 func pullRows(ctx context.Context, store engine) (schema int, next func() (string, []byte, error), stop func()) {
 	var failed error
 	pull, stop := iter.Pull2(func(yield func(string, []byte) bool) {

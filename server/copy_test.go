@@ -72,8 +72,8 @@ func TestCopyStore(t *testing.T) {
 		mustCall(t, ada, api.Send, api.SendParams{To: api.Recipients{"bob"}, Text: text, Topic: "birds"})
 	}
 	mustCall(t, bob, api.Inbox, api.InboxParams{})
-	mustCall(t, operator, api.Team, team.Request{Action: "create", Team: "auth", Objective: "log in", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
-	mustCall(t, ada, api.Team, team.Request{Action: "task", Team: "auth", Title: "rotate keys", Owner: "bob"})
+	mustCall(t, operator, api.Team, api.TeamParams{Action: "create", Team: "auth", Objective: "log in", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
+	mustCall(t, ada, api.Team, api.TeamParams{Action: "task", Team: "auth", Title: "rotate keys", Owner: "bob"})
 	project := coordination.InProject{Project: mustCall(t, operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: []coordination.NewRepo{{Name: "backend", Role: "backend", Language: "go"}}}).Project}
 	mustCall(t, ada, coordination.JoinProject, coordination.JoinParams{InProject: project, Repo: "backend"})
 	mustCall(t, ada, coordination.Propose, contract.Proposal{InProject: project, Type: coord.ContractAPI, Name: "orders", Content: []byte(`{"method":"GET","path":"/orders"}`)})

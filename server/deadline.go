@@ -18,10 +18,11 @@ const (
 	writePart = 64 << 10
 )
 
-// A boundedListener bounds what callers can hold on to. Each connection has a deadline
-// for everything that is written to it, whatever handler writes: a caller that does not
-// read its answer loses the connection, and the hub the answer. Connections beyond most
-// are answered with status 503 and closed, so that files can still be opened.
+// A boundedListener bounds the resources that callers can hold. Each connection has
+// a deadline for everything that is written to it, whatever handler writes: a
+// caller that does not read its answer loses the connection, and the hub drops the
+// answer. Connections beyond most are answered with status 503 and closed, so that
+// the hub can still open files.
 type boundedListener struct {
 	net.Listener
 	most   int64
@@ -33,10 +34,13 @@ type boundedListener struct {
 }
 
 const (
+	// A flood of connections must not become a flood of log lines, and must not
+	// keep the operator from the socket in the home.
 	refuseEvery       = time.Minute // between two log lines about refused connections
 	socketConnections = 32          // of the operator's commands on the machine, beside all others
 )
 
+// A connection counts until it is closed, whether by its handler or by the caller.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -59,23 +63,29 @@ func (l *boundedListener) refuse(c net.Conn) {
 	}
 	if !l.secure {
 		body := `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Server error: the hub has too many connections",` +
-			`"data":{"reason":"degraded","hint":"close connections that are not used, and try again; the number of open files (ulimit -n) of the hub bounds them"}}}`
+			`"data":{"reason":"degraded","hint":"close unused connections and try again; the hub's limit on open files (ulimit -n) bounds them"}}}`
 		c.SetWriteDeadline(time.Now().Add(time.Second))
 		fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 	}
 	c.Close()
 }
 
+// A deadlineConn is a connection that counts until it is closed, and whose writes
+// have a deadline each.
 type deadlineConn struct {
 	net.Conn
 	release func() // may be called again
 }
 
+// Close may be called by the server and by a handler that took the connection over;
+// the connection is counted down once.
 func (c *deadlineConn) Close() error {
 	c.release()
 	return c.Conn.Close()
 }
 
+// Each part gets the whole writeTimeout, so a caller must read at least writePart
+// bytes in that time: 64 KiB in 30 seconds.
 func (c *deadlineConn) Write(b []byte) (n int, err error) {
 	for len(b) > 0 && err == nil {
 		if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

@@ -20,6 +20,7 @@ import (
 )
 
 // A Check is the result of looking at one part of a hub.
+// Detail describes the state in words; Hint is empty if there is nothing to do.
 type Check struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -30,6 +31,9 @@ type Check struct {
 // Diagnose looks at a hub's home and at the hub itself, which should be at
 // url. It changes nothing, except that a database of a hub that is not running
 // is opened and checked whole.
+// Checks build on each other: without a home there is one check only, and the key
+// is tried against the hub only if that answers. No check waits longer than five
+// seconds, except that of the database.
 func Diagnose(ctx context.Context, home, url string) []Check {
 	var out []Check
 	info, err := os.Stat(home)
@@ -37,9 +41,9 @@ func Diagnose(ctx context.Context, home, url string) []Check {
 	case errors.Is(err, fs.ErrNotExist):
 		return append(out, Check{What: "home", Detail: home + " does not exist", Hint: "start the hub once: parley serve"})
 	case err != nil || !info.IsDir():
-		return append(out, Check{What: "home", Detail: home + " is not a folder that can be read", Hint: "use another --home"})
+		return append(out, Check{What: "home", Detail: home + " is not a readable folder", Hint: "use another --home"})
 	case info.Mode().Perm()&0o077 != 0:
-		out = append(out, Check{What: "home", Detail: "others can look into " + home, Hint: "chmod 700 " + home})
+		out = append(out, Check{What: "home", Detail: "other users can access " + home, Hint: "chmod 700 " + home})
 	default:
 		out = append(out, Check{What: "home", OK: true, Detail: home})
 	}
@@ -51,6 +55,8 @@ func Diagnose(ctx context.Context, home, url string) []Check {
 	return append(out, checkDatabase(ctx, home))
 }
 
+// A file of some size is written, because a full disk still lets small files be
+// made.
 func checkWritable(home string) Check {
 	c := Check{What: "disk"}
 	f, err := os.CreateTemp(home, ".doctor-*")
@@ -67,8 +73,9 @@ func checkWritable(home string) Check {
 	return c
 }
 
+// It asks without a key: /health answers everybody.
 func checkRunning(ctx context.Context, url string) Check {
-	c := Check{What: "hub", Hint: "start it with: parley serve; PARLEY_URL says where it is"}
+	c := Check{What: "hub", Hint: "start it with: parley serve; PARLEY_URL is its address"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 
@@ -92,14 +99,14 @@ func checkRunning(ctx context.Context, url string) Check {
 		Hint    string `json:"hint"`
 	}
 	if json.NewDecoder(res.Body).Decode(&h) != nil || h.Status == "" {
-		c.Detail = "what answers at " + url + " is not a hub"
+		c.Detail = "the program at " + url + " is not a hub"
 		return c
 	}
 
 	c.OK = h.Status == healthy
 	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
 	if !c.OK {
-		c.Hint = cmp.Or(h.Hint, "look at the hub's log: its store cannot be used now")
+		c.Hint = cmp.Or(h.Hint, "check the hub's log: its store cannot be used now")
 		if h.Problem != "" {
 			c.Detail += ": " + h.Problem
 		}
@@ -107,8 +114,10 @@ func checkRunning(ctx context.Context, url string) Check {
 	return c
 }
 
+// It checks that only its owner can read the file, and that a hub that runs accepts
+// it.
 func checkOperator(ctx context.Context, home, url string, running bool) Check {
-	c := Check{What: "operator's key", Hint: "restart the hub: it makes one"}
+	c := Check{What: "operator's key", Hint: "restart the hub to create it"}
 	path := filepath.Join(home, OperatorKeyFile)
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -116,7 +125,7 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 		return c
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		c.Detail, c.Hint = "others can read "+path, "chmod 600 "+path
+		c.Detail, c.Hint = "other users can read "+path, "chmod 600 "+path
 		return c
 	}
 	if running {
@@ -135,16 +144,16 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 func checkDatabase(ctx context.Context, home string) Check {
 	c := Check{What: "database"}
 	if storedElsewhere("server.Diagnose", home) != nil {
-		c.OK, c.Detail = true, "on a PostgreSQL server; the hub tells whether it can be reached"
+		c.OK, c.Detail = true, "on a PostgreSQL server; the hub reports whether it is reachable"
 		return c
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
-		c.Detail, c.Hint = "there is none yet", "start the hub once: parley serve"
+		c.Detail, c.Hint = "no database yet", "start the hub once: parley serve"
 		return c
 	}
 	store, err := openSQLite(home, sqlite.Options{})
 	if hub.CodeOf(err) == hub.CodeConflict && Running(home) {
-		c.OK, c.Detail = true, "in use by the hub; it is read whole when the hub is stopped"
+		c.OK, c.Detail = true, "in use by the hub; stop the hub for a full check"
 		return c
 	}
 	if err == nil {
@@ -156,6 +165,6 @@ func checkDatabase(ctx context.Context, home string) Check {
 		c.Detail, c.Hint = e.Message, e.Hint
 		return c
 	}
-	c.OK, c.Detail = true, "read whole, nothing wrong"
+	c.OK, c.Detail = true, "full check, no errors"
 	return c
 }

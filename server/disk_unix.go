@@ -18,6 +18,8 @@ func diskUse(home string) (used, free int64) {
 	return databaseBytes(home), free
 }
 
+// The write-ahead log counts: between checkpoints it can be larger than the
+// database.
 func databaseBytes(home string) (used int64) {
 	for _, name := range []string{"hub.db", "hub.db-wal"} {
 		if info, err := os.Stat(filepath.Join(home, name)); err == nil {

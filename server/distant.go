@@ -19,8 +19,10 @@ type distantInspector struct {
 	store *postgres.Store
 }
 
-// An inspection is an inquiry to the hub of another machine: a method of the inspector
-// with its arguments.
+// An inspection is an inquiry to the hub of another machine: a method of the
+// inspector with its arguments. It travels as JSON through the database, perhaps
+// between hubs of different versions: a method is never renamed, and members are
+// only added.
 type inspection struct {
 	Method string          `json:"method"`
 	Path   string          `json:"path"` // or the worktree
@@ -34,6 +36,8 @@ type inspection struct {
 }
 
 // findings are the answer to an inspection.
+// An error travels as its code and text. Members that a method does not produce are
+// absent.
 type findings struct {
 	Checks []hub.Check `json:"checks,omitempty"`
 	Text   string      `json:"text,omitempty"`
@@ -48,6 +52,7 @@ type findings struct {
 	Error string   `json:"error,omitempty"`
 }
 
+// fail puts an error into the answer; nil leaves it as it is.
 func (f *findings) fail(err error) {
 	if err != nil {
 		f.Code, f.Error = hub.CodeOf(err), err.Error()
@@ -63,6 +68,8 @@ func (f findings) err() error {
 }
 
 // here performs an inspection on this machine.
+// A method that this version does not know is refused with a code, so the other hub
+// can say that the machine runs an older version.
 func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) {
 	var err error
 	switch q.Method {
@@ -93,7 +100,7 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		f.Commit = p.Commit
 		f.More = p.More
 	default:
-		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "%q is of a newer version", q.Method)
+		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "unknown inspection %q: the other hub is a newer version", q.Method)
 	}
 
 	f.fail(err)
@@ -136,6 +143,8 @@ func (d *distantInspector) machine(ctx context.Context, path string) (found stri
 
 // inspect performs an inspection on the machine of a path. If that cannot be asked, the
 // answer is an error and an unverifiable check.
+// path decides about the machine; what names the claim in a check that says that
+// the machine could not be asked.
 func (d *distantInspector) inspect(ctx context.Context, path, what string, q inspection) findings {
 	machine, err := d.machine(ctx, path)
 	if err == nil && machine == "" {
@@ -190,6 +199,8 @@ func (d *distantInspector) Worktree(ctx context.Context, path, branch string) []
 }
 
 // Rooted implements handoff.Inspector.
+// A path under a root of another machine counts as rooted, whether a hub runs there
+// now or not.
 func (d *distantInspector) Rooted(ctx context.Context, path string) (bool, error) {
 	machine, err := d.machine(ctx, path)
 	if err != nil || machine != "" {
@@ -229,7 +240,7 @@ func valueOf[T any](v *T, err error) (T, error) {
 	case err != nil:
 		return none, err
 	case v == nil:
-		return none, hub.Errorf(hub.CodeNotEnabled, "server.inspect", "the hub of that machine is of an earlier version")
+		return none, hub.Errorf(hub.CodeNotEnabled, "server.inspect", "the hub on that machine is an older version")
 	}
 	return *v, nil
 }

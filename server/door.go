@@ -30,6 +30,7 @@ func (s *Server) openSignIn(ctx context.Context) (err error) {
 }
 
 // openOperations binds the two tables of operations to the services.
+// A table is a list of operations without services; Bind gives them theirs.
 func (s *Server) openOperations(context.Context) error {
 	s.services = &api.Services{
 		Store:     s.store,
@@ -100,6 +101,8 @@ func (s *Server) openSite(context.Context) (err error) {
 }
 
 // openDoor puts the door and the tools in front of the operations.
+// The handlers are nested so that the cheapest checks come first, and so that every
+// answer counts against the bound on unread answers, also a refusal.
 func (s *Server) openDoor(context.Context) error {
 	s.tools = mcptools.NewHandler(s.opts.Version, s.dispatcher, s.log, s.stopping)
 	door := rpc.NewDoor(s.dispatcher, s.callers, s.opts.Coordination.Open)

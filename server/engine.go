@@ -19,6 +19,7 @@ import (
 const StoreFile = "store"
 
 // An engine is the store of a hub, and what the hub needs of it beside hub.Store.
+// Package sqlite and package postgres implement it.
 type engine interface {
 	hub.Store
 	Fault(ctx context.Context) error                   // why it cannot be changed
@@ -29,6 +30,8 @@ type engine interface {
 }
 
 // artifacts keeps content by its SHA-256.
+// On SQLite they are files; on PostgreSQL the database has them, and the files are
+// a cache.
 type artifacts interface {
 	Put(r io.Reader) (path, sha256 string, size int64, err error)
 	Open(sha256 string) (*os.File, error)
@@ -36,6 +39,8 @@ type artifacts interface {
 }
 
 // openStore opens the store of the options: SQLite in the home, or PostgreSQL.
+// A home on PostgreSQL keeps the address of its database in StoreFile, so that a
+// hub without --store does not begin an empty database in the same home.
 func (s *Server) openStore(ctx context.Context) error {
 	o := s.opts
 	if o.Store == "" {
@@ -126,5 +131,5 @@ func storedElsewhere(op, home string) error {
 		return nil
 	}
 	return hub.Errorf(hub.CodeNotEnabled, op, "the hub in %s has its database on a PostgreSQL server", home).
-		WithHint("start the hub and ask it, or use the tools of PostgreSQL, such as pg_dump")
+		WithHint("start the hub and call it, or use PostgreSQL tools such as pg_dump")
 }

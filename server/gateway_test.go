@@ -64,17 +64,17 @@ func hubSuite(t *testing.T, w *wakeHub) {
 	t.Run("R3-156 the owner of a task of a team is mirrored in the queue, and what could not be is told", func(t *testing.T) {
 		operator := w.as(w.operator)
 		w.add(t, "lead")
-		mustCall(t, operator, api.Team, team.Request{Action: "create", Team: "auth", Objective: "o", Members: []team.Seat{{Agent: "lead", Role: hub.RoleCoordinator}, {Agent: "planner", Role: hub.RoleExecutor}, {Agent: "builder", Role: hub.RoleExecutor}}})
+		mustCall(t, operator, api.Team, api.TeamParams{Action: "create", Team: "auth", Objective: "o", Members: []team.Seat{{Agent: "lead", Role: hub.RoleCoordinator}, {Agent: "planner", Role: hub.RoleExecutor}, {Agent: "builder", Role: hub.RoleExecutor}}})
 		task := func() hub.TaskID {
 			t.Helper()
-			return mustCall(t, operator, api.Team, team.Request{Action: "task", Team: "auth", Title: "rotate", ExternalRefs: []hub.ExternalRef{{Type: "workq_item", Value: "app#7"}}}).Task.ID
+			return mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Team: "auth", Title: "rotate", ExternalRefs: []hub.ExternalRef{{Type: "workq_item", Value: "app#7"}}}).Task.ID
 		}
 		queued := func(id hub.TaskID, owner hub.AgentID, want hub.Ownership, in hub.AgentID) {
 			t.Helper()
-			mustCall(t, operator, api.Team, team.Request{Action: "task", Task: id, Owner: owner})
+			mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Task: id, Owner: owner})
 			var now hub.Task
 			w.until(fmt.Sprintf("the queue knows of %s", owner), func() bool {
-				now = *mustCall(t, operator, api.Team, team.Request{Action: "task", Task: id}).Task
+				now = *mustCall(t, operator, api.Team, api.TeamParams{Action: "task", Task: id}).Task
 				return now.Queue != hub.OwnershipPending
 			}, func() any { return now })
 			if now.Queue != want || now.QueueOwner != in {
@@ -86,7 +86,7 @@ func hubSuite(t *testing.T, w *wakeHub) {
 		queued(first, "builder", hub.OwnershipTransferred, "builder")
 		queued(task(), "planner", hub.OwnershipManual, "") // the item is that of the builder
 		in := mustCall(t, w.as(w.keys["planner"]), api.Inbox, api.InboxParams{})
-		if last := string(in.Messages[len(in.Messages)-1].Payload); !strings.Contains(last, "App#7 was not given to planner in its queue") {
+		if last := string(in.Messages[len(in.Messages)-1].Payload); !strings.Contains(last, "App#7 was not moved to planner in its queue") {
 			t.Errorf("the owner was told %s", last)
 		}
 	})

@@ -304,7 +304,7 @@ func TestGuestsAndTheMergeGate(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 		reason := got.Failures[len(got.Failures)-1].Reason
-		if !strings.HasPrefix(reason, "not taken from "+string(g.aid)) || !strings.Contains(reason, "parley peer sync "+string(g.aid)) {
+		if !strings.HasPrefix(reason, "not accepted from "+string(g.aid)) || !strings.Contains(reason, "parley peer sync "+string(g.aid)) {
 			t.Errorf("got %q", reason)
 		}
 		if got := standingOf(t, g.aid); got.Refused != 1 {
@@ -346,7 +346,7 @@ func TestAnswersForTheRepositoryOfTheHub(t *testing.T) {
 	t.Run("it cannot claim what the hub claimed, and is told who can", func(t *testing.T) {
 		a := h.call(t, bob, "cacp/project/join", object(t, m{"projectId": h.project, "repoName": "backend-api"}))
 		a.wantError(t, -32602, hub.CodeConflict)
-		if !strings.Contains(a.Error.Data.Hint, "a coordinator of this hub can claim it") {
+		if !strings.Contains(a.Error.Data.Hint, "ask a coordinator of this hub to claim it") {
 			t.Errorf("got the hint %q", a.Error.Data.Hint)
 		}
 	})

@@ -16,6 +16,8 @@ import (
 )
 
 // openHome takes the lock of the home. SQLite takes it by itself.
+// On PostgreSQL several hubs share a database, and each has a home of its own for
+// its key files and caches.
 func (s *Server) openHome(context.Context) error {
 	lock, err := sqlite.LockHome(s.opts.Home)
 	if err != nil {
@@ -44,6 +46,8 @@ func (s *Server) closeTracer() error {
 
 // checkHome refuses a home that was used before and has no database now, and one whose
 // database is another than the store asked for.
+// A home with a key and without a database is refused because the disk may be the wrong
+// one: a hub with an empty database would look as if its messages were gone.
 func checkHome(home, store string) error {
 	const op = "server.New"
 	if home == "" {
@@ -54,21 +58,22 @@ func checkHome(home, store string) error {
 	_, elsewhere := os.Stat(filepath.Join(home, StoreFile))
 	switch {
 	case store != "" && dbErr == nil:
-		return hub.Errorf(hub.CodeConflict, op, "%s has a database of its own, hub.db, and --store names another", home).WithHint("use another --home, or leave --store out")
+		return hub.Errorf(hub.CodeConflict, op, "%s has its own database, hub.db, but --store names another", home).WithHint("use another --home, or omit --store")
 	case store != "":
 		return nil
 	case elsewhere == nil:
-		return hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("name it with --store, or use another --home")
+		return hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("set it with --store, or use another --home")
 	}
 	if keyErr == nil && errors.Is(dbErr, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is gone", home).
-			WithHint("put hub.db back from a backup, or use another --home to begin anew")
+		return hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is missing", home).
+			WithHint("restore hub.db from a backup, or use another --home to start over")
 	}
 	return nil
 }
 
 // ensureOperator keeps the operator's secret in a file that only the owner of
 // the home can read.
+// The file is written only if the secret is new; the store has its hash.
 func ensureOperator(ctx context.Context, k *keys.Service, path string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,6 +88,7 @@ func ensureOperator(ctx context.Context, k *keys.Service, path string) error {
 
 // begin makes the operator's key if there is none, and records that the hub
 // began and where it listens.
+// The address is written last, so a program that finds it can call the hub.
 func (s *Server) begin(ctx context.Context) (err error) {
 	if err := ensureOperator(ctx, s.keys, filepath.Join(s.opts.Home, OperatorKeyFile)); err != nil {
 		return fmt.Errorf("server: the operator's key: %w", err)
@@ -97,7 +103,7 @@ func (s *Server) begin(ctx context.Context) (err error) {
 		return fmt.Errorf("server: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(s.opts.Home, URLFile), []byte(s.url+"\n"), 0o600); err != nil {
-		return fmt.Errorf("server: say where the hub is: %w", err)
+		return fmt.Errorf("server: publish the hub's address: %w", err)
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 
 // openKeeper builds the keeper of agents over the wake machine. It is a waiter of the
 // machine, as the programs beside agents in terminals are.
+// Functions of the mailroom and of runs are passed one by one, because the keeper
+// imports neither service.
 func (s *Server) openKeeper(context.Context) error {
 	home, err := filepath.Abs(s.opts.Home)
 	if err != nil {
@@ -45,6 +47,7 @@ func (s *Server) recordTurn(ctx context.Context, r hub.Run) (hub.Run, error) {
 
 // openWork returns the open handoffs of an agent, for a session that knows nothing of
 // them.
+// It is a text for the model, at most twenty lines of it, and "" without open work.
 func (s *Server) openWork(ctx context.Context, agent hub.AgentID) (string, error) {
 	open, err := s.handoffs.List(ctx, hub.Caller{Kind: hub.CallerAgent, ID: agent}, hub.HandoffQuery{To: agent, States: hub.ActiveHandoffs, Limit: 20}, true)
 	if err != nil || len(open.Handoffs) == 0 {

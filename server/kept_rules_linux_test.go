@@ -49,7 +49,7 @@ func TestKeptBounds(t *testing.T) {
 		w, dir := begin(t, nil)
 		mark(t, dir, "doomed")
 		mail(w, "builder", "x")
-		w.until("the operator is told", func() bool { return told(w, "broke off") }, func() any { return w.logOf("builder") })
+		w.until("the operator is told", func() bool { return told(w, "was interrupted") }, func() any { return w.logOf("builder") })
 		w.turns("builder", dir, 4)
 	})
 	t.Run("a report that stays false is refused three times in a row, and then at the next turn", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestKeptBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		mail(w, "builder", "y")
-		if last := w.turns("builder", dir, 4)[3]; !strings.Contains(last.Prompt, "is refused") || !strings.Contains(last.Prompt, "[parley wake w_") {
+		if last := w.turns("builder", dir, 4)[3]; !strings.Contains(last.Prompt, "was refused") || !strings.Contains(last.Prompt, "[parley wake w_") {
 			t.Errorf("got the prompt %q", last.Prompt)
 		}
 	})
@@ -71,7 +71,7 @@ func TestKeptBounds(t *testing.T) {
 		w.turns("builder", dir, 1)
 		w.restart()
 		mail(w, "builder", "two")
-		if second := w.turns("builder", dir, 2)[1]; strings.Contains(second.Prompt, "broke off") || !strings.Contains(second.Texts, "two") {
+		if second := w.turns("builder", dir, 2)[1]; strings.Contains(second.Prompt, "was interrupted") || !strings.Contains(second.Texts, "two") {
 			t.Errorf("got %+v", second)
 		}
 	})

@@ -131,7 +131,7 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		os.Exit(3)
 	case marked("stubborn"):
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:never.txt")
-	case strings.Contains(turn.Prompt, "is refused"):
+	case strings.Contains(turn.Prompt, "was refused"):
 		os.WriteFile(filepath.Join(dir, "lie.txt"), []byte("now it is true\n"), 0o600)
 		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:lie.txt")
 	case has("lie"):
@@ -355,7 +355,7 @@ func TestKeptAgents(t *testing.T) {
 		w, dir := begin(t, nil)
 		mail(w, "crash")
 		got := w.turns("builder", dir, 2)
-		if !strings.Contains(got[1].Prompt, "broke off") || !got[1].Resumed {
+		if !strings.Contains(got[1].Prompt, "was interrupted") || !got[1].Resumed {
 			t.Errorf("got %+v, want a turn that continues", got[1])
 		}
 	})
@@ -367,7 +367,7 @@ func TestKeptAgents(t *testing.T) {
 		w.restart()
 		os.WriteFile(beside(dir, "go"), nil, 0o600)
 		got := w.turns("builder", dir, 2)
-		if !strings.Contains(got[1].Prompt, "broke off") {
+		if !strings.Contains(got[1].Prompt, "was interrupted") {
 			t.Errorf("got %+v, want a turn that continues", got[1])
 		}
 	})
@@ -376,7 +376,7 @@ func TestKeptAgents(t *testing.T) {
 		w, dir := begin(t, nil)
 		mail(w, "lie")
 		got := w.turns("builder", dir, 2)
-		if !strings.Contains(got[1].Prompt, "is refused") || !strings.Contains(got[1].Prompt, "lie.txt") {
+		if !strings.Contains(got[1].Prompt, "was refused") || !strings.Contains(got[1].Prompt, "lie.txt") {
 			t.Errorf("got %q, want the refusal", got[1].Prompt)
 		}
 		var verdicts []hub.RunVerdict

@@ -12,6 +12,7 @@ import (
 )
 
 // openListener begins to listen on the address of the options.
+// Connections are accepted by the system from here on and wait until Serve.
 func (s *Server) openListener(context.Context) error {
 	l, err := net.Listen("tcp", s.opts.Addr)
 	if err != nil {
@@ -64,6 +65,8 @@ func (s *Server) closeSocket() error {
 }
 
 // checkBind refuses an address on which keys could be overheard.
+// It returns the configuration of TLS, nil without a certificate. A hub on loopback
+// may use TLS as well.
 func checkBind(o Options) (*tls.Config, error) {
 	const op = "server.New"
 	host, _, err := net.SplitHostPort(o.Addr)
@@ -73,21 +76,21 @@ func checkBind(o Options) (*tls.Config, error) {
 
 	local := isLoopback(host)
 	if (o.TLSCert == "") != (o.TLSKey == "") {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "a certificate and its key go together").WithHint("give both --tls-cert and --tls-key")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "a certificate and its key must be given together").WithHint("give both --tls-cert and --tls-key")
 	}
 
 	// Beyond loopback, keys must not travel in the clear, and limits and authentication stay on.
 	if !local && o.TLSCert == "" && o.NoTLSBecause == "" {
-		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens on %s must use TLS, or keys could be read on the way", o.Addr).
-			WithHint("give --tls-cert and --tls-key, listen on %s, or say why not with --no-tls-because", DefaultAddr)
+		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens on %s must use TLS: otherwise others could read the keys", o.Addr).
+			WithHint("use --tls-cert and --tls-key, listen on %s, or give a reason with --no-tls-because", DefaultAddr)
 	}
 	if !local && o.Limits.Unsafe {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--unsafe-limits is for loopback only").
-			WithHint("listen on %s, or leave --unsafe-limits out", DefaultAddr)
+			WithHint("listen on %s, or omit --unsafe-limits", DefaultAddr)
 	}
 	if !local && o.Coordination.Open {
 		return nil, hub.Errorf(hub.CodePolicy, op, "--auth open is for loopback only").
-			WithHint("listen on %s, or leave --auth open out", DefaultAddr)
+			WithHint("listen on %s, or omit --auth open", DefaultAddr)
 	}
 
 	if o.TLSCert == "" {
@@ -95,11 +98,12 @@ func checkBind(o Options) (*tls.Config, error) {
 	}
 	cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the certificate cannot be used: %v", err)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "cannot use the certificate: %v", err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
+// Other names are not resolved: a resolver could change its answer later.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -108,11 +112,14 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// listenError leaves out the outer text of the error, which repeats the address.
 func listenError(addr string, err error) error {
 	return hub.Errorf(hub.CodeConflict, "server.New", "cannot listen on %s: %v", addr, errors.Unwrap(err)).
-		WithHint("another program may use that port, such as another hub; choose a port with --addr 127.0.0.1:0")
+		WithHint("another program, such as another hub, may use that port; choose a free port with --addr 127.0.0.1:0")
 }
 
+// An address that means all interfaces is no address to call; loopback stands for
+// it.
 func baseURL(addr net.Addr, secure bool) string {
 	scheme := "http"
 	if secure {

@@ -14,6 +14,8 @@ import (
 const maxLogin = 4 << 10
 
 // challenge answers the opening of an operator's handshake.
+// The handshake proves that the caller has the operator's key without sending it,
+// and that the hub has it as well; see package handshake.
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
 	var in handshake.Opening
 	if err := readLogin(w, r, &in); err != nil {
@@ -39,14 +41,18 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request, _ hub.Caller) err
 	return err
 }
 
+// readLogin reads the body of a handshake, which anyone may send: it is bounded,
+// and everything wrong with it gets one text.
 func readLogin(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(into); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "operator", "the request of a handshake is a JSON object of at most %d bytes", maxLogin)
+		return hub.Errorf(hub.CodeInvalid, "operator", "a handshake request must be a JSON object of at most %d bytes", maxLogin)
 	}
 	return nil
 }
 
 // channel names the way that a request took, as its sender sees it too.
+// Both sides mix it into their proofs, so a proof that was relayed from another
+// connection fails. Without one, as on the socket in the home, a handshake is refused.
 func (s *Server) channel(r *http.Request) handshake.Channel {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {

@@ -17,6 +17,7 @@ import (
 
 // openWakes builds the wake machine over the sessions of agents and the channels of the
 // options.
+// Channels of one kind are tried in the order of this list.
 func (s *Server) openWakes(ctx context.Context) (err error) {
 	others := slices.Clone(s.opts.Channels)
 	if people := s.notifier.Channel(); people != nil {
@@ -51,6 +52,7 @@ func (s *Server) runNotifier(ctx context.Context) {
 }
 
 // openGateway prepares the connection to the gateway of the options.
+// The options are copied, because the caller's must not change.
 func (s *Server) openGateway(context.Context) (err error) {
 	o := *s.opts.Gateway
 	o.Device = s.vault.DeviceKey()
@@ -101,6 +103,8 @@ func (s *Server) openMessages(context.Context) (err error) {
 }
 
 // openTalks builds the service of negotiations and disagreements.
+// The mailroom and the deliberations need each other, so the mailroom gets its
+// moderator after it was built.
 func (s *Server) openTalks(context.Context) (err error) {
 	o := &deliberation.Options{
 		Clock: s.clock, Log: s.log, ResponseTime: s.opts.ResponseTime, Counters: s.opts.MaxCounters, Challenges: s.opts.MaxChallenges,

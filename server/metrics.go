@@ -17,7 +17,9 @@ import (
 	"github.com/parley-agents/parley/internal/surface/web"
 )
 
-// meters counts calls and their durations, for Prometheus.
+// meters counts calls and their durations, for Prometheus. The counters begin at
+// zero with the process; figures of the work itself come from the journal and
+// survive it.
 type meters struct {
 	http.Handler
 	registry *prometheus.Registry
@@ -25,6 +27,8 @@ type meters struct {
 	took     *prometheus.HistogramVec
 }
 
+// The registry is its own: a program that embeds a hub keeps the default one to
+// itself.
 func newMeters(store hub.Store, journal *metrics.Service) *meters {
 	reg := prometheus.NewRegistry()
 	m := &meters{
@@ -89,6 +93,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // figures returns what was counted, for the hub's page.
+// Refusals that are the caller's mistake and failures of the hub are counted apart.
 func (m *meters) figures() (out web.Figures) {
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -120,6 +125,7 @@ func (m *meters) figures() (out web.Figures) {
 }
 
 // addClasses adds the counts of a histogram, which are cumulative.
+// All methods have the same bounds, so their classes can be added.
 func addClasses(out *web.Figures, h *dto.Histogram) {
 	if out.Took == nil {
 		out.Took = make([]float64, len(h.GetBucket())+1)
@@ -135,6 +141,8 @@ func addClasses(out *web.Figures, h *dto.Histogram) {
 	out.Took[len(out.Took)-1] += float64(h.GetSampleCount() - before)
 }
 
+// observe counts one call that was answered. Methods are those of the tables, so a
+// caller cannot make new labels.
 func (m *meters) observe(method string, code hub.Code, took time.Duration) {
 	m.calls.WithLabelValues(method, string(code)).Inc()
 	m.took.WithLabelValues(method).Observe(took.Seconds())

@@ -100,7 +100,7 @@ func TestRaces(t *testing.T) {
 		}
 	})
 	t.Run("R3-161 fifty racing puts of lines apart end in one text, and no version that was acknowledged is lost when the hub is killed meanwhile", func(t *testing.T) {
-		do := func(who int, r team.Request) (team.Answer, error) {
+		do := func(who int, r api.TeamParams) (team.Answer, error) {
 			r.Team = "core"
 			return rpc.Call(ctx, client(keys[hub.AgentID(fmt.Sprintf("w%02d", who))]), api.Team, r)
 		}
@@ -112,13 +112,13 @@ func TestRaces(t *testing.T) {
 			edited = append(edited, fmt.Sprintf("edit %d\n", i), "\n")
 		}
 		put := func(who int, parent int64, lines []string) (team.Answer, error) {
-			return do(who, team.Request{Action: "artifact", Artifact: "a", ParentVersion: &parent, Content: new(strings.Join(lines, ""))})
+			return do(who, api.TeamParams{Action: "artifact", Artifact: "a", ParentVersion: &parent, Content: new(strings.Join(lines, ""))})
 		}
 		edit := func(i int) []string { return slices.Concat(base[:2*i], edited[2*i:2*i+1], base[2*i+1:]) }
 		text := func(version int64) string {
-			return *must(do(50, team.Request{Action: "artifact", Artifact: "a", Version: strictjson.Count(version)}))(t).Content
+			return *must(do(50, api.TeamParams{Action: "artifact", Artifact: "a", Version: strictjson.Count(version)}))(t).Content
 		}
-		must(rpc.Call(ctx, c.operator(), api.Team, team.Request{Action: "create", Team: "core", Objective: "o", Members: seats}))(t)
+		must(rpc.Call(ctx, c.operator(), api.Team, api.TeamParams{Action: "create", Team: "core", Objective: "o", Members: seats}))(t)
 		must(put(0, 0, base))(t)
 		acked := map[int]int64{}
 		for round := range 2 {

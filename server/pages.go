@@ -32,6 +32,7 @@ import (
 )
 
 const (
+	// Bounds of single requests. Those of bodies of operations are in their tables.
 	eventPage     = 500              // journal entries read at once
 	keepAlive     = 15 * time.Second // between comments that keep proxies from closing a stream
 	uploadTimeout = 5 * time.Minute  // for the body of an upload
@@ -40,6 +41,10 @@ const (
 
 // routes returns the handler of every path of the hub. Others may know the hub
 // under a path of its own; its door and its pages about itself are there, too.
+// A page that is not of package rpc goes through door.Page as well: it identifies
+// the caller, bounds the kinds of callers and records refusals. Pages without it
+// are public: the card, the health, the methods, the schemas and, on loopback, the
+// metrics.
 func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	mux := http.NewServeMux()
 	bases := []string{""}
@@ -79,7 +84,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	mux.Handle("GET /metrics", metrics)
 
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "This is a Parley hub. Its page has a host name of its own: run parley open on this machine.", http.StatusNotFound)
+		http.Error(w, "This is a Parley hub. Its page has its own host name: run parley open on this machine.", http.StatusNotFound)
 	})
 	return mux
 }
@@ -106,6 +111,9 @@ func cleanPaths(next http.Handler) http.Handler {
 // guard refuses requests that a page in a browser could have been tricked into
 // making: those for another host, and those from another origin. Requests for a host
 // name of the hub's page go to site, which checks their origin, and nowhere else.
+// It runs before any handler reads the body. A request without an Origin header
+// comes from a program, or from the same page, and is let through; keys protect the
+// rest.
 func (s *Server) guard(next, site http.Handler) http.Handler {
 	allowed := map[string]bool{}
 	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.opts.Hosts...) {
@@ -119,6 +127,8 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The deferred call must be direct: recover works in the deferred function
+		// only.
 		defer s.endPanic(r)
 		// A request in chunks may have a length, too, which net/http ignores. A proxy in
 		// front could take the length for the end of the request, and the rest of the
@@ -138,7 +148,7 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.Trim(host, "[]"))
 		if !allowed[host] {
-			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "this hub is not called %q", host).
+			rpc.WriteError(w, hub.Errorf(hub.CodeDenied, "http", "%q is not a host name of this hub", host).
 				WithHint("use the address that the hub prints when it starts, or add the name under hosts in its configuration"))
 			return
 		}
@@ -172,6 +182,8 @@ func (s *Server) endPanic(r *http.Request) {
 const healthy = "healthy"
 
 // health reports whether the hub can work, and its names.
+// It needs no key, so it tells states and numbers but no reason that could hold a
+// path or an address, except for a hub that cannot work.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
@@ -261,6 +273,7 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method, off []hub.Feature
 	rpc.WriteJSON(w, http.StatusOK, map[string]any{"methods": names, "operations": operations})
 }
 
+// getSchema answers GET /schema/NAME with a published schema as it is shipped.
 func getSchema(w http.ResponseWriter, r *http.Request) {
 	text, err := schema.Text(r.PathValue("name"))
 	if err != nil {
@@ -275,7 +288,7 @@ func getSchema(w http.ResponseWriter, r *http.Request) {
 // names, addresses and health of the peers that were not removed.
 func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	if c.Kind == hub.CallerLegacyPeer || c.Kind == hub.CallerToken {
-		return hub.Errorf(hub.CodeDenied, "peers", "%s may not see the peers of this hub", c.AID)
+		return hub.Errorf(hub.CodeDenied, "peers", "%s cannot list this hub's peers", c.AID)
 	}
 	all, err := s.syncer.Standings(r.Context())
 	if err != nil {
@@ -294,6 +307,8 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 // registerPeer answers POST /peers/register, with which a peer makes itself
 // known. A caller without a key may be vouched for by the directory; a key that
 // is shown must be valid.
+// A key that is not valid is refused although a caller without one is not: the
+// sender believes that it was identified.
 func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 	const op = "peers/register"
 	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
@@ -302,7 +317,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 		}
 
 		if c.Kind == hub.CallerGuest && (r.Header.Get("Authorization") != "" || r.Header.Get("X-Project-Token") != "") {
-			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with that of the peer")
+			return hub.Errorf(hub.CodeUnauthenticated, op, "the key is not valid on this hub").WithHint("register without a key, or with the peer's key")
 		}
 
 		var in peers.NewPeer
@@ -342,7 +357,7 @@ func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 	rpc.ArriveWithin(w, uploadTimeout)
 	ref, err := s.mail.StoreArtifact(r.Context(), c, r.Body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload broke off")
+		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload ended early")
 	}
 	if err != nil {
 		return err
@@ -352,6 +367,7 @@ func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 }
 
 // getArtifact answers GET /artifacts/SHA256 to callers that may read the content.
+// The content is foreign. Its type is neither guessed here nor by a browser.
 func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	f, err := s.mail.OpenArtifact(r.Context(), c, r.PathValue("sha256"))
 	if err != nil {
@@ -368,6 +384,9 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 // server-sent events, each with its number as the event's id. A client that comes
 // back with Last-Event-ID (or ?after=N) misses nothing; one that gives neither
 // begins with the next entry.
+// The bus only wakes the loop; the entries come from the store, from the number of
+// the last one on. A lost hint therefore delays events until the next tick, and
+// loses none.
 func (s *Server) events(door *rpc.Door) rpc.Page {
 	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 		after, err := s.startAt(r)
@@ -384,6 +403,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 			return nil
 		}
 
+		// Subscribed before the first read: an entry in between is hinted at.
 		hints, cancel := s.hints.Subscribe(hub.TopicJournal)
 		defer cancel()
 		tick := time.NewTicker(keepAlive)
@@ -417,6 +437,8 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 
 // writeEvents writes the entries after a number, and returns the number of the
 // last entry of the journal.
+// It writes page after page until a page brings nothing new, so the memory of a
+// stream does not depend on how far behind it is.
 func (s *Server) writeEvents(w http.ResponseWriter, r *http.Request, c hub.Caller, after int64) (int64, error) {
 	for {
 		entries, last, err := s.journal.Events(r.Context(), c, after, eventPage)
@@ -449,11 +471,11 @@ func (s *Server) startAt(r *http.Request) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not the number of an event", text)
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "%q is not an event number", text)
 	}
 	if n > head.Seq {
-		return 0, hub.Errorf(hub.CodeInvalid, "events", "there is no event %d yet: the newest is %d", n, head.Seq).
-			WithHint("the number may come from another hub; begin with ?after=0")
+		return 0, hub.Errorf(hub.CodeInvalid, "events", "no event with number %d yet; the newest is %d", n, head.Seq).
+			WithHint("the number may be from another hub; start with ?after=0")
 	}
 	return n, nil
 }

@@ -12,6 +12,8 @@ import (
 
 // A part is a piece of a hub with a beginning and an end. Functions that a part does not
 // need are nil.
+// Open of a part may use all parts before it, Run all parts: it begins when every
+// part is open. A part is closed only if its Open succeeded.
 type part struct {
 	Name  string
 	Off   bool                        // the options leave it out: nothing of it is called
@@ -23,6 +25,12 @@ type part struct {
 // parts returns the parts of the hub in the order of their dependencies: each is built
 // from those before it. They are closed in the opposite order, after the work of all has
 // ended.
+//
+// The order has a few reasons that the functions do not show. The store comes
+// before the listener, so that a home in use is reported before a port in use. The
+// clock needs the store, because it must not fall behind the newest entry. The
+// listener comes before the identity, which contains the port. The beginning comes
+// after all services: it records in the journal that the hub has started.
 func (s *Server) parts() []part {
 	onSQLite := s.opts.Store == ""
 	noTeams := !slices.Contains(s.features, hub.FeatureTeamspaces)
@@ -107,6 +115,7 @@ func (s *Server) run(ctx context.Context) (stop func()) {
 }
 
 // Close releases the home and the listener. Serve does so by itself.
+// It may be called more than once, and after New failed.
 func (s *Server) Close() error {
 	var failed []error
 	for _, p := range slices.Backward(s.opened) {

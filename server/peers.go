@@ -27,8 +27,10 @@ import (
 	"github.com/parley-agents/parley/internal/vault"
 )
 
-// Coordination says how a hub works with other hubs. The zero value works: the
-// hub keeps projects, and has no peers until it is told of one.
+// Coordination says how a hub works with other hubs. The zero value works: the hub
+// keeps projects, and has no peers until it is told of one. Addresses of peers that
+// are not public, such as those of a company's network, must be listed in Allow,
+// because the hub calls addresses that others give it.
 type Coordination struct {
 	AID      coord.AID // of the hub; default one made of the machine's name and Repo
 	Repo     string    // repository that the hub stands for
@@ -50,6 +52,8 @@ const (
 )
 
 // openIdentity reads the hub's own names and secrets, and builds the service of keys.
+// The address for peers is the one that other hubs are given, and may be that of a
+// proxy.
 func (s *Server) openIdentity(ctx context.Context) error {
 	c := s.opts.Coordination
 	home, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
@@ -100,6 +104,8 @@ func (s *Server) closeClient() error {
 }
 
 // openCallers builds the services that know other hubs and identify callers.
+// The guard of the client and that of the registered addresses are the same, so an
+// address that may not be called cannot be registered either.
 func (s *Server) openCallers(context.Context) (err error) {
 	c := s.opts.Coordination
 	self := coord.AID(s.self.AID)
@@ -133,6 +139,8 @@ func (s *Server) openShared(context.Context) error {
 }
 
 // openContracts builds the service of projects of several repositories.
+// With Unsafe the rates of contracts are off as those of messages are; the largest
+// numbers are used that cannot overflow when a request is added.
 func (s *Server) openContracts(context.Context) error {
 	var limits contract.Limits
 	if s.opts.Limits.Unsafe {
@@ -163,11 +171,12 @@ type network struct {
 }
 
 // Redeem hands an invite in at another hub.
+// A refusal of the other hub keeps its code, so the caller can act on it.
 func (n network) Redeem(ctx context.Context, endpoint string, r federation.Redemption) (federation.Welcome, error) {
 	w, err := n.client.Redeem(ctx, endpoint, r)
 	var refusal *peer.Refusal
 	if errors.As(err, &refusal) {
-		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s did not take the invite: %s", endpoint, refusal.Message)
+		err = hub.Errorf(cmp.Or(refusal.Reason, hub.CodeUnreachable), "peer.Redeem", "%s refused the invite: %s", endpoint, refusal.Message)
 	}
 	return w, err
 }
@@ -204,6 +213,7 @@ func (n network) Enlist(ctx context.Context, exchange string) (federation.Regist
 
 // defaultAID returns the agent id of a hub that was given none. Hubs on one database are
 // one to others: they have that of the first.
+// The first hub on a database stores the id; all later ones read it.
 func (s *Server) defaultAID(ctx context.Context) (aid string, err error) {
 	own := machineAID(s.opts.Coordination.Repo)
 	if s.postgres == nil {
@@ -220,6 +230,8 @@ func (s *Server) defaultAID(ctx context.Context) (aid string, err error) {
 }
 
 // machineAID is good enough for a hub that meets no others.
+// Other hubs need one that its domain can vouch for, which only the operator can
+// give.
 func machineAID(repo string) string {
 	clean := func(s, or string) string {
 		s = strings.Join(strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
@@ -235,6 +247,7 @@ func machineAID(repo string) string {
 	return "aid://" + clean(host, "localhost") + "/" + clean(repo, "parley") + "@1.0.0"
 }
 
+// words returns the values of an enum as strings, for a description on the wire.
 func words[S ~string](list []S) []string {
 	out := make([]string, len(list))
 	for i, w := range list {

@@ -24,7 +24,9 @@ const (
 	positionFile = "verify.json" // of a verification that paused
 )
 
-// Records is everything that a hub keeps, as a whole.
+// Records is everything that a hub keeps, as a whole: the store, the files of the
+// journal beside it, archives and artifacts. A running hub has one; OpenRecords
+// returns that of a home without a hub.
 type Records struct {
 	*records.Records
 	store engine
@@ -47,7 +49,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 	const op = "server.OpenRecords"
 	if err := storedElsewhere(op, home); err != nil {
 		if sqlite.Locked(home) {
-			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("ask it, or stop it first")
+			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("call it, or stop it first")
 		}
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "there is no hub in %s", home).WithHint("name another --home")
+		return nil, hub.Errorf(hub.CodeNotFound, op, "no hub in %s", home).WithHint("use another --home")
 	}
 	store, err := openSQLite(home, sqlite.Options{Log: log})
 	if err != nil {
@@ -124,10 +126,11 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 // copyHome copies a home into a folder that does not exist yet and appears whole or
 // not at all. backup copies the database; finish, which may be nil, gets the copy before
 // it appears.
+// The copy is made in a folder with the ending .partial and renamed at the end.
 func copyHome(ctx context.Context, home, dir string, backup func(path string) error, finish func(ctx context.Context, home string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s exists already", dir).WithHint("name a folder that does not exist yet")
+		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s already exists", dir).WithHint("use a folder that does not exist yet")
 	}
 
 	work := dir + ".partial"
@@ -184,10 +187,10 @@ func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 		}
 		if err != nil {
 			return hub.Errorf(hub.CodeDegraded, "server.Upgrade", "cannot copy %s before the upgrade: %v", home, err).
-				WithHint("nothing was changed; make room on the disk, or start the former version of parley")
+				WithHint("nothing was changed; free disk space, or start the previous version of parley")
 		}
 		if opts.Log != nil {
-			opts.Log.Warn("upgraded the database; the home from before is kept", "schema", schema, "copy", dir)
+			opts.Log.Warn("upgraded the database; the previous home is kept", "schema", schema, "copy", dir)
 		}
 		return nil
 	}
@@ -196,6 +199,7 @@ func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 
 // copyTree copies a file or a folder, if it exists, from one home to another. A
 // file that disappears meanwhile is passed over.
+// Links and devices are not copied: a link could lead out of the home.
 func copyTree(ctx context.Context, from, to, name string) error {
 	return filepath.WalkDir(filepath.Join(from, name), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -229,11 +233,13 @@ func completeTrail(ctx context.Context, home string) error {
 	return errors.Join(r.Copy(ctx), r.Close())
 }
 
-// Import makes a home out of an export. The home must not hold a hub yet.
+// Import makes a home out of an export. The home must not hold a hub yet. An export
+// has the hashes of keys and no secrets, so the hub makes a new operator's key when it
+// starts.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
-		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "there is a hub in %s already", home).
-			WithHint("name a home that does not exist yet")
+		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "%s already has a hub", home).
+			WithHint("use a home that does not exist yet")
 	}
 	m, err := records.Import(dir, filepath.Join(home, archiveDir), func(schema int, next func() (string, []byte, error)) error {
 		return sqlite.Load(ctx, home, schema, next)

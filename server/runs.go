@@ -13,6 +13,9 @@ import (
 )
 
 // openRepeater builds the part that executes runs again.
+// A run that is executed again runs inside of the hub, with the authority of the
+// caller who asked for it, and its files lie beside those of other runs in the
+// home.
 func (s *Server) openRepeater(context.Context) error {
 	home, err := filepath.Abs(s.opts.Home)
 	if err != nil {
@@ -23,7 +26,9 @@ func (s *Server) openRepeater(context.Context) error {
 	return nil
 }
 
-// ownRuns is the hub of a run that the hub itself executes for a caller.
+// ownRuns is the hub of a run that the hub itself executes for a caller. It
+// implements runner.Hub by direct calls of the services, with the authority of that
+// caller.
 type ownRuns struct {
 	*Server
 	actor hub.Caller

@@ -1,9 +1,48 @@
-// Package server builds a hub and serves it over HTTP. The parley command runs
-// it, and other programs can embed a hub with it.
+// Package server builds a hub and serves it over HTTP. The parley command runs it,
+// and other programs can embed a hub with it:
+//
+//	s, err := server.New(ctx, server.Options{Home: home, Addr: "127.0.0.1:0"})
+//	...
+//	fmt.Println("the hub listens on", s.URL())
+//	err = s.Serve(ctx) // until ctx ends
 //
 // A server owns its home folder: a second one on the same home is refused. It
 // answers only callers that hold a key, and binds to anything but loopback only
 // with TLS. It sets no limits on the process it runs in.
+//
+// # Parts
+//
+// A hub is a list of parts in the order of their dependencies; see parts. New opens
+// them one after the other, Serve runs the work that some of them do beside
+// requests, and Close closes them in the opposite order. A failure to open a part
+// closes those before it, so an error of New leaves nothing behind but files in the
+// home.
+//
+// A request passes these layers, from the outside in: the bound on connections
+// (boundedListener), the bound on unread answers (unread), the check of host and
+// origin (guard), the routes, and the door of package rpc, which identifies the
+// caller and finds the operation. Services decide; nothing in this package does.
+//
+// # Guarantees
+//
+//   - An answer is sent after its change is stored. A hub that is killed goes on from
+//     the store when it starts again.
+//   - Work beside requests that panics is logged and begins again after a pause; a
+//     request that panics loses its connection, and no other.
+//   - A caller that does not read its answers, or opens connections without end,
+//     costs a bounded amount of memory and files.
+//   - Serve waits up to ten seconds for calls under way, and then for the work beside
+//     requests to end.
+//
+// # Beside a running hub
+//
+// [OpenRecords], [Import], [CopyStore] and [Diagnose] work on a home without
+// serving it. The first three need the home for themselves; Diagnose also asks a
+// hub that runs.
+//
+// The package reads no configuration file and no command line, and handles no
+// signals. Its texts name flags of the parley command, because that is where people
+// read them.
 package server
 
 import (
@@ -65,15 +104,26 @@ type NotifyTarget = notify.Target
 // GatewayOptions says how a hub uses an OpenClaw gateway.
 type GatewayOptions = gateway.Options
 
-// Options says how a hub is put together. Only Home is required.
+// Options says how a hub is put together. Only Home is required. The zero value of
+// every other member works: a hub on SQLite, on loopback, without TLS, with the limits
+// of the protocol and without peers. New copies the options; later changes to them
+// have no effect.
 type Options struct {
+	// Home is the folder in which the hub keeps everything: database, keys, journal
+	// files, artifacts. It is made if it does not exist, and belongs to one server at a
+	// time.
 	Home    string
 	Addr    string // default DefaultAddr; port 0 picks a free one
 	Version string // of the program, as /health and MCP report it
 
-	TLSCert, TLSKey string   // files; both or neither
-	NoTLSBecause    string   // lets a hub without TLS bind to more than loopback
-	Hosts           []string // names under which the hub is called besides its address
+	// Keys of agents travel in requests, so a hub beyond loopback must use TLS, or its
+	// operator must write down why not; the reason is for readers of the configuration.
+	TLSCert, TLSKey string // files in PEM format; both or neither
+	NoTLSBecause    string // lets a hub without TLS bind to more than loopback
+
+	// Requests whose Host header is another name are refused, so that a page in a
+	// browser cannot reach the hub under a name of its own.
+	Hosts []string // names under which the hub is called besides its address
 
 	Log      *slog.Logger // default silent
 	Limits   Limits       // zero members mean the default
@@ -87,12 +137,16 @@ type Options struct {
 	StoreNoTLSBecause string // lets a database beyond loopback be used without verified TLS
 	Machine           string // whose folders this hub can read; default the name of the host
 
+	// Roots, SLA and RequireProof configure handoffs: where and how strictly the hub
+	// checks the claims in them, and how long they may take.
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	RequireProof bool          // refuse handoffs and completions that the hub cannot check
 	NoInboxFiles bool          // do not render inboxes as files
 	Without      []hub.Feature // parts of the protocol that are off; by default all are on
 
+	// The members below configure teams, negotiations and disagreements. A limit can be
+	// made smaller than its default, never larger.
 	Teamspaces    string        // folder with the folders of teams; default _shared/teamspaces in Home
 	MergeSLA      time.Duration // the time until a conflict of two versions is escalated; default and most four hours
 	ResponseTime  time.Duration // the time for an answer to an offer or a position; default and most a day
@@ -127,6 +181,8 @@ type Options struct {
 const DefaultAddr = "127.0.0.1:7420"
 
 // Files in a hub's home.
+// The names are part of the format of a home: commands and other programs read
+// them.
 const (
 	OperatorKeyFile = "operator.key" // the operator's secret
 	SocketFile      = "hub.sock"     // where the operator's key is accepted, while the hub runs
@@ -138,18 +194,26 @@ const (
 	worksDir        = "works" // the states of worktrees, by repository and handoff
 )
 
-// A Server is a hub that listens. Serve makes it answer.
+// A Server is a hub that listens. Serve makes it answer. The fields are set while
+// the parts are opened and do not change afterwards, except opened, unread and the
+// state inside of services, which guard their own.
 type Server struct {
 	opts     Options
 	features []hub.Feature // that are on
-	opened   []part        // in the order in which they were opened
-	log      *slog.Logger
-	url      string
-	began    time.Time
+	// opened is emptied by Close, so that a second Close does nothing.
+	opened []part // in the order in which they were opened
+	log    *slog.Logger
+	url    string
+	began  time.Time
+	// stop has room for one value: a second wish to stop changes nothing. stopping
+	// ends the calls that wait, such as long polls and streams of events; Serve
+	// alone closes it.
 	stop     chan struct{} // receives when the operator stops the hub
 	stopping chan struct{} // closed when the server begins to stop
 	tracer   *spans.Tracer // nil without one
 
+	// The store and the things that parts share. Exactly one of sqlite and postgres
+	// is set; store is that one, perhaps inside of a tracedStore.
 	store       engine
 	sqlite      *sqlite.Store   // nil on PostgreSQL
 	postgres    *postgres.Store // nil on SQLite
@@ -166,6 +230,7 @@ type Server struct {
 	cert        *x509.Certificate
 	login       *handshake.Hub
 
+	// The services. Each is set by the part that opens it.
 	self      peer.Self // this hub, as others know it
 	vault     *vault.Vault
 	keys      *keys.Service
@@ -195,6 +260,7 @@ type Server struct {
 	client    *peer.Client // calls other hubs
 	syncer    *peer.Syncer
 
+	// The surfaces in front of the services.
 	head       hub.Head // of the journal when the server began
 	meters     *meters
 	dispatcher *rpc.Dispatcher
@@ -206,6 +272,8 @@ type Server struct {
 // New opens the hub in opts.Home and begins to listen. The caller must call
 // Serve or Close: both release the home. The parts of the hub are opened in the order of
 // the list that parts returns.
+// ctx limits the time of opening, not the life of the hub. An error that a user can
+// repair is a hub.Error with a hint.
 func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Addr == "" {
 		opts.Addr = DefaultAddr
@@ -217,6 +285,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		opts.Version = "devel"
 	}
 
+	// Everything that can be refused without touching the home is checked first.
 	secure, err := checkBind(opts)
 	if err != nil {
 		return nil, err
@@ -249,6 +318,7 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) Head() (seq int64, hash string) { return s.head.Seq, s.head.Hash }
 
 // askStop makes Serve return after it has answered the calls under way.
+// It does not wait, because the operation that calls it is one of those calls.
 func (s *Server) askStop() {
 	select {
 	case s.stop <- struct{}{}:
@@ -258,10 +328,13 @@ func (s *Server) askStop() {
 
 // Running reports whether a hub runs in a home now. A hub that was killed leaves its
 // address behind, where another program may listen by now.
+// The lock of the home is the proof, which the system releases with its process.
 func Running(home string) bool { return sqlite.Locked(home) }
 
 // Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.
+// It must be called once. The work of the parts outlives ctx: it ends after the
+// last call was answered, because calls wait for it.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	stopWork := s.run(s.tracer.Context(context.WithoutCancel(ctx)))
@@ -269,6 +342,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer listening.Wait()
 	defer stopWork()
 
+	// Room for both listeners: a goroutine whose error is not read must still end.
 	failed := make(chan error, 2)
 	listening.Go(func() { failed <- s.http.Serve(s.listener) })
 	if s.socket != nil {

@@ -98,8 +98,8 @@ func TestStart(t *testing.T) {
 		{"beyond loopback without TLS", server.Options{Addr: "0.0.0.0:0"}, hub.CodePolicy, "TLS"},
 		{"on every address without TLS", server.Options{Addr: ":0"}, hub.CodePolicy, "TLS"},
 		{"on a name that is not loopback without TLS", server.Options{Addr: "hub.example:0"}, hub.CodePolicy, "TLS"},
-		{"with a certificate and no key", server.Options{TLSCert: cert}, hub.CodeInvalid, "go together"},
-		{"with a key and no certificate", server.Options{TLSKey: key}, hub.CodeInvalid, "go together"},
+		{"with a certificate and no key", server.Options{TLSCert: cert}, hub.CodeInvalid, "must be given together"},
+		{"with a key and no certificate", server.Options{TLSKey: key}, hub.CodeInvalid, "must be given together"},
 		{"with a certificate that is none", server.Options{TLSCert: key, TLSKey: key}, hub.CodeInvalid, "certificate"},
 		{"beyond loopback with unsafe limits", server.Options{Addr: "0.0.0.0:0", TLSCert: cert, TLSKey: key, Limits: server.Limits{Unsafe: true}}, hub.CodePolicy, "loopback"},
 		{"with a limit that is looser than the protocol", server.Options{Limits: server.Limits{DirectPerMinute: 11}}, hub.CodeInvalid, "direct_per_minute"},
@@ -158,7 +158,7 @@ func TestStart(t *testing.T) {
 		if err := os.Remove(filepath.Join(r.home, "hub.db")); err != nil {
 			t.Fatal(err)
 		}
-		wantRefused(t, server.Options{Home: r.home, Addr: "127.0.0.1:0"}, hub.CodeDegraded, "hub.db is gone")
+		wantRefused(t, server.Options{Home: r.home, Addr: "127.0.0.1:0"}, hub.CodeDegraded, "hub.db is missing")
 		if _, err := os.Stat(filepath.Join(r.home, "hub.db")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("hub.db: got %v, want that it is not made anew", err)
 		}

@@ -11,11 +11,12 @@ import (
 )
 
 // features returns the features that are on in a hub without some.
+// The result keeps the order of Features.
 func features(without []hub.Feature) ([]hub.Feature, error) {
 	on := slices.Clone(Features)
 	for _, f := range without {
 		if !slices.Contains(Features, f) {
-			return nil, hub.Errorf(hub.CodeInvalid, "server.New", "without: %q is not one of %v", f, Features)
+			return nil, hub.Errorf(hub.CodeInvalid, "server.New", "without: unknown feature %q: use one of %v", f, Features)
 		}
 		on = slices.DeleteFunc(on, func(x hub.Feature) bool { return x == f })
 	}
@@ -26,6 +27,7 @@ func features(without []hub.Feature) ([]hub.Feature, error) {
 var Features = slices.Clone(hub.Features)
 
 // openTeams builds the service of teams.
+// Tasks of teams go through the queue of the gateway if that has one.
 func (s *Server) openTeams(context.Context) (err error) {
 	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
 	if s.hasQueue() {

@@ -80,12 +80,12 @@ func (r *running) team(t *testing.T, id hub.TeamID, policy *team.Policy, seats .
 	for _, s := range seats {
 		keys[s.Agent] = r.add(t, s.Agent)[0]
 	}
-	r.teamDo(t, r.operator, team.Request{Action: "create", Team: id, Objective: "work", Policy: policy, Members: seats})
-	r.teamDo(t, r.operator, team.Request{Action: "status", Team: id, Lifecycle: hub.TeamActive})
+	r.teamDo(t, r.operator, api.TeamParams{Action: "create", Team: id, Objective: "work", Policy: policy, Members: seats})
+	r.teamDo(t, r.operator, api.TeamParams{Action: "status", Team: id, Lifecycle: hub.TeamActive})
 	return keys
 }
 
-func (r *running) teamDo(t *testing.T, key string, q team.Request) team.Answer {
+func (r *running) teamDo(t *testing.T, key string, q api.TeamParams) team.Answer {
 	t.Helper()
 	return must(rpc.Call(t.Context(), r.as(key), api.Team, q))(t)
 }
@@ -95,7 +95,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 	r := start(t, quiet())
 	keys := r.team(t, "auth", nil, team.Seat{Agent: "ana", Role: hub.RoleCoordinator}, team.Seat{Agent: "bo", Role: hub.RoleExecutor}, team.Seat{Agent: "di", Role: hub.RoleExecutor})
 	ana, bo, di := r.tools(t, keys["ana"]), r.tools(t, keys["bo"]), r.tools(t, keys["di"])
-	task := r.teamDo(t, r.operator, team.Request{Action: "task", Team: "auth", Title: "rotate the keys", Owner: "bo"}).Task.ID
+	task := r.teamDo(t, r.operator, api.TeamParams{Action: "task", Team: "auth", Title: "rotate the keys", Owner: "bo"}).Task.ID
 	propose := func(t *testing.T) string {
 		t.Helper()
 		return bo.use(t, "acp_handoff", m{"action": "initiate", "to": "di", "task_id": task, "team": "auth", "title": "rotate the keys", "summary": "s", "next_step": "n", "success_criteria": []string{"c"}})
@@ -105,7 +105,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		has(t, propose(t), "is proposed (waits for approval in the team auth)", "di cannot accept it before it is approved; asked: ana or the operator")
 	})
 	t.Run("the receiver is told that it has to wait", func(t *testing.T) {
-		has(t, di.use(t, "acp_inbox", m{}), "waits for: the approval of ana or the operator; you are told when you can accept it")
+		has(t, di.use(t, "acp_inbox", m{}), "waits for: the approval of ana or the operator; you will be notified")
 		text, ok := di.try(t, "acp_handoff", m{"action": "accept", "handoff_id": "h1"})
 		if ok {
 			t.Errorf("accepted: %s", text)
@@ -126,13 +126,13 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 	t.Run("the operator is asked, by a message, in the list of what waits, and on the page", func(t *testing.T) {
 		var inbox struct{ Messages []hub.Envelope }
 		r.call(t, r.operator, "acp/inbox", `{}`).wantOK(t, &inbox)
-		has(t, object(t, inbox.Messages), "the handoff h1 of "+string(task)+" from bo to di waits for your approval", "parley approve h1")
+		has(t, object(t, inbox.Messages), "handoff h1 of "+string(task)+" from bo to di waits for your approval", "parley approve h1")
 		waiting := must(rpc.Call(t.Context(), r.as(r.operator), api.ListHeld, api.None{}))(t)
 		if len(waiting.Handoffs) != 1 {
 			t.Errorf("got %+v", waiting.Handoffs)
 		}
 		browser := r.signIn(t)
-		for path, words := range map[string]string{"/": "hands a task to di, if you agree", "/handoffs": "needs your yes"} {
+		for path, words := range map[string]string{"/": "wants to hand a task to di", "/handoffs": "needs your approval"} {
 			has(t, html.UnescapeString(string(r.do(t, "GET", path, "", nil, browser).body)), words)
 		}
 		has(t, string(r.do(t, "GET", "/handoffs/h1", "", nil, browser).body), `aria-label="Decide"`)
@@ -158,7 +158,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		}
 	})
 	t.Run("the operator approves with parley approve, and denies", func(t *testing.T) {
-		other := r.teamDo(t, r.operator, team.Request{Action: "task", Team: "auth", Title: "b", Owner: "bo"}).Task.ID
+		other := r.teamDo(t, r.operator, api.TeamParams{Action: "task", Team: "auth", Title: "b", Owner: "bo"}).Task.ID
 		initiate := func() {
 			t.Helper()
 			r.call(t, keys["bo"], "acp/handoff", object(t, m{"action": "initiate", "to": "di", "task_id": other, "team": "auth", "title": "b", "summary": "s", "next_step": "n", "success_criteria": []string{"c"}})).wantOK(t, nil)
@@ -179,7 +179,7 @@ func TestTasksOfTeamsAndHandoffsHaveOneNumberSpace(t *testing.T) {
 	keys := r.team(t, "auth", nil, team.Seat{Agent: "ana", Role: hub.RoleCoordinator}, team.Seat{Agent: "bo", Role: hub.RoleExecutor}, team.Seat{Agent: "di", Role: hub.RoleExecutor})
 	newTask := func(t *testing.T) string {
 		t.Helper()
-		return string(r.teamDo(t, keys["ana"], team.Request{Action: "task", Team: "auth", Title: "rotate", Owner: "bo"}).Task.ID)
+		return string(r.teamDo(t, keys["ana"], api.TeamParams{Action: "task", Team: "auth", Title: "rotate", Owner: "bo"}).Task.ID)
 	}
 	hand := func(t *testing.T, from, to, task, id string) answer {
 		t.Helper()
@@ -232,7 +232,7 @@ func TestTeamWithVersionsToMergeIsNotClosed(t *testing.T) {
 	keys := r.team(t, "auth", nil, team.Seat{Agent: "ana", Role: hub.RoleCoordinator}, team.Seat{Agent: "bo", Role: hub.RoleExecutor})
 	put := func(parent int64, text string) {
 		t.Helper()
-		r.teamDo(t, keys["bo"], team.Request{Action: "artifact", Team: "auth", Artifact: "docs/plan.md", ParentVersion: &parent, Content: &text})
+		r.teamDo(t, keys["bo"], api.TeamParams{Action: "artifact", Team: "auth", Artifact: "docs/plan.md", ParentVersion: &parent, Content: &text})
 	}
 	put(0, "a\n")
 	put(1, "b\n")
@@ -249,11 +249,11 @@ func TestTeamWithVersionsToMergeIsNotClosed(t *testing.T) {
 	if text, ok := ana.try(t, "acp_team", m{"action": "close", "team": "auth", "anyway": true}); !ok {
 		t.Fatal(text)
 	}
-	got := r.teamDo(t, keys["ana"], team.Request{Action: "show", Team: "auth"}).Team
+	got := r.teamDo(t, keys["ana"], api.TeamParams{Action: "show", Team: "auth"}).Team
 	if got.Lifecycle != hub.TeamClosed || len(got.Conflicts) != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if a := r.teamDo(t, keys["ana"], team.Request{Action: "artifact", Team: "auth", Artifact: "docs/plan.md"}).Artifact; a.State != hub.MergeAbandoned || len(a.Beside) != 0 {
+	if a := r.teamDo(t, keys["ana"], api.TeamParams{Action: "artifact", Team: "auth", Artifact: "docs/plan.md"}).Artifact; a.State != hub.MergeAbandoned || len(a.Beside) != 0 {
 		t.Errorf("got %+v", a)
 	}
 	log := must(rpc.Call(t.Context(), r.as(keys["ana"]), api.TeamLog, api.TeamLogParams{Team: "auth", Limit: 200}))(t)
@@ -266,14 +266,14 @@ func TestEscalatedConflictIsCountedOnce(t *testing.T) {
 	keys := r.team(t, "auth", nil, team.Seat{Agent: "ana", Role: hub.RoleCoordinator}, team.Seat{Agent: "bo", Role: hub.RoleExecutor}, team.Seat{Agent: "ivo", Role: hub.RoleIntegrator}, team.Seat{Agent: "cy", Role: hub.RoleReviewer})
 	put := func(parent int64, text string) {
 		t.Helper()
-		r.teamDo(t, keys["bo"], team.Request{Action: "artifact", Team: "auth", Artifact: "plan", ParentVersion: &parent, Content: &text, Sensitivity: hub.SensitivityHigh})
+		r.teamDo(t, keys["bo"], api.TeamParams{Action: "artifact", Team: "auth", Artifact: "plan", ParentVersion: &parent, Content: &text, Sensitivity: hub.SensitivityHigh})
 	}
 	put(0, "a\n")
 	put(1, "b\n")
 	put(1, "c\n")
 	merged := "bc\n"
-	r.teamDo(t, keys["ivo"], team.Request{Action: "merge", Team: "auth", Artifact: "plan", Content: &merged})
-	r.teamDo(t, keys["cy"], team.Request{Action: "merge", Team: "auth", Artifact: "plan", SignOff: true})
+	r.teamDo(t, keys["ivo"], api.TeamParams{Action: "merge", Team: "auth", Artifact: "plan", Content: &merged})
+	r.teamDo(t, keys["cy"], api.TeamParams{Action: "merge", Team: "auth", Artifact: "plan", SignOff: true})
 	counted := func() map[string]float64 {
 		var got struct {
 			Metrics map[string][]struct {

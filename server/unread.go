@@ -8,17 +8,24 @@ import (
 )
 
 const (
+	// Small answers are left out: the system's buffers take them without waiting.
 	largeAnswer = 64 << 10    // bytes at once from which on an answer counts
 	maxUnread   = 32 << 20    // bytes that callers may leave unread together
 	stalled     = time.Second // without a read after which an answer may be given up
 )
 
-var errUnread = errors.New("server: the answer was given up because its caller does not read it")
+// errUnread ends a handler whose answer was given up. The caller does not see it:
+// its connection is closed.
+var errUnread = errors.New("server: the answer was dropped because its caller does not read it")
 
 // An unread bounds the memory of answers whose callers do not read them. Each large
 // answer that is under way counts with all of its bytes. While they are more than most,
 // the answer whose caller has not read for the longest time is given up, if that is a
 // second or more: a caller that reads, however slowly, keeps its answer.
+//
+// Memory is bounded by most plus the answers that still move. The search for the
+// oldest answer is linear, which is enough: only answers of largeAnswer bytes or
+// more are in it, so there are at most a few hundred before the bound is reached.
 type unread struct {
 	most int64
 
@@ -43,6 +50,7 @@ func (u *unread) bound(next http.Handler) http.Handler {
 	})
 }
 
+// A countedWriter is the writer of one request whose large writes count.
 type countedWriter struct {
 	http.ResponseWriter
 	unread *unread
@@ -54,6 +62,8 @@ func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Flush sends the buffered bytes.
 func (w *countedWriter) Flush() { http.NewResponseController(w.ResponseWriter).Flush() }
 
+// The answer is written in parts, and each part that leaves is a sign that the
+// caller reads. remove runs in any case, also after a panic of the writer below.
 func (w *countedWriter) Write(b []byte) (n int, err error) {
 	if len(b) < largeAnswer {
 		return w.ResponseWriter.Write(b)
@@ -95,6 +105,7 @@ func (u *unread) move(p *pendingAnswer) bool {
 	return !p.given
 }
 
+// remove forgets an answer that was written or given up.
 func (u *unread) remove(p *pendingAnswer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -104,6 +115,8 @@ func (u *unread) remove(p *pendingAnswer) {
 
 // relieve gives up answers while there are too many bytes, those that stalled first, and
 // looks again later if that was not enough. It is called with mu held.
+// Giving an answer up moves the deadline of its write into the past, and the write
+// that waits fails; its bytes count as free from then on.
 func (u *unread) relieve() {
 	excess := u.bytes - u.most
 	for p := range u.all {

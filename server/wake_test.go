@@ -343,7 +343,15 @@ func TestWake(t *testing.T) {
 			last = w.send("planner", api.SendParams{To: builder})
 		}
 		w.pass(time.Minute)
-		w.untilRow(last, hub.DeliveryAccepted)
+		var row []hub.Delivery
+		w.until("the last message was announced, or read in the turn of the first", func() bool {
+			row = w.rows(last)
+			if len(row) == 0 {
+				return false
+			}
+			end := row[len(row)-1]
+			return end.Status == hub.DeliveryAccepted || (end.Status == hub.DeliverySkipped && end.Error == "already read")
+		}, func() any { return row })
 		b.flush()
 		if n := len(b.wakes); n < 1 || n > 2 {
 			t.Errorf("got %d wakes, want one or two", n)
@@ -544,7 +552,7 @@ func TestWake(t *testing.T) {
 		w.ended("builder")
 		w.pass(time.Minute)
 		id := w.send("planner", api.SendParams{To: builder})
-		if row := w.untilRow(id, hub.DeliverySkipped); !strings.Contains(row.Error, "of planner") {
+		if row := w.untilRow(id, hub.DeliverySkipped); !strings.Contains(row.Error, "from planner") {
 			t.Errorf("got %+v", row)
 		}
 		w.untilRow(w.send("tester", api.SendParams{To: builder}), hub.DeliveryAccepted)
@@ -823,7 +831,7 @@ func TestWake(t *testing.T) {
 		if f := last.Deliveries[1]; f.Reach != hub.ReachHeld || f.Status != hub.DeliveryHeld || !strings.Contains(f.Reason, "parley wake resume dan") {
 			t.Errorf("the forecast: got %+v", f)
 		}
-		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages caused each other") {
+		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages in a row") {
 			t.Errorf("got %+v", row)
 		}
 		dan.none("its message is held")

@@ -45,6 +45,8 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 
 // openRecords builds the records of the journal outside of the store. An entry stays in
 // the store until every consumer has read it.
+// A consumer that is left out here could miss entries that were archived before it
+// read them.
 func (s *Server) openRecords(context.Context) error {
 	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor}, s.notifier.Cursors())
 	if s.folders != nil {
@@ -57,6 +59,8 @@ func (s *Server) openRecords(context.Context) error {
 }
 
 // openInspector builds the part that checks claims against files and repositories.
+// The folder of artifacts is always readable for it: references to stored content
+// are claims as well.
 func (s *Server) openInspector(context.Context) (err error) {
 	s.inspector, err = evidence.New([]string{s.artifactDir}, &evidence.Options{
 		Roots: s.roots.Paths, Kept: filepath.Join(s.opts.Home, worksDir),
@@ -74,6 +78,8 @@ func (s *Server) openDistant(context.Context) error {
 }
 
 // openHandoffs builds the service of handoffs.
+// Optional parts are set only if they exist: a nil pointer in an interface would
+// not be nil.
 func (s *Server) openHandoffs(context.Context) error {
 	o := &handoff.Options{Clock: s.clock, Log: s.log, SLA: s.opts.SLA, RequireProof: s.opts.RequireProof, Inspector: s.inspector}
 	if s.distant != nil {

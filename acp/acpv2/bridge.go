@@ -20,8 +20,10 @@ import (
 // arrive. A Bridge is safe for concurrent use. It remembers at most the numbers of
 // sessions, messages and tool calls below, and refuses more.
 type Bridge struct {
+	// opts does not change after NewBridge.
 	opts V1Options
 
+	// A session appears with its first prompt or update, and goes with Forget.
 	mu       sync.Mutex // guards sessions
 	sessions map[SessionID]*bridgeSession
 }
@@ -59,6 +61,8 @@ const (
 )
 
 // An event moves a turn; turnNext says from where to where.
+// An event that turnNext does not have for a state is an error of the caller, or of
+// the agent, and changes nothing.
 type event string
 
 const (
@@ -87,7 +91,9 @@ const (
 
 // A bridgeSession is the state of one session.
 type bridgeSession struct {
-	turn     turn
+	turn turn
+	// messages and calls are bounded by the constants above. Beyond them a
+	// conversion fails, because it might repeat a message or break a tool call.
 	messages map[MessageID]bool // the messages of which the client has content
 	calls    map[ToolCallID]*bridgeCall
 	plans    []bridgePlan // in the order in which they came; one, unless the conversion is lossy
@@ -105,11 +111,12 @@ type bridgeCall struct {
 }
 
 // session returns the state of a session and creates it if there is none.
+// The caller holds b.mu.
 func (b *Bridge) session(id SessionID) (*bridgeSession, error) {
 	s := b.sessions[id]
 	if s == nil {
 		if len(b.sessions) >= maxSessions {
-			return nil, fmt.Errorf("acp: session %s: the bridge holds %d sessions already: call Forget for those that have ended", id, maxSessions)
+			return nil, fmt.Errorf("acp: session %s: the bridge already holds %d sessions: call Forget for ended sessions", id, maxSessions)
 		}
 		s = &bridgeSession{turn: turnNone, messages: map[MessageID]bool{}, calls: map[ToolCallID]*bridgeCall{}}
 		b.sessions[id] = s
@@ -130,19 +137,19 @@ func (s *bridgeSession) move(e event) bool {
 // Prompt records that a prompt is sent to the agent. It fails while another prompt
 // is unanswered: a session of version 1 has one at a time.
 func (b *Bridge) Prompt(id SessionID) error {
-	return b.step(id, eventPrompt, "the prompt before it is unanswered")
+	return b.step(id, eventPrompt, "the previous prompt is unanswered")
 }
 
 // Accepted records that the agent has accepted the prompt. The client gets no
 // message yet.
 func (b *Bridge) Accepted(id SessionID) error {
-	return b.step(id, eventAccepted, "no prompt waits for an answer of the agent")
+	return b.step(id, eventAccepted, "no prompt is waiting for the agent's answer")
 }
 
 // Refused records that the agent has answered the prompt with an error, and returns
 // the answer for the client.
 func (b *Bridge) Refused(id SessionID, e *Error) (*Answer, error) {
-	if err := b.step(id, eventRefused, "no prompt waits for an answer of the agent"); err != nil {
+	if err := b.step(id, eventRefused, "no prompt is waiting for the agent's answer"); err != nil {
 		return nil, err
 	}
 	return &Answer{Error: ErrorToV1(e)}, nil
@@ -169,11 +176,14 @@ func (b *Bridge) Forget(id SessionID) *Answer {
 	if s == nil || s.turn == turnNone {
 		return nil
 	}
-	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the session has ended"}}
+	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the session ended"}}
 }
 
 // Update converts an update. If it fails, the state is unchanged, and the program
 // must not forward any part of the update.
+// The cost is that of converting one update, except for output that is appended to
+// a tool call: version 1 needs the whole output again, so n appended parts cost
+// n*n/2 parts in all. maxContents bounds n.
 func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -251,7 +261,7 @@ func (s *bridgeSession) idle(c *converter, m *IdleStateUpdate, step *Step) (reme
 		c.idle(m)
 		return nil
 	case !stopped:
-		c.loseAt("stopReason", "", "is missing, but a prompt is waiting for it")
+		c.loseAt("stopReason", "", "is missing, but a prompt waits for it")
 	}
 	c.background(m.Background)
 	step.Answer = answer(reason, m)
@@ -273,22 +283,24 @@ func answer(reason StopReason, m *IdleStateUpdate) *Answer {
 	if err != nil {
 		data = nil
 	}
-	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the agent stopped for a reason that version 1 does not have", Data: data}}
+	return &Answer{Error: &acpv1.Error{Code: acpv1.ErrorCodeInternalError, Message: "the agent stopped for a reason unknown to version 1", Data: data}}
 }
 
 // whole converts a whole message to chunks, if the client has no part of it yet:
 // version 1 can neither replace nor clear a message.
+// A message without content is a problem in lossy mode as well: the client would go
+// on showing text that the agent has withdrawn.
 func (s *bridgeSession) whole(c *converter, id MessageID, content Optional[[]ContentBlock], meta json.RawMessage, chunk func(*acpv1.ContentChunk) acpv1.SessionUpdate) (updates []acpv1.SessionUpdate, remember func()) {
 	blocks, ok := content.Get()
 	switch {
 	case !ok || len(blocks) == 0:
 		c.failAt("content", "", "is missing or empty, and version 1 cannot clear a message")
 	case s.messages[id]:
-		c.loseAt("messageId", string(id), "is a message that the client has, and version 1 cannot replace it")
+		c.loseAt("messageId", string(id), "is a message the client already has, and version 1 cannot replace it")
 		return nil, nil
 	// Past the bound it is safer to refuse than to repeat a message.
 	case len(s.messages) >= maxMessages:
-		c.failAt("messageId", string(id), "may be a message that the client has: there were too many to remember")
+		c.failAt("messageId", string(id), "may be a message the client already has: there were too many to remember")
 	}
 	for _, block := range each(c, "content", blocks, c.block) {
 		updates = append(updates, chunk(&acpv1.ContentChunk{Content: block, MessageID: Set(id), Meta: c.keepMeta(meta)}))
@@ -340,7 +352,7 @@ func (s *bridgeSession) toolContent(c *converter, m *ToolCallContentChunk) (upda
 		return nil, nil
 	}
 	if len(call.content) >= maxContents {
-		c.failAt("content", "", "is more than is remembered of one tool call")
+		c.failAt("content", "", "exceeds the output remembered for one tool call")
 		return nil, nil
 	}
 	var item acpv1.ToolCallContent
@@ -371,11 +383,11 @@ func (s *bridgeSession) plan(c *converter, m *PlanUpdate) ([]acpv1.SessionUpdate
 	case at >= 0:
 		plans[at] = now
 	case len(plans) >= maxPlans:
-		c.failAt("plan", "", "is one more plan than are remembered of a session")
+		c.failAt("plan", "", "exceeds the number of plans remembered for a session")
 	default:
 		if len(plans) > 0 {
 			c.at("plan", func() {
-				c.loseAt("planId", string(now.id), "is a second plan, and version 1 has one")
+				c.loseAt("planId", string(now.id), "is a second plan, but version 1 has only one")
 			})
 		}
 		plans = append(plans, now)

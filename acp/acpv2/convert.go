@@ -64,10 +64,13 @@ func ErrorToV1(e *Error) *acpv1.Error {
 	return &acpv1.Error{Code: acpv1.ErrorCode(e.Code), Message: e.Message, Data: e.Data, Extra: e.Extra}
 }
 
-// A converter walks through a message and collects problems and notes. path is the
-// place in the input at which it is.
+// A converter walks through one message and collects problems and notes. It does
+// not stop at the first problem, so an error names all parts that version 1 cannot
+// express.
 type converter struct {
 	V1Options
+	// path is the place in the input that is being converted, as the names and
+	// indexes of a JSON pointer; at changes it.
 	path     []string
 	notes    []*Problem
 	problems []error
@@ -155,6 +158,8 @@ func (c *converter) loseAt(name, value, format string, args ...any) {
 }
 
 // hold adds the problems in err, with the current path before theirs.
+// The reason names version 1, because the converted value breaks a rule of
+// that version.
 func (c *converter) hold(err error) {
 	var many interface{ Unwrap() []error }
 	var p *Problem
@@ -166,7 +171,7 @@ func (c *converter) hold(err error) {
 			c.hold(e)
 		}
 	case errors.As(err, &p):
-		here := c.problem("", p.Reason+", says version 1")
+		here := c.problem("", p.Reason+" in version 1")
 		here.Path += p.Path
 		here.Value = p.Value
 		c.problems = append(c.problems, here)
@@ -179,10 +184,10 @@ func (c *converter) hold(err error) {
 // counterpart in version 1 as lost.
 func (c *converter) vanish(meta json.RawMessage, extra Members[json.RawMessage]) {
 	if isObject(meta) {
-		c.loseAt("_meta", string(meta), "has no place in version 1")
+		c.loseAt("_meta", string(meta), "does not exist in version 1")
 	}
 	for _, m := range extra {
-		c.loseAt(m.Name, string(m.Value), "has no place in version 1")
+		c.loseAt(m.Name, string(m.Value), "does not exist in version 1")
 	}
 }
 
@@ -202,6 +207,9 @@ func (c *converter) keepMeta(meta json.RawMessage) json.RawMessage {
 // same converts the value that x points to, of a definition that has the same
 // members in version 1. In lossy mode mend replaces the values in it that version 1 does
 // not have.
+// Types that are the same in both versions, with all that they refer to, are
+// aliases and need no conversion; same is for those that differ in a type further
+// inside.
 func same[T any](c *converter, x any, mend ...func(*T)) T {
 	var out T
 	// Through JSON, because the two types share nothing but their form on the wire.

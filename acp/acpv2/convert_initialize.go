@@ -35,6 +35,9 @@ func (c *converter) initializeRequest(m *InitializeRequest) acpv1.Message {
 }
 
 // initializeResponse converts the description of an agent.
+// Listing, loading, resuming and closing sessions are a part of version 2, so an
+// agent of version 2 has these capabilities in version 1. Authentication methods
+// imply logout.
 func (c *converter) initializeResponse(m *InitializeResponse) acpv1.Message {
 	out := &acpv1.InitializeResponse{ProtocolVersion: 1, Meta: m.Meta, Extra: m.Extra}
 	out.AgentInfo = Set(m.Info)
@@ -106,7 +109,7 @@ func marker[T any](c *converter, name string, in Optional[T]) Optional[bool] {
 		if raw, err := acpv1.Marshal(&v); err != nil {
 			c.hold(err)
 		} else if string(raw) != "{}" && string(raw) != `{"_meta":null}` {
-			c.lose(string(raw), "has members, but version 1 has a boolean there")
+			c.lose(string(raw), "has members, but version 1 has a boolean here")
 		}
 	})
 	return Set(true)
@@ -123,7 +126,7 @@ func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
 		}
 	case m.Terminal != nil:
 		if c.Client != nil && !c.Client.Auth.Or(acpv1.AuthCapabilities{}).Terminal.Or(false) {
-			c.drop(string(m.Terminal.MethodID), "is of no use to a client without terminal authentication")
+			c.drop(string(m.Terminal.MethodID), "is useless to a client without terminal authentication")
 			return out, false
 		}
 		out.Terminal = &acpv1.AuthMethodTerminal{
@@ -133,7 +136,7 @@ func (c *converter) authMethod(m *AuthMethod) (out acpv1.AuthMethod, ok bool) {
 			Meta: m.Terminal.Meta, Extra: m.Terminal.Extra,
 		}
 	default:
-		c.loseAt("type", m.Tag(), "is a way to log in that version 1 would take for another")
+		c.loseAt("type", m.Tag(), "is a login method that version 1 would mistake for another")
 		return out, false
 	}
 	return out, true
@@ -145,7 +148,7 @@ func (c *converter) environment(list []EnvVariable) acpv1.Members[string] {
 	for i, v := range list {
 		c.at(strconv.Itoa(i), func() {
 			if _, twice := out.Get(v.Name); twice {
-				c.failAt("name", v.Name, "comes twice, but version 1 has an object there")
+				c.failAt("name", v.Name, "appears twice, but version 1 has an object here")
 			}
 			c.vanish(v.Meta, v.Extra)
 			out.Set(v.Name, v.Value)

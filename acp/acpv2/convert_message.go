@@ -95,7 +95,7 @@ func (c *converter) promptMessage(m Message) acpv1.Message {
 	case *CancelSessionNotification:
 		return ref(same[acpv1.CancelNotification](c, m))
 	case *CancelToolCallRequest, *CancelToolCallResponse, *CancelTerminalRequest, *CancelTerminalResponse:
-		c.fail(m.Method(), "is no method of version 1")
+		c.fail(m.Method(), "is not a method of version 1")
 	default:
 		return c.agentMessage(m)
 	}
@@ -118,7 +118,7 @@ func (c *converter) agentMessage(m Message) acpv1.Message {
 	case *CompleteElicitationNotification:
 		return m
 	default:
-		c.fail("", "%T is no message of version 2", m)
+		c.fail("", "%T is not a message of version 2", m)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func ref[T any](v T) *T { return &v }
 // able records a problem if the agent lacks the capability for a method.
 func (c *converter) able(method string, can func(*acpv1.AgentCapabilities) bool) {
 	if c.Agent != nil && !can(c.Agent) {
-		c.fail(method, "is not among the capabilities of the agent")
+		c.fail(method, "is not one of the agent's capabilities")
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *converter) mendForm(m *acpv1.CreateElicitationRequest) {
 			for _, p := range m.Form.RequestedSchema.Properties.Or(nil) {
 				if text := p.Value.String; text != nil && text.Format.IsSet() && !text.Format.Or("").Known() {
 					c.at(p.Name, func() {
-						c.dropAt("format", string(text.Format.Or("")), "is a format that version 1 does not have")
+						c.dropAt("format", string(text.Format.Or("")), "is a format unknown to version 1")
 					})
 					text.Format = Optional[acpv1.StringFormat]{}
 				}

@@ -28,7 +28,7 @@ func (c *converter) resumeSessionRequest(m *ResumeSessionRequest) acpv1.Message 
 	}
 	c.at("replayFrom", func() {
 		if replay.Start == nil {
-			c.failAt("type", replay.Tag(), "is a place to begin that version 1 does not have")
+			c.failAt("type", replay.Tag(), "is a starting point unknown to version 1")
 			return
 		}
 		c.vanish(replay.Start.Meta, replay.Start.Extra)
@@ -72,7 +72,7 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 	}
 	// The answer to session/resume does not name its session.
 	if session == "" {
-		c.failAt("availableCommands", "", "are sent after the result in version 1, for which the session must be known: set V1Options.SessionID")
+		c.failAt("availableCommands", "", "are sent after the result in version 1, which needs the session: set V1Options.SessionID")
 		return nil
 	}
 	return []acpv1.Message{&acpv1.SessionNotification{
@@ -86,7 +86,7 @@ func (c *converter) commandsAfter(session SessionID, in Optional[[]AvailableComm
 // command converts a command. Version 1 has one type of command.
 func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok bool) {
 	if m.Command == nil {
-		c.loseAt("type", m.Tag(), "is a type of command that version 1 does not have")
+		c.loseAt("type", m.Tag(), "is a type of command unknown to version 1")
 		return out, false
 	}
 	out = acpv1.AvailableCommand{Name: m.Command.Name, Description: m.Command.Description, Meta: m.Command.Meta, Extra: m.Command.Extra}
@@ -100,7 +100,7 @@ func (c *converter) command(m *AvailableCommand) (out acpv1.AvailableCommand, ok
 		}})
 	case ok:
 		c.at("input", func() {
-			c.loseAt("type", input.Tag(), "is a type of input that version 1 does not have")
+			c.loseAt("type", input.Tag(), "is a type of input unknown to version 1")
 		})
 	}
 	return out, true
@@ -128,7 +128,7 @@ func (c *converter) mcpServer(m *MCPServer) (out acpv1.MCPServer, ok bool) {
 			Meta:    m.HTTP.Meta, Extra: m.HTTP.Extra,
 		}
 	default:
-		c.failAt("type", m.Tag(), "is a way to reach a server that version 1 does not have")
+		c.failAt("type", m.Tag(), "is a server transport unknown to version 1")
 	}
 	return out, true
 }
@@ -159,12 +159,12 @@ func (c *converter) configOption(m *SessionConfigOption) (out acpv1.SessionConfi
 		}
 	case m.Boolean != nil:
 		if can, known := c.clientSession(); known && !can.ConfigOptions.Or(acpv1.SessionConfigOptionsCapabilities{}).Boolean.IsSet() {
-			c.drop(string(m.ConfigID), "is an option of a type that the client has not asked for")
+			c.drop(string(m.ConfigID), "is an option of a type the client does not support")
 			return out, false
 		}
 		out.Boolean = m.Boolean
 	default:
-		c.loseAt("type", m.Tag(), "is a type of option that version 1 does not have")
+		c.loseAt("type", m.Tag(), "is a type of option unknown to version 1")
 		return out, false
 	}
 	return out, true
@@ -196,7 +196,7 @@ func (c *converter) setConfigOption(m *SetSessionConfigOptionRequest) acpv1.Mess
 	case m.Boolean != nil:
 		out.Boolean = m.Boolean
 	default:
-		c.failAt("type", m.Tag(), "is a type of value that version 1 does not have")
+		c.failAt("type", m.Tag(), "is a type of value unknown to version 1")
 	}
 	return out
 }

@@ -80,7 +80,7 @@ func (c conversionCase) run(t *testing.T) conversionCase {
 	conversion, err := acpv2.ToV1(value.(acpv2.Message), c.Options.options())
 	if err != nil {
 		for _, line := range problems(err) {
-			if !strings.HasPrefix(line, "acp: /") && !strings.Contains(line, "method of version 1") && !strings.Contains(line, "capabilities of the agent") {
+			if !strings.HasPrefix(line, "acp: /") && !strings.Contains(line, "method of version 1") && !strings.Contains(line, "the agent's capabilities") {
 				t.Errorf("error %q does not begin with a path", line)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // remove it; a list can be emptied.
 func (c *converter) toolCall(m *ToolCallUpdate) acpv1.ToolCallUpdate {
 	if !m.Capabilities.IsAbsent() {
-		c.dropAt("capabilities", "", "concern cancelling one tool call, which version 1 cannot do")
+		c.dropAt("capabilities", "", "are for cancelling one tool call, which version 1 cannot do")
 	}
 	return acpv1.ToolCallUpdate{
 		ToolCallID: m.ToolCallID,
@@ -62,7 +62,7 @@ func emptied[A, B any](c *converter, name string, in Optional[[]A], f func([]A) 
 // toolKind converts a kind. One of version 2 alone becomes other, which says less.
 func (c *converter) toolKind(k ToolKind) acpv1.ToolKind {
 	if !k.Known() {
-		c.lose(string(k), "is a kind of tool that version 1 does not have")
+		c.lose(string(k), "is a kind of tool unknown to version 1")
 		return acpv1.ToolKindOther
 	}
 	return acpv1.ToolKind(k)
@@ -79,10 +79,10 @@ func (c *converter) toolStatus(s ToolCallStatus) acpv1.ToolCallStatus {
 	out := acpv1.ToolCallStatus(s)
 	switch nearest, ok := nearestStatus[s]; {
 	case ok:
-		c.lose(string(s), "is a status that version 1 does not have")
+		c.lose(string(s), "is a status unknown to version 1")
 		return nearest
 	case !out.Known():
-		c.lose(string(s), "is a status that version 1 does not have")
+		c.lose(string(s), "is a status unknown to version 1")
 		return acpv1.ToolCallStatusInProgress
 	}
 	return out
@@ -98,7 +98,7 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 	case m.Diff != nil:
 		// Version 1 describes a change by the old and the new text, which a patch does not
 		// hold.
-		c.loseAt("type", m.Tag(), "describes changes in a way that version 1 does not have")
+		c.loseAt("type", m.Tag(), "describes changes in a form unknown to version 1")
 		text := placeholder(m.Tag())
 		if patch, ok := m.Diff.Patch.Get(); ok {
 			text = acpv1.ContentBlock{Text: &acpv1.TextContent{Text: patch.Text}}
@@ -106,9 +106,9 @@ func (c *converter) toolContent(m *ToolCallContent) (out acpv1.ToolCallContent, 
 		out.Content = &acpv1.Content{Content: text}
 		return out, true
 	case m.Terminal != nil:
-		c.loseAt("type", m.Tag(), "is the agent's, but in version 1 terminals are the client's")
+		c.loseAt("type", m.Tag(), "belongs to the agent, but in version 1 terminals belong to the client")
 	default:
-		c.loseAt("type", m.Tag(), "is a type of content that version 1 does not have")
+		c.loseAt("type", m.Tag(), "is a type of content unknown to version 1")
 	}
 	out.Content = &acpv1.Content{Content: placeholder(m.Tag())}
 	return out, true
@@ -126,12 +126,14 @@ const subjectID = "acp.v2/subject"
 
 // requestPermission converts a question. Its title and description have no members in
 // version 1; if the tool call has a title of its own, they go into _meta.
+// A client of version 1 shows the title of the tool call, which therefore takes that
+// of the request if it has none.
 func (c *converter) requestPermission(m *RequestPermissionRequest) acpv1.Message {
 	out := &acpv1.RequestPermissionRequest{SessionID: m.SessionID, Meta: m.Meta, Extra: m.Extra}
 	subject, _ := m.Subject.Get()
 	c.at("subject", func() {
 		if subject.ToolCall == nil {
-			c.loseAt("type", subject.Tag(), "is not a tool call, and version 1 asks for nothing else")
+			c.loseAt("type", subject.Tag(), "is not a tool call, the only subject in version 1")
 			out.ToolCall.ToolCallID = subjectID
 			return
 		}
@@ -159,12 +161,12 @@ func (c *converter) addMeta(meta json.RawMessage, name, value string) json.RawMe
 		meta = json.RawMessage("{}")
 	}
 	if _, taken := (&Unknown{Raw: meta}).Member(name); taken {
-		c.fail(value, "has no place in _meta, which has a member %q", name)
+		c.fail(value, "does not fit into _meta, which already has a member %q", name)
 		return meta
 	}
 	members, err := json.Marshal(map[string]string{name: value})
 	if err != nil {
-		c.fail(value, "has no place in _meta: %v", err)
+		c.fail(value, "does not fit into _meta: %v", err)
 		return meta
 	}
 	// The other members stay byte for byte: they belong to the sender.

@@ -14,6 +14,8 @@ func (c *converter) notification(m *UpdateSessionNotification) acpv1.Message {
 }
 
 // update converts an update that does not depend on earlier ones.
+// It returns nil for an update that version 1 implies or cannot express; notes and
+// problems tell which.
 func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	switch {
 	case m.UserMessageChunk != nil:
@@ -55,7 +57,7 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 	case m.TerminalUpdate != nil, m.TerminalOutputChunk != nil:
 		c.loseAt("sessionUpdate", m.Tag(), "concerns a terminal of the agent, but in version 1 terminals belong to the client")
 	default:
-		c.loseAt("sessionUpdate", m.Tag(), "is an update that version 1 does not have")
+		c.loseAt("sessionUpdate", m.Tag(), "is an update unknown to version 1")
 	}
 	return nil
 }
@@ -64,9 +66,13 @@ func (c *converter) update(m *SessionUpdate) *acpv1.SessionUpdate {
 // capability for them.
 func (c *converter) gated(m *SessionUpdate) *acpv1.SessionUpdate {
 	can, known := c.clientSession()
+	isSupported := can.Compaction.IsSet()
+	if m.Notice != nil {
+		isSupported = can.Notices.IsSet()
+	}
 	// A client whose capabilities are not known gets the update: it may ignore it.
-	if (m.Notice != nil && known && !can.Notices.IsSet()) || (m.Notice == nil && known && !can.Compaction.IsSet()) {
-		c.dropAt("sessionUpdate", m.Tag(), "is an update that the client has no capability for")
+	if known && !isSupported {
+		c.dropAt("sessionUpdate", m.Tag(), "is an update the client does not support")
 		return nil
 	}
 	switch {
@@ -99,22 +105,28 @@ func (c *converter) content(m *ContentBlock) (out acpv1.ContentBlock) {
 	return out
 }
 
+// isPlainText reports whether a block is a text without any optional member.
+func isPlainText(m *ContentBlock) bool {
+	t := m.Text
+	return t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil
+}
+
 // block converts one part of a message. Version 1 has no icons.
 func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
-	if t := m.Text; t != nil && *m == (ContentBlock{Text: t}) && t.Annotations.IsAbsent() && t.Meta == nil && t.Extra == nil {
-		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: t.Text}}, true // the usual case, without a round trip through JSON
+	if isPlainText(m) {
+		return acpv1.ContentBlock{Text: &acpv1.TextContent{Text: m.Text.Text}}, true // the usual case, without a round trip through JSON
 	}
 	if m.ResourceLink != nil && !m.ResourceLink.Icons.IsAbsent() {
 		// A copy: the message belongs to the caller.
 		link := *m.ResourceLink
 		if link.Icons.IsSet() {
-			c.loseAt("icons", "", "have no place in version 1")
+			c.loseAt("icons", "", "do not exist in version 1")
 		}
 		link.Icons = Optional[[]Icon]{}
 		m = &ContentBlock{ResourceLink: &link}
 	}
 	if m.Unknown != nil {
-		c.loseAt("type", m.Tag(), "is a type of content that version 1 does not have")
+		c.loseAt("type", m.Tag(), "is a type of content unknown to version 1")
 		return placeholder(m.Tag()), true
 	}
 	return same(c, m, c.mendBlock), true
@@ -123,7 +135,7 @@ func (c *converter) block(m *ContentBlock) (acpv1.ContentBlock, bool) {
 // promptBlock converts one part of a prompt, which is not understood in part.
 func (c *converter) promptBlock(m *ContentBlock) (acpv1.ContentBlock, bool) {
 	if m.Unknown != nil {
-		c.failAt("type", m.Tag(), "is a type of content that version 1 does not have")
+		c.failAt("type", m.Tag(), "is a type of content unknown to version 1")
 		return acpv1.ContentBlock{}, true
 	}
 	return c.block(m)
@@ -158,7 +170,7 @@ func (c *converter) mendBlock(m *acpv1.ContentBlock) {
 		c.at("annotations", func() {
 			known := each(c, "audience", readers, func(r *acpv1.Role) (acpv1.Role, bool) {
 				if !r.Known() {
-					c.drop(string(*r), "is a reader that version 1 does not have")
+					c.drop(string(*r), "is an audience unknown to version 1")
 				}
 				return *r, r.Known()
 			})
@@ -188,13 +200,13 @@ func (c *converter) state(m *StateUpdate) {
 	case m.Idle != nil:
 		c.idle(m.Idle)
 	default:
-		c.loseAt("state", m.Tag(), "is a state that version 1 does not have")
+		c.loseAt("state", m.Tag(), "is a state unknown to version 1")
 	}
 }
 
 // idle leaves out that the agent is idle.
 func (c *converter) idle(m *IdleStateUpdate) {
-	c.dropAt("state", "idle", "is implied in version 1 when no prompt is unanswered")
+	c.dropAt("state", "idle", "is implied in version 1 when no prompt waits")
 	c.background(m.Background)
 	c.vanish(m.Meta, m.Extra)
 }
@@ -212,11 +224,11 @@ func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
 	c.at("plan", func() {
 		plan := m.Plan.Items
 		if plan == nil {
-			c.loseAt("type", m.Plan.Tag(), "is a type of plan that version 1 does not have")
+			c.loseAt("type", m.Plan.Tag(), "is a type of plan unknown to version 1")
 			out.Entries = []acpv1.PlanEntry{{Content: "[plan: " + m.Plan.Tag() + "]", Priority: acpv1.PlanEntryPriorityMedium, Status: acpv1.PlanEntryStatusPending}}
 			return
 		}
-		c.dropAt("planId", string(plan.PlanID), "is not needed in version 1, which has one plan")
+		c.dropAt("planId", string(plan.PlanID), "is not needed in version 1, which has only one plan")
 		c.vanish(plan.Meta, plan.Extra)
 		out.Entries = each(c, "entries", plan.Entries, func(e *PlanEntry) (acpv1.PlanEntry, bool) { return same(c, e, c.mendEntry), true })
 	})
@@ -227,11 +239,11 @@ func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
 // is not done for those that version 1 does not have.
 func (c *converter) mendEntry(e *acpv1.PlanEntry) {
 	if !e.Priority.Known() {
-		c.dropAt("priority", string(e.Priority), "is a priority that version 1 does not have")
+		c.dropAt("priority", string(e.Priority), "is a priority unknown to version 1")
 		e.Priority = acpv1.PlanEntryPriorityMedium
 	}
 	if !e.Status.Known() {
-		c.dropAt("status", string(e.Status), "is a status that version 1 does not have")
+		c.dropAt("status", string(e.Status), "is a status unknown to version 1")
 		e.Status = acpv1.PlanEntryStatusPending
 	}
 }

@@ -46,6 +46,6 @@ func ExampleToV1() {
 	raw, _ := c.Message.MarshalJSON()
 	fmt.Println(string(raw))
 	// Output:
-	// acp: /update/status: "cancelled" is a status that version 1 does not have
+	// acp: /update/status: "cancelled" is a status unknown to version 1
 	// {"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"failed"}}
 }

@@ -38,19 +38,19 @@ func (a *app) acpExecCommand() *cobra.Command {
 	var v2 bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...] PROMPT",
-		Short: "Start an agent, give it one prompt and print its answer",
-		Long: `Start an agent, give it one prompt and print its answer.
+		Short: "Send an agent one prompt and print the answer",
+		Long: `Start an agent, send it one prompt and print the answer.
 
-The text of the agent goes to standard output; its thoughts and actions go to
-standard error. With --json every message in both directions is a line on
-standard output instead: {"direction", "time", "frame"}, or "text" in place of
-"frame" for a line that is not a message.
+The agent's text goes to standard output; its thoughts and actions go to standard
+error. With --json, standard output has one line for each message in either
+direction: {"direction", "time", "frame"}, or "text" instead of "frame" for a line
+that is not a message.
 
-The policy limits the actions of the agent: none, read, write, yolo, or ask,
-which needs a terminal and is the default there; elsewhere it is read.
+The policy limits what the agent may do: none, read, write, yolo or ask. The
+default is ask on a terminal and read elsewhere; ask needs a terminal.
 
-Ctrl-C asks the agent to stop, a second one kills it. Exit code 1 means that the
-agent ended for another reason than success.`,
+Ctrl-C asks the agent to stop; a second Ctrl-C kills it. The exit code is 1 if the
+agent stops for any reason other than success.`,
 		Example: `  parley acp exec -- claude-code-acp "what does this repository do?"
   parley acp exec --policy write --dir ~/src/app -- gemini --experimental-acp "fix the build"`,
 		Args: cobra.MinimumNArgs(2),
@@ -69,9 +69,9 @@ agent ended for another reason than success.`,
 
 	cmd.Flags().SetInterspersed(false)
 	policyFlag(cmd, &policy)
-	cmd.Flags().StringVar(&dir, "dir", ".", "the folder that it works in")
-	cmd.Flags().StringVar(&method, "auth", "", "log in by this method first; parley acp inspect lists them")
-	cmd.Flags().BoolVar(&v2, "v2", false, "offer version 2 of the protocol, a draft")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the agent's working folder")
+	cmd.Flags().StringVar(&method, "auth", "", "log in with this method first; \"parley acp inspect\" lists the methods")
+	cmd.Flags().BoolVar(&v2, "v2", false, "offer protocol version 2 (draft)")
 	return cmd
 }
 
@@ -89,14 +89,14 @@ func (a *app) policy(name string) (sandbox.Policy, error) {
 		return "", usagef("--policy: %w", err)
 	}
 	if policy == sandbox.PolicyAsk && !isTerminal(a.in) {
-		return "", usagef("--policy ask needs a terminal to ask on").WithHint("use none, read, write or yolo")
+		return "", usagef("--policy ask needs a terminal").WithHint("use none, read, write or yolo")
 	}
 	return policy, nil
 }
 
 // policyFlag adds the flag for the permissions of an agent.
 func policyFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "policy", "", "permissions of the agent: none, read, write, yolo or ask (default ask on a terminal, else read)")
+	cmd.Flags().StringVar(into, "policy", "", "the agent's permissions: none, read, write, yolo or ask (default ask on a terminal, otherwise read)")
 	choices(cmd, "policy", sandbox.Policies()...)
 }
 
@@ -114,7 +114,7 @@ func (a *app) asker() sandbox.Asker {
 		for i, o := range r.Options {
 			fmt.Fprintf(a.err, "  %d  %s\n", i+1, o.Label())
 		}
-		fmt.Fprint(a.err, "Number, or nothing to refuse: ")
+		fmt.Fprint(a.err, "Enter a number, or press Enter to refuse: ")
 		line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
 		if err != nil {
 			return "", err
@@ -291,10 +291,10 @@ type acpAuthMethod struct {
 func (a *app) acpInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Show the capabilities of an agent in each version of the protocol",
-		Long: `Show the capabilities of an agent in each version of the protocol, and its ways to
-log in. The agent is started twice and given no work. Exit code 1 means that it
-answered neither time.`,
+		Short: "Show an agent's protocol capabilities",
+		Long: `Show an agent's capabilities in each version of the protocol, and its login methods.
+The agent is started twice and given no work. The exit code is 1 if it answers
+neither time.`,
 		Example: `  parley acp inspect -- claude-code-acp
   parley acp inspect --json -- gemini --experimental-acp`,
 		Args: cobra.MinimumNArgs(1),

@@ -19,14 +19,14 @@ func (a *app) acpProxyCommand() *cobra.Command {
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "proxy [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Serve an agent that speaks version 2 of the protocol to a client that speaks version 1",
-		Long: `Serve an agent that speaks version 2 of the protocol, a draft, to a client that speaks
-version 1: start the agent, and convert the frames between it and standard input
-and output. An editor is given this command in place of that of the agent.
+		Short: "Serve a version 2 agent to a version 1 client",
+		Long: `Start an agent that speaks version 2 of the protocol (a draft) and serve it to a
+client that speaks version 1: the frames between the agent and standard input and
+output are converted. Configure this command in an editor instead of the agent's own.
 
-Values that version 1 does not have are replaced by the nearest ones, and updates
-that it cannot express are left out; standard error says which. With --verbose it
-also names the parts that version 1 does not need.`,
+Values that version 1 lacks are replaced by the nearest ones, and updates that it
+cannot express are dropped; standard error names them. With --verbose it also names
+the parts that version 1 does not need.`,
 		Example: `  parley acp proxy -- my-agent --acp
   parley comply -- parley acp proxy -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
@@ -47,7 +47,7 @@ also names the parts that version 1 does not need.`,
 	}
 
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "name every part of a message that the client does not get")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "also name the message parts that version 1 does not need")
 	return cmd
 }
 
@@ -56,19 +56,18 @@ func (a *app) acpValidateCommand() *cobra.Command {
 	var version int
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
-		Short: "Check frames from files or standard input against the protocol; exit 1 if one is invalid",
-		Long: `Check frames from files or standard input: each must be a message of JSON-RPC whose
-params or result have the form that the protocol gives them. A file is one
-conversation, with one frame per line. Lines of a recording, which have a
-"direction" and a "frame", are read as well: parley acp exec --json and parley comply
---record write those. The order of a conversation is not checked: parley comply
-does that.`,
+		Short: "Check recorded frames against the protocol",
+		Long: `Check frames from files or standard input: each must be a JSON-RPC message whose
+params or result match the protocol. A file is one conversation, with one frame per
+line. Recordings written by "parley acp exec --json" and "parley comply --record" are
+accepted as well. The order of the frames is not checked; "parley comply" does that.
+The exit code is 1 if a frame is invalid.`,
 		Example: `  parley acp validate frames.jsonl
   parley acp exec --json -- my-agent "hello" | parley acp validate
   parley acp validate --protocol 2 recorded/*.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if version != 1 && version != 2 {
-				return usagef("--protocol: no version %d", version).WithHint("use 1 or 2")
+				return usagef("--protocol: unknown version %d", version).WithHint("use 1 or 2")
 			}
 			if len(args) == 0 {
 				args = []string{"-"}
@@ -113,7 +112,7 @@ does that.`,
 		},
 	}
 
-	cmd.Flags().IntVar(&version, "protocol", 1, "version of the protocol: 1 or 2")
+	cmd.Flags().IntVar(&version, "protocol", 1, "protocol version: 1 or 2")
 	return cmd
 }
 

@@ -17,13 +17,13 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	return group("agent", "Add agents, list them, and manage their keys",
+	return group("agent", "Manage agents and their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
 		a.agentRoleCommand(),
 		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(),
-		a.agentChange("pause", "Keep an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
+		a.agentChange("pause", "Stop an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
 		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
-		a.agentChange("reset", "Lift the suspension of an agent that repeated itself", "not suspended any more", api.ResetAgent),
+		a.agentChange("reset", "Lift an agent's suspension for repeated messages", "no longer suspended", api.ResetAgent),
 	)
 }
 
@@ -32,7 +32,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Add an agent and print its first key, once",
+		Short: "Add an agent and print its first key",
 		Example: `  parley agent add planner --role coordinator
   parley agent add builder --can go,sql --root ~/src/app
   parley agent add ci --auditor --expires 720h`,
@@ -40,17 +40,17 @@ func (a *app) agentAddCommand() *cobra.Command {
 	}
 
 	f := cmd.Flags()
-	f.StringVar((*string)(&p.Role), "role", "", "coordinator, researcher, executor, reviewer or integrator (default executor)")
-	f.BoolVar(&p.Auditor, "auditor", false, "may read every message")
+	f.StringVar((*string)(&p.Role), "role", "", "role: coordinator, researcher, executor, reviewer or integrator (default executor)")
+	f.BoolVar(&p.Auditor, "auditor", false, "let the agent read every message")
 	f.StringVar(&p.Label, "label", "", "label of the key (default \"default\")")
-	f.StringVar(&root, "root", "", "folder in which the agent works: offer to make it a root, where handoffs are checked")
-	f.StringSliceVar(&p.Can, "can", nil, "its abilities, which other agents see: go,sql")
+	f.StringVar(&root, "root", "", "the agent's working folder, offered as a root for checking handoffs")
+	f.StringSliceVar(&p.Can, "can", nil, "abilities shown to other agents, such as go,sql")
 	choices(cmd, "role", "coordinator", "researcher", "executor", "reviewer", "integrator")
 
 	return operation(a, cmd, api.AddAgent, &p, func(w io.Writer, got api.AgentKey) {
 		fmt.Fprintf(w, "added %s (%s)\nkey: %s\n", got.Agent.ID, got.Agent.Role, got.Key)
-		fmt.Fprintln(a.err, "The key is shown this once. Give it to the agent as PARLEY_KEY, or as bearer token for /mcp.")
-	}, argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid, as in 720h (default for ever)"), func(ctx context.Context, _ []string) error {
+		fmt.Fprintln(a.err, "The key is shown only once. Give it to the agent as PARLEY_KEY, or as the bearer token for /mcp.")
+	}, argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "lifetime of the key, such as 720h (default unlimited)"), func(ctx context.Context, _ []string) error {
 		switch {
 		case root == "":
 			return nil
@@ -76,7 +76,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 }
 
 func (a *app) agentListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the agents of the hub", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List agents", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
 		writeTable(w, "NAME, ROLE, CAN, STATE, UNREAD, LAST SEEN, REACHABLE, KEYS", got.Agents, func(p api.AgentProfile) []any {
 			return []any{p.ID, p.Role, cmp.Or(strings.Join(p.Can, ","), "-"), agentState(p), p.Unread, ago(p.LastSeen), p.Reach, keyList(p.Keys)}
@@ -116,7 +116,7 @@ func (a *app) agentRoleCommand() *cobra.Command {
 	var p api.AgentParams
 	cmd := &cobra.Command{
 		Use:       "role NAME ROLE",
-		Short:     "Change the role of an agent",
+		Short:     "Change an agent's role",
 		Example:   `  parley agent role builder reviewer`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: words(hub.Roles),
@@ -130,7 +130,7 @@ func keyList(keys []hub.Key) string {
 	now := hub.At(time.Now())
 	var out []string
 	for _, k := range keys {
-		s := fmt.Sprintf("%s …%s", k.Label, k.Hint)
+		s := fmt.Sprintf("%s …%s", localTimes(k.Label), k.Hint)
 		switch {
 		case !k.RevokedAt.IsZero():
 			s += " (revoked)"
@@ -146,24 +146,24 @@ func (a *app) agentKeyCommand() *cobra.Command {
 	var p api.AgentParams
 	cmd := &cobra.Command{
 		Use:     "key NAME --label LABEL",
-		Short:   "Create another key for an agent and print it, once",
+		Short:   "Create and print another key for an agent",
 		Example: `  parley agent key builder --label laptop --expires 720h`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&p.Label, "label", "", "label of the key; each label is used once")
+	cmd.Flags().StringVar(&p.Label, "label", "", "label of the key; each label can be used once")
 	return operation(a, cmd, api.AddKey, &p, func(w io.Writer, got api.AgentKey) { fmt.Fprintf(w, "key: %s\n", got.Key) },
-		argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "how long the key is valid (default for ever)"))
+		argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "lifetime of the key, such as 720h (default unlimited)"))
 }
 
 func (a *app) agentRevokeCommand() *cobra.Command {
 	var p api.AgentParams
 	cmd := &cobra.Command{
 		Use:     "revoke NAME [--label LABEL]",
-		Short:   "Revoke the keys of an agent, one or all",
+		Short:   "Revoke one or all keys of an agent",
 		Example: `  parley agent revoke builder --label laptop`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&p.Label, "label", "", "the key to revoke (default all)")
+	cmd.Flags().StringVar(&p.Label, "label", "", "label of the key to revoke (default all keys)")
 	return operation(a, cmd, api.RevokeKeys, &p, func(w io.Writer, got api.Revoked) {
 		fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent)
 	}, argument(0, &p.ID))

@@ -26,15 +26,14 @@ type agentCLI struct {
 func (a *app) agentsCommand() *cobra.Command {
 	return group("agents", "Show the agent CLIs on this machine", &cobra.Command{
 		Use:   "detect",
-		Short: "List the known agent CLIs, whether they are installed, and how they are started over ACP",
-		Long: `List the known agent CLIs, the version that is installed, and the command that
-starts each over ACP. Each CLI that is installed is started once, to ask for its
-version.`,
+		Short: "List known agent CLIs and their ACP commands",
+		Long: `List the known agent CLIs with the installed version and the command that starts each
+over ACP. Every installed CLI is started once to read its version.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return hub.Errorf(hub.CodeInvalid, "parley", "find the home folder: %v", err)
+				return hub.Errorf(hub.CodeInvalid, "parley", "cannot find the home folder: %v", err)
 			}
 
 			found := map[string]cli.Installation{}

@@ -17,16 +17,16 @@ import (
 )
 
 func (a *app) artifactCommand() *cobra.Command {
-	return group("artifact", "Store content that is too large for a message", a.artifactPutCommand(), a.artifactGetCommand())
+	return group("artifact", "Store content too large for a message", a.artifactPutCommand(), a.artifactGetCommand())
 }
 
 func (a *app) artifactPutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "put FILE",
-		Short: "Store a file by its hash and print the reference to send",
-		Long: `Store a file by its hash and print the reference to send, as a member of
-context.artifacts. A dash stands for standard input. parley send --attach FILE
-does both at once.`,
+		Short: "Store a file and print its reference",
+		Long: `Store a file by its hash and print the reference to send as a member of
+context.artifacts. Use - for standard input. "parley send --attach FILE" stores the
+file and sends the reference in one step.`,
 		Example: `  parley artifact put build.log
   parley send tester "the build is red" --attach build.log`,
 		Args: cobra.ExactArgs(1),
@@ -72,7 +72,7 @@ func (a *app) putArtifact(ctx context.Context, c *rpc.Client, name string) (hub.
 	}
 	var out server.Artifact
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || out.Artifact.SizeBytes == nil {
-		return hub.ArtifactRef{}, errors.Join(errors.New("the answer cannot be read"), err)
+		return hub.ArtifactRef{}, errors.Join(errors.New("cannot read the hub's answer"), err)
 	}
 	return out.Artifact, nil
 }

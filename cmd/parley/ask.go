@@ -30,15 +30,15 @@ func (a *app) askCommand() *cobra.Command {
 	wait := 5 * time.Minute
 	cmd := &cobra.Command{
 		Use:   "ask AGENT QUESTION",
-		Short: "Ask an agent, wait for its answer and print it; exit 1 if none comes",
-		Long: `Ask an agent, wait for its answer and print it. The answer counts as read. If none
-comes in time, the question stays in the inbox of the agent, and an answer that
-comes later is in yours.`,
+		Short: "Ask an agent and wait for the answer",
+		Long: `Ask an agent a question, wait for the answer and print it. The answer is marked as
+read. If no answer arrives in time, the exit code is 1; the question stays in the
+agent's inbox, and a later answer goes to yours.`,
 		Example: `  parley ask builder "Can avatar be null?" --wait 5m`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wait < 0 {
-				return usagef("--wait: a span cannot be negative")
+				return usagef("--wait must not be negative")
 			}
 
 			c, err := m.compose(cmd, a, args[1:])
@@ -66,7 +66,7 @@ comes later is in yours.`,
 
 			return a.check(got.Answer != nil, got, func(w io.Writer) {
 				if got.Answer != nil {
-					io.WriteString(w, mailroom.RenderMessages([]hub.Envelope{*got.Answer}, nil, ""))
+					io.WriteString(w, mailroom.Text{When: when}.Messages([]hub.Envelope{*got.Answer}))
 				}
 			})
 		},

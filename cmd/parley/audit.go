@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -20,9 +21,9 @@ func (a *app) auditCommand() *cobra.Command {
 	var p api.AuditParams
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Read the journal, and check that it was not tampered with",
-		Long: `Read the journal: the time, actor, action, subject and outcome of every call that
-changed something or was refused. Auditors see everything, other agents the entries
+		Use: "audit", Short: "Read or verify the journal",
+		Long: `Print the journal: the time, actor, action, subject and outcome of every call that
+changed something or was refused. Auditors see all entries, other agents only those
 that concern them. The newest entries come last.`,
 		Example: `  parley audit --limit 20
   parley audit --follow --actor builder
@@ -56,22 +57,22 @@ that concern them. The newest entries come last.`,
 	}
 
 	f := cmd.Flags()
-	f.BoolVar(&follow, "follow", false, "then print each new entry, until Ctrl-C")
-	f.StringVar((*string)(&p.Actor), "actor", "", "only entries of this agent")
-	f.StringVar((*string)(&p.Action), "action", "", "only this action, as in message.sent")
-	f.Int64Var(&p.After, "after", 0, "continue after this entry")
-	f.Var(&p.Limit, "limit", "how many at most (default 50)")
+	f.BoolVar(&follow, "follow", false, "keep printing new entries until Ctrl-C")
+	f.StringVar((*string)(&p.Actor), "actor", "", "only entries by this agent")
+	f.StringVar((*string)(&p.Action), "action", "", "only entries with this action, such as message.sent")
+	f.Int64Var(&p.After, "after", 0, "only entries after this number")
+	f.Var(&p.Limit, "limit", "maximum number of entries (default 50)")
 	cmd.AddCommand(a.auditVerifyCommand())
 	return cmd
 }
 
 func writeEntry(w io.Writer, e hub.Entry) {
-	fmt.Fprintf(w, "%6d  %s  %-10s %-22s %s", e.Seq, e.At, e.Actor, e.Action, e.Subject)
+	fmt.Fprintf(w, "%6d  %-12s  %-10s %-22s %s", e.Seq, when(e.At), e.Actor, e.Action, localTimes(cutHashes(e.Subject)))
 	if e.Outcome != hub.OutcomeOK {
 		fmt.Fprintf(w, "  %s", e.Outcome)
 	}
-	if len(e.Facts) > 0 && string(e.Facts) != "null" {
-		fmt.Fprintf(w, "  %s", e.Facts)
+	if text := factsText(e.Facts, nil); len(e.Facts) > 0 && text != "" {
+		fmt.Fprintf(w, "  %s", plaintext.Line(text))
 	}
 	fmt.Fprintln(w)
 }
@@ -81,7 +82,9 @@ func writeEntry(w io.Writer, e hub.Entry) {
 func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.AuditPage) error {
 	enc := encoder(a.out)
 	show := func(e hub.Entry) error {
-		if (p.Actor != "" && e.Actor != p.Actor) || (p.Action != "" && e.Action != p.Action) {
+		otherActor := p.Actor != "" && e.Actor != p.Actor
+		otherAction := p.Action != "" && e.Action != p.Action
+		if otherActor || otherAction {
 			return nil
 		}
 		if a.json {
@@ -105,14 +108,15 @@ func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.Audit
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var resume bool
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Compare everything with the journal; exit 1 if something does not fit",
-		Long: `Compare the hub's records with the journal: its chain of hashes, messages,
-handoffs with their history, runs, contracts, agents and keys, the archives and the
-trail of JSONL files. Works also while no hub is running.
+		Use: "verify", Short: "Verify the hub's records against the journal",
+		Long: `Verify the hub's records against the journal: the chain of hashes, messages, handoffs
+and their history, runs, contracts, agents and keys, the archives and the trail of
+JSONL files. It also works while no hub is running. The exit code is 1 if something
+does not match.
 
-It prints its progress, and stores its position every few seconds in verify.json in
-the hub's home. After Ctrl-C (exit 130), --resume goes on from there. The position is
-trusted; a verification from the beginning trusts nothing.`,
+Progress is printed, and the position is stored every few seconds in verify.json in
+the hub's home. After Ctrl-C (exit code 130), --resume continues from there. The
+stored position is trusted; a verification from the beginning trusts nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			got, err := a.verify(cmd.Context(), resume)
@@ -125,7 +129,7 @@ trusted; a verification from the beginning trusts nothing.`,
 			}{got.Clean(), got}, func(w io.Writer) { a.writeAudit(w, got) })
 		},
 	}
-	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the verification that was interrupted last")
+	cmd.Flags().BoolVar(&resume, "resume", false, "continue the last interrupted verification")
 	return cmd
 }
 
@@ -144,7 +148,7 @@ func (a *app) verify(ctx context.Context, resume bool) (records.Audit, error) {
 			return r.VerifyFor(ctx, verifyPart, p.Resume)
 		})
 		if ctx.Err() != nil && stored {
-			fmt.Fprintln(a.err, "interrupted; go on with: parley audit verify --resume")
+			fmt.Fprintln(a.err, "interrupted; run \"parley audit verify --resume\" to continue")
 		}
 		if err != nil || got.Progress == nil {
 			return got, cmp.Or(ctx.Err(), err)

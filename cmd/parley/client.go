@@ -95,14 +95,14 @@ func (a *app) key() (string, error) {
 	if err != nil || os.Getenv("PARLEY_URL") != "" || server.Running(home) {
 		return key, err
 	}
-	return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub runs in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
+	return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub is running in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
 }
 
 // readKey reads a file with a key.
 func readKey(file string) (string, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, "parley", "read the key file: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "cannot read the key file: %v", err)
 	}
 	key := strings.TrimSpace(string(raw))
 	if key == "" {
@@ -115,8 +115,8 @@ func readKey(file string) (string, error) {
 func operatorKey(home string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(home, server.OperatorKeyFile))
 	if err != nil {
-		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "read the operator's key: %v", err).
-			WithHint("start the hub once with: parley serve; or set PARLEY_KEY to call as an agent")
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "cannot read the operator's key: %v", err).
+			WithHint("run \"parley serve\" once to create it, or set PARLEY_KEY to call as an agent")
 	}
 	return strings.TrimSpace(string(raw)), nil
 }
@@ -143,8 +143,8 @@ func (a *app) hubURL() (string, error) {
 // maxContent is the size of the largest value of an argument.
 const maxContent = 1 << 20
 
-var errContent = hub.Errorf(hub.CodePayloadTooLarge, "parley", "the input has more than %d bytes", maxContent).
-	WithHint("store it with: parley artifact put FILE, and send the reference")
+var errContent = hub.Errorf(hub.CodePayloadTooLarge, "parley", "the input is larger than %d bytes", maxContent).
+	WithHint("store it with \"parley artifact put FILE\" and send the reference")
 
 // content returns the value of an argument: itself, the file after an @, or
 // standard input for a dash.
@@ -168,7 +168,7 @@ func (a *app) read(ctx context.Context, name string, limit int, tooLarge error) 
 		defer f.Close()
 		in = f
 	} else if isTerminal(a.in) {
-		fmt.Fprintln(a.err, "reading from the keyboard; Ctrl-D on a line of its own ends it")
+		fmt.Fprintln(a.err, "reading from the keyboard; press Ctrl-D on an empty line to finish")
 	}
 	b, err := await(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, int64(limit)+1)) })
 	switch {
@@ -211,7 +211,7 @@ func (a *app) object(ctx context.Context, name, arg string) (json.RawMessage, er
 	}
 	raw = bytes.TrimSpace(raw)
 	if !json.Valid(raw) {
-		return nil, hub.Errorf(hub.CodeInvalid, "parley", "%s: not valid JSON", name).WithHint("give an object, @FILE, or - for standard input")
+		return nil, hub.Errorf(hub.CodeInvalid, "parley", "%s: not valid JSON", name).WithHint("use a JSON object, @FILE, or - for standard input")
 	}
 	return raw, nil
 }
@@ -226,7 +226,7 @@ func moment(name, s string, sign time.Duration) (hub.Time, error) {
 	}
 	t, err := hub.ParseTime(s)
 	if err != nil {
-		return hub.Time{}, hub.Errorf(hub.CodeInvalid, "parley", "--%s: %v", name, err).WithHint("use a span like 2h, or a time like 2026-02-21T09:00:00Z")
+		return hub.Time{}, hub.Errorf(hub.CodeInvalid, "parley", "--%s: %v", name, err).WithHint("use a duration such as 2h, or a time such as 2026-02-21T09:00:00Z")
 	}
 	return t, nil
 }

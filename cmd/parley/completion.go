@@ -13,7 +13,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -102,7 +101,7 @@ func heldWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err 
 }
 
 func teamWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
-	got, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "list"})
+	got, err := rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "list"})
 	for _, t := range got.Teams {
 		out = append(out, described(t.ID, t.Objective))
 	}
@@ -171,6 +170,18 @@ var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-
 // messageTyped has the commands whose flag --type is that of a message.
 var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}
 
+// takesHubWords reports whether a flag of the command with a path is completed with words
+// of the hub.
+func takesHubWords(cmd *cobra.Command, path, flag string) bool {
+	if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil {
+		return false
+	}
+	if strings.HasPrefix(path, "peer ") {
+		return false // --from of a peer is an address
+	}
+	return flag != "type" || messageTyped[path]
+}
+
 // complete gives all commands below root the words of the hub. Completions that a command
 // has of its own stay.
 func (a *app) complete(root *cobra.Command) {
@@ -188,8 +199,8 @@ func (a *app) complete(root *cobra.Command) {
 			}
 		}
 		for flag, from := range flagSources {
-			if _, own := cmd.GetFlagCompletionFunc(flag); own || cmd.LocalFlags().Lookup(flag) == nil || strings.HasPrefix(path, "peer ") || (flag == "type" && !messageTyped[path]) {
-				continue // --from of a peer is an address
+			if !takesHubWords(cmd, path, flag) {
+				continue
 			}
 			cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return a.hubWords(cmd.Context(), from)

@@ -36,33 +36,35 @@ func (a *app) complyCommand() *cobra.Command {
 	var f complyFlags
 	cmd := &cobra.Command{
 		Use:   "comply [flags] -- COMMAND [ARG...]",
-		Short: "Test whether an agent speaks the Agent Client Protocol; exit 1 if it breaks a MUST",
-		Long: `Start an agent, once for each test, and report the rules of the protocol that it
-breaks, with the frames that prove it. The report goes to standard output,
-progress to standard error.
+		Short: "Test an agent against the Agent Client Protocol",
+		Long: `Start an agent once for each test, and report the protocol rules that it breaks, with
+the frames that prove it. The report goes to standard output, progress to standard
+error.
 
-The agent gets few variables and an empty home folder; --env passes more on,
---real-home lets it use yours. With --with-model it can use a scripted model,
-which obeys the prompts of the tests, so that it needs no account. --list-agents
-lists agents that Parley knows how to start.
+The agent gets a few variables and an empty home folder; --env passes on more
+variables, --real-home lets it use your home folder. --with-model provides a scripted
+model that follows the prompts of the tests, so the agent needs no account.
+--list-agents lists the agents that Parley can start.
 
-What fails a run (exit 1):
-  - a MUST of the protocol that the agent broke, in whatever test or frame it was
-    seen, unless the baseline accepts it. A broken SHOULD and advice never do, nor
-    members that an SDK of the protocol has published as unstable
+A run fails (exit code 1) because of:
+  - a broken MUST of the protocol, in any test or frame, unless the baseline accepts
+    it. A broken SHOULD, advice, and members that an SDK of the protocol published as
+    unstable never fail a run
   - a test that could not be run
-  - an entry of the baseline that has become wrong
---profile chooses the tests to run: full (default) all, core the ones without which no
-client can work, editor and headless the ones for such clients. --requirements
-chooses the rules that may fail the run: v1 and v2 are lists that never grow, FILE
-has one id per line. --rule runs the tests of a rule and fails by that rule alone.
-An agent that needs a login is not wrong: its tests are NA until it gets one, with
---auth METHOD, --env or --real-home. A slow agent is not wrong: it may take four times as
-long as it was measured to, and a finding that rests on time alone is only
-reported when it comes again while the test runs alone with three times the time.
+  - a baseline entry that is no longer true
 
-Exit codes: 0 nothing failed the run, 1 something did, 2 usage, an invalid file, or an
-agent that cannot be started.`,
+--profile selects the tests: full (the default) has all of them, core those that every
+client needs, editor and headless those for such clients. --requirements selects the
+rules that can fail the run: v1 and v2 are lists that never grow, FILE has one id per
+line. --rule runs the tests of one rule, and only that rule can fail the run.
+
+An agent that needs a login does not fail: its tests are NA until it gets one with
+--auth METHOD, --env or --real-home. A slow agent does not fail: it may take four times
+as long as measured, and a finding based on time alone is reported only if it recurs
+when the test runs alone with three times the time.
+
+Exit codes: 0 the run passed, 1 it failed, 2 usage error, invalid file, or an agent that
+cannot be started.`,
 		Example: `  parley comply -- my-agent --acp
   parley comply --agents agents.json --summary
   parley comply --test required.prompt.cancel --verbose -- node dist/agent.js
@@ -73,35 +75,35 @@ agent that cannot be started.`,
 	}
 
 	flags := cmd.Flags()
-	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" form that editors use`)
+	flags.StringVar(&f.agents, "agents", "", `file with agents in the "agent_servers" format of editors`)
 	flags.StringArrayVar(&f.only, "agent", nil, "only the agent with this name, from the file or from --list-agents")
-	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that Parley knows how to start, and run none")
-	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in arguments, variables and files of an agent is its address")
+	flags.BoolVar(&f.listAgents, "list-agents", false, "list the agents that Parley can start, and exit")
+	flags.BoolVar(&f.withModel, "with-model", false, "start a scripted model; ${modelURL} in the agent's arguments, variables and files is its address")
 	flags.StringVar(&f.script, "model-script", "", "file with the model's script (default: obey directives in prompts)")
 
 	// The tests that run, the rules that count, and the way in which the tests run.
-	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files, in place of the built-in tests")
-	flags.StringVar(&f.writeSuite, "write-suite", "", "write the built-in tests into this folder, as a beginning for your own, and run none")
+	flags.StringVar(&f.dir, "tests", "", "folder with .jsont files to use instead of the built-in tests")
+	flags.StringVar(&f.writeSuite, "write-suite", "", "write the built-in tests to this folder as a starting point for your own, and exit")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
-	flags.StringSliceVar(&f.rules, "rule", nil, "only tests of the rule with this id, all for a rule that every frame is checked for; other rules do not fail the run")
-	flags.StringVar(&f.profile, "profile", "full", "the tests to run: "+strings.Join(comply.Profiles(), ", "))
-	flags.StringVar(&f.requirements, "requirements", "", "the rules that may fail the run: v1, v2 or a file with ids (default: all)")
-	flags.StringVar(&f.run.Auth, "auth", "", "log in with this method of the agent before a session is opened")
-	flags.Var((*strictyaml.Period)(&f.run.Startup), "start-timeout", "how long the first start of an agent may take, which may download (default 3m0s)")
-	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests and run none")
-	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules with their tests and run none")
-	flags.IntVar(&f.run.Protocol, "protocol", 1, "version of the protocol to speak: 1 or 2")
-	flags.Var((*strictjson.Count)(&f.run.Jobs), "jobs", "tests to run at the same time (default the number of processors)")
-	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
+	flags.StringSliceVar(&f.rules, "rule", nil, "only the tests of the rule with this id (all tests if it is checked in every frame); other rules do not fail the run")
+	flags.StringVar(&f.profile, "profile", "full", "tests to run: "+strings.Join(comply.Profiles(), ", "))
+	flags.StringVar(&f.requirements, "requirements", "", "rules that can fail the run: v1, v2, or a file with ids (default all)")
+	flags.StringVar(&f.run.Auth, "auth", "", `log in with this method first; "parley acp inspect" lists the methods`)
+	flags.Var((*strictyaml.Period)(&f.run.Startup), "start-timeout", "time limit for an agent's first start, including downloads (default 3m0s)")
+	flags.BoolVar(&f.listTests, "list-tests", false, "list the tests, and exit")
+	flags.BoolVar(&f.listRules, "list-rules", false, "list the rules and their tests, and exit")
+	flags.IntVar(&f.run.Protocol, "protocol", 1, "protocol version: 1 or 2")
+	flags.Var((*strictjson.Count)(&f.run.Jobs), "jobs", "number of tests to run in parallel (default the number of processors)")
+	flags.Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "factor for all timeouts, for slow agents and machines")
 
 	// The report, and the parts of this machine that the agent may see.
 	f.formatFlags(cmd)
-	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests: only tests that it lacks are run")
-	flags.StringVar(&f.run.Record, "record", "", "folder to write all conversations to")
+	flags.StringVar(&f.resume, "resume", "", "JSON report of an interrupted run of the same agents and tests; only the missing tests are run")
+	flags.StringVar(&f.run.Record, "record", "", "folder for recordings of all conversations")
 	flags.StringVar(&f.baseline, "baseline", "", "file with accepted deviations, one per line: ID [AGENT] [until=YYYY-MM-DD] # REASON")
 	flags.StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
-	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder, with its logins")
-	flags.BoolVar(&f.verbose, "verbose", false, "show every frame on standard error")
+	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder and its logins")
+	flags.BoolVar(&f.verbose, "verbose", false, "print every frame to standard error")
 
 	cmd.AddCommand(a.complyAgentsCommand(), a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
 	return cmd
@@ -109,14 +111,14 @@ agent that cannot be started.`,
 
 // formatFlags adds the flags that choose the form of a report.
 func (f *complyFlags) formatFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.format, "format", "md", "md, pr (a summary for a pull request), json, junit, sarif, html (one page) or badge (SVG)")
-	cmd.Flags().BoolVar(&f.summary, "summary", false, "a table of all tests and agents in place of a section for each test")
+	cmd.Flags().StringVar(&f.format, "format", "md", "format of the report: md, pr (a summary for a pull request), json, junit, sarif, html (one page) or badge (SVG)")
+	cmd.Flags().BoolVar(&f.summary, "summary", false, "print one table of all tests and agents instead of a section for each test")
 }
 
 // checkFormat refuses a form that there is not.
 func (f *complyFlags) checkFormat() error {
 	if !slices.Contains([]string{"md", "pr", "json", "junit", "sarif", "html", "badge"}, f.format) {
-		return usagef("--format: no format %q", f.format).WithHint("use md, pr, json, junit, sarif, html or badge")
+		return usagef("--format: unknown format %q", f.format).WithHint("use md, pr, json, junit, sarif, html or badge")
 	}
 	return nil
 }
@@ -190,10 +192,10 @@ func (f *complyFlags) check() error {
 		return err
 	}
 	if f.run.Protocol != 1 && f.run.Protocol != 2 {
-		return usagef("--protocol: no version %d", f.run.Protocol).WithHint("use 1 or 2")
+		return usagef("--protocol: unknown version %d", f.run.Protocol).WithHint("use 1 or 2")
 	}
 	if f.run.TimeoutScale <= 0 {
-		return usagef("--timeout-scale must be more than 0")
+		return usagef("--timeout-scale must be greater than 0")
 	}
 	return nil
 }
@@ -237,7 +239,7 @@ func (f *complyFlags) prepare(agents []comply.Agent) (err error) {
 		return invalid(err)
 	}
 	if slices.ContainsFunc(agents, func(g comply.Agent) bool { return len(g.Files) > 0 }) {
-		return usagef("--real-home: an agent has files for its home folder, which are not written to a real one").WithHint("leave --real-home out for that agent")
+		return usagef("--real-home: an agent needs files in its home folder, and Parley does not write to your real one").WithHint("leave out --real-home for that agent")
 	}
 	return nil
 }
@@ -276,7 +278,7 @@ func (a *app) runComply(parent context.Context, f complyFlags, agents []comply.A
 	}
 	if report != nil && report.Interrupted {
 		err = nil
-		fmt.Fprintln(a.err, "interrupted: the report has the tests that ran, the others are ERROR")
+		fmt.Fprintln(a.err, "interrupted: the report has the tests that ran; the others are marked ERROR")
 	}
 	if err := errors.Join(err, endModel()); err != nil {
 		return nil, err
@@ -285,7 +287,7 @@ func (a *app) runComply(parent context.Context, f complyFlags, agents []comply.A
 	report.Tool = "parley " + version()
 	if f.verbose && wall > 0 {
 		own := wall - waited
-		fmt.Fprintf(a.err, "the tests took %v in sum; %v of that, %.1f percent, was the runner's own time, the rest were waits for agents and delays in tests\n",
+		fmt.Fprintf(a.err, "the tests took %v in total; the runner itself used %v (%.1f percent), the rest was spent waiting for agents and on delays in tests\n",
 			wall.Round(time.Millisecond), own.Round(time.Millisecond), 100*own.Seconds()/wall.Seconds())
 	}
 	return report, nil
@@ -352,7 +354,7 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	load := comply.Suite
 	if f.dir != "" {
 		if info, err := os.Stat(f.dir); err != nil || !info.IsDir() {
-			return nil, usagef("--tests: %s is not a folder that can be read", f.dir)
+			return nil, usagef("--tests: %s is not a readable folder", f.dir)
 		}
 		load = func() ([]*comply.Test, error) { return comply.Load(f.dir) }
 	}
@@ -365,17 +367,17 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	// An id that no test or rule has is an error, not an empty selection.
 	for _, id := range f.tests {
 		if !slices.ContainsFunc(all, func(t *comply.Test) bool { return t.ID == id }) {
-			return nil, usagef("--test: no test %q", id).WithHint("parley comply --list-tests lists all")
+			return nil, usagef("--test: no test with id %q", id).WithHint(`run "parley comply --list-tests" to list the tests`)
 		}
 	}
 	for _, id := range f.rules {
 		if !slices.ContainsFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == id }) &&
 			!slices.ContainsFunc(all, func(t *comply.Test) bool { return slices.Contains(t.Rules, id) }) {
-			return nil, usagef("--rule: no rule %q", id).WithHint("parley comply --list-rules lists all")
+			return nil, usagef("--rule: no rule with id %q", id).WithHint(`run "parley comply --list-rules" to list the rules`)
 		}
 	}
 	if !slices.Contains(comply.Profiles(), f.profile) {
-		return nil, usagef("--profile: no profile %q", f.profile).WithHint("use %s", strings.Join(comply.Profiles(), ", "))
+		return nil, usagef("--profile: unknown profile %q", f.profile).WithHint("use %s", strings.Join(comply.Profiles(), ", "))
 	}
 
 	// A rule that every frame is checked for keeps all tests: any of them may break it.
@@ -393,7 +395,7 @@ func (f *complyFlags) selectTests() ([]*comply.Test, error) {
 	})
 
 	if len(chosen) == 0 {
-		return nil, usagef("no test matches all of --test, --rule, --profile and --protocol").WithHint("parley comply --list-tests lists the tests for version %d of the protocol", f.run.Protocol)
+		return nil, usagef("no test matches all of --test, --rule, --profile and --protocol").WithHint(`run "parley comply --list-tests" to list the tests for protocol version %d`, f.run.Protocol)
 	}
 	return chosen, nil
 }

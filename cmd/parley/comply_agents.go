@@ -27,11 +27,11 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 	var agents []comply.Agent
 	switch {
 	case f.agents == "" && len(args) == 0 && len(f.only) == 0:
-		return nil, usagef("no agent to test").WithHint("give its command after --, a file with --agents, or a name from --list-agents with --agent")
+		return nil, usagef("no agent to test").WithHint("pass its command after --, a file with --agents, or a name from --list-agents with --agent")
 	case f.agents != "" && len(args) > 0:
-		return nil, usagef("both --agents and a command after --").WithHint("give one of the two")
+		return nil, usagef("--agents and a command after -- cannot be combined").WithHint("use one of the two")
 	case len(f.only) > 0 && len(args) > 0:
-		return nil, usagef("both --agent and the command %s", args[0]).WithHint("give one of the two; --test NAME chooses a test")
+		return nil, usagef("--agent and the command %s cannot be combined", args[0]).WithHint("use one of the two; --test NAME selects a test")
 	case len(args) > 0:
 		agents = []comply.Agent{{Name: filepath.Base(args[0]), Command: args[0], Args: args[1:]}}
 	case f.agents == "":
@@ -41,7 +41,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 		}
 		for _, k := range known {
 			if slices.Contains(f.only, k.Name) && !k.Installed() {
-				return nil, usagef("--agent: %s is not installed in %s", k.Name, k.Root).WithHint("scripts/agents %s installs it", k.Name)
+				return nil, usagef("--agent: %s is not installed in %s", k.Name, k.Root).WithHint(`run "scripts/agents %s" to install it`, k.Name)
 			}
 			agents = append(agents, k.Agent)
 		}
@@ -58,7 +58,7 @@ func (a *app) selectAgents(f complyFlags, args []string) ([]comply.Agent, error)
 	// Each name of --agent must be among the agents that were found.
 	for _, name := range f.only {
 		if !slices.ContainsFunc(agents, func(a comply.Agent) bool { return a.Name == name }) {
-			return nil, usagef("--agent: no agent %q", name).WithHint("parley comply --list-agents lists the agents that Parley knows how to start")
+			return nil, usagef("--agent: no agent named %q", name).WithHint(`run "parley comply --list-agents" to list the agents that Parley can start`)
 		}
 	}
 	if len(f.only) > 0 {
@@ -96,7 +96,7 @@ func (a *app) knownAgents() ([]comply.KnownAgent, error) {
 
 // complyAgentsCommand holds the commands about agents that Parley knows how to start.
 func (a *app) complyAgentsCommand() *cobra.Command {
-	return group("agents", "Add an agent to those that Parley knows how to start", a.complyAddCommand())
+	return group("agents", "Manage the agents that Parley can start", a.complyAddCommand())
 }
 
 // addedName matches the names that an agent can be added under: they are names of folders.
@@ -134,31 +134,31 @@ func (a *app) complyAddCommand() *cobra.Command {
 	var f complyFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND [ARG...]",
-		Short: "Write the file of an agent, after a try that shows the features the scripted model can drive",
-		Long: `Start an agent with the scripted model, try its features, and write the file
-agents/NAME/agent.json in the hub's home. From then on parley comply --agent NAME
-tests it. An agent that cannot be started, or that opens no session, is not added.
+		Short: "Try an agent and add it to the known agents",
+		Long: `Start an agent with the scripted model, try its features, and write
+agents/NAME/agent.json in the hub's home. From then on, "parley comply --agent NAME"
+tests it. An agent that cannot start or does not open a session is not added.
 
-An agent that is to use the scripted model needs its address: ${modelURL} in an
-argument or in a variable of --env.`,
+To use the scripted model, the agent needs its address: put ${modelURL} into an
+argument or into a variable passed with --env.`,
 		Example: `  parley comply agents add mine --env 'OPENAI_BASE_URL=${modelURL}/v1' --env OPENAI_API_KEY=any -- my-agent --acp`,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 {
-				return usagef("the command of the agent must stand after --")
+				return usagef("the agent's command must follow --")
 			}
 			return a.addAgent(cmd.Context(), f, args[0], args[1:])
 		},
 	}
-	cmd.Flags().StringArrayVar(&f.env, "env", nil, "variable of the agent: NAME, or NAME=VALUE")
-	cmd.Flags().Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "multiply all timeouts, for slow agents and machines")
+	cmd.Flags().StringArrayVar(&f.env, "env", nil, "variable to pass to the agent: NAME, or NAME=VALUE")
+	cmd.Flags().Float64Var(&f.run.TimeoutScale, "timeout-scale", 1, "factor for all timeouts, for slow agents and machines")
 	return cmd
 }
 
 // addAgent tries an agent and writes its file.
 func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command []string) error {
 	if !addedName.MatchString(name) {
-		return usagef("no name for an agent: %q", name).WithHint("use small letters, digits, dots, dashes and underscores, at most 64, and begin with a letter or digit")
+		return usagef("%q is not a valid agent name", name).WithHint("use at most 64 lowercase letters, digits, dots, dashes and underscores, starting with a letter or digit")
 	}
 	known, err := a.knownAgents()
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 		return err
 	}
 	dir := filepath.Join(home, "agents")
-	taken := hub.Errorf(hub.CodeConflict, "parley", "there is an agent %s", name).WithHint("choose another name, or remove %s", filepath.Join(dir, name))
+	taken := hub.Errorf(hub.CodeConflict, "parley", "agent %s already exists", name).WithHint("choose another name, or remove %s", filepath.Join(dir, name))
 	if slices.ContainsFunc(known, func(k comply.KnownAgent) bool { return k.Name == name }) {
 		return taken
 	}
@@ -196,7 +196,7 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 		tried = append(tried, triedFeature{features[i].name, t.ID, t.Status != comply.NA && t.Status != comply.Errored, t.Status, t.Reason})
 	}
 	if !tried[0].Driven || report.Tests[0].Failed() {
-		return invalid(fmt.Errorf("%s opens no session: %s", command[0], tried[0].Reason))
+		return invalid(fmt.Errorf("%s did not open a session: %s", command[0], tried[0].Reason))
 	}
 
 	var info struct{ Name, Title, Version string }
@@ -219,16 +219,16 @@ func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command 
 			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-30s %-4s %s", t.Feature, word, why), " "))
 		}
 		if !agent.UsesModel() {
-			fmt.Fprintln(w, "nothing names ${modelURL}: the agent did not use the scripted model")
+			fmt.Fprintln(w, "the agent did not use the scripted model: ${modelURL} is not in its command or variables")
 		}
-		fmt.Fprintf(w, "%s is written; parley comply --agent %s tests the agent\n", file, name)
+		fmt.Fprintf(w, `wrote %s; run "parley comply --agent %s" to test the agent`+"\n", file, name)
 	})
 }
 
 // tryAgent runs the tests of the features.
 func (a *app) tryAgent(ctx context.Context, f complyFlags, agent comply.Agent) (*comply.AgentReport, error) {
 	if f.run.TimeoutScale <= 0 {
-		return nil, usagef("--timeout-scale must be more than 0")
+		return nil, usagef("--timeout-scale must be greater than 0")
 	}
 	suite, err := comply.Suite()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func (a *app) complyRulesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rules [ID...]",
-		Short: "Explain rules: what breaks, what to do, a good and a bad example; without an ID list all",
+		Short: "List or explain rules",
 		RunE: func(_ *cobra.Command, ids []string) error {
 			if len(ids) == 0 {
 				tests, err := comply.Suite()
@@ -31,7 +31,7 @@ func (a *app) complyRulesCommand() *cobra.Command {
 			for _, id := range ids {
 				i := slices.IndexFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == strings.ToUpper(id) })
 				if i < 0 {
-					return usagef("no rule %q", id).WithHint("parley comply rules lists all")
+					return usagef("no rule with id %q", id).WithHint(`run "parley comply rules" to list the rules`)
 				}
 				chosen = append(chosen, comply.Rules()[i])
 			}
@@ -60,10 +60,10 @@ func (a *app) complyRulesCommand() *cobra.Command {
 func (a *app) complyExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain REPORT[#FINDING]",
-		Short: "Show a finding of a JSON report: the rule, the frames in their order, what was expected and why",
-		Long: `Show a finding of a report that parley comply --format json wrote: the rule, the frames
-in the order of the conversation, the wanted and the actual frame, and the
-reason. Without #FINDING list the findings of the report with their ids.`,
+		Short: "Explain a finding of a JSON report",
+		Long: `Explain a finding of a report written by "parley comply --format json": the rule, the
+frames of the conversation in order, the expected and the actual frame, and the
+reason. Without #FINDING, list the findings of the report with their ids.`,
 		Example: `  parley comply explain report.json
   parley comply explain report.json#F3`,
 		Args: cobra.ExactArgs(1),
@@ -85,7 +85,7 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 
 			i := slices.IndexFunc(found, func(f comply.IndexedFinding) bool { return strings.EqualFold(f.ID, id) })
 			if i < 0 {
-				return usagef("no finding %q in %s", id, path).WithHint("parley comply explain %s lists them", path)
+				return usagef("no finding with id %q in %s", id, path).WithHint(`run "parley comply explain %s" to list the findings`, path)
 			}
 			return a.print(found[i], func(w io.Writer) { fmt.Fprint(w, found[i].Explain()) })
 		},
@@ -96,8 +96,10 @@ reason. Without #FINDING list the findings of the report with their ids.`,
 func (a *app) complyCompareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compare OLD NEW",
-		Short: "Show the changes between two JSON reports; exit 1 if a MUST is newly broken",
-		Args:  cobra.ExactArgs(2),
+		Short: "Compare two JSON reports",
+		Long: `Show the changes between two JSON reports. The exit code is 1 if a MUST is newly
+broken.`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			before, err := readReport(args[0])
 			if err != nil {
@@ -132,7 +134,7 @@ func (a *app) complyRenderCommand() *cobra.Command {
 	var f complyFlags
 	cmd := &cobra.Command{
 		Use:   "render REPORT",
-		Short: "Write a JSON report in another form, without a run",
+		Short: "Convert a JSON report to another format",
 		Example: `  parley comply render --format pr report.json >> "$GITHUB_STEP_SUMMARY"
   parley comply render --format html report.json > report.html`,
 		Args: cobra.ExactArgs(1),

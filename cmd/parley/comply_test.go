@@ -297,7 +297,7 @@ func TestComply(t *testing.T) {
 	t.Run("R4-068 frames are shown when asked for, and written down", func(t *testing.T) {
 		dir := t.TempDir()
 		r := do(t, parley(t, nil, "comply", "--verbose", "--record", dir, "--test", unknown, "--", "sh", good))
-		contains(t, r.err, `sh `+unknown+` out: {"jsonrpc":"2.0","id":99,`, `sh `+unknown+` in: {`, "percent, was the runner's own")
+		contains(t, r.err, `sh `+unknown+` out: {"jsonrpc":"2.0","id":99,`, `sh `+unknown+` in: {`, "percent), the rest was spent waiting for agents")
 		raw, err := os.ReadFile(filepath.Join(dir, "sh", unknown+".jsonl"))
 		if err != nil || !strings.Contains(string(raw), `"id":99`) {
 			t.Errorf("got %s (%v)", raw, err)
@@ -356,7 +356,7 @@ func TestComply(t *testing.T) {
 			if r.code != exitUsage || r.out != "" || r.err == "" {
 				t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 			}
-			if slices.Contains(args, "--rule") && !strings.Contains(r.err, `no rule "NOPE-1"`) {
+			if slices.Contains(args, "--rule") && !strings.Contains(r.err, `no rule with id "NOPE-1"`) {
 				t.Errorf("got %s, want that the rule is named", r.err)
 			}
 		})

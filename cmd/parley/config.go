@@ -71,7 +71,7 @@ func (a *app) loadConfig(home string) (config, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !asked:
 	case err != nil:
-		return c, hub.Errorf(hub.CodeInvalid, "parley", "the configuration cannot be read: %v", err)
+		return c, hub.Errorf(hub.CodeInvalid, "parley", "cannot read the configuration: %v", err)
 	default:
 		if err := c.readFile(path, raw); err != nil {
 			return c, err
@@ -177,7 +177,7 @@ func (c hubSettings) logger(w io.Writer) (*slog.Logger, error) {
 	level := slog.LevelWarn
 	if c.LogLevel != "" {
 		if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-			return nil, hub.Errorf(hub.CodeInvalid, "parley", "log level: %q is not debug, info, warn or error", c.LogLevel)
+			return nil, hub.Errorf(hub.CodeInvalid, "parley", "unknown log level %q: use debug, info, warn or error", c.LogLevel)
 		}
 	}
 	opts := &slog.HandlerOptions{Level: level}
@@ -187,5 +187,5 @@ func (c hubSettings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	}
-	return nil, hub.Errorf(hub.CodeInvalid, "parley", "log format: %q is not text or json", c.LogFormat)
+	return nil, hub.Errorf(hub.CodeInvalid, "parley", "unknown log format %q: use text or json", c.LogFormat)
 }

@@ -24,16 +24,17 @@ func (a *app) connectCommand() *cobra.Command {
 	var http, printOnly, undo, noInstruction bool
 	cmd := &cobra.Command{
 		Use:   "connect CLI --agent NAME",
-		Short: "Give an installed agent CLI the hub's tools, under an identity of its own",
+		Short: "Connect an agent CLI to the hub",
 		Long: `Give an installed agent CLI the hub's tools: write its MCP entry with a key of its
-own, and one line of instruction that makes the agent look at its inbox. The
-agent is added to the hub if there is none with that name. A backup of
-each changed file is kept in the hub's home. claude -p refuses tools that it was
-not allowed to use; on a terminal you are asked, scripts say --allow-tools. With
---wake every session of the CLI also tells the hub what it does and is told of mail,
-and mail may start a turn while it is idle, which spends tokens; parley launch does
-the same for one session without a change to a file. Known are
-` + strings.Join(names, ", ") + `.`,
+own, and one line of instructions to check the inbox. If the hub has no agent with
+that name, it is added. The hub's home keeps a backup of each changed file.
+
+"claude -p" refuses tools that are not allowed; on a terminal you are asked, scripts
+pass --allow-tools. With --wake, every session of the CLI also reports its activity to
+the hub and is notified of mail, and mail may start a turn while it is idle, which
+spends tokens. "parley launch" does the same for one session without changing a file.
+
+Known CLIs: ` + strings.Join(names, ", ") + `.`,
 		Example: `  parley connect claude --agent planner
   parley connect codex --agent builder --print
   parley connect claude --agent planner --wake
@@ -54,13 +55,13 @@ the same for one session without a change to a file. Known are
 
 			switch {
 			case c.Wake && http:
-				return usagef("--wake needs a key in a file, which hooks can read").WithHint("leave --http out")
+				return usagef("--wake and --http cannot be combined: hooks need the key in a file").WithHint("leave out --http")
 			case undo && printOnly:
 				return a.previewConnection(&c, c.PreviewUndo)
 			case undo:
 				return a.disconnect(cmd.Context(), &c)
 			case c.Agent == "":
-				return usagef("connect needs the name of the agent").WithHint("name it with --agent; it is added if it is new")
+				return usagef("the name of the agent is required").WithHint("pass it with --agent; a new agent is added to the hub")
 			case printOnly:
 				return a.previewConnection(&c, c.Preview)
 			}
@@ -70,16 +71,16 @@ the same for one session without a change to a file. Known are
 
 	f := cmd.Flags()
 	f.StringVar((*string)(&c.Agent), "agent", "", "name of the agent on the hub")
-	f.StringVar(&c.Role, "role", "", "role of an agent that is new (default executor)")
-	f.StringVar((*string)(&c.Place.Scope), "scope", "user", "user: wherever you start the CLI; project: in the current folder")
-	f.StringVar(&c.Entry.Name, "name", "", "name of the hub among the CLI's MCP servers (default "+cli.DefaultName+")")
-	f.BoolVar(&http, "http", false, "let the CLI call the hub over HTTP, with the key in its configuration")
-	f.BoolVar(&c.Allow, "allow-tools", false, "let the CLI use the hub's tools without asking, where it would refuse them")
-	f.BoolVar(&c.Wake, "wake", false, "add hooks, and let mail start a turn of an idle session where the CLI can do it")
-	f.BoolVar(&noInstruction, "no-instruction", false, "leave the CLI's instruction file alone")
-	f.BoolVar(&c.Entry.Force, "force", false, "also for a CLI that is not found on this machine")
-	f.BoolVar(&printOnly, "print", false, "print the changes of files, and write nothing")
-	f.BoolVar(&undo, "undo", false, "remove the entries from the files, and revoke the key")
+	f.StringVar(&c.Role, "role", "", "role of a new agent (default executor)")
+	f.StringVar((*string)(&c.Place.Scope), "scope", "user", "user (everywhere) or project (the current folder)")
+	f.StringVar(&c.Entry.Name, "name", "", "name of the MCP server in the CLI's configuration (default "+cli.DefaultName+")")
+	f.BoolVar(&http, "http", false, "connect over HTTP, with the key in the CLI's configuration")
+	f.BoolVar(&c.Allow, "allow-tools", false, "allow the hub's tools in a CLI that would refuse them")
+	f.BoolVar(&c.Wake, "wake", false, "add hooks, and let mail start a turn in an idle session if the CLI supports it")
+	f.BoolVar(&noInstruction, "no-instruction", false, "do not change the CLI's instruction file")
+	f.BoolVar(&c.Entry.Force, "force", false, "connect even if the CLI is not found on this machine")
+	f.BoolVar(&printOnly, "print", false, "print the changes without writing them")
+	f.BoolVar(&undo, "undo", false, "remove the entries and revoke the key")
 	choices(cmd, "scope", "user", "project")
 	return cmd
 }
@@ -90,8 +91,8 @@ func (a *app) locate(c *connect.Connection, name string) (err error) {
 		return err
 	}
 	if c.Agent != "" && !c.Agent.Valid() {
-		return hub.Errorf(hub.CodeInvalid, "parley", "--agent: %q cannot be an agent's name", c.Agent).
-			WithHint("names are lower-case letters, digits, dots, dashes and underscores")
+		return hub.Errorf(hub.CodeInvalid, "parley", "--agent: %q is not a valid agent name", c.Agent).
+			WithHint("use lowercase letters, digits, dots, dashes and underscores")
 	}
 	home, err := a.homeDir()
 	if err != nil {
@@ -148,9 +149,9 @@ func (a *app) writeConnected(w io.Writer, c *connect.Connection, done connect.Re
 	}
 	writeBackups(w, done.Written)
 	if done.Displaced != "" {
-		fmt.Fprintf(w, "%s was connected as %s here; it is %s now, and the key of that connection does not work any more\n", c.CLI.Title, done.Displaced, c.Agent)
+		fmt.Fprintf(w, "%s was connected as %s here; it is now %s, and the old key no longer works\n", c.CLI.Title, done.Displaced, c.Agent)
 	}
-	fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To take it back: %s\n", c.CLI.Title, c.Agent, c.Record().UndoLine(a.typed(c.Home)))
+	fmt.Fprintf(w, "%s is connected as %s; restart it to see the tools. To undo: %s\n", c.CLI.Title, c.Agent, c.Record().UndoLine(a.typed(c.Home)))
 
 	if c.CLI.Refuses() && !c.Allow {
 		fmt.Fprintf(w, "note: %s -p refuses the hub's tools; connect again with --allow-tools to allow them\n", c.CLI.Name)

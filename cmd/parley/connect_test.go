@@ -126,7 +126,7 @@ func TestConnect(t *testing.T) {
 		{"a CLI nobody knows", []string{"claud", "--agent", "x"}, exitMissing, "did you mean claude?"},
 		{"a CLI that is not installed", []string{"qwen", "--agent", "x"}, exitMissing, "--force"},
 		{"no agent", []string{"claude", "--force"}, exitUsage, "--agent"},
-		{"an agent's name that is a path", []string{"claude", "--agent", "../x", "--force"}, exitUsage, "cannot be an agent's name"},
+		{"an agent's name that is a path", []string{"claude", "--agent", "../x", "--force"}, exitUsage, "is not a valid agent name"},
 		{"a scope that is none", []string{"claude", "--agent", "x", "--scope", "world", "--force"}, exitUsage, "scope"},
 	} {
 		t.Run(tt.name+" is refused and writes nothing", func(t *testing.T) {

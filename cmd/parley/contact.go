@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/contact"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -19,11 +20,12 @@ func (a *app) contactCommand() *cobra.Command {
 	var p api.ContactParams
 	cmd := &cobra.Command{
 		Use:   "contact [AGENT]",
-		Short: "Show or set who may write to an agent, and who may wake it",
-		Long: `Show or set who may write to an agent, and who may wake it. By default everyone may.
-A message from an agent that may not write is refused; one from an agent that may write
-but not wake waits in the inbox. The operator and the hub always may, and an answer to a
-message of the agent is always delivered. Only the operator can change a rule.`,
+		Short: "Control who may write to or wake an agent",
+		Long: `Show or set which agents may write to an agent and which may wake it. By default all
+agents may do both. A message from an agent that may not write is refused; a message
+from an agent that may write but not wake waits in the inbox. The operator and the hub
+are never restricted, and an answer to a message from the agent is always delivered.
+Only the operator can change a rule.`,
 		Example: `  parley contact builder --from planner,team:auth --wake-from planner
   parley contact builder
   parley contact builder --open`,
@@ -39,8 +41,11 @@ message of the agent is always delivered. Only the operator can change a rule.`,
 		if p.From == nil && p.WakeFrom == nil && !p.Open {
 			return answer(ctx, a, api.ListContacts, api.ContactListParams{Agent: p.Agent}, writeContacts)
 		}
+		if err := openAlone(p); err != nil {
+			return err
+		}
 		if p.Agent == "" {
-			return usagef("the command names no agent").WithHint("for example: parley contact builder --from planner")
+			return usagef("an agent is required").WithHint("for example: parley contact builder --from planner")
 		}
 		return answer(ctx, a, api.SetContact, p, func(w io.Writer, got api.AgentContact) {
 			writeContacts(w, api.ContactList{Rules: contact.Rules{got.Agent: got.Rule}})
@@ -48,6 +53,22 @@ message of the agent is always delivered. Only the operator can change a rule.`,
 	}
 
 	return prepared(cmd, run, argument(0, &p.Agent), from, wake)
+}
+
+// openAlone refuses --open together with a list of agents.
+func openAlone(p api.ContactParams) error {
+	other := ""
+	switch {
+	case !p.Open:
+		return nil
+	case p.From != nil:
+		other = "--from"
+	case p.WakeFrom != nil:
+		other = "--wake-from"
+	default:
+		return nil
+	}
+	return hub.Errorf(hub.CodeInvalid, "parley", "--open cannot be combined with %s", other).WithHint("leave out one of them")
 }
 
 // writeContacts writes rules for contact, one a line.

@@ -19,12 +19,12 @@ import (
 )
 
 func (a *app) contractCommand() *cobra.Command {
-	cmd := group("contract", "Interfaces that repositories agree on",
+	cmd := group("contract", "Agree on interfaces between repositories",
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
-	cmd.Long = `A contract is an interface that repositories agree on: proposed by one, agreed to
-by others, implemented by all, verified together. Each change of its content is
-a new version.`
+	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
+others, implemented by all, and verified together. Each change of its content is a
+new version.`
 	return cmd
 }
 
@@ -36,7 +36,7 @@ func (a *app) contractProposeCommand() *cobra.Command {
     --content '{"method":"GET","path":"/users/{id}","responseBody":{"type":"object"}}'`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
+	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "type of the contract: api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
 	cmd.Flags().StringVar(&p.Name, "name", "", "name of the interface")
 	choices(cmd, "type", coord.ContractTypes...)
 	asFlag(cmd, &p.As)
@@ -45,7 +45,7 @@ func (a *app) contractProposeCommand() *cobra.Command {
 
 // asFlag adds the flag that names the repository that an operation acts for.
 func asFlag(cmd *cobra.Command, into *contract.As) {
-	cmd.Flags().StringVar(&into.Repo, "repo", "", "repository that you act for; needed if you claimed several")
+	cmd.Flags().StringVar(&into.Repo, "repo", "", "your repository; required if you claimed more than one")
 }
 
 func (a *app) contentFlag(cmd *cobra.Command, into *json.RawMessage) preparation {
@@ -62,8 +62,8 @@ func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 func (a *app) contractUpdateCommand() *cobra.Command {
 	var p contract.Revision
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&p.Note, "note", "", "what changed, and why")
-	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "the version that it replaces; refused if there is a newer one")
+	cmd.Flags().StringVar(&p.Note, "note", "", "description of the change")
+	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "version to replace; refused if a newer one exists")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
@@ -76,8 +76,8 @@ func (a *app) contractRespondCommand() *cobra.Command {
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{contract.ActionAgree, contract.ActionRequestChange, contract.ActionReject},
 	}
-	cmd.Flags().StringVar(&p.Comment, "comment", "", "what the others should know")
-	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "the version that you have seen; refused if there is a newer one")
+	cmd.Flags().StringVar(&p.Comment, "comment", "", "comment for the other repositories")
+	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "version that you answer; refused if a newer one exists")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Respond, &p, func(w io.Writer, got coordination.Responded) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.ContractID, got.Version, got.ContractStatus)
@@ -108,9 +108,9 @@ func (a *app) contractShowCommand() *cobra.Command {
 
 func (a *app) contractDiffCommand() *cobra.Command {
 	var p coordination.DiffParams
-	cmd := &cobra.Command{Use: "diff ID", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1)}
-	cmd.Flags().Var((*strictjson.Count)(&p.From), "from", "the older version (default the one before)")
-	cmd.Flags().Var((*strictjson.Count)(&p.To), "to", "the newer version (default the newest)")
+	cmd := &cobra.Command{Use: "diff ID", Short: "Show the changes between two versions", Args: cobra.ExactArgs(1)}
+	cmd.Flags().Var((*strictjson.Count)(&p.From), "from", "older version (default the one before --to)")
+	cmd.Flags().Var((*strictjson.Count)(&p.To), "to", "newer version (default the newest)")
 	return operation(a, cmd, coordination.DiffContract, &p, a.writeDiff, a.inContract(cmd, &p.InContract))
 }
 
@@ -153,15 +153,15 @@ func (a *app) contractListCommand() *cobra.Command {
 			})
 		})
 	}, a.inProject(cmd, &p.InProject))
-	cmd.Flags().StringVar((*string)(&p.Status), "status", "", "only contracts that are proposed, negotiating, agreed, implemented or verified")
-	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "only contracts of one type")
+	cmd.Flags().StringVar((*string)(&p.Status), "status", "", "only contracts with this status: proposed, negotiating, agreed, implemented or verified")
+	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "only contracts of this type")
 	choices(cmd, "status", coord.ContractStatuses...)
 	return cmd
 }
 
 func (a *app) contractHistoryCommand() *cobra.Command {
 	p := coordination.GetParams{History: true}
-	cmd := &cobra.Command{Use: "history ID", Short: "Show the versions of a contract and the context about it", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "history ID", Short: "Show a contract's versions and related context", Args: cobra.ExactArgs(1)}
 	prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, coordination.GetContract, p)
 		if err != nil {
@@ -173,7 +173,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 		}
 		return a.print(map[string]any{"contract": got, "context": about.Packets}, func(w io.Writer) {
 			for _, v := range got.History {
-				fmt.Fprintf(w, "version %d, until %s", v.Version, v.At)
+				fmt.Fprintf(w, "version %d, until %s", v.Version, whenInstant(v.At))
 				if v.ChangeNotes != "" {
 					fmt.Fprintf(w, ": %s", v.ChangeNotes)
 				}
@@ -181,7 +181,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 			}
 			fmt.Fprintf(w, "version %d, now: %s\n", got.Version, got.Status)
 			for _, p := range about.Packets {
-				fmt.Fprintf(w, "  %s %s %s: %s\n", p.At, p.FromAgent, p.Type, p.Content)
+				fmt.Fprintf(w, "  %s %s %s: %s\n", whenInstant(p.At), p.FromAgent, p.Type, p.Content)
 			}
 		})
 	}, a.inContract(cmd, &p.InContract))
@@ -191,11 +191,11 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 func (a *app) contractCheckCommand() *cobra.Command {
 	var p contract.Gate
 	cmd := &cobra.Command{
-		Use: "check", Short: "Fail unless the contracts have come far enough: the gate for CI",
-		Long: `Fail (exit code 1) unless every contract that the repository takes part in is
-agreed, implemented or verified, as --require says. Prints the contracts that are
-not, and the repositories that they wait for. A check of no contracts fails, too,
-unless --allow-none is given. Meant for CI and for merges.`,
+		Use: "check", Short: "Check that contracts are ready (for CI)",
+		Long: `Check that every contract of the repository has reached the status given by --require:
+agreed, implemented or verified. Contracts that have not are printed with the
+repositories that they are waiting for, and the exit code is 1. The check also fails if
+there are no contracts, unless --allow-none is given. Use it in CI and before merges.`,
 		Example: `  parley contract check --project ID --repo frontend-app --require implemented`,
 		Args:    cobra.NoArgs,
 	}
@@ -206,8 +206,8 @@ unless --allow-none is given. Meant for CI and for merges.`,
 		}
 		return a.check(got.OK, got, func(w io.Writer) { a.writeVerdict(w, got) })
 	}, a.inProject(cmd, &p.InProject))
-	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts that this repository takes part in (default all)")
-	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "agreed, implemented or verified (default agreed)")
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts of this repository (default all)")
+	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "required status: agreed, implemented or verified (default agreed)")
 	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "succeed if there is no contract to check")
 	choices(cmd, "require", coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified)
 	return cmd
@@ -234,13 +234,14 @@ func (a *app) writeVerdict(w io.Writer, v contract.Verdict) {
 func (a *app) contractWatchCommand() *cobra.Command {
 	var in coordination.InProject
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Show each change of a contract, as it happens",
-		Long: `Show each change of a contract here and on other hubs, as it happens, until
-Ctrl-C. Without --project all projects are watched.`,
+		Use: "watch", Short: "Follow changes to contracts",
+		Long: `Print each change to a contract, here and on other hubs, as it happens, until Ctrl-C.
+Without --project, all projects are watched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchContracts(cmd.Context(), in.Project) },
 	}
 	projectFlag(cmd, &in)
+	cmd.Flags().Lookup("project").Usage = "only this project (default all)"
 	return cmd
 }
 
@@ -259,7 +260,7 @@ func (a *app) watchContracts(ctx context.Context, project coord.ProjectID) error
 			return nil // Ctrl-C is how this ends
 		case errors.Is(err, rpc.ErrUnreachable) && p.After != nil:
 			if !away {
-				fmt.Fprintln(a.err, "the hub is away, trying again")
+				fmt.Fprintln(a.err, "the hub is unreachable; trying again")
 			}
 			away = true
 			pause(ctx, watchRetry)
@@ -299,6 +300,6 @@ func (a *app) printChange(ctx context.Context, c hub.Change) error {
 		if c.Origin != "" {
 			from = "from " + string(c.Origin)
 		}
-		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", c.At, got.Name, got.Version, got.Status, from)
+		fmt.Fprintf(w, "%s %s version %d is %s (%s)\n", when(c.At), got.Name, got.Version, got.Status, from)
 	})
 }

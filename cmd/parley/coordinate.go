@@ -14,7 +14,7 @@ import (
 
 // projectFlag adds the flag that names a project.
 func projectFlag(cmd *cobra.Command, into *coordination.InProject) {
-	cmd.Flags().StringVar((*string)(&into.Project), "project", "", "the project (default $PARLEY_PROJECT, else the only one there is)")
+	cmd.Flags().StringVar((*string)(&into.Project), "project", "", "id of the project (default $PARLEY_PROJECT, or the hub's only project)")
 }
 
 // inProject adds the flag that names a project. Without it the project is the one
@@ -31,10 +31,10 @@ func (a *app) inProject(cmd *cobra.Command, in *coordination.InProject) preparat
 		case err != nil:
 			return err
 		case len(got.Projects) == 0:
-			return hub.Errorf(hub.CodeNotFound, "parley", "this hub has no project yet").
-				WithHint("create one: parley project create NAME --objective TEXT --repo NAME:ROLE:LANGUAGE")
+			return hub.Errorf(hub.CodeNotFound, "parley", "this hub has no projects yet").
+				WithHint(`create one with "parley project create NAME --objective TEXT --repo NAME:ROLE:LANGUAGE"`)
 		case len(got.Projects) > 1:
-			return usagef("this hub has several projects; name one with --project").WithHint("parley project list shows them")
+			return usagef("this hub has more than one project; pass --project").WithHint(`run "parley project list" to list them`)
 		}
 		in.Project = got.Projects[0].ID
 		return nil

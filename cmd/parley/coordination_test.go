@@ -226,7 +226,7 @@ func TestCoordination(t *testing.T) {
 		if r := front.operator("contract", "list", "--json"); r.code != exitDegraded {
 			t.Errorf("a hub that is away: got %d, want %d", r.code, exitDegraded)
 		}
-		watch.stderr.await(t, "the hub is away")
+		watch.stderr.await(t, "the hub is unreachable")
 	})
 	t.Run("who was removed is shut out", func(t *testing.T) {
 		back.says(back.operator("peer", "remove", "aid://frontend.example/hub@1.0.0"), "removed")
@@ -284,7 +284,7 @@ func TestRefusedCopiesOnTheCommandLine(t *testing.T) {
 		if r.code != exitCheck {
 			t.Errorf("got %d %s, want %d", r.code, r.out, exitCheck)
 		}
-		contains(t, r.out, "far is not taken from "+aid)
+		contains(t, r.out, "far is not accepted from "+aid)
 		contains(t, r.out, "parley peer sync "+aid)
 		contains(t, r.out, "1 of 1 contract failed the check")
 	})

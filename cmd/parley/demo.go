@@ -16,33 +16,33 @@ import (
 func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := a.demo(&cobra.Command{
-		Use: "demo", Short: "Watch two agents talk and hand a task over, on a temporary hub",
-		Long: `Watch two agents talk and hand a task over. The demo runs on a hub of its own in
-a temporary folder, with a git repository of its own, and leaves nothing behind.
-With --keep the folder stays, and a hub goes on in it to try commands on.`,
+		Use: "demo", Short: "Watch two agents hand over a task",
+		Long: `Watch two agents talk and hand over a task. The demo runs on its own hub in a
+temporary folder, with its own git repository, and leaves nothing behind. With --keep,
+the folder stays and a hub keeps running in it, so you can try commands.`,
 	}, demo.Task, &keep)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder and leave a hub running in it")
 
 	cmd.AddCommand(a.demo(&cobra.Command{
-		Use: "coordination", Short: "Watch two hubs agree on a contract, also while one of them is away",
-		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo
-runs on two hubs of its own in a temporary folder and leaves nothing behind.`,
+		Use: "coordination", Short: "Watch two hubs agree on a contract",
+		Long: `Watch two hubs agree on a contract, lose the connection and catch up. The demo runs
+on two hubs of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Coordination, new(bool)))
 
 	// The agents of these demos are processes of this program.
 	agents := a.processDemo(&cobra.Command{
-		Use: "agents", Short: "Watch a hub start an agent for a task, refuse its false report, and have it repaired",
+		Use: "agents", Short: "Watch a hub run an agent and check its report",
 		Long: `Watch a hub keep an agent: a handoff starts it, its first report is false and is
-refused, and it repairs that. The agent is this program, which follows a script: no
-model is asked. The demo runs on a hub of its own in a temporary folder and leaves
-nothing behind.`,
+refused, and the agent corrects it. The agent is this program following a script; no
+model is used. The demo runs on its own hub in a temporary folder and leaves nothing
+behind.`,
 	}, demo.Agents, func(ctx context.Context) error { return demo.Builder(ctx, a.in, a.out.raw) })
 	teams := a.processDemo(&cobra.Command{
-		Use: "team", Short: "Watch a team work in three ways: with a review, on hypotheses at once, in packets with a conflict",
-		Long: `Watch a team work in three ways: research, a draft and its review; three hypotheses
-at once; packets of work on one file with a merge that conflicts. Each member is a
-process of this program, which follows a script: no model is asked. The demo runs on
-a hub of its own in a temporary folder and leaves nothing behind.`,
+		Use: "team", Short: "Watch a team work in three ways",
+		Long: `Watch a team work in three ways: research, a draft and its review; three hypotheses in
+parallel; and work packets on one file with a merge conflict. Each member is a process
+of this program following a script; no model is used. The demo runs on its own hub in a
+temporary folder and leaves nothing behind.`,
 	}, demo.Team, func(ctx context.Context) error { return demo.Member(ctx, a.in) })
 
 	cmd.AddCommand(agents, teams)
@@ -114,7 +114,7 @@ func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command
 			result["folder"], result["home"] = dir, home
 			typed := a.typed(home)
 			fmt.Fprintf(a.err, "  try it:       %s agent list\n                %[1]s query avatar\n                %[1]s handoff list\n"+
-				"                %[1]s send builder \"Is the migration written?\"\n  its folder is %s; remove it when the hub is stopped\n", typed, dir)
+				"                %[1]s send builder \"Is the migration written?\"\n  its folder is %s; remove it after stopping the hub\n", typed, dir)
 		}
 
 		return a.print(result, func(io.Writer) {})

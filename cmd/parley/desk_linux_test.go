@@ -20,6 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // A realCLI is an agent CLI of another project as scripts/clis fetches it.
@@ -169,9 +170,31 @@ func (c realCLI) prepare(t *testing.T, settings string) (d *desk, start []string
 	t.Helper()
 	c.command(t) // before a hub is started in vain
 	flags := []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
-	d = &desk{house: newHouse(t, flags...), cli: c, agent: "builder", dir: t.TempDir(), flags: flags}
+	d = &desk{house: newHouse(t, flags...), cli: c, agent: "builder", dir: folderOfCLI(t), flags: flags}
 	d.ok(d.operator("root", "add", d.dir), nil)
 	return d, d.furnish(c.obedient(t))
+}
+
+// folderOfCLI returns a folder that a CLI writes into. A CLI may write its last records while it
+// ends, so the folder is removed again until that succeeds.
+func folderOfCLI(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "parley-cli")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		late := time.After(patience.For(30 * time.Second))
+		for err := os.RemoveAll(dir); err != nil; err = os.RemoveAll(dir) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-late:
+				t.Errorf("the folder of the CLI is still written to: %v", err)
+				return
+			}
+		}
+	})
+	return dir
 }
 
 // furnish gives a desk a model and a home with the CLI, and returns the words that start a
@@ -183,7 +206,7 @@ func (d *desk) furnish(script *model.Script) (start []string) {
 	d.socket = filepath.Join(t.TempDir(), "tmux")
 	d.model = httptest.NewServer(model.New(script))
 	t.Cleanup(d.model.Close)
-	home, bin := t.TempDir(), t.TempDir()
+	home, bin := folderOfCLI(t), t.TempDir()
 	fill := strings.NewReplacer("{model}", d.model.URL, "{dir}", d.dir)
 	for name, text := range c.files {
 		path := filepath.Join(home, name)

@@ -65,7 +65,7 @@ func (a *app) detachHub(ctx context.Context, home string, flags ...string) error
 		return err
 	}
 
-	fmt.Fprintf(a.err, "started a hub: %s, log in %s\n  stop it with: %s stop\n", lines[0], filepath.Join(home, logName), a.typed(home))
+	fmt.Fprintf(a.err, "started a hub: %s (log: %s)\n  stop it with: %s stop\n", lines[0], filepath.Join(home, logName), a.typed(home))
 	return nil
 }
 
@@ -117,7 +117,7 @@ func openLog(path string) (*logFile, error) {
 
 func (l *logFile) open() (err error) {
 	if l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "parley", "open the log: %v", err).WithHint("name another file with --log-file")
+		return hub.Errorf(hub.CodeInvalid, "parley", "cannot open the log: %v", err).WithHint("choose another file with --log-file")
 	}
 	info, err := l.file.Stat()
 	if err == nil {

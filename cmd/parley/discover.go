@@ -20,11 +20,11 @@ func (a *app) discoverCommand() *cobra.Command {
 	var add coordination.PeerParams
 	cmd := &cobra.Command{
 		Use: "discover [WORD...]", Short: "Search an exchange for agents (operator)",
-		Long: `Search an exchange for agents that coordinate, or register this hub there. No
-exchange is asked unless one is named, here or when the hub is started. The entries
-of an exchange are claims: a peer is trusted when keys were exchanged with it. With
---add the agent with that id, if the exchange finds it, becomes a peer at once, at
-the endpoint that the exchange names.`,
+		Long: `Search an exchange for coordinating agents, or register this hub there. No exchange is
+contacted unless you name one, here or when starting the hub. The entries of an
+exchange are claims: a peer is trusted once keys have been exchanged with it. With
+--add, the agent with that id becomes a peer at once, at the endpoint listed by the
+exchange.`,
 		Example: `  parley discover --exchange https://exchange.example --role frontend --language typescript
   parley discover --exchange https://exchange.example --add aid://front.example/hub@1.0.0
   parley discover --exchange https://exchange.example --register`,
@@ -46,12 +46,12 @@ the endpoint that the exchange names.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&p.Exchange, "exchange", "", "address of the exchange (default the one that the hub was started with)")
-	f.StringVar(&p.Role, "role", "", "role of their repository")
-	f.StringSliceVar(&p.Languages, "language", nil, "language of their repository")
-	f.Var(&p.Limit, "limit", "how many at most (default 10)")
+	f.StringVar(&p.Exchange, "exchange", "", "address of the exchange (default the hub's own setting)")
+	f.StringVar(&p.Role, "role", "", "only agents whose repository has this role")
+	f.StringSliceVar(&p.Languages, "language", nil, "only agents whose repository uses this language")
+	f.Var(&p.Limit, "limit", "maximum number of agents (default 10)")
 	f.StringVar((*string)(&add.AID), "add", "", "make the agent with this id a peer")
-	f.StringVar(&add.Repo, "repo", "", "with --add: repository that the peer speaks for (default its name)")
+	f.StringVar(&add.Repo, "repo", "", "with --add: the peer's repository (default its name)")
 	f.BoolVar(&register, "register", false, "register this hub in the exchange")
 	return cmd
 }
@@ -69,8 +69,8 @@ func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, ad
 			return answer(ctx, a, coordination.AddPeer, add, writeAdded)
 		}
 	}
-	return hub.Errorf(hub.CodeNotFound, "parley", "the exchange does not find %s among %d agents", add.AID, len(found.Agents)).
-		WithHint("see which it finds: parley discover")
+	return hub.Errorf(hub.CodeNotFound, "parley", "the exchange lists no agent %s (%d agents found)", add.AID, len(found.Agents)).
+		WithHint(`run "parley discover" to list the agents`)
 }
 
 func writeRegistration(w io.Writer, got federation.Registration) {

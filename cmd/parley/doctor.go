@@ -31,8 +31,10 @@ func now() time.Time { return time.Now() }
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the hub, its home and its agents, and print a remedy for each problem; exit 1 if there is one",
-		Args:  cobra.NoArgs,
+		Short: "Check the hub, its home and its agents",
+		Long: `Check the hub, its home and its agents, and print a remedy for each problem. The exit
+code is 1 if there is a problem.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := a.homeDir()
 			if err != nil {
@@ -100,12 +102,12 @@ func checkDisk(home string) server.Check {
 		return nil // a file that cannot be read is not counted
 	})
 	free, known := durable.Free(home)
-	c := server.Check{What: "space", OK: !known || free >= lowDisk, Detail: fmt.Sprintf("the home has %d MiB", size>>20)}
+	c := server.Check{What: "space", OK: !known || free >= lowDisk, Detail: fmt.Sprintf("the home uses %d MiB", size>>20)}
 	if known {
 		c.Detail += fmt.Sprintf(", %d MiB are free", free>>20)
 	}
 	if !c.OK {
-		c.Hint = "free space, or move old records into files that you can take away: parley archive"
+		c.Hint = `free some space, or run "parley archive" to move old records into files`
 	}
 	return c
 }
@@ -124,7 +126,7 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", n)})
+		out = append(out, server.Check{What: "agents", OK: true, Detail: fmt.Sprintf("%d, no problems", n)})
 	}
 	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
 	out = append(out, checkPeers(ctx, c)...)
@@ -141,13 +143,13 @@ func checkKept(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	for _, k := range got.Agents {
 		switch {
 		case k.Problem != "":
-			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: k.Problem, Hint: fmt.Sprintf("parley agent logs %[1]s shows its turns; parley agent restart %[1]s starts it again", k.Agent)})
+			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: k.Problem, Hint: fmt.Sprintf(`run "parley agent logs %[1]s" to see its turns, and "parley agent restart %[1]s" to restart it`, k.Agent)})
 		case k.State == keeper.Failing:
-			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: "it broke down and is started again", Hint: fmt.Sprintf("parley agent logs %s shows why", k.Agent)})
+			out = append(out, server.Check{What: "kept agent " + string(k.Agent), Detail: "it crashed and is being restarted", Hint: fmt.Sprintf(`run "parley agent logs %s" to see why`, k.Agent)})
 		}
 	}
 	if len(out) == 0 && len(got.Agents) > 0 {
-		out = append(out, server.Check{What: "kept agents", OK: true, Detail: fmt.Sprintf("%d, none with a problem", len(got.Agents))})
+		out = append(out, server.Check{What: "kept agents", OK: true, Detail: fmt.Sprintf("%d, no problems", len(got.Agents))})
 	}
 	return out
 }
@@ -162,8 +164,8 @@ func checkPeers(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		if p.State == hub.PeerApproved && p.DeadLetters+p.Refused > 0 {
 			out = append(out, server.Check{
 				What:   "peer " + string(p.AID),
-				Detail: fmt.Sprintf("it refused %s of this hub, and this hub refused %d of it", counted(p.DeadLetters, "change"), p.Refused),
-				Hint:   fmt.Sprintf("parley contract check names the contracts; parley peer sync %s compares again", p.AID),
+				Detail: fmt.Sprintf("it refused %s from this hub, and this hub refused %d from it", counted(p.DeadLetters, "change"), p.Refused),
+				Hint:   fmt.Sprintf(`run "parley contract check" to list the contracts, and "parley peer sync %s" to compare again`, p.AID),
 			})
 		}
 	}
@@ -181,15 +183,15 @@ func checkTargets(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	for _, t := range got.Targets {
 		if trouble := t.Trouble(); trouble != "" {
-			hint := fmt.Sprintf("parley notify test %s tells whether it works; notices wait until then", t.Name)
+			hint := fmt.Sprintf(`run "parley notify test %s" to check it; notices wait until it works`, t.Name)
 			if t.Dead > 0 {
-				hint = fmt.Sprintf("when parley notify test %[1]s succeeds, parley notify replay %[1]s sends them again", t.Name)
+				hint = fmt.Sprintf(`when "parley notify test %[1]s" succeeds, run "parley notify replay %[1]s" to send them again`, t.Name)
 			}
 			out = append(out, server.Check{What: "notify target " + t.Name, Detail: trouble, Hint: hint})
 		}
 	}
 	if len(out) == 0 && len(got.Targets) > 0 {
-		out = append(out, server.Check{What: "notify", OK: true, Detail: fmt.Sprintf("%d targets, none with a problem", len(got.Targets))})
+		out = append(out, server.Check{What: "notify", OK: true, Detail: fmt.Sprintf("%d targets, no problems", len(got.Targets))})
 	}
 	return out
 }
@@ -200,15 +202,15 @@ func checkAgent(p api.AgentProfile) (out []server.Check) {
 		out = append(out, server.Check{What: "agent " + string(p.ID), Detail: detail, Hint: fmt.Sprintf(hint, p.ID)})
 	}
 	if p.Suspended {
-		problem("it is suspended, because it sent the same message too often", "parley query --from %[1]s shows its messages; parley agent reset %[1]s lets it send again")
+		problem("it is suspended because it sent the same message too often", `run "parley query --from %[1]s" to see its messages, and "parley agent reset %[1]s" to let it send again`)
 	}
 	if !slices.ContainsFunc(p.Keys, func(k hub.Key) bool { return k.Live(hub.At(now())) }) {
-		problem("it has no valid key", "parley agent key %s --label NAME makes one")
+		problem("it has no valid key", `run "parley agent key %s --label NAME" to create one`)
 	} else if p.LastSeen.IsZero() && now().Sub(p.CreatedAt.Time) > longSilent {
-		problem("it has never called the hub", "give its CLI the tools: parley connect CLI --agent %s")
+		problem("it has never called the hub", `run "parley connect CLI --agent %s" to give its CLI the tools`)
 	}
 	if !p.Oldest.IsZero() && now().Sub(p.Oldest.Time) > longUnread {
-		problem(fmt.Sprintf("it has %d unread messages, the oldest from %s", p.Unread, ago(p.Oldest)), "start it; parley inbox %s shows them")
+		problem(fmt.Sprintf("it has %s, the oldest from %s", counted(p.Unread, "unread message"), ago(p.Oldest)), `start it, or run "parley inbox %s" to read them`)
 	}
 	return out
 }
@@ -220,7 +222,7 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	for _, r := range got.Roots {
 		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
-			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no folder any more", Hint: "parley root remove " + shell.Word(r.Path)})
+			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no longer a folder", Hint: fmt.Sprintf(`run "parley root remove %s"`, shell.Word(r.Path))})
 		}
 	}
 	if len(out) > 0 {
@@ -228,7 +230,7 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	detail := fmt.Sprintf("%d", len(got.Roots))
 	if len(got.Roots) == 0 {
-		detail = "none: the hub checks no files of handoffs; parley root add DIR adds one"
+		detail = `none, so the hub cannot check the files of handoffs; run "parley root add DIR" to add one`
 	}
 	return []server.Check{{What: "roots", OK: true, Detail: detail}}
 }
@@ -243,7 +245,7 @@ func checkChannels(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	for _, name := range slices.Sorted(maps.Keys(me.Capabilities)) {
 		capability := me.Capabilities[name]
 		if capability.State == hub.Failed {
-			out = append(out, server.Check{What: "channel " + name, Detail: capability.Detail, Hint: "messages stay in the inbox meanwhile; the hub's log has the cause"})
+			out = append(out, server.Check{What: "channel " + name, Detail: capability.Detail, Hint: "messages stay in the inbox meanwhile; see the hub's log for the cause"})
 		}
 		state := "off"
 		if capability.Enabled {
@@ -264,11 +266,11 @@ func (a *app) checkConnections(ctx context.Context, home, url string) (out []ser
 	for _, r := range all {
 		if problem := r.Problem(ctx, home, url); problem != "" {
 			again := r.ConnectLine(a.typed(home))
-			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: problem, Hint: again + "; with --undo it is taken out"})
+			out = append(out, server.Check{What: fmt.Sprintf("%s as %s", r.CLI, r.Agent), Detail: problem, Hint: "connect it again: " + again + "; add --undo to remove it"})
 		}
 	}
 	if len(out) == 0 && len(all) > 0 {
-		out = append(out, server.Check{What: "connections", OK: true, Detail: fmt.Sprintf("%d, all with an entry and a key that work", len(all))})
+		out = append(out, server.Check{What: "connections", OK: true, Detail: fmt.Sprintf("%d, all with a working entry and key", len(all))})
 	}
 	return out
 }

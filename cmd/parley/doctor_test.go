@@ -62,15 +62,15 @@ func agedHouse(t *testing.T, age time.Duration) *house {
 
 func TestDoctorOnAgents(t *testing.T) {
 	t.Parallel()
-	neverCalled := "FAIL agent silent: it has never called the hub\n     give its CLI the tools: parley connect CLI --agent silent\n"
-	unread := "FAIL agent reader: it has 1 unread messages, the oldest from "
+	neverCalled := "FAIL agent silent: it has never called the hub\n     run \"parley connect CLI --agent silent\" to give its CLI the tools\n"
+	unread := "FAIL agent reader: it has 1 unread message, the oldest from "
 	t.Run("an agent that never called and one with old mail are problems after an hour", func(t *testing.T) {
 		t.Parallel()
 		got := agedHouse(t, 61*time.Minute).operator("doctor")
 		if got.code != exitCheck {
 			t.Errorf("exit %d, want %d", got.code, exitCheck)
 		}
-		contains(t, got.out, neverCalled, unread, "parley inbox reader shows them\n")
+		contains(t, got.out, neverCalled, unread, "     start it, or run \"parley inbox reader\" to read them\n")
 		if strings.Contains(got.out, "agent writer") {
 			t.Errorf("the agent that sent a message is a problem:\n%s", got.out)
 		}
@@ -81,7 +81,7 @@ func TestDoctorOnAgents(t *testing.T) {
 		for range 4 {
 			h.as("mallory", "send", "tester", "the same words") // the last is refused
 		}
-		contains(t, h.operator("doctor").out, "FAIL agent mallory: it is suspended, because it sent the same message too often\n     parley query --from mallory shows its messages; parley agent reset mallory lets it send again\n")
+		contains(t, h.operator("doctor").out, "FAIL agent mallory: it is suspended because it sent the same message too often\n     run \"parley query --from mallory\" to see its messages, and \"parley agent reset mallory\" to let it send again\n")
 	})
 	t.Run("and not before", func(t *testing.T) {
 		t.Parallel()
@@ -89,7 +89,7 @@ func TestDoctorOnAgents(t *testing.T) {
 		if got.code != exitDone {
 			t.Errorf("exit %d, want 0:\n%s", got.code, got.out)
 		}
-		contains(t, got.out, "ok   agents: 3, none with a problem\n")
+		contains(t, got.out, "ok   agents: 3, no problems\n")
 	})
 }
 
@@ -145,7 +145,7 @@ func TestDoctorNamesAgents(t *testing.T) {
 
 	h.admit("keyless")
 	h.ok(h.operator("agent", "revoke", "keyless"), nil)
-	problems["agent keyless"] = "it has no valid key\n     parley agent key keyless --label NAME makes one"
+	problems["agent keyless"] = "it has no valid key\n     run \"parley agent key keyless --label NAME\" to create one"
 
 	broke := h.admit("broke")
 	broke.hook("UserPromptSubmit", "")
@@ -161,13 +161,13 @@ func TestDoctorNamesAgents(t *testing.T) {
 
 	ghost := h.admit("ghost")
 	ghost.hook("SessionStart", "")
-	problems["wakes of ghost"] = "it has a session, and no mechanism of it is armed\n     start it anew with parley launch"
+	problems["wakes of ghost"] = "it has a session, but no wake mechanism is armed\n     restart it with \"parley launch\""
 
 	deaf := h.admit("deaf")
 	for range 3 {
 		answered(deaf, api.HandedWake, api.WakeHandedParams{Wake: deaf.wake(), Outcome: channel.Failed, Detail: "no turn"})
 	}
-	problems["wakes of deaf"] = "they are disarmed, because 3 wakes in a row led to no message being read\n     parley wake resume deaf arms them"
+	problems["wakes of deaf"] = "they are disarmed because 3 wakes in a row led to no message being read\n     run \"parley wake resume deaf\" to arm them"
 
 	spent := h.admit("spent")
 	h.ok(h.operator("wake", "allow", "spent", "--per-hour", "2"), nil)
@@ -177,16 +177,16 @@ func TestDoctorNamesAgents(t *testing.T) {
 		answered(spent, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
 		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: wake.EventTurnEnd})
 	}
-	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     parley wake allow spent --per-hour N changes the budget"
+	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     run \"parley wake allow spent --per-hour N\" to change the budget"
 
 	changed := h.admit("changed")
 	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventPrompt, Wakes: []string{changed.wake()}, Version: "1.0"})
 	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventStart, Version: "1.1"})
-	problems["wakes of changed"] = "mail has started no turn yet since claude was changed from 1.0 to 1.1\n     parley probe changed tries it"
+	problems["wakes of changed"] = "mail has not started a turn since claude changed from 1.0 to 1.1\n     run \"parley probe changed\" to test it"
 
 	h.admit("absent")
 	h.operator("probe", "absent")
-	problems["wakes of absent"] = "the last probe (now) started no turn: it has no live session in a terminal\n     parley probe absent tries again"
+	problems["wakes of absent"] = "the last probe (now) did not start a turn: it has no live session in a terminal\n     run \"parley probe absent\" to test again"
 
 	ping, pong := h.admit("ping"), h.admit("pong")
 	last := answered(ping, api.Send, api.SendParams{To: api.Recipients{"pong"}, Text: "ball"}).ID
@@ -197,7 +197,7 @@ func TestDoctorNamesAgents(t *testing.T) {
 		}
 		last = answered(from, api.Send, api.SendParams{To: api.Recipients{to}, ReplyTo: last, Text: fmt.Sprint("ball ", i)}).ID
 	}
-	problems["wakes of ping"] = "because agents answered each other too often\n     parley inbox shows the mail of an agent to you; parley wake resume ping lets them go on"
+	problems["wakes of ping"] = "because agents answered each other too often\n     run \"parley inbox ping\" to read the mail, and \"parley wake resume ping\" to let it through"
 
 	program, err := exec.LookPath("false")
 	if err != nil {
@@ -206,10 +206,10 @@ func TestDoctorNamesAgents(t *testing.T) {
 	h.ok(h.as("", "agent", "keep", "builder", "--as-operator", "--dir", t.TempDir(), "--", program), nil)
 	h.ok(h.as("tester", "send", "builder", "start"), nil)
 	h.patient("the breakdown of a kept agent", func() bool {
-		return strings.Contains(h.operator("doctor").out, "FAIL kept agent builder: it broke down and is started again\n     parley agent logs builder shows why\n")
+		return strings.Contains(h.operator("doctor").out, "FAIL kept agent builder: it crashed and is being restarted\n     run \"parley agent logs builder\" to see why\n")
 	})
 	h.patient("the end of a kept agent", func() bool {
-		return strings.Contains(h.operator("doctor").out, "parley agent logs builder shows its turns; parley agent restart builder starts it again\n")
+		return strings.Contains(h.operator("doctor").out, "run \"parley agent logs builder\" to see its turns, and \"parley agent restart builder\" to restart it\n")
 	})
 
 	got := h.operator("doctor")

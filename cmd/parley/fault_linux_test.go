@@ -179,7 +179,7 @@ func TestHomeBecomesReadOnly(t *testing.T) {
 		for range 2 {
 			got := refused(t, h.as("planner", "send", "builder", "meanwhile", "--json"), 5, "degraded")
 			contains(t, got.Error.Message, "the hub's home cannot be written", why)
-			contains(t, got.Error.Hint, "goes on by itself", "mount it anew")
+			contains(t, got.Error.Hint, "continues by itself", "remount it")
 			code, body := h.health()
 			if code != http.StatusServiceUnavailable {
 				t.Errorf("/health: got %d %s, want that it is degraded", code, body)
@@ -252,6 +252,6 @@ func TestTruncatedLog(t *testing.T) {
 		if got.code != exitCheck {
 			t.Errorf("audit verify: exit %d, want %d: %s", got.code, exitCheck, got.out)
 		}
-		contains(t, got.out, "FOUND", "it was set aside, because it does not fit the journal")
+		contains(t, got.out, "FOUND", "it was set aside because it does not match the journal")
 	})
 }

@@ -15,16 +15,16 @@ func (a *app) forgetCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "forget ID",
-		Short: "Remove the text of a message, such as a pasted secret, from everything that the hub keeps (operator)",
+		Short: "Remove the text of a message (operator)",
 		Long: `Remove the text of a message, such as a pasted secret, from everything that the hub
-keeps: the database and its word index, the trail, archives, inbox files, and
-artifacts that nothing else names. Sender, recipients, times and the hash of the
-text stay, and the journal records the removal, so that parley audit verify still
-proves the rest. On a terminal the message is shown and you are asked first.
+stores: the database and its word index, the trail, archives, inbox files, and
+artifacts that nothing else refers to. The sender, recipients, times and the hash of
+the text stay, and the journal records the removal, so "parley audit verify" still
+proves the rest. On a terminal the message is shown and you are asked to confirm.
 
-Copies elsewhere are out of the hub's reach: backups and exports that you made, the
-recordings of runs, and whatever an agent that read the message has kept. Change a
-secret that others have read.`,
+The hub cannot remove copies elsewhere: backups and exports that you made, recordings
+of runs, and anything kept by an agent that read the message. If others have read a
+secret, change it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
@@ -34,23 +34,23 @@ secret that others have read.`,
 
 			// On a terminal the message is shown before its text is removed.
 			id := hub.EnvelopeID(args[0])
-			if ok, err := a.confirm(cmd, c, id, "Remove this text for ever?", yes); err != nil || !ok {
+			if ok, err := a.confirm(cmd, c, id, "Remove this text permanently?", yes); err != nil || !ok {
 				return err
 			}
 
 			return answer(cmd.Context(), a, api.Forget, api.IDParams{ID: id}, func(w io.Writer, got records.ForgetReport) {
-				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", got.ID, got.From, got.SHA256)
+				fmt.Fprintf(w, "removed the text of message %s from %s; its SHA-256 stays: %s\n", id, got.From, cutHashes(got.SHA256))
 				for _, file := range got.Files {
 					fmt.Fprintf(w, "  %s was written again\n", file)
 				}
 				for _, sum := range got.Artifacts {
-					fmt.Fprintf(w, "  artifact %s was removed\n", sum)
+					fmt.Fprintf(w, "  artifact %s was removed\n", cutHashes(sum))
 				}
-				fmt.Fprintln(a.err, "Backups, exports and recordings of runs may still hold it, and agents that read it; change a secret that was in it.")
+				fmt.Fprintln(a.err, "Backups, exports, recordings of runs and agents that read the message may still have the text; change any secret in it.")
 			})
 		},
 	}
 
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }

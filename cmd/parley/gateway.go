@@ -86,18 +86,17 @@ func (a *app) probeGatewayCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "gateway",
-		Short: "Try every way in which the hub uses its OpenClaw gateway, and store the report (operator)",
-		Long: `Try every way in which the hub uses its OpenClaw gateway: add a line to the
-transcript of a session that is made and deleted for it, ask for a wake at the next
-heartbeat, claim and release an item of the queue. No turn of an agent begins. The
-report is stored with its date. The exit code is 1 if a way that is switched on does
-not work.`,
+		Short: "Test the OpenClaw gateway (operator)",
+		Long: `Test every way in which the hub uses its OpenClaw gateway: add a line to the
+transcript of a session created and deleted for the test, request a wake at the next
+heartbeat, and claim and release an item of the queue. No agent turn begins. The report
+is stored with its date. The exit code is 1 if a way that is switched on does not work.`,
 		Example: `  parley probe gateway
   parley probe gateway --write docs/spikes`,
 		Args: cobra.NoArgs,
 	}
 
-	cmd.Flags().StringVar(&dir, "write", "", "folder in which the pages about the spikes get the report: session-injection.md, wake.md and workq.md")
+	cmd.Flags().StringVar(&dir, "write", "", "folder with the spike pages to update with the report: session-injection.md, wake.md and workq.md")
 	return prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, api.ProbeGateway, api.None{})
 		if err != nil {

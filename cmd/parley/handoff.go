@@ -22,22 +22,22 @@ import (
 )
 
 func (a *app) handoffCommand() *cobra.Command {
-	cmd := group("handoff", "Hand tasks over, with proof",
+	cmd := group("handoff", "Hand over tasks, with proof",
 		a.handoffInitiateCommand(),
-		a.handoffMove("approve", "Let a task be handed into a team, by a member whose role permits it", ""),
-		a.handoffMove("accept", "Take a task over, if the claims of its package hold", "a note to the sender"),
+		a.handoffMove("approve", "Approve a handoff into a team", ""),
+		a.handoffMove("accept", "Accept a task if its package checks out", "note to the sender"),
 		a.handoffRejectCommand(),
-		a.handoffMove("withdraw", "Take a proposal back before it is accepted", "why"),
+		a.handoffMove("withdraw", "Withdraw a proposal before it is accepted", "reason"),
 		a.handoffCompleteCommand(),
-		a.handoffMove("activate", "Go on with an accepted handoff whose queue had not answered", ""),
+		a.handoffMove("activate", "Resume a handoff after its queue did not answer", ""),
 		a.handoffWorkqCommand(),
-		a.handoffMove("close", "Put away a handoff that was rejected", ""),
-		a.handoffMove("release", "Free a task from a handoff (operator)", "why"),
+		a.handoffMove("close", "Close a rejected handoff", ""),
+		a.handoffMove("release", "Free a task from a handoff (operator)", "reason"),
 		a.handoffMove("show", "Show a handoff with its package, checks and history", ""),
 		a.handoffListCommand(),
 	)
-	cmd.Long = `Hand tasks over, with proof. The package holds the knowledge for the next owner and
-the results so far; the hub checks files, hashes, branches and commits before the
+	cmd.Long = `Hand over tasks, with proof. The package holds what the next owner needs to know and
+the results so far. The hub checks files, hashes, branches and commits before the
 receiver takes over.`
 	return cmd
 }
@@ -56,22 +56,22 @@ func (a *app) handoffMove(action, short, detail string) *cobra.Command {
 func (a *app) handoffWorkqCommand() *cobra.Command {
 	p := api.HandoffParams{Action: "workq"}
 	cmd := &cobra.Command{
-		Use: "workq ID", Short: "Settle the owner of a task in its queue (operator)",
-		Long: `Settle the owner of a task in its queue, for a handoff whose ownership is
-manual_required or degraded. The hub tries the transfer again; with --done you say
-that you moved the item by hand.`,
+		Use: "workq ID", Short: "Settle the owner of a queue item (operator)",
+		Long: `Settle the owner of a task's queue item, for a handoff whose ownership is
+manual_required or degraded. The hub tries the transfer again; --done states that you
+moved the item by hand.`,
 		Example: "  parley handoff workq h1 --done",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVar(&p.Done, "done", false, "the item was moved by hand")
+	cmd.Flags().BoolVar(&p.Done, "done", false, "the item has been moved by hand")
 	return a.handoff(cmd, &p, argument(0, &p.ID))
 }
 
 func (a *app) handoffRejectCommand() *cobra.Command {
 	p := api.HandoffParams{Action: "reject"}
-	cmd := &cobra.Command{Use: "reject ID --reason REASON --detail TEXT", Short: "Reject a task, with the reason", Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&p.Reason, "reason", "", "one of "+strings.Join(words(hub.RejectReasons), ", "))
-	cmd.Flags().StringVar(&p.Detail, "detail", "", "what the sender should know")
+	cmd := &cobra.Command{Use: "reject ID --reason REASON --detail TEXT", Short: "Reject a task", Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "reason: "+strings.Join(words(hub.RejectReasons), ", "))
+	cmd.Flags().StringVar(&p.Detail, "detail", "", "explanation for the sender")
 	choices(cmd, "reason", hub.RejectReasons...)
 	return a.handoff(cmd, &p, argument(0, &p.ID))
 }
@@ -80,21 +80,21 @@ func (a *app) handoffCompleteCommand() *cobra.Command {
 	p := api.HandoffParams{Action: "complete"}
 	cmd := &cobra.Command{
 		Use: "complete ID", Short: "Report that a task is done, and prove it",
-		Long: `Report that a task is done. Files that are named are hashed here and checked by the
-hub. If the package names a worktree in which nothing has changed since the task
-was accepted, "done" is refused, unless --no-changes says that there was nothing
-to change. A change of whitespace, line ends, modes or empty files is no proof,
-unless --trivial says why it is the task. The answer says what changed and whether
-it is verified or unproven, and why.`,
+		Long: `Report that a task is done. The files that you name are hashed here and checked by the
+hub. If the package names a worktree and nothing has changed there since the task was
+accepted, the report is refused unless --no-changes states that nothing had to change.
+A change of only whitespace, line ends, modes or empty files is no proof unless
+--trivial explains why that is the task. The answer lists the changes, and says whether
+the work is verified or unproven, and why.`,
 		Example: `  parley handoff complete 0199... --summary "avatar is nullable" --artifact migrations/7.sql`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&p.Summary, "summary", "", "what was done")
-	cmd.Flags().BoolVar(&p.NoChanges, "no-changes", false, "there was nothing to change")
+	cmd.Flags().StringVar(&p.Summary, "summary", "", "summary of the work")
+	cmd.Flags().BoolVar(&p.NoChanges, "no-changes", false, "nothing had to change")
 	cmd.Flags().StringVar(&p.CommitMessage, "commit-message", "", "let the hub commit the named files (or all that changed) with this message")
-	cmd.Flags().StringVar((*string)(&p.SameChangeAs), "same-change-as", "", "id of a completed task of yours that the same change did")
+	cmd.Flags().StringVar((*string)(&p.SameChangeAs), "same-change-as", "", "id of another of your completed tasks that was done by the same change")
 	cmd.Flags().StringVar(&p.Trivial, "trivial", "", "why a change of whitespace, line ends, modes or empty files is the task")
-	return a.handoff(cmd, &p, argument(0, &p.ID), artifactFlag(cmd, &p.Artifacts, "file that was made (repeatable)"))
+	return a.handoff(cmd, &p, argument(0, &p.ID), artifactFlag(cmd, &p.Artifacts, "file produced by the task (repeatable)"))
 }
 
 func (a *app) handoffInitiateCommand() *cobra.Command {
@@ -103,10 +103,10 @@ func (a *app) handoffInitiateCommand() *cobra.Command {
 	var restricted bool
 	cmd := &cobra.Command{
 		Use: "initiate --to AGENT (--package FILE | --task ID --title ... --summary ... --next ... --criterion ...)", Short: "Offer a task to another agent",
-		Long: `Offer a task to another agent. The package is a JSON file, or is made from the
-flags; the hub fills in ids, provenance, the chain of owners and the hash. Files
-named with --artifact are hashed here. A worktree or file must lie under a root
-(parley root list), or --unproven says why it does not.`,
+		Long: `Offer a task to another agent. The package is a JSON file, or is built from the flags;
+the hub fills in ids, provenance, the chain of owners and the hash. Files named with
+--artifact are hashed here. Worktrees and files must be below a root (see "parley root
+list"), unless --unproven explains why they are not.`,
 		Example: `  parley handoff initiate --to builder --package pkg.json
   parley handoff initiate --to builder --task T-1 --title "Nullable avatar" \
     --summary "schema is frozen, migration is written" --next "run it on staging" \
@@ -115,30 +115,30 @@ named with --artifact are hashed here. A worktree or file must lie under a root
 	}
 
 	f := cmd.Flags()
-	f.StringVar((*string)(&p.To), "to", "", "the agent that takes the task over")
-	f.StringVar(&pkg, "package", "", "the package: FILE, '{...}', or - for standard input")
-	f.StringVar(&p.TaskID, "task", "", "the task's id")
-	f.StringVar((*string)(&p.Team), "team", "", "team on whose board the task is; a member of it approves the handoff first")
+	f.StringVar((*string)(&p.To), "to", "", "agent that takes over the task")
+	f.StringVar(&pkg, "package", "", "package: FILE, '{...}', or - for standard input")
+	f.StringVar(&p.TaskID, "task", "", "id of the task")
+	f.StringVar((*string)(&p.Team), "team", "", "team that the task belongs to; a member must approve the handoff first")
 	f.StringVar(&p.Title, "title", "", "title of the task")
 	f.StringVar(&p.Objective, "objective", "", "purpose of the task (default the title)")
-	f.StringVar(&p.Summary, "summary", "", "what the next owner must know")
-	f.StringVar(&p.NextStep, "next", "", "the next step")
-	f.StringArrayVar((*[]string)(&p.Criteria), "criterion", nil, "when the task is done (repeatable, at least one)")
+	f.StringVar(&p.Summary, "summary", "", "summary for the next owner")
+	f.StringVar(&p.NextStep, "next", "", "next step")
+	f.StringArrayVar((*[]string)(&p.Criteria), "criterion", nil, "success criterion (repeatable, at least one)")
 
-	f.StringVar(&p.Worktree, "worktree", "", "folder in which the work is done")
-	f.StringVar(&p.Branch, "branch", "", "branch on which the work is done")
-	f.StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical")
-	f.StringVar(&p.Reason, "reason", "", "why it changes hands (default requested)")
-	f.StringVar(&p.Unproven, "unproven", "", "why the files lie under no root, where the hub cannot check them")
+	f.StringVar(&p.Worktree, "worktree", "", "folder of the work")
+	f.StringVar(&p.Branch, "branch", "", "branch of the work")
+	f.StringVar((*string)(&p.Priority), "priority", "", "priority: low, normal, high or critical")
+	f.StringVar(&p.Reason, "reason", "", "reason for the handoff (default requested)")
+	f.StringVar(&p.Unproven, "unproven", "", "reason why the files are not below a root, so the hub cannot check them")
 	f.StringArrayVar(&p.Expect.Paths, "expect", nil, "file, folder or pattern in the worktree that must change (repeatable)")
-	f.BoolVar(&p.Expect.Merge, "expect-merge", false, "the task is a merge: commits that exist already count")
-	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "the operator must approve before it can be accepted")
-	f.BoolVar(&restricted, "restricted", false, "the package must not leave the hub")
+	f.BoolVar(&p.Expect.Merge, "expect-merge", false, "the task is a merge: existing commits count")
+	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "require the operator's approval before it can be accepted")
+	f.BoolVar(&restricted, "restricted", false, "keep the package on this hub")
 	f.StringVar(&p.ThreadID, "thread", "", "thread to continue")
-	f.StringVar(&p.IdempotencyKey, "idempotency-key", "", "same key, same handoff: safe to repeat")
+	f.StringVar(&p.IdempotencyKey, "idempotency-key", "", "key that makes it safe to repeat the call")
 
-	return a.handoff(cmd, &p, momentFlag(cmd, &p.Deadline, 1, "deadline", "a span like 4h, or an ISO 8601 time"),
-		artifactFlag(cmd, &p.Artifacts, "file that belongs to it (repeatable)"),
+	return a.handoff(cmd, &p, momentFlag(cmd, &p.Deadline, 1, "deadline", "deadline: a duration such as 4h, or an ISO 8601 time"),
+		artifactFlag(cmd, &p.Artifacts, "file that belongs to the task (repeatable)"),
 		func(ctx context.Context, _ []string) (err error) {
 			if restricted {
 				p.Classification = shape.ClassRestricted
@@ -169,18 +169,18 @@ func (a *app) handoffListCommand() *cobra.Command {
 	p := api.HandoffParams{Action: "list"}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List handoffs, newest first",
-		Long:    `List handoffs, newest first: your own, or all of them for those who audit.`,
+		Long:    `List handoffs, newest first: your own, or all of them for auditors.`,
 		Example: `  parley handoff list --mine --state proposed`,
 		Args:    cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.BoolVar(&p.Mine, "mine", false, "only handoffs that you give or take")
-	f.StringVar((*string)(&p.State), "state", "", "draft, proposed, validating, accepted, rejected, activated, completed or closed")
-	f.StringVar(&p.TaskID, "task", "", "only handoffs of one task")
+	f.BoolVar(&p.Mine, "mine", false, "only handoffs from or to you")
+	f.StringVar((*string)(&p.State), "state", "", "only handoffs in this state: draft, proposed, validating, accepted, rejected, activated, completed or closed")
+	f.StringVar(&p.TaskID, "task", "", "only handoffs of this task")
 	f.StringVar((*string)(&p.To), "to", "", "only handoffs to this agent")
 	from := f.String("from", "", "only handoffs from this agent")
-	f.Var(&p.Limit, "limit", "how many at most (default 50)")
-	f.StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page: the cursor that it printed")
+	f.Var(&p.Limit, "limit", "maximum number of handoffs (default 50)")
+	f.StringVar((*string)(&p.Cursor), "cursor", "", "continue from the cursor printed by the previous page")
 	choices(cmd, "state", hub.HandoffStates...)
 	return operation(a, cmd, api.Handoff, &p, func(w io.Writer, got api.HandoffAnswer) { writeHandoffs(w, *got.Listing) },
 		func(context.Context, []string) (err error) {
@@ -193,11 +193,11 @@ func (a *app) handoffListCommand() *cobra.Command {
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
 	writeList(w, "handoffs", "ID, STATE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
-		state := h.StateText()
+		text := h.StateText()
 		if h.Ownership.NeedsOperator() {
-			state += " (" + string(h.Ownership) + ")"
+			text += " (" + string(h.Ownership) + ")"
 		}
-		return []any{cmp.Or(string(h.ShortID), string(h.ID)), state, h.ProofCell(), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
+		return []any{h.Name(), state(text), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)
@@ -221,7 +221,7 @@ func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...
 			return err
 		}
 		rejected := p.Action == "accept" && got.Report.Status == hub.HandoffRejected
-		return a.check(!rejected, got, func(w io.Writer) { io.WriteString(w, handoff.Render(*got.Report)) })
+		return a.check(!rejected, got, func(w io.Writer) { writeHandoff(w, *got.Report) })
 	}, preparations...)
 }
 
@@ -275,7 +275,7 @@ func localArtifact(name string) (hub.ArtifactRef, error) {
 	case !info.Mode().IsRegular():
 		return hub.ArtifactRef{}, fmt.Errorf("%s is not a regular file", path)
 	case info.Size() > maxLocalArtifact:
-		return hub.ArtifactRef{}, fmt.Errorf("%s has %d bytes; files of more than %d are not checked", path, info.Size(), int64(maxLocalArtifact))
+		return hub.ArtifactRef{}, fmt.Errorf("%s has %d bytes; files larger than %d bytes are not checked", path, info.Size(), int64(maxLocalArtifact))
 	}
 	f, err := os.Open(path)
 	if err != nil {

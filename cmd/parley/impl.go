@@ -12,11 +12,11 @@ import (
 )
 
 func (a *app) implCommand() *cobra.Command {
-	cmd := group("impl", "How far each repository is with a contract",
+	cmd := group("impl", "Report progress on implementing a contract",
 		a.implStartCommand(), a.implCompleteCommand(), a.implVerifyCommand(), a.implStatusCommand())
-	cmd.Long = `Report that your repository begins to implement a contract, has implemented it, or
-that the implementations work together. When all have completed a contract it is
-implemented; when one of them has verified it, it is verified.`
+	cmd.Long = `Report that your repository is starting to implement a contract, has implemented it, or
+has tested that the implementations work together. A contract is implemented when all
+repositories have completed it, and verified when one of them has verified it.`
 	return cmd
 }
 
@@ -34,8 +34,8 @@ func writePending(w io.Writer, repos []string) {
 
 func (a *app) implStartCommand() *cobra.Command {
 	var p contract.Work
-	cmd := &cobra.Command{Use: "start CONTRACT", Short: "Report that your repository begins", Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&p.Plan, "plan", "", "how it will be done")
+	cmd := &cobra.Command{Use: "start CONTRACT", Short: "Report the start of your implementation", Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&p.Plan, "plan", "", "plan for the implementation")
 	cmd.Flags().StringArrayVar(&p.Estimated, "file", nil, "file that will probably change (repeatable)")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.StartWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
@@ -43,11 +43,11 @@ func (a *app) implStartCommand() *cobra.Command {
 
 func (a *app) implCompleteCommand() *cobra.Command {
 	var p contract.Work
-	cmd := &cobra.Command{Use: "complete CONTRACT --file FILE", Short: "Report that your repository is done", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "complete CONTRACT --file FILE", Short: "Report that your implementation is complete", Args: cobra.ExactArgs(1)}
 	f := cmd.Flags()
-	f.StringArrayVar(&p.Files, "file", nil, "file that was changed (repeatable)")
-	f.StringVar(&p.Notes, "notes", "", "what the others should know")
-	f.StringVar(&p.TestEndpoint, "test-endpoint", "", "where it can be tried")
+	f.StringArrayVar(&p.Files, "file", nil, "changed file (repeatable)")
+	f.StringVar(&p.Notes, "notes", "", "notes for the other repositories")
+	f.StringVar(&p.TestEndpoint, "test-endpoint", "", "address for testing the implementation")
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.CompleteWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
@@ -57,8 +57,8 @@ func (a *app) implVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify CONTRACT --result success|failure|partial", Short: "Report whether the implementations work together", Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&p.Result, "result", "", "success, failure or partial")
-	cmd.Flags().StringVar(&p.Notes, "notes", "", "what was tried, and what was seen")
+	cmd.Flags().StringVar(&p.Result, "result", "", "result of the test: success, failure or partial")
+	cmd.Flags().StringVar(&p.Notes, "notes", "", "notes on the test and its result")
 	choices(cmd, "result", contract.VerifySuccess, contract.VerifyFailure, contract.VerifyPartial)
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.VerifyWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
@@ -66,7 +66,7 @@ func (a *app) implVerifyCommand() *cobra.Command {
 
 func (a *app) implStatusCommand() *cobra.Command {
 	var p coordination.ContractParams
-	cmd := &cobra.Command{Use: "status CONTRACT", Short: "Show how far each repository is", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "status CONTRACT", Short: "Show the progress of each repository", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, coordination.WorkStatus, &p, func(w io.Writer, got coordination.Progress) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
 		writeTable(w, "", got.Implementations, func(i coordination.RepoProgress) []any {

@@ -21,11 +21,11 @@ func (a *app) inboxCommand() *cobra.Command {
 	var ids []string
 	cmd := &cobra.Command{
 		Use:   "inbox [AGENT]",
-		Short: "Read your inbox, most pressing first; the operator reads any",
-		Long: `Read your inbox, most pressing first. A message that is shown counts as
-delivered and stays there until it is acked: with --ack (all that are shown), with
---ack-id, or by answering it. The operator can name an agent and reads its inbox
-without changing anything in it.`,
+		Short: "Read your inbox, most urgent first",
+		Long: `Read your inbox, most urgent first. A message that has been shown counts as delivered;
+it stays in the inbox until it is acknowledged: with --ack (all shown messages), with
+--ack-id, or by answering it. The operator can name an agent and read its inbox without
+changing it.`,
 		Example: `  parley inbox --wait 30s
   parley inbox --watch --ack --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -42,17 +42,17 @@ without changing anything in it.`,
 			// Flags that contradict each other are refused before the hub is called.
 			switch {
 			case p.Ack.All && len(ids) > 0:
-				return usagef("--ack and --ack-id do not go together")
+				return usagef("--ack and --ack-id cannot be combined")
 			case p.Agent != "" && watch:
-				return usagef("--watch is for your own inbox").WithHint("parley audit --follow shows every message as it is sent")
+				return usagef("--watch works only for your own inbox").WithHint(`run "parley audit --follow" to see every message as it is sent`)
 			case p.Peek && (p.Ack.All || len(ids) > 0):
-				return usagef("--peek changes nothing, so there is nothing to ack")
+				return usagef("--peek cannot be combined with --ack or --ack-id")
 			case watch && (p.Peek || p.Cursor != "" || wait != 0):
-				return usagef("--watch does not go together with --wait, --peek or --cursor")
+				return usagef("--watch cannot be combined with --wait, --peek or --cursor")
 			case p.Part != 0 && p.ID == "":
-				return usagef("--part needs the id of a message").WithHint("parley inbox --id m17 --part 1")
+				return usagef("--part needs --id").WithHint("for example: parley inbox --id m17 --part 1")
 			case wait < 0:
-				return usagef("--wait: a span cannot be negative")
+				return usagef("--wait must not be negative")
 			}
 
 			for _, id := range ids {
@@ -71,16 +71,16 @@ without changing anything in it.`,
 	}
 
 	f := cmd.Flags()
-	f.DurationVar(&wait, "wait", 0, "if it is empty, wait this long for a message")
-	f.BoolVar(&watch, "watch", false, "then print each new message, until Ctrl-C")
+	f.DurationVar(&wait, "wait", 0, "time to wait for a message if the inbox is empty")
+	f.BoolVar(&watch, "watch", false, "keep printing new messages until Ctrl-C")
 	f.BoolVar(&p.Ack.All, "ack", false, "mark the shown messages as read")
 	f.StringSliceVar(&ids, "ack-id", nil, "mark these messages as read")
-	f.BoolVar(&p.NewOnly, "new", false, "leave out messages that were shown before")
+	f.BoolVar(&p.NewOnly, "new", false, "show only messages that were not shown before")
 	f.BoolVar(&p.Peek, "peek", false, "show messages without marking them as delivered")
-	f.StringVar((*string)(&p.ID), "id", "", "show this one message")
-	f.Var(&p.Part, "part", "with --id: show this part of its long text, from 1")
-	f.Var(&p.Limit, "limit", "how many at most (default 50)")
-	f.StringVar(&p.Cursor, "cursor", "", "continue after a page: the cursor that it printed")
+	f.StringVar((*string)(&p.ID), "id", "", "show only the message with this id")
+	f.Var(&p.Part, "part", "with --id: part of a long text to show, starting at 1")
+	f.Var(&p.Limit, "limit", "maximum number of messages (default 50)")
+	f.StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func (a *app) watchInbox(ctx context.Context, c *rpc.Client, p api.InboxParams) 
 			return nil // Ctrl-C is how this ends
 		case hub.Unavailable(err) && wait > 0:
 			if !away {
-				fmt.Fprintln(a.err, "the hub is away, trying again")
+				fmt.Fprintln(a.err, "the hub is unreachable; trying again")
 			}
 			away = true
 			pause(ctx, watchRetry)
@@ -145,7 +145,7 @@ const watchRetry = 500 * time.Millisecond
 
 func (a *app) printInbox(got mailroom.Inbox) error {
 	return a.print(got, func(w io.Writer) {
-		io.WriteString(w, mailroom.RenderMessages(got.Messages, got.ShortIDs, got.You))
+		io.WriteString(w, mailroom.Text{Short: got.ShortIDs, Viewer: got.You, When: when}.Messages(got.Messages))
 		if got.Part != nil {
 			io.WriteString(w, mailroom.RenderPart(got))
 		}

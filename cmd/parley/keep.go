@@ -26,31 +26,31 @@ func (a *app) agentKeepCommand() *cobra.Command {
 	var budget string
 	cmd := &cobra.Command{
 		Use:   "keep NAME --cli CLI [flags] | keep NAME [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Run an agent on the hub's machine: mail starts it, and gives it turns",
-		Long: `The hub starts the agent over ACP when mail comes for it, in a folder that no
-other kept agent works in, and gives it a notice as a prompt. It never gives a
-second prompt while one runs. An agent that was idle for a while is stopped; the
-next mail starts it again and takes up its session, if the agent can.
+		Short: "Have the hub run an agent when mail arrives",
+		Long: `The hub starts the agent over ACP when it gets mail, in a folder that no other kept
+agent uses, and prompts it with a notice. It never sends a second prompt while one is
+running. An idle agent is stopped after a while; the next mail starts it again and
+resumes its session if the agent supports that.
 
-Turns cost tokens. To keep an agent is the yes to turns that mail starts, within
-the budget. The agent may read files in its folder; --policy write lets it change
-them, and --policy ask holds each question for a person. A policy answers what
-the agent asks: known CLIs are set to ask, and files that change against the
-policy are told after the turn, not undone.`,
+Turns cost tokens. By keeping an agent you allow mail to start turns, within the
+budget. The agent may read files in its folder; --policy write lets it change them, and
+--policy ask holds each question for a person. The policy answers the questions that
+the agent asks: known CLIs are configured to ask, and changes that violate the policy
+are reported after the turn, not undone.`,
 		Example: `  parley agent keep builder --cli codex --dir ../app --worktree --policy write --budget 20/h
   parley agent keep reviewer --dir . --role reviewer -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&p.CLI, "cli", "", "a known agent: parley agents detect lists them")
-	f.StringVar(&p.Dir, "dir", ".", "the folder that it works in")
-	f.BoolVar(&p.Worktree, "worktree", false, "work in a git worktree made for the agent, on the branch parley/NAME")
-	f.StringVar((*string)(&p.Policy), "policy", "read", "permissions of the agent: read, write, or ask for a person who answers")
-	f.StringVar(&budget, "budget", "", "turns that mail may start within an hour, as in 20/h (default that of the hub)")
-	f.StringVar((*string)(&p.Role), "role", "", "role of an agent that is new (default executor)")
-	f.StringSliceVar(&p.Can, "can", nil, "abilities of an agent that is new, which other agents see: go,sql")
-	f.Var(&p.Memory, "memory", "MiB that its processes may take (default 4096)")
+	f.StringVar(&p.CLI, "cli", "", `known agent CLI; "parley agents detect" lists them`)
+	f.StringVar(&p.Dir, "dir", ".", "the agent's working folder")
+	f.BoolVar(&p.Worktree, "worktree", false, "work in a separate git worktree, on the branch parley/NAME")
+	f.StringVar((*string)(&p.Policy), "policy", "read", "the agent's permissions: read, write, or ask, where a person answers")
+	f.StringVar(&budget, "budget", "", "turns per hour that mail may start, such as 20/h (default the hub's budget)")
+	f.StringVar((*string)(&p.Role), "role", "", "role of a new agent (default executor)")
+	f.StringSliceVar(&p.Can, "can", nil, "abilities of a new agent, shown to other agents, such as go,sql")
+	f.Var(&p.Memory, "memory", "memory limit of its processes in MiB (default 4096)")
 	choices(cmd, "policy", "read", "write", "ask")
 	choices(cmd, "role", words(hub.Roles)...)
 
@@ -59,15 +59,15 @@ policy are told after the turn, not undone.`,
 		if got.Branch != "" {
 			fmt.Fprintf(w, "it works on branch %s\n", got.Branch)
 		}
-	}, argument(0, &p.Agent), secondsFlag(cmd, &p.Idle, "idle", "after which time without mail its process is stopped (default 5m)"),
-		secondsFlag(cmd, &p.Hang, "hang", "after which time without a sign of life a turn is cancelled (default 10m)"),
-		secondsFlag(cmd, &p.Question, "answer-within", "how long a question waits for a person before it is denied (default 10m)"),
+	}, argument(0, &p.Agent), secondsFlag(cmd, &p.Idle, "idle", "idle time without mail before its process is stopped (default 5m)"),
+		secondsFlag(cmd, &p.Hang, "hang", "time without a sign of life before a turn is cancelled (default 10m)"),
+		secondsFlag(cmd, &p.Question, "answer-within", "time to wait for a person's answer before a question is denied (default 10m)"),
 		func(_ context.Context, args []string) (err error) {
 			if p.PerHour, err = up.PerHour(budget); err != nil {
 				return usagef("--budget: %w", err)
 			}
 			if (p.CLI == "") == (len(args) == 1) {
-				return usagef("give a known agent with --cli, or a command behind two dashes")
+				return usagef("give either a known agent with --cli, or a command after --")
 			}
 			if p.Command, err = keptProgram(p.CLI, args[1:]); err != nil {
 				return err
@@ -91,10 +91,10 @@ func keptProgram(cli string, command []string) ([]string, error) {
 }
 
 func (a *app) agentKeptCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "kept", Short: "List the agents that the hub runs, and what they ask", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "kept", Short: "List kept agents and their questions", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListKept, &api.None{}, func(w io.Writer, got api.KeptList) {
 		if len(got.Agents) == 0 {
-			fmt.Fprintln(w, "the hub runs no agents: parley agent keep NAME --cli CLI --dir FOLDER")
+			fmt.Fprintln(w, `the hub keeps no agents; add one with "parley agent keep NAME --cli CLI --dir FOLDER"`)
 			return
 		}
 		writeTable(w, "NAME, STATE, SINCE, CLI, POLICY, MEMORY, FOLDER", got.Agents, func(k api.KeptAgent) []any {
@@ -120,11 +120,11 @@ func (a *app) agentKeptCommand() *cobra.Command {
 
 func (a *app) agentStopCommand() *cobra.Command {
 	var p api.StopParams
-	cmd := &cobra.Command{Use: "stop NAME", Short: "Stop an agent that the hub runs; its mail waits", Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&p.Forget, "forget", false, "do not keep it any more")
+	cmd := &cobra.Command{Use: "stop NAME", Short: "Stop a kept agent; its mail waits", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&p.Forget, "forget", false, "remove the agent from the kept agents")
 	return operation(a, cmd, api.StopAgent, &p, func(w io.Writer, _ api.None) {
 		if p.Forget {
-			fmt.Fprintf(w, "%s is not kept any more\n", p.Agent)
+			fmt.Fprintf(w, "%s is no longer kept\n", p.Agent)
 			return
 		}
 		fmt.Fprintf(w, "%s is stopped; its mail waits until parley agent restart %s\n", p.Agent, p.Agent)
@@ -133,8 +133,8 @@ func (a *app) agentStopCommand() *cobra.Command {
 
 func (a *app) agentRestartCommand() *cobra.Command {
 	var p api.RestartParams
-	cmd := &cobra.Command{Use: "restart NAME", Short: "End the process of an agent that the hub runs; mail starts it again", Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&p.Fresh, "fresh", false, "begin a new session; the agent forgets the old one")
+	cmd := &cobra.Command{Use: "restart NAME", Short: "Restart a kept agent at the next mail", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&p.Fresh, "fresh", false, "start a new session; the agent forgets the old one")
 	return operation(a, cmd, api.RestartAgent, &p, func(w io.Writer, got api.KeptAgent) {
 		fmt.Fprintf(w, "%s is %s: mail starts it\n", got.Agent, got.State)
 	}, argument(0, &p.Agent))
@@ -143,10 +143,10 @@ func (a *app) agentRestartCommand() *cobra.Command {
 func (a *app) agentAnswerCommand() *cobra.Command {
 	var p api.AnswerParams
 	cmd := &cobra.Command{
-		Use: "answer NAME QUESTION [CHOICE]", Short: "Answer a question of an agent that the hub runs; without a choice it is denied",
-		Long: `Answer a question of an agent that the hub runs: yes allows it once, no rejects it
-once, and the id of an option, which parley agent kept --json lists, chooses that one.
-Without a choice the question is denied.`,
+		Use: "answer NAME QUESTION [CHOICE]", Short: "Answer a question of a kept agent",
+		Long: `Answer a question of a kept agent: yes allows it once, no rejects it once, and the id
+of an option selects that option ("parley agent kept --json" lists them). Without a
+choice the question is denied.`,
 		Example: "  parley agent answer builder 1 yes", Args: cobra.RangeArgs(2, 3),
 	}
 	return operation(a, cmd, api.AnswerAgent, &p, func(w io.Writer, got api.GivenAnswer) {
@@ -157,7 +157,7 @@ Without a choice the question is denied.`,
 		fmt.Fprintf(w, "question %d of %s is answered: %s\n", p.Question, p.Agent, said)
 	}, argument(0, &p.Agent), func(_ context.Context, args []string) (err error) {
 		if p.Question, err = strconv.Atoi(args[1]); err != nil {
-			return usagef("%q is not the number of a question", args[1])
+			return usagef("the number of a question is required, got %q", args[1])
 		}
 		if len(args) == 3 {
 			p.Choice = args[2]
@@ -169,7 +169,7 @@ Without a choice the question is denied.`,
 func (a *app) agentLogsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "logs NAME", Short: "Show the last lines of an agent that the hub runs", Args: cobra.ExactArgs(1),
+		Use: "logs NAME", Short: "Show the latest output of a kept agent", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -178,7 +178,7 @@ func (a *app) agentLogsCommand() *cobra.Command {
 			return a.followLog(cmd.Context(), c, hub.AgentID(args[0]), follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing new lines until Ctrl-C")
 	return cmd
 }
 
@@ -227,10 +227,10 @@ func (a *app) writeLine(l keeper.Line, within bool) bool {
 
 func (a *app) agentAttachCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "attach NAME", Short: "Watch an agent that the hub runs, and type prompts for it", Args: cobra.ExactArgs(1),
-		Long: `Show the turns of the agent as they happen. Each line that you type is a prompt
-for it, after the turn that runs. Ctrl-C and the end of the input leave; the agent
-goes on.`,
+		Use: "attach NAME", Short: "Watch a kept agent and send it prompts", Args: cobra.ExactArgs(1),
+		Long: `Show the agent's turns as they happen. Each line that you type is a prompt for the
+agent; it waits for the current turn to end. Ctrl-C or the end of the input detaches;
+the agent keeps running.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {

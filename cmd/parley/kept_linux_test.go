@@ -399,7 +399,7 @@ func testKept(t *testing.T, d *den) {
 		d.event(g.gone, "the end of the request")
 		close(g.opened)
 		got := d.finished(before, 2, id)
-		contains(t, got[0].prompt, "broke off", "holdtwo")
+		contains(t, got[0].prompt, "was interrupted", "holdtwo")
 		contains(t, got[0].body, "blackbird")
 	})
 	step("a hub that is killed in a turn goes on with it after its start", func(t *testing.T) {
@@ -413,7 +413,7 @@ func testKept(t *testing.T, d *den) {
 		d.event(g.gone, "the end of the processes that were left")
 		close(g.opened)
 		got := d.finished(before, 2, id)
-		contains(t, got[0].prompt, "broke off", "holdthree")
+		contains(t, got[0].prompt, "was interrupted", "holdthree")
 		if d.cli != "gemini" { // it takes up a session once
 			contains(t, got[0].body, "blackbird")
 		}

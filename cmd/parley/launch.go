@@ -32,16 +32,19 @@ func (a *app) launchCommand() *cobra.Command {
 	var l launching
 	cmd := &cobra.Command{
 		Use:   "launch CLI [-- ARGS]",
-		Short: "Start an agent CLI in this terminal as an agent of the hub",
-		Long: `Start an agent CLI in this terminal as an agent of the hub: with the hub's tools,
-with hooks that tell the hub what the session does, and with an identity of its own.
-A hub is started if none runs. Two windows are two agents. Mail is announced in
-the session; if you say yes once for this agent, it also starts a turn while the
-session is idle, which spends tokens. ARGS are given to the CLI.
+		Short: "Start an agent CLI connected to the hub",
+		Long: `Start an agent CLI in this terminal as an agent on the hub, with the hub's tools, hooks
+that report the session's activity to the hub, and an identity of its own. Two windows
+are two agents. If no hub is running, one is started. Mail is announced in the session;
+if you agree once for this agent, mail also starts a turn while the session is idle,
+which spends tokens. ARGS are passed to the CLI.
 
-No file of the CLI is changed: the entries are passed by flags and variables. Only
-Gemini CLI has none that work for users other than root; the file is named and you
-are asked once. Known are ` + strings.Join(names, ", ") + `; each is a command, too: parley claude.`,
+The CLI's files are not changed: the entries are passed as flags and variables. The
+exception is Gemini CLI, where these work only for root; you see the file and are
+asked once.
+
+Known CLIs: ` + strings.Join(names, ", ") + `.
+Each is also a command of its own, such as "parley claude".`,
 		Example: `  parley claude
   parley codex --as builder
   parley launch qwen --wake -- --approval-mode default`,
@@ -66,8 +69,8 @@ func (a *app) launchCommands() []*cobra.Command {
 		l := launching{Launch: launch.Launch{CLI: c}}
 		cmd := &cobra.Command{
 			Use:   c.Name + " [-- ARGS]",
-			Short: "Start " + c.Title + " as an agent of the hub",
-			Long:  "Start " + c.Title + " as an agent of the hub: parley launch " + c.Name + ". parley launch --help says more.",
+			Short: "Start " + c.Title + " as an agent on the hub",
+			Long:  fmt.Sprintf("Start %s as an agent on the hub. This is short for \"parley launch %s\"; see\n\"parley launch --help\".", c.Title, c.Name),
 			RunE:  func(cmd *cobra.Command, args []string) error { return a.launch(cmd.Context(), &l, args) },
 		}
 		l.flags(cmd)
@@ -78,12 +81,12 @@ func (a *app) launchCommands() []*cobra.Command {
 
 func (l *launching) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar((*string)(&l.As), "as", "", "name of the agent on the hub (default a new one)")
-	f.StringVar(&l.Role, "role", "", "role of an agent that is new (default executor)")
-	f.BoolVar(&l.Resume, "resume", false, "be the agent that this CLI was in this folder the last time")
-	f.BoolVar(&l.Wake, "wake", false, "mail may start a turn while the session is idle; do not ask")
-	f.BoolVar(&l.NoWake, "no-wake", false, "mail never starts a turn while the session is idle; do not ask")
-	f.BoolVar(&l.undo, "undo", false, "forget the identities and answers of launches of this CLI, and revoke their keys")
+	f.StringVar((*string)(&l.As), "as", "", "name of the agent on the hub (default a new agent)")
+	f.StringVar(&l.Role, "role", "", "role of a new agent (default executor)")
+	f.BoolVar(&l.Resume, "resume", false, "continue as the last agent of this CLI in this folder")
+	f.BoolVar(&l.Wake, "wake", false, "let mail start a turn while the session is idle; do not ask")
+	f.BoolVar(&l.NoWake, "no-wake", false, "never let mail start a turn; do not ask")
+	f.BoolVar(&l.undo, "undo", false, "forget the identities and answers from launches of this CLI, and revoke their keys")
 	cmd.MarkFlagsMutuallyExclusive("wake", "no-wake")
 	cmd.MarkFlagsMutuallyExclusive("as", "resume")
 }
@@ -92,8 +95,8 @@ func (l *launching) flags(cmd *cobra.Command) {
 func (a *app) launch(ctx context.Context, l *launching, args []string) error {
 	l.Args = args
 	if l.As != "" && !l.As.Valid() {
-		return hub.Errorf(hub.CodeInvalid, "parley", "--as: %q cannot be an agent's name", l.As).
-			WithHint("names are lower-case letters, digits, dots, dashes and underscores")
+		return hub.Errorf(hub.CodeInvalid, "parley", "--as: %q is not a valid agent name", l.As).
+			WithHint("use lowercase letters, digits, dots, dashes and underscores")
 	}
 	home, err := a.homeDir()
 	if err != nil {

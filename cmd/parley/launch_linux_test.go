@@ -124,7 +124,7 @@ func TestLaunch(t *testing.T) {
 		}
 		h.ok(h.as("planner", "send", "worker", "x"), nil)
 		r := start("--as", "worker", "--no-wake")
-		contains(t, r.err, "also here: claude-coral", "worker runs in another window, too", "unread messages: 1", "parley stop ends it")
+		contains(t, r.err, "also here: claude-coral", "worker is also running in another window", "unread messages: 1", `"parley stop" stops it`)
 		if err := os.Remove(filepath.Join(h.home, launch.Dir, "claude-coral.json")); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
-		const word = "Claude Code was changed from 1.0.0 to 1.1.0; parley wake test worker"
+		const word = "Claude Code changed from 1.0.0 to 1.1.0; run \"parley wake test worker\""
 		version = "1.1.0"
 		if r := start("--as", "worker"); strings.Contains(r.err, word) {
 			t.Errorf("a file that did not change was started to ask for its version: %s", r.err)
@@ -239,8 +239,8 @@ func TestConversationIsTakenUpAgain(t *testing.T) {
 				}
 				return r.err
 			}
-			contains(t, end("abc-1"), cli+"-1 is idle on the hub; take it up again with: "+test.line+"\n")
-			if got := end(""); !strings.Contains(got, "take it up again with: parley "+cli+" --as "+cli+"-1\n") {
+			contains(t, end("abc-1"), cli+"-1 is idle on the hub; resume it with: "+test.line+"\n")
+			if got := end(""); !strings.Contains(got, "resume it with: parley "+cli+" --as "+cli+"-1\n") {
 				t.Errorf("without a conversation: got %s", got)
 			}
 		})

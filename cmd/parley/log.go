@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/watch"
@@ -27,25 +31,25 @@ func (a *app) logCommand() *cobra.Command {
 	c := conversation{app: a}
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Print the conversation of the agents, one line a message, oldest first",
-		Long: `Print the conversation as a person reads it: one line a message, oldest first, in
-your time zone. You see the messages that you sent or received; those who audit see
-all of them. parley query shows whole messages.`,
+		Short: "Print the agents' conversation",
+		Long: `Print the conversation, one line per message, oldest first, in your time zone. You see
+the messages that you sent or received; auditors see all messages. "parley query" shows
+whole messages.`,
 		Example: `  parley log --since 1h
   parley log --follow --from planner
   parley log --type status.blocked --json`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&c.follow, "follow", "f", false, "then print each new message, until Ctrl-C")
-	f.StringVar((*string)(&c.feed.Filter.From), "from", "", "sender")
-	f.StringVar((*string)(&c.feed.Filter.To), "to", "", "recipient")
-	f.StringVar((*string)(&c.feed.Filter.Type), "type", "", "message type")
-	f.StringVar(&c.feed.Filter.Topic, "topic", "", "topic")
-	f.StringVar(&c.feed.Filter.Team, "team", "", "messages of this team that you may read")
-	f.StringVar(&c.feed.Filter.Thread, "thread", "", "thread")
-	f.Var(&c.feed.Filter.Limit, "limit", "how many of the newest at most (default 50, or all since --since)")
-	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "not older than a span like 2h, or an ISO 8601 time"))
+	f.BoolVarP(&c.follow, "follow", "f", false, "keep printing new messages until Ctrl-C")
+	f.StringVar((*string)(&c.feed.Filter.From), "from", "", "only messages from this sender")
+	f.StringVar((*string)(&c.feed.Filter.To), "to", "", "only messages to this recipient")
+	f.StringVar((*string)(&c.feed.Filter.Type), "type", "", "only messages of this type")
+	f.StringVar(&c.feed.Filter.Topic, "topic", "", "only messages with this topic")
+	f.StringVar(&c.feed.Filter.Team, "team", "", "only messages of this team that you may read")
+	f.StringVar(&c.feed.Filter.Thread, "thread", "", "only messages of this thread")
+	f.Var(&c.feed.Filter.Limit, "limit", "number of newest messages to print (default 50, or all with --since)")
+	return prepared(cmd, c.run, momentFlag(cmd, &c.feed.Filter.Since, -1, "since", "earliest time: a duration ago such as 2h, or an ISO 8601 time"))
 }
 
 func (c *conversation) run(ctx context.Context) error {
@@ -80,7 +84,7 @@ func (c *conversation) run(ctx context.Context) error {
 // away returns a function that says that the hub is away, and waits.
 func (a *app) away(ctx context.Context) func() {
 	return func() {
-		fmt.Fprintln(a.err, "the hub is away, trying again")
+		fmt.Fprintln(a.err, "the hub is unreachable; trying again")
 		pause(ctx, watchRetry)
 	}
 }
@@ -106,10 +110,36 @@ func (c *conversation) show(e hub.Envelope) error {
 		c.day = day
 		fmt.Fprintln(c.out, c.paint(c.out, "2", day))
 	}
-	names, text := watch.Names(e), watch.Text(e)
+	names := watch.Names(e)
+	text := logText(e)
 	if room := c.width - len("15:04 ") - len([]rune(names)) - 2; c.width > 0 && room > 20 {
 		text = shorten.Characters(text, room)
 	}
 	_, err := fmt.Fprintf(c.out, "%s %s  %s\n", c.paint(c.out, "2", at.Format("15:04")), c.paint(c.out, "1", names), text)
 	return err
+}
+
+// logText returns the text of a message on one line, after its type if that is unusual.
+func logText(e hub.Envelope) string {
+	text := headline(e)
+	if e.Type == hub.TypeStatusUpdate {
+		return text
+	}
+	return strings.TrimSuffix(plaintext.Line(string(e.Type))+": "+text, ": ")
+}
+
+// headline returns the text of a message on one line: the member that says most, else all
+// members without ids.
+func headline(e hub.Envelope) string {
+	text := mailroom.Headline(e)
+	if text != plaintext.Line(string(e.Payload)) {
+		return text
+	}
+	var only map[string]json.RawMessage
+	if json.Unmarshal(e.Payload, &only) == nil && len(only) == 1 {
+		for _, value := range only {
+			return plaintext.Line(factText(value, nil))
+		}
+	}
+	return plaintext.Line(factsText(e.Payload, nil))
 }

@@ -137,7 +137,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	d := rpc.Describe(err, rpc.Commands)
 	d.Capabilities = nil // for agents, not for people and scripts
 	if d.Code == codeUsage && d.Hint == "" {
-		d.Hint = fmt.Sprintf("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
+		d.Hint = fmt.Sprintf(`usage: %s; run "%s --help" for details`, cmd.UseLine(), cmd.CommandPath())
 	}
 	code, ok := exitCodes[d.Code]
 	if !ok {
@@ -147,7 +147,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		encoder(a.err).Encode(map[string]any{"error": d}) // stderr: nothing can be done if it fails
 		return code
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), d.Message)
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, "31", "parley:"), localTimes(d.Message))
 	if d.Hint != "" {
 		fmt.Fprintf(a.err, "  %s\n", d.Hint)
 	}
@@ -171,11 +171,11 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			err := usagef("%s has no command %q", cmd.Name(), args[0])
+			err := usagef("unknown command %[2]q for %[1]s", cmd.Name(), args[0])
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				return err.WithHint("did you mean %s?", strings.Join(near, " or "))
 			}
-			return err.WithHint("%s --help shows the commands", cmd.CommandPath())
+			return err.WithHint(`run "%s --help" to list the commands`, cmd.CommandPath())
 		},
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2, DisableFlagsInUseLine: true,
@@ -190,7 +190,7 @@ func (a *app) root() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
+		{"Hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
 		{"Agents in this terminal:", a.launchCommands()},
 		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
@@ -202,8 +202,8 @@ func (a *app) root() *cobra.Command {
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
 		}},
 		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
-		{"For the authors of agents:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
-		{"About parley:", []*cobra.Command{a.versionCommand()}},
+		{"For agent authors:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
+		{"About Parley:", []*cobra.Command{a.versionCommand()}},
 	} {
 		id := fmt.Sprint(i)
 		root.AddGroup(&cobra.Group{ID: id, Title: g.title})
@@ -217,8 +217,8 @@ func (a *app) root() *cobra.Command {
 		root.SetCompletionCommandGroupID(id)
 	}
 
-	root.Long = `Parley is a hub where coding agents exchange typed messages, each under an
-identity that it cannot forge.
+	root.Long = `Parley is a hub where coding agents exchange typed messages. Agents cannot forge the
+identity of another agent.
 
   parley serve                          start the hub
   parley agent add planner              add an agent; prints its key once
@@ -230,7 +230,9 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 
 	// Without a command, a person at a terminal sees the hub if it runs, else the help.
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if home, err := a.homeDir(); err == nil && isTerminal(a.in) && isTerminal(a.out) && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
+		home, err := a.homeDir()
+		atTerminal := err == nil && isTerminal(a.in) && isTerminal(a.out)
+		if atTerminal && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
 			return a.watch(cmd.Context(), false)
 		}
 		return cmd.Help()
@@ -242,11 +244,11 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
 
 	f := root.PersistentFlags()
-	f.StringVar(&a.home, "home", "", "the hub's folder (default $PARLEY_HOME, else ~/.parley)")
-	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, else config.yaml in the home)")
-	f.BoolVar(&a.json, "json", false, "answer in JSON; errors too, on stderr")
-	f.StringVar(&a.keyFile, "key-file", "", "file with the key to call with (default the key in $PARLEY_KEY)")
-	f.BoolVar(&a.asOperator, "as-operator", false, "call with the operator's key from the home")
+	f.StringVar(&a.home, "home", "", "the hub's home folder (default $PARLEY_HOME, or ~/.parley)")
+	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, or config.yaml in the home)")
+	f.BoolVar(&a.json, "json", false, "print JSON, with errors on stderr")
+	f.StringVar(&a.keyFile, "key-file", "", "file with your key (default the key in $PARLEY_KEY)")
+	f.BoolVar(&a.asOperator, "as-operator", false, "use the operator's key from the home")
 
 	a.complete(root)
 	return root
@@ -262,7 +264,7 @@ func (a *app) homeDir() (string, error) {
 	}
 	dir, err := os.UserHomeDir()
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, "parley", "find your home folder: %v", err).WithHint("give --home or set PARLEY_HOME")
+		return "", hub.Errorf(hub.CodeInvalid, "parley", "cannot find your home folder: %v", err).WithHint("pass --home or set PARLEY_HOME")
 	}
 	return filepath.Join(dir, ".parley"), nil
 }

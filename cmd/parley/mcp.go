@@ -15,11 +15,11 @@ import (
 func (a *app) mcpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp",
-		Short: "Offer the hub's tools as an MCP server on standard input and output",
-		Long: `Offer the hub's tools as an MCP server on standard input and output, for
-agents that start their MCP servers as programs. The hub must be running, and
-PARLEY_KEY or --key-file says as whom the tools act. Agents that speak MCP over
-HTTP can use the hub's /mcp directly.`,
+		Short: "Serve the hub's tools over MCP on stdio",
+		Long: `Serve the hub's tools as an MCP server on standard input and output, for agents that
+start their MCP servers as programs. The hub must be running. PARLEY_KEY or --key-file
+determines the agent that the tools act for. Agents that speak MCP over HTTP can use
+the hub's /mcp directly.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.clientFor("stdio-" + string(hub.NewIDs(now).Next()))

@@ -17,22 +17,22 @@ import (
 func (a *app) metricsCommand() *cobra.Command {
 	var p api.MetricsParams
 	cmd := &cobra.Command{
-		Use: "metrics", Short: "Show figures about the work of agents",
+		Use: "metrics", Short: "Show figures about the agents' work",
 		Long: `Show figures about handoffs, tasks, blockers, gates, refusals, deliveries, wakes and
-runs of a period, at most a week. They are computed from the journal, by the hour.
+runs for a period of at most a week. They are computed from the journal, by the hour.
 With --json the names are those of the metrics endpoint without parley_.`,
 		Example: `  parley metrics --period 24h
   parley metrics --agent builder --json`,
 		Args: cobra.NoArgs,
 	}
-	period := secondsFlag(cmd, &p.PeriodS, "period", "how long before now, from 1h to 168h (default 24h)")
+	period := secondsFlag(cmd, &p.PeriodS, "period", "length of the period until now, from 1h to 168h (default 24h)")
 	cmd.Flags().StringVar((*string)(&p.Agent), "agent", "", "only this agent")
 	cmd.Flags().StringVar((*string)(&p.Team), "team", "", "only this team")
 	return operation(a, cmd, api.Metrics, &p, writeMetrics, period)
 }
 
 func writeMetrics(w io.Writer, r metrics.Report) {
-	fmt.Fprintf(w, "since %s\n", r.Since)
+	fmt.Fprintf(w, "since %s\n", when(r.Since))
 	type row struct {
 		name string
 		metrics.Figure

@@ -13,10 +13,10 @@ func (a *app) modelCommand() *cobra.Command {
 	var script, addr string
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Serve a scripted language model, so that agents run without a real one",
-		Long: `Serve the APIs that coding agents are configured with (OpenAI chat completions
-and responses, Anthropic messages, Gemini) on loopback, and answer by a script.
-Without a script the model obeys directives in the prompt, such as
+		Short: "Serve a scripted language model",
+		Long: `Serve the APIs that coding agents use (OpenAI chat completions and responses, Anthropic
+messages, Gemini) on loopback, and answer from a script, so agents run without a real
+model. Without a script the model obeys directives in the prompt, such as
 
   parley:write path=a.txt text="hello"
 

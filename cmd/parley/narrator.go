@@ -84,7 +84,11 @@ func (a *app) narrator() *narrator {
 // rewrite shows the current call, or the state of the work, in the rewritten line.
 func (n *narrator) rewrite() {
 	text := cmp.Or(n.action, n.state)
-	if !n.live || text == "" || (!n.open && ((n.said && isTerminal(n.out)) || n.thought)) {
+	if !n.live || text == "" {
+		return
+	}
+	inText := !n.open && ((n.said && isTerminal(n.out)) || n.thought)
+	if inText {
 		return
 	}
 	elapsed := time.Since(n.began).Round(time.Second)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -22,22 +23,22 @@ func (a *app) offerCommand() *cobra.Command {
 	var respondBy, deadline hub.Time
 	cmd := &cobra.Command{
 		Use: "offer TITLE --to AGENT[,AGENT...]", Short: "Offer a task to other agents",
-		Long: `Offer a task to other agents. The first of them that accepts has it; others are told
-that it is claimed. They accept, decline or counter with parley respond --type
-task.accept, task.decline or task.counter.`,
+		Long: `Offer a task to other agents. The first agent to accept gets the task; the others are
+notified. Agents accept, decline or counter with "parley respond --type task.accept",
+task.decline or task.counter.`,
 		Example: `  parley offer "review the parser" --to bo --deadline 48h
   parley offer "fix the build" --to '*' --respond-by 2h --priority high`,
 		Args: cobra.ExactArgs(1),
 	}
 
 	f := cmd.Flags()
-	f.StringSliceVar(&to, "to", nil, "agents to ask, or '*' for all")
-	f.StringVar(&description, "description", "", "what is to be done (default the title)")
-	f.StringSliceVar(&capabilities, "needs", nil, "abilities that the task needs, as a hint")
-	f.StringArrayVar(&criteria, "criterion", nil, "when it is done (repeatable)")
+	f.StringSliceVar(&to, "to", nil, "agents to offer the task to, or '*' for all")
+	f.StringVar(&description, "description", "", "description of the task (default the title)")
+	f.StringSliceVar(&capabilities, "needs", nil, "abilities needed for the task, as a hint")
+	f.StringArrayVar(&criteria, "criterion", nil, "success criterion (repeatable)")
 	f.StringVar(&effort, "effort", "", "estimated effort, such as PT2H or P3D")
-	byWhen := momentFlag(cmd, &respondBy, 1, "respond-by", "when the offer expires: a span like 2h, or an ISO 8601 time (default the hub's response time)")
-	due := momentFlag(cmd, &deadline, 1, "deadline", "when the work must be done: a span or a time")
+	byWhen := momentFlag(cmd, &respondBy, 1, "respond-by", "expiry of the offer: a duration such as 2h, or an ISO 8601 time (default the hub's response time)")
+	due := momentFlag(cmd, &deadline, 1, "deadline", "deadline of the work: a duration such as 4h, or an ISO 8601 time")
 
 	// An offer makes its own payload and thread, so that these flags are hidden.
 	m.register(cmd)
@@ -47,7 +48,7 @@ task.accept, task.decline or task.counter.`,
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to = list(strings.Join(to, ",")); len(to) == 0 {
-			return usagef("the offer has no recipient").WithHint("name one or more: --to builder,tester; or --to '*' for all")
+			return usagef("a recipient is required").WithHint("use --to builder,tester, or --to '*' for all")
 		}
 		for _, prepare := range []preparation{byWhen, due} {
 			if err := prepare(cmd.Context(), nil); err != nil {
@@ -89,11 +90,11 @@ task.accept, task.decline or task.counter.`,
 }
 
 func (a *app) negotiationsCommand() *cobra.Command {
-	return a.talksCommand("negotiations", "Show negotiations about tasks", hub.KindNegotiation)
+	return a.talksCommand("negotiations", "List or show negotiations about tasks", hub.KindNegotiation)
 }
 
 func (a *app) positionsCommand() *cobra.Command {
-	return a.talksCommand("positions", "Show disagreements and the positions in them", hub.KindDisagreement)
+	return a.talksCommand("positions", "List or show disagreements and their positions", hub.KindDisagreement)
 }
 
 // talksCommand returns a command that lists deliberations of a kind, or shows one.
@@ -101,14 +102,15 @@ func (a *app) talksCommand(name, short string, kind hub.DeliberationKind) *cobra
 	p := api.TalkListParams{Kind: kind}
 	cmd := &cobra.Command{
 		Use: name + " [ID]", Short: short,
-		Long: short + `, newest first: those that concern you, or all for those who audit. With
-the id of one, show its state, its messages and what you may send now.`,
+		Long: short + `, newest first: your own, or all
+of them for auditors. With an id, show its state, its messages and the replies that you
+may send now.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
 					writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
-						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), d.State, d.From, joined(d.Asked), d.DueAt, d.Title}
+						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), state(d.State), d.From, joined(d.Asked), d.DueAt, d.Title}
 					})
 				})
 			}
@@ -119,9 +121,9 @@ the id of one, show its state, its messages and what you may send now.`,
 			return answer(cmd.Context(), a, api.Query, q, func(w io.Writer, got api.QueryAnswer) { writeTalk(w, *got.Talk) })
 		},
 	}
-	cmd.Flags().BoolVar(&p.Open, "open", false, "leave out those that are over")
-	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
-	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "next page")
+	cmd.Flags().BoolVar(&p.Open, "open", false, "leave out those that have ended")
+	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
+	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
 	return cmd
 }
 
@@ -129,9 +131,35 @@ func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
 
 // writeTalk writes a deliberation with its messages.
 func writeTalk(w io.Writer, r deliberation.Report) {
-	fmt.Fprint(w, deliberation.Render(r))
+	short := mailroom.ShortIDs(r.ShortIDs)
+	fmt.Fprintf(w, "%s %s: %q from %s to %s\n", short.Of(r.ID), state(r.State).on(w), plaintext.Line(r.Title), r.From, mailroom.JoinTo(r.Asked))
+
+	var f facts
+	f.add("kind", string(r.Kind))
+	if r.ClaimedBy != "" {
+		f.add("claimed", fmt.Sprintf("%s by %s", when(r.ClaimedAt), r.ClaimedBy))
+	}
+	for _, c := range r.Conditions {
+		f.add("condition", c)
+	}
+	if r.State == hub.TalkEscalated {
+		f.add("escalated", "to "+mailroom.JoinTo(r.Deciders))
+		f.add("because", r.Reason)
+	}
+	f.add("outcome", r.Outcome)
+	if r.DecidedBy != "" {
+		f.add("decided", "by "+string(r.DecidedBy))
+		f.add("because", r.Reason)
+	}
+	if !r.DueAt.IsZero() {
+		f.add("until", when(r.DueAt))
+	}
+	f.add("you may send", strings.Join(words(r.Possible), ", "))
+	f.write(w)
+
 	if len(r.Turns) > 0 {
-		fmt.Fprint(w, mailroom.RenderMessages(r.Turns, r.ShortIDs, ""))
+		fmt.Fprintln(w)
+		io.WriteString(w, mailroom.Text{Short: short, When: when}.Messages(r.Turns))
 	}
 }
 
@@ -139,17 +167,17 @@ func (a *app) decideCommand() *cobra.Command {
 	var p api.DecideParams
 	cmd := &cobra.Command{
 		Use: "decide THREAD DECISION --because WHY", Short: "Decide an escalated negotiation or disagreement",
-		Long: `Decide a negotiation or disagreement that was escalated. The decision about a
-negotiation is accept or decline: accept means the last counter. A decision is
-final. The operator decides, and those to whom it was escalated.`,
+		Long: `Decide an escalated negotiation or disagreement. The decision about a negotiation is
+accept or decline, where accept means the last counter. A decision is final. It is made
+by the operator or by an agent that the matter was escalated to.`,
 		Example: `  parley decide m17 accept --because "the later date is fine"
   parley decide m21 "we keep SQLite" --because "one file, no server"`,
 		Args: cobra.ExactArgs(2),
 	}
-	cmd.Flags().StringVar(&p.Because, "because", "", "the reason, which everybody who took part is told")
+	cmd.Flags().StringVar(&p.Because, "because", "", "reason, sent to all participants")
 	return operation(a, cmd, api.Decide, &p, writeTalk, argument(0, &p.Thread), argument(1, &p.Decision), func(context.Context, []string) error {
 		if p.Because == "" {
-			return usagef("a decision needs a reason").WithHint("give it with --because")
+			return usagef("a reason is required").WithHint("pass it with --because")
 		}
 		return nil
 	})
@@ -159,15 +187,34 @@ func (a *app) decisionsCommand() *cobra.Command {
 	var p api.DecisionListParams
 	cmd := &cobra.Command{
 		Use: "decisions", Short: "List decisions, newest first",
-		Long: `List decisions, newest first: of negotiations and disagreements, of teams, and those
-that repositories recorded in projects.`,
+		Long: `List decisions, newest first: those about negotiations and disagreements, those of
+teams, and those that repositories recorded in projects.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&p.Team, "team", "", "decisions of this team")
-	cmd.Flags().Var(&p.Limit, "limit", "how many at most (default 50)")
+	cmd.Flags().StringVar(&p.Team, "team", "", "only decisions of this team")
+	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
-		writeList(w, "decisions", "AT, STATUS, TEAM, TITLE, DECISION, BY, BECAUSE", got.Decisions, func(d hub.Decision) []any {
-			return []any{d.At, d.Status, d.Team, d.Title, d.Decision, joined(d.Deciders), d.Rationale}
-		})
+		if len(got.Decisions) == 0 {
+			fmt.Fprintln(w, "no decisions")
+		}
+		for _, d := range got.Decisions {
+			writeRuling(w, d)
+		}
 	})
+}
+
+// writeRuling writes a decision: a sentence with its state, and the facts.
+func writeRuling(w io.Writer, d hub.Decision) {
+	fmt.Fprintf(w, "%s %s by %s", state(d.Status).on(w), when(d.At), joined(d.Deciders))
+	if d.Team != "" {
+		fmt.Fprintf(w, " in team %s", d.Team)
+	}
+	fmt.Fprintf(w, ": %q\n", plaintext.Line(d.Decision))
+
+	var f facts
+	if d.Title != d.Decision {
+		f.add("about", d.Title)
+	}
+	f.add("because", d.Rationale)
+	f.write(w)
 }

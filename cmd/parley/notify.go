@@ -37,13 +37,13 @@ func (n notifyTarget) target() (server.NotifyTarget, error) {
 	read := func(member, file string) (string, error) {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			return "", hub.Errorf(hub.CodeInvalid, "parley", "notify: target %q: %s: %v", n.Name, member, err)
+			return "", hub.Errorf(hub.CodeInvalid, "parley", "notify: target %q: cannot read %s: %v", n.Name, member, err)
 		}
 		return strings.TrimSpace(string(raw)), nil
 	}
 	if n.URLFile != "" {
 		if n.URL != "" {
-			return t, hub.Errorf(hub.CodeInvalid, "parley", "notify: target %q has a url and a url_file", n.Name)
+			return t, hub.Errorf(hub.CodeInvalid, "parley", "notify: target %q has both url and url_file", n.Name)
 		}
 		url, err := read("url_file", n.URLFile)
 		if err != nil {
@@ -63,20 +63,20 @@ func (n notifyTarget) target() (server.NotifyTarget, error) {
 
 func (a *app) notifyCommand() *cobra.Command {
 	var test, replay api.TargetParams
-	return group("notify", "Tell people what waits for them: targets of the configuration",
-		operation(a, &cobra.Command{Use: "list", Short: "List the targets: what they were told, what waits, what failed", Args: cobra.NoArgs}, api.ListTargets, &api.None{}, func(w io.Writer, got api.TargetList) {
+	return group("notify", "Manage notifications for people",
+		operation(a, &cobra.Command{Use: "list", Short: "List notification targets and their state", Args: cobra.NoArgs}, api.ListTargets, &api.None{}, func(w io.Writer, got api.TargetList) {
 			if len(got.Targets) == 0 {
-				fmt.Fprintln(w, "no target is configured: see notify in the configuration")
+				fmt.Fprintln(w, "no notification targets; add them under notify in the configuration file")
 			}
 			for _, t := range got.Targets {
 				fmt.Fprintf(w, "%s by %s: taken %d, waiting %d, dead %d\n", t.Name, t.Way, t.Sent, t.Waiting, t.Dead)
 				if t.Problem != "" {
-					fmt.Fprintf(w, "  failed %d times since %s: %s; tried again at %s\n", t.Tries, t.Since, t.Problem, t.Next)
+					fmt.Fprintf(w, "  failed %d times since %s: %s; tried again at %s\n", t.Tries, when(t.Since), t.Problem, when(t.Next))
 				}
 			}
 		}),
 
-		prepared(&cobra.Command{Use: "test [TARGET]", Short: "Send a test notice to a target, or to all; exit 1 if one does not take it", Args: cobra.MaximumNArgs(1)}, func(ctx context.Context) error {
+		prepared(&cobra.Command{Use: "test [TARGET]", Short: "Send a test notice to one or all targets", Long: "Send a test notice to one or all targets. The exit code is 1 if a target does not take it.", Args: cobra.MaximumNArgs(1)}, func(ctx context.Context) error {
 			got, err := call(ctx, a, api.TestTarget, test)
 			if err != nil {
 				return err
@@ -93,7 +93,7 @@ func (a *app) notifyCommand() *cobra.Command {
 			})
 		}, argument(0, &test.Target)),
 
-		operation(a, &cobra.Command{Use: "replay [TARGET]", Short: "Send notices again that a target, or any, did not take", Args: cobra.MaximumNArgs(1)}, api.ReplayDead, &replay, func(w io.Writer, got api.Replayed) {
+		operation(a, &cobra.Command{Use: "replay [TARGET]", Short: "Resend undelivered notices to one or all targets", Args: cobra.MaximumNArgs(1)}, api.ReplayDead, &replay, func(w io.Writer, got api.Replayed) {
 			fmt.Fprintf(w, "sent again: %d\n", got.Count)
 		}, argument(0, &replay.Target)),
 	)

@@ -35,7 +35,7 @@ func TestNotify(t *testing.T) {
 
 	t.Run("R3-083 a held message reaches a person without text of high sensitivity, and so does the answer", func(t *testing.T) {
 		id := h.sent(h.as("planner", "send", "builder", "the password is 1234", "--human-gate", "required", "--sensitivity", "high", "--json"))
-		body := bodies.await(t, "needs your yes")
+		body := bodies.await(t, "needs your approval")
 		contains(t, body, "v1,", `"kind":"held"`, id, "parley approve m")
 		h.ok(h.operator("approve", id), nil)
 		bodies.await(t, `"ended":[{"kind":"held","id":"`+id)
@@ -46,12 +46,12 @@ func TestNotify(t *testing.T) {
 
 	t.Run("R3-089 a critical message takes the channel, and the ledger says who took it", func(t *testing.T) {
 		id := h.sent(h.as("planner", "send", "builder", "the database is gone", "--priority", "critical", "--json"))
-		body := bodies.await(t, "messages wait for builder: 1 critical")
+		body := bodies.await(t, "messages are waiting for builder: 1 critical")
 		if strings.Contains(body, "database") {
 			t.Errorf("the channel carries text: %s", body)
 		}
 		poll(t, "the ledger", func() bool { return row(id).Status == hub.DeliveryAccepted })
-		contains(t, row(id).Error, "notify", "taken by ops")
+		contains(t, row(id).Error, "notify", "accepted by ops")
 		if got := row(h.sent(h.as("planner", "send", "builder", "lunch", "--json"))); got.Channel != "" {
 			t.Errorf("a normal message takes the channel: %+v", got)
 		}
@@ -72,7 +72,7 @@ func TestNotify(t *testing.T) {
 			t.Errorf("the address of a webhook is a secret: %s", r.out)
 		}
 		d := h.operator("doctor")
-		contains(t, d.out, "FAIL notify target local: failed 1 times since ", "169.254.169.254 is never called", "; 1 in dead letters since ", "parley notify replay local sends them again")
+		contains(t, d.out, "FAIL notify target local: failed 1 times since ", "169.254.169.254 is never called", "; 1 in dead letters since ", `run "parley notify replay local" to send them again`)
 		if d.code != exitCheck || strings.Contains(d.out, "notify target ops") {
 			t.Errorf("exit %d:\n%s", d.code, d.out)
 		}
@@ -101,8 +101,8 @@ func TestNotify(t *testing.T) {
 
 	t.Run("a wrong target keeps the hub from starting", func(t *testing.T) {
 		for text, part := range map[string]string{
-			"notify: [{name: ops, command: [x], events: [hold]}]":  `"hold" is not one of`,
-			"notify: [{name: ops, url: 'https://a.example'}]":      "a webhook is signed",
+			"notify: [{name: ops, command: [x], events: [hold]}]":  `unknown event "hold"`,
+			"notify: [{name: ops, url: 'https://a.example'}]":      "signed webhook must have",
 			"notify: [{name: ops, comand: [x]}]":                   "the members are name, command",
 			"notify: [{name: ops, url_file: /nonexistent/parley}]": "url_file",
 		} {

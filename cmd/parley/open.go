@@ -29,12 +29,12 @@ const openFile = "open.html"
 func (a *app) openCommand() *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
-		Use: "open", Short: "Open the hub's page in a browser, signed in (operator)",
-		Long: `Open the hub's page in a browser, signed in as the operator: who is there, what
-waits for you, conversations, tasks with their proof, runs, contracts and the journal.
-A hub is started if none runs.
+		Use: "open", Short: "Open the hub's page in a browser (operator)",
+		Long: `Open the hub's page in a browser, signed in as the operator. The page shows the agents,
+the items that wait for you, conversations, tasks with their proof, runs, contracts and
+the journal. If no hub is running, one is started.
 
-The page has a host name of its own that ends in .localhost. The code of the link works
+The page has its own host name, which ends in .localhost. The code in the link works
 once, within a minute.`,
 		Example: `  parley open
   parley open --no-browser    # prints the address and the code to enter there`,
@@ -51,8 +51,8 @@ once, within a minute.`,
 
 			// A program must say with a flag that it acts as the operator.
 			if !a.asOperator && a.keyFile == "" && !isTerminal(a.in) {
-				return hub.Errorf(hub.CodeUnauthenticated, "parley", "the page is opened for the operator, and this is no terminal").
-					WithHint("run it on a terminal, or with --as-operator")
+				return hub.Errorf(hub.CodeUnauthenticated, "parley", "only the operator can open the page, and this is not a terminal").
+					WithHint("run it on a terminal, or pass --as-operator")
 			}
 
 			c, err := a.loadConfig(home)
@@ -72,7 +72,7 @@ once, within a minute.`,
 		},
 	}
 
-	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address and the code, and start no browser")
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address and the code instead of starting a browser")
 	return cmd
 }
 
@@ -80,9 +80,9 @@ once, within a minute.`,
 var openPage = template.Must(template.New("").Parse(`<!doctype html>
 <meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Parley</title>
 <form method="post" action="{{.URL}}"><input type="hidden" name="code" value="{{.Code}}">
-<p>Opening the page of your hub. <button>Go on</button></p></form>
-<p>If your browser cannot find the address, it does not know that names ending in .localhost are this machine.
-Use Chrome, Edge or Firefox, or add the line <code>127.0.0.1 {{.Host}}</code> to the hosts file of this machine.</p>
+<p>Opening your hub's page. <button>Continue</button></p></form>
+<p>If your browser cannot find the address, it does not resolve names ending in .localhost to this machine.
+Use Chrome, Edge or Firefox, or add the line <code>127.0.0.1 {{.Host}}</code> to this machine's hosts file.</p>
 <script>document.forms[0].submit()</script>
 `))
 
@@ -104,11 +104,11 @@ func (a *app) openBrowser(ctx context.Context, home string, link api.WebLink, no
 	}
 	return a.print(link, func(w io.Writer) {
 		if started {
-			fmt.Fprintln(w, "A browser opens, signed in.")
-			fmt.Fprintln(w, "If none does:")
+			fmt.Fprintln(w, "Opening a browser, signed in.")
+			fmt.Fprintln(w, "If no browser opens:")
 		}
 		fmt.Fprintf(w, "  go to   %s\n  enter   %s\n  within  %s, once\n", link.URL, link.Code, time.Duration(link.ExpiresS)*time.Second)
-		fmt.Fprintf(w, "If the browser cannot find the address, add this line to the hosts file of this machine:\n  127.0.0.1 %s\n", name)
+		fmt.Fprintf(w, "If the browser cannot find the address, add this line to this machine's hosts file:\n  127.0.0.1 %s\n", name)
 	})
 }
 
@@ -141,8 +141,8 @@ func startBrowser(ctx context.Context, file string) bool {
 const launchTime = 2 * time.Second
 
 func (a *app) webCommand() *cobra.Command {
-	cmd := group("web", "Say who may see the hub's page", a.webInviteCommand(), a.webSessionsCommand())
-	cmd.Long = `Say who may see the hub's page. parley open signs the operator in; an invite lets
+	cmd := group("web", "Manage access to the hub's page", a.webInviteCommand(), a.webSessionsCommand())
+	cmd.Long = `Manage access to the hub's page. "parley open" signs in the operator; an invite lets
 another person read.`
 	return cmd
 }
@@ -150,15 +150,15 @@ another person read.`
 func (a *app) webInviteCommand() *cobra.Command {
 	var p api.WebInviteParams
 	cmd := &cobra.Command{
-		Use: "invite NAME", Short: "Make a code with which a viewer signs in, once (operator)",
-		Long: `Make an address and a code with which a viewer signs in, once, within ten minutes. Each
-invite has an address of its own, and the code works there alone. A viewer reads as an
-auditor does, except texts of high sensitivity and restricted packages, and changes
-nothing. The journal names each sign-in.`,
+		Use: "invite NAME", Short: "Invite a person to view the page (operator)",
+		Long: `Create an address and a code that let a viewer sign in once, within ten minutes. Each
+invite has its own address, and the code works only there. A viewer can read what an
+auditor can, except texts of high sensitivity and restricted packages, and cannot change
+anything. The journal records each sign-in.`,
 		Example: `  parley web invite ana --for 8h`,
 		Args:    cobra.ExactArgs(1),
 	}
-	life := secondsFlag(cmd, &p.ForS, "for", "how long the session lives (default 12h)")
+	life := secondsFlag(cmd, &p.ForS, "for", "lifetime of the session (default 12h)")
 	return operation(a, cmd, api.InviteWeb, &p, func(w io.Writer, got api.WebLink) {
 		fmt.Fprintf(w, "%s goes to  %s\nand enters  %s\nwithin      %s, once\n", got.Viewer, got.URL, got.Code, time.Duration(got.ExpiresS)*time.Second)
 	}, argument(0, &p.Name), life)
@@ -167,14 +167,14 @@ nothing. The journal names each sign-in.`,
 func (a *app) webSessionsCommand() *cobra.Command {
 	var revoke string
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "List browsers that are signed in, or end their sessions (operator)",
+		Use: "sessions", Short: "List or end browser sessions (operator)",
 		Example: `  parley web sessions
   parley web sessions --revoke web-abcdefgh
   parley web sessions --revoke all`,
 		Args: cobra.NoArgs,
 	}
 
-	cmd.Flags().StringVar(&revoke, "revoke", "", "end the session with this id, or all")
+	cmd.Flags().StringVar(&revoke, "revoke", "", "end the session with this id, or all sessions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if revoke != "" {
 			p := api.WebRevokeParams{ID: revoke}

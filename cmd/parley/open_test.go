@@ -46,7 +46,7 @@ func TestOpenInBrowser(t *testing.T) {
 	}
 	opened := do(t, parley(t, append(h.env(""), "BROWSER="+launcher), "open", "--as-operator"))
 	h.ok(opened, nil)
-	contains(t, opened.out, "A browser opens, signed in.")
+	contains(t, opened.out, "Opening a browser, signed in.")
 	file, err := os.ReadFile(given)
 	if err != nil {
 		t.Fatal(err)

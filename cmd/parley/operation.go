@@ -3,16 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -111,29 +107,4 @@ func (a *app) check(good bool, result any, text func(io.Writer)) error {
 		return errCheck
 	}
 	return nil
-}
-
-// writeTable writes a header, unless it is empty, and one row for each item.
-func writeTable[T any](w io.Writer, header string, items []T, row func(T) []any) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if header != "" {
-		fmt.Fprintln(t, strings.Join(strings.Split(header, ", "), "\t"))
-	}
-	for _, item := range items {
-		var cells []string
-		for _, cell := range row(item) {
-			cells = append(cells, strings.ReplaceAll(plaintext.Line(fmt.Sprint(cell)), "\t", " "))
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	t.Flush()
-}
-
-// writeList writes a table, or that there are no items.
-func writeList[T any](w io.Writer, noun, header string, items []T, row func(T) []any) {
-	if len(items) == 0 {
-		fmt.Fprintf(w, "no %s\n", noun)
-		return
-	}
-	writeTable(w, header, items, row)
 }

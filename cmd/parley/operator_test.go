@@ -30,7 +30,7 @@ func TestOperators(t *testing.T) {
 		}
 		id := h.sent(h.as("planner", "send", "builder", "deploy", "--human-gate", "required", "--json"))
 		h.ok(h.as("", "approve", id, "--key-file", file), nil)
-		contains(t, h.operator("audit", "--action", "message.approved").out, `"operator":"ana"`)
+		contains(t, h.operator("audit", "--action", "message.approved").out, "operator ana")
 		contains(t, h.operator("operator", "list").out, "ana")
 		h.ok(h.operator("audit", "verify"), nil)
 		h.ok(h.operator("operator", "remove", "ana"), nil)
@@ -75,7 +75,7 @@ func TestStaleAddress(t *testing.T) {
 	for _, args := range [][]string{{"agent", "list", "--as-operator"}, {"stop", "--as-operator"}} {
 		r := do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, append(args, "--json")...))
 		refused(t, r, 5, "degraded")
-		contains(t, r.err, "no hub runs in")
+		contains(t, r.err, "no hub is running in")
 	}
 	if n := calls.Load(); n != 0 {
 		t.Errorf("the program at the old address got %d calls, want 0", n)

@@ -19,14 +19,14 @@ import (
 )
 
 func (a *app) peerCommand() *cobra.Command {
-	cmd := group("peer", "Other hubs that this one keeps in step with (operator)",
+	cmd := group("peer", "Connect with other hubs (operator)",
 		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
 		a.peerApproveCommand(),
 		a.peerMove("remove", "Remove a peer; its calls are refused", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
-	cmd.Long = `Peers are other hubs. A change of a project on one of them reaches all of them,
-also when one was away for a while. Two hubs become peers with an invite, which
-exchanges keys between them.`
+	cmd.Long = `Peers are other hubs. A change to a project on one hub reaches all of them, even after
+one was offline for a while. Two hubs become peers through an invite, which exchanges
+keys between them.`
 	return cmd
 }
 
@@ -36,9 +36,9 @@ func (a *app) peerInviteCommand() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use: "invite --repo NAME", Short: "Invite another hub to a project",
-		Long: `Create an invite for one repository of one project. It can be redeemed once, for a
-day unless --ttl says otherwise, with parley peer join on the other hub. That hub
-may do what --permissions says, for agents of its own domain.`,
+		Long: `Create an invite for one repository of one project. The other hub redeems it once with
+"parley peer join", within a day or the time given by --ttl. That hub may then do what
+--permissions allows, for agents of its own domain.`,
 		Example: `  parley peer invite --project ID --repo frontend-app
   parley peer invite --list
   parley peer invite --revoke invite-0123456789ab`,
@@ -46,16 +46,16 @@ may do what --permissions says, for agents of its own domain.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&p.Repo, "repo", "", "the repository that the other hub speaks for")
+	f.StringVar(&p.Repo, "repo", "", "repository that the other hub represents")
 	f.BoolVar(&list, "list", false, "list the invites")
 	f.StringVar(&revoke.ID, "revoke", "", "revoke the invite with this id")
 
 	operation(a, cmd, coordination.CreateInvite, &p, func(w io.Writer, got coordination.Invited) {
 		fmt.Fprintln(w, got.Text)
-		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", got.ExpiresAt, got.Text, got.Hub)
-	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a member of a project needs)"),
-		listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the other hub may have or act for"),
-		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+		fmt.Fprintf(a.err, "on the other hub, once, until %s:\n  parley peer join %s --hub %s\n", whenInstant(got.ExpiresAt), got.Text, got.Hub)
+	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default those that a project member needs)"),
+		listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside its own domain that the other hub may have or act for"),
+		secondsFlag(cmd, &p.TTLS, "ttl", "lifetime of the invite (default 24h)"), a.inProject(cmd, &p.InProject))
 
 	// --revoke and --list run in place of the call that creates an invite.
 	create := cmd.RunE
@@ -73,7 +73,7 @@ may do what --permissions says, for agents of its own domain.`,
 
 func writeInvites(w io.Writer, got coordination.Invites) {
 	writeList(w, "invites", "ID, PROJECT, REPOSITORY, STATE", got.Invites, func(i hub.Invite) []any {
-		state := "open until " + i.ExpiresAt.String()
+		state := "open until " + whenInstant(i.ExpiresAt)
 		switch {
 		case !i.RevokedAt.IsZero():
 			state = "revoked"
@@ -91,10 +91,9 @@ func (a *app) peerJoinCommand() *cobra.Command {
 	var noClaim bool
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "join INVITE --hub URL", Short: "Redeem an invite of another hub",
-		Long: `Redeem an invite of another hub: the hubs exchange keys and keep each other in
-step from then on. The repository that the invite is for is claimed as soon as the
-project has arrived.`,
+		Use: "join INVITE --hub URL", Short: "Redeem an invite from another hub",
+		Long: `Redeem an invite from another hub: the hubs exchange keys and keep each other in sync
+from then on. The invited repository is claimed as soon as the project arrives.`,
 		Example: `  parley peer join INV-0199a-...-7f --hub https://their-hub`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -117,7 +116,7 @@ project has arrived.`,
 	f := cmd.Flags()
 	f.StringVar(&p.Hub, "hub", "", "address of the hub that created the invite")
 	f.BoolVar(&noClaim, "no-claim", false, "do not claim the repository")
-	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the project")
+	f.DurationVar(&wait, "wait", 30*time.Second, "time to wait for the project")
 	return cmd
 }
 
@@ -135,8 +134,8 @@ func (a *app) claim(ctx context.Context, project coord.ProjectID, repo string, w
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return hub.Errorf(hub.CodeUnreachable, "parley", "the project has not arrived within %s", wait).
-				WithHint("parley peer status says why; then claim it: parley project join --project %s --repo %s", project, repo)
+			return hub.Errorf(hub.CodeUnreachable, "parley", "the project did not arrive within %s", wait).
+				WithHint(`run "parley peer status" to see why; then claim the repository with "parley project join --project %s --repo %s"`, project, repo)
 		case hub.CodeOf(err) != hub.CodeNotFound:
 			return err
 		}
@@ -150,24 +149,24 @@ func (a *app) peerAddCommand() *cobra.Command {
 	var legacy bool
 	cmd := &cobra.Command{
 		Use: "add AID --endpoint URL --repo NAME", Short: "Add a peer without an invite",
-		Long: `Add a peer that is approved at once. It gets a key, shown this once, which it must
-send as a bearer token. An agent that cannot send keys is added with --legacy: it
-may sync, and nothing else, from the address named alone.`,
+		Long: `Add a peer that is approved at once. It gets a key, shown only once, which it must send
+as a bearer token. Use --legacy for an agent that cannot send keys: it may only sync,
+and only from the address given by --from.`,
 		Example: `  parley peer add aid://example.com/frontend@1.0.0 --endpoint https://front.example --repo frontend-app
   parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7`,
 		Args: cobra.ExactArgs(1),
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&p.Endpoint, "endpoint", "", "where the peer is called")
-	f.StringVar(&p.Repo, "repo", "", "repository that the peer speaks for")
-	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key: it may only sync")
-	f.StringVar(&p.From, "from", "", "address or network that a legacy peer calls from")
-	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer wants from this hub")
+	f.StringVar(&p.Endpoint, "endpoint", "", "address of the peer")
+	f.StringVar(&p.Repo, "repo", "", "the peer's repository")
+	f.BoolVar(&legacy, "legacy", false, "the peer cannot send a key and may only sync")
+	f.StringVar(&p.From, "from", "", "address or network of a legacy peer")
+	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer expects from this hub")
 
 	return operation(a, cmd, coordination.AddPeer, &p, writeAdded, argument(0, &p.AID), func(context.Context, []string) error {
 		if legacy != (p.From != "") {
-			return usagef("--legacy and --from go together")
+			return usagef("--legacy and --from must be used together")
 		}
 
 		if keyFile == "" {
@@ -197,14 +196,14 @@ func writePeer(w io.Writer, got coordination.PeerChanged) {
 func (a *app) peerApproveCommand() *cobra.Command {
 	var p coordination.PeerParams
 	cmd := &cobra.Command{
-		Use: "approve AID", Short: "Approve a peer that registered itself, or name agents that a peer may act for",
-		Long: `Approve a peer that registered itself. A peer that was invited acts for agents of
-its own domain; --acts-for names others, also for a peer that is approved already.`,
+		Use: "approve AID", Short: "Approve a peer or the agents it acts for",
+		Long: `Approve a peer that registered itself. An invited peer acts for agents of its own
+domain; --acts-for adds others, also for a peer that is already approved.`,
 		Example: `  parley peer approve aid://front.example/hub@1.0.0 --acts-for aid://mobile.example/app@1.0.0`,
 		Args:    cobra.ExactArgs(1),
 	}
 	return operation(a, cmd, coordination.ApprovePeer, &p, writePeer,
-		argument(0, &p.AID), listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside of its own domain that the peer may act for"))
+		argument(0, &p.AID), listFlag(cmd, &p.ActsFor, "acts-for", "agent ids outside its own domain that the peer may act for"))
 }
 
 // peerMove returns a command that changes the state of a peer.
@@ -215,7 +214,7 @@ func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Service
 }
 
 func (a *app) peerListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the peers", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List peers", Args: cobra.NoArgs}
 	return operation(a, cmd, coordination.ListPeers, &coordination.None{}, func(w io.Writer, got coordination.Peers) {
 		writeList(w, "peers", "PEER, DOMAIN, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
 			return []any{p.AID, federation.DomainWord(p.DomainVerified), p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
@@ -225,7 +224,7 @@ func (a *app) peerListCommand() *cobra.Command {
 
 func (a *app) peerSyncCommand() *cobra.Command {
 	var p coordination.PeerParams
-	cmd := &cobra.Command{Use: "sync [AID]", Short: "Compare everything with a peer, or with all, now", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "sync [AID]", Short: "Sync with one or all peers now", Args: cobra.MaximumNArgs(1)}
 	return operation(a, cmd, coordination.SyncPeer, &p, func(w io.Writer, got coordination.PeerNames) {
 		for _, id := range got.Peers {
 			fmt.Fprintf(w, "comparing with %s\n", id)
@@ -238,9 +237,9 @@ func (a *app) peerSyncCommand() *cobra.Command {
 
 func (a *app) peerStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status [AID]", Short: "Show how far peers are behind, and why",
-		Long: `Show how far peers are behind, and why. Exits with code 1 when a peer that takes
-part is down, behind, or refused something.`,
+		Use: "status [AID]", Short: "Show the sync status of peers",
+		Long: `Show how many changes each peer is behind, and why. The exit code is 1 if an approved
+peer is down or behind, or if changes were refused.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			got, err := call(cmd.Context(), a, coordination.ListPeers, coordination.None{})
@@ -255,7 +254,7 @@ part is down, behind, or refused something.`,
 				}
 			}
 			if len(args) == 1 && len(shown.Peers) == 0 {
-				return hub.Errorf(hub.CodeNotFound, "parley", "%s is not a peer", args[0]).WithHint("parley peer list shows the peers")
+				return hub.Errorf(hub.CodeNotFound, "parley", "no peer with id %s", args[0]).WithHint(`run "parley peer list" to list the peers`)
 			}
 
 			// A peer that is not approved takes no part, so that it cannot fail the check.
@@ -284,7 +283,7 @@ func writeStandings(w io.Writer, peers []federation.PeerStatus) {
 			fmt.Fprintf(w, "  last failure: %s\n", p.Fault)
 		}
 		if !p.NextTry.IsZero() {
-			fmt.Fprintf(w, "  next try at %s\n", p.NextTry)
+			fmt.Fprintf(w, "  next try at %s\n", whenInstant(p.NextTry))
 		}
 		if p.DeadLetters > 0 {
 			fmt.Fprintf(w, "  it refused %s of this hub\n", counted(p.DeadLetters, "change"))

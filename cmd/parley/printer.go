@@ -50,12 +50,7 @@ func (p *printer) content() io.Writer {
 var colourMark = rand.Text()
 
 // paint colours text on a terminal, unless NO_COLOR is set.
-func (a *app) paint(w io.Writer, colour, text string) string {
-	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" {
-		return text
-	}
-	return colourMark + colour + "m" + text + colourMark + "0m"
-}
+func (a *app) paint(w io.Writer, colour, text string) string { return paint(w, colour, text) }
 
 // A colourWriter writes text with the colours of paint as escape sequences.
 type colourWriter struct{ w io.Writer }

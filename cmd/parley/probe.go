@@ -22,12 +22,14 @@ import (
 func (a *app) pauseCommand() *cobra.Command {
 	var p api.WakePauseParams
 	cmd := &cobra.Command{
-		Use:     "pause AGENT|--all",
-		Short:   "Stop all turns that mail starts, or those of one agent; parley wake resume lets them go on",
+		Use:   "pause AGENT|--all",
+		Short: "Stop mail from starting turns of agents",
+		Long: `Stop mail from starting turns of one agent, or of all agents. Mail waits in the inbox
+until "parley wake resume".`,
 		Example: "  parley pause --all",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().BoolVar(&p.All, "all", false, "all agents")
+	cmd.Flags().BoolVar(&p.All, "all", false, "all agents on the hub")
 	return operation(a, cmd, api.PauseWake, &p, func(w io.Writer, got api.PauseState) {
 		fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", cmp.Or(string(got.Agent), "all agents"))
 	}, argument(0, &p.Agent))
@@ -39,17 +41,17 @@ func (a *app) probeCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "probe AGENT",
-		Short: "Start one turn of an agent with a notice, wait for the proof, and store the report",
-		Long: `Show a notice without a message to an agent and wait until its CLI shows that a
-turn began. It costs one turn. The report has the mechanism and the seconds; it is
-stored with its date, and parley wake sessions and parley doctor show it. The exit
+		Short: "Test that mail can wake an agent",
+		Long: `Show an agent a notice without a message and wait until its CLI shows that a turn
+began. This costs one turn. The report has the mechanism and the time in seconds; it is
+stored with its date and shown by "parley wake sessions" and "parley doctor". The exit
 code is 1 if no turn began.`,
 		Args: cobra.ExactArgs(1),
 	}
 
 	cmd.AddCommand(a.probeGatewayCommand())
 	wait = time.Minute
-	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "how long to wait for the proof, at most 5m")
+	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "time to wait for the turn, at most 5m")
 
 	return prepared(cmd, func(ctx context.Context) error {
 		p.Seconds = strictjson.Count(wait / time.Second)
@@ -98,7 +100,7 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 			if s.State != wake.SessionEnded && !s.NoQuota.IsZero() {
 				out = append(out, server.Check{
 					What: "agent " + string(w.Agent), Detail: fmt.Sprintf("it ran out of quota in %s (%s)", s.CLI, ago(s.NoQuota)),
-					Hint: "its turns fail and its mail waits, until the limit of its account is reset or it is started with another account",
+					Hint: "its turns fail and its mail waits until its account's limit is reset; or start it with another account",
 				})
 				break
 			}
@@ -114,7 +116,7 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	detail := fmt.Sprintf("mail may wake %d agents", allowed)
 	if got.Paused {
-		detail += ", and all wakes are paused: parley wake resume --all"
+		detail += `, but all wakes are paused; run "parley wake resume --all" to resume`
 	}
 	return []server.Check{{What: "wakes", OK: true, Detail: detail}}
 }
@@ -133,26 +135,27 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 	case !w.Allowed:
 		return "", ""
 	case w.Looped > 0:
-		return fmt.Sprintf("%d messages are held, because agents answered each other too often", w.Looped), fmt.Sprintf("parley inbox shows the mail of an agent to you; parley wake resume %s lets them go on", w.Agent)
+		return fmt.Sprintf("%d messages are held because agents answered each other too often", w.Looped), fmt.Sprintf(`run "parley inbox %[1]s" to read the mail, and "parley wake resume %[1]s" to let it through`, w.Agent)
 	case w.Spent != "":
-		return w.Spent, fmt.Sprintf("parley wake allow %s --per-hour N changes the budget", w.Agent)
+		return w.Spent, fmt.Sprintf(`run "parley wake allow %s --per-hour N" to change the budget`, w.Agent)
 	case w.Disarmed != "":
-		return "they are disarmed, because " + w.Disarmed, fmt.Sprintf("parley wake resume %[1]s arms them; parley probe %[1]s tries one", w.Agent)
+		return "they are disarmed because " + w.Disarmed, fmt.Sprintf(`run "parley wake resume %[1]s" to arm them, and "parley probe %[1]s" to test`, w.Agent)
 	case away && !armed:
-		return fmt.Sprintf("%s: %s, where it was probed last (%s)", w.Probe.State, w.Probe.Detail, ago(w.Probe.At)), "start the hub on " + w.Probe.Machine
+		return fmt.Sprintf("%s: %s, where it was last probed (%s)", w.Probe.State, w.Probe.Detail, ago(w.Probe.At)), "start the hub on " + w.Probe.Machine
 	case w.Probe != nil && !w.Probe.Proven && !away:
-		return fmt.Sprintf("the last probe (%s) started no turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf("parley probe %s tries again", w.Agent)
+		return fmt.Sprintf("the last probe (%s) did not start a turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf(`run "parley probe %s" to test again`, w.Agent)
 	}
 
 	// A proof from another version of the CLI does not count for this one.
 	for _, s := range w.Sessions {
-		if s.State != wake.SessionEnded && s.Proven != "" && s.Version != "" && s.Proven != s.Version {
-			return fmt.Sprintf("mail has started no turn yet since %s was changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf("parley probe %s tries it", w.Agent)
+		bothKnown := s.Proven != "" && s.Version != ""
+		if s.State != wake.SessionEnded && bothKnown && s.Proven != s.Version {
+			return fmt.Sprintf("mail has not started a turn since %s changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf(`run "parley probe %s" to test it`, w.Agent)
 		}
 	}
 
 	if live && !armed {
-		return "it has a session, and no mechanism of it is armed", fmt.Sprintf("start it anew with parley launch; parley wake sessions %s shows its sessions", w.Agent)
+		return "it has a session, but no wake mechanism is armed", fmt.Sprintf(`restart it with "parley launch"; run "parley wake sessions %s" to list its sessions`, w.Agent)
 	}
 	return "", ""
 }

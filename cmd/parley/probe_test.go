@@ -21,8 +21,8 @@ func TestProbeOnAnotherMachine(t *testing.T) {
 	}{
 		{"none", nil, hub.Time{}, "", "-"},
 		{"proven", &api.ProbeReport{At: at, State: "turn_ended", Proven: true}, hub.Time{}, "", "proven now"},
-		{"failed", &api.ProbeReport{At: at, State: "failed"}, hub.Time{}, "the last probe (now) started no turn: failed", "failed now"},
-		{"its machine is away", away, hub.Time{}, "machine away: no hub runs on alpha, where it was probed last (now)", "machine away"},
+		{"failed", &api.ProbeReport{At: at, State: "failed"}, hub.Time{}, "the last probe (now) did not start a turn: failed", "failed now"},
+		{"its machine is away", away, hub.Time{}, "machine away: no hub runs on alpha, where it was last probed (now)", "machine away"},
 		{"its machine is away, and it waits at another hub", away, at, "", "machine away"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

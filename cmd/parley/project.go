@@ -16,11 +16,10 @@ import (
 )
 
 func (a *app) projectCommand() *cobra.Command {
-	cmd := group("project", "Work that several repositories do together",
+	cmd := group("project", "Coordinate the work of several repositories",
 		a.projectCreateCommand(), a.projectListCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectLeaveCommand(), a.projectSetCommand(), a.projectTokenCommand())
-	cmd.Long = `A project is work that several repositories do together. It holds the contracts
-that they agree on and the context that they share. Every hub that takes part
-has all of it.`
+	cmd.Long = `A project is the joint work of several repositories. It holds the contracts that they
+agree on and the context that they share. Every participating hub has a full copy.`
 	return cmd
 }
 
@@ -29,23 +28,23 @@ func (a *app) projectCreateCommand() *cobra.Command {
 	var repos []string
 	cmd := &cobra.Command{
 		Use: "create NAME --objective TEXT --repo NAME:ROLE:LANGUAGE", Short: "Create a project",
-		Long: `Create a project. The repository that this hub speaks for, if it is among those
-named, is claimed at once; the others are claimed by those who join.`,
+		Long: `Create a project. If this hub's own repository is among those named, it is claimed at
+once; the other repositories are claimed when their owners join.`,
 		Example: `  parley project create "User Auth" --objective "log in with OAuth" \
     --repo backend-api:backend:go --repo frontend-app:frontend:typescript`,
 		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.Objective, "objective", "", "what is built")
-	f.StringArrayVar(&repos, "repo", nil, "a repository that takes part, as NAME:ROLE:LANGUAGE (repeatable)")
-	f.StringVar((*string)(&p.Policy), "policy", "", "whose agreement a contract needs: any, counterparty or all (default counterparty)")
+	f.StringVar(&p.Objective, "objective", "", "objective of the project")
+	f.StringArrayVar(&repos, "repo", nil, "participating repository, as NAME:ROLE:LANGUAGE (repeatable)")
+	f.StringVar((*string)(&p.Policy), "policy", "", "agreement required for a contract: any, counterparty or all (default counterparty)")
 	return operation(a, cmd, coordination.CreateProject, &p, func(w io.Writer, got coordination.ProjectCreated) {
 		fmt.Fprintf(w, "project %s, %d repositories\n", got.Project, got.RepoCount)
 	}, argument(0, &p.Name), func(context.Context, []string) error {
 		for _, r := range repos {
 			parts := strings.Split(r, ":")
 			if len(parts) != 3 {
-				return usagef("--repo: %q is not NAME:ROLE:LANGUAGE", r)
+				return usagef("--repo must be NAME:ROLE:LANGUAGE, got %q", r)
 			}
 			p.Repos = append(p.Repos, coordination.NewRepo{Name: parts[0], Role: parts[1], Language: parts[2]})
 		}
@@ -54,7 +53,7 @@ named, is claimed at once; the others are claimed by those who join.`,
 }
 
 func (a *app) projectListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the projects", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List projects", Args: cobra.NoArgs}
 	return operation(a, cmd, coordination.ListProjects, &coordination.ListParams{Summary: true}, func(w io.Writer, got coordination.Projects) {
 		writeList(w, "projects", "ID, STATUS, REPOS, CONTRACTS, NAME", got.Projects, func(p coordination.ListedProject) []any {
 			return []any{p.ID, p.Status, p.Repos, p.Contracts, p.Name}
@@ -86,12 +85,12 @@ func (a *app) projectJoinCommand() *cobra.Command {
 	var p coordination.JoinParams
 	cmd := &cobra.Command{
 		Use: "join --repo NAME", Short: "Claim a repository of a project",
-		Long: `Claim a repository of a project for yourself: as the operator for the hub, as an
-agent for that agent. Your answers about contracts then count for the repository.`,
+		Long: `Claim a repository of a project: the operator claims it for the hub, an agent for itself.
+Your answers about contracts then count for the repository.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&p.Repo, "repo", "", "the repository")
-	cmd.Flags().StringVar(&p.Endpoint, "endpoint", "", "where you can be called")
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "repository to claim")
+	cmd.Flags().StringVar(&p.Endpoint, "endpoint", "", "address where you can be called")
 	return operation(a, cmd, coordination.JoinProject, &p, func(w io.Writer, got coordination.Joined) {
 		fmt.Fprintf(w, "%s of %s is yours\n", p.Repo, got.Project)
 	}, a.inProject(cmd, &p.InProject))
@@ -100,12 +99,12 @@ agent for that agent. Your answers about contracts then count for the repository
 func (a *app) projectLeaveCommand() *cobra.Command {
 	var p coordination.LeaveParams
 	cmd := &cobra.Command{
-		Use: "leave [--repo NAME]", Short: "Give back a repository that you claimed",
-		Long: `Give back a repository of a project that you claimed, so that another agent can
-claim it. The operator can give back what an agent of this hub claimed.`,
+		Use: "leave [--repo NAME]", Short: "Release a repository that you claimed",
+		Long: `Release a repository that you claimed, so another agent can claim it. The operator can
+release a repository claimed by an agent of this hub.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&p.Repo, "repo", "", "the repository; needed if you claimed several")
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "repository to release; required if you claimed more than one")
 	return operation(a, cmd, coordination.LeaveProject, &p, func(w io.Writer, got coordination.Joined) {
 		fmt.Fprintf(w, "repository %s of %s can be claimed again\n", got.Repo, got.Project)
 	}, a.inProject(cmd, &p.InProject))
@@ -115,17 +114,18 @@ func (a *app) projectSetCommand() *cobra.Command {
 	var status coordination.StatusParams
 	var policy coordination.PolicyParams
 	cmd := &cobra.Command{
-		Use: "set [--status STATUS] [--policy POLICY]", Short: "Set the status of a project, or whose agreement a contract needs",
-		Long: `Set the status of a project, or whose agreement a contract needs: one repository
-other than its proposer (counterparty), all others (all), or any, which lets a
-proposer agree alone. The owner of the project, a coordinator and the operator may.`,
+		Use: "set [--status STATUS] [--policy POLICY]", Short: "Set a project's status or agreement policy",
+		Long: `Set the status of a project, or the agreement that a contract needs: counterparty means
+one repository other than the proposer, all means all other repositories, and any lets
+the proposer agree alone. Only the project's owner, a coordinator or the operator can
+change them.`,
 		Args: cobra.NoArgs,
 	}
 
 	inProject := a.inProject(cmd, &status.InProject)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if status.Status == "" && policy.Policy == "" {
-			return usagef("give --status or --policy")
+			return usagef("--status or --policy is required")
 		}
 
 		// Both flags may be given: the answer is that of the last change.
@@ -143,8 +143,8 @@ proposer agree alone. The owner of the project, a coordinator and the operator m
 		return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "%s, agreement by %s\n", got.Status, got.Policy) })
 	}
 
-	cmd.Flags().StringVar((*string)(&status.Status), "status", "", "planning, implementing, integrating or complete")
-	cmd.Flags().StringVar((*string)(&policy.Policy), "policy", "", "any, counterparty or all")
+	cmd.Flags().StringVar((*string)(&status.Status), "status", "", "status: planning, implementing, integrating or complete")
+	cmd.Flags().StringVar((*string)(&policy.Policy), "policy", "", "agreement required for a contract: any, counterparty or all")
 	return cmd
 }
 
@@ -153,25 +153,25 @@ func (a *app) projectTokenCommand() *cobra.Command {
 	var revoke coordination.TokenID
 	var list bool
 	cmd := &cobra.Command{
-		Use: "token --agent NAME", Short: "Create a token for one agent and one project (operator)",
-		Long: `Create a token that permits one agent some operations in one project, for a while.
-It is sent as X-Project-Token, and shown this once. It ends when its agent is
-paused or its last key is revoked, when its peer is removed, and with --revoke.`,
+		Use: "token --agent NAME", Short: "Manage project tokens for agents (operator)",
+		Long: `Create a token that permits one agent some operations in one project for a limited time.
+It is sent as X-Project-Token, and shown only once. It ends when the agent is paused or
+its last key is revoked, when its peer is removed, or with --revoke.`,
 		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h
   parley project token --list
   parley project token --revoke JTI`,
 		Args: cobra.NoArgs,
 	}
 
-	cmd.Flags().StringVar(&p.Agent, "agent", "", "an agent of this hub, or the agent id of another")
+	cmd.Flags().StringVar(&p.Agent, "agent", "", "agent on this hub, or the agent id of an agent on another hub")
 	cmd.Flags().BoolVar(&list, "list", false, "list the tokens that have not expired")
 	cmd.Flags().StringVar(&revoke.ID, "revoke", "", "revoke the token with this id (jti)")
 
 	operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
 		fmt.Fprintln(w, got.Token)
-		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, got.ExpiresAt)
+		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, whenInstant(got.ExpiresAt))
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default project:read, contract:propose, contract:respond, context:share, implementation:update)"),
-		secondsFlag(cmd, &p.TTLS, "ttl", "how long it lives (default 24h)"), a.inProject(cmd, &p.InProject))
+		secondsFlag(cmd, &p.TTLS, "ttl", "lifetime of the token (default 24h)"), a.inProject(cmd, &p.InProject))
 
 	// --revoke and --list run in place of the call that creates a token.
 	create := cmd.RunE
@@ -189,7 +189,7 @@ paused or its last key is revoked, when its peer is removed, and with --revoke.`
 
 func writeProjectTokens(w io.Writer, got coordination.Tokens) {
 	writeList(w, "tokens", "JTI, AGENT, PROJECT, PERMISSIONS, STATE", got.Tokens, func(t hub.Token) []any {
-		state := "valid until " + t.ExpiresAt.String()
+		state := "valid until " + when(t.ExpiresAt)
 		if !t.RevokedAt.IsZero() {
 			state = "revoked"
 		}

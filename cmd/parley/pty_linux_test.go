@@ -111,7 +111,7 @@ func TestTerminal(t *testing.T) {
 	t.Run("a hub that starts at a terminal says what to type next", func(t *testing.T) {
 		home := t.TempDir()
 		s := sit(t, parley(t, nil, "serve", "--addr", "127.0.0.1:0", "--home", home))
-		s.screen.await(t, "stops the hub.")
+		s.screen.await(t, "to stop the hub.")
 		if r := do(t, parley(t, nil, "stop", "--home", home, "--as-operator")); r.code != 0 {
 			t.Errorf("stop: exit %d: %s", r.code, r.err)
 		}
@@ -208,10 +208,20 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 	})
+	t.Run("states have colours on a terminal, unless NO_COLOR is set, and columns stay aligned", func(t *testing.T) {
+		h := newHouse(t)
+		h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "one", "--summary", "s", "--next", "n", "--criterion", "c"), nil)
+		_, screen := sit(t, parley(t, h.env(""), "handoff", "list")).leaves(t)
+		contains(t, screen, "ID  STATE     PROOF", "h1  \x1b[33mproposed\x1b[0m  -")
+		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "handoff", "list")).leaves(t)
+		contains(t, screen, "h1  proposed  -")
+		_, screen = sit(t, parley(t, h.env(""), "trace", "h1")).leaves(t)
+		contains(t, screen, "h1 \x1b[33mproposed\x1b[0m: \"one\" by builder for planner")
+	})
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {
 		h := newHouse(t)
 		s := sit(t, parley(t, h.env("builder"), "send", "tester", "-"))
-		s.types(t, "ends it\r\n", "?")
+		s.types(t, "to finish\r\n", "?")
 		s.types(t, "?", "\x03")
 		if code, screen := s.leaves(t); code != 130 {
 			t.Errorf("exit %d, want 130: %s", code, screen)

@@ -55,16 +55,15 @@ func answerFromRecords[S, P, R any](ctx context.Context, a *app, o rpc.Operation
 func (a *app) exportCommand() *cobra.Command {
 	var p api.CopyParams
 	cmd := &cobra.Command{
-		Use: "export --jsonl DIR", Short: "Write everything the hub keeps as JSONL into a folder",
-		Long: `Write everything the hub keeps into a folder that does not exist yet: one JSONL file
-with the rows of every table at one moment, sealed by a hash, and the archives. Packages
-of restricted handoffs are left out, unless --restricted is given. Works also
-while no hub is running.`,
+		Use: "export --jsonl DIR", Short: "Export the hub's data as JSONL",
+		Long: `Write all the hub's data into a new folder: one JSONL file with the rows of every table
+at one moment, sealed by a hash, and the archives. Packages of restricted handoffs are
+left out unless --restricted is given. It also works while no hub is running.`,
 		Example: `  parley export --jsonl /var/backups/parley-export`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if p.Path == "" {
-				return usagef("export needs a folder to write to").WithHint("name a folder that does not exist yet: --jsonl DIR")
+				return usagef("--jsonl is required").WithHint("name a folder that does not exist yet: --jsonl DIR")
 			}
 			if p.Path, err = filepath.Abs(p.Path); err != nil {
 				return err
@@ -75,8 +74,8 @@ while no hub is running.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&p.Path, "jsonl", "", "folder to write to")
-	cmd.Flags().BoolVar(&p.Restricted, "restricted", false, "also the packages of restricted handoffs")
+	cmd.Flags().StringVar(&p.Path, "jsonl", "", "new folder to write to")
+	cmd.Flags().BoolVar(&p.Restricted, "restricted", false, "include the packages of restricted handoffs")
 	return cmd
 }
 
@@ -92,14 +91,14 @@ func (a *app) importCommand() *cobra.Command {
 	var into string
 	cmd := &cobra.Command{
 		Use: "import DIR --into NEW_HOME", Short: "Create a hub's home from an export",
-		Long: `Create a hub's home from an export. The home must not hold a hub yet; it appears
-whole or not at all. The operator gets a new key when the hub is started there.`,
+		Long: `Create a hub's home from an export. The folder must not hold a hub yet; the home is
+created completely or not at all. The operator gets a new key when the hub starts there.`,
 		Example: `  parley import /var/backups/parley-export --into ~/.parley-2
   parley serve --home ~/.parley-2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if into == "" {
-				return usagef("import needs the folder of the new home").WithHint("name a folder that does not hold a hub yet: --into NEW_HOME")
+				return usagef("--into is required").WithHint("name a folder that does not hold a hub yet: --into NEW_HOME")
 			}
 			got, err := server.Import(cmd.Context(), args[0], into)
 			if err != nil {
@@ -116,10 +115,10 @@ func (a *app) archiveCommand() *cobra.Command {
 	var p api.ArchiveParams
 	var keep time.Duration
 	cmd := &cobra.Command{
-		Use: "archive", Short: "Move messages and journal entries older than 90 days into a file",
-		Long: `Move messages and journal entries older than 90 days into a JSONL file under the
-hub's home, then out of the database. The hub does so by itself once a day.
-Handoffs, their history and the messages about them stay for ever.`,
+		Use: "archive", Short: "Archive old messages and journal entries",
+		Long: `Move messages and journal entries older than 90 days from the database into a JSONL file
+in the hub's home. The hub does this automatically once a day. Handoffs, their history
+and the messages about them are never archived.`,
 		Example: `  parley archive --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -130,18 +129,18 @@ Handoffs, their history and the messages about them stay for ever.`,
 		},
 	}
 	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "print what would be archived, and change nothing")
-	cmd.Flags().Var((*strictyaml.Period)(&keep), "keep", "keep messages and entries younger than this (default 2160h, which is 90 days; at least 24h)")
+	cmd.Flags().Var((*strictyaml.Period)(&keep), "keep", "keep messages and entries younger than this, at least 24h (default 2160h, 90 days)")
 	return cmd
 }
 
 func writeArchive(w io.Writer, got records.ArchiveReport) {
 	switch {
 	case got.File == "":
-		fmt.Fprintf(w, "nothing is older than %s\n", got.Cutoff)
+		fmt.Fprintf(w, "nothing is older than %s\n", when(got.Cutoff))
 	case got.DryRun:
-		fmt.Fprintf(w, "would archive %d journal entries and %d messages older than %s\n", got.Entries, got.Messages, got.Cutoff)
+		fmt.Fprintf(w, "would archive %d journal entries and %d messages older than %s\n", got.Entries, got.Messages, when(got.Cutoff))
 	default:
-		fmt.Fprintf(w, "archived %d journal entries and %d messages older than %s in %s\n", got.Entries, got.Messages, got.Cutoff, got.File)
+		fmt.Fprintf(w, "archived %d journal entries and %d messages older than %s in %s\n", got.Entries, got.Messages, when(got.Cutoff), got.File)
 	}
 	if got.HeldBackBy != "" {
 		fmt.Fprintf(w, "more waits for %s\n", got.HeldBackBy)
@@ -150,11 +149,10 @@ func writeArchive(w io.Writer, got records.ArchiveReport) {
 
 func (a *app) backupCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "backup DIR", Short: "Copy the hub's home into a folder, while the hub is in use",
-		Long: `Copy the hub's home into a folder that does not exist yet: the database as it is
-at one moment, the records, artifacts and the key files. The hub may be in use. The
-folder holds secrets, and is a home: to restore it, copy it back and start the hub
-there with --home.`,
+		Use: "backup DIR", Short: "Copy the hub's home into a new folder",
+		Long: `Copy the hub's home into a new folder: the database as it is at one moment, the records,
+artifacts and key files. The hub may be in use. The copy contains secrets. It is itself
+a home: to restore it, copy it back and start the hub there with --home.`,
 		Example: `  parley backup /var/backups/parley
   parley serve --home /var/backups/parley`,
 		Args: cobra.ExactArgs(1),

@@ -188,6 +188,6 @@ func TestRecords(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		verify(t, h.home, exitCheck, "FOUND message ", "its payload differs from what journal row")
+		verify(t, h.home, exitCheck, "FOUND message ", "its payload differs from journal row")
 	})
 }

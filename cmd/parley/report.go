@@ -26,7 +26,8 @@ func (a *app) reportParseCommand() *cobra.Command {
 	var dispatch bool
 	cmd := &cobra.Command{
 		Use:   "parse [FILE...]",
-		Short: "Read reports from files or standard input; exit 1 if one is none",
+		Short: "Parse reports from files or standard input",
+		Long:  "Parse reports from files or standard input. The exit code is 1 if a text is not a report.",
 		Example: `  my-agent "fix the build" | parley report parse --json
   parley report parse --mode reference answer.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,9 +47,9 @@ func (a *app) reportParseCommand() *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&mode, "mode", string(report.Tolerant), "tolerant, or reference: as the protocol's public parser reads")
-	cmd.Flags().StringVar(&form, "form", "any", "any, text or json; in reference mode any is text")
-	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "read the message that gives the work, not the report on it")
+	cmd.Flags().StringVar(&mode, "mode", string(report.Tolerant), "parser: tolerant, or reference, which reads as the protocol's public parser does")
+	cmd.Flags().StringVar(&form, "form", "any", "form of the input: any, text or json; in reference mode any means text")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "parse dispatches, the messages that assign work, instead of reports")
 	choices(cmd, "mode", report.Tolerant, report.Reference)
 	choices(cmd, "form", "any", "text", "json")
 	return cmd
@@ -57,7 +58,7 @@ func (a *app) reportParseCommand() *cobra.Command {
 // reportReader returns a reader of reports in the given form and mode.
 func reportReader(form string, mode report.Mode) (func(string) (report.Result, error), error) {
 	if mode != report.Tolerant && mode != report.Reference {
-		return nil, usagef("--mode: %q is not a mode", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
+		return nil, usagef("--mode: unknown mode %q", mode).WithHint("use %s or %s", report.Tolerant, report.Reference)
 	}
 	opts := &report.Options{Mode: mode}
 	switch form {
@@ -68,7 +69,7 @@ func reportReader(form string, mode report.Mode) (func(string) (report.Result, e
 	case "json":
 		return func(text string) (report.Result, error) { return report.ParseJSON([]byte(text), opts) }, nil
 	}
-	return nil, usagef("--form: %q is not a form", form).WithHint("use any, text or json")
+	return nil, usagef("--form: unknown form %q", form).WithHint("use any, text or json")
 }
 
 func (a *app) reportLintCommand() *cobra.Command {
@@ -76,7 +77,8 @@ func (a *app) reportLintCommand() *cobra.Command {
 	var dispatch, prompt bool
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
-		Short: "Check reports for errors and oddities; exit 1 if there is an error",
+		Short: "Check reports for errors and warnings",
+		Long:  "Check reports for errors and warnings. The exit code is 1 if there is an error.",
 		Example: `  parley report lint --scope internal/limit answer.txt
   parley report lint --dispatch task.txt
   parley report lint --prompt instructions.md`,
@@ -100,9 +102,9 @@ func (a *app) reportLintCommand() *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringSliceVar(&scope, "scope", nil, "beginnings of the paths that the agent may touch")
-	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "check the message that gives the work, not the report on it")
-	cmd.Flags().BoolVar(&prompt, "prompt", false, "check each example of a report in a prompt by itself")
+	cmd.Flags().StringSliceVar(&scope, "scope", nil, "path prefixes that the agent may touch")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "check dispatches, the messages that assign work, instead of reports")
+	cmd.Flags().BoolVar(&prompt, "prompt", false, "check each example of a report in a prompt separately")
 	cmd.MarkFlagsMutuallyExclusive("dispatch", "prompt")
 	return cmd
 }
@@ -111,7 +113,8 @@ func (a *app) reportEmitCommand() *cobra.Command {
 	var dispatch bool
 	cmd := &cobra.Command{
 		Use:   "emit [FILE...]",
-		Short: "Write reports, given as JSON or text, in canonical form; with --json in JSON",
+		Short: "Convert reports to canonical form",
+		Long:  "Convert reports, given as JSON or text, to canonical form, or to JSON with --json.",
 		Example: `  echo '{"status":"ok","tests":"pass:12"}' | parley report emit
   parley report emit --json answer.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +128,7 @@ func (a *app) reportEmitCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "write the message that gives the work, not the report on it")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "convert dispatches, the messages that assign work, instead of reports")
 	return cmd
 }
 
@@ -153,12 +156,12 @@ func (a *app) reportPromptCommand() *cobra.Command {
 
 	return &cobra.Command{
 		Use:   "prompt [NAME]",
-		Short: "Print a text that makes an agent answer with a report: " + strings.Join(names, ", "),
+		Short: "Print instructions for answering with a report",
 		Long: `Print a text that makes an agent answer with a report.
 
-  system    goes into the agent's instructions (the default)
-  closure   one more turn, without tools, for an agent that did not report
-  json      goes into the instructions of an agent that answers in JSON`,
+  system    for the agent's instructions (the default)
+  closure   for one more turn, without tools, of an agent that did not report
+  json      for the instructions of an agent that answers in JSON`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: names,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -172,7 +175,7 @@ func (a *app) reportPromptCommand() *cobra.Command {
 					return a.print(p, func(w io.Writer) { io.WriteString(w, p.Text) })
 				}
 			}
-			return hub.Errorf(hub.CodeNotFound, "parley", "no prompt is called %q", name).WithHint("use one of %s", strings.Join(names, ", "))
+			return hub.Errorf(hub.CodeNotFound, "parley", "no prompt named %q", name).WithHint("use one of %s", strings.Join(names, ", "))
 		},
 	}
 }
@@ -181,7 +184,7 @@ func (a *app) reportSchemaCommand() *cobra.Command {
 	var dispatch bool
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of a report, for models that can be bound to one",
+		Short: "Print the JSON Schema of a report",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text := report.Schema()
@@ -192,7 +195,7 @@ func (a *app) reportSchemaCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "the schema of the message that gives the work")
+	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "print the schema of a dispatch, the message that assigns work")
 	return cmd
 }
 
@@ -204,7 +207,7 @@ func (a *app) eachReport(ctx context.Context, files []string, f func(name, text 
 	}
 	good := true
 	for _, file := range files {
-		tooLarge := hub.Errorf(hub.CodeTooLarge, "parley", "%s has more than %d bytes", file, maxReportInput).WithHint("give the end of it: tail -c 1M FILE | parley report parse")
+		tooLarge := hub.Errorf(hub.CodeTooLarge, "parley", "%s is larger than %d bytes", file, maxReportInput).WithHint("parse only the end of it: tail -c 1M FILE | parley report parse")
 		text, err := a.read(ctx, file, maxReportInput, tooLarge)
 		if err != nil {
 			return err

@@ -15,20 +15,20 @@ import (
 )
 
 func (a *app) rootCommand() *cobra.Command {
-	cmd := group("root", "Choose the folders in which the hub checks handoffs", a.rootAddCommand(), a.rootListCommand(), a.rootRemoveCommand())
-	cmd.Long = `Choose the folders in which the hub checks handoffs. The hub reads files and
+	cmd := group("root", "Manage the folders where the hub checks handoffs", a.rootAddCommand(), a.rootListCommand(), a.rootRemoveCommand())
+	cmd.Long = `Manage roots, the folders where the hub checks handoffs. The hub reads files and
 repositories below a root to compare them with the claims of a handoff, and reads
-nothing elsewhere. A change counts at once, without a restart.`
+nothing elsewhere. A change takes effect at once, without a restart.`
 	return cmd
 }
 
 func (a *app) rootAddCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "add DIR", Short: "Allow the hub to read a folder to check handoffs (operator)",
-		Long: `Allow the hub to read a folder to check handoffs. On a terminal you are asked
-first; scripts say --as-operator. A folder that holds your home or the hub's home
-is refused, and so is a path through a link.`,
+		Use: "add DIR", Short: "Let the hub read a folder (operator)",
+		Long: `Let the hub read a folder to check handoffs. On a terminal you are asked to confirm;
+scripts pass --as-operator. A folder that contains your home or the hub's home is
+refused, and so is a path through a symbolic link.`,
 		Example: `  parley root add .`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,13 +44,13 @@ is refused, and so is a path through a link.`,
 			return answer(cmd.Context(), a, api.AddRoot, api.RootParams{Path: dir}, writeRootAdded)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 
 // askRoot asks the person at the terminal whether the hub may read a folder.
 func (a *app) askRoot(ctx context.Context, dir string) (bool, error) {
-	ok, err := a.askYes(ctx, fmt.Sprintf("May the hub read the files in %s, to check handoffs?", dir))
+	ok, err := a.askYes(ctx, fmt.Sprintf("May the hub read the files in %s to check handoffs?", dir))
 	if err == nil && !ok {
 		fmt.Fprintln(a.err, "no root was added")
 	}
@@ -91,7 +91,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 		}
 	}
 
-	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs: parley root add %s\n", a.paint(a.err, "33", "note:"), dir, dir)
+	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs \"parley root add %s\"\n", a.paint(a.err, "33", "note:"), dir, dir)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func writeRootAdded(w io.Writer, r hub.Root) {
 }
 
 func (a *app) rootListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the roots", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List roots", Args: cobra.NoArgs}
 	return operation(a, cmd, api.ListRoots, &api.None{}, func(w io.Writer, got api.RootList) {
 		writeList(w, "roots", "PATH, ADDED, BY", got.Roots, func(r hub.Root) []any { return []any{r.Path, r.AddedAt, r.AddedBy} })
 	})
@@ -108,9 +108,9 @@ func (a *app) rootListCommand() *cobra.Command {
 
 func (a *app) rootRemoveCommand() *cobra.Command {
 	var p api.RootParams
-	cmd := &cobra.Command{Use: "remove DIR", Short: "Forbid the hub to read a folder that was added (operator)", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "remove DIR", Short: "Stop the hub from reading a folder (operator)", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.RemoveRoot, &p, func(w io.Writer, r hub.Root) {
-		fmt.Fprintf(w, "%s is no root any more: handoffs there are not checked\n", r.Path)
+		fmt.Fprintf(w, "%s is no longer a root: the hub does not check handoffs there\n", r.Path)
 	}, func(_ context.Context, args []string) (err error) {
 		p.Path, err = filepath.Abs(args[0])
 		return err

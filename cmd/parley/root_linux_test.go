@@ -60,7 +60,7 @@ func TestRootNeedsAYes(t *testing.T) {
 	})
 	t.Run("without a terminal a run says which command adds it", func(t *testing.T) {
 		r := h.runAs("idle", dir)
-		contains(t, r.err, "handoffs in "+dir+" are unproven until the operator runs: parley root add "+dir)
+		contains(t, r.err, "handoffs in "+dir+" are unproven until the operator runs \"parley root add "+dir+"\"")
 		if r.code != exitDone || h.roots() != "" {
 			t.Errorf("exit %d, roots %q", r.code, h.roots())
 		}

@@ -38,27 +38,27 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] AGENT TASK | --task TASK [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Give one task to one agent, and check its report",
-		Long: `Start an agent over ACP, give it one task and the hub's tools, read the report
-that it answers with, and compare the report with the repository. AGENT is one of
-those that parley agents detect lists; give any other agent that speaks ACP as a
-command.
+		Short: "Give an agent a task and check its report",
+		Long: `Start an agent over ACP, give it one task and the hub's tools, read its report, and
+compare the report with the repository. AGENT is one of the agents listed by "parley
+agents detect"; any other agent that speaks ACP can be given as a command.
 
-The agent's text goes to standard output, its thoughts and actions to standard
-error; with --json every frame and every change of state is a line on standard
-output, and the last line is the result. Parley runs VERIFY and BUILD after the
-agent, in the folder where it worked.
+The agent's text goes to standard output, its thoughts and actions to standard error.
+With --json, every frame and every change of state is a line on standard output, and
+the last line is the result. Parley runs VERIFY and BUILD after the agent, in the
+agent's working folder.
 
-The verdict is confirmed if every claim was checked and holds, contradicted if
-one does not hold, and unverified if one could not be checked: also if the agent
-reports ok and did nothing, and if it changed a test, a script or a makefile on
-which VERIFY and BUILD depend, unless --allow-test-changes says that this is the
-task. Exit code 0 means confirmed, and that the agent reports ok or no_changes; 1
-anything else that ran; 5 that the agent could not be started; 130 that it was
-interrupted. Ctrl-C asks the agent to stop, a second one kills it.
+The verdict is confirmed if every claim was checked and holds, contradicted if one does
+not hold, and unverified if one could not be checked. It is also unverified if the agent
+reports ok but did nothing, or if it changed a test, script or makefile that VERIFY and
+BUILD depend on, unless --allow-test-changes states that this is the task.
 
-The run is recorded on the hub that runs, else on one that is started in the home
-and goes on until parley stop. --no-hub keeps it in files only.`,
+Exit codes: 0 the verdict is confirmed and the agent reports ok or no_changes, 1 any
+other completed run, 5 the agent could not be started, 130 interrupted. Ctrl-C asks the
+agent to stop; a second Ctrl-C kills it.
+
+The run is recorded on the running hub. If there is none, a hub is started in the home
+and keeps running until "parley stop". --no-hub records the run in files only.`,
 		Example: `  parley run claude "Add a nullable avatar field" --scope src/ --verify "go test ./..."
   parley run --task "fix the build" --build "make" --policy write --worktree -- gemini --experimental-acp`,
 		Args: cobra.ArbitraryArgs,
@@ -75,28 +75,28 @@ and goes on until parley stop. --no-hub keeps it in files only.`,
 	}
 
 	flags, d := cmd.Flags(), &f.Dispatch
-	flags.StringVar(&d.Task, "task", "", "the task, where the agent is given as a command; or a task of a team that the agent owns, such as T-12")
-	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the agent as which the CLI is connected, else its name)")
-	flags.StringVar(&f.Dir, "repo", ".", "the folder that it works in")
-	flags.StringArrayVar(&d.Scope, "scope", nil, "beginning of the paths that it may touch (repeatable; default all)")
-	flags.StringVar(&f.Verify, "verify", "", "command that shows that the task is done, and that TESTS is compared with")
-	flags.StringVar(&f.Build, "build", "", "command that BUILD is compared with")
-	flags.BoolVar(&f.AllowTestChanges, "allow-test-changes", false, "the task is to change tests, or the files that VERIFY and BUILD run")
-	flags.StringVar(&d.Context, "context", "", "background for the agent")
-	flags.StringArrayVar(&d.Acceptance, "accept", nil, "when the task is done (repeatable)")
-	flags.StringVar(&d.Rules, "rules", "", "further rules for the agent")
-	flags.StringVar(&d.Done, "done", defaultDone, "how to answer")
-	flags.StringVar((*string)(&f.Handoff), "handoff", "", "the handoff of the task: the evidence is attached to it")
-	flags.BoolVar(&f.Worktree, "worktree", false, "work in a git worktree made for the run, on a branch of its own")
+	flags.StringVar(&d.Task, "task", "", "task for an agent given as a command; or the id of a team task that the agent owns, such as T-12")
+	flags.StringVar((*string)(&f.Agent), "name", "", "name of the agent on the hub (default the CLI's connected agent, or its name)")
+	flags.StringVar(&f.Dir, "repo", ".", "the agent's working folder")
+	flags.StringArrayVar(&d.Scope, "scope", nil, "path prefix that the agent may touch (repeatable; default all)")
+	flags.StringVar(&f.Verify, "verify", "", "command that proves that the task is done; the report's TESTS is compared with it")
+	flags.StringVar(&f.Build, "build", "", "build command; the report's BUILD is compared with it")
+	flags.BoolVar(&f.AllowTestChanges, "allow-test-changes", false, "the task is to change tests or files that VERIFY and BUILD run")
+	flags.StringVar(&d.Context, "context", "", "background information for the agent")
+	flags.StringArrayVar(&d.Acceptance, "accept", nil, "success criterion (repeatable)")
+	flags.StringVar(&d.Rules, "rules", "", "additional rules for the agent")
+	flags.StringVar(&d.Done, "done", defaultDone, "instructions for the answer")
+	flags.StringVar((*string)(&f.Handoff), "handoff", "", "handoff of the task; the evidence is attached to it")
+	flags.BoolVar(&f.Worktree, "worktree", false, "work in a separate git worktree, on its own branch")
 
 	policyFlag(cmd, &f.policy)
-	flags.DurationVar(&f.Timeout, "timeout", 20*time.Minute, "how long the agent may take")
-	flags.DurationVar(&f.verifyTimeout, "verify-timeout", 10*time.Minute, "how long VERIFY and BUILD may take each")
-	flags.DurationVar(&f.startTimeout, "start-timeout", time.Minute, "how long the agent may take to answer at all")
-	flags.DurationVar(&f.stopGrace, "stop-grace", 30*time.Second, "how long it may take to stop when it is asked to")
-	flags.StringVar(&f.auth, "auth", "", "log in by this method first; parley acp inspect lists them")
-	flags.BoolVar(&f.v2, "v2", false, "offer version 2 of the protocol, a draft")
-	flags.BoolVar(&f.noHub, "no-hub", false, "record in files only, and give the agent none of the hub's tools")
+	flags.DurationVar(&f.Timeout, "timeout", 20*time.Minute, "time limit for the agent")
+	flags.DurationVar(&f.verifyTimeout, "verify-timeout", 10*time.Minute, "time limit for each of VERIFY and BUILD")
+	flags.DurationVar(&f.startTimeout, "start-timeout", time.Minute, "time limit for the agent's first answer")
+	flags.DurationVar(&f.stopGrace, "stop-grace", 30*time.Second, "time for the agent to stop when asked to")
+	flags.StringVar(&f.auth, "auth", "", `log in with this method first; "parley acp inspect" lists the methods`)
+	flags.BoolVar(&f.v2, "v2", false, "offer protocol version 2 (draft)")
+	flags.BoolVar(&f.noHub, "no-hub", false, "record in files only, and do not give the agent the hub's tools")
 	return cmd
 }
 
@@ -133,9 +133,9 @@ func (f *runFlags) readCommand(dash int, args []string) (err error) {
 		f.Command = args
 		f.Agent = cmp.Or(f.Agent, agentName(args[0]))
 	case dash == 0 && len(args) > 0:
-		return usagef("run needs a task").WithHint("give it with --task, before the two dashes")
+		return usagef("a task is required").WithHint("pass it with --task, before --")
 	default:
-		return usagef("run needs an agent and a task, or --task and a command behind two dashes")
+		return usagef("an agent and a task are required, or --task and a command after --")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (f *runFlags) readCommand(dash int, args []string) (err error) {
 // check refuses a spec that cannot be run.
 func (f *runFlags) check() error {
 	if !f.Agent.Valid() {
-		return usagef("%q is not valid as the name of an agent", f.Agent).WithHint("give one with --name: lower-case letters, digits, dots, dashes and underscores")
+		return usagef("%q is not a valid agent name", f.Agent).WithHint("pass a name with --name: lowercase letters, digits, dots, dashes and underscores")
 	}
 	if strings.TrimSpace(f.Dispatch.Task) == "" {
 		return usagef("the task is empty")
@@ -153,7 +153,8 @@ func (f *runFlags) check() error {
 	if f.Handoff != "" && (f.noHub || !isHandoff) {
 		return usagef("--handoff: %q is not a handoff on a hub", f.Handoff)
 	}
-	if f.Timeout <= 0 || f.verifyTimeout <= 0 || f.startTimeout <= 0 || f.stopGrace <= 0 {
+	shortest := min(f.Timeout, f.verifyTimeout, f.startTimeout, f.stopGrace)
+	if shortest <= 0 {
 		return usagef("--timeout, --verify-timeout, --start-timeout and --stop-grace must be positive")
 	}
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
@@ -263,7 +264,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	case result.State == hub.RunInterrupted:
 		return context.Canceled
 	case result.Reason == hub.RunNotStarted:
-		return hub.Errorf(hub.CodeDegraded, "parley", "the agent could not be started: %s", result.Problem).WithHint("%s", result.Hint)
+		return hub.Errorf(hub.CodeDegraded, "parley", "cannot start the agent: %s", result.Problem).WithHint("%s", result.Hint)
 	case !result.OK():
 		return errCheck
 	}
@@ -307,7 +308,7 @@ func (p *runPrinter) state(r hub.Run) {
 	case hub.RunStarting:
 		label, text = "run "+string(r.ID)+":", fmt.Sprintf("%s works in %s", r.Agent, r.Dir)
 	case hub.RunChecking:
-		label, text = "checking", "the report of the agent"
+		label, text = "checking", "the agent's report"
 	}
 	if !p.json && !r.State.Over() {
 		defer p.narrator.setState(string(r.State))

@@ -83,10 +83,11 @@ func (a *app) hubForRun(ctx context.Context, home string, c config) (*runHub, er
 			flags = append(flags, "--addr", "127.0.0.1:0")
 		}
 		err = a.detachHub(ctx, home, flags...)
-		if err != nil && (hub.CodeOf(err) != hub.CodeConflict || ctx.Err() != nil || time.Now().After(giveUp)) {
-			return nil, err
-		}
 		if err != nil {
+			mayTryAgain := hub.CodeOf(err) == hub.CodeConflict && ctx.Err() == nil && !time.Now().After(giveUp)
+			if !mayTryAgain {
+				return nil, err
+			}
 			pause(ctx, wait) // another run starts a hub right now
 		}
 	}

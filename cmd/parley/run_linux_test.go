@@ -96,7 +96,7 @@ func TestRunKilled(t *testing.T) {
 	contains(t, string(frames), "TASK:say hello", fmt.Sprintf("working %d", agent))
 
 	h := &house{t: t, home: home, keys: map[string]string{}}
-	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", "run.running", "run.interrupted")
+	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", " running", " interrupted")
 	var audit struct{ Findings []any }
 	h.ok(h.operator("audit", "verify", "--json"), &audit)
 	if len(audit.Findings) != 0 {
@@ -108,7 +108,7 @@ func TestRunAsks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{"1\n": "\x1b[32mconfirmed", "\n": "STATUS:rejected"} {
 		s := sit(t, parley(t, nil, runArgs(t, "asking", newRepository(t), "--no-hub", "--home", t.TempDir())...))
-		s.types(t, "Number, or nothing to refuse: ", answer)
+		s.types(t, "Enter a number, or press Enter to refuse: ", answer)
 		contains(t, s.screen.String(), "1  allow once: Yes", "2  reject once: No", "3  allow always: Reject")
 		s.screen.await(t, want)
 		s.cmd.Wait() // the exit code has a test of its own

@@ -7,7 +7,6 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/run"
-	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -22,18 +21,18 @@ func takeTask(ctx context.Context, c *rpc.Client, spec *run.Spec) (func(ctx cont
 	}
 
 	move := func(ctx context.Context, state hub.TaskState, reason string) error {
-		_, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "task", Task: id, State: state, Reason: reason})
+		_, err := rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "task", Task: id, State: state, Reason: reason})
 		return err
 	}
 
-	got, err := rpc.Call(ctx, c, api.Team, team.Request{Action: "task", Task: id})
+	got, err := rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "task", Task: id})
 	if err != nil {
 		return nil, err
 	}
 	t := *got.Task
 	if t.Owner != spec.Agent {
-		return nil, hub.Errorf(hub.CodeConflict, "parley", "the task %s belongs to %q, not to %s", id, t.Owner, spec.Agent).
-			WithHint("parley team task %s %s --owner %s", t.Team, id, spec.Agent)
+		return nil, hub.Errorf(hub.CodeConflict, "parley", "task %s belongs to %q, not to %s", id, t.Owner, spec.Agent).
+			WithHint(`run "parley team task %s %s --owner %s" to change its owner`, t.Team, id, spec.Agent)
 	}
 
 	// A run also takes up a task that is in progress already.

@@ -230,7 +230,7 @@ func TestRunOnAHub(t *testing.T) {
 	})
 	t.Run("trace shows the run", func(t *testing.T) {
 		text := h.operator("trace", string(got.RunID))
-		contains(t, text.out, "run of worker for operator  done, confirmed", "run.starting", "run.running", "run.checking", "run.done", string(got.Message))
+		contains(t, text.out, "done, confirmed: \"say hello\" by worker for operator\n", "  operator starting", "  operator running", "  operator checking", "  operator done", string(got.Message))
 	})
 	t.Run("neither the records nor the output hold the key", func(t *testing.T) {
 		frames, err := os.ReadFile(got.Frames)
@@ -325,7 +325,7 @@ func TestRunStartsAHub(t *testing.T) {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	t.Run("it goes on after the run, logs into the home and is stopped as the run says", func(t *testing.T) {
 		contains(t, said, "started a hub: listening on http://127.0.0.1:", filepath.Join(home, logName), "stop it with: ", home+" stop")
-		contains(t, h.operator("trace", string(got.RunID)).out, "run.done")
+		contains(t, h.operator("trace", string(got.RunID)).out, "  operator done")
 		if _, err := os.Stat(filepath.Join(home, logName)); err != nil {
 			t.Error(err)
 		}
@@ -528,8 +528,8 @@ func TestRunCommandLine(t *testing.T) {
 		code  int
 		parts []string
 	}{
-		{"no agent", []string{"run"}, exitUsage, []string{"needs an agent and a task"}},
-		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"run needs a task"}},
+		{"no agent", []string{"run"}, exitUsage, []string{"an agent and a task are required"}},
+		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"a task is required"}},
 		{"an empty task", []string{"run", "--task", " ", "--", "agent"}, exitUsage, []string{"the task is empty"}},
 		{"a policy that does not exist", []string{"run", "--task", "x", "--policy", "maybe", "--", "agent"}, exitUsage, []string{"maybe"}},
 		{"no terminal to ask on", []string{"run", "--task", "x", "--policy", "ask", "--", "agent"}, exitUsage, []string{"needs a terminal"}},
@@ -540,9 +540,9 @@ func TestRunCommandLine(t *testing.T) {
 		{"a worktree without a repository", []string{"run", "--task", "x", "--no-hub", "--worktree", "--", "agent"}, exitUsage, []string{"git repository"}},
 		{"an agent that nobody knows", []string{"run", "clod", "x"}, exitDegraded, []string{"clod"}},
 		{"an agent that is not installed", []string{"run", "qwen", "x"}, exitDegraded, []string{"not installed"}},
-		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"could not be started"}},
-		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"could not be started"}},
-		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"could not be started"}},
+		{"a program that is not there", []string{"run", "--task", "x", "--no-hub", "--", "/nowhere/agent"}, exitDegraded, []string{"cannot start the agent"}},
+		{"a program that is no agent", []string{"run", "--task", "x", "--no-hub", "--", "true"}, exitDegraded, []string{"cannot start the agent"}},
+		{"a program that says nothing", []string{"run", "--task", "x", "--no-hub", "--start-timeout", "200ms", "--", "cat"}, exitDegraded, []string{"cannot start the agent"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -637,7 +637,7 @@ func TestRunWhenTheHubGoesAway(t *testing.T) {
 	if code := p.wait(t); code != exitDone {
 		t.Fatalf("exit %d: %s", code, p.stderr)
 	}
-	p.stdout.await(t, "tell the hub of the end of the run")
+	p.stdout.await(t, "report the end of the run to the hub")
 	h.start()
 	var list struct{ Runs []ran }
 	h.ok(h.operator("runs", "list", "--json"), &list)

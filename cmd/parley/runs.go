@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) runsCommand() *cobra.Command {
-	return group("runs", "Show the runs of agents", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
+	return group("runs", "Show agent runs", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
 }
 
 // runFiles returns the files of runs, after it recovered those of killed runs and
@@ -43,7 +43,7 @@ func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
 		err = files.Report(ctx, h, unreported)
 	}
 	if err != nil {
-		fmt.Fprintf(a.err, "%s the hub does not know the end of some runs yet: %v\n", a.paint(a.err, "33", "note:"), err)
+		fmt.Fprintf(a.err, "%s cannot report the end of some runs to the hub: %v\n", a.paint(a.err, "33", "note:"), err)
 	}
 	return files, nil
 }
@@ -72,9 +72,9 @@ func (a *app) runsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the runs on this machine, newest first",
-		Long: `List the runs whose files are in the home, newest first. A run whose
-parley was killed is recorded as interrupted, and its remaining processes are
-ended. With --json reports and evidence are left out.`,
+		Long: `List the runs whose files are in the home, newest first. A run whose parley process was
+killed is recorded as interrupted, and its remaining processes are ended. With --json,
+reports and evidence are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := a.runFiles(cmd.Context())
@@ -96,26 +96,26 @@ ended. With --json reports and evidence are left out.`,
 			}
 
 			return a.print(map[string]any{"runs": list}, func(w io.Writer) {
-				writeTable(w, "", list, func(r run.Record) []any {
+				writeList(w, "runs", "RUN, STARTED, AGENT, STATE, VERDICT, TASK", list, func(r run.Record) []any {
 					task := strings.Join(strings.Fields(r.Task), " ")
 					if runes := []rune(task); len(runes) > 60 {
 						task = string(runes[:59]) + "…"
 					}
-					return []any{r.ID, r.StartedAt, r.Agent, r.State, r.VerdictText(), task}
+					return []any{r.ID, r.StartedAt, r.Agent, state(r.State), state(r.VerdictText()), task}
 				})
 			})
 		},
 	}
 
 	cmd.Flags().StringVar(&agent, "agent", "", "only runs of this agent")
-	cmd.Flags().Var(&limit, "limit", "how many at most")
+	cmd.Flags().Var(&limit, "limit", "maximum number of runs")
 	return cmd
 }
 
 func (a *app) runsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show RUN",
-		Short: "Show a run: claim, evidence and verdict",
+		Short: "Show a run's claim, evidence and verdict",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, r, err := a.runRecord(cmd.Context(), args[0])
@@ -124,9 +124,9 @@ func (a *app) runsShowCommand() *cobra.Command {
 			}
 			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
 				fmt.Fprintf(w, "%s, by %s in %s\n", r.Task, r.Agent, r.Dir)
-				fmt.Fprintf(w, "from %s", r.StartedAt)
+				fmt.Fprintf(w, "from %s", when(r.StartedAt))
 				if !r.EndedAt.IsZero() {
-					fmt.Fprintf(w, " to %s", r.EndedAt)
+					fmt.Fprintf(w, " to %s", when(r.EndedAt))
 				}
 				fmt.Fprintln(w)
 				a.writeRun(w, r)
@@ -139,8 +139,8 @@ func (a *app) runsReplayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay RUN",
 		Short: "Replay the recording of a run",
-		Long: `Print the text and the actions of the agent again, from the recording of the run.
-With --json every frame is a line. Keys and tokens are not in the recording.`,
+		Long: `Print the agent's text and actions again, from the recording of the run. With --json,
+every frame is a line. Keys and tokens are not in the recording.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, r, err := a.runRecord(cmd.Context(), args[0])
@@ -149,7 +149,7 @@ With --json every frame is a line. Keys and tokens are not in the recording.`,
 			}
 			f, err := os.Open(files.Frames(r.ID))
 			if err != nil {
-				return hub.Errorf(hub.CodeNotFound, "parley", "open the recording of run %s: %v", r.ID, err)
+				return hub.Errorf(hub.CodeNotFound, "parley", "cannot open the recording of run %s: %v", r.ID, err)
 			}
 			defer f.Close()
 

@@ -16,18 +16,18 @@ import (
 // maxDocument is the size of the largest document that is checked: a report on many agents.
 const maxDocument = 64 << 20
 
-var errDocument = hub.Errorf(hub.CodeTooLarge, "parley", "the document has more than %d bytes", maxDocument)
+var errDocument = hub.Errorf(hub.CodeTooLarge, "parley", "the document is larger than %d bytes", maxDocument)
 
 func (a *app) schemaCommand() *cobra.Command {
 	print := &cobra.Command{
 		Use:       "print NAME",
-		Short:     "Print a schema: envelope, handoff-package, teamspace, comply-report, payload/TYPE",
+		Short:     "Print a schema",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: schema.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := schema.Text(args[0])
 			if err != nil {
-				return hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint("parley schema list shows them all")
+				return hub.Errorf(hub.CodeNotFound, "parley", "%w", err).WithHint(`run "parley schema list" to list the schemas`)
 			}
 			_, err = a.out.Write(text)
 			return err
@@ -36,7 +36,7 @@ func (a *app) schemaCommand() *cobra.Command {
 
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List the schemas",
+		Short: "List schemas",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return a.print(map[string]any{"schemas": schema.Names()}, func(w io.Writer) {
@@ -50,14 +50,16 @@ func (a *app) schemaCommand() *cobra.Command {
 	var name string
 	check := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check whether a file (or - ) is a valid envelope, or a document of --schema; exit 1 if not",
+		Short: "Check a document against a schema",
+		Long: `Check whether a file, or standard input for -, is a valid envelope or a document of
+another schema. The exit code is 1 if it is not.`,
 		Example: `  parley schema check envelope.json
   parley schema check --schema handoff-package package.json
   parley comply --format json -- my-agent | parley schema check --schema comply-report -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(schema.Names(), name) {
-				return usagef("--schema: no schema %q", name).WithHint("parley schema list shows them all")
+				return usagef("--schema: no schema named %q", name).WithHint(`run "parley schema list" to list the schemas`)
 			}
 
 			raw, err := a.read(cmd.Context(), args[0], maxDocument, errDocument)
@@ -80,7 +82,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		},
 	}
 
-	check.Flags().StringVar(&name, "schema", "envelope", "the schema that the file must satisfy; parley schema list shows them all")
+	check.Flags().StringVar(&name, "schema", "envelope", `name of the schema; "parley schema list" lists them`)
 	choices(check, "schema", schema.Names()...)
-	return group("schema", "Print the published JSON Schemas, or check a document", print, list, check)
+	return group("schema", "Print JSON Schemas, or check a document", print, list, check)
 }

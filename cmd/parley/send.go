@@ -30,21 +30,21 @@ type messageFlags struct {
 
 func (m *messageFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.payload, "payload", "", "payload in place of text: '{...}', @FILE, or - for standard input")
-	f.StringVar((*string)(&m.Priority), "priority", "", "low, normal, high or critical")
+	f.StringVar(&m.payload, "payload", "", "payload instead of a text: '{...}', @FILE, or - for standard input")
+	f.StringVar((*string)(&m.Priority), "priority", "", "priority: low, normal, high or critical")
 	f.StringVar(&m.Topic, "topic", "", "topic of the message")
 	f.StringVar(&m.ThreadID, "thread", "", "thread to continue")
-	f.StringVar(&m.Team, "team", "", "team that it belongs to; its members can read it")
-	m.expires = momentFlag(cmd, &m.ExpiresAt, 1, "expires", "when it expires unread: a span like 2h, or an ISO 8601 time")
-	f.StringVar(&m.AckBy, "ack-by", "", "when every recipient is to have acknowledged it: a span like 30m, or an ISO 8601 time")
-	f.StringVar(&m.visibility, "visibility", "", "private, team or human-audit")
-	f.StringVar(&m.sensitivity, "sensitivity", "", "low, moderate or high")
-	f.StringVar(&m.gate, "human-gate", "", "none or required: hold it until the operator approves")
-	f.StringVar(&m.IdempotencyKey, "idempotency-key", "", "same key, same message: safe to repeat")
-	f.StringVar(&m.context, "context", "", "context as JSON: '{...}', @FILE, or -")
-	f.StringArrayVar(&m.refs, "ref", nil, "reference as TYPE:VALUE, for example pr:42 (repeatable)")
-	f.StringArrayVar(&m.attach, "attach", nil, "file to store on the hub and refer to (repeatable)")
-	f.Int64Var(&m.sequence, "sequence", 0, "number in a negotiation or disagreement (default the hub fills it in)")
+	f.StringVar(&m.Team, "team", "", "team of the message; its members can read it")
+	m.expires = momentFlag(cmd, &m.ExpiresAt, 1, "expires", "expiry if unread: a duration such as 2h, or an ISO 8601 time")
+	f.StringVar(&m.AckBy, "ack-by", "", "deadline for all recipients to acknowledge: a duration such as 30m, or an ISO 8601 time")
+	f.StringVar(&m.visibility, "visibility", "", "visibility: private, team or human-audit")
+	f.StringVar(&m.sensitivity, "sensitivity", "", "sensitivity: low, moderate or high")
+	f.StringVar(&m.gate, "human-gate", "", "none, or required to hold the message until the operator approves it")
+	f.StringVar(&m.IdempotencyKey, "idempotency-key", "", "key that makes it safe to repeat the call")
+	f.StringVar(&m.context, "context", "", "context as JSON: '{...}', @FILE, or - for standard input")
+	f.StringArrayVar(&m.refs, "ref", nil, "reference as TYPE:VALUE, such as pr:42 (repeatable)")
+	f.StringArrayVar(&m.attach, "attach", nil, "file to store on the hub and attach (repeatable)")
+	f.Int64Var(&m.sequence, "sequence", 0, "sequence number in a negotiation or disagreement (default set by the hub)")
 	choices(cmd, "priority", "low", "normal", "high", "critical")
 }
 
@@ -58,7 +58,7 @@ func (m *messageFlags) complete(cmd *cobra.Command, a *app, c *rpc.Client) (err 
 	}
 	if m.payload != "" {
 		if m.Text != "" {
-			return usagef("a message has a text or a payload, not both")
+			return usagef("a text and --payload cannot be combined")
 		}
 		if m.Payload, err = a.object(cmd.Context(), "--payload", m.payload); err != nil {
 			return err
@@ -83,7 +83,7 @@ func newIdempotencyKey() string { return "cli-" + string(hub.NewIDs(now).Next())
 func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) (json.RawMessage, error) {
 	if m.context != "" {
 		if len(m.refs)+len(m.attach) > 0 {
-			return nil, usagef("give --context, or --ref and --attach, not both")
+			return nil, usagef("--context cannot be combined with --ref or --attach")
 		}
 		return a.object(ctx, "--context", m.context)
 	}
@@ -94,7 +94,7 @@ func (m *messageFlags) contextParam(ctx context.Context, a *app, c *rpc.Client) 
 	for _, r := range m.refs {
 		kind, value, ok := strings.Cut(r, ":")
 		if !ok {
-			return nil, usagef("--ref: %q is not TYPE:VALUE", r).WithHint("for example --ref pr:42")
+			return nil, usagef("--ref must be TYPE:VALUE, got %q", r).WithHint("for example: --ref pr:42")
 		}
 		out.ExternalRefs = append(out.ExternalRefs, hub.ExternalRef{Type: kind, Value: value})
 	}
@@ -139,10 +139,10 @@ func (a *app) sendCommand() *cobra.Command {
 				to, args = list(args[0]), args[1:]
 			}
 			if len(args) > 1 {
-				return usagef("the recipients are given twice, with --to and as first argument")
+				return usagef("recipients are given both with --to and as the first argument")
 			}
 			if to = list(strings.Join(to, ",")); len(to) == 0 {
-				return usagef("the message has no recipient").WithHint("name one or more: parley send builder,tester TEXT; or '*' for everyone")
+				return usagef("a recipient is required").WithHint("for example: parley send builder,tester TEXT, or '*' for everyone")
 			}
 
 			c, err := m.compose(cmd, a, args)
@@ -158,7 +158,7 @@ func (a *app) sendCommand() *cobra.Command {
 
 	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
-	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message that this one answers")
+	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message to answer")
 	m.register(cmd)
 	return cmd
 }
@@ -181,7 +181,7 @@ func (a *app) text(ctx context.Context, args []string, payload string) (string, 
 		text = strings.TrimRight(string(raw), "\r\n")
 	}
 	if text == "" {
-		return "", usagef("the message has no text").WithHint("give a text, - for standard input, or --payload")
+		return "", usagef("a text is required").WithHint("pass a text, - for standard input, or --payload")
 	}
 	return text, nil
 }
@@ -203,7 +203,7 @@ func (a *app) receipt(r mailroom.Receipt, err error) error {
 	}
 	return a.print(r, func(w io.Writer) {
 		if r.Status == mailroom.AlreadyClaimed {
-			fmt.Fprintf(w, "already_claimed by %s at %s\n", r.ClaimedBy, r.ClaimedAt)
+			fmt.Fprintf(w, "already_claimed by %s at %s\n", r.ClaimedBy, when(r.ClaimedAt))
 			return
 		}
 		fmt.Fprintf(w, "sent %s\n", cmp.Or(string(r.ShortID), string(r.ID)))

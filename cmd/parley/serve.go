@@ -24,12 +24,12 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the hub",
-		Long: `Start the hub and answer until it is stopped (Ctrl-C or SIGTERM).
+		Long: `Start the hub and serve requests until it is stopped (Ctrl-C or SIGTERM).
 
-A setting comes from its flag, else from the environment, else from the
-configuration file, else from the defaults. The environment has each flag as
-PARLEY_ADDR, PARLEY_LOG_LEVEL and so on; the file is YAML, with the names of
-the flags written with underscores, and it alone can tighten limits.`,
+A setting comes from its flag, the environment, the configuration file or the defaults,
+in this order. In the environment each flag is a variable, such as PARLEY_ADDR or
+PARLEY_LOG_LEVEL. The file is YAML, with the names of the flags written with
+underscores; limits can be tightened only there.`,
 		Example: `  parley serve
   parley serve --addr 127.0.0.1:0 --home /tmp/try
   parley serve --store 'postgres://parley@db.example.com/parley?sslmode=verify-full' --store-password-file /run/secrets/parley
@@ -125,7 +125,7 @@ func (a *app) printStart(s *server.Server, home string) {
 		typed := a.typed(home)
 		fmt.Fprintf(a.err, "\nNow, in a second terminal, give an installed agent CLI the hub's tools:\n  %s connect claude --agent planner\n"+
 			"or add an agent by hand:\n  %[1]s agent add builder\n"+
-			"In the folder of a project, let the hub check the work of agents there:\n  %[1]s root add .\nCtrl-C here, or %[1]s stop, stops the hub.\n", typed)
+			"In a project folder, let the hub check the agents' work there:\n  %[1]s root add .\nPress Ctrl-C here, or run %[1]s stop, to stop the hub.\n", typed)
 	}
 }
 

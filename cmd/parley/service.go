@@ -57,19 +57,19 @@ func (s *service) report() serviceReport {
 }
 
 func (a *app) serviceCommand() *cobra.Command {
-	cmd := group("service", "Let the system start the hub when you log in", a.serviceInstallCommand(), a.serviceUninstallCommand(), a.serviceStatusCommand())
-	cmd.Long = `Let the system start the hub when you log in, and start it again after a failure:
-systemd on Linux, launchd on macOS, the task scheduler on Windows. One service for each
-user, without the rights of an administrator.`
+	cmd := group("service", "Run the hub as a system service", a.serviceInstallCommand(), a.serviceUninstallCommand(), a.serviceStatusCommand())
+	cmd.Long = `Let the system start the hub when you log in, and restart it after a failure: systemd on
+Linux, launchd on macOS, the Task Scheduler on Windows. Each user has one service,
+without administrator rights.`
 	return cmd
 }
 
 func (a *app) serviceInstallCommand() *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
-		Use: "install", Short: "Make the hub of this home a service, and start it",
-		Long: `Make the hub of this home a service, and start it. Again after an upgrade: the
-service then runs the new program. The log is hub.log in the home.`,
+		Use: "install", Short: "Install and start the service",
+		Long: `Install a service for the hub of this home, and start it. Run the command again after an
+upgrade, so the service uses the new program. The log is hub.log in the home.`,
 		Example: `  parley service install --print
   parley service install --home /srv/parley`,
 		Args: cobra.NoArgs,
@@ -92,7 +92,7 @@ service then runs the new program. The log is hub.log in the home.`,
 		},
 	}
 
-	cmd.Flags().BoolVar(&printOnly, "print", false, "print the file that would be written, and change nothing")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the service file without writing it")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func (s *service) writeInstalled(w io.Writer, changed bool) {
 
 func (a *app) serviceUninstallCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "uninstall", Short: "Stop the service and remove it; the hub's home stays",
+		Use: "uninstall", Short: "Stop and remove the service; the home stays",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.installedService()
@@ -131,7 +131,9 @@ func (a *app) serviceUninstallCommand() *cobra.Command {
 
 func (a *app) serviceStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Print whether the service is installed and its hub runs; exit 1 if it does not run",
+		Use: "status", Short: "Show whether the service is running",
+		Long: `Show whether the service is installed and its hub is running. The exit code is 1 if
+the hub is not running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.installedService()

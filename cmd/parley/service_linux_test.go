@@ -102,7 +102,7 @@ func TestService(t *testing.T) {
 	t.Run("the service of another home is left alone", func(t *testing.T) {
 		other := filepath.Join(d.user, "other")
 		for _, command := range []string{"install", "uninstall", "status"} {
-			d.refused(d.does("service", command, "--home", other), exitMissing, "another home")
+			d.refused(d.does("service", command, "--home", other), exitMissing, "in a home other than")
 		}
 		if got := d.called(); got != "" {
 			t.Errorf("systemctl was called with %q", got)
@@ -124,7 +124,7 @@ func TestService(t *testing.T) {
 	t.Run("a hub that runs already is not disturbed", func(t *testing.T) {
 		h := &house{t: t, home: d.home, keys: map[string]string{}}
 		h.start()
-		d.refused(d.does("service", "install"), exitMissing, "a hub runs in")
+		d.refused(d.does("service", "install"), exitMissing, "a hub is already running in")
 		if got := d.called(); got != "" {
 			t.Errorf("systemctl was called with %q", got)
 		}
@@ -134,7 +134,7 @@ func TestService(t *testing.T) {
 
 func TestUninstall(t *testing.T) {
 	d := newDesktop(t)
-	d.refused(d.does("uninstall", "--yes"), exitMissing, "there is no hub in")
+	d.refused(d.does("uninstall", "--yes"), exitMissing, "no hub in")
 	d.start()
 	for _, args := range [][]string{
 		{"connect", "claude", "--agent", "planner", "--force", "--as-operator"},
@@ -172,7 +172,7 @@ func TestUninstall(t *testing.T) {
 	})
 	t.Run("a folder that is no home is not purged", func(t *testing.T) {
 		folder := t.TempDir()
-		d.refused(d.does("uninstall", "--yes", "--purge", "--home", folder), exitMissing, "there is no hub in")
+		d.refused(d.does("uninstall", "--yes", "--purge", "--home", folder), exitMissing, "no hub in")
 		if _, err := os.Stat(folder); err != nil {
 			t.Error(err)
 		}

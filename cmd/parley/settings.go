@@ -117,7 +117,7 @@ func spanKind(at func(*hubSettings) *time.Duration) kind {
 	return checkedKind(func(to *hubSettings, s *hubSetting, value string) error {
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
-			return hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not a span of time", s.name(), value).WithHint("for example 2h or 90m")
+			return hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not a duration", s.name(), value).WithHint("use a duration such as 2h or 90m")
 		}
 		*at(to) = d
 		return nil
@@ -128,7 +128,7 @@ func spanKind(at func(*hubSettings) *time.Duration) kind {
 func choiceKind(off, on string, at func(*hubSettings) *bool) kind {
 	return checkedKind(func(to *hubSettings, s *hubSetting, value string) error {
 		if value != off && value != on {
-			return hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not %s or %s", s.name(), value, off, on)
+			return hub.Errorf(hub.CodeInvalid, "parley", "%s must be %s or %s, got %q", s.name(), off, on, value)
 		}
 		*at(to) = value == on
 		return nil
@@ -145,7 +145,7 @@ func toggleKind(at func(*hubSettings) *bool) kind {
 		func(s *hubSetting, text string) (*bool, error) {
 			v, err := strconv.ParseBool(text)
 			if err != nil {
-				return nil, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not true or false", s.Variable, text)
+				return nil, hub.Errorf(hub.CodeInvalid, "parley", "%s must be true or false, got %q", s.Variable, text)
 			}
 			return &v, nil
 		},
@@ -243,7 +243,7 @@ func plainWord[T ~string](_ *hubSetting, word string) (T, error) { return T(word
 func network(s *hubSetting, word string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(word)
 	if err != nil {
-		return p, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not a network", s.name(), word).WithHint("for example 127.0.0.0/8 or 10.0.0.0/8")
+		return p, hub.Errorf(hub.CodeInvalid, "parley", "%s: %q is not a network", s.name(), word).WithHint("use a network such as 127.0.0.0/8 or 10.0.0.0/8")
 	}
 	return p, nil
 }

@@ -352,7 +352,7 @@ func TestObservability(t *testing.T) {
 	}{
 		{"builder", []string{"inbox"}, []string{"planner", "the schema is frozen", "Nullable avatar"}, message},
 		{"builder", []string{"query"}, []string{"planner", "the schema is frozen"}, message},
-		{"planner", []string{"trace", message}, []string{"status.update from planner to builder", "message.sent"}, message},
+		{"planner", []string{"trace", message}, []string{"from planner to builder", "status.update", "planner sent it"}, message},
 		{"builder", []string{"handoff", "list"}, []string{"T-7", "proposed"}, made.ID},
 		{"builder", []string{"handoff", "show", made.ID}, []string{"Nullable avatar", "half of it is done", "run the migration"}, made.ID},
 		{"", []string{"audit", "--as-operator"}, []string{"message.sent", "handoff.proposed"}, message},

@@ -15,17 +15,17 @@ func (a *app) statusCommand() *cobra.Command {
 	var progress int
 	cmd := &cobra.Command{
 		Use:       "status update|blocked|complete SUMMARY",
-		Short:     "Tell the coordinators how work stands",
+		Short:     "Report the status of your work",
 		Example:   `  parley status blocked "no access to the staging database"`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"update", "blocked", "complete"},
 	}
 
 	f := cmd.Flags()
-	to := listFlag(cmd, (*[]hub.AgentID)(&m.To), "to", "recipients (default the coordinators, else the operator)")
-	f.StringVar(&p.Detail, "detail", "", "more than fits into a sentence")
-	f.IntVar(&progress, "progress", 0, "percent done")
-	f.StringArrayVar(&p.Blockers, "blocker", nil, "a cause of the block (repeatable)")
+	to := listFlag(cmd, (*[]hub.AgentID)(&m.To), "to", "recipients (default the coordinators, or the operator)")
+	f.StringVar(&p.Detail, "detail", "", "more details")
+	f.IntVar(&progress, "progress", 0, "progress in percent")
+	f.StringArrayVar(&p.Blockers, "blocker", nil, "cause of the block (repeatable)")
 	m.register(cmd)
 	f.MarkHidden("payload")
 

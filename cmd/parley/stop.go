@@ -22,7 +22,8 @@ const stopWait = 30 * time.Second
 func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "Stop the hub, and wait until it has released its home",
+		Short: "Stop the hub",
+		Long:  "Stop the hub, and wait until it has released its home.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -58,8 +59,8 @@ func stopHub(ctx context.Context, c *rpc.Client, home string) (api.HubProcess, e
 		case err != nil && (elsewhere || !server.Running(home)):
 			return got, nil
 		case now().After(deadline):
-			return got, hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) still runs after %s", got.PID, stopWait).
-				WithHint("end the process: kill %d", got.PID)
+			return got, hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) is still running after %s", got.PID, stopWait).
+				WithHint(`run "kill %d" to end the process`, got.PID)
 		}
 	}
 }

@@ -19,21 +19,21 @@ func (a *app) storeCommand() *cobra.Command {
 func (a *app) storeCopyCommand() *cobra.Command {
 	var o server.StoreCopy
 	cmd := &cobra.Command{
-		Use: "copy --from STORE --to STORE", Short: "Copy everything a hub keeps from SQLite to PostgreSQL, or back",
-		Long: `Copy everything a hub keeps from SQLite to PostgreSQL, or back. A store is
-sqlite:FOLDER, the home of a hub, or postgres://USER@HOST/NAME. Stop every hub that
-uses one of them first. The database that is copied to must be empty; it gets everything or
-nothing, keeps the chain of the journal, and is compared with it at the end.
+		Use: "copy --from STORE --to STORE", Short: "Copy a hub between SQLite and PostgreSQL",
+		Long: `Copy all data of a hub from SQLite to PostgreSQL, or back. A store is sqlite:FOLDER, the
+home of a hub, or postgres://USER@HOST/NAME. Stop every hub that uses either of them
+first. The target must be empty. It gets all data or none, keeps the chain of the
+journal, and is verified against it at the end.
 
 After a copy to PostgreSQL, move hub.db out of the home and start the hub there with
---store. A copy to SQLite makes a new home, with the files of --home, the home of a hub
-on the database.`,
+--store. A copy to SQLite creates a new home, with the files of --home, the home of a
+hub that uses the database.`,
 		Example: `  parley store copy --from sqlite:$HOME/.parley --to 'postgres://parley@db.example.com/parley?sslmode=verify-full'
   parley store copy --from 'postgres://parley@db.example.com/parley?sslmode=verify-full' --to sqlite:/srv/parley`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.From == "" || o.To == "" {
-				return usagef("copy needs two stores").WithHint("name them with --from and --to")
+				return usagef("--from and --to are required").WithHint("for example: --from sqlite:FOLDER --to postgres://USER@HOST/NAME")
 			}
 			if o.Home, err = a.homeDir(); err != nil {
 				return err
@@ -69,7 +69,7 @@ on the database.`,
 			}
 
 			if !a.json {
-				fmt.Fprintln(a.err, "copying; the copy is compared with its journal at the end")
+				fmt.Fprintln(a.err, "copying; the copy is verified against its journal at the end")
 			}
 			got, err := server.CopyStore(cmd.Context(), o)
 			if err != nil {
@@ -84,10 +84,10 @@ on the database.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "the store that is copied")
-	f.StringVar(&o.To, "to", "", "the store that is filled")
-	f.StringVar(&o.PasswordFile, "store-password-file", "", "file with the password of the database (default the variable PARLEY_STORE_PASSWORD)")
-	f.StringVar(&o.NoTLSBecause, "store-no-tls-because", "", "why a database beyond loopback may be used without verified TLS")
-	f.StringVar(&o.Machine, "machine", "", "name of the machine whose folders the hub reads (default the name of the host)")
+	f.StringVar(&o.From, "from", "", "store to copy")
+	f.StringVar(&o.To, "to", "", "empty store to copy to")
+	f.StringVar(&o.PasswordFile, "store-password-file", "", "file with the database password (default the password in $PARLEY_STORE_PASSWORD)")
+	f.StringVar(&o.NoTLSBecause, "store-no-tls-because", "", "reason to use a database beyond loopback without verified TLS")
+	f.StringVar(&o.Machine, "machine", "", "name of the machine whose folders this hub can read (default the host name)")
 	return cmd
 }

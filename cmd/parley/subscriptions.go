@@ -14,11 +14,11 @@ import (
 
 func (a *app) subscriptionsCommand() *cobra.Command {
 	p := api.SubscribeParams{Action: "list"}
-	cmd := operation(a, group("subscriptions", "List subscriptions", a.subscriptionsAddCommand(), a.subscriptionsRemoveCommand()), api.Subscribe, &p, writeSubscriptions)
+	cmd := operation(a, group("subscriptions", "List or change subscriptions", a.subscriptionsAddCommand(), a.subscriptionsRemoveCommand()), api.Subscribe, &p, writeSubscriptions)
 	cmd.Args = cobra.NoArgs
-	cmd.Long = `List your subscriptions; for those who audit, all. A subscription copies messages of
-your teams that were not sent to you to your inbox, those of 10 seconds together.
-Private messages of others are never copied.`
+	cmd.Long = `List your subscriptions, or all of them for auditors. A subscription copies messages of
+your teams to your inbox that were not sent to you; the copies of 10 seconds arrive
+together. Private messages of other agents are never copied.`
 	return cmd
 }
 
@@ -26,25 +26,25 @@ func (a *app) subscriptionsAddCommand() *cobra.Command {
 	var f hub.Filter
 	p := api.SubscribeParams{Action: "add", Filter: &f}
 	cmd := &cobra.Command{
-		Use: "add", Short: "Have messages copied to your inbox",
-		Long: `Have messages copied to your inbox. A message must match every flag that is given, by
-any of its values.`,
+		Use: "add", Short: "Subscribe to messages",
+		Long: `Copy messages to your inbox. A message must match every flag that is given, by any of
+the flag's values.`,
 		Example: `  parley subscriptions add --team auth --topic 'schema/*'
   parley subscriptions add --from ana,bo --type status.blocked --priority-min high`,
 		Args: cobra.NoArgs,
 	}
-	from := listFlag(cmd, &f.From, "from", "senders")
-	topics := listFlag(cmd, &f.Topics, "topic", "topics; schema/* stands for every topic that begins with schema/")
-	teams := listFlag(cmd, &f.Teams, "team", "teams that you are a member of")
-	types := listFlag(cmd, &f.Types, "type", "message types")
-	cmd.Flags().StringVar((*string)(&f.PriorityMin), "priority-min", "", "this priority or above")
+	from := listFlag(cmd, &f.From, "from", "only messages from these senders")
+	topics := listFlag(cmd, &f.Topics, "topic", "only messages with these topics; schema/* matches every topic that begins with schema/")
+	teams := listFlag(cmd, &f.Teams, "team", "only messages of these teams, of which you must be a member")
+	types := listFlag(cmd, &f.Types, "type", "only messages of these types")
+	cmd.Flags().StringVar((*string)(&f.PriorityMin), "priority-min", "", "only messages of at least this priority")
 	choices(cmd, "priority-min", hub.Priorities...)
 	return operation(a, cmd, api.Subscribe, &p, writeSubscriptions, from, topics, teams, types)
 }
 
 func (a *app) subscriptionsRemoveCommand() *cobra.Command {
 	p := api.SubscribeParams{Action: "remove"}
-	cmd := &cobra.Command{Use: "remove ID", Short: "Remove a subscription; the operator may remove any", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "remove ID", Short: "Remove a subscription", Long: "Remove a subscription. The operator can remove any.", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.Subscribe, &p, func(w io.Writer, got api.Subscriptions) {
 		fmt.Fprintf(w, "removed %s\n", got.Subscriptions[0].ID)
 	}, argument(0, &p.ID))
@@ -61,10 +61,10 @@ func (a *app) broadcastCommand() *cobra.Command {
 	var m messageFlags
 	dry := false
 	cmd := &cobra.Command{
-		Use: "broadcast [TEXT]", Short: "Send a message to everyone",
-		Long: `Send a message to every agent on the hub. Each sender may do so five times an hour, as
-a coordinator or with priority high or critical. With --dry-run the hub says who
-would get it and whether it is allowed, and nothing changes.`,
+		Use: "broadcast [TEXT]", Short: "Send a message to all agents",
+		Long: `Send a message to every agent on the hub. You must be a coordinator, or use priority
+high or critical, and can broadcast five times an hour. With --dry-run, the hub reports
+the recipients and whether the broadcast is allowed, and nothing is sent.`,
 		Example: `  parley broadcast "deploying now" --priority high
   parley broadcast "deploying now" --dry-run`,
 		Args: cobra.MaximumNArgs(1),
@@ -86,7 +86,7 @@ would get it and whether it is allowed, and nothing changes.`,
 	}
 
 	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "check only: nothing is sent")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "check without sending")
 	m.register(cmd)
 	return cmd
 }
@@ -97,5 +97,5 @@ func writeTrial(w io.Writer, t mailroom.Trial) {
 	} else {
 		fmt.Fprintf(w, "not allowed: %s\n", t.Reason)
 	}
-	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, t.ResetsAt)
+	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, when(t.ResetsAt))
 }

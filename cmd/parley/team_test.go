@@ -47,7 +47,7 @@ func newCouncil(t *testing.T) *council {
 }
 
 // do performs a request of an agent, which must succeed.
-func (c *council) do(as string, r team.Request) team.Answer {
+func (c *council) do(as string, r api.TeamParams) team.Answer {
 	c.t.Helper()
 	a, err := rpc.Call(c.ctx, c.client[as], api.Team, r)
 	if err != nil {
@@ -64,14 +64,14 @@ func (c *council) found() hub.TeamID {
 	for _, r := range hub.Roles {
 		members = append(members, team.Seat{Agent: hub.AgentID(r), Role: r})
 	}
-	c.do("boss", team.Request{Action: "create", Team: id, Objective: "o", Members: members, Policy: &team.Policy{MaxParallelTasks: 1000}})
-	c.do("boss", team.Request{Action: "status", Team: id, Lifecycle: hub.TeamActive})
+	c.do("boss", api.TeamParams{Action: "create", Team: id, Objective: "o", Members: members, Policy: &team.Policy{MaxParallelTasks: 1000}})
+	c.do("boss", api.TeamParams{Action: "status", Team: id, Lifecycle: hub.TeamActive})
 	return id
 }
 
 // task creates a task, which hand owns if it is owned.
 func (c *council) task(id hub.TeamID, class hub.TaskClass, owned bool) hub.TaskID {
-	r := team.Request{Action: "task", Team: id, Title: "t", Class: class}
+	r := api.TeamParams{Action: "task", Team: id, Title: "t", Class: class}
 	if owned {
 		r.Owner = "hand"
 	}
@@ -108,7 +108,7 @@ var ways = map[string]func(c *council, as hub.Role, a attempt) string{
 			}
 			_, err = rpc.Call(c.ctx, c.client[string(as)], api.Handoff, p)
 		} else {
-			var p team.Request
+			var p api.TeamParams
 			if err := json.Unmarshal(raw, &p); err != nil {
 				c.t.Fatal(err)
 			}
@@ -157,18 +157,18 @@ func TestTeamAuthority(t *testing.T) {
 		{"R3-071", "accept an execution task", []hub.Role{executor, integrator}, func(role hub.Role) attempt {
 			task := c.task(id, "", false)
 			if role != executor { // it owns the task from a time when it was an executor
-				c.do("boss", team.Request{Action: "role", Team: id, Agent: hub.AgentID(role), Role: executor, Reason: "coverage"})
+				c.do("boss", api.TeamParams{Action: "role", Team: id, Agent: hub.AgentID(role), Role: executor, Reason: "coverage"})
 			}
-			c.do("boss", team.Request{Action: "task", Team: id, Task: task, Owner: hub.AgentID(role)})
+			c.do("boss", api.TeamParams{Action: "task", Team: id, Task: task, Owner: hub.AgentID(role)})
 			if role != executor {
-				c.do("boss", team.Request{Action: "role", Team: id, Agent: hub.AgentID(role), Role: role, Reason: "coverage"})
+				c.do("boss", api.TeamParams{Action: "role", Team: id, Agent: hub.AgentID(role), Role: role, Reason: "coverage"})
 			}
 			return about(task, "state", "in_progress")
 		}},
 		{"R3-072", "finish a high-risk task", []hub.Role{coordinator, reviewer, integrator}, func(hub.Role) attempt {
 			task := c.task(id, hub.ClassHighRisk, true)
-			c.do("hand", team.Request{Action: "task", Team: id, Task: task, State: hub.TaskInProgress})
-			c.do("hand", team.Request{Action: "task", Team: id, Task: task, State: hub.TaskInReview})
+			c.do("hand", api.TeamParams{Action: "task", Team: id, Task: task, State: hub.TaskInProgress})
+			c.do("hand", api.TeamParams{Action: "task", Team: id, Task: task, State: hub.TaskInReview})
 			return about(task, "state", "done")
 		}},
 		{"R3-073", "block a task", []hub.Role{coordinator, reviewer, integrator}, func(hub.Role) attempt {
@@ -188,7 +188,7 @@ func TestTeamAuthority(t *testing.T) {
 		}},
 		{"R3-075", "archive a team", []hub.Role{coordinator}, func(hub.Role) attempt {
 			other := c.found()
-			c.do("boss", team.Request{Action: "close", Team: other})
+			c.do("boss", api.TeamParams{Action: "close", Team: other})
 			return attempt{"acp_team", map[string]any{"action": "archive", "team": other}, []string{"team", "archive", string(other)}}
 		}},
 	} {
@@ -307,7 +307,7 @@ func TestTeamArtifacts(t *testing.T) {
 		if got := put("tester", "eins\n2\n3\n", "1"); got.Artifact.State != hub.MergeManual {
 			t.Errorf("got %+v", got.Artifact)
 		}
-		if got := h.stdin("tester", "x", "team", "artifact", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "may not merge") {
+		if got := h.stdin("tester", "x", "team", "artifact", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "cannot merge") {
 			t.Errorf("a reviewer merges: exit %d, %s", got.code, got.err)
 		}
 		h.contains(h.stdin("planner", "both\n", "team", "artifact", "merge", "auth", "docs/plan.md", "-"), "docs/plan.md version 6, 5 bytes, resolved")

@@ -6,14 +6,20 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -21,8 +27,10 @@ import (
 func (a *app) traceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trace ID",
-		Short: "Show one message, run or handoff from end to end: journal, messages and delivery attempts, in order",
-		Args:  cobra.ExactArgs(1),
+		Short: "Trace a message, run or handoff",
+		Long: `Show a message, run or handoff from end to end: its journal entries, messages and
+delivery attempts, in order.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -45,18 +53,108 @@ func (a *app) traceCommand() *cobra.Command {
 				return err
 			}
 
-			return a.print(got, func(w io.Writer) {
-				e := got.Message
-				fmt.Fprintf(w, "%s  %s from %s to %s  %s, %s\n", e.ID, e.Type, e.From, mailroom.JoinTo(e.To), e.Priority, e.Status)
-				fmt.Fprintf(w, "thread %s, hop %d", e.ThreadID, got.Hop)
-				if got.Cause != "" {
-					fmt.Fprintf(w, ", caused by %s", got.Cause)
-				}
-				fmt.Fprintln(w)
-				writeTable(w, "", got.Steps, func(s mailroom.Step) []any { return []any{s.At, s.Kind, s.Who, s.What, s.Detail} })
-			})
+			return a.print(got, func(w io.Writer) { writeMessageTrace(w, got, readThread(cmd.Context(), c, got.Message, args[0])) })
 		},
 	}
+}
+
+// A thread is the surroundings of a message that a person reads with it.
+type thread struct {
+	short mailroom.ShortIDs
+	talk  *hub.Deliberation // that the message is a part of, nil if there is none
+}
+
+// readThread reads the thread of a message; arg is the id that was typed. Messages of a
+// negotiation are not read, because the hub would note that the caller has seen them. A
+// failure costs the reader the short ids alone.
+func readThread(ctx context.Context, c *rpc.Client, e hub.Envelope, arg string) thread {
+	t := thread{short: mailroom.ShortIDs{}}
+	if e.Type.Negotiates() {
+		if got, err := rpc.Call(ctx, c, api.ListTalks, api.TalkListParams{}); err == nil {
+			maps.Copy(t.short, got.ShortIDs)
+			if i := slices.IndexFunc(got.Deliberations, func(d hub.Deliberation) bool { return d.ID == e.ThreadID }); i >= 0 {
+				t.talk = &got.Deliberations[i]
+			}
+		}
+	} else if mail, err := rpc.Call(ctx, c, api.Query, api.QueryParams{Thread: e.ThreadID, Type: e.Type}); err == nil {
+		maps.Copy(t.short, mail.ShortIDs)
+	}
+
+	if id := hub.ShortID(arg); id.Is(hub.ShortMessage) {
+		t.short[string(e.ID)] = id
+	}
+	return t
+}
+
+// writeMessageTrace writes a message and its history for a person.
+func writeMessageTrace(w io.Writer, t mailroom.Trace, around thread) {
+	e := t.Message
+	short := around.short
+	text := shorten.Line(headline(e), maxHeadline)
+	fmt.Fprintf(w, "%s %s: %q from %s to %s\n", short.Of(string(e.ID)), state(e.Status).on(w), text, e.From, mailroom.JoinTo(e.To))
+
+	var f facts
+	f.add("type", string(e.Type))
+	if e.Priority != hub.PriorityNormal {
+		f.add("priority", string(e.Priority))
+	}
+	f.add("topic", plaintext.Line(e.Topic))
+	if e.ThreadID != string(e.ID) {
+		f.add("thread", short.Of(e.ThreadID))
+	}
+	if around.talk != nil {
+		f.add(string(around.talk.Kind), string(around.talk.State))
+	}
+	f.add("answers", short.Of(string(e.ReplyTo)))
+	f.add("caused by", short.Of(string(t.Cause)))
+	if t.Hop > 0 {
+		f.add("hop", strconv.Itoa(t.Hop))
+	}
+	if !e.ExpiresAt.IsZero() {
+		f.add("expires", when(e.ExpiresAt))
+	}
+	f.add("id", string(e.ID))
+	f.write(w)
+
+	fmt.Fprintln(w)
+	for _, s := range t.Steps {
+		if text := stepText(s, short); text != "" {
+			fmt.Fprintf(w, "%s  %s\n", when(s.At), plaintext.Line(text))
+		}
+	}
+}
+
+// maxHeadline is the most characters of a message's text in a sentence.
+const maxHeadline = 80
+
+// messageVerbs are the steps of a message as a person reads them, behind the agent.
+var messageVerbs = map[actions.Action]string{
+	actions.MessageSent: "sent it", actions.MessageHeld: "sent it, and it waits for approval", actions.MessageApproved: "approved it", actions.MessageDenied: "denied it",
+	actions.MessageDelivered: "fetched it", actions.MessageRead: "read it", actions.MessageExpired: "let it expire", actions.MessageRetried: "sent it again",
+	actions.MessageForgotten: "removed its text",
+}
+
+// stepText returns a step of a message for a person; "" for a row of the inbox that the
+// journal says already.
+func stepText(s mailroom.Step, short mailroom.ShortIDs) string {
+	action := actions.Action(s.What)
+	detail := localTimes(cutHashes(s.Detail))
+	what := s.What
+	switch verb, known := messageVerbs[action]; {
+	case action == actions.MessageSent || action == actions.MessageHeld:
+		return s.Who + " " + verb // its facts are above
+	case s.Kind == "journal" && known:
+		what = verb
+		detail = factsText(json.RawMessage(s.Detail), short)
+	case s.Kind == "journal":
+		detail = factsText(json.RawMessage(s.Detail), short)
+	case s.What == "inbox: read" || s.What == "inbox: offered":
+		return ""
+	}
+	if detail != "" {
+		what += " (" + detail + ")"
+	}
+	return s.Who + " " + what
 }
 
 // traceHandoff prints a handoff and, for people, the messages of its thread.
@@ -66,51 +164,109 @@ func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report)
 		return err
 	}
 	return a.print(h, func(w io.Writer) {
-		io.WriteString(w, handoff.Render(h))
-		fmt.Fprintln(w, "\nmessages:")
+		writeHandoff(w, h)
+		fmt.Fprintln(w)
 		slices.Reverse(mail.Messages)
-		writeTable(w, "", mail.Messages, func(e hub.Envelope) []any {
-			return []any{e.CreatedAt, e.Type, e.From + " to " + hub.AgentID(mailroom.JoinTo(e.To)), e.Status, mail.ShortIDs.Of(string(e.ID))}
+		writeTable(w, "MESSAGE, SENT, TYPE, FROM, TO, STATUS", mail.Messages, func(e hub.Envelope) []any {
+			return []any{mail.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.Type, e.From, mailroom.JoinTo(e.To), state(e.Status)}
 		})
 	})
 }
 
 // writeRunTrace writes a run from end to end, for people.
 func writeRunTrace(w io.Writer, r api.RunTrace) {
-	fmt.Fprintf(w, "%s  run of %s for %s  %s", r.ID, r.Agent, r.By, r.State)
+	fmt.Fprintf(w, "%s %s", r.ID, state(r.State).on(w))
 	if r.Verdict != "" {
-		fmt.Fprintf(w, ", %s", r.VerdictText())
+		fmt.Fprintf(w, ", %s", state(r.VerdictText()).on(w))
 	}
-	fmt.Fprintf(w, "\nthread %s", r.ThreadID)
-	if r.Handoff != "" {
-		fmt.Fprintf(w, ", handoff %s", r.Handoff)
+	fmt.Fprintf(w, ": %q by %s for %s\n", shorten.Line(r.Task, maxHeadline), r.Agent, r.By)
+
+	var f facts
+	f.add("folder", r.Dir)
+	f.add("started", when(r.StartedAt))
+	if !r.EndedAt.IsZero() {
+		f.add("ended", when(r.EndedAt))
 	}
-	if r.Message != "" {
-		fmt.Fprintf(w, ", told by message %s", r.Message)
-	}
-	fmt.Fprintln(w)
 	for _, c := range r.Contradictions {
-		fmt.Fprintf(w, "%s: %s; found: %s\n", c.Kind, c.Claim, c.Found)
+		f.add("found", plaintext.Line(fmt.Sprintf("%s: %s; found: %s", c.Kind, c.Claim, c.Found)))
 	}
-	writeTable(w, "", r.Journal, func(e hub.Entry) []any { return []any{e.At, "journal", e.Actor, e.Action, factsText(e)} })
+	if r.ThreadID != string(r.ID) {
+		f.add("thread", r.ThreadID)
+	}
+	f.add("handoff", string(r.Handoff))
+	f.add("message", string(r.Message))
+	f.write(w)
+
+	fmt.Fprintln(w)
+	for _, e := range r.Journal {
+		fmt.Fprintln(w, entryText(e))
+	}
 }
 
+// entryText returns an entry of the journal about one thing for a person: the time, the actor
+// and what it did. The kind of the thing is left out.
+func entryText(e hub.Entry) string {
+	_, verb, ok := strings.Cut(string(e.Action), ".")
+	if !ok {
+		verb = string(e.Action)
+	}
+	text := fmt.Sprintf("%s  %s %s", when(e.At), e.Actor, verb)
+	if f := factsText(e.Facts, nil); f != "" {
+		text += " (" + f + ")"
+	}
+	return plaintext.Line(text)
+}
+
+// longID finds an id in full.
+var longID = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // factsText returns the facts of a journal entry for a person: name and value of each,
-// without hashes.
-func factsText(e hub.Entry) string {
-	var facts map[string]json.RawMessage
-	if json.Unmarshal(e.Facts, &facts) != nil {
-		return string(e.Facts)
+// without hashes and without ids that have no short form.
+func factsText(raw json.RawMessage, short mailroom.ShortIDs) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return string(raw)
 	}
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(facts)) {
-		text := string(facts[name])
-		if s := ""; json.Unmarshal(facts[name], &s) == nil {
-			text = s
-		}
-		if text != "" && text != "null" && name != "sha256" {
-			parts = append(parts, name+" "+text)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text := factText(all[name], short)
+		if text != "" && !strings.HasSuffix(name, "sha256") {
+			parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+text)
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// factText returns the value of a fact, "" for one that says nothing to a person.
+func factText(raw json.RawMessage, short mailroom.ShortIDs) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		if t, err := time.Parse(time.RFC3339, s); err == nil {
+			return when(hub.At(t))
+		}
+		if id := short.Of(s); !longID.MatchString(id) {
+			return localTimes(cutHashes(id))
+		}
+		return ""
+	}
+
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil {
+		var parts []string
+		for _, v := range list {
+			if text := factText(v, short); text != "" {
+				parts = append(parts, text)
+			}
+		}
+		return strings.Join(parts, " ")
+	}
+
+	var inner map[string]json.RawMessage
+	if json.Unmarshal(raw, &inner) == nil {
+		if text := factsText(raw, short); text != "" {
+			return "(" + text + ")"
+		}
+		return ""
+	}
+	return string(raw)
 }

@@ -15,18 +15,18 @@ import (
 func (a *app) undeliveredCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undelivered",
-		Short: "List messages that failed or expired",
-		Long: `List messages that failed or expired, newest first: your own, or those of all agents
-for the operator and auditors. parley retry sends one again.`,
+		Short: "List failed and expired messages",
+		Long: `List failed and expired messages, newest first: your own, or those of all agents for the
+operator and auditors. "parley retry" sends a message again.`,
 		Example: `  parley undelivered
   parley undelivered --as-operator --json`,
 		Args: cobra.NoArgs,
 	}
 	return operation(a, cmd, api.ListUndelivered, &api.None{}, func(w io.Writer, got mailroom.UndeliveredList) {
-		writeList(w, "undelivered messages", "ID, FROM, MISSED BY, STATUS, WHY, SENT AGAIN AS, TEXT", got.Messages, func(u mailroom.Undelivered) []any {
+		writeList(w, "undelivered messages", "ID, SENT, FROM, MISSED BY, STATUS, WHY, SENT AGAIN AS, TEXT", got.Messages, func(u mailroom.Undelivered) []any {
 			e := u.Message
 			again := cmp.Or(got.ShortIDs.Of(string(u.Retried)), "-")
-			return []any{got.ShortIDs.Of(string(e.ID)), e.From, mailroom.JoinTo(u.Missed), e.Status, cmp.Or(u.Reason, "-"), again, shorten.Line(mailroom.Headline(e), 60)}
+			return []any{got.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.From, mailroom.JoinTo(u.Missed), state(e.Status), cmp.Or(u.Reason, "-"), again, shorten.Line(headline(e), 60)}
 		})
 	})
 }
@@ -35,15 +35,15 @@ func (a *app) retryCommand() *cobra.Command {
 	var p api.RetryParams
 	cmd := &cobra.Command{
 		Use:   "retry ID",
-		Short: "Send a message again that failed or expired",
-		Long: `Send a message again that failed or expired, to the recipients that missed it. The new
-message has the same sender and content and names the old one; a message is sent again
-once. Its sender can do this, and the operator.`,
+		Short: "Resend a failed or expired message",
+		Long: `Resend a failed or expired message to the recipients that missed it. The new message has
+the same sender and content, and refers to the old one. A message can be resent once, by
+its sender or the operator.`,
 		Example: `  parley retry m17
   parley retry m17 --expires 2h`,
 		Args: cobra.ExactArgs(1),
 	}
 	return prepared(cmd, func(ctx context.Context) error {
 		return a.receipt(call(ctx, a, api.Retry, p))
-	}, argument(0, &p.ID), momentFlag(cmd, &p.ExpiresAt, 1, "expires", "when the new one expires unread: a span like 2h, or an ISO 8601 time (default after the same span as before)"))
+	}, argument(0, &p.ID), momentFlag(cmd, &p.ExpiresAt, 1, "expires", "expiry if unread: a duration such as 2h, or an ISO 8601 time (default the same duration as before)"))
 }

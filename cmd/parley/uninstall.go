@@ -18,11 +18,11 @@ import (
 func (a *app) uninstallCommand() *cobra.Command {
 	var yes, purge, printOnly bool
 	cmd := &cobra.Command{
-		Use: "uninstall", Short: "Take Parley out of agent CLIs and the system, and print what is left",
-		Long: `Take the hub out of the files of agent CLIs, revoke their keys, remove the
-service and stop the hub. The hub's home with all messages and records stays, unless
---purge is given. You are asked first; scripts say --yes. The program itself and the
-home are named at the end, with how to remove them.`,
+		Use: "uninstall", Short: "Remove Parley from agent CLIs and the system",
+		Long: `Remove the hub from the files of agent CLIs, revoke their keys, remove the service and
+stop the hub. The hub's home, with all messages and records, stays unless --purge is
+given. You are asked to confirm; scripts pass --yes. At the end the command prints how
+to remove the program itself and the home.`,
 		Example: `  parley uninstall --print
   parley uninstall --purge`,
 		Args: cobra.NoArgs,
@@ -42,12 +42,12 @@ home are named at the end, with how to remove them.`,
 
 			if !yes {
 				if !isTerminal(a.in) {
-					return usagef("no person is here who could confirm").WithHint("say --yes, or --print to see what would be removed")
+					return usagef("this needs confirmation, and there is no terminal to ask on").WithHint("pass --yes, or --print to see what would be removed")
 				}
 				r.WritePlan(a.err, purge)
 				question := "Do all of this?"
 				if purge {
-					question = "Do all of this? Messages, keys and records in " + r.Home + " cannot be had back."
+					question = "Do all of this? Messages, keys and records in " + r.Home + " cannot be recovered."
 				}
 				if ok, err := a.askYes(cmd.Context(), question); err != nil || !ok {
 					fmt.Fprintln(a.err, "nothing was changed")
@@ -67,7 +67,7 @@ home are named at the end, with how to remove them.`,
 	}
 
 	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	f.BoolVar(&purge, "purge", false, "also remove the hub's home, with all messages, keys and records")
 	f.BoolVar(&printOnly, "print", false, "print what would be removed, and change nothing")
 	return cmd

@@ -19,15 +19,15 @@ import (
 func (a *app) upCommand() *cobra.Command {
 	var yes, commands, example, dry bool
 	cmd := &cobra.Command{
-		Use: "up [FILE]", Short: "Keep the agents that a file declares",
-		Long: `Have the hub keep the agents that a file declares (default parley.yaml): agents
-that are new are added, those that differ are changed, those that are stopped are
-restarted. Then the teams of the file are created, or get the members and roles that
-they lack. A second call changes nothing. Agents and members that the file does not
-name stay as they are. If no hub runs, one is started.
+		Use: "up [FILE]", Short: "Start the agents in parley.yaml",
+		Long: `Have the hub keep the agents declared in a file (default parley.yaml). New agents are
+added, agents that differ are changed, and stopped agents are restarted. Then the file's
+teams are created, or get the members and roles that they lack. A second call changes
+nothing. Agents and members that are not in the file stay as they are. If no hub is
+running, one is started.
 
-You see the plan first and are asked. Scripts say --yes; a command that is no known
-agent then needs --allow-commands as well, because the file may come from others.`,
+You see the plan and are asked to confirm. Scripts pass --yes; a command that is not a
+known agent then also needs --allow-commands, because the file may come from others.`,
 		Example: `  parley up --example
   parley up
   parley up team.yaml --yes --as-operator`,
@@ -46,10 +46,10 @@ agent then needs --allow-commands as well, because the file may come from others
 	}
 
 	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do not ask")
-	f.BoolVar(&commands, "allow-commands", false, "with --yes: also run commands that are no known agents")
-	f.BoolVar(&dry, "dry-run", false, "show the plan and change nothing")
-	f.BoolVar(&example, "example", false, "write an example to the file, which must not exist")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	f.BoolVar(&commands, "allow-commands", false, "with --yes: also run commands that are not known agents")
+	f.BoolVar(&dry, "dry-run", false, "print the plan, and change nothing")
+	f.BoolVar(&example, "example", false, "write an example file, which must not exist yet")
 	cmd.MarkFlagsMutuallyExclusive("example", "yes")
 	cmd.MarkFlagsMutuallyExclusive("example", "dry-run")
 	return cmd
@@ -58,9 +58,9 @@ agent then needs --allow-commands as well, because the file may come from others
 func (a *app) downCommand() *cobra.Command {
 	var forget bool
 	cmd := &cobra.Command{
-		Use: "down [FILE]", Short: "Stop the agents that a file declares; their mail waits",
-		Long: `Stop the agents that a file declares (default parley.yaml). Their mail waits until
-parley up. The hub goes on; parley stop stops it.`,
+		Use: "down [FILE]", Short: "Stop the agents in parley.yaml; their mail is kept",
+		Long: `Stop the agents declared in a file (default parley.yaml). Their mail is kept until
+"parley up". The hub keeps running; "parley stop" stops it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -79,7 +79,7 @@ parley up. The hub goes on; parley stop stops it.`,
 			return a.print(plan, func(w io.Writer) { writePlan(w, plan) })
 		},
 	}
-	cmd.Flags().BoolVar(&forget, "forget", false, "do not keep them any more")
+	cmd.Flags().BoolVar(&forget, "forget", false, "remove the agents from the kept agents")
 	return cmd
 }
 
@@ -88,15 +88,15 @@ func (a *app) writeExample(path string) error {
 	if err := up.WriteExample(path); err != nil {
 		return err
 	}
-	return a.print(map[string]string{"file": path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s: edit it, then parley up\n", path) })
+	return a.print(map[string]string{"file": path}, func(w io.Writer) { fmt.Fprintf(w, "wrote %s; edit it, then run \"parley up\"\n", path) })
 }
 
 // readUp reads a file of agents.
 func (a *app) readUp(ctx context.Context, path string) (up.File, error) {
-	raw, err := a.read(ctx, path, maxContent, hub.Errorf(hub.CodePayloadTooLarge, "parley", "%s has more than %d bytes", path, maxContent))
+	raw, err := a.read(ctx, path, maxContent, hub.Errorf(hub.CodePayloadTooLarge, "parley", "%s is larger than %d bytes", path, maxContent))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return up.File{}, hub.Errorf(hub.CodeInvalid, "parley", "there is no file %s", path).WithHint("parley up --example writes one")
+		return up.File{}, hub.Errorf(hub.CodeInvalid, "parley", "file %s does not exist", path).WithHint(`run "parley up --example" to write an example`)
 	case err != nil:
 		return up.File{}, err
 	}
@@ -158,7 +158,9 @@ func (a *app) up(ctx context.Context, file up.File, yes, commands, dry bool) err
 	if err := plan.Apply(ctx, c); err != nil {
 		return err
 	}
-	return a.print(plan, func(w io.Writer) { fmt.Fprintf(w, "%d agents are up: parley agent kept\n", len(file.Agents)) })
+	return a.print(plan, func(w io.Writer) {
+		fmt.Fprintf(w, "%d agents are up; run \"parley agent kept\" to list them\n", len(file.Agents))
+	})
 }
 
 // upWithHub starts a hub in a home and returns its client, and the plan anew: the hub may
@@ -182,16 +184,16 @@ func (a *app) upWithHub(ctx context.Context, file up.File, home string) (*rpc.Cl
 func (a *app) agreed(ctx context.Context, plan up.Plan, yes, commands bool) (bool, error) {
 	terminal := isTerminal(a.in)
 	if !yes && !terminal {
-		return false, usagef("no person is here to agree to the plan").WithHint("--yes agrees to it, --dry-run shows it")
+		return false, usagef("the plan needs confirmation, and there is no terminal to ask on").WithHint("pass --yes to accept it, or --dry-run to see it")
 	}
 	for _, s := range plan.Steps {
 		switch {
 		case s.Asks == nil || (yes && commands):
 		case yes || !terminal:
-			return false, hub.Errorf(hub.CodeDenied, "parley", "agent %s runs a command that is no known agent: %s", s.Agent, strings.Join(s.Asks, " ")).
-				WithHint("--allow-commands agrees to it")
+			return false, hub.Errorf(hub.CodeDenied, "parley", "agent %s runs a command that is not a known agent: %s", s.Agent, strings.Join(s.Asks, " ")).
+				WithHint("pass --allow-commands to allow it")
 		default:
-			ok, err := a.askYes(ctx, fmt.Sprintf("Run %s, which is no known agent, in %s?", strings.Join(s.Asks, " "), s.Dir()))
+			ok, err := a.askYes(ctx, fmt.Sprintf("Run %s, which is not a known agent, in %s?", strings.Join(s.Asks, " "), s.Dir()))
 			if err != nil || !ok {
 				return false, err
 			}

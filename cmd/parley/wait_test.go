@@ -72,7 +72,7 @@ func TestWatch(t *testing.T) {
 			}
 			p.stdout.await(t, "number 3")
 			kill(t, h)
-			p.stderr.await(t, "the hub is away")
+			p.stderr.await(t, "the hub is unreachable")
 			h.start()
 			for i := 4; i < 7; i++ {
 				h.ok(h.as("planner", "send", "builder", fmt.Sprint("number ", i)), nil)
@@ -86,7 +86,7 @@ func TestWatch(t *testing.T) {
 					t.Errorf("number %d was shown %d times, want once", i, n)
 				}
 			}
-			if n := strings.Count(p.stderr.String(), "the hub is away"); n != 1 {
+			if n := strings.Count(p.stderr.String(), "the hub is unreachable"); n != 1 {
 				t.Errorf("one outage was told %d times", n)
 			}
 			contains(t, p.stderr.String(), "the hub is back")

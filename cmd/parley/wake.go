@@ -15,21 +15,21 @@ import (
 )
 
 func (a *app) wakeCommand() *cobra.Command {
-	cmd := group("wake", "See and steer how mail starts turns of agents",
-		a.wakeSessionsCommand(), a.wakeTestCommand(), a.wakeAllowCommand(), a.wakePauseCommand("pause", "Stop the wakes of an agent, or all; mail goes on", api.PauseWake),
-		a.wakePauseCommand("resume", "Let mail wake an agent again, or all", api.ResumeWake), a.wakeWatchCommand(), a.wakeArmCommand(), a.wakeHookCommand())
-	cmd.Long = `See and steer how mail starts turns of agents. A wake is a notice with an id and
-counts, never the text of a message; it starts a turn of an idle session, which spends
-tokens, and so each agent needs your yes once.`
+	cmd := group("wake", "Control how mail starts turns of agents",
+		a.wakeSessionsCommand(), a.wakeTestCommand(), a.wakeAllowCommand(), a.wakePauseCommand("pause", "Stop mail from waking one or all agents", api.PauseWake),
+		a.wakePauseCommand("resume", "Let mail wake one or all agents again", api.ResumeWake), a.wakeWatchCommand(), a.wakeArmCommand(), a.wakeHookCommand())
+	cmd.Long = `Control how mail starts turns of agents. A wake is a notice with an id and counts, never
+the text of a message. It starts a turn in an idle session, which spends tokens, so you
+must allow it once for each agent.`
 	return cmd
 }
 
 func (a *app) wakeSessionsCommand() *cobra.Command {
 	var p api.AgentNameParams
-	cmd := &cobra.Command{Use: "sessions [AGENT]", Short: "List sessions of agents, and how mail reaches them", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "sessions [AGENT]", Short: "List agent sessions and their wake mechanisms", Args: cobra.MaximumNArgs(1)}
 	return operation(a, cmd, api.ListSessions, &p, func(w io.Writer, got api.WakeList) {
 		if got.Paused {
-			fmt.Fprintln(w, "all wakes are paused; go on with: parley wake resume --all")
+			fmt.Fprintln(w, `all wakes are paused; run "parley wake resume --all" to resume`)
 		}
 		type row struct {
 			agent api.AgentWakes
@@ -58,12 +58,12 @@ func (a *app) wakeAllowCommand() *cobra.Command {
 	var p api.WakeAllowParams
 	var off bool
 	cmd := &cobra.Command{
-		Use: "allow AGENT", Short: "Let mail start turns of an agent, which spends tokens (operator)", Args: cobra.ExactArgs(1),
+		Use: "allow AGENT", Short: "Let mail start turns of an agent (operator)", Long: "Let mail start turns of an agent. Each turn spends tokens.", Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVar(&off, "off", false, "take it back")
-	cmd.Flags().BoolVar(&p.Interrupt, "interrupt", false, "critical mail of a coordinator may interrupt a turn")
-	cmd.Flags().IntVar(&p.PerHour, "per-hour", 0, "the most wakes within an hour (default that of the hub)")
-	cmd.Flags().BoolVar(&p.WithText, "with-text", false, "a short message of yours travels in the notice itself; text of agents never does")
+	cmd.Flags().BoolVar(&off, "off", false, "no longer let mail start turns")
+	cmd.Flags().BoolVar(&p.Interrupt, "interrupt", false, "let critical mail from a coordinator interrupt a turn")
+	cmd.Flags().IntVar(&p.PerHour, "per-hour", 0, "maximum number of wakes per hour (default the hub's limit)")
+	cmd.Flags().BoolVar(&p.WithText, "with-text", false, "include your short messages in the notice; agents' text is never included")
 	return operation(a, cmd, api.AllowWake, &p, func(w io.Writer, got api.AgentWakes) {
 		if got.Allowed {
 			fmt.Fprintf(w, "mail may start turns of %s\n", got.Agent)
@@ -79,7 +79,7 @@ func (a *app) wakeAllowCommand() *cobra.Command {
 func (a *app) wakePauseCommand(verb, short string, o rpc.Operation[*api.Services, api.WakePauseParams, api.PauseState]) *cobra.Command {
 	var p api.WakePauseParams
 	cmd := &cobra.Command{Use: verb + " AGENT | --all", Short: short + " (operator)", Args: cobra.MaximumNArgs(1)}
-	cmd.Flags().BoolVar(&p.All, "all", false, "all agents of the hub")
+	cmd.Flags().BoolVar(&p.All, "all", false, "all agents on the hub")
 	return operation(a, cmd, o, &p, func(w io.Writer, got api.PauseState) {
 		state := "on"
 		if got.Paused {
@@ -92,9 +92,12 @@ func (a *app) wakePauseCommand(verb, short string, o rpc.Operation[*api.Services
 func (a *app) wakeTestCommand() *cobra.Command {
 	var p api.WakeTestParams
 	cmd := &cobra.Command{
-		Use: "test AGENT", Short: "Wake an agent without mail, wait for the proof, and print mechanism and seconds (operator)", Args: cobra.ExactArgs(1),
+		Use: "test AGENT", Short: "Wake an agent without mail (operator)",
+		Long: `Wake an agent without mail, wait until a turn begins, and print the mechanism and the
+time in seconds.`,
+		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().Var(&p.Seconds, "seconds", "how long to wait for the proof (default 60)")
+	cmd.Flags().Var(&p.Seconds, "seconds", "seconds to wait for the turn (default 60)")
 	return operation(a, cmd, api.TestWake, &p, func(w io.Writer, got api.ProbeReport) {
 		if got.Proven {
 			fmt.Fprintf(w, "%s began a turn after %.1f s, by %s\n", got.Agent, got.Seconds, got.Mechanism)

@@ -18,10 +18,10 @@ func (a *app) wakeWatchCommand() *cobra.Command {
 	var w launch.Waiter
 	cmd := &cobra.Command{
 		Use:   "watch CLI",
-		Short: "Wait for mail beside a CLI and write notices into its session (for plugins)",
-		Long: `Wait for mail beside a CLI and write a notice into its session when mail comes: as
-a line on standard output, or as the CLI takes it. It holds one request to the hub,
-marks no message as read, and ends when the CLI ends or when another one waits.`,
+		Short: "Write mail notices into a session (for plugins)",
+		Long: `Wait for mail beside a CLI, and write a notice into its session when mail arrives: as a
+line on standard output, or as the CLI expects it. It holds one request to the hub,
+marks no message as read, and ends when the CLI ends or when another waiter takes over.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			// A launched session has its own waiter, so that this one ends at once.
@@ -29,7 +29,7 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 				return err
 			}
 			if w.Session == "" {
-				return usagef("watch needs the session").WithHint("name it with --session")
+				return usagef("--session is required").WithHint("pass the CLI's session id")
 			}
 			a.attach(&w)
 			return w.Watch(cmd.Context(), a.out)
@@ -37,11 +37,11 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&w.Session, "session", os.Getenv(cli.ClaudeSession), "id of the session, as the CLI calls it")
+	f.StringVar(&w.Session, "session", os.Getenv(cli.ClaudeSession), "the CLI's session id")
 	f.Lookup("session").DefValue = ""
-	f.IntVar(&w.Process, "process", 0, "number of the CLI's process")
+	f.IntVar(&w.Process, "process", 0, "process id of the CLI")
 	f.StringVar(&w.Dir, "dir", "", "working folder of the session")
-	f.StringVar(&w.Transcript, "transcript", "", "transcript of the session, to see turns that failed")
+	f.StringVar(&w.Transcript, "transcript", "", "transcript of the session, to detect failed turns")
 	f.StringVar(&w.Began, "began", "", "time at which a hook started this waiter")
 	f.MarkHidden("began")
 	return cmd
@@ -50,10 +50,10 @@ marks no message as read, and ends when the CLI ends or when another one waits.`
 func (a *app) wakeArmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "arm CLI",
-		Short: "Wait for mail as an asynchronous hook: exit code 2 and the notice on stderr (for hooks)",
-		Long: `Wait for mail as an asynchronous hook of Claude Code: when mail comes, print the
-notice on standard error and end with exit code 2. It ends at once, with 0, in a
-session without a person, in one that has a waiter, and when the hub is not known.`,
+		Short: "Wait for mail as an asynchronous hook (for hooks)",
+		Long: `Wait for mail as an asynchronous hook of Claude Code: when mail arrives, print the notice
+to standard error and exit with code 2. The command exits at once with code 0 in a
+session without a person, in a session that has a waiter, and when the hub is not known.`,
 		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || !cli.AttendedByClaude(os.Getenv) || a.displaced() {
@@ -80,11 +80,11 @@ session without a person, in one that has a waiter, and when the hub is not know
 func (a *app) wakeHookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hook CLI EVENT",
-		Short: "Tell the hub what a session does, and show waiting mail to it (for hooks)",
-		Long: `Tell the hub what a session does. The CLI gives the hook's input on standard input;
-the output is what the CLI shows to the model, if mail waits that it was not told
-of. It makes one call to the hub, gives up after two seconds, prints nothing then,
-and always ends with exit code 0: no hub holds up an agent.`,
+		Short: "Report a session's activity to the hub (for hooks)",
+		Long: `Report a session's activity to the hub. The CLI passes the hook's input on standard
+input; the output is for the CLI to show to the model, if there is mail that it was not
+notified of. The command makes one call to the hub and gives up silently after two
+seconds. Its exit code is always 0, so that no hub holds up an agent.`,
 		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)

@@ -13,15 +13,15 @@ func (a *app) watchCommand() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Watch the hub in this terminal, and answer what waits for you",
-		Long: `Watch the hub in this terminal: agents and how they stand, the conversation,
-handoffs with their proof, and what waits for a person. The keys are shown: choose
-with the arrows, read with enter, answer with y or n, leave with q. An answer counts
-once, wherever it is given.
+		Short: "Watch the hub in this terminal",
+		Long: `Watch the hub in this terminal: agents and their activity, the conversation, handoffs
+with their proof, and the items that wait for a person. The keys are shown: select with
+the arrow keys, read with Enter, answer with y or n, quit with q. An answer counts once,
+wherever it is given.
 
-Without a terminal, or with --plain, each message and each thing that begins or ends
-to wait is a line. parley without arguments does the same as parley watch on a
-terminal while a hub runs.`,
+Without a terminal, or with --plain, a line is printed for each message and for each
+item that starts or stops waiting. On a terminal, "parley" without arguments is the same
+as "parley watch" while a hub is running.`,
 		Example: "  parley watch\n  parley watch --plain --as-operator | tee today.log",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.watch(cmd.Context(), plain) },
@@ -36,7 +36,8 @@ func (a *app) watch(ctx context.Context, plain bool) error {
 		return err
 	}
 	o := watch.Options{Connect: a.client, URL: url, In: a.in, Out: a.out}
-	if plain || !isTerminal(a.in) || !isTerminal(a.out) || os.Getenv("TERM") == "dumb" {
+	canDraw := isTerminal(a.in) && isTerminal(a.out) && os.Getenv("TERM") != "dumb"
+	if plain || !canDraw {
 		return watch.Plain(ctx, o)
 	}
 	o.Out = a.out.raw

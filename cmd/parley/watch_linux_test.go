@@ -72,7 +72,7 @@ func TestWatchScreen(t *testing.T) {
 	t.Run("parley without arguments watches a hub that runs, and Ctrl-C leaves it", func(t *testing.T) {
 		s := sit(t, parley(t, append(h.env(""), "TERM=xterm-256color")))
 		s.resize(t, 100, 30)
-		s.shows(t, "Waits for you")
+		s.shows(t, "Waiting for you")
 		s.press(t, "\x03")
 		if code, screen := s.leaves(t); code != 0 && code != exitSignal {
 			t.Errorf("exit %d\n%s", code, screen)
@@ -83,9 +83,9 @@ func TestWatchScreen(t *testing.T) {
 		w := spawn(t, parley(t, h.env(""), "watch", "--plain", "--as-operator"))
 		w.stdout.await(t, "planner → builder  schema is frozen")
 		id := h.sent(h.as("planner", "send", "builder", "drop it again", "--human-gate", "required", "--json"))
-		w.stdout.await(t, "waits: held: a message of planner to builder needs your yes: drop it again (parley approve ")
+		w.stdout.await(t, "waits: held: a message from planner to builder needs your approval: drop it again (parley approve ")
 		h.ok(h.operator("deny", id), nil)
-		w.stdout.await(t, "waits no more: held: a message of planner to builder")
+		w.stdout.await(t, "no longer waits: held: a message from planner to builder")
 		if code := w.signal(t, syscall.SIGINT); code != 0 && code != exitSignal {
 			t.Errorf("exit %d", code)
 		}

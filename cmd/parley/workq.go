@@ -12,48 +12,48 @@ import (
 )
 
 func (a *app) workqCommand() *cobra.Command {
-	cmd := group("workq", "Claim items of the hub's own queue", a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand(), a.workqListCommand())
-	cmd.Long = `Claim items of the hub's own queue. An item is any name that agents agree on, such as
-the number of an issue; it has one owner. Items that were added wait until an agent
-asks for the next one; one that is released is free again until it is done. A handoff
-that names it as a workq_item gives it to the receiver. A hub whose gateway has a queue
-(gateway.workq) uses that one.`
+	cmd := group("workq", "Claim items from the hub's queue", a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand(), a.workqListCommand())
+	cmd.Long = `Claim items from the hub's own queue. An item is any name that agents agree on, such as
+an issue number, and has one owner. Added items wait until an agent asks for the next
+one; a released item is free again until it is done. A handoff that names an item as
+its workq_item gives it to the receiver. If the hub's gateway has a queue
+(gateway.workq), that queue is used.`
 	return cmd
 }
 
 func (a *app) workqClaimCommand() *cobra.Command {
 	var p api.ClaimParams
-	cmd := &cobra.Command{Use: "claim ITEM", Short: "Become the owner of an item", Example: "  parley workq claim app#42", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "claim ITEM", Short: "Claim an item", Example: "  parley workq claim app#42", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.ClaimItem, &p, func(w io.Writer, c hub.ItemClaim) {
-		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, c.At)
+		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, when(c.At))
 	}, argument(0, &p.Item))
 }
 
 func (a *app) workqAddCommand() *cobra.Command {
 	var p api.ClaimParams
-	cmd := &cobra.Command{Use: "add ITEM", Short: "Put an item into the queue, behind the others", Example: "  parley workq add app#42", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "add ITEM", Short: "Add an item to the end of the queue", Example: "  parley workq add app#42", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.AddItem, &p, func(w io.Writer, q handoff.QueuedItem) {
-		fmt.Fprintf(w, "%s is in the queue since %s\n", q.Item, q.At)
+		fmt.Fprintf(w, "%s was added to the queue at %s\n", q.Item, when(q.At))
 	}, argument(0, &p.Item))
 }
 
 func (a *app) workqNextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next",
-		Short: "Become the owner of the oldest free item of the queue",
-		Long: `Become the owner of the oldest free item of the queue. Two callers never get the same
-item. If none is free, the exit code is 4 and the error is not_found.`,
+		Short: "Claim the oldest free item",
+		Long: `Claim the oldest free item of the queue. Two callers never get the same item. If no item
+is free, the exit code is 4 and the error code is not_found.`,
 		Example: "  parley workq next --json",
 		Args:    cobra.NoArgs,
 	}
 	return operation(a, cmd, api.NextItem, &api.None{}, func(w io.Writer, c hub.ItemClaim) {
-		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, c.At)
+		fmt.Fprintf(w, "%s owns %s since %s\n", c.Owner, c.Item, when(c.At))
 	})
 }
 
 func (a *app) workqDoneCommand() *cobra.Command {
 	var p api.ClaimParams
-	cmd := &cobra.Command{Use: "done ITEM", Short: "Take an item out of the queue that is done", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "done ITEM", Short: "Remove a finished item from the queue", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.FinishItem, &p, func(w io.Writer, c hub.ItemClaim) {
 		fmt.Fprintf(w, "%s is done\n", c.Item)
 	}, argument(0, &p.Item))
@@ -61,7 +61,7 @@ func (a *app) workqDoneCommand() *cobra.Command {
 
 func (a *app) workqReleaseCommand() *cobra.Command {
 	var p api.ClaimParams
-	cmd := &cobra.Command{Use: "release ITEM", Short: "Give an item back; the operator may release any", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "release ITEM", Short: "Release an item", Long: "Release an item. The operator can release any item.", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, api.ReleaseItem, &p, func(w io.Writer, c hub.ItemClaim) {
 		fmt.Fprintf(w, "%s is free; it belonged to %s\n", c.Item, c.Owner)
 	}, argument(0, &p.Item))
@@ -69,7 +69,7 @@ func (a *app) workqReleaseCommand() *cobra.Command {
 
 func (a *app) workqListCommand() *cobra.Command {
 	var p api.ClaimsParams
-	cmd := &cobra.Command{Use: "list", Short: "List the owners of items, and free items", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List items and their owners", Args: cobra.NoArgs}
 	cmd.Flags().StringVar((*string)(&p.Owner), "owner", "", "only items of this agent")
 	return operation(a, cmd, api.ListClaims, &p, func(w io.Writer, got api.ClaimList) {
 		rows := got.Claims

@@ -19,6 +19,8 @@ const (
 )
 
 // An Expectation describes one frame that a test waits for, or forbids.
+// It belongs to its Test and does not change; the state of a run is with the
+// runner.
 type Expectation struct {
 	Class    MessageClass
 	Body     *Node    // a pattern for the whole frame
@@ -54,6 +56,7 @@ func (x *Expectation) Bind(vars Variables) *Matcher {
 
 // Match returns nil if the decoded frame v meets the expectation, else the first
 // place at which it does not. The class of the frame is not compared.
+// The positive pattern comes first, because its mismatch says most about the frame.
 func (m *Matcher) Match(v any) *Mismatch {
 	if bad := m.pattern.Match(v); bad != nil {
 		return bad
@@ -67,7 +70,7 @@ func (m *Matcher) Match(v any) *Mismatch {
 		return &Mismatch{Want: "like one of " + strconv.Itoa(len(m.either)) + " patterns", Got: "like none of them"}
 	}
 	if m.never != nil && m.never.Match(v) == nil {
-		return &Mismatch{Want: "unlike it", Got: "like " + m.never.String()}
+		return &Mismatch{Want: "different", Got: "like " + m.never.String()}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ const (
 	Advisory Level = "ADV" // advice where the protocol is silent; reported, never a failure
 )
 
+// parseLevel reads a level in any case.
 func parseLevel(s string) (Level, bool) {
 	switch l := Level(strings.ToUpper(s)); l {
 	case Must, Should, May, Advisory:

@@ -11,8 +11,12 @@ import (
 // Load reads all tests in a file system, required ones first, then by id. path
 // returns the path of a file for people. All broken files are in the error, each
 // as a *FileError.
+// A broken file does not hide others: all files are read, and the tests that are
+// good are returned beside the error.
 func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 	var bad []error
+	// Ids name tests in reports and baselines, so they must be unique over all
+	// folders.
 	seen := map[string]string{}
 	err := fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -33,7 +37,7 @@ func Load(dir fs.FS, path func(string) string) (tests []*Test, _ error) {
 		}
 
 		if other, ok := seen[t.ID]; ok {
-			bad = append(bad, &FileError{t.Path, 1, fmt.Errorf("its id is that of %s: file names must differ", other)})
+			bad = append(bad, &FileError{t.Path, 1, fmt.Errorf("the id is already used by %s: file names must be unique", other)})
 			return nil
 		}
 		seen[t.ID] = t.Path

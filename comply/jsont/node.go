@@ -59,6 +59,7 @@ func linef(line int, format string, args ...any) error {
 
 // ParseNode reads one JSON value. It refuses invalid UTF-8 and objects in which a
 // name repeats: two readers could understand such a file differently.
+// Errors are lineErrors with the line of the first wrong byte.
 func ParseNode(text []byte) (*Node, error) {
 	b := &builder{text: text, dec: jsontext.NewDecoder(bytes.NewReader(text)), line: 1}
 	n, err := b.value()
@@ -66,14 +67,14 @@ func ParseNode(text []byte) (*Node, error) {
 		if _, err = b.dec.ReadToken(); err == io.EOF {
 			return n, nil
 		} else if err == nil {
-			err = errors.New("not JSON: there is more after the value")
+			err = errors.New("not JSON: unexpected data after the value")
 		}
 	}
 	at := b.dec.InputOffset()
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
 		at = syntax.ByteOffset
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			err = fmt.Errorf("the member %q is there twice", syntax.JSONPointer.LastToken())
+			err = fmt.Errorf("the member %q appears twice", syntax.JSONPointer.LastToken())
 		} else {
 			err = fmt.Errorf("not JSON: %w", syntax.Err)
 		}
@@ -82,6 +83,7 @@ func ParseNode(text []byte) (*Node, error) {
 }
 
 // A builder makes nodes from tokens.
+// Lines are counted once over the whole text, since tokens come in order.
 type builder struct {
 	text    []byte
 	dec     *jsontext.Decoder
@@ -158,6 +160,8 @@ func (n *Node) without(names ...string) *Node {
 
 // Encode returns n as compact JSON, with its members in their order. expand is
 // applied to strings and names.
+// Numbers are written as the file has them, so a test can send 1.0 or a number that
+// no float can hold.
 func (n *Node) Encode(expand func(string) string) json.RawMessage {
 	var b bytes.Buffer
 	n.write(&b, expand)
@@ -199,6 +203,7 @@ func AsIs(s string) string { return s }
 // Decode returns a JSON value whose numbers keep their digits as [json.Number]. ok
 // is false for text that is not one value. It is forgiving: text of an agent that
 // two readers may understand differently is a finding, and must be readable first.
+// Of a name that repeats, the last value counts.
 func Decode(raw []byte) (v any, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

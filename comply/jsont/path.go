@@ -10,6 +10,7 @@ import (
 // is the name of a member, or, in an array, the number of an element, conditions in
 // braces such as {type=select,value!=x} for the first element that meets them, or *
 // for the list of the values that all elements have at the rest of the path.
+// A path that does not fit the value has none; it is never an error.
 func Lookup(v any, path string) (any, bool) { return find(v, parts(path)) }
 
 // Lookup returns the value at a path whose parts may contain variables.
@@ -39,6 +40,8 @@ func parts(path string) (out []string) {
 }
 
 // find follows the parts of a path.
+// The star collects from all elements and therefore always has a value in an array,
+// perhaps an empty list.
 func find(v any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return v, true

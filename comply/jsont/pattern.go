@@ -59,6 +59,7 @@ func NewPattern(n *Node, vars Variables) *Pattern {
 
 // literals calls f with each string of a pattern that is not a regular expression of
 // Go, and the error of the compiler.
+// Variables count as a letter, because their values are matched literally.
 func literals(n *Node, f func(n *Node, err error)) {
 	for _, m := range n.members {
 		literals(m.Value, f)
@@ -74,6 +75,8 @@ func literals(n *Node, f func(n *Node, err error)) {
 }
 
 // A Mismatch is the first difference between a value and a pattern.
+// Met orders the candidates when a report names the nearest frame: the more leaves
+// matched, the likelier the frame was meant.
 type Mismatch struct {
 	path string // such as result.stopReason; empty for the whole value
 	Want string
@@ -95,6 +98,7 @@ func (p *Pattern) Match(v any) *Mismatch {
 	return p.at("", v, &met)
 }
 
+// at compares v, which stands at path, and counts the leaves that match.
 func (p *Pattern) at(path string, v any, met *int) *Mismatch {
 	miss := func(want, got string) *Mismatch { return &Mismatch{path, want, got, *met} }
 
@@ -181,6 +185,7 @@ func Stringify(v any) string {
 
 // numberText writes a number without exponent and empty fraction, so that 1.0
 // and 1 are the same.
+// A number beyond the range of a float is compared by its digits.
 func numberText(digits string) string {
 	if !strings.ContainsAny(digits, ".eE") {
 		return digits
@@ -204,6 +209,7 @@ func Shorten(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + " [...]"
 }
 
+// Join returns the path of a member of the value at path.
 func Join(path, name string) string {
 	if path == "" {
 		return name

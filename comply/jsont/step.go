@@ -16,7 +16,9 @@ const (
 	maxDepth       = 8      // of a repeat in a repeat
 )
 
-// A Step is one action of a test, or a repetition of other steps.
+// A Step is one action of a test, or a repetition of other steps. Action is
+// nil for a repetition, and Inner for an action. Rule, Level, Fix and Moot shape the finding if the step
+// fails.
 type Step struct {
 	Rule   string         // the rule that the agent breaks if the step fails; "" for the first rule of the test
 	Level  Level          // the level of that finding; "" for the level of the rule
@@ -31,6 +33,8 @@ type Step struct {
 
 // An Action is the work of a step: a *NewSession, *Send, *SendRaw, *Expect,
 // *Forbid, Delay, *Process, *Reply, *Check or *FileCheck.
+// It is a closed set without a common method, because the runner executes actions
+// and this package only reads them.
 type Action any
 
 // A NewSession action sends session/new for the workspace of the test.
@@ -128,15 +132,16 @@ var actions = map[string]func(p *Reader, n *Node) Action{
 }
 
 // steps reads the steps of a test, or those of a repeat, which is depth deep.
+// An unknown action is a remark and no error: the file may be for a later version.
 func (p *Reader) steps(n *Node, depth int) (out []Step) {
 	if depth > maxDepth {
-		p.Fail(n, "repeats are at most %d deep", maxDepth)
+		p.Fail(n, "repeats can be nested at most %d deep", maxDepth)
 		return nil
 	}
 
 	for n := range p.each(n, "steps") {
 		if n.Kind != Object {
-			p.Fail(n, "a step is an object, not %s", n.Kind)
+			p.Fail(n, "a step must be an object, not %s", n.Kind)
 			return nil
 		}
 
@@ -144,7 +149,7 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 		if level := p.Text(n, "level"); level != "" {
 			var ok bool
 			if s.Level, ok = parseLevel(level); !ok {
-				p.Fail(n.Get("level"), "the level is MUST, SHOULD, MAY or ADV, not %q", level)
+				p.Fail(n.Get("level"), "unknown level %q: use MUST, SHOULD, MAY or ADV", level)
 			}
 		}
 		for c := range p.each(n, "when") {
@@ -169,16 +174,16 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 
 		switch len(found) {
 		case 0:
-			p.remark(n, "the step has no known action and does nothing")
+			p.remark(n, "the step has no known action and is ignored")
 		case 1:
 			out = append(out, s)
 		default:
-			p.Fail(n, "a step does one thing; this one has %s", strings.Join(found, " and "))
+			p.Fail(n, "a step must have one action; this one has %s", strings.Join(found, " and "))
 		}
 	}
 
 	if depth == 0 && countSteps(out) > maxSteps {
-		p.Fail(n, "a test has at most %d steps, repeated ones counted each time", maxSteps)
+		p.Fail(n, "a test can have at most %d steps, counting repetitions", maxSteps)
 	}
 	return out
 }
@@ -214,6 +219,7 @@ func (p *Reader) number(n *Node, name string, otherwise, least, most float64) fl
 }
 
 // duration returns a member that is a number of milliseconds.
+// Times of tests are for a fast machine; the runner scales them.
 func (p *Reader) duration(n *Node, name string, otherwise time.Duration) time.Duration {
 	const ms = float64(time.Millisecond)
 	return time.Duration(ms * p.number(n, name, float64(otherwise)/ms, 0, float64(maxTimeout)/ms))
@@ -229,6 +235,8 @@ func (p *Reader) newSession(n *Node) Action {
 	}
 }
 
+// The members expectError and timeoutMs may stand in the frame, from where they are
+// taken out before it is sent, or beside it.
 func (p *Reader) send(n *Node) Action {
 	v := p.Object(n, "send")
 	if v == nil {
@@ -269,6 +277,7 @@ func (p *Reader) messages(n *Node) (out []*Expectation) {
 }
 
 // expectation reads the description of one frame.
+// An error leaves an expectation that can be used without a check for nil.
 func (p *Reader) expectation(n *Node) *Expectation {
 	e := &Expectation{
 		Keep: n.Get("consume") != nil && !p.flag(n, "consume"), absent: p.Texts(n, "absent"), unlike: p.Object(n, "unlike"),
@@ -286,12 +295,12 @@ func (p *Reader) expectation(n *Node) *Expectation {
 			continue
 		}
 		if e.Body != nil {
-			p.Fail(v, "an expected message is one of response, notification and clientRequest")
+			p.Fail(v, "an expected message can only be one of response, notification and clientRequest")
 		}
 		e.Class, e.Body = class, v
 	}
 	if e.Body == nil {
-		p.Fail(n, "an expected message is a response, a notification or a clientRequest")
+		p.Fail(n, "an expected message needs a response, a notification or a clientRequest")
 		e.Body = n
 	}
 
@@ -304,7 +313,7 @@ func (p *Reader) expectation(n *Node) *Expectation {
 	}
 
 	literals(e.Body, func(n *Node, err error) {
-		p.remark(n, "%q is compared as it is, because it is no regular expression here: %v", n.Text, err)
+		p.remark(n, "%q is compared literally because it is not a valid regular expression: %v", n.Text, err)
 	})
 	return e
 }
@@ -322,7 +331,7 @@ func (p *Reader) captures(n *Node) (out []Capture) {
 	for c := range p.each(n, "captures") {
 		out = append(out, Capture{p.Text(c, "path"), p.Text(c, "var")})
 		if last := out[len(out)-1]; last.Path == "" || !variable.MatchString("${"+last.Name+"}") {
-			p.Fail(c, `a capture has a "path" and a "var" that is a name`)
+			p.Fail(c, `a capture needs a "path" and a "var" with a valid name`)
 		}
 	}
 	return out
@@ -346,6 +355,7 @@ func (p *Reader) process(n *Node) Action {
 
 // sendsInitialize reports whether the test itself opens the conversation, so that the
 // runner must not.
+// A test that sends its own initialize, even inside of a repeat, is manual.
 func sendsInitialize(s Step) bool {
 	if slices.ContainsFunc(s.Inner, sendsInitialize) {
 		return true
@@ -362,7 +372,7 @@ func (p *Reader) reply(n *Node) Action {
 	v := p.Object(n, "reply")
 	x := &Reply{To: p.Text(v, "to"), Body: v.without("to")}
 	if x.To == "" || (v.Get("result") == nil && v.Get("error") == nil) {
-		p.Fail(v, `a reply has "to", the name of a held request, and a "result" or an "error"`)
+		p.Fail(v, `a reply needs "to", the name of a held request, and a "result" or an "error"`)
 	}
 	return x
 }
@@ -371,16 +381,18 @@ func (p *Reader) check(n *Node) Action {
 	v := p.Object(n, "check")
 	x := &Check{v.Get("value"), v.Get("like"), v.Get("unlike")}
 	if x.Value == nil || (x.Like == nil && x.Unlike == nil) {
-		p.Fail(n, `a check has a "value", and a pattern that it is "like" or "unlike"`)
+		p.Fail(n, `a check needs a "value" and a pattern in "like" or "unlike"`)
 	}
 	return x
 }
 
+// A path may name a variable such as the folder for temporary files, so it is
+// expanded when the step runs.
 func (p *Reader) fileCheck(n *Node) Action {
 	v := p.Object(n, "file")
 	x := &FileCheck{Path: p.textAsIs(v, "path"), Is: p.textAsIs(v, "is"), Absent: p.flag(v, "absent"), Like: p.typed(v, "text", String), Unlike: p.typed(v, "unlike", String), Timeout: p.duration(v, "timeoutMs", 0)}
 	if x.Path == "" {
-		p.Fail(n, `a file step has a "path"`)
+		p.Fail(n, `a file step needs a "path"`)
 	}
 	return x
 }

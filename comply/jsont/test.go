@@ -46,6 +46,8 @@ type Test struct {
 	// test from running.
 	Remarks []string
 
+	// source is read again for each run, because the folders of a run are variables
+	// that may stand outside of strings.
 	source        []byte // the template
 	Preconditions []Precondition
 	Files         []File
@@ -56,7 +58,8 @@ type Test struct {
 	patch         *Node // a merge patch for the client's capabilities; may be nil
 }
 
-// A FileError is an error in a file that the user wrote, with its line.
+// A FileError is an error in a file that the user wrote, with its line. Line counts
+// from 1 and is 1 for an error about the file as a whole.
 type FileError struct {
 	Path string
 	Line int
@@ -70,6 +73,8 @@ func (e *FileError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.L
 func (e *FileError) Unwrap() error { return e.Err }
 
 // A Precondition is a capability that a test or a step depends on.
+// mustBe is compared with the text of the value, so true, "true" and an object that
+// is there are alike.
 type Precondition struct {
 	client bool // a capability of the client, not of the agent
 	path   string
@@ -84,6 +89,8 @@ type File struct {
 
 // Parse reads a test. Its id is the base name of path without the extension. Errors
 // are of type *FileError and name the path.
+// The variables have stand-in values here; Fill reads the test again with the real
+// ones.
 func Parse(path string, source []byte) (*Test, error) {
 	return parse(path, source, Builtins(schema.V1, "/sandbox", "/tmp"))
 }
@@ -134,6 +141,7 @@ func (t *Test) Capabilities(vars Variables) json.RawMessage {
 
 // merge applies a JSON merge patch (RFC 7396) to target: objects are merged, null
 // removes, any other value replaces.
+// target is changed in place; callers pass a value that they have just decoded.
 func merge(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -174,9 +182,10 @@ func InFile(path string, err error) error {
 	return &FileError{path, 1, err}
 }
 
+// read sets the members of t from its source.
 func (t *Test) read(vars Variables) error {
 	if len(t.source) > maxFile {
-		return linef(1, "a test file has at most %d bytes", maxFile)
+		return linef(1, "a test file can have at most %d bytes", maxFile)
 	}
 
 	text, err := vars.fill(t.source)
@@ -188,7 +197,7 @@ func (t *Test) read(vars Variables) error {
 		return err
 	}
 	if root.Kind != Object {
-		return linef(root.line, "a test is an object, not %s", root.Kind)
+		return linef(root.line, "a test must be an object, not %s", root.Kind)
 	}
 
 	// The reader keeps its first error, so the members are read without a check in between.
@@ -228,6 +237,7 @@ func (p *Reader) Fail(n *Node, format string, args ...any) {
 	}
 }
 
+// remark adds a remark for the author of the test, with the line of n.
 func (p *Reader) remark(n *Node, format string, args ...any) {
 	p.remarks = append(p.remarks, fmt.Sprintf("line %d: ", n.line)+fmt.Sprintf(format, args...))
 }
@@ -255,6 +265,7 @@ func (p *Reader) Text(n *Node, name string) string {
 	return ""
 }
 
+// flag returns a member that is true or false, and false if there is none.
 func (p *Reader) flag(n *Node, name string) bool {
 	v := p.typed(n, name, Bool)
 	return v != nil && v.Text == "true"
@@ -279,7 +290,7 @@ func (p *Reader) each(n *Node, name string) func(yield func(*Node) bool) {
 func (p *Reader) Texts(n *Node, name string) (out []string) {
 	for item := range p.each(n, name) {
 		if item.Kind != String {
-			p.Fail(item, "%q must hold strings, not %s", name, item.Kind)
+			p.Fail(item, "%q must contain strings, not %s", name, item.Kind)
 			return nil
 		}
 		out = append(out, p.vars.Expand(item.Text))
@@ -304,7 +315,7 @@ func (p *Reader) head(root *Node, t *Test) {
 	case "":
 		p.Fail(root, `a test needs the member "severity": "required" or "optional"`)
 	default:
-		p.Fail(root.Get("severity"), `the severity is "required" or "optional", not %q`, t.Severity)
+		p.Fail(root.Get("severity"), `unknown severity %q: use "required" or "optional"`, t.Severity)
 	}
 
 	// These members are expected, but a test without them can run.
@@ -320,7 +331,7 @@ func (p *Reader) head(root *Node, t *Test) {
 		case "1", "2":
 			t.Protocols = append(t.Protocols, int(v.Text[0]-'0'))
 		default:
-			p.Fail(v, "a protocol version is 1 or 2, not %s", v.Text)
+			p.Fail(v, "unknown protocol version %s: use 1 or 2", v.Text)
 		}
 	}
 }
@@ -344,7 +355,7 @@ func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 	case strings.HasPrefix(either, "agent."):
 		c.path = strings.TrimPrefix(either, "agent.")
 	default:
-		p.remark(n, `a precondition has "agentCap" or "cap" with client. or agent. before it; this one is ignored`)
+		p.remark(n, `a precondition needs "agentCap", or "cap" beginning with client. or agent.; this one is ignored`)
 		return c, false
 	}
 	return c, true
@@ -368,10 +379,12 @@ func (c Precondition) Unmet(agent, client any) string {
 	if got == c.mustBe {
 		return ""
 	}
-	return fmt.Sprintf("%s capability %s is %s, and the test is for %s", who, c.path, Shorten(got, 100), c.mustBe)
+	return fmt.Sprintf("%s capability %s is %s, but the test needs %s", who, c.path, Shorten(got, 100), c.mustBe)
 }
 
 // file reads a file of the sandbox. Its path must not lead out of it.
+// The file is written through a root of the sandbox, so a link cannot lead out of
+// it either.
 func (p *Reader) file(n *Node) File {
 	f := File{Path: p.Text(n, "path")}
 	text, encoded := p.typed(n, "text", String), p.typed(n, "base64", String)
@@ -380,9 +393,9 @@ func (p *Reader) file(n *Node) File {
 	case f.Path == "":
 		p.Fail(n, `a file needs the member "path"`)
 	case !filepath.IsLocal(filepath.FromSlash(clean)) || clean == ".":
-		p.Fail(n, "the path %q leads out of the sandbox; give one relative to it", f.Path)
+		p.Fail(n, "the path %q leads outside the sandbox; use a path relative to it", f.Path)
 	case text != nil && encoded != nil:
-		p.Fail(n, `a file has "text" or "base64", not both`)
+		p.Fail(n, `a file can have "text" or "base64", not both`)
 	case text != nil:
 		f.Data = []byte(p.vars.Expand(text.Text))
 	case encoded != nil:
@@ -397,6 +410,7 @@ func (p *Reader) file(n *Node) File {
 }
 
 // init reads how the conversation begins.
+// Without a policy everything is allowed: most tests are about something else.
 func (p *Reader) init(n *Node, t *Test) {
 	t.Policy = sandbox.PolicyYolo
 	t.patch = p.Object(n, "clientCapabilities")
@@ -404,7 +418,7 @@ func (p *Reader) init(n *Node, t *Test) {
 	if name := p.Text(n, "permissionPolicy"); name != "" {
 		policy, err := sandbox.ParsePolicy(name)
 		if err != nil || policy == sandbox.PolicyAsk {
-			p.Fail(n.Get("permissionPolicy"), "the permission policy is none, read, write or yolo, not %q", name)
+			p.Fail(n.Get("permissionPolicy"), "unknown permission policy %q: use none, read, write or yolo", name)
 		}
 		t.Policy = policy
 	}

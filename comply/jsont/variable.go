@@ -14,6 +14,8 @@ type Variables map[string]json.RawMessage
 
 // The names of the variables that every test has.
 const (
+	// The exported ones are given their values by the runner; a test that names one
+	// of the MCP servers makes it start.
 	varSandbox      = "sandbox"
 	varTemp         = "temp"
 	VarMCPServer    = "mcpServer"
@@ -23,6 +25,8 @@ const (
 	VarCapabilities = "clientCapabilitiesDefault"
 )
 
+// variable matches a reference. Names may have dots and dashes after the first
+// character.
 var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
 // With returns a copy of v in which name has the given value.
@@ -62,6 +66,7 @@ func (v Variables) Expand(s string) string { return v.replace(s, AsIs) }
 // matched literally.
 func (v Variables) expandPattern(s string) string { return v.replace(s, regexp.QuoteMeta) }
 
+// A value that contains the name of another variable is not expanded again.
 func (v Variables) replace(s string, change func(string) string) string {
 	if !strings.Contains(s, "${") {
 		return s
@@ -95,7 +100,7 @@ func (v Variables) fill(text []byte) ([]byte, error) {
 			if at := variable.FindIndex(text[i:]); at != nil && at[0] == 0 {
 				raw, ok := v[string(text[i+2:i+at[1]-1])]
 				if !ok {
-					return nil, linef(line, "there is no variable %s; outside of a string use one that every test has", text[i:i+at[1]])
+					return nil, linef(line, "unknown variable %s: outside of strings only built-in variables work", text[i:i+at[1]])
 				}
 				out.Write(raw)
 				i += at[1] - 1

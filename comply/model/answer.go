@@ -11,7 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// An answer is the reply of the model to one request, independent of the API.
+// An answer is the reply of the model to one request, independent of the API. The
+// parts are sent in their order, then the fault happens if there is one, else stop
+// is sent.
 type answer struct {
 	id    string
 	parts []part
@@ -65,6 +67,8 @@ const maxAnswers = 40
 
 // answer returns the answer with the next steps of the script: all up to and including the
 // next tool call, with the calls that are joined to it. Then the agent must send results.
+// Steps before the next one are not repeated: the conversation in the request has
+// their effects already.
 func (at position) answer(r *request) answer {
 	// The id follows from the request, so that the same request gets the same bytes.
 	a := answer{id: r.key, stop: stopEnd}
@@ -102,6 +106,8 @@ func (at position) answer(r *request) answer {
 // next returns the steps that are not done yet. Each tool result since the prompt stands
 // for one step with a tool call, so the first step after that many calls is next. A call
 // that the agent has no tool for was never made, and does not count.
+// The result is the same for the same conversation, however often the agent asks.
+// The cost is one search for a tool per step.
 func (at position) next(r *request) []Step {
 	calls := 0
 	for i, s := range at.steps {
@@ -195,6 +201,7 @@ func (a *answer) ask(s Step, r *request) {
 
 // recall says whether the conversation has a text, or the prompt a kind of content. The
 // step itself does not count, although it has the text in it.
+// Tests use it to see whether an agent passed a text or an image on to its model.
 func (a *answer) recall(s Step, r *request) {
 	word, what := "not recalled: ", s.Text
 	switch {
@@ -214,6 +221,7 @@ func (a *answer) say(text string) {
 }
 
 // summary describes the answer for the log.
+// Tests compare it, so the words are those of the kinds and stops.
 func (a *answer) summary() string {
 	var words []string
 	for _, p := range a.parts {
@@ -230,6 +238,7 @@ func (a *answer) summary() string {
 }
 
 // chunks cuts text into pieces of n characters; 0 means one piece.
+// A piece never splits a character, because agents decode each one by itself.
 func chunks(text string, n int) []string {
 	var out []string
 	start, end := 0, 0
@@ -249,6 +258,8 @@ func chunks(text string, n int) []string {
 func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // tokens is a rough count of tokens.
+// Four bytes for a token are about right for English; no test depends on the
+// number.
 func tokens(text string) int { return (len(text) + 3) / 4 }
 
 // usage returns how many tokens a request and its answer have.

@@ -22,8 +22,10 @@ type exchange struct {
 	a   *answer
 }
 
-// A stream sends an answer in pieces: begin, then for each part open, delta for each piece
-// and close, then end.
+// A stream sends an answer in pieces: begin, then for each part open, delta for
+// each piece and close, then end. fail may come after any of these and is the last
+// call. A write that fails is remembered by the events, so the methods return no
+// error.
 type stream interface {
 	begin()
 	open(p part)

@@ -54,7 +54,8 @@ func chatUsage(r *request, a *answer) obj {
 	return obj{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
 }
 
-// A chatStream sends an answer as chunks of a completion.
+// A chatStream sends an answer as chunks of a completion. calls is also the index
+// of the call that is being sent.
 type chatStream struct {
 	exchange
 	calls int // that were sent

@@ -49,7 +49,7 @@ func TestToolsThatAreNotInTheList(t *testing.T) {
 			`"text":"It said hi."`},
 		{"a tool that the API's own search has not found is not there", "/v1/responses",
 			`{"tools":[` + finder + `],"input":[{"role":"user","content":"` + ask + `"},` + searched + `"tools":[]}]}`,
-			`the agent offers no tool`},
+			`the agent offers no MCP tool`},
 		{"a tool that is named in the text is searched for first", "/v1/messages",
 			`{"tools":[` + search + `],"system":"` + deferred + `","messages":[{"role":"user","content":"` + ask + `"}]}`,
 			`"input":{"max_results":1,"query":"select:mcp__parley__echo"},"name":"ToolSearch"`},
@@ -75,7 +75,7 @@ func TestToolsThatAreNotInTheList(t *testing.T) {
 			`"arguments":"{\"arguments\":{\"text\":\"hi\"},\"name\":\"mcp__parley__echo\"}","name":"tool_call"`},
 		{"a tool that no text names is not there", "/v1/chat/completions",
 			`{"tools":[` + bridge + `],"messages":[{"role":"user","content":"` + ask + `"}]}`,
-			`the agent offers no tool`},
+			`the agent offers no MCP tool`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -25,6 +25,9 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 //
 // A value is a word, a JSON string, or text in single quotes. "parley:+ACTION"
 // joins a tool call to the one before. Other text in the prompt is ignored.
+// An invalid directive is an error for the whole prompt, which the model says in
+// place of an answer: a script that runs in part would look like a mistake of the
+// agent.
 func Directives(prompt string) ([]Step, error) {
 	var steps []Step
 
@@ -53,7 +56,7 @@ func Directives(prompt string) ([]Step, error) {
 		}
 
 		if len(steps) == maxSteps {
-			return nil, fmt.Errorf("there are more than %d directives", maxSteps)
+			return nil, fmt.Errorf("too many directives (limit %d)", maxSteps)
 		}
 		steps = append(steps, s)
 		prompt = rest
@@ -77,7 +80,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 		if _, ok := members[name]; ok {
-			return "", fmt.Errorf("%s is there twice", name)
+			return "", fmt.Errorf("%s appears twice", name)
 		}
 
 		switch {
@@ -104,12 +107,14 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 }
 
 // directiveValue reads one value and returns the rest of the text.
+// A JSON string may hold any character; text in single quotes is taken as it is and
+// cannot hold one.
 func directiveValue(text string) (value, rest string, _ error) {
 	switch {
 	case strings.HasPrefix(text, `"`):
 		decoder := json.NewDecoder(strings.NewReader(text))
 		if err := decoder.Decode(&value); err != nil {
-			return "", "", fmt.Errorf("the quoted text is no JSON string: %w", err)
+			return "", "", fmt.Errorf("the quoted text is not a JSON string: %w", err)
 		}
 		return value, text[decoder.InputOffset():], nil
 	case strings.HasPrefix(text, "'"):

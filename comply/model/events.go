@@ -42,6 +42,7 @@ func (e *events) event(name string, v any) {
 }
 
 // pause waits, or returns the error of ctx if it ends before, because the agent has gone.
+// Delays are the only use of time in this package.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

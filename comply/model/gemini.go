@@ -55,7 +55,8 @@ func wholeGemini(r *request, a *answer) any {
 	return geminiObject(r, a, parts, geminiStops[a.stop])
 }
 
-// A geminiEvents sends an answer as whole responses with one piece each.
+// A geminiEvents sends an answer as whole responses with one piece each. The usage
+// in all of them is that of the complete answer.
 type geminiEvents struct{ exchange }
 
 func streamGemini(x exchange) stream { return &geminiEvents{x} }

@@ -6,6 +6,8 @@ import (
 )
 
 // An Exchange is a request to the model with a summary of its answer, for the log.
+// Results and Tools show how far the agent is and what it could have called, which
+// is mostly enough to see why an answer was another one than expected.
 type Exchange struct {
 	Seq     int             `json:"seq"` // from 1
 	API     string          `json:"api"` // "" if the path belongs to none
@@ -30,6 +32,7 @@ const (
 )
 
 // exchanges is the log.
+// mu guards the fields. Bodies are shared with the request and do not change.
 type exchanges struct {
 	mu    sync.Mutex
 	list  []Exchange

@@ -47,7 +47,8 @@ func input(args string) any {
 	return args
 }
 
-// A messagesStream sends an answer as events about its blocks.
+// A messagesStream sends an answer as events about its blocks. Each part of the
+// answer is one block, in the same order.
 type messagesStream struct {
 	exchange
 	n int // the index of the current block

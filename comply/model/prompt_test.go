@@ -19,7 +19,7 @@ func TestPrompts(t *testing.T) {
 		{"a prompt without directives is answered", chat{prompt: "hello"}, "OK."},
 		{"directives of an earlier turn are over", chat{earlier: []string{"parley:say text=old"}, prompt: "hello"}, "OK."},
 		{"what is wrong is said", chat{prompt: "parley:fly to=moon"}, `cannot parley:fly: `},
-		{"what the agent cannot do is said, and the rest done", chat{prompt: "parley:plan entries=a parley:say text=' next'"}, "cannot plan: the agent offers no tool for it next"},
+		{"what the agent cannot do is said, and the rest done", chat{prompt: "parley:plan entries=a parley:say text=' next'"}, "cannot plan: the agent offers no suitable tool next"},
 		{"an absolute path is made where the tool wants one", chat{system: "Working directory: /w/x\n", prompt: "parley:read path=a.txt"}, `[read_file {"absolute_path":"/w/x/a.txt"}]`},
 		{"other tools get the path as it is", chat{system: "Working directory: /w/x\n", prompt: "parley:write path=a.txt text=b"}, `[write_file {"content":"b","path":"a.txt"}]`},
 		{"a tool is called by its name", chat{prompt: `parley:tool name=read_file args='{"absolute_path":"/etc"}'`}, `[read_file {"absolute_path":"/etc"}]`},

@@ -80,13 +80,16 @@ func (r *request) addTools(tools any, space string) {
 		}
 		schema, isFunction := at(t, "parameters", "input_schema", "parametersJsonSchema").(obj)
 		free := text(t, "type") == "custom"
-		if name := text(t, "name"); name != "" && (isFunction || free || text(t, "type") == "function") {
+		isCallable := isFunction || free || text(t, "type") == "function"
+		if name := text(t, "name"); name != "" && isCallable {
 			r.tools = append(r.tools, tool{name: name, description: text(t, "description"), schema: schema, free: free, space: space})
 		}
 	}
 }
 
 // addMessages adds the messages of a conversation. A text alone is a prompt.
+// Results are added before the text of their message: an agent may send both
+// together, and the text is then an aside.
 func (r *request) addMessages(messages any) error {
 	list, ok := messages.([]any)
 	if prompt, isText := messages.(string); isText {
@@ -94,7 +97,7 @@ func (r *request) addMessages(messages any) error {
 		ok = true
 	}
 	if !ok && messages != nil {
-		return fmt.Errorf("the messages are neither a list nor a text")
+		return fmt.Errorf("messages must be a list or a string")
 	}
 
 	searches := map[string]string{} // arguments of the tool search, by the ids of its calls
@@ -140,6 +143,7 @@ func isCall(kind string) bool { return strings.HasSuffix(kind, "_call") }
 
 // addMessage adds one message of a conversation, whose content is it, by its type and its
 // role.
+// Roles that no API has are an error; a message without a role and type is ignored.
 func (r *request) addMessage(m any, it message, searches map[string]string) error {
 	kind := text(m, "type")
 	role := text(m, "role")
@@ -160,7 +164,7 @@ func (r *request) addMessage(m any, it message, searches map[string]string) erro
 	case role == "user", role == "function", role == "" && at(m, "parts") != nil:
 		r.addPrompt(it)
 	case role != "":
-		return fmt.Errorf("messages: no role %q", role)
+		return fmt.Errorf("messages: unknown role %q", role)
 	}
 	return nil
 }
@@ -229,6 +233,8 @@ var blockKinds = map[string]string{
 }
 
 // addBlock adds one block of content.
+// Reasoning of the model comes back in requests and is ignored: it is no text of
+// the conversation.
 func (m *message) addBlock(b any) {
 	kind := blockKinds[text(b, "type")]
 	if media := text(b, "inlineData.mimeType", "fileData.mimeType"); media != "" {

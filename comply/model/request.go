@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A request is the request of an agent to its model, independent of the API.
+// A request is the request of an agent to its model, independent of the API. It
+// lives for one exchange.
 type request struct {
 	model  string
 	stream bool
@@ -134,6 +135,8 @@ func (r *request) contains(text string) bool {
 }
 
 // withoutDirectives removes directives from a text.
+// It follows the grammar of Directives, so a text in a value does not count as text
+// of the conversation.
 func withoutDirectives(text string) string {
 	var out strings.Builder
 	for {
@@ -168,6 +171,8 @@ var folders = []*regexp.Regexp{
 }
 
 // folder returns the working folder of the agent's session, "" if no text names it.
+// Some tools want absolute paths, and no API has a member for the folder; agents
+// write it into their instructions in words of their own.
 func (r *request) folder() string {
 	// Instructions are searched first: a prompt may quote any folder.
 	texts := []string{r.system}

@@ -38,6 +38,8 @@ func responseStatus(a *answer) string {
 }
 
 // responseOutput returns the n-th part of an answer as an output item with the given text.
+// The id of an item follows from the answer and its number, so all events about it
+// agree.
 func responseOutput(a *answer, n int, p part, status, text string) obj {
 	switch {
 	case p.kind == thinkPart:
@@ -93,6 +95,8 @@ func wholeResponses(r *request, a *answer) any {
 }
 
 // A responsesStream sends an answer as numbered events about its output items.
+// Every level is announced and closed: the response, the item, the part of the
+// item.
 type responsesStream struct {
 	exchange
 	seq    int   // the number of the next event

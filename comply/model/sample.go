@@ -50,6 +50,8 @@ func choices(schema any) []any {
 
 // sample returns a small value that a JSON Schema allows, as far as types, choices
 // and required members go.
+// Formats, patterns and most bounds are ignored. The value is for arguments that no
+// step is about, and for requests in which only the form counts.
 func sample(schema any, depth int) any {
 	object, _ := schema.(map[string]any)
 	if values := choices(object); len(values) > 0 {

@@ -11,6 +11,7 @@ import (
 
 // A Script has the steps for each prompt. The first of these decides: the directives of
 // the prompt, the first rule that fits, the turn, Otherwise.
+// A script does not change while a server uses it.
 type Script struct {
 	Models    []string `json:"models"` // names in the list of models; any name is served
 	Rules     []Rule   `json:"rules"`
@@ -48,6 +49,8 @@ func Default() *Script {
 }
 
 // ParseScript reads a script. Members that it does not have are as in [Default].
+// An error names the line of the script. Unknown members are refused, so a
+// misspelled one does not go unnoticed.
 func ParseScript(text []byte) (*Script, error) {
 	var file struct {
 		Script
@@ -59,7 +62,7 @@ func ParseScript(text []byte) (*Script, error) {
 		return nil, fmt.Errorf("model: script, line %d: %w", 1+bytes.Count(text[:min(int(offset(decoder, err)), len(text))], []byte("\n")), err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("model: script: there is more after the script")
+		return nil, fmt.Errorf("model: script: unexpected data after the script")
 	}
 	s, standard := &file.Script, Default()
 	if s.Models == nil {
@@ -95,13 +98,13 @@ func (s *Script) check() error {
 	lists := append([][]Step{s.Otherwise}, s.Turns...)
 	for _, r := range s.Rules {
 		if r.When.Turn < 0 {
-			return fmt.Errorf("model: script: a turn is a number from 1")
+			return fmt.Errorf("model: script: turn must be at least 1")
 		}
 		lists = append(lists, r.Do)
 	}
 	for _, steps := range lists {
 		if len(steps) > maxSteps {
-			return fmt.Errorf("model: script: there are more than %d steps in a list", maxSteps)
+			return fmt.Errorf("model: script: a list has more than %d steps", maxSteps)
 		}
 	}
 	return nil
@@ -115,6 +118,8 @@ type position struct {
 }
 
 // position returns the place of a conversation in the script.
+// A rule with a Result is skipped until a result fits; then its steps begin there,
+// and the results before it do not count.
 func (s *Script) position(r *request) position {
 	p := r.prompt(!s.PlainPrompts)
 	at := position{results: len(p.results)}
@@ -124,7 +129,8 @@ func (s *Script) position(r *request) position {
 	}
 	for _, rule := range s.Rules {
 		when := rule.When
-		if (when.Turn != 0 && when.Turn != p.turn) || (when.Prompt != nil && !when.Prompt.MatchString(p.text)) {
+		otherTurn := when.Turn != 0 && when.Turn != p.turn
+		if otherTurn || (when.Prompt != nil && !when.Prompt.MatchString(p.text)) {
 			continue
 		}
 		if when.Result == nil {

@@ -92,12 +92,12 @@ func TestWrongScripts(t *testing.T) {
 		"{\n\"rules\": 7}": "line 2",
 		`{"rulez": []}`:    "rulez",
 		`{"rules": [{"when": {"prompt": "("}, "do": []}]}`:   "missing closing )",
-		`{"rules": [{"when": {"turn": -1}, "do": []}]}`:      "from 1",
-		`{"turns": [[{"do": "dance"}]]}`:                     `no action "dance"`,
+		`{"rules": [{"when": {"turn": -1}, "do": []}]}`:      "at least 1",
+		`{"turns": [[{"do": "dance"}]]}`:                     `unknown action "dance"`,
 		`{"otherwise": [{"do": "say"}]}`:                     "say needs text",
 		`{"otherwise": [{"do": "say", "text": "", "x": 1}]}`: "x",
-		`{"otherwise": ["say"]}`:                             "a step is an object",
-		`{} {}`:                                              "more after the script",
+		`{"otherwise": ["say"]}`:                             "a step must be an object",
+		`{} {}`:                                              "unexpected data after the script",
 	} {
 		if _, err := model.ParseScript([]byte(script)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", script, err, want)

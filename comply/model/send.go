@@ -8,6 +8,8 @@ import (
 )
 
 // send sends an answer with its delays and its fault.
+// It returns when the answer was sent or the agent has gone. A fault before the
+// first part can still change the status of the response; later ones cannot.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, way *api, r *request, a *answer) {
 	w.Header().Set("X-Request-Id", "req_"+a.id)
 	switch {
@@ -77,6 +79,7 @@ func (s *Server) sendStream(ctx context.Context, way *api, x exchange) {
 }
 
 // sendWhole sends an answer in one piece.
+// The delays of all pieces add up before the first byte.
 func (s *Server) sendWhole(ctx context.Context, w http.ResponseWriter, way *api, r *request, a *answer) {
 	for _, p := range a.parts {
 		for range p.chunks {

@@ -24,11 +24,12 @@ const (
 	maxGrace  = 5 * time.Second
 )
 
-// A Server is a scripted model as an HTTP handler.
+// A Server is a scripted model as an HTTP handler. It is safe for concurrent use.
 type Server struct {
 	script *Script
 	log    exchanges
 
+	// mu guards seen and keys.
 	mu   sync.Mutex
 	seen map[string]int // how many equal requests came, by key
 	keys []string       // of seen, the oldest first
@@ -71,7 +72,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("model: listen: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("model: listen on %s: use a loopback address such as 127.0.0.1:0, because the model asks for no key", addr)
+		return nil, fmt.Errorf("model: listen on %s: use a loopback address such as 127.0.0.1:0, because the model requires no key", addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -81,6 +82,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // ServeHTTP answers one request.
+// Every request is logged, also one that is refused, before its answer is sent: a
+// test that has seen the answer finds the request in the log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/_log" {
 		s.serveLog(w, req)
@@ -115,7 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	x.API = way.name
 	r, err := readRequest(req.URL.Path, body)
 	if err != nil || req.Method != http.MethodPost {
-		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("the request cannot be read: %v", cmp.Or(err, errors.New("it must be a POST"))))
+		refuse(http.StatusBadRequest, way.failure, fmt.Sprintf("cannot read the request: %v", cmp.Or(err, errors.New("it must be a POST"))))
 		return
 	}
 
@@ -145,6 +148,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // count sets the key of a request and its number among equal ones.
+// Equal requests are retries. A step that fails a number of times counts them, and
+// their answers have different ids.
 func (s *Server) count(r *request, path string, body []byte) {
 	// Six bytes are enough to tell apart the requests of one test.
 	sum := sha256.Sum256(append([]byte(path+"\n"), body...))
@@ -219,7 +224,7 @@ func (s *Server) serveLog(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, DELETE")
-		reply(w, http.StatusMethodNotAllowed, openAIFailure(http.StatusMethodNotAllowed, "the log can be read with GET and emptied with DELETE"))
+		reply(w, http.StatusMethodNotAllowed, openAIFailure(http.StatusMethodNotAllowed, "use GET to read the log and DELETE to empty it"))
 	}
 }
 

@@ -9,6 +9,8 @@ var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact
 // side answers a request that is not part of the user's conversation, and reports whether
 // the request is one. Such requests quote the conversation with its directives, but the
 // script is not for them.
+// A request with tools is never taken for one of these by its words alone: the user
+// may ask for a summary.
 func (r *request) side() (answer, bool) {
 	a := answer{id: r.key, stop: stopEnd}
 	switch {
@@ -49,4 +51,5 @@ func (r *request) isSide() bool {
 }
 
 // opening returns the beginning of a text, which names its topic.
+// Later text may quote the user.
 func opening(text string) string { return text[:min(len(text), 400)] }

@@ -33,6 +33,7 @@ const (
 )
 
 // A Step is one action of the model. The fields that an action does not have are zero.
+// Scripts and directives have the same members under the same names.
 type Step struct {
 	Do Action `json:"do"`
 
@@ -106,7 +107,7 @@ func (s Step) calls() bool {
 func (s *Step) UnmarshalJSON(text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return fmt.Errorf("a step is an object: %w", err)
+		return fmt.Errorf("a step must be an object: %w", err)
 	}
 	// Without the method, so that the decoder does not call it again.
 	type plain Step
@@ -119,10 +120,12 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 }
 
 // check returns an error if the given members do not fit the action.
+// A script is written by hand, so mistakes are refused when it is read and not when
+// the step is due.
 func (s *Step) check(given []string) error {
 	rule, ok := actions[s.Do]
 	if !ok {
-		return fmt.Errorf("no action %q; use one of %s", s.Do, strings.Join(known(), ", "))
+		return fmt.Errorf("unknown action %q: use one of %s", s.Do, strings.Join(known(), ", "))
 	}
 	for _, name := range rule.needs {
 		if !slices.Contains(given, name) {
@@ -132,12 +135,14 @@ func (s *Step) check(given []string) error {
 	// Sorted, so that the same step always has the same error.
 	slices.Sort(given)
 	for _, name := range given {
-		if name != "do" && name != "join" && !slices.Contains(rule.needs, name) && !slices.Contains(rule.may, name) {
+		isGeneral := name == "do" || name == "join"
+		isOfAction := slices.Contains(rule.needs, name) || slices.Contains(rule.may, name)
+		if !isGeneral && !isOfAction {
 			return fmt.Errorf("%s has no %s", s.Do, name)
 		}
 	}
 	if s.Join && !s.calls() {
-		return fmt.Errorf("%s cannot be joined: it is no tool call", s.Do)
+		return fmt.Errorf("%s cannot be joined: it is not a tool call", s.Do)
 	}
 	var object map[string]json.RawMessage
 	if s.Args != nil && (json.Unmarshal(s.Args, &object) != nil || object == nil) {
@@ -147,6 +152,7 @@ func (s *Step) check(given []string) error {
 }
 
 // bounds returns an error for a number or a word outside of its range.
+// The bounds keep a mistake in a script from blocking a run of tests for hours.
 func (s *Step) bounds() error {
 	for _, n := range []struct {
 		name       string
@@ -156,11 +162,11 @@ func (s *Step) bounds() error {
 		{"retryAfter", s.RetryAfter, 3600}, {"done", s.Done, len(s.Entries)},
 	} {
 		if n.value < 0 || n.value > n.max {
-			return fmt.Errorf("%s: %s must be 0 to %d", s.Do, n.name, n.max)
+			return fmt.Errorf("%s: %s must be between 0 and %d", s.Do, n.name, n.max)
 		}
 	}
 	if s.Status != 0 && (s.Status < 400 || s.Status > 599) {
-		return fmt.Errorf("%s: status must be 400 to 599", s.Do)
+		return fmt.Errorf("%s: status must be between 400 and 599", s.Do)
 	}
 	if s.Do == Fail && !slices.Contains(failures, s.How) {
 		return fmt.Errorf("fail: how must be one of %s", strings.Join(failures, ", "))

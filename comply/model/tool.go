@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// A tool is a tool that an agent offers to its model.
+// A tool is a tool that an agent offers to its model. schema is JSON Schema as the
+// agent sent it; nil has no arguments that could be filled.
 type tool struct {
 	name, description string
 	schema            map[string]any // of the arguments
@@ -63,6 +64,8 @@ var slotNames = map[string][]string{
 // call returns the tool call for a step, made for the tools that this agent offers: the best
 // tool of the family, else a patch, else a shell command. The error tells why there is
 // none.
+// The choice depends on the request alone, so a repeated request gets the same
+// call.
 func (r *request) call(s Step) (call, error) {
 	switch s.Do {
 	case Tool:
@@ -80,7 +83,7 @@ func (r *request) call(s Step) (call, error) {
 		if c, ok := r.callDeferred(s); ok {
 			return c, nil
 		}
-		return call{}, fmt.Errorf("the agent offers no tool %q of an MCP server", s.Name)
+		return call{}, fmt.Errorf("the agent offers no MCP tool %q", s.Name)
 	}
 
 	// Any other step uses its own family of tools, then a patch, then the shell.
@@ -95,7 +98,7 @@ func (r *request) call(s Step) (call, error) {
 			return c, nil
 		}
 	}
-	return call{}, fmt.Errorf("the agent offers no tool for it")
+	return call{}, fmt.Errorf("the agent offers no suitable tool")
 }
 
 // callFamily returns a call of the best tool of the step's family that has room for its values.
@@ -123,7 +126,9 @@ func (r *request) ranked(f family) []tool {
 		}
 	}
 	for _, t := range r.tools {
-		if f.like.MatchString(plain(t.name)) && !t.free && t.space == "" && !strings.HasPrefix(t.name, "mcp") && !slices.Contains(f.names, plain(t.name)) {
+		isGuess := f.like.MatchString(plain(t.name)) && !slices.Contains(f.names, plain(t.name))
+		ofServer := t.space != "" || strings.HasPrefix(t.name, "mcp")
+		if isGuess && !ofServer && !t.free {
 			out = append(out, t)
 		}
 	}
@@ -195,6 +200,7 @@ func (r *request) offered(name string) (tool, bool) {
 
 // bestMCP finds a tool of an MCP server. Agents join the names of server and tool in
 // different ways, or put the server's name into a namespace, so the closest name wins.
+// Of two tools with the same score the first one wins.
 func bestMCP(tools []tool, server, name string) (tool, bool) {
 	best, found := tool{}, 0
 	for _, t := range tools {
@@ -233,6 +239,8 @@ func (t tool) with(args json.RawMessage) call {
 // fill returns a call with arguments that match the tool's schema. It reports false if the
 // tool has no room for a value of the step. Required arguments that the step has no value
 // for get a sample.
+// All values of the step must find room, or the tool is not used: a call without
+// the text of a file would write an empty one.
 func (t tool) fill(s Step, f family, folder string) (call, bool) {
 	args := map[string]any{}
 	properties, _ := t.schema["properties"].(map[string]any)
@@ -269,6 +277,7 @@ func (t tool) fill(s Step, f family, folder string) (call, bool) {
 }
 
 // slotValue returns the value of a step for an argument, and whether its type fits.
+// about is the description of the tool, which may ask for absolute paths.
 func slotValue(s Step, slot string, property map[string]any, folder, about string) (any, bool) {
 	kind := typeOf(property)
 	switch slot {
@@ -350,6 +359,7 @@ func planEntries(s Step, property map[string]any) (any, bool) {
 }
 
 // patch returns a call that writes or edits a file with a tool for patches.
+// A patch replaces whole lines, so old and new text of an edit are taken for lines.
 func (r *request) patch(s Step) (call, bool) {
 	if s.Do != Write && s.Do != Edit {
 		return call{}, false
@@ -380,6 +390,7 @@ func (r *request) patch(s Step) (call, bool) {
 
 // inShell returns a shell command for a step, for agents without file tools; "" if there is
 // none.
+// There is none for an edit: no command replaces text safely on all systems.
 func inShell(s Step) string {
 	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	switch s.Do {
@@ -405,6 +416,7 @@ func plain(name string) string {
 }
 
 // find returns the property that has one of the names, the best first.
+// Names are compared without case and punctuation, as plain has them.
 func find(properties map[string]any, names []string) (string, bool) {
 	all := slices.Sorted(maps.Keys(properties))
 	for _, want := range names {

@@ -13,11 +13,13 @@ import (
 	"github.com/parley-agents/parley/comply/rules"
 )
 
-// A Baseline lists the deviations that are accepted, so that a run fails only for new
-// ones, and for an entry that has become wrong.
+// A Baseline lists the deviations that are accepted, so that a run fails only for
+// new ones, and for an entry that has become wrong. It is a file that people keep
+// in version control, so each entry has a reason and may have an end.
 type Baseline struct{ entries []deviation }
 
 // A deviation is the id of a test or a rule, and an agent, "" for all.
+// An id may be that of a rule and of a test at once; both are then accepted.
 type deviation struct {
 	id, agent string
 	until     time.Time // the last day on which it is accepted; zero for no end
@@ -41,7 +43,7 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 		}
 		d, err := parseDeviation(line)
 		if err == nil && slices.ContainsFunc(b.entries, func(o deviation) bool { return o.id == d.id && o.agent == d.agent }) {
-			err = fmt.Errorf("%s is there twice", d.id)
+			err = fmt.Errorf("%s appears twice", d.id)
 		}
 		if err != nil {
 			return nil, &jsont.FileError{Path: path, Line: n, Err: err}
@@ -55,10 +57,13 @@ func ParseBaseline(path string, text []byte) (*Baseline, error) {
 }
 
 // parseDeviation reads one line of a baseline.
+// The reason begins after the first " # ", so an id or a name may contain the
+// character. Words that are neither the id nor a date are the name of the agent,
+// which may have blanks in it.
 func parseDeviation(line string) (d deviation, err error) {
 	line, d.reason, _ = strings.Cut(line, " # ")
 	if d.reason = strings.TrimSpace(d.reason); d.reason == "" {
-		return d, fmt.Errorf("%s has no reason; write one after #", line)
+		return d, fmt.Errorf("%s has no reason: write one after #", line)
 	}
 	words := strings.Fields(line)
 	d.id, words = words[0], words[1:]
@@ -78,6 +83,9 @@ func parseDeviation(line string) (d deviation, err error) {
 
 // Apply marks the results and findings that the baseline accepts at a time. An entry is
 // stale if its test ran and did not fail, or if all tests ran and no finding has its rule.
+// Dates are days in UTC, and the last day is included. An entry whose time is over
+// has no effect, and a note says so. Apply changes the report in place and is
+// called once.
 func (b *Baseline) Apply(r *Report, now time.Time) {
 	for i := range r.Agents {
 		a := &r.Agents[i]
@@ -86,7 +94,7 @@ func (b *Baseline) Apply(r *Report, now time.Time) {
 				continue
 			}
 			if !d.until.IsZero() && !now.Before(d.until.AddDate(0, 0, 1)) {
-				a.Notes = append(a.Notes, fmt.Sprintf("the baseline accepted %s until %s", d.id, d.until.Format(time.DateOnly)))
+				a.Notes = append(a.Notes, fmt.Sprintf("the baseline accepted %s only until %s", d.id, d.until.Format(time.DateOnly)))
 				continue
 			}
 			if rules.Known(d.id) {
@@ -98,6 +106,8 @@ func (b *Baseline) Apply(r *Report, now time.Time) {
 }
 
 // acceptRule marks the findings of a rule.
+// A run of selected tests may not have met the rule at all, so it makes no entry
+// stale.
 func (a *AgentReport) acceptRule(d deviation, selected bool) {
 	found := false
 	for f := range a.findings() {
@@ -113,6 +123,8 @@ func (a *AgentReport) acceptRule(d deviation, selected bool) {
 }
 
 // acceptTest marks the result of a test.
+// An accepted test does not accept its findings elsewhere: a finding of the ledger
+// stays unless all tests that found it are accepted.
 func (a *AgentReport) acceptTest(d deviation) {
 	for i := range a.Tests {
 		switch t := &a.Tests[i]; {
@@ -140,6 +152,7 @@ func (a *AgentReport) acceptTest(d deviation) {
 
 // Requirements are the ids of the rules that a run asks for. A MUST that is not among them
 // does not fail the run. Nil asks for all.
+// The file lists rules, not tests, so a new test of a rule needs no change of it.
 type Requirements map[string]bool
 
 // ParseRequirements reads the ids of rules, one per line. Empty lines and lines that start
@@ -154,7 +167,7 @@ func ParseRequirements(path string, text []byte) (Requirements, error) {
 			continue
 		}
 		if !rules.Known(id) {
-			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("there is no rule %s", id)}
+			return nil, &jsont.FileError{Path: path, Line: n, Err: fmt.Errorf("unknown rule %s", id)}
 		}
 		r[id] = true
 	}

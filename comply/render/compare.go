@@ -12,18 +12,21 @@ import (
 
 // ParseReport reads a report that [Report.JSON] wrote. Errors are of type [*jsont.FileError]
 // and name the path.
+// A report of another schema is refused as a whole, since its members could have
+// another meaning.
 func ParseReport(path string, text []byte) (*Report, error) {
 	r := &Report{}
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("no report of parley comply --format json: %w", err)}
+		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("not a report from parley comply --format json: %w", err)}
 	}
 	if r.Schema != ReportSchema {
-		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("the report has the schema %q, not %q", r.Schema, ReportSchema)}
+		return nil, &jsont.FileError{Path: path, Line: 1, Err: fmt.Errorf("the report has schema %q, want %q", r.Schema, ReportSchema)}
 	}
 	return r, nil
 }
 
-// An IndexedFinding is a finding with an id in its report.
+// An IndexedFinding is a finding with an id in its report. The id is stable for one
+// report; another run may number the findings differently.
 type IndexedFinding struct {
 	ID    string `json:"id"`
 	Agent string `json:"agent"`
@@ -32,6 +35,8 @@ type IndexedFinding struct {
 
 // Index returns the findings of the report without repetitions, with ids in their order: F1,
 // F2 and so on. A finding of several tests stands there once.
+// The cost is linear in the findings, apart from the lists of tests, which are
+// short.
 func (r *Report) Index() []IndexedFinding {
 	out := []IndexedFinding{}
 	for i := range r.Agents {
@@ -70,6 +75,8 @@ func (r *Report) Index() []IndexedFinding {
 const kept = "An agent that keeps the rule, with > before the messages of the client:"
 
 // Explain returns how the finding came about, for people.
+// The text is for a terminal. It holds frames of the agent as they came, so the
+// caller must write it as plain text.
 func (f *IndexedFinding) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s broke %s (%s)\n\n", f.ID, f.Agent, f.Rule, f.Level)
@@ -81,7 +88,7 @@ func (f *IndexedFinding) Explain() string {
 
 	fmt.Fprintf(&b, "Expected:   %s\nCame:       %s\n", f.Expected, f.Actual)
 	if f.Timed {
-		b.WriteString("It rests on time: nothing else came while the runner waited.\n")
+		b.WriteString("This finding depends on time: nothing came while the runner waited.\n")
 	}
 
 	frames := func(title string, list []rules.Frame) {
@@ -100,7 +107,7 @@ func (f *IndexedFinding) Explain() string {
 	}
 	frames("The frames, in the order of the conversation; the last one decides", f.Frames)
 	if len(f.Frames) == 0 {
-		b.WriteString("  none: no frame came, or the finding is about the process or a file\n")
+		b.WriteString("  none: no frame came, or the finding concerns the process or a file\n")
 	}
 
 	fmt.Fprintf(&b, "\nSeen in:    %s\n", strings.Join(f.Tests, ", "))
@@ -118,7 +125,8 @@ func (f *IndexedFinding) Explain() string {
 	return b.String()
 }
 
-// A Change is a difference between two reports.
+// A Change is a difference between two reports: the status of a test, or the level
+// at which a rule is broken.
 type Change struct {
 	Agent string `json:"agent"`
 	What  string `json:"what"` // the id of a test or a rule
@@ -140,6 +148,9 @@ func (c Change) String() string {
 
 // Compare returns the changes from one report to another: statuses of tests, and rules that
 // are broken or not any more. Agents and tests that only one report has are left out.
+// Compare takes the worst level at which a rule was broken. A rule that was broken
+// at a lower level before and is a MUST now counts as worse, a new failure of a
+// test alone does not: its finding does.
 func Compare(before, after *Report) []Change {
 	changes := []Change{}
 	for i := range after.Agents {
@@ -166,6 +177,7 @@ func Compare(before, after *Report) []Change {
 }
 
 // brokenLevels returns the worst level at which each rule was found to be broken.
+// Findings that the baseline accepts count as well: they are still deviations.
 func (a *AgentReport) brokenLevels() map[string]jsont.Level {
 	out := map[string]jsont.Level{}
 	for f := range a.findings() {

@@ -11,6 +11,9 @@ import (
 
 // page is the HTML report: one file without anything from elsewhere. The template escapes all
 // text of agents for the place that it stands in.
+// Everything is inline, and the policy in the page allows nothing to be loaded: a
+// report can be attached to a mail and opened from a disk. The script filters rows
+// and does nothing else.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"statuses": Statuses,
 	"total":    func(a *AgentReport, s Status) int { return a.Totals[s] },
@@ -32,14 +35,14 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 @media (prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}pre{background:#222}td,th,details{border-color:#444}.PASS{color:#7fd17f}.FAIL,.PARTIAL,.ERROR,.MUST{color:#ff9a9a}.WARN,.SHOULD{color:#f0c674}.NA,.ADV,.MAY{color:#aaa}}
 </style></head><body>
 <h1>ACP compliance report</h1>
-<p>{{if .Report.Failed}}<strong class="FAIL">failed</strong>{{else}}<strong class="PASS">passed</strong>{{end}}; protocol version {{.Report.Protocol}}, {{.Report.Tool}}, suite {{.Report.Suite}}, {{.Report.Started}}, {{seconds .Report.DurationMs}}{{if .Report.Interrupted}}; the run was interrupted, tests that did not run are ERROR{{end}}</p>
+<p>{{if .Report.Failed}}<strong class="FAIL">failed</strong>{{else}}<strong class="PASS">passed</strong>{{end}}; protocol version {{.Report.Protocol}}, {{.Report.Tool}}, suite {{.Report.Suite}}, {{.Report.Started}}, {{seconds .Report.DurationMs}}{{if .Report.Interrupted}}; the run was interrupted; tests that did not run are ERROR{{end}}</p>
 <p><label>Show tests and findings with the word <input id="filter" type="search"></label></p>
 {{range $i, $a := .Report.Agents}}
 <h2>{{plain $a.Name}}</h2>
 <p>{{range statuses}}<span class="{{.}}">{{.}} {{total $a .}}</span> &nbsp; {{end}}</p>
 {{with $a.AgentInfo}}<p>Agent: <code>{{printf "%s" .}}</code></p>{{end}}
 {{range $a.Notes}}<p>Note: {{plain .}}</p>{{end}}
-{{range $a.Stale}}<p class="FAIL">The baseline is stale: {{plain .}} does not fail any more.</p>{{end}}
+{{range $a.Stale}}<p class="FAIL">The baseline is stale: {{plain .}} no longer fails.</p>{{end}}
 <table><tr><th>test</th><th>status</th><th>time</th><th>reason</th></tr>
 {{range $a.Tests}}<tr class="row"><td>{{.ID}}<br><small>{{plain .Title}}</small></td><td class="{{.Status}}">{{.Status}}{{if .Known}} (accepted){{end}}</td><td>{{seconds .DurationMs}}</td><td>{{plain .Reason}}</td></tr>
 {{end}}</table>
@@ -49,7 +52,7 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{plain .Text}}</pre>{{end}}{{end}}{{range .Findings}}<details class="row" id="{{.ID}}"><summary><b>{{.ID}}</b> {{plain .Agent}}: {{.Rule}} <span class="{{.Level}}">{{.Level}}</span> {{plain .Actual}}</summary>
 {{$r := rule .Rule}}{{with $r.Text}}<p><b>The rule:</b> {{.}}.</p>{{end}}
 <p><b>Expected:</b> {{plain .Expected}}<br><b>Came:</b> {{plain .Actual}}</p>
-{{if .Known}}<p>The baseline accepts this: {{plain .Reason}}</p>{{end}}{{if .Unasked}}<p>The requirements of this run do not ask for it.</p>{{end}}
+{{if .Known}}<p>The baseline accepts this: {{plain .Reason}}</p>{{end}}{{if .Unasked}}<p>The requirements of this run do not include it.</p>{{end}}
 {{with .Context}}<details><summary>The messages that led to it</summary>{{template "frames" .}}</details>{{end}}{{template "frames" .Frames}}
 {{with $r.Harm}}<p><b>What breaks:</b> {{.}}</p>{{end}}<p><b>To do:</b> {{plain .Fix}}</p>
 {{with (example .Rule).Good}}<p>{{kept}}</p><pre>{{plain .}}</pre>{{end}}
@@ -62,6 +65,8 @@ document.getElementById("filter").addEventListener("input",function(){var w=this
 
 // HTML writes the report as one page that needs nothing else: summary, matrix, and each
 // finding with its frames and explanation.
+// Text of agents passes two defences: the template escapes it, and the writer
+// removes characters that hide or reorder text.
 func (r *Report) HTML(w io.Writer) error {
 	return page.Execute(plaintext.NewWriter(w), struct {
 		Report   *Report
@@ -70,6 +75,8 @@ func (r *Report) HTML(w io.Writer) error {
 }
 
 // Badge writes a picture of the verdict as SVG.
+// Tests that do not apply do not count. The picture is red if the run failed, which
+// may be for a finding of the ledger although all tests passed.
 func (r *Report) Badge(w io.Writer) error {
 	passed := 0
 	all := 0

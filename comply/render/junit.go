@@ -10,7 +10,8 @@ import (
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
-// The elements of a JUnit report, as build servers read them.
+// The elements of a JUnit report, as build servers read them. There is no
+// binding schema, so only members are used that build servers commonly read.
 type junitSuites struct {
 	XMLName xml.Name     `xml:"testsuites"`
 	Suites  []junitSuite `xml:"testsuite"`
@@ -62,7 +63,7 @@ func (r *Report) JUnit(w io.Writer) error {
 		for _, id := range a.Stale {
 			s.Tests++
 			s.Failures++
-			s.Cases = append(s.Cases, junitCase{Name: id, Class: plaintext.Text(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this does not fail any more"}})
+			s.Cases = append(s.Cases, junitCase{Name: id, Class: plaintext.Text(a.Name) + ".baseline", Failure: &junitNote{Message: "the baseline is stale: this no longer fails"}})
 		}
 
 		doc.Suites = append(doc.Suites, s)
@@ -81,6 +82,8 @@ func (r *Report) JUnit(w io.Writer) error {
 	return err
 }
 
+// add adds the case of a test, and counts it. Severity and baseline are decided
+// before, by Result.Failed.
 func (s *junitSuite) add(t *Result, agent string) {
 	c := junitCase{Name: t.ID, Class: plaintext.Text(agent), Time: fmt.Sprintf("%.3f", float64(t.DurationMs)/1000)}
 	note := &junitNote{Message: plaintext.Text(t.remark()), Text: plaintext.Text(details(t.Findings))}

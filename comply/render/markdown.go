@@ -13,9 +13,11 @@ import (
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
+// methodology is the paragraph under the title. Readers of a report may not know
+// the tool.
 const methodology = "Methodology: each agent was started once and initialized, then once more for each test, with a workspace and a home of its own. " +
-	"It was spoken to over standard input and output, one JSON message a line. What it sent was compared with patterns; " +
-	"what it asked for was answered as the test says, or with real files, terminals and permissions in the workspace."
+	"It was tested over standard input and output, one JSON message per line. Its messages were compared with patterns; " +
+	"its requests were answered by the test, or with real files, terminals and permissions in the workspace."
 
 // MarkdownOptions changes the form of a report. The zero value works.
 type MarkdownOptions struct {
@@ -24,6 +26,7 @@ type MarkdownOptions struct {
 
 // Markdown writes the report for people: a section for each agent with its header, and in
 // it the findings with the frames that prove them. opts may be nil.
+// It is written in one go at the end, so an error of w leaves no half of a section.
 func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 	if opts == nil {
 		opts = &MarkdownOptions{}
@@ -43,6 +46,8 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 
 // PullRequest writes a short summary in Markdown, for a comment on a pull request: the verdict,
 // the totals, each MUST that fails the run with its fix, and the rest folded away.
+// It is short because a platform cuts long comments; the full report belongs in a
+// file.
 func (r *Report) PullRequest(w io.Writer) error {
 	m := &markdown{}
 	verdict := "passed"
@@ -76,7 +81,7 @@ func (r *Report) PullRequest(w io.Writer) error {
 
 	for _, a := range r.Agents {
 		for _, id := range a.Stale {
-			m.line("- the baseline is stale: %s of %s does not fail any more", plain(id), plain(a.Name))
+			m.line("- the baseline is stale: %s of %s no longer fails", plain(id), plain(a.Name))
 		}
 	}
 
@@ -95,6 +100,8 @@ type markdown struct{ text strings.Builder }
 func (m *markdown) line(format string, args ...any) { fmt.Fprintf(&m.text, format+"\n", args...) }
 
 // markup escapes the characters that Markdown gives a meaning.
+// Underscores are left alone: they are frequent in identifiers, and have no effect
+// inside of words.
 var markup = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "|", `\|`)
 
 // plain returns text of an agent so that Markdown and terminals take it for nothing but
@@ -105,6 +112,8 @@ func plain(s string) string { return markup.Replace(oneLine(s)) }
 func oneLine(s string) string { return strings.ReplaceAll(plaintext.Line(s), "\t", " ") }
 
 // code returns text of an agent as a code span in one line.
+// The fence is longer than any run of backquotes in the text, which is how Markdown
+// quotes them.
 func code(s string) string {
 	s = oneLine(s)
 	fence := "`"
@@ -119,6 +128,8 @@ func code(s string) string {
 
 // table writes the overview: a row for each test, a column for each agent, and a note for
 // each status that is neither PASS nor NA. The last row is the ledger.
+// Notes are numbered in the order of the cells and stand below the table, because a
+// cell has room for a word only.
 func (m *markdown) table(r *Report) {
 	rows := [][]string{{"Compliance Area"}}
 	var notes []string
@@ -196,6 +207,8 @@ func marks(n, last int) (s string) {
 }
 
 // remark returns in one sentence why a result is not PASS.
+// The finding that gave the status its reason is quoted with its rule and
+// expectation.
 func (t *Result) remark() string {
 	s := t.Reason
 	for _, f := range t.Findings {
@@ -228,7 +241,7 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	m.line("- Links: %s", linksLine(a))
 	m.line("- Totals: %s\n", totalsLine(a))
 	for _, id := range a.Stale {
-		m.line("The baseline is stale: %s does not fail any more. Remove it there.\n", plain(id))
+		m.line("The baseline is stale: %s no longer fails. Remove its entry.\n", plain(id))
 	}
 	if summary {
 		return
@@ -245,7 +258,7 @@ func (m *markdown) ledger(a *AgentReport) {
 		return
 	}
 	m.line("### Every frame\n")
-	m.line("What the checks of every frame found, whatever the test was about. Each rule stands here once, with its first proof.\n")
+	m.line("Findings from the checks of every frame, in any test. Each rule is listed once, with its first proof.\n")
 	for _, f := range a.Ledger {
 		m.finding(f)
 		switch n := len(f.Tests); {
@@ -259,6 +272,7 @@ func (m *markdown) ledger(a *AgentReport) {
 }
 
 // capsLine returns capabilities as a sorted list of paths with their values.
+// Capabilities are foreign JSON: names and values are escaped, and the line is cut.
 func capsLine(raw json.RawMessage) string {
 	v, _ := jsont.Decode(raw)
 	var parts []string
@@ -283,6 +297,7 @@ func capsLine(raw json.RawMessage) string {
 	return jsont.Shorten(strings.Join(parts, ", "), 4000)
 }
 
+// list returns items as one line of text, or the words for none.
 func list(items []string, none string) string {
 	if len(items) == 0 {
 		return none
@@ -291,6 +306,7 @@ func list(items []string, none string) string {
 }
 
 // notesLine returns the problems of an agent in one line.
+// Findings that several tests share are named once.
 func notesLine(a *AgentReport) string {
 	notes := slices.Clone(a.Notes)
 	for _, t := range a.Tests {
@@ -312,6 +328,7 @@ func notesLine(a *AgentReport) string {
 }
 
 // linksLine returns the links of all findings, or of all tests if there is no finding.
+// A link stands in angle brackets, so characters that would end it are removed.
 func linksLine(a *AgentReport) string {
 	var bad, all []string
 	for _, t := range a.Tests {
@@ -330,7 +347,8 @@ func linksLine(a *AgentReport) string {
 	}
 	for i, link := range bad {
 		bad[i] = "<" + strings.Map(func(c rune) rune {
-			if unicode.IsSpace(c) || c == '<' || c == '>' || !plaintext.Visible(c) {
+			endsLink := unicode.IsSpace(c) || c == '<' || c == '>'
+			if endsLink || !plaintext.Visible(c) {
 				return -1
 			}
 			return c
@@ -339,6 +357,7 @@ func linksLine(a *AgentReport) string {
 	return strings.Join(bad, ", ")
 }
 
+// totalsLine returns the number of tests with each status, the best status first.
 func totalsLine(a *AgentReport) string {
 	var parts []string
 	for _, s := range Statuses() {
@@ -369,6 +388,8 @@ func (m *markdown) test(t *Result) {
 }
 
 // finding writes a finding with its frames.
+// The items have the same order in all reports, so two reports can be compared line
+// by line.
 func (m *markdown) finding(f rules.Finding) {
 	m.line("- **%s** (%s)", plain(f.Rule), f.Level)
 	m.line("  - expected: %s", plain(f.Expected))
@@ -380,7 +401,7 @@ func (m *markdown) finding(f rules.Finding) {
 	case f.Known:
 		m.line("  - the baseline accepts this: %s", plain(f.Reason))
 	case f.Unasked:
-		m.line("  - the requirements of this run do not ask for it")
+		m.line("  - the requirements of this run do not include it")
 	}
 	m.line("  - to do: %s", plain(f.Fix))
 	for _, link := range f.Docs {

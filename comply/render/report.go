@@ -11,6 +11,7 @@ import (
 )
 
 // A Status is the verdict on one test with one agent.
+// The words are stored in reports and compared by programs; they do not change.
 type Status string
 
 // The statuses. FAIL, PARTIAL and ERROR make a run a failure.
@@ -26,7 +27,9 @@ const (
 // Statuses lists the statuses, the best first.
 func Statuses() []Status { return []Status{Pass, Warn, Partial, NA, Fail, Errored} }
 
-// A Result is the outcome of one test with one agent.
+// A Result is the outcome of one test with one agent. Findings and Docs are never
+// nil, so that the JSON has lists. Known belongs to the baseline and is set by
+// Apply alone.
 type Result struct {
 	ID          string          `json:"id"`
 	Title       string          `json:"title"`
@@ -54,6 +57,8 @@ func (r Result) Timed() bool {
 
 // Judge sets status and reason from the findings. The worst level decides, and its first
 // finding is the reason. met tells whether at least one expectation was met.
+// The severity of the test matters for PARTIAL alone. MAY and ADV never change a
+// status.
 func (r *Result) Judge(met bool) {
 	r.Status = Pass
 	rank := map[jsont.Level]int{jsont.Should: 1, jsont.Must: 2}
@@ -78,7 +83,9 @@ func (r *Result) Judge(met bool) {
 // the capabilities of the agent.
 const ProbeID = "_probe"
 
-// An AgentReport has the results of all tests of one agent.
+// An AgentReport has the results of all tests of one agent. The members up to
+// Commands are statements of the agent about itself, from the conversation before
+// the tests.
 type AgentReport struct {
 	Name              string          `json:"name"`
 	ProtocolVersion   json.RawMessage `json:"protocolVersion"`   // as the agent answered; null if it did not
@@ -106,6 +113,7 @@ func (a *AgentReport) Count() {
 
 // AddLedger adds findings of the ledger. A rule with a level stands there once, with its
 // first proof and the tests of all.
+// The search is linear in the ledger, which has at most a few entries per rule.
 func (a *AgentReport) AddLedger(found []rules.Finding) {
 	for _, f := range found {
 		i := slices.IndexFunc(a.Ledger, func(o rules.Finding) bool { return o.Rule == f.Rule && o.Level == f.Level })
@@ -120,6 +128,7 @@ func (a *AgentReport) AddLedger(found []rules.Finding) {
 }
 
 // findings iterates over the findings of all tests and of the ledger, which may be changed.
+// A finding of a test that the ledger has as well is yielded twice.
 func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
 	return func(yield func(*rules.Finding) bool) {
 		for i := range a.Tests {
@@ -137,7 +146,9 @@ func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
 	}
 }
 
-// A Report has the results of a run.
+// A Report has the results of a run. Agents stand in the order of the run, and all
+// have the same tests in the same order, which the table of the Markdown report
+// relies on.
 type Report struct {
 	Schema      string        `json:"schema"`   // ReportSchema
 	Tool        string        `json:"tool"`     // the program and its version
@@ -155,6 +166,8 @@ const ReportSchema = "parley-comply-report/1"
 
 // Broken returns the findings of the ledger that make the whole run a failure and are not
 // findings of a test as well, which fails by them.
+// Without that exception one mistake would be counted as a failed test and as a
+// failed frame.
 func (a *AgentReport) Broken() (out []rules.Finding) {
 	for _, f := range a.Ledger {
 		inTest := func(t Result) bool {
@@ -184,6 +197,8 @@ func (r *Report) Failed() bool {
 }
 
 // JSON writes the report for programs, in the form that docs/comply.md documents.
+// Text of agents is written as JSON strings, with the escapes that JSON needs and
+// no others.
 func (r *Report) JSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

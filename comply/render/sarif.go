@@ -12,6 +12,8 @@ import (
 // SARIF writes the findings in the Static Analysis Results Interchange Format 2.1.0. The place of
 // a finding is the test that found it first; an agent has no lines. A MUST that fails the
 // run is an error, a SHOULD a warning, all else a note; what the baseline accepts is suppressed.
+// The fingerprint leaves out the test, so a viewer recognizes a finding that
+// another test sees first in the next run.
 func (r *Report) SARIF(w io.Writer) error {
 	type object = map[string]any
 	results := []any{}

@@ -24,10 +24,13 @@ type check struct {
 }
 
 // A selector reports whether a check is about an event.
+// Selectors are cheap and run for every check and frame; a flaw runs only if its
+// selector holds.
 type selector func(e *event) bool
 
 // A flaw describes how an event breaks a rule, "" if it does not. It may add
 // earlier entries to the proof of the event.
+// It must not change the state: checks run in any order.
 type flaw func(s *state, e *event) string
 
 // The selectors without parameters.
@@ -60,6 +63,8 @@ type object = map[string]any
 
 // shown is a value that is written as short JSON when, and only when, a flaw is
 // formatted.
+// Formatting a large value for each check would cost more than the checks
+// themselves.
 type shown struct{ v any }
 
 func (s shown) String() string { return jsont.Brief(s.v) }

@@ -14,6 +14,8 @@ var blockTypes = []string{"text", "image", "audio", "resource_link", "resource"}
 var wholeTags = []string{"user_message", "agent_message", "agent_thought", "compaction_update"}
 
 // blocks returns the blocks of content in an update.
+// Each update carries its blocks in a member of its own; resources inside of a
+// block are not blocks.
 func blocks(e *event) (out []object) {
 	add := func(o object) {
 		if b := inner(o, "content"); b != nil {
@@ -81,20 +83,20 @@ var contentChecks = []check{
 	{rule: "CNT-01", on: updates(), flaw: eachFlaw(blocks, func(s *state, b object) string {
 		return whenIs(!isOneOf(s, b["type"], blockTypes), "type", b["type"])
 	})},
-	// CNT-02: text content has a text
+	// CNT-02: text content has text
 	{rule: "CNT-02", on: updates(), flaw: anyBlock("text", func(b object) bool { return isText(b["text"]) })},
 	// CNT-03: an image has data in base64 and a media type
 	{rule: "CNT-03", on: updates(), flaw: anyBlock("image", hasData)},
 	// CNT-04: audio has data in base64 and a media type
 	{rule: "CNT-04", on: updates(), flaw: anyBlock("audio", hasData)},
-	// CNT-05: an embedded resource has an address, and a text or data
+	// CNT-05: an embedded resource has a URI and either text or data
 	{rule: "CNT-05", on: updates(), flaw: anyBlock("resource", func(b object) bool {
 		r := inner(b, "resource")
 		text, hasText := r["text"]
 		blob, hasBlob := r["blob"]
 		return isText(r["uri"]) && hasText != hasBlob && (isText(text) || isText(blob))
 	})},
-	// CNT-06: a link to a resource has an address and a name
+	// CNT-06: a link to a resource has a URI and a name
 	{rule: "CNT-06", on: updates(), flaw: anyBlock("resource_link", func(b object) bool {
 		return isText(b["uri"]) && isText(b["name"]) && absentOr(isInteger)(b["size"])
 	})},
@@ -106,13 +108,13 @@ var contentChecks = []check{
 		fits := a != nil && !strange && absentOr(isList)(a["audience"]) && absentOr(isNumber)(a["priority"]) && absentOr(isMoment)(a["lastModified"])
 		return whenIs(b["annotations"] != nil && !fits, "annotations", b["annotations"])
 	})},
-	// CNT-08: addresses have a scheme, and those of files are absolute
+	// CNT-08: URIs have a scheme, and file URIs are absolute
 	{rule: "CNT-08", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		uri, ok := o["uri"].(string)
 		rest, file := strings.CutPrefix(uri, "file:")
 		return whenIs(ok && (!scheme.MatchString(uri) || (file && !strings.HasPrefix(rest, "/"))), "uri", uri)
 	})},
-	// CNT-09: data are base64
+	// CNT-09: data is base64
 	{rule: "CNT-09", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
 		blob, isBlob := inner(b, "resource")["blob"].(string)
 		if isBlob && !isBase64(blob) {

@@ -35,6 +35,8 @@ func fields(e *event) map[string]object {
 
 // eachField returns the flaw of the first field for which broken holds. The format
 // takes the name of the field.
+// Fields are visited in the order of their names, so the same form gives the same
+// finding.
 func eachField(format string, broken func(name string, field object) bool) flaw {
 	return func(_ *state, e *event) string {
 		for name, field := range inOrder(fields(e)) {
@@ -55,11 +57,11 @@ func words(name string, field object) string {
 // carry links, and pages, which the client opens in a browser. A page waits from its
 // request until the client has answered.
 var elicitationChecks = []check{
-	// ELI-01: only clients that said so are asked to question their user
+	// ELI-01: questions to the user are sent only to clients with the capability
 	{rule: "ELI-01", on: asksUser(""), flaw: func(s *state, e *event) string {
 		return s.lacks(e, when(inner(s.clientCaps, "elicitation") == nil, "the client has no capability elicitation"))
 	}},
-	// ELI-02: a form or a page is asked for only if the client said so
+	// ELI-02: a form or page is requested only with the client's capability for it
 	{rule: "ELI-02", on: asksUser(""), flaw: func(s *state, e *event) string {
 		mode := text(e.params, "mode")
 		asked := inner(s.clientCaps, "elicitation") != nil && (mode == "form" || mode == "url")
@@ -69,11 +71,11 @@ var elicitationChecks = []check{
 	{rule: "ELI-03", on: asksUser(""), flaw: firstOf(member(paramsOf, "mode", isWord), member(paramsOf, "message", isText), func(_ *state, e *event) string {
 		_, session := e.params["sessionId"]
 		_, request := e.params["requestId"]
-		return when(session == request && e.params["toolCallId"] == nil, "there is not exactly one of sessionId and requestId")
+		return when(session == request && e.params["toolCallId"] == nil, "exactly one of sessionId and requestId must be set")
 	})},
 	// ELI-04: a question that names a tool call names its session
 	{rule: "ELI-04", on: asksUser(""), flaw: func(_ *state, e *event) string {
-		return when(e.params["toolCallId"] != nil && e.sessionID() == "", "there is a toolCallId and no sessionId")
+		return when(e.params["toolCallId"] != nil && e.sessionID() == "", "toolCallId is set, but sessionId is not")
 	}},
 	// ELI-05: a form is an object with properties
 	{rule: "ELI-05", on: asksUser("form"), flaw: member(paramsOf, "requestedSchema", func(v any) bool {
@@ -97,15 +99,15 @@ var elicitationChecks = []check{
 		required, _ := inner(e.params, "requestedSchema")["required"].([]any)
 		for _, v := range required {
 			if name, _ := v.(string); all[name] == nil {
-				return when(true, "%s is required, and there is no such field", show(v))
+				return when(true, "%s is required, but the form has no such field", show(v))
 			}
 		}
 		return ""
-	}, eachField("the field %s has no values to choose from", func(_ string, field object) bool {
+	}, eachField("the field %s has an empty list of choices", func(_ string, field object) bool {
 		isEmpty := func(v any) bool { values, ok := v.([]any); return ok && len(values) == 0 }
 		return isEmpty(field["enum"]) || isEmpty(field["oneOf"])
 	}))},
-	// ELI-08: a page has an id and an absolute address
+	// ELI-08: a page has an id and an absolute URL
 	{rule: "ELI-08", on: asksUser("url"), flaw: firstOf(member(paramsOf, "elicitationId", isWord), func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
 		if err != nil || address.Scheme == "" || address.Host == "" {
@@ -113,7 +115,7 @@ var elicitationChecks = []check{
 		}
 		return when(address.Scheme != "https" && !slices.Contains(loopback, address.Hostname()), "url is %s, which is not https", show(e.params["url"]))
 	})},
-	// ELI-09: the address of a page has no credentials in it
+	// ELI-09: the URL of a page contains no credentials
 	{rule: "ELI-09", on: asksUser("url"), flaw: func(_ *state, e *event) string {
 		address, err := url.Parse(text(e.params, "url"))
 		if err != nil {
@@ -124,33 +126,33 @@ var elicitationChecks = []check{
 				return when(true, "url has the parameter %s", show(name))
 			}
 		}
-		return when(address.User != nil, "url has a user in it")
+		return when(address.User != nil, "url contains a user name")
 	}},
-	// ELI-10: pages have ids of their own
+	// ELI-10: pages have unique ids
 	{rule: "ELI-10", on: asksUser("url"), flaw: func(s *state, e *event) string {
 		id := e.params["elicitationId"]
-		return when(s.pages[text(e.params, "elicitationId")], "the id %s is that of a page that still waits", show(id))
+		return when(s.pages[text(e.params, "elicitationId")], "the id %s belongs to a page that still waits", show(id))
 	}},
-	// ELI-11: a question about a request names one that waits
+	// ELI-11: a question about a request names a waiting request
 	{rule: "ELI-11", on: asksUser(""), flaw: func(s *state, e *event) string {
 		id, ok := e.params["requestId"]
 		for request := range s.waiting {
 			o, _ := request.Value.(object)
 			ok = ok && jsont.Stringify(o["id"]) != jsont.Stringify(id)
 		}
-		return when(ok, "requestId is %s, and no request of the client with that id waits", show(id))
+		return when(ok, "requestId is %s, but no client request with that id is waiting", show(id))
 	}},
-	// ELI-14: only pages that were asked for are told to be done
+	// ELI-14: only requested pages are reported as complete
 	{rule: "ELI-14", on: asks("elicitation/complete"), flaw: func(s *state, e *event) string {
 		_, asked := s.pages[text(e.params, "elicitationId")]
-		return when(!asked, "no page with the id %s was asked for", show(e.params["elicitationId"]))
+		return when(!asked, "no page with the id %s was requested", show(e.params["elicitationId"]))
 	}},
 	// ELI-15: a form does not ask for secrets
 	{rule: "ELI-15", on: asksUser("form"), flaw: eachField("the field %s asks for a secret", func(name string, field object) bool {
 		return secrets.MatchString(words(name, field)) || text(field, "format") == "password"
 	})},
-	// ELI-16: a form has no links in it
-	{rule: "ELI-16", on: asksUser("form"), flaw: eachField("the field %s has a link in it", func(name string, field object) bool {
+	// ELI-16: a form contains no links
+	{rule: "ELI-16", on: asksUser("form"), flaw: eachField("the field %s contains a link", func(name string, field object) bool {
 		return links.MatchString(words(name, field))
 	})},
 }

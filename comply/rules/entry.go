@@ -8,7 +8,8 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// A Call is a request with its answer.
+// A Call is a request of the client with its answer. The runner pairs them while it
+// reads, because ids may be used again.
 type Call struct {
 	Request *Entry
 	Answer  *Entry // nil until it comes
@@ -68,6 +69,8 @@ func NewEntry(dir jsonrpc.Direction, raw []byte) *Entry {
 
 // Entries returns the entries of a frame of the agent: one, or one for each element
 // of an array.
+// All elements of an array share the flaws of their line. An array beyond the bound
+// stays one entry, whose bytes prove the flaw.
 func Entries(f jsonrpc.Frame, problem *jsonrpc.Problem) (out []*Entry) {
 	var items []json.RawMessage
 	array := len(f.Raw) > 0 && f.Raw[0] == '[' && json.Unmarshal(f.Raw, &items) == nil && len(items) > 0 && len(items) <= jsonrpc.MaxBatch

@@ -20,6 +20,7 @@ type Example struct {
 }
 
 // examples reads the file of examples. A line "-- ID bad --" or "-- ID good --" begins each.
+// The file is embedded and small; it is read at the first use.
 var examples = sync.OnceValue(func() map[string]Example {
 	all := map[string]Example{}
 	for part := range strings.SplitSeq(strings.TrimPrefix(exampleFile, "-- "), "\n-- ") {
@@ -59,6 +60,7 @@ func (r Rule) Page() string {
 }
 
 // Markdown returns the explanation of the rule, as a section of a page.
+// The pages in docs/rules consist of these sections; make compliance writes them.
 func (r Rule) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n**%s**: %s.\n\n", r.ID, r.Level, r.Text)

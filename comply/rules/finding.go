@@ -13,6 +13,9 @@ type Frame struct {
 }
 
 // A Finding is one departure of an agent from a rule.
+// Expected and Actual are written for the author of the agent: Expected completes
+// "the protocol wants", Actual says what came instead. Known, Reason and Unasked
+// belong to the baseline and the requirements of a run, not to the finding itself.
 type Finding struct {
 	Rule     string      `json:"rule"` // the id of the rule, or of the test if it names none
 	Level    jsont.Level `json:"level"`
@@ -42,7 +45,7 @@ func (f *Finding) Fails() bool { return f.Level == jsont.Must && !f.Known && !f.
 func NewFinding(r Rule, t *jsont.Test, expected, actual string, proof ...*Entry) *Finding {
 	f := &Finding{Rule: r.ID, Level: r.Level, Expected: expected, Actual: actual, Fix: r.Fix, Frames: []Frame{}, Docs: []string{}}
 	if f.Fix == "" {
-		f.Fix = "compare the frames with what was expected; the linked pages say what the protocol asks for"
+		f.Fix = "compare the frames with the expectation; the linked pages describe the protocol's rule"
 	}
 	if r.Docs != "" {
 		f.Docs = append(f.Docs, r.Docs)

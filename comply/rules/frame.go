@@ -20,9 +20,9 @@ var flawRules = map[jsonrpc.Flaw]struct {
 }{
 	jsonrpc.FlawBOM:          {"TRN-03", "", "the line starts with a byte order mark"},
 	jsonrpc.FlawSeveralLines: {"TRN-02", "", "the message is spread over several lines"},
-	jsonrpc.FlawSameLine:     {"TRN-02", "", "the message follows another one on the same line"},
+	jsonrpc.FlawSameLine:     {"TRN-02", "", "the line holds more than one message"},
 	jsonrpc.FlawNoLineEnd:    {"TRN-04", "", "no line feed follows the message"},
-	jsonrpc.FlawCRLF:         {"TRN-04", jsont.Advisory, "the line ends in CR LF, where LF is enough"},
+	jsonrpc.FlawCRLF:         {"TRN-04", jsont.Advisory, "the line ends in CR LF instead of LF"},
 	jsonrpc.FlawBlankLines:   {"TRN-01", jsont.Advisory, "there are blank lines before the message"},
 }
 
@@ -34,6 +34,8 @@ var problemRules = map[jsonrpc.ProblemCode]string{
 }
 
 // framing checks an entry as a line of bytes.
+// It comes before all other checks: an entry that is not a message has nothing else
+// that could be judged.
 func (l *ledger) framing(e *Entry) {
 	if p := e.Problem; p != nil {
 		rule, level := "TRN-01", jsont.Level("")
@@ -53,11 +55,13 @@ func (l *ledger) framing(e *Entry) {
 		l.note(ruleArray, "", "the message is part of an array", e)
 	}
 	if !isMap(e.Value) && e.Value != nil && e.Problem == nil {
-		l.note("TRN-01", "", "a JSON value that is no message", e)
+		l.note("TRN-01", "", "the JSON value is not a message", e)
 	}
 }
 
 // strayResponse judges a response that belongs to no request.
+// An id that differs in type only is told apart from an answer without a request,
+// because the fix is another one: the agent must not convert ids.
 func (l *ledger) strayResponse(e *Entry) {
 	o, _ := e.Value.(object)
 	if o["id"] == nil && e.Failure() != nil {
@@ -67,14 +71,14 @@ func (l *ledger) strayResponse(e *Entry) {
 		sent, _ := q.Request.Value.(object)
 		switch {
 		case IDKey(q.Request.ID) == IDKey(e.ID):
-			l.note(ruleOneAnswer, "", "a request was answered twice", q.Request, e)
+			l.note(ruleOneAnswer, "", "the request was answered twice", q.Request, e)
 			return
 		case jsont.Stringify(sent["id"]) == jsont.Stringify(o["id"]):
 			l.note(ruleSameID, "", when(true, "a request with the id %s was answered with the id %s", q.Request.ID, e.ID), q.Request, e)
 			return
 		}
 	}
-	l.note(ruleOneAnswer, "", "a response without a request", e)
+	l.note(ruleOneAnswer, "", "the response has no request", e)
 }
 
 // frameChecks are about JSON-RPC. They run also for tests whose methods are not of the
@@ -92,24 +96,24 @@ var frameChecks = []check{
 		_, failed := e.object["error"]
 		switch {
 		case e.Class == jsont.NoMessage:
-			return "a message with neither method nor result nor error"
+			return "the message has no method, result or error"
 		case e.Class == jsont.Response && failed && e.succeeded:
-			return "the response has both"
+			return "the response has both a result and an error"
 		}
 		return ""
 	}},
-	// RPC-05: an error has an integer code and a text as message
+	// RPC-05: an error has an integer code and a string message
 	{rule: "RPC-05", on: failures, flaw: func(_ *state, e *event) string {
 		failure := inner(e.object, "error")
 		return whenIs(!isText(failure["message"]) || !isInteger(failure["code"]), "the error", e.Failure())
 	}},
-	// RPC-12: requests of the agent have a string or an integer as id, unique while they wait
+	// RPC-12: the agent's requests have string or integer ids that are unique while they wait
 	{rule: "RPC-12", on: requests, flaw: func(s *state, e *event) string {
 		id := e.object["id"]
 		if !isText(id) && !isInteger(id) {
 			return whenIs(true, "the id", id)
 		}
-		return e.with(s.agentAsks[IDKey(e.ID)], "the id is that of a request that still waits")
+		return e.with(s.agentAsks[IDKey(e.ID)], "the id belongs to a request that still waits")
 	}},
 	// RPC-20: params are an object
 	{rule: "RPC-20", on: calls, flaw: func(_ *state, e *event) string {
@@ -131,6 +135,7 @@ func (e *event) with(proof *Entry, flaw string) string {
 
 // lacks returns a flaw together with the initialize request, which proves that the client
 // lacks a capability.
+// An agent that never saw initialize has no such proof; the flaw stands without it.
 func (s *state) lacks(e *event, flaw string) string {
 	if flaw != "" && s.hello != nil {
 		e.proof = []*Entry{s.hello}
@@ -192,7 +197,7 @@ var errorChecks = []check{
 	{rule: "ERR-02", on: failures, flaw: func(_ *state, e *event) string {
 		text := strings.TrimSpace(e.message())
 		if strings.Contains(text, "\n") {
-			return when(true, "the message has several lines: %s", show(text))
+			return when(true, "the message has more than one line: %s", show(text))
 		}
 		return when(len(text) > maxErrorWords, "the message has %d bytes", len(text))
 	}},
@@ -203,29 +208,37 @@ var errorChecks = []check{
 	}},
 	// ERR-07: -32800 is for requests that were cancelled
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
-		if code, _ := e.code(); code != codeCancelled || e.request == nil || s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message()) {
+		if code, _ := e.code(); code != codeCancelled || e.request == nil {
 			return ""
 		}
-		return e.with(e.request, e.request.Method+" was answered with -32800, the client had not cancelled it, and the message does not say that the agent gave it up")
+		isAllowed := s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message())
+		if isAllowed {
+			return ""
+		}
+		return e.with(e.request, e.request.Method+" was answered with -32800, but the client did not cancel it and the message does not say that the agent gave up")
 	}},
 	// ERR-08: codes are those of JSON-RPC or the protocol
 	{rule: "ERR-08", on: failures, flaw: func(_ *state, e *event) string {
 		code, ok := e.code()
 		return when(ok && code != codeCancelled && (code < lowestCode || code > highestCode), "the code is %d", code)
 	}},
-	// AUTH-13: -32000 is used for a missing login only
+	// AUTH-13: -32000 is used only for a missing login
 	{rule: "AUTH-13", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
 		return when(code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()), "-32000 says: %s", show(e.message()))
 	}},
-	// AUTH-14: an agent that needs a login offers a way to log in
+	// AUTH-14: an agent that needs a login offers a login method
 	{rule: "AUTH-14", on: failures, flaw: func(s *state, e *event) string {
 		code, _ := e.code()
-		if code != codeAuth || e.request == nil || s.welcome == nil || s.logins > 0 || (e.message() != "" && !aboutLogin.MatchString(e.message())) {
+		needsLogin := code == codeAuth && (e.message() == "" || aboutLogin.MatchString(e.message()))
+		if !needsLogin || e.request == nil {
+			return ""
+		}
+		if s.welcome == nil || s.logins > 0 {
 			return ""
 		}
 		e.proof = append(e.proof, s.welcome, e.request)
-		return e.request.Method + " was refused with -32000, and initialize had offered no way to log in"
+		return e.request.Method + " was refused with -32000, but initialize offered no login method"
 	}},
 }
 
@@ -239,19 +252,19 @@ var traceSyntax = map[string]*regexp.Regexp{
 // extensionChecks are about names that the protocol does not define: they begin with an
 // underscore and are announced, and _meta is an object.
 var extensionChecks = []check{
-	// EXT-03: methods of one's own begin with _
+	// EXT-03: custom methods begin with _
 	{rule: "EXT-03", on: calls, flaw: func(s *state, e *event) string {
 		m, known := s.version.Method(e.Method)
 		if known {
 			return when(m.Side == "agent", "%s is a method of agents", e.Method)
 		}
-		return when(!strings.HasPrefix(e.Method, "_") && !strings.HasPrefix(e.Method, "$/"), "the method %s is not one of the protocol", show(e.Method))
+		return when(!strings.HasPrefix(e.Method, "_") && !strings.HasPrefix(e.Method, "$/"), "the protocol has no method %s", show(e.Method))
 	}},
 	// EXT-06: _meta is an object
 	{rule: "EXT-06", on: anything, flaw: func(_ *state, e *event) string {
 		return walk(e.object, func(o object) string { return whenIs(!absentOr(isMap)(o["_meta"]), "_meta", o["_meta"]) })
 	}},
-	// EXT-08: trace context in _meta is written as W3C has it
+	// EXT-08: trace context in _meta follows the W3C format
 	{rule: "EXT-08", on: anything, flaw: func(_ *state, e *event) string {
 		return walk(e.object, func(o object) string {
 			for name, syntax := range inOrder(traceSyntax) {
@@ -266,7 +279,7 @@ var extensionChecks = []check{
 	// EXT-09: extensions are advertised in _meta of the capabilities
 	{rule: "EXT-09", on: calls, flaw: func(s *state, e *event) string {
 		own := strings.HasPrefix(e.Method, "_") && s.agentCaps != nil
-		return when(own && walk(s.agentCaps, hasMeta) == "", "the agent uses %s, and its capabilities have no _meta that says so", show(e.Method))
+		return when(own && walk(s.agentCaps, hasMeta) == "", "the agent uses %s, but its capabilities do not announce it in _meta", show(e.Method))
 	}},
 }
 
@@ -277,6 +290,7 @@ var freeForm = []string{"_meta", "rawInput", "rawOutput", "data"}
 
 // walk calls f for all objects in v until it returns a text. It leaves out members
 // of free form.
+// Names are visited in order, so the first text is always the same one.
 func walk(v any, f func(object) string) string {
 	switch v := v.(type) {
 	case object:

@@ -11,6 +11,7 @@ var wrongMembers = map[schema.Version][]string{
 	schema.V2: {"agentCapabilities", "agentInfo"},
 }
 
+// authMethods returns the ways to log in that an answer to initialize offers.
 func authMethods(e *event) []object { return objects(e.result, "authMethods") }
 
 // initializeChecks are about the answer to initialize, from which the client learns the
@@ -18,23 +19,23 @@ func authMethods(e *event) []object { return objects(e.result, "authMethods") }
 var initializeChecks = []check{
 	// INIT-02: the protocol version is an integer from 0 to 65535
 	{rule: "INIT-02", on: resultOf(MethodInitialize), flaw: member(resultOfCall, "protocolVersion", absentOr(isCount))}, // the schema lets 1.0 pass
-	// INIT-06: the answer has the members of the version that was agreed on
+	// INIT-06: the answer has the members of the agreed version
 	{rule: "INIT-06", on: resultOf(MethodInitialize), flaw: func(s *state, e *event) string {
 		for _, name := range wrongMembers[s.version] {
 			if _, ok := e.result[name]; ok {
-				return when(true, "the answer is for version %d and has the member %s", s.version, name)
+				return when(true, "the answer is for version %d but has the member %s", s.version, name)
 			}
 		}
 		return ""
 	}},
-	// INIT-12: ways to log in have a name and an id of their own
+	// INIT-12: every login method has a name and a unique id
 	{rule: "INIT-12", on: resultOf(MethodInitialize), flaw: func(s *state, e *event) string {
 		id := named("id")
 		if s.version == schema.V2 {
 			id = named("methodId")
 		}
 		twin, twice := repeated(authMethods(e), id)
-		return when(twice, "two ways to log in have the id %s", show(twin))
+		return when(twice, "two login methods have the same id %s", show(twin))
 	}},
 	// INIT-19: the agent sends nothing before it has answered initialize
 	{rule: "INIT-19", on: calls, flaw: func(s *state, e *event) string {
@@ -58,7 +59,7 @@ var initializeChecks = []check{
 		}
 		switch {
 		case hasCommand:
-			return "the login in a terminal has a command, where it is the agent's own with other args"
+			return "a terminal login must not have a command: the client starts the agent with other args"
 		case !absentOr(isList)(m["args"]):
 			return whenIs(true, "args", m["args"])
 		}

@@ -65,6 +65,7 @@ type ledger struct {
 	test  *jsont.Test
 	calls []*Call
 	state *state
+	// calls pairs requests of the client with their answers; state knows the rest.
 	seen  map[string]bool // rules with their level
 	found []Finding
 	noted int // how many flaws were found so far, repeated ones included
@@ -76,6 +77,9 @@ func newLedger(t *jsont.Test, version schema.Version, calls []*Call) *ledger {
 
 // Audit returns a finding for each rule that the agent broke in a conversation,
 // whatever its test is about. calls are the requests of the client in the log.
+// At the end of the log the checks run once more with an event that has no entry,
+// for rules about things that were left undone. A lax test is judged by the checks
+// of frames alone.
 func Audit(t *jsont.Test, version schema.Version, log []*Entry, calls []*Call) []Finding {
 	l := newLedger(t, version, calls)
 	for _, e := range log {
@@ -92,6 +96,9 @@ func Audit(t *jsont.Test, version schema.Version, log []*Entry, calls []*Call) [
 }
 
 // inspect judges one entry of the agent.
+// Checks run from the form to the meaning. The schema comes last and only without a
+// flaw, so a mistake is named by the rule about it and not by the place in a
+// schema.
 func (l *ledger) inspect(e *event) {
 	l.framing(e.Entry)
 	if e.object == nil {

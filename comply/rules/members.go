@@ -12,7 +12,9 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A schemaNode is a JSON schema, as far as it names members and values.
+// A schemaNode is a JSON schema, as far as it names members and values. The
+// validator accepts unknown members, as the protocol does; this walk finds them,
+// because a member that no type has is mostly a misspelled one.
 type schemaNode struct {
 	Ref        string                 `json:"$ref"`
 	Properties map[string]*schemaNode `json:"properties"`
@@ -76,7 +78,14 @@ type memberSet struct {
 // maxSchemaDepth bounds references, which may lead in a circle.
 const maxSchemaDepth = 30
 
+// admitsMembers reports whether a keyword such as additionalProperties, which is a flag or
+// a schema, admits members that have no schema of their own.
+func admitsMembers(keyword json.RawMessage) bool {
+	return len(keyword) > 0 && string(keyword) != "false"
+}
+
 // collect adds the members that a schema allows v to have.
+// It is generous: a member is allowed if any branch that may be meant has it.
 func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, depth int) {
 	if s == nil || depth > maxSchemaDepth {
 		return
@@ -90,7 +99,7 @@ func (a *memberSet) collect(defs map[string]*schemaNode, s *schemaNode, v any, d
 	if s.Items != nil {
 		a.items = append(a.items, s.Items)
 	}
-	if (len(s.More) > 0 && string(s.More) != "false") || (len(s.Rest) > 0 && string(s.Rest) != "false") {
+	if admitsMembers(s.More) || admitsMembers(s.Rest) {
 		a.open = true
 	}
 	if of := (&schemaNode{}); len(s.More) > 2 && json.Unmarshal(s.More, of) == nil { // a schema for all members, not {} or a flag
@@ -128,6 +137,8 @@ func (l *ledger) checkMembers(e *event) {
 // maxPath is how deep members are checked.
 const maxPath = 12
 
+// checkValue notes the unknown members of v, which stands at path, and of the
+// values in it.
 func (l *ledger) checkValue(e *event, nodes []*schemaNode, v any, path []string) {
 	if len(path) > maxPath {
 		return
@@ -181,10 +192,10 @@ func isDraft(e *event, name string) bool {
 // that fits, unless a check of its own is about the member.
 func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 	name := path[len(path)-1]
-	actual := "there is a member " + strings.Join(path, ".")
+	actual := "unknown member " + strings.Join(path, ".")
 	for known := range inOrder(a.members) {
 		if known != name && folded(known) == folded(name) {
-			l.note(ruleCase, "", fmt.Sprintf("%s, which is written %s", actual, known), e.Entry)
+			l.note(ruleCase, "", fmt.Sprintf("%s: write it as %s", actual, known), e.Entry)
 			return
 		}
 	}
@@ -200,7 +211,7 @@ func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 		rule = ruleOwnUpdateMember
 	}
 	if isUnstable(e, path) {
-		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol has published as unstable", e.Entry)
+		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol publishes as unstable", e.Entry)
 		return
 	}
 	l.note(rule, "", actual, e.Entry)
@@ -242,7 +253,7 @@ var wordMembers = []string{"sessionUpdate", "type", "kind", "status", "stopReaso
 func (l *ledger) checkWords(e *event, v object) {
 	for _, name := range wordMembers {
 		if word := text(v, name); caseVariant(word) {
-			l.note(ruleCase, "", fmt.Sprintf("%s is %s, which is written in snake_case", name, show(word)), e.Entry)
+			l.note(ruleCase, "", fmt.Sprintf("%s is %s: write it in snake_case", name, show(word)), e.Entry)
 		}
 	}
 }
@@ -279,6 +290,8 @@ var protocolWords = sync.OnceValue(func() map[string]string {
 })
 
 // caseVariant reports whether a word is one of the protocol in other letters.
+// A word without a capital is never a variant: a misspelled word in lower case is
+// an unknown one.
 func caseVariant(word string) bool {
 	if strings.IndexFunc(word, unicode.IsUpper) < 0 {
 		return false

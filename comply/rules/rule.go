@@ -10,6 +10,8 @@ import (
 )
 
 // A Rule is one demand of the protocol on agents.
+// IDs are stable: baselines, requirements and reports of users name them. Text is a
+// sentence without a full stop that an agent keeps; Fix is an imperative.
 type Rule struct {
 	ID    string      `json:"id"`
 	Level jsont.Level `json:"level"`
@@ -39,6 +41,7 @@ const (
 //go:embed rules.json
 var ruleFile []byte
 
+// table holds the rules in the order of the file, which is that of the pages.
 var table = sync.OnceValue(func() []Rule {
 	var rules []Rule
 	if err := json.Unmarshal(ruleFile, &rules); err != nil {

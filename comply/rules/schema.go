@@ -96,6 +96,8 @@ func (s *state) definition(e *event) (name string, value any) {
 }
 
 // checkSchema notes that a message does not match the schema.
+// The most specific entry of schemaRules stands first in its group. A departure
+// that none names is no finding: the message belongs to no rule.
 func (l *ledger) checkSchema(e *event) {
 	name, value := l.state.definition(e)
 	if name == "" || value == nil || slices.Contains(draftTags, e.tag) {
@@ -118,7 +120,7 @@ func (l *ledger) checkSchema(e *event) {
 	for _, r := range schemaRules {
 		named := r.message == message || r.message == e.tag || (strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message))
 		if named && strings.HasPrefix(at, r.at) {
-			l.note(r.rule, "", fmt.Sprintf("at %q the message is not as the schema wants it: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
+			l.note(r.rule, "", fmt.Sprintf("the message does not match the schema at %q: %s", path, strings.TrimPrefix(leaf.Error(), "jsonschema validation failed ")), e.Entry)
 			return
 		}
 	}
@@ -128,6 +130,8 @@ func (l *ledger) checkSchema(e *event) {
 var index = regexp.MustCompile(`(^|\.)[0-9]+\b`)
 
 // deepest returns the cause that is furthest inside the message.
+// A union fails in all its branches; the branch that came furthest is the one that
+// was meant.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
 	for _, c := range e.Causes {

@@ -25,6 +25,8 @@ func isMoment(v any) bool {
 }
 
 // inside reports whether a path is in one of the folders.
+// Paths are compared as text. Both kinds of slash count, since agents run on any
+// system.
 func inside(name string, roots []string) bool {
 	name = path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	return slices.ContainsFunc(roots, func(root string) bool {
@@ -41,7 +43,7 @@ func outside(param string) flaw {
 		if x == nil || !absolute(name) || inside(name, x.roots) {
 			return ""
 		}
-		return when(true, "%s is outside of %s", show(name), strings.Join(x.roots, ", "))
+		return when(true, "%s is outside %s", show(name), strings.Join(x.roots, ", "))
 	}
 }
 
@@ -57,12 +59,12 @@ func (s *state) opening() bool {
 
 func listedSessions(e *event) []object { return objects(e.result, "sessions") }
 
-const notOpened = "an update names the session %s, which the client has not opened"
+const notOpened = "the update names the session %s, which the client has not opened"
 
 // sessionChecks are about opening, loading and listing sessions. An update may name a session
 // before the answer that opens it; only if that answer never comes is the session unknown.
 var sessionChecks = []check{
-	// SNEW-01: session/new is answered with a session id that is a text and not empty
+	// SNEW-01: session/new is answered with a session id that is a non-empty string
 	{rule: "SNEW-01", on: resultOf(MethodNewSession), flaw: func(_ *state, e *event) string {
 		return when(e.result["sessionId"] == "", "sessionId is empty")
 	}},
@@ -80,20 +82,20 @@ var sessionChecks = []check{
 		}
 		return ""
 	}},
-	// SLOAD-06: message ids are not used for two messages when a session is loaded
+	// SLOAD-06: each message of a loaded session has a unique id
 	{rule: "SLOAD-06", on: updates(messageTags...), flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "messageId")
 		if x == nil || !x.loading || id == "" {
 			return ""
 		}
 		ids := x.streams[e.tag]
-		return when(slices.Contains(ids, id) && ids[len(ids)-1] != id, "the id %s was that of an earlier message", show(id))
+		return when(slices.Contains(ids, id) && ids[len(ids)-1] != id, "the id %s belongs to an earlier message", show(id))
 	}},
 	// SLIST-03: every session in the list has an id and an absolute folder
 	{rule: "SLIST-03", on: resultOf("session/list"), flaw: each(listedSessions, "a session in the list", func(_ *state, o object) bool {
 		return isWord(o["sessionId"]) && isPath(o["cwd"])
 	})},
-	// SLIST-09: times in the list are written as ISO 8601 has it
+	// SLIST-09: times in the list are in ISO 8601 format
 	{rule: "SLIST-09", on: resultOf("session/list"), flaw: eachFlaw(listedSessions, func(_ *state, o object) string {
 		return whenIs(!absentOr(isMoment)(o["updatedAt"]), "updatedAt", o["updatedAt"])
 	})},
@@ -105,7 +107,7 @@ var sessionChecks = []check{
 		}
 		folders, _ := o["additionalDirectories"].([]any)
 		if offered, _ := jsont.Lookup(any(s.agentCaps), path); len(folders) > 0 && offered == nil {
-			return "additionalDirectories is there, and the capability is not"
+			return "additionalDirectories is set, but the capability is not"
 		}
 		for _, f := range folders {
 			if !isPath(f) {

@@ -23,6 +23,7 @@ func optionHolder(e *event) object {
 	return e.result
 }
 
+// options returns the options in an event; choices the values of one.
 func options(e *event) []object { return objects(optionHolder(e), "configOptions") }
 
 // optionSession returns the session whose options an event is about.
@@ -51,7 +52,7 @@ var categories = []string{"mode", "model", "model_config", "thought_level"}
 // settingChecks are about modes and options. Each message with options has all of them, so
 // it is compared with the options before it: none may vanish, and their order stays.
 var settingChecks = []check{
-	// MODE-01: the current mode is one of the modes, which have ids of their own and names
+	// MODE-01: modes have unique ids and names, and the current mode is one of them
 	{rule: "MODE-01", on: opensSession, in: schema.V1, flaw: func(_ *state, e *event) string {
 		modes := inner(e.result, "modes")
 		if modes == nil {
@@ -66,22 +67,22 @@ var settingChecks = []check{
 			seen[id] = true
 		}
 		current := text(modes, "currentModeId") // the schema is about a missing one
-		return when(current != "" && !seen[current], "currentModeId is %s, and there is no such mode", show(modes["currentModeId"]))
+		return when(current != "" && !seen[current], "currentModeId is %s, but there is no such mode", show(modes["currentModeId"]))
 	}},
 	// MODE-05: the agent changes to modes that it has offered
 	{rule: "MODE-05", on: updates("current_mode_update"), in: schema.V1, flaw: func(s *state, e *event) string {
 		x, id := s.session(e), text(e.update, "currentModeId")
-		return when(x != nil && id != "" && !slices.Contains(x.modes, id), "the mode is %s, and there is no such mode", show(id))
+		return when(x != nil && id != "" && !slices.Contains(x.modes, id), "the mode is %s, but there is no such mode", show(id))
 	}},
 	// CFG-02: an option has one of its values
 	{rule: "CFG-02", on: aboutOptions, flaw: eachFlaw(options, func(_ *state, o object) string {
 		offered := slices.ContainsFunc(choices(o), func(c object) bool { return text(c, "value") == text(o, "currentValue") })
-		return when(text(o, "type") == "select" && !offered, "the option %s is %s, which is none of its values", show(optionID(o)), show(o["currentValue"]))
+		return when(text(o, "type") == "select" && !offered, "the option %s is %s, which is not one of its values", show(optionID(o)), show(o["currentValue"]))
 	})},
-	// CFG-03: options that are on or off are offered only to clients that want them
+	// CFG-03: boolean options are offered only to clients that support them
 	{rule: "CFG-03", on: aboutOptions, in: schema.V1, flaw: eachFlaw(options, func(s *state, o object) string {
 		unfit := text(o, "type") == "boolean" && !s.can("session.configOptions.boolean")
-		return when(unfit, "the option %s is boolean, and the client has not said that it can show such", show(optionID(o)))
+		return when(unfit, "the option %s is boolean, but the client does not support boolean options", show(optionID(o)))
 	})},
 	// CFG-09: an update of options has all of them
 	{rule: "CFG-09", on: updates("config_option_update"), flaw: func(s *state, e *event) string {
@@ -103,10 +104,10 @@ var settingChecks = []check{
 		known := slices.Contains(categories, word) || strings.HasPrefix(word, "_") || caseVariant(word)
 		return whenIs(category != nil && !known, "category", category)
 	})},
-	// CFG-12: options and their values have ids of their own
+	// CFG-12: options and their values have unique ids
 	{rule: "CFG-12", on: aboutOptions, flaw: func(_ *state, e *event) string {
 		if id, twice := repeated(options(e), optionID); twice {
-			return when(true, "two options have the id %s", show(id))
+			return when(true, "two options have the same id %s", show(id))
 		}
 		for _, o := range options(e) {
 			if value, twice := repeated(choices(o), named("value")); twice {
@@ -124,7 +125,7 @@ var settingChecks = []check{
 		now := slices.DeleteFunc(optionIDs(optionHolder(e)), func(id string) bool { return !slices.Contains(x.options, id) })
 		was := slices.DeleteFunc(slices.Clone(x.options), func(id string) bool { return !slices.Contains(now, id) })
 		moved := len(was) == len(now) && !slices.Equal(was, now)
-		return when(moved, "the order was %s, and is %s now", strings.Join(was, ", "), strings.Join(now, ", "))
+		return when(moved, "the order was %s and is now %s", strings.Join(was, ", "), strings.Join(now, ", "))
 	}},
 	// CFG-16: groups of values have an id, a name and values
 	{rule: "CFG-16", on: aboutOptions, flaw: eachFlaw(options, func(s *state, o object) string {
@@ -133,7 +134,8 @@ var settingChecks = []check{
 			id = "groupId"
 		}
 		for _, c := range objects(o, "options") {
-			if _, grouped := c["options"]; grouped && (!isWord(c[id]) || !isText(c["name"]) || !isList(c["options"])) {
+			isComplete := isWord(c[id]) && isText(c["name"]) && isList(c["options"])
+			if _, grouped := c["options"]; grouped && !isComplete {
 				return whenIs(true, "a group", c)
 			}
 		}

@@ -118,6 +118,8 @@ func newState(version schema.Version, calls []*Call) *state {
 
 // event takes an entry apart. The answer to initialize sets the version here, so
 // that the answer itself is judged by it.
+// The parts are nil or empty if the message does not have them in the form of the
+// protocol, so a check can read them without looking twice.
 func (s *state) event(raw *Entry) *event {
 	e := &event{Entry: raw}
 	e.object, _ = raw.Value.(object)
@@ -187,6 +189,8 @@ func (s *state) apply(e *event) {
 }
 
 // clientSent applies a message of the client.
+// Frames of the client are not judged: a test may send anything. They count as
+// facts.
 func (s *state) clientSent(e *event) {
 	switch e.Class {
 	case jsont.Response:
@@ -445,6 +449,7 @@ func (x *session) speak(tag, id string) {
 }
 
 // track records an update of a tool call.
+// A call is assigned to the turn in which it was first seen.
 func (x *session) track(e *Entry, u object) {
 	id := text(u, "toolCallId")
 	c := x.calls[id]

@@ -117,6 +117,7 @@ func (s *Streams) end(session string) {
 }
 
 // with returns a copy of v in which the value at a path of members is another one.
+// Only the objects along the path are copied.
 func with(v any, path []string, value any) any {
 	if len(path) == 0 {
 		return value

@@ -41,6 +41,7 @@ func shownOf(kind string) func(*event) []object {
 var aboutTools selector = func(e *event) bool { return toolCall(e) != nil }
 
 // oneOf returns the flaw that a member of a tool call is not among the words.
+// A member that is absent is fine: an update has only the members that change.
 func oneOf(name string, words []string) flaw {
 	return func(s *state, e *event) string {
 		v := toolCall(e)[name]
@@ -66,13 +67,13 @@ func isLine(v any) bool { return isCount(v) && jsont.Stringify(v) != "0" }
 // forward, and the content that it shows must be complete. A loaded session repeats its
 // calls, so order does not count while it loads.
 var toolChecks = []check{
-	// TOOL-02: every tool call has an id of its own
+	// TOOL-02: every tool call has a unique id
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		if c == nil || x.loading {
 			return ""
 		}
-		return e.with(c.announced, when(true, "the id %s was that of an earlier tool call", show(e.update["toolCallId"])))
+		return e.with(c.announced, when(true, "the id %s belongs to an earlier tool call", show(e.update["toolCallId"])))
 	}},
 	// TOOL-03: a tool call is announced before it is updated
 	{rule: "TOOL-03", on: updates("tool_call_update"), in: schema.V1, flaw: func(s *state, e *event) string {
@@ -85,9 +86,9 @@ var toolChecks = []check{
 		title, ok := e.update["title"].(string)
 		return whenIs(ok && strings.TrimSpace(title) == "", "title", title)
 	}},
-	// TOOL-05: the kind of a tool call is one that the protocol knows
+	// TOOL-05: the kind of a tool call is one of the protocol's
 	{rule: "TOOL-05", on: aboutTools, flaw: oneOf("kind", toolKinds)},
-	// TOOL-06: the status of a tool call is one that the protocol knows
+	// TOOL-06: the status of a tool call is one of the protocol's
 	{rule: "TOOL-06", on: aboutTools, flaw: oneOf("status", toolStatuses)},
 	// TOOL-07: a tool call that has ended does not go on
 	{rule: "TOOL-07", on: updates("tool_call_update"), flaw: func(s *state, e *event) string {
@@ -96,7 +97,7 @@ var toolChecks = []check{
 			return ""
 		}
 		status := text(e.update, "status")
-		return when(status != "" && status != c.status, "the tool call was %s, and is %s now", c.status, status)
+		return when(status != "" && status != c.status, "the tool call was %s and is now %s", c.status, status)
 	}},
 	// TOOL-10: a tool call shows content, a diff or a terminal
 	{rule: "TOOL-10", on: aboutTools, flaw: each(toolContent, "the content", func(s *state, c object) bool {
@@ -110,7 +111,7 @@ var toolChecks = []check{
 	{rule: "TOOL-11", on: aboutTools, in: schema.V2, flaw: each(shownOf("diff"), "the diff", func(_ *state, c object) bool {
 		return !slices.ContainsFunc(objects(c, "changes"), func(change object) bool { return !isPath(change["path"]) })
 	})},
-	// TOOL-13: locations have an absolute path and lines from 1 on
+	// TOOL-13: locations have an absolute path and lines starting at 1
 	{rule: "TOOL-13", on: aboutTools, flaw: each(func(e *event) []object { return objects(toolCall(e), "locations") }, "the location", func(_ *state, l object) bool {
 		return isPath(l["path"]) && absentOr(isLine)(l["line"])
 	})},
@@ -125,20 +126,20 @@ var toolChecks = []check{
 		}
 		for _, c := range shownOf("terminal")(e) {
 			if t := s.terminals[text(c, "terminalId")]; t != nil && t.released {
-				return when(true, "the terminal %s was released before it is shown", show(c["terminalId"]))
+				return when(true, "the terminal %s was released before it was shown", show(c["terminalId"]))
 			}
 		}
 		return ""
 	}},
 	// TOOL-16: the raw input and output of a tool call are objects
 	{rule: "TOOL-16", on: aboutTools, flaw: firstOf(member(toolCall, "rawInput", absentOr(isMap)), member(toolCall, "rawOutput", absentOr(isMap)))},
-	// TOOL-18: the name of a tool is a text
+	// TOOL-18: the name of a tool is a string
 	{rule: "TOOL-18", on: aboutTools, flaw: member(toolCall, "name", absentOr(isText))},
-	// TOOL-19: a question is about a tool call that is known
+	// TOOL-19: a permission request names a known tool call
 	{rule: "TOOL-19", on: asks(MethodPermission), flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
 		about := permissionSubject(e)
-		return when(x != nil && c == nil && about != nil && text(about, "title") == "", "the tool call %s was neither announced nor described", show(about))
+		return when(x != nil && c == nil && about != nil && text(about, "title") == "", "the tool call %s was not announced or described", show(about))
 	}},
 }
 
@@ -153,7 +154,7 @@ var planChecks = []check{
 	// An update has all entries of the plan. One in which every entry is known and
 	// changed, and others are missing, looks like a difference. The agent may have
 	// left entries out on purpose, so it does not fail.
-	// PLAN-03: every update of a plan has all of it
+	// PLAN-03: every plan update has the whole plan
 	{rule: "PLAN-03", level: jsont.Should, on: updates("plan"), in: schema.V1, flaw: func(s *state, e *event) string {
 		x, now := s.session(e), objects(e.update, "entries")
 		if x == nil || len(now) == 0 || len(now) >= len(x.plan) {
@@ -171,7 +172,7 @@ var planChecks = []check{
 		}
 		for content, status := range inOrder(before) {
 			if status != "completed" {
-				return when(true, "the plan had %d entries, and the update has only those that changed; %s is missing", len(x.plan), show(content))
+				return when(true, "the plan had %d entries, but the update has only changed ones; %s is missing", len(x.plan), show(content))
 			}
 		}
 		return ""

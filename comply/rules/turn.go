@@ -27,6 +27,8 @@ func idleSession(s *state, e *event) *session {
 }
 
 // elsewhere reports whether a turn runs in another session.
+// An update that names an idle session while another one works has probably the
+// wrong id, which is a rule of its own.
 func (s *state) elsewhere(x *session) bool {
 	for _, other := range s.sessions {
 		if other != x && len(other.turns) > 0 {
@@ -39,10 +41,12 @@ func (s *state) elsewhere(x *session) bool {
 // stopped returns the stop reason of a turn that ends with the event, in either
 // version.
 func stopped(s *state, e *event) (reason any, t *turn) {
-	if s.version == schema.V1 && e.request != nil && e.succeeded && e.request.Method == MethodPrompt {
+	answersPrompt := e.request != nil && e.succeeded && e.request.Method == MethodPrompt
+	if s.version == schema.V1 && answersPrompt {
 		return e.result["stopReason"], s.turns[e.request]
 	}
-	if s.version == schema.V2 && e.tag == "state_update" && text(e.update, "state") == "idle" && e.update["stopReason"] != nil {
+	becomesIdle := e.tag == "state_update" && text(e.update, "state") == "idle"
+	if s.version == schema.V2 && becomesIdle && e.update["stopReason"] != nil {
 		return e.update["stopReason"], s.session(e).running()
 	}
 	return nil, nil
@@ -59,7 +63,7 @@ var turnChecks = []check{
 	{rule: "PRM-01", on: resultOf(MethodPrompt), in: schema.V1, flaw: func(_ *state, e *event) string {
 		return when(e.result != nil && e.result["stopReason"] == nil, "the result has no stopReason")
 	}},
-	// PRM-02: the stop reason is one that the protocol knows
+	// PRM-02: the stop reason is one of the protocol's
 	{rule: "PRM-02", on: updates("state_update"), in: schema.V2, flaw: func(s *state, e *event) string {
 		reason, _ := stopped(s, e)
 		word, _ := reason.(string)
@@ -73,20 +77,20 @@ var turnChecks = []check{
 		case x == nil || (x.last == nil && s.elsewhere(x)) || (x.last != nil && x.last.stop == "cancelled"):
 			return ""
 		case x.last == nil:
-			return e.tag + " came, and there was no prompt"
+			return e.tag + " came without a prompt"
 		}
 		return e.with(x.last.request, e.tag+" came after the prompt was answered")
 	}},
 	// PRM-15: updates of a turn name its session
 	{rule: "PRM-15", on: updates(turnTags...), in: schema.V1, flaw: func(s *state, e *event) string {
 		if x := idleSession(s, e); x != nil && x.last == nil && s.elsewhere(x) {
-			return when(true, "%s names the session %s, in which no turn runs, while one does in another", e.tag, show(x.id))
+			return when(true, "%s names the session %s, which is idle while another session has a running turn", e.tag, show(x.id))
 		}
 		return ""
 	}},
 	// CAN-04: updates of a cancelled turn come before its end
 	{rule: "CAN-04", on: updates("tool_call_update"), in: schema.V1, flaw: afterCancelled},
-	// CAN-05: nothing comes of a cancelled turn after its end
+	// CAN-05: a cancelled turn sends nothing after its end
 	{rule: "CAN-05", on: updates(slices.DeleteFunc(slices.Clone(turnTags), func(tag string) bool { return tag == "tool_call_update" })...), in: schema.V1, flaw: afterCancelled},
 	// PRM-19: a prompt is answered with an object
 	{rule: "PRM-19", on: resultOf(MethodPrompt), flaw: func(_ *state, e *event) string {
@@ -94,17 +98,21 @@ var turnChecks = []check{
 	}},
 	// STOP-05: only a turn that was cancelled stops with cancelled
 	{rule: "STOP-05", on: turnEnds, flaw: func(s *state, e *event) string {
+		reason, t := stopped(s, e)
+		if reason != "cancelled" || t == nil {
+			return ""
+		}
 		// A second prompt may end the turn before it.
-		if reason, t := stopped(s, e); reason == "cancelled" && t != nil && !t.cancelled && !t.joined {
-			return e.with(t.request, "the turn stopped with cancelled, and the client had not cancelled it")
+		if !t.cancelled && !t.joined {
+			return e.with(t.request, "the turn stopped with cancelled, but the client did not cancel it")
 		}
 		return ""
 	}},
-	// CAN-17: the agent cancels only requests that it has made and that wait
+	// CAN-17: the agent cancels only its own waiting requests
 	{rule: "CAN-17", on: asks("$/cancel_request"), flaw: func(s *state, e *event) string {
 		id := e.params["requestId"]
 		known := s.agentIDs[IDKey(jsont.Encode(id))] // an answer may be on its way
-		return when(!known, "the agent cancels the request %s, and has made none with that id", show(id))
+		return when(!known, "the agent cancelled the request %s, but never made one with that id", show(id))
 	}},
 	// CAN-21: tool calls of a cancelled turn are ended before it
 	{rule: "CAN-21", on: turnEnds, flaw: func(s *state, e *event) string {
@@ -126,7 +134,7 @@ var turnChecks = []check{
 func afterCancelled(s *state, e *event) string {
 	if x := idleSession(s, e); x != nil && x.last != nil && x.last.stop == "cancelled" {
 		e.proof = []*Entry{x.last.request, x.last.ended}
-		return e.tag + " came after the turn was told to be cancelled"
+		return e.tag + " came after the cancelled turn ended"
 	}
 	return ""
 }

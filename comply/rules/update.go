@@ -26,6 +26,7 @@ var wantedBy = map[string]string{
 }
 
 // needs returns the flaw that a member of an update is not as it must be.
+// The text names the value and what it should have been.
 func needs(name, what string, fits func(any) bool) flaw {
 	return func(_ *state, e *event) string {
 		v := e.update[name]
@@ -36,7 +37,7 @@ func needs(name, what string, fits func(any) bool) flaw {
 // unwanted returns the flaw that the client has not asked for an update.
 func unwanted(s *state, e *event) string {
 	path, ok := wantedBy[e.tag]
-	return s.lacks(e, when(ok && !s.can(path), "%s came, and the client has no capability %s", e.tag, path))
+	return s.lacks(e, when(ok && !s.can(path), "%s came, but the client has no capability %s", e.tag, path))
 }
 
 var commands = listOf("availableCommands")
@@ -81,12 +82,12 @@ var updateChecks = []check{
 	{rule: "UPD-14", on: updates("plan_removed"), in: schema.V1, flaw: needs("planId", "a text", isWord)},
 	// UPD-15: a notice has a severity and a title
 	{rule: "UPD-15", on: updates("notice"), flaw: needs("title", "a text that is not empty", isWord)},
-	// UPD-16: a compaction has an id and a status, and is told only to clients that want it
+	// UPD-16: a compaction has an id and a status, and is sent only to clients that want it
 	{rule: "UPD-16", on: updates("compaction_update"), in: schema.V1, flaw: unwanted},
 	// UPD-17: pieces of a summary come while the compaction goes on
 	{rule: "UPD-17", on: updates("compaction_summary_chunk"), flaw: func(s *state, e *event) string {
 		x := s.session(e)
-		return when(x != nil && !x.compacting[text(e.update, "compactionId")], "no compaction with that id goes on")
+		return when(x != nil && !x.compacting[text(e.update, "compactionId")], "no compaction with that id is in progress")
 	}},
 	// UPD-18: a message id belongs to one message of one role
 	{rule: "UPD-18", on: updates(messageTags...), flaw: func(s *state, e *event) string {
@@ -95,7 +96,7 @@ var updateChecks = []check{
 			return ""
 		}
 		was := x.messages[id]
-		return when(was != "" && was != e.tag, "the id %s of a %s was that of a %s", show(id), e.tag, was)
+		return when(was != "" && was != e.tag, "the id %s of a %s belongs to a %s", show(id), e.tag, was)
 	}},
 	// UPD-19: an update is a notification
 	{rule: "UPD-19", on: asks("session/update"), flaw: func(_ *state, e *event) string {
@@ -103,15 +104,15 @@ var updateChecks = []check{
 	}},
 	// UPD-20: updates that a client must ask for are not sent to others
 	{rule: "UPD-20", on: updates(), in: schema.V1, flaw: unwanted},
-	// CMD-04: names of commands differ, and have no slash or blank
+	// CMD-04: command names are unique and have no slash or blank
 	{rule: "CMD-04", on: updates("available_commands_update"), flaw: func(_ *state, e *event) string {
 		for _, c := range commands(e) {
 			if name := text(c, "name"); strings.ContainsAny(name, "/ \t\n") {
-				return "a command is called " + show(name).String()
+				return "a command has the name " + show(name).String()
 			}
 		}
 		name, twice := repeated(commands(e), named("name"))
-		return when(twice, "a command is called %s", show(name))
+		return when(twice, "two commands have the name %s", show(name))
 	}},
 	// USE-02: a cost has an amount and a currency of three letters
 	{rule: "USE-02", on: updates("usage_update"), flaw: func(_ *state, e *event) string {
@@ -120,7 +121,7 @@ var updateChecks = []check{
 		letters := len(currency) == 3 && strings.Trim(currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 		return whenIs(cost != nil && (!isNumber(cost["amount"]) || !letters), "cost", cost)
 	}},
-	// USE-03: a cost does not fall, and not more is used than there is
+	// USE-03: the cost never falls, and used does not exceed size
 	{rule: "USE-03", on: updates("usage_update"), flaw: func(s *state, e *event) string {
 		used, _ := number(e.update["used"])
 		size, _ := number(e.update["size"])

@@ -15,7 +15,8 @@ func (a AID) Split() (domain, name string) {
 	other := func(r rune) bool { // ASCII alone: two domains that look alike differ
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
 	}
-	if !ok || !cut || !versioned || domain == "" || name == "" || strings.ContainsFunc(domain, other) {
+	hasParts := ok && cut && versioned && domain != "" && name != ""
+	if !hasParts || strings.ContainsFunc(domain, other) {
 		return "", ""
 	}
 	return strings.ToLower(domain), name

@@ -9,7 +9,8 @@ import (
 // safeID reports whether s can stand for a thing in coordination, also in the
 // name of a file: [A-Za-z0-9._-]{1,128}, but neither "." nor "..".
 func safeID(s string) bool {
-	if len(s) == 0 || len(s) > 128 || s == "." || s == ".." {
+	isFolder := s == "." || s == ".."
+	if len(s) == 0 || len(s) > 128 || isFolder {
 		return false
 	}
 	for i := range len(s) {

@@ -49,7 +49,7 @@ func (t *table) team(tasks, messages, versions int) *benchTeam {
 	for i := 1; i < 50; i++ {
 		seats = append(seats, team.Seat{Agent: benchAgent(i), Role: hub.RoleExecutor})
 	}
-	x.do(t, team.Request{Action: "create", Objective: "o", Members: seats})
+	x.do(t, team.Create{Objective: "o", Members: seats})
 	now := hub.At(time.Now())
 	_, sum, size, err := x.content.Put(strings.NewReader("a line of text\n"))
 	must(b, err)
@@ -86,8 +86,7 @@ func (t *table) team(tasks, messages, versions int) *benchTeam {
 }
 
 func (x *benchTeam) do(t *table, r team.Request) team.Answer {
-	r.Team = "core"
-	a, err := x.teams.Perform(context.Background(), x.boss, r)
+	a, err := x.teams.Perform(context.Background(), x.boss, "core", r)
 	must(t.b, err)
 	return a
 }
@@ -100,7 +99,7 @@ func (t *table) teamwork() {
 	show := func(x *benchTeam) load {
 		return func(stop <-chan struct{}) int64 {
 			return crowd(1, stop, func(int, int64) {
-				if got := x.do(t, team.Request{Action: "show", Limit: 10}); len(got.Team.Tasks) != 10 || len(got.Team.Members) != 50 {
+				if got := x.do(t, team.Show{Limit: 10}); len(got.Team.Tasks) != 10 || len(got.Team.Members) != 50 {
 					b.Fatalf("got %d tasks and %d members", len(got.Team.Tasks), len(got.Team.Members))
 				}
 			})
@@ -118,7 +117,7 @@ func (t *table) teamwork() {
 	var n atomic.Int64
 	paced(4, 100, loadTime(b)/3, func(worker int) {
 		if text := fmt.Sprintln("edit", n.Add(1)); worker == 0 { // a quarter are versions
-			small.do(t, team.Request{Action: "artifact", Artifact: strings.TrimSpace(strings.ReplaceAll(text, " ", "")), ParentVersion: new(int64), Content: &text})
+			small.do(t, team.PutArtifact{Artifact: strings.TrimSpace(strings.ReplaceAll(text, " ", "")), Content: team.Text(text)})
 		} else {
 			_, err := small.mail.Send(b.Context(), small.boss, mailroom.Draft{To: []hub.AgentID{benchAgent(1)}, Team: "core", Type: hub.TypeStatusUpdate, Payload: strictjson.Trust([]byte(benchPayload))})
 			must(b, err)

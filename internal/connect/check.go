@@ -31,7 +31,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 	case err != nil:
 		return rpc.Describe(err, rpc.Commands).Message
 	case !slices.ContainsFunc(present.Edits, isEntry):
-		return "its entry is gone"
+		return "its entry is missing"
 	case r.Transport == cli.HTTP:
 		return "" // the key is in the entry
 	}
@@ -46,7 +46,7 @@ func (r Record) Problem(ctx context.Context, home, url string) string {
 		return rpc.Describe(err, rpc.Commands).Message
 	}
 	if slices.ContainsFunc(change.Edits, isEntry) {
-		return "its entry names another program, key or hub than this one"
+		return "its entry names a different program, key or hub"
 	}
 
 	// The hub must accept the key.

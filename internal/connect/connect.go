@@ -73,7 +73,7 @@ type Result struct {
 // Notes returns a sentence for each step of Undo that is left to the user.
 func (r Result) Notes() (out []string) {
 	for _, agent := range slices.Compact(slices.Clone(r.Unrevoked)) {
-		out = append(out, fmt.Sprintf("the key of %s could not be revoked: parley agent list, then parley agent revoke %s --label LABEL", agent, agent))
+		out = append(out, fmt.Sprintf(`the key of %s could not be revoked; find its label with "parley agent list", then run "parley agent revoke %s --label LABEL"`, agent, agent))
 	}
 	return out
 }
@@ -82,7 +82,7 @@ func (r Result) Notes() (out []string) {
 // address of the hub.
 func (c *Connection) Locate(home, url string) (err error) {
 	if c.Place.Home, err = os.UserHomeDir(); err != nil {
-		return hub.Errorf(hub.CodeInvalid, "connect.Locate", "find your home folder: %v", err)
+		return hub.Errorf(hub.CodeInvalid, "connect.Locate", "cannot find your home folder: %v", err)
 	}
 	if c.Place.Dir, err = os.Getwd(); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *Connection) plan(key string) (cli.Change, error) {
 		change, err = c.hooks(change, true)
 	}
 	if _, missing := errors.AsType[*cli.NotInstalledError](err); missing {
-		return change, hub.Errorf(hub.CodeNotFound, "connect.Plan", "%w", err).WithHint("install it, put it on the PATH, or use --force")
+		return change, hub.Errorf(hub.CodeNotFound, "connect.Plan", "%w", err).WithHint("install it, add it to the PATH, or use --force")
 	}
 	return change, err
 }
@@ -171,7 +171,7 @@ func (c *Connection) Connect(ctx context.Context) (out Result, err error) {
 // use those of the hub.
 func (c *Connection) askForTools(ctx context.Context) (err error) {
 	if c.CLI.Refuses() && !c.Allow && c.Ask != nil {
-		c.Allow, err = c.Ask(ctx, fmt.Sprintf("Without you, %s refuses tools that it was not allowed to use. Allow it the hub's tools?", c.CLI.Title))
+		c.Allow, err = c.Ask(ctx, fmt.Sprintf("Without a person present, %s refuses tools that are not allowed. Allow the hub's tools?", c.CLI.Title))
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func (u *Uninstaller) Find() (*Removal, error) {
 	_, err := os.Stat(filepath.Join(u.Home, server.OperatorKeyFile))
 	r.hub = err == nil
 	if !r.hub && r.Service == "" && len(r.Connections) == 0 {
-		return nil, hub.Errorf(hub.CodeNotFound, "connect.Find", "there is no hub in %s, and no service of it", u.Home).WithHint("give the hub's home with --home")
+		return nil, hub.Errorf(hub.CodeNotFound, "connect.Find", "no hub in %s, and no service for it", u.Home).WithHint("pass the hub's home with --home")
 	}
 	r.Program, err = os.Executable()
 	return r, err
@@ -102,7 +102,7 @@ func (r *Removal) WritePlan(w io.Writer, purge bool) {
 		if c.Dir != "" {
 			where = c.Dir
 		}
-		fmt.Fprintf(w, "take the hub out of the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
+		fmt.Fprintf(w, "remove the hub from the files of %s in %s (agent %s)\n", c.CLI, where, c.Agent)
 	}
 	for _, name := range r.Launched {
 		fmt.Fprintf(w, "forget the launches of %s\n", name)
@@ -123,18 +123,18 @@ func (r *Removal) WritePlan(w io.Writer, purge bool) {
 // home is removed, too.
 func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error {
 	if purge && !r.hub {
-		return hub.Errorf(hub.CodeNotFound, "connect.Remove", "%s is not the home of a hub: it is not removed", r.Home)
+		return hub.Errorf(hub.CodeNotFound, "connect.Remove", "%s is not a hub's home and was not removed", r.Home)
 	}
 
 	for _, c := range r.Connections {
 		if err := u.disconnect(ctx, c); err != nil {
-			return fmt.Errorf("disconnect %s: %w", c.CLI, err)
+			return fmt.Errorf("cannot disconnect %s: %w", c.CLI, err)
 		}
 	}
 	if r.Running {
 		for _, name := range r.Launched {
 			if err := u.Launches.Forget(ctx, name); err != nil {
-				return fmt.Errorf("forget the launches of %s: %w", name, err)
+				return fmt.Errorf("cannot forget the launches of %s: %w", name, err)
 			}
 		}
 	}
@@ -166,15 +166,15 @@ func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error 
 func (r *Removal) nameLeft() {
 	if r.Purged {
 		if len(r.Worktrees) > 0 {
-			r.Left = append(r.Left, "the branches parley/NAME of kept agents are in your repositories; git worktree prune forgets their folders")
+			r.Left = append(r.Left, `the branches parley/NAME of kept agents stay in your repositories; run "git worktree prune" there to forget their folders`)
 		}
 	} else {
 		for _, w := range r.Worktrees {
-			r.Left = append(r.Left, fmt.Sprintf("a kept agent has worked in %s; git worktree remove takes it away", w))
+			r.Left = append(r.Left, fmt.Sprintf(`a kept agent worked in %s; remove the folder with "git worktree remove"`, w))
 		}
-		r.Left = append(r.Left, fmt.Sprintf("the hub's home %s stays, with messages, keys, records and the former files of CLIs in %s; parley uninstall --purge removes it", r.Home, BackupsDir))
+		r.Left = append(r.Left, fmt.Sprintf(`the hub's home %s stays, with messages, keys, records and backups of the CLIs' files in %s; "parley uninstall --purge" removes it`, r.Home, BackupsDir))
 	}
-	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it as you installed it (docs/uninstall.md)", r.Program))
+	r.Left = append(r.Left, fmt.Sprintf("the program %s stays; remove it the way you installed it (docs/uninstall.md)", r.Program))
 }
 
 // disconnect takes out one connection. Of a folder that is gone nothing is left to do.

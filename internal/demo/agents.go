@@ -58,7 +58,7 @@ func (d *agentsDemo) watch(ctx context.Context) {
 				d.tell("builder", "is started by the mail, reads it, and accepts.")
 			case "text":
 				if refused {
-					d.tell("builder", "is told so in a turn that follows at once. It edits schema.sql and commits.")
+					d.tell("builder", "gets another turn at once with the reason. It edits schema.sql and commits.")
 				}
 				d.tell("builder", "reports: %s", text)
 			case "refused":
@@ -85,7 +85,7 @@ func (d *agentsDemo) prove(ctx context.Context) {
 		d.failf("the turns of builder are %v", verdicts)
 	}
 	call(ctx, &d.script, d.planner, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
-	d.tell("planner", "is told that T-1 is done, with proof. The two turns of builder are runs: contradicted, then confirmed.")
+	d.tell("planner", "is notified that T-1 is done, with proof. builder's two turns are recorded as runs: contradicted, then confirmed.")
 	d.check(ctx)
 }
 
@@ -99,7 +99,7 @@ func Builder(ctx context.Context, in io.Reader, out io.Writer) error {
 		at := t.MCPServers[0].HTTP
 		key := strings.TrimPrefix(at.Headers.Or(nil)[0].Value, "Bearer ")
 		d := &taskDemo{script: script{print: func(string, string) {}}, repo: t.Dir, builder: rpc.NewClient(strings.TrimSuffix(at.URL, "/mcp"), key, "", nil)}
-		if strings.Contains(t.Text(), "is refused") {
+		if strings.Contains(t.Text(), "was refused") {
 			refs := d.commit(ctx, "avatar may be null", "CREATE TABLE users (id INTEGER, avatar TEXT);\n")
 			d.handoff(ctx, d.builder, api.HandoffParams{Action: "complete", ID: d.task(ctx, hub.HandoffActivated), Summary: "avatar may be null", Artifacts: refs})
 		} else {

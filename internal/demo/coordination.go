@@ -80,20 +80,20 @@ func (d *pairDemo) begin(ctx context.Context, name, repo, language string) *node
 func (d *pairDemo) meet(ctx context.Context) {
 	d.back = d.begin(ctx, "backend", "backend-api", "go")
 	d.front = d.begin(ctx, "frontend", "frontend-app", "typescript")
-	d.tell("", "Two hubs start: one speaks for backend-api, one for frontend-app.")
+	d.tell("", "Two hubs start: one for backend-api, one for frontend-app.")
 	d.project = on(ctx, d, d.back, coordination.CreateProject, coordination.NewProject{
 		Name: "User profile", Objective: "show who is logged in", Repos: []coordination.NewRepo{
 			{Name: "backend-api", Role: "backend", Language: "go"}, {Name: "frontend-app", Role: "frontend", Language: "typescript"},
 		},
 	}).Project
 	invite := on(ctx, d, d.back, coordination.CreateInvite, coordination.InviteParams{InProject: d.in(), Repo: "frontend-app"})
-	d.tell("backend", "makes a project and an invite for frontend-app")
+	d.tell("backend", "creates a project, and an invite for frontend-app")
 	on(ctx, d, d.front, coordination.JoinHub, coordination.JoinHubParams{Invite: invite.Text, Hub: d.back.url})
 	d.until(ctx, d.front, func() (bool, error) {
 		_, err := rpc.Call(ctx, d.front.client, coordination.JoinProject, coordination.JoinParams{InProject: d.in(), Repo: "frontend-app"})
 		return err == nil, err
 	})
-	d.tell("frontend", "redeems it: keys are exchanged, the project arrives, frontend-app is claimed")
+	d.tell("frontend", "redeems the invite: keys are exchanged, the project arrives, frontend-app is claimed")
 }
 
 // endpoint returns the content of the profile contract.
@@ -117,7 +117,7 @@ func (d *pairDemo) negotiate(ctx context.Context) {
 	d.reaches(ctx, d.back, d.profile, 1, coord.ContractNegotiating)
 	on(ctx, d, d.back, coordination.Update, contract.Revision{InContract: d.of(d.profile), Content: endpoint("string or null"), Note: "avatar may be null"})
 	d.reaches(ctx, d.front, d.profile, 2, coord.ContractProposed)
-	d.tell("backend", "updates it to version 2. What changed, as frontend sees it:")
+	d.tell("backend", "updates it to version 2. frontend sees the change:")
 	for _, c := range on(ctx, d, d.front, coordination.DiffContract, coordination.DiffParams{InContract: d.of(d.profile)}).Changes {
 		d.tell("", "           %s: %s is now %s", c.Path, c.Old, c.New)
 	}
@@ -134,12 +134,12 @@ func (d *pairDemo) separate(ctx context.Context) {
 		return len(got.Implementations) == 1, err
 	})
 	d.try(func() error { return d.front.stop() })
-	d.tell("frontend", "begins to implement it; then its hub goes down")
+	d.tell("frontend", "starts to implement it; then its hub goes down")
 	d.start(ctx, d.back, d.profile)
 	d.complete(ctx, d.back, d.profile, "profile.go")
 	d.logout = d.propose(ctx, "Log Out", json.RawMessage(`{"method":"POST","path":"/logout"}`))
 	on(ctx, d, d.back, coordination.AskQuestion, contract.Question{InProject: d.in(), Question: "Log out of all devices, or of this one?"})
-	d.tell("backend", `goes on meanwhile: completes its part, proposes "Log Out", asks a question. Nothing waits for the other hub.`)
+	d.tell("backend", `continues meanwhile: completes its part, proposes "Log Out", asks a question. Nothing waits for the other hub.`)
 	d.check(ctx, d.back)
 }
 
@@ -176,7 +176,7 @@ func (d *pairDemo) reunite(ctx context.Context) {
 	for _, n := range d.hubs {
 		d.reaches(ctx, n, d.profile, 2, coord.ContractImplemented)
 	}
-	d.tell("frontend", "is back: it hears what it missed and completes its part. Both hubs say: implemented.")
+	d.tell("frontend", "is back: it catches up and completes its part. Both hubs say: implemented.")
 }
 
 // finish verifies the contracts, and compares the two hubs.
@@ -209,5 +209,5 @@ func (d *pairDemo) compare(ctx context.Context) {
 	})
 	var project federation.ProjectCopy
 	d.try(func() error { return json.Unmarshal(export, &project) })
-	d.tell("", "Both hubs have the same, to the letter: %d contracts, %d packets of context, the project is %s.", len(project.Contracts), len(project.Packets), project.Status)
+	d.tell("", "Both hubs have identical copies: %d contracts, %d packets of context, the project is %s.", len(project.Contracts), len(project.Packets), project.Status)
 }

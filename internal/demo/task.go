@@ -88,7 +88,7 @@ func (d *taskDemo) handOver(ctx context.Context) {
 	if got.Report.Status != hub.HandoffActivated {
 		d.failf("the handoff is %s: %s", got.Report.Status, got.Report.Notes)
 	}
-	d.tell("builder", "accepts. Before it is builder's, the hub looks for itself:")
+	d.tell("builder", "accepts. Before builder becomes the owner, the hub checks for itself:")
 	for _, c := range got.Report.Checks { // the name of the folder differs each time
 		d.tell("", "           %-8s  %s", c.Result, strings.ReplaceAll(c.What, d.dir+string(filepath.Separator), ""))
 	}
@@ -110,7 +110,7 @@ func (d *taskDemo) task(ctx context.Context, state hub.HandoffState) hub.Handoff
 // cheat reports the task as done before any work.
 func (d *taskDemo) cheat(ctx context.Context) {
 	id := d.task(ctx, hub.HandoffActivated)
-	d.tell("builder", "says: DONE. It has edited nothing.")
+	d.tell("builder", "says: DONE. It has not edited anything.")
 	d.try(func() error {
 		_, err := rpc.Call(ctx, d.builder, api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "DONE"})
 		if hub.CodeOf(err) == hub.CodeUnproven {
@@ -154,7 +154,7 @@ func (d *taskDemo) git(ctx context.Context, args ...string) {
 func (d *taskDemo) check(ctx context.Context) {
 	got := call(ctx, &d.script, d.operator, api.Verify, api.VerifyParams{})
 	if !got.Clean() {
-		d.failf("the records do not hold: %v", got.Findings)
+		d.failf("the records are inconsistent: %v", got.Findings)
 	}
-	d.tell("", "Everything is in a journal that cannot be changed unseen: %d entries, %d messages, %d handoff, all checked.", got.Entries, got.Messages, got.Handoffs)
+	d.tell("", "Everything is in a journal that cannot be changed unnoticed: %d entries, %d messages, %d handoff, all checked.", got.Entries, got.Messages, got.Handoffs)
 }

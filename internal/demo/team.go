@@ -68,9 +68,9 @@ func (d *teamDemo) form(ctx context.Context) {
 			return cmd.Start()
 		})
 	}
-	d.team(ctx, team.Request{Action: "create", Objective: "log in without a password", Members: demoSeats})
-	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-	d.tell("", "A hub starts. ana coordinates the team auth; its six members are processes of their own.")
+	d.team(ctx, api.TeamParams{Action: "create", Objective: "log in without a password", Members: demoSeats})
+	d.team(ctx, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
+	d.tell("", "A hub starts. ana coordinates the team auth; its six members are separate processes.")
 }
 
 // dismiss ends the members.
@@ -82,7 +82,7 @@ func (d *teamDemo) dismiss() {
 }
 
 // team performs a request of ana.
-func (d *teamDemo) team(ctx context.Context, r team.Request) team.Answer {
+func (d *teamDemo) team(ctx context.Context, r api.TeamParams) team.Answer {
 	r.Team = demoTeam
 	return call(ctx, &d.script, d.planner, api.Team, r)
 }
@@ -127,43 +127,43 @@ func textOf(e hub.Envelope) string {
 // review is the first way: research, a draft, a review with one rework.
 func (d *teamDemo) review(ctx context.Context) {
 	d.tell("", "\n1. Research, draft, review")
-	d.team(ctx, team.Request{Action: "task", Title: "Draft the login page", Owner: "dan", Reviewer: "eva"})
+	d.team(ctx, api.TeamParams{Action: "task", Title: "Draft the login page", Owner: "dan", Reviewer: "eva"})
 	d.ask(ctx, "research", "rita")
 	d.ask(ctx, "draft", "dan")
 	d.ask(ctx, "review", "eva")
 	d.ask(ctx, "draft", "dan")
 	d.ask(ctx, "review", "eva")
-	if got := d.team(ctx, team.Request{Action: "task", Task: "T-1"}); d.err == nil && got.Task.State != hub.TaskDone {
+	if got := d.team(ctx, api.TeamParams{Action: "task", Task: "T-1"}); d.err == nil && got.Task.State != hub.TaskDone {
 		d.failf("T-1 is %s", got.Task.State)
 	}
 }
 
 // search is the second way: three hypotheses at once, and one root cause.
 func (d *teamDemo) search(ctx context.Context) {
-	d.tell("", "\n2. Three hypotheses at once")
-	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamIncident})
+	d.tell("", "\n2. Three hypotheses in parallel")
+	d.team(ctx, api.TeamParams{Action: "status", Lifecycle: hub.TeamIncident})
 	d.tell("ana", "declares an incident: logins fail.")
 	d.ask(ctx, "hypothesis", "dan", "ben", "cleo")
 	for _, name := range []string{"dan", "ben", "cleo"} {
-		got := d.team(ctx, team.Request{Action: "artifact", Artifact: "hypotheses/" + name + ".md"})
+		got := d.team(ctx, api.TeamParams{Action: "artifact", Artifact: "hypotheses/" + name + ".md"})
 		if d.err == nil && strings.Contains(*got.Content, "confirmed") {
-			d.team(ctx, team.Request{Action: "decide", Title: "Root cause", Decision: "The clock of the server is wrong.", Rationale: "the hypothesis of " + name + " is confirmed, the others are refuted"})
-			d.tell("ana", "reads all three and decides: the clock of the server is wrong, as %s found.", name)
+			d.team(ctx, api.TeamParams{Action: "decide", Title: "Root cause", Decision: "The server's clock is wrong.", Rationale: "the hypothesis of " + name + " is confirmed, the others are refuted"})
+			d.tell("ana", "reads all three and decides: the server's clock is wrong, as %s found.", name)
 		}
 	}
-	d.team(ctx, team.Request{Action: "status", Lifecycle: hub.TeamActive})
+	d.team(ctx, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
 }
 
 // split is the third way: packets of work on one file, and a merge that conflicts.
 func (d *teamDemo) split(ctx context.Context) {
-	d.tell("", "\n3. Packets of work on one file")
+	d.tell("", "\n3. Work packets on one file")
 	text := "keys = 1\n\nsessions = 30\n\nlimit = 5\n"
-	d.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", ParentVersion: new(int64), Content: &text})
+	d.team(ctx, api.TeamParams{Action: "artifact", Artifact: "login.conf", ParentVersion: new(int64), Content: &text})
 	d.ask(ctx, "keys", "dan")
 	d.ask(ctx, "limit", "ben")
 	d.ask(ctx, "sessions", "dan")
 	d.ask(ctx, "sessions", "ben")
-	if got := d.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf"}); d.err == nil && got.Artifact.State != hub.MergeManual {
+	if got := d.team(ctx, api.TeamParams{Action: "artifact", Artifact: "login.conf"}); d.err == nil && got.Artifact.State != hub.MergeManual {
 		d.failf("login.conf is %s", got.Artifact.State)
 	}
 	d.ask(ctx, "merge", "ivo")
@@ -172,7 +172,7 @@ func (d *teamDemo) split(ctx context.Context) {
 // close closes the team and compares the records.
 func (d *teamDemo) close(ctx context.Context) {
 	d.tell("", "")
-	d.team(ctx, team.Request{Action: "close"})
+	d.team(ctx, api.TeamParams{Action: "close"})
 	dir := filepath.Join(d.dir, Home, "_shared", "teamspaces", demoTeam)
 	d.try(func() error {
 		for {
@@ -234,14 +234,14 @@ func Member(ctx context.Context, in io.Reader) error {
 	}
 }
 
-func (m *member) team(ctx context.Context, r team.Request) team.Answer {
+func (m *member) team(ctx context.Context, r api.TeamParams) team.Answer {
 	r.Team = demoTeam
 	return call(ctx, &m.script, m.client, api.Team, r)
 }
 
 // move moves the task of the draft.
 func (m *member) move(ctx context.Context, state hub.TaskState, reason string) {
-	m.team(ctx, team.Request{Action: "task", Task: "T-1", State: state, Reason: reason})
+	m.team(ctx, api.TeamParams{Action: "task", Task: "T-1", State: state, Reason: reason})
 }
 
 // read returns the newest version of an artifact with its text, 0 if there is none.
@@ -249,7 +249,7 @@ func (m *member) read(ctx context.Context, name string) (int64, string) {
 	if m.err != nil {
 		return 0, ""
 	}
-	got, err := rpc.Call(ctx, m.client, api.Team, team.Request{Action: "artifact", Team: demoTeam, Artifact: name})
+	got, err := rpc.Call(ctx, m.client, api.Team, api.TeamParams{Action: "artifact", Team: demoTeam, Artifact: name})
 	if err != nil {
 		if hub.CodeOf(err) != hub.CodeNotFound {
 			m.err = err
@@ -260,12 +260,12 @@ func (m *member) read(ctx context.Context, name string) (int64, string) {
 }
 
 func (m *member) put(ctx context.Context, name string, parent int64, text string) team.Answer {
-	return m.team(ctx, team.Request{Action: "artifact", Artifact: name, ParentVersion: &parent, Content: &text})
+	return m.team(ctx, api.TeamParams{Action: "artifact", Artifact: name, ParentVersion: &parent, Content: &text})
 }
 
 // change replaces a line of the first version of login.conf.
 func (m *member) change(ctx context.Context, parent int64, from, to string) string {
-	got := m.team(ctx, team.Request{Action: "artifact", Artifact: "login.conf", Version: strictjson.Count(parent)})
+	got := m.team(ctx, api.TeamParams{Action: "artifact", Artifact: "login.conf", Version: strictjson.Count(parent)})
 	if m.err != nil {
 		return ""
 	}
@@ -276,7 +276,7 @@ func (m *member) change(ctx context.Context, parent int64, from, to string) stri
 	text := fmt.Sprintf("changes %q to %q in version %d", from, to, parent)
 	switch {
 	case got.Artifact.State == hub.MergeManual:
-		return fmt.Sprintf("%s. That line has changed since: version %d lies beside the newest, %d.", text, got.Version.Version, got.Artifact.Version)
+		return fmt.Sprintf("%s. That line has changed since: version %d is kept beside the newest, %d.", text, got.Version.Version, got.Artifact.Version)
 	case got.Artifact.Version != got.Version.Version:
 		return fmt.Sprintf("%s. The hub merges it with version %d into version %d.", text, got.Version.Version-1, got.Artifact.Version)
 	}
@@ -322,7 +322,7 @@ var steps = map[string]func(context.Context, *member) string{
 	"merge": func(ctx context.Context, m *member) string {
 		version, text := m.read(ctx, "login.conf")
 		merged := strings.Replace(text, "sessions = 7", "sessions = 10", 1)
-		if got := m.team(ctx, team.Request{Action: "merge", Artifact: "login.conf", Content: &merged, Note: "between both"}); m.err == nil && got.Artifact.State != hub.MergeResolved {
+		if got := m.team(ctx, api.TeamParams{Action: "merge", Artifact: "login.conf", Content: &merged, Note: "between both"}); m.err == nil && got.Artifact.State != hub.MergeResolved {
 			m.err = errors.New("the conflict is open")
 		}
 		return fmt.Sprintf("merges versions %d and %d: sessions = 10. No version was overwritten.", version, version+1)

@@ -3,7 +3,6 @@ package federation
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -113,7 +112,7 @@ func (c *checker) project(p coord.Project) {
 	for _, w := range p.Stamps.Writes {
 		newest, _ := p.Stamps.Newest(w.Member)
 		if slices.Contains(coord.ProjectMembers, w.Member) && p.Member(w.Member) != newest.Value {
-			c.invalid("stamps.writes", "%s is %s and was written as %s", w.Member, shorten.Quote(p.Member(w.Member)), shorten.Quote(newest.Value))
+			c.invalid("stamps.writes", "%s is %s, but was written as %s", w.Member, shorten.Quote(p.Member(w.Member)), shorten.Quote(newest.Value))
 		}
 	}
 	seen := map[coord.RepoID]bool{}
@@ -156,7 +155,7 @@ func (c *checker) contract(k coord.Contract) {
 	numbers := map[int]bool{}
 	for _, v := range k.History {
 		if v.Version < 1 || v.Version >= k.Version || numbers[v.Version] {
-			c.invalid("history.version", "%d is there twice, or not from 1 to %d", v.Version, k.Version-1)
+			c.invalid("history.version", "%d appears twice or is not between 1 and %d", v.Version, k.Version-1)
 		}
 		numbers[v.Version] = true
 		c.version("history", v)
@@ -188,14 +187,14 @@ func (c *checker) stamps(s coord.Stamps) {
 	c.most("stamps.writes", len(s.Writes), MaxStamps)
 	c.most("stamps.seen", len(s.Seen), MaxStamps)
 	if !slices.IsSortedFunc(s.Writes, coord.Stamp.Compare) {
-		c.invalid("stamps.writes", "not in order")
+		c.invalid("stamps.writes", "is not in order")
 	}
 	for _, w := range s.Writes {
 		c.texts(MaxName, true, "stamps.writes.member", w.Member)
 		c.texts(MaxText, false, "stamps.writes.value", w.Value)
 		c.between("stamps.writes.version", w.Version, 0, maxVersion)
 		if !s.Covers(w) {
-			c.invalid("stamps.writes", "%s at %s is later than all that was seen of %s", w.Member, w.At, shorten.Quote(string(w.By)))
+			c.invalid("stamps.writes", "%s at %s is later than anything seen from %s", w.Member, w.At, shorten.Quote(string(w.By)))
 		}
 	}
 	for by := range s.Seen {
@@ -241,7 +240,7 @@ func (c *checker) content(raw json.RawMessage) {
 // notFold refuses a content that stands for folded versions.
 func (c *checker) notFold(member string, raw json.RawMessage) {
 	if bytes.HasPrefix(raw, []byte(foldMark)) {
-		c.invalid(member, "it begins with a member that stands for folded versions")
+		c.invalid(member, "must not begin with the member for folded versions")
 	}
 }
 
@@ -255,7 +254,7 @@ func CompactContent(op string, raw json.RawMessage) (json.RawMessage, error) {
 
 func parseContent(op string, raw json.RawMessage) (strictjson.Value, error) {
 	if len(raw) > MaxContent {
-		return strictjson.Value{}, hub.Errorf(hub.CodeTooLarge, op, "content: %d is more than %d", len(raw), MaxContent)
+		return strictjson.Value{}, hub.Errorf(hub.CodeTooLarge, op, "content is too large: %d bytes, limit %d", len(raw), MaxContent)
 	}
 	v, err := strictjson.Parse(raw)
 	if err != nil {
@@ -288,19 +287,19 @@ func (c *checker) id(member string, valid bool, id string) {
 
 func (c *checker) between(member string, n, least, most int) {
 	if n < least || n > most {
-		c.invalid(member, "%d is not from 1 to %d", n, most)
+		c.invalid(member, "%d is not between %d and %d", n, least, most)
 	}
 }
 
 func (c *checker) most(member string, n, most int) {
 	if n > most {
-		c.fail(hub.CodeTooLarge, member, "%d is more than %d", n, most)
+		c.fail(hub.CodeTooLarge, member, "%d is over the limit of %d", n, most)
 	}
 }
 
 func (c *checker) once(member string, seen map[coord.RepoID]bool, id coord.RepoID) {
 	if seen[id] {
-		c.invalid(member, "%s is there twice", shorten.Quote(string(id)))
+		c.invalid(member, "%s appears twice", shorten.Quote(string(id)))
 	}
 	seen[id] = true
 }
@@ -328,6 +327,6 @@ func (c *checker) paths(member string, all []string) {
 
 func oneOf[S ~string](c *checker, member string, v S, all []S) {
 	if !slices.Contains(all, v) {
-		c.invalid(member, "%s is not one of %s", shorten.Quote(string(v)), strings.Trim(fmt.Sprint(all), "[]"))
+		c.invalid(member, "%s is not one of %s", shorten.Quote(string(v)), hub.JoinWords(all))
 	}
 }

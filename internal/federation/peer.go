@@ -84,19 +84,19 @@ func ParseEndpoint(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case len(s) > 2048:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has at most 2048 bytes")
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint must be at most 2048 bytes")
 	case err != nil:
 		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not a URL", s)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "", hub.Errorf(hub.CodeInvalid, op, "%q is not an http or https URL", s)
 	case u.Hostname() == "" || u.Opaque != "":
-		return "", hub.Errorf(hub.CodeInvalid, op, "%q names no host", s)
+		return "", hub.Errorf(hub.CodeInvalid, op, "%q has no host", s)
 	case u.Port() != "" && !validPort(u.Port()):
-		return "", hub.Errorf(hub.CodeInvalid, op, "%q has a port that is not from 1 to 65535", s)
+		return "", hub.Errorf(hub.CodeInvalid, op, "the port in %q is not between 1 and 65535", s)
 	case u.User != nil:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint holds no user name and no password")
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint must not contain a user name or password")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint has no query and no fragment")
+		return "", hub.Errorf(hub.CodeInvalid, op, "an endpoint must not contain a query or fragment")
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrExists is the error about a branch or a folder that is there already.
-var ErrExists = errors.New("exists already")
+var ErrExists = errors.New("already exists")
 
 // removeTime bounds the removal of a worktree that could not be made.
 const removeTime = 30 * time.Second
@@ -47,10 +47,10 @@ func AddWorktree(ctx context.Context, dir, folder, branch string) (w Worktree, e
 		return w, err
 	}
 	if _, err := output(In(ctx, "git", dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)); err == nil {
-		return w, fmt.Errorf("the branch %s %w", branch, ErrExists)
+		return w, fmt.Errorf("branch %s %w", branch, ErrExists)
 	}
 	if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
-		return w, fmt.Errorf("the folder %s %w", folder, ErrExists)
+		return w, fmt.Errorf("folder %s %w", folder, ErrExists)
 	}
 	defer func() {
 		if err != nil {

@@ -120,12 +120,12 @@ func Begin(secret string) Exchange {
 func (x Exchange) Answer(c Channel, got Challenge) (Answer, error) {
 	const op = "handshake.Answer"
 	if c == "" {
-		return Answer{}, hub.Errorf(hub.CodePolicy, op, "the operator's key is used over TLS or on this machine only").
-			WithHint("start the hub with --tls-cert and --tls-key, and call it with https")
+		return Answer{}, hub.Errorf(hub.CodePolicy, op, "the operator's key can be used only over TLS or on this machine").
+			WithHint("start the hub with --tls-cert and --tls-key and call it over https")
 	}
 	if !hmac.Equal([]byte(got.Proof), []byte(hubProof(x.hash, c, x.Opening.Nonce, got.Nonce))) {
-		return Answer{}, hub.Errorf(hub.CodeTampering, op, "the program at this address is not the hub of the operator's key; the key was not sent").
-			WithHint("the hub must be called directly, without a program or a forwarded port between")
+		return Answer{}, hub.Errorf(hub.CodeTampering, op, "the program at this address is not the hub that the operator's key belongs to; the key was not sent").
+			WithHint("call the hub directly, without a proxy or a forwarded port in between")
 	}
 	return Answer{Nonce: got.Nonce, Proof: operatorProof(x.hash, c, x.Opening.Nonce, got.Nonce)}, nil
 }
@@ -161,10 +161,10 @@ func NewHub(hashes func(context.Context) ([]string, error), clock hub.Clock) *Hu
 func (h *Hub) Challenge(ctx context.Context, c Channel, o Opening) (Challenge, error) {
 	const op = "handshake.Challenge"
 	if c == "" {
-		return Challenge{}, hub.Errorf(hub.CodePolicy, op, "operators call over TLS or on the hub's machine only")
+		return Challenge{}, hub.Errorf(hub.CodePolicy, op, "operators can call only over TLS or on the hub's machine")
 	}
 	if len(o.Nonce) < 16 || len(o.Nonce) > 128 {
-		return Challenge{}, hub.Errorf(hub.CodeInvalid, op, "nonce: 16 to 128 characters")
+		return Challenge{}, hub.Errorf(hub.CodeInvalid, op, "nonce must be 16 to 128 characters")
 	}
 	hashes, err := h.hashes(ctx)
 	if err != nil {
@@ -219,8 +219,8 @@ func (h *Hub) Grant(c Channel, a Answer) (Grant, error) {
 	defer h.mu.Unlock()
 	asked, ok := h.open[a.Nonce]
 	delete(h.open, a.Nonce)
-	if !ok || asked.channel != c || asked.at.Before(now.Add(-challengeLife).Time) ||
-		!hmac.Equal([]byte(a.Proof), []byte(operatorProof(asked.key, c, asked.opening, a.Nonce))) {
+	isOpen := ok && asked.channel == c && !asked.at.Before(now.Add(-challengeLife).Time)
+	if !isOpen || !hmac.Equal([]byte(a.Proof), []byte(operatorProof(asked.key, c, asked.opening, a.Nonce))) {
 		return Grant{}, refused(op)
 	}
 	secret := tokenPrefix + rand.Text() + rand.Text()
@@ -239,8 +239,8 @@ func (h *Hub) KeyHash(secret string) (string, error) {
 	defer h.mu.Unlock()
 	t, ok := h.tokens[hub.HashSecret(secret)]
 	if !ok || t.at.Before(now.Add(-TokenLife).Time) {
-		return "", hub.Errorf(hub.CodeUnauthenticated, "handshake.KeyHash", "this operator's token is not valid any more").
-			WithHint("prove the key again; the parley command does so by itself")
+		return "", hub.Errorf(hub.CodeUnauthenticated, "handshake.KeyHash", "the operator's token is no longer valid").
+			WithHint("prove the key again; the parley command does this automatically")
 	}
 	return t.key, nil
 }

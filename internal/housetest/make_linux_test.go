@@ -60,7 +60,7 @@ func typeAfterMakeRun(t *testing.T, env []string) {
 		t.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(raw), "\nmake run ")
-	if !found || !strings.Contains(after, "leave out `parley serve` where a hub runs, as after `make run`") {
+	if !found || !strings.Contains(after, "skip `parley serve` if a hub is running already, as after `make run`") {
 		t.Fatal("the README has no block with make run, or does not say that it started the hub")
 	}
 	typed := []string{"set -e"}

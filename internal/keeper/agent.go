@@ -109,7 +109,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 		return nil
 	}
 	if a.private(a.record.Dir) { // a link may lead there since it was kept
-		a.giveUp(ctx, fmt.Sprintf("%s holds files of the hub's home", a.record.Dir))
+		a.giveUp(ctx, fmt.Sprintf("%s contains files of the hub's home", a.record.Dir))
 		return nil
 	}
 
@@ -275,7 +275,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 			} else {
 				a.record.Turn = nil
 				a.saveAndTell(ctx, func(r *record) { r.Turn = nil },
-					fmt.Sprintf("the turn of %s broke off %d times: %s", a.name, maxTries, result.problem))
+					fmt.Sprintf("the turn of %s was interrupted %d times: %s", a.name, maxTries, result.problem))
 			}
 			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			return
@@ -371,7 +371,7 @@ func (a *agent) giveUp(ctx context.Context, problem string) {
 		r.Turn = nil
 		r.Since = a.o.Clock.Now()
 	},
-		fmt.Sprintf("%s is stopped, its mail waits: %s; parley agent restart %s", a.name, problem, a.name))
+		fmt.Sprintf("%s is stopped and its mail is kept: %s; parley agent restart %s", a.name, problem, a.name))
 }
 
 // problem logs an error after which the agent is served on; nil is none.

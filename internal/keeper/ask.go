@@ -96,7 +96,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	a.mu.Lock()
 	if len(a.asks) == maxAsks {
 		a.mu.Unlock()
-		a.log.add("denied", q.Text+": too many questions wait")
+		a.log.add("denied", q.Text+": too many open questions")
 		return "", nil
 	}
 	for _, other := range a.asks {
@@ -135,7 +135,7 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	case option := <-q.answer:
 		return option, nil
 	case <-timeout.C:
-		a.log.add("denied", q.Text+": nobody answered in time")
+		a.log.add("denied", q.Text+": no answer in time")
 		return "", nil
 	case <-ctx.Done():
 		return "", ctx.Err()
@@ -186,12 +186,12 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	}
 	a.mu.Unlock()
 	if q == nil {
-		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no question %d that waits", name, id).WithHint("parley agent kept lists them")
+		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no open question %d", name, id).WithHint("run \"parley agent kept\" to list the questions")
 	}
 
 	chosen, ok := q.choose(option)
 	if !ok {
-		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "option: %q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
+		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "%q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
 	}
 
 	// The answer is in the journal before the agent gets it.
@@ -207,6 +207,6 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	case q.answer <- chosen.ID:
 		return chosen, nil
 	default:
-		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s was answered already", id, name)
+		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s is already answered", id, name)
 	}
 }

@@ -77,22 +77,22 @@ const (
 func (d Definition) check(op string) error {
 	switch {
 	case !d.Agent.Valid() || d.Agent == hub.Operator || d.Agent == hub.Self:
-		return hub.Errorf(hub.CodeInvalid, op, "agent: %q is not valid as the name of an agent", d.Agent)
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", d.Agent)
 	case len(d.Command) == 0 || !filepath.IsAbs(d.Command[0]):
-		return hub.Errorf(hub.CodeInvalid, op, "command: the path of a program must be given")
+		return hub.Errorf(hub.CodeInvalid, op, "command is required: the path of a program")
 	case !slices.Contains(policies, d.Policy):
-		return hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %v", d.Policy, policies).
-			WithHint("an agent that no person watches is never allowed everything")
+		return hub.Errorf(hub.CodeInvalid, op, "unknown policy %q: use one of %v", d.Policy, policies).
+			WithHint("an unattended agent is never allowed everything")
 	case d.Idle < 0 || d.Hang < 0 || d.Question < 0 || d.Memory < 0:
 		return hub.Errorf(hub.CodeInvalid, op, "idle_s, hang_s, answer_s and memory must not be negative")
 	case !filepath.IsAbs(d.Dir):
-		return hub.Errorf(hub.CodeInvalid, op, "dir: %q is not an absolute path", d.Dir)
+		return hub.Errorf(hub.CodeInvalid, op, "dir must be an absolute path, got %q", d.Dir)
 	}
 	if info, err := os.Stat(d.Dir); err != nil || !info.IsDir() {
 		return hub.Errorf(hub.CodeInvalid, op, "dir: %s is not a folder on the hub's machine", d.Dir)
 	}
 	if info, err := os.Stat(d.Command[0]); err != nil || info.IsDir() {
-		return hub.Errorf(hub.CodeInvalid, op, "command: there is no program %s on the hub's machine", d.Command[0])
+		return hub.Errorf(hub.CodeInvalid, op, "command: no program named %s on the hub's machine", d.Command[0])
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 	records, err := hub.Read(ctx, k.store, readAll)
 	if err != nil && ctx.Err() == nil {
-		k.o.Log.Error("the kept agents cannot be read", "op", "keeper.Run", "err", err)
+		k.o.Log.Error("cannot read the kept agents", "op", "keeper.Run", "err", err)
 	}
 	k.mu.Lock()
 	k.ctx = ctx
@@ -333,7 +333,7 @@ func (k *Keeper) start(name hub.AgentID) {
 		defer close(a.done)
 		err := hub.Contain("kept agent "+string(name), func() error { return a.serve(ctx) })
 		if err != nil && ctx.Err() == nil {
-			k.o.Log.Error("a kept agent is not served any more", "agent", name, "err", err)
+			k.o.Log.Error("a kept agent is no longer served", "agent", name, "err", err)
 		}
 	})
 }
@@ -379,8 +379,8 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		}
 	}
 	if k.private(d.Dir) {
-		return Status{}, hub.Errorf(hub.CodePolicy, op, "dir: %s holds files of the hub's home %s, in which its keys are", d.Dir, k.o.Home).
-			WithHint("name the folder of the project")
+		return Status{}, hub.Errorf(hub.CodePolicy, op, "dir: %s contains files of the hub's home %s, which has its keys", d.Dir, k.o.Home).
+			WithHint("use the project's folder")
 	}
 
 	// The agent does not run while its record changes.
@@ -411,7 +411,7 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 			return nil
 		}
 		if len(names) == maxKept {
-			return hub.Errorf(hub.CodeTooLarge, op, "this hub keeps %d agents, which is the most", maxKept).WithHint("parley agent stop NAME --forget")
+			return hub.Errorf(hub.CodeTooLarge, op, "this hub already keeps %d agents, the maximum", maxKept).WithHint("parley agent stop NAME --forget")
 		}
 		if _, err := k.newKey(tx, actor, r); err != nil { // mail wakes no agent without a key
 			return err
@@ -486,7 +486,7 @@ func apart(r hub.Reader, op string, names []hub.AgentID, d Definition) error {
 			return err
 		}
 		if other.Machine == d.Machine && (within(d.Dir, other.Dir) || within(other.Dir, d.Dir)) {
-			return hub.Errorf(hub.CodeConflict, op, "%s works in %s already", name, other.Dir).WithHint("give each agent a worktree of its own: --worktree")
+			return hub.Errorf(hub.CodeConflict, op, "%s already works in %s", name, other.Dir).WithHint("give each agent a worktree of its own: --worktree")
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID,
 		return err
 	}
 	if text == "" || len(text) > 64<<10 {
-		return hub.Errorf(hub.CodeInvalid, op, "text: between 1 byte and 64 KiB")
+		return hub.Errorf(hub.CodeInvalid, op, "text must have between 1 byte and 64 KiB")
 	}
 	a, err := k.serving(ctx, op, name)
 	if err != nil {
@@ -129,7 +129,7 @@ func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	}
 	err = k.change(ctx, actor, name, actions.AgentPrompted, func(_ hub.Tx, r *record) error {
 		if len(r.Prompts) == maxPrompts {
-			return hub.Errorf(hub.CodeRateLimited, op, "%d prompts wait for %s already", maxPrompts, name)
+			return hub.Errorf(hub.CodeRateLimited, op, "%d prompts are already waiting for %s", maxPrompts, name)
 		}
 		r.Prompts = append(r.Prompts, text)
 		return nil

@@ -154,11 +154,11 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 // refusal returns the text about a report that was contradicted.
 func refusal(all []hub.Contradiction) string {
 	var b strings.Builder
-	b.WriteString("[parley] Your report was compared with the files and is refused:\n")
+	b.WriteString("[parley] Your report does not match the files and was refused:\n")
 	for _, c := range all[:min(len(all), 10)] {
 		fmt.Fprintf(&b, "- %s: you reported %s; found: %s\n", c.Kind, c.Claim, c.Found)
 	}
-	b.WriteString("Do the work that is missing, or report what is true.\n")
+	b.WriteString("Do the missing work, or correct the report.\n")
 	return b.String()
 }
 
@@ -202,9 +202,9 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 	var parts []string
 	switch {
 	case t.Stopped:
-		parts = append(parts, "[parley] The operator stopped your last turn before it ended. Messages that you acknowledged in it are not announced again. Look at them and at what you had done, and go on. The prompt of that turn was:")
+		parts = append(parts, "[parley] The operator stopped your last turn before it ended. Messages that you acknowledged in it are not announced again. Look at them and at your work so far, and continue. The prompt of that turn was:")
 	case t.Tries > 0:
-		parts = append(parts, "[parley] Your last turn broke off before it ended. Look at what you had done, and go on. The prompt of that turn was:")
+		parts = append(parts, "[parley] Your last turn was interrupted. Look at your work so far, and continue. The prompt of that turn was:")
 	}
 	if a.record.Tell != "" {
 		parts = append(parts, a.record.Tell)
@@ -322,7 +322,7 @@ func (w watched) hangs(now time.Time, after time.Duration) bool {
 // waits for its model. A wake that is proven stays as it is.
 func (a *agent) extend(ctx context.Context, t turn) {
 	if t.Wake != "" {
-		a.handed(ctx, t.Wake, channel.Handed, "the agent waits for its model")
+		a.handed(ctx, t.Wake, channel.Handed, "the agent is waiting for its model")
 	}
 }
 
@@ -420,7 +420,7 @@ func (r recorder) BeginRun(ctx context.Context, begun hub.Run, _ time.Duration) 
 			return err
 		}
 		if stored.Agent == "" {
-			return hub.Errorf(hub.CodeNotFound, "keeper.BeginRun", "%s is not kept any more", r.name)
+			return hub.Errorf(hub.CodeNotFound, "keeper.BeginRun", "%s is no longer kept", r.name)
 		}
 		if key, err = r.newKey(tx, hub.Caller{ID: hub.Self}, &stored); err != nil {
 			return err

@@ -33,7 +33,7 @@ func (l *Launch) runConnected(ctx context.Context, binary string) error {
 		}
 	case l.As != "" && l.As != agent:
 		return hub.Errorf(hub.CodeConflict, "launch.Run", "%s is connected as %s, for all its sessions", l.CLI.Title, agent).
-			WithHint("leave --as out, or change it: parley connect %s --agent %s --wake", l.CLI.Name, l.As)
+			WithHint(`leave out --as, or run "parley connect %s --agent %s --wake" to change the agent`, l.CLI.Name, l.As)
 	}
 	if err := l.OfferRoot(ctx, l.client, l.Dir); err != nil {
 		return err
@@ -84,13 +84,13 @@ func (l *Launch) agreeToConnect(ctx context.Context, c *connect.Connection) erro
 	}
 	file := strings.Join(files, " and ")
 	if l.Ask == nil {
-		return hub.Errorf(hub.CodeDenied, "launch.Run", "%s takes the hub's tools and hooks only from %s, and no person is here who could allow the change", l.CLI.Title, file).
-			WithHint("run once: parley connect %s --agent %s --wake", l.CLI.Name, c.Agent)
+		return hub.Errorf(hub.CodeDenied, "launch.Run", "%s reads the hub's tools and hooks only from %s, and there is no terminal to ask for permission", l.CLI.Title, file).
+			WithHint(`run "parley connect %s --agent %s --wake" once`, l.CLI.Name, c.Agent)
 	}
 
-	yes, err := l.Ask(ctx, fmt.Sprintf("%s takes the hub's tools and hooks only from %s. Write them there? parley launch %s --undo takes them out.", l.CLI.Title, file, l.CLI.Name))
+	yes, err := l.Ask(ctx, fmt.Sprintf(`%s reads the hub's tools and hooks only from %s. Write them there? "parley launch %s --undo" removes them.`, l.CLI.Title, file, l.CLI.Name))
 	if err == nil && !yes {
-		return hub.Errorf(hub.CodeDenied, "launch.Run", "%s was not connected", l.CLI.Title).WithHint("start it without Parley, or show the change: parley connect %s --agent %s --wake --print", l.CLI.Name, c.Agent)
+		return hub.Errorf(hub.CodeDenied, "launch.Run", "%s was not connected", l.CLI.Title).WithHint(`start it without Parley, or run "parley connect %s --agent %s --wake --print" to see the change`, l.CLI.Name, c.Agent)
 	}
 	return err
 }

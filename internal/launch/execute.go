@@ -104,7 +104,7 @@ func (l *Launch) foreground(ctx context.Context, binary string, args, env []stri
 	defer signal.Stop(signals)
 	l.introduce()
 	if err := cmd.Start(); err != nil {
-		return hub.Errorf(hub.CodeDegraded, "launch.Run", "start %s: %w", l.CLI.Title, err)
+		return hub.Errorf(hub.CodeDegraded, "launch.Run", "cannot start %s: %w", l.CLI.Title, err)
 	}
 
 	// The launch ends when the CLI ends, with its exit code.
@@ -157,7 +157,7 @@ func (l *Launch) beside(ctx context.Context, binary string, plan cli.Plan, env [
 	cmd.Stderr = log
 	fleet.DieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, hub.Errorf(hub.CodeDegraded, "launch.Run", "start the server of %s: %w", l.CLI.Title, err)
+		return nil, hub.Errorf(hub.CodeDegraded, "launch.Run", "cannot start the server of %s: %w", l.CLI.Title, err)
 	}
 
 	done := make(chan struct{})

@@ -51,7 +51,8 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		return nil
 	}
 	input, err := ReadInput(ctx, in)
-	if err != nil || input.Session == "" || (h.Event == cli.Waiting && input.Reminds) {
+	isReminder := h.Event == cli.Waiting && input.Reminds
+	if err != nil || input.Session == "" || isReminder {
 		return nil
 	}
 

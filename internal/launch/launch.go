@@ -185,7 +185,7 @@ func (l *Launch) checkVersion(ctx context.Context, binary string) error {
 	case problem != "":
 		l.Note(fmt.Sprintf("%s: %s", l.CLI.Title, problem))
 	case last != "" && last != version:
-		l.Note(fmt.Sprintf("%s was changed from %s to %s; parley wake test %s shows whether mail still starts a turn", l.CLI.Title, last, version, l.identity.Agent))
+		l.Note(fmt.Sprintf(`%s changed from %s to %s; run "parley wake test %s" to check that mail still starts a turn`, l.CLI.Title, last, version, l.identity.Agent))
 	}
 	l.identity.Program = program
 	l.identity.Version = version
@@ -201,7 +201,7 @@ func (l *Launch) identify(ctx context.Context) (string, error) {
 	l.meet(known)
 	l.recall(known)
 	if l.Resume && l.identity.Agent == "" {
-		return "", hub.Errorf(hub.CodeNotFound, "launch.Run", "%s was not launched in %s before, or still runs", l.CLI.Title, l.Dir).WithHint("leave --resume out for a new agent")
+		return "", hub.Errorf(hub.CodeNotFound, "launch.Run", "%s was not launched in %s before, or is still running", l.CLI.Title, l.Dir).WithHint("leave out --resume to start a new agent")
 	}
 
 	made, err := l.addAgent(ctx)
@@ -225,7 +225,7 @@ func (l *Launch) meet(known []Identity) {
 	for _, i := range known {
 		switch runs := !i.Connected && process.Alive(i.Process); {
 		case runs && i.Agent == l.As:
-			l.Note(fmt.Sprintf("%s runs in another window, too; mail goes to whichever window takes it first", i.Agent))
+			l.Note(fmt.Sprintf("%s is also running in another window; mail goes to the first window that takes it", i.Agent))
 		case runs && i.Dir == l.Dir:
 			l.neighbours = append(l.neighbours, string(i.Agent))
 		}
@@ -283,7 +283,7 @@ func (l *Launch) allow(ctx context.Context) error {
 		yes = *l.identity.Wake
 	case l.Ask != nil:
 		var err error
-		if yes, err = l.Ask(ctx, fmt.Sprintf("May mail start a turn of %s while it is idle? It spends tokens.", l.identity.Agent)); err != nil {
+		if yes, err = l.Ask(ctx, fmt.Sprintf("May mail start a turn of %s while it is idle? This spends tokens.", l.identity.Agent)); err != nil {
 			return err
 		}
 	default:
@@ -314,7 +314,7 @@ func (l *Launch) prepare(binary, key string) (cli.Plan, error) {
 		Wake: l.identity.Wake != nil && *l.identity.Wake, Getenv: os.Getenv, Read: os.ReadFile,
 	})
 	if err != nil {
-		return plan, hub.Errorf(hub.CodeInvalid, "launch.Run", "plan the start of %s: %w", l.CLI.Title, err)
+		return plan, hub.Errorf(hub.CodeInvalid, "launch.Run", "cannot prepare the start of %s: %w", l.CLI.Title, err)
 	}
 
 	// Hooks and waiters of the CLI find the launch by its record, and call with its key.

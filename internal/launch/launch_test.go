@@ -94,7 +94,7 @@ func TestMeet(t *testing.T) {
 		{Agent: "ended", Dir: "/a", Process: noProcess},
 		{Agent: "connected", Dir: "/a", Process: os.Getpid(), Connected: true},
 	})
-	if len(notes) != 1 || !strings.Contains(notes[0], "twin runs in another window") {
+	if len(notes) != 1 || !strings.Contains(notes[0], "twin is also running in another window") {
 		t.Errorf("got the notes %q", notes)
 	}
 	if !slices.Equal(l.neighbours, []string{"neighbour"}) {

@@ -78,11 +78,11 @@ func (l *Launch) part(conversation string, unread int) {
 	if l.CLI.Parting != "" && conversation != "" {
 		fmt.Fprintln(l.Text, l.CLI.Parting)
 	}
-	fmt.Fprintf(l.Text, "%s is idle on the hub; take it up again with: %s\n", l.identity.Agent, again)
+	fmt.Fprintf(l.Text, "%s is idle on the hub; resume it with: %s\n", l.identity.Agent, again)
 	if unread > 0 {
 		fmt.Fprintf(l.Text, "unread messages: %d\n", unread)
 	}
-	fmt.Fprintln(l.Text, "the hub runs on; parley stop ends it")
+	fmt.Fprintln(l.Text, `the hub keeps running; "parley stop" stops it`)
 }
 
 // clean removes the folders of launches that were killed and revokes their keys.
@@ -122,7 +122,8 @@ const retireAfter = 14 * 24 * time.Hour
 func (l *Launch) retire(ctx context.Context) {
 	var old []Identity
 	for _, i := range Identities(l.Home) {
-		if i.Made && time.Since(i.Last.Time) > retireAfter && !process.Alive(i.Process) && i.Agent != l.As {
+		isUnused := time.Since(i.Last.Time) > retireAfter && i.Agent != l.As
+		if i.Made && isUnused && !process.Alive(i.Process) {
 			old = append(old, i)
 		}
 	}
@@ -142,7 +143,7 @@ func (l *Launch) retire(ctx context.Context) {
 		_, paused := rpc.Call(ctx, l.client, api.PauseAgent, api.AgentParams{ID: i.Agent})
 		_, denied := rpc.Call(ctx, l.client, api.AllowWake, api.WakeAllowParams{Agent: i.Agent})
 		if errors.Join(revoked, paused, denied) == nil && os.Remove(identityFile(l.Home, i.Agent)) == nil {
-			fmt.Fprintf(l.Text, "%s was not used for 14 days and is retired; parley agent resume %[1]s takes it back\n", i.Agent)
+			fmt.Fprintf(l.Text, "%s was not used for 14 days and is retired; run \"parley agent resume %[1]s\" to bring it back\n", i.Agent)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func (l *Launch) Undo(ctx context.Context) (out Undone, err error) {
 			continue
 		}
 		if !i.Connected && process.Alive(i.Process) {
-			return out, hub.Errorf(hub.CodeConflict, "launch.Undo", "%s still runs as %s", l.CLI.Title, i.Agent).WithHint("end it first")
+			return out, hub.Errorf(hub.CodeConflict, "launch.Undo", "%s is still running as %s", l.CLI.Title, i.Agent).WithHint("quit it first")
 		}
 		if err := l.forget(ctx, i); err != nil {
 			return out, err

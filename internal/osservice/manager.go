@@ -61,7 +61,7 @@ var systemd = manager{
 	uninstall: func(string) [][]string { return [][]string{{"systemctl", "--user", "disable", "--now", UnitName}} },
 	removed:   [][]string{{"systemctl", "--user", "daemon-reload"}},
 	status:    []string{"systemctl", "--user", "is-active", UnitName},
-	note:      "it ends when you log out; to let it run on: loginctl enable-linger",
+	note:      `it stops when you log out; run "loginctl enable-linger" to keep it running`,
 }
 
 // launchd runs services of macOS.

@@ -48,14 +48,14 @@ type Service struct {
 func New(h Hub) (*Service, error) {
 	m, ok := managers[runtime.GOOS]
 	if !ok {
-		return nil, hub.Errorf(hub.CodeNotEnabled, "osservice.New", "parley knows no service manager of %s", runtime.GOOS).WithHint("start the hub with: parley serve")
+		return nil, hub.Errorf(hub.CodeNotEnabled, "osservice.New", "parley does not support services on %s", runtime.GOOS).WithHint(`start the hub with "parley serve"`)
 	}
 	userHome, err := os.UserHomeDir()
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "osservice.New", "find your home folder: %v", err)
+		return nil, hub.Errorf(hub.CodeInvalid, "osservice.New", "cannot find your home folder: %v", err)
 	}
 	if strings.ContainsAny(h.Home, "\n\r") {
-		return nil, hub.Errorf(hub.CodeInvalid, "osservice.New", "the home %q has a line break in its name", h.Home)
+		return nil, hub.Errorf(hub.CodeInvalid, "osservice.New", "the path of the home contains a line break: %q", h.Home)
 	}
 	return &Service{Manager: m.name, File: m.path(userHome), Note: m.note, hub: h, manager: m}, nil
 }
@@ -97,8 +97,8 @@ func (s *Service) installed() (string, error) {
 	case err != nil:
 		return "", err
 	case !strings.Contains(string(raw), s.manager.quote(s.hub.Home)):
-		return "", hub.Errorf(hub.CodeConflict, "osservice.Installed", "the service in %s runs a hub in another home than %s", s.File, s.hub.Home).
-			WithHint("the file names its home: give that one with --home")
+		return "", hub.Errorf(hub.CodeConflict, "osservice.Installed", "the service in %s runs a hub in a home other than %s", s.File, s.hub.Home).
+			WithHint("pass the home that the file names with --home")
 	}
 	return string(raw), nil
 }
@@ -108,7 +108,7 @@ func (s *Service) installed() (string, error) {
 func (s *Service) Require() error {
 	installed, err := s.Installed()
 	if err == nil && !installed {
-		return hub.Errorf(hub.CodeNotFound, "osservice.Require", "no service is installed: there is no %s", s.File).WithHint("parley service install makes it")
+		return hub.Errorf(hub.CodeNotFound, "osservice.Require", "no service is installed: %s does not exist", s.File).WithHint(`run "parley service install" to install it`)
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func (s *Service) Add(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if server.Running(s.hub.Home) {
-		return false, hub.Errorf(hub.CodeConflict, "osservice.Add", "a hub runs in %s already", s.hub.Home).WithHint("stop it first: %s", s.hub.Stop)
+		return false, hub.Errorf(hub.CodeConflict, "osservice.Add", "a hub is already running in %s", s.hub.Home).WithHint("stop it first: %s", s.hub.Stop)
 	}
 
 	if err := s.write(text); err != nil {
@@ -181,7 +181,7 @@ func (s *Service) command(ctx context.Context, words []string) (string, error) {
 	text := strings.TrimSpace(string(out))
 	if err != nil {
 		return text, hub.Errorf(hub.CodeDegraded, "osservice.Service", "%s: %s", strings.Join(words, " "), text+" ("+err.Error()+")").
-			WithHint("%s does not run services for this user here; start the hub with: parley serve", s.Manager)
+			WithHint(`%s does not run services for this user here; start the hub with "parley serve"`, s.Manager)
 	}
 	return text, nil
 }

@@ -50,7 +50,7 @@ func (b *Breach) String() string {
 	if b.More > 0 {
 		names += fmt.Sprintf(" and %d more", b.More)
 	}
-	return fmt.Sprintf("files changed that the policy %s does not let the agent change: %s; the agent did not ask, or another program works in its folder", b.Policy, names)
+	return fmt.Sprintf("files changed against the policy %s: %s; the agent did not ask, or another program works in its folder", b.Policy, names)
 }
 
 // finding returns the breach as a part of the evidence.

@@ -37,7 +37,7 @@ func (f *Files) Report(ctx context.Context, h Hub, unreported []Record) error {
 		case hub.CodeNotFound: // the hub never knew the run
 			errs = append(errs, f.reopen(r).Update(func(r *Record) { r.Told = true }))
 		default:
-			errs = append(errs, fmt.Errorf("run: tell the hub of the end of run %s: %w", r.ID, err))
+			errs = append(errs, fmt.Errorf("run: report the end of run %s to the hub: %w", r.ID, err))
 		}
 	}
 	return errors.Join(errs...)

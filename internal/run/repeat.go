@@ -81,7 +81,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 		return "", err
 	}
 	if !slices.Contains(Policies, policy) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "policy: %q is not one of %s", policy, hub.JoinWords(Policies)).WithHint("an agent that no person watches is never allowed everything")
+		return "", hub.Errorf(hub.CodeInvalid, op, "unknown policy %q: use one of %s", policy, hub.JoinWords(Policies)).WithHint("an unattended agent is never allowed everything")
 	}
 
 	r, err := NewFiles(p.home).Record(id)
@@ -90,10 +90,10 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 	}
 	switch {
 	case !r.State.Over():
-		return "", hub.Errorf(hub.CodeConflict, op, "run %s is not over yet", id)
+		return "", hub.Errorf(hub.CodeConflict, op, "run %s has not ended yet", id)
 	case r.Order == nil:
-		return "", hub.Errorf(hub.CodeConflict, op, "run %s cannot be executed again: its record does not hold everything that it was given", id).
-			WithHint("a turn of a kept agent is repeated with: parley agent prompt; any other run with: parley run")
+		return "", hub.Errorf(hub.CodeConflict, op, "run %s cannot be repeated: its record is incomplete", id).
+			WithHint("repeat a turn of a kept agent with: parley agent prompt; any other run with: parley run")
 	}
 
 	spec := Spec{
@@ -134,9 +134,9 @@ func (p *Repeater) start(op string, spec Spec, opts *Options, ended chan<- error
 	defer p.mu.Unlock()
 	switch {
 	case p.ctx == nil:
-		return hub.Errorf(hub.CodeDegraded, op, "the hub stops")
+		return hub.Errorf(hub.CodeDegraded, op, "the hub is stopping")
 	case p.working == maxRepeats:
-		return hub.Errorf(hub.CodeRateLimited, op, "%d runs work already", maxRepeats).WithHint("wait until one is over")
+		return hub.Errorf(hub.CodeRateLimited, op, "%d runs are already in progress", maxRepeats).WithHint("wait until one has ended")
 	}
 	p.working++
 	ctx := p.ctx

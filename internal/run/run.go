@@ -237,7 +237,7 @@ func (e *execution) begin(ctx context.Context) error {
 }
 
 // errTimeout is the cause of the end of a turn that exceeds the run's time.
-var errTimeout = errors.New("the agent exceeded its time")
+var errTimeout = errors.New("the agent timed out")
 
 // An ending is the outcome of a run before it is recorded.
 type ending struct {
@@ -369,7 +369,7 @@ func (e *execution) move(ctx context.Context, next hub.RunState, session string)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubTime)
 		defer cancel()
 		if err := e.opts.Hub.MoveRun(ctx, e.folder.Record().ID, next, session); err != nil {
-			e.problem(fmt.Errorf("run: tell the hub that the run is %s: %w", next, err))
+			e.problem(fmt.Errorf("run: report to the hub that the run is %s: %w", next, err))
 		}
 	}
 	e.notify()
@@ -412,7 +412,7 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 	case hub.CodeOf(err) == hub.CodeNotFound: // it never began there
 		return e.folder.Update(func(r *Record) { r.Hub = false })
 	case err != nil:
-		e.problem(fmt.Errorf("run: tell the hub of the end of the run: %w; the next parley run or parley runs tells it", err))
+		e.problem(fmt.Errorf("run: report the end of the run to the hub: %w; the next parley run or parley runs reports it", err))
 		return nil
 	}
 	return e.folder.Update(func(r *Record) { r.told(ended) })

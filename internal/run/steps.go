@@ -82,7 +82,9 @@ func (s *stepReader) update(at time.Time, u *acp.Update) {
 	switch {
 	case kind != "":
 		id, whole := u.Message()
-		if last := len(s.steps) - 1; last >= 0 && !whole && s.steps[last].Kind == kind && s.message == id {
+		last := len(s.steps) - 1
+		continues := last >= 0 && !whole && s.steps[last].Kind == kind && s.message == id
+		if continues {
 			s.steps[last].Text += u.Text()
 			return
 		}

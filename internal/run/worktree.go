@@ -31,14 +31,14 @@ func MakeWorktree(ctx context.Context, dir, worktree, branch string) (folder str
 	const op = "run.MakeWorktree"
 	prefix, err := git.Prefix(ctx, dir)
 	if err != nil {
-		return "", nil, hub.Errorf(hub.CodeInvalid, op, "a worktree needs a git repository: %w", err).WithHint("leave --worktree out, or name a folder of a repository")
+		return "", nil, hub.Errorf(hub.CodeInvalid, op, "a worktree needs a git repository: %w", err).WithHint("omit --worktree, or use a folder in a repository")
 	}
 	made, err := git.AddWorktree(ctx, dir, worktree, branch)
 	switch {
 	case errors.Is(err, git.ErrExists):
-		return "", nil, hub.Errorf(hub.CodeConflict, op, "make the worktree: %w", err).WithHint("remove it with git worktree remove and git branch -d if it is not needed")
+		return "", nil, hub.Errorf(hub.CodeConflict, op, "cannot make the worktree: %w", err).WithHint("remove it with git worktree remove and git branch -d if it is not needed")
 	case err != nil:
-		return "", nil, hub.Errorf(hub.CodeInvalid, op, "make the worktree: %w", err).WithHint("it begins at the commit that is checked out, so there must be one")
+		return "", nil, hub.Errorf(hub.CodeInvalid, op, "cannot make the worktree: %w", err).WithHint("make a commit first: the worktree starts at the checked-out commit")
 	}
 	return filepath.Join(worktree, filepath.FromSlash(prefix)), func() { made.Remove(ctx) }, nil
 }

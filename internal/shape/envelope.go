@@ -29,7 +29,7 @@ func DecodeEnvelope(raw []byte) (hub.Envelope, error) {
 		return hub.Envelope{}, hub.Errorf(hub.CodeInvalid, op, "%v", err)
 	}
 	if extra != nil && e.Extra != nil {
-		return hub.Envelope{}, hub.Errorf(hub.CodeInvalid, op, "extra: has the unknown members of an envelope, and there are others beside it")
+		return hub.Envelope{}, hub.Errorf(hub.CodeInvalid, op, "extra: unknown members are allowed in extra or beside it, not both")
 	}
 	if e.Extra == nil {
 		e.Extra = extra

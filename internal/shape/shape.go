@@ -134,7 +134,8 @@ func tame(v any) any {
 func firstFault(e *jsonschema.ValidationError) (path, rule string) {
 	for i, f := range leaves(nil, e) {
 		p, r := pathOf(f.InstanceLocation), ruleText(f)
-		if i == 0 || p < path || (p == path && r < rule) {
+		isBefore := p < path || (p == path && r < rule)
+		if i == 0 || isBefore {
 			path, rule = p, r
 		}
 	}
@@ -173,8 +174,8 @@ var patternRules = map[string]string{
 	"sha256":      "must be 64 lower-case hexadecimal digits",
 	"packageHash": "must be a SHA-256 in lower-case hexadecimal",
 	"time":        "must be a time in UTC, such as 2026-01-02T15:04:05Z",
-	"span":        "must be a span of time, such as PT2H or P3D",
-	"name":        "must be the name of an agent or team",
+	"span":        "must be a duration, such as PT2H or P3D",
+	"name":        "must be a valid agent or team name",
 }
 
 // ruleText says in a few words which rule was broken.

@@ -123,7 +123,7 @@ func TestCheckPayload(t *testing.T) {
 		{"a length is told", hub.TypeStatusUpdate, `{"summary":"` + strings.Repeat("x", 300) + `"}`, "payload.summary: has 300 characters, at most 280 are allowed"},
 		{"of several faults always the same is told", hub.TypeStatusUpdate, `{"summary":1,"detail":1,"blockers":1,"progress_pct":"x"}`, "payload.blockers: must be of type array, not number"},
 		{"R3-164 a position without reasoning is refused", hub.TypePositionState, `{"topic":"t","position":"p","confidence":"low","open_to_revision":true}`, "payload: reasoning is required"},
-		{"a span is told in words", hub.TypeTaskOffer, `{"title":"t","description":"d","estimated_effort":"2h"}`, "payload.estimated_effort: must be a span of time, such as PT2H or P3D"},
+		{"a span is told in words", hub.TypeTaskOffer, `{"title":"t","description":"d","estimated_effort":"2h"}`, "payload.estimated_effort: must be a duration, such as PT2H or P3D"},
 		{"a type of a feature takes no array", hub.TypeTeamJoin, `[]`, "payload: must be an object"},
 		{"a type of a feature takes no null", hub.TypeTeamLeave, `null`, "payload: must be an object"},
 		{"nothing is refused", hub.TypeTeamLeave, ``, "payload: must be an object"},

@@ -30,7 +30,8 @@ import (
 // gets the spans of the exporter of that name.
 func FromEnv(version string, console io.Writer, log *slog.Logger) (*Tracer, error) {
 	exporter, endpoint := os.Getenv("OTEL_TRACES_EXPORTER"), otlp("ENDPOINT")
-	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off || exporter == "none" || (exporter == "" && endpoint == "") {
+	noExporter := exporter == "none" || (exporter == "" && endpoint == "")
+	if off, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); off || noExporter {
 		return nil, nil
 	}
 
@@ -105,7 +106,9 @@ func newCollector(aborted context.Context, log *slog.Logger) (*collector, error)
 	if c.url == "" {
 		c.url = strings.TrimRight(cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318"), "/") + "/v1/traces"
 	}
-	if u, err := url.Parse(c.url); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	u, err := url.Parse(c.url)
+	isWebAddress := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	if !isWebAddress {
 		return nil, errors.New("the endpoint for OTLP is not an address of http or https") // without it: it may hold a secret
 	}
 

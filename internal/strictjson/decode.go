@@ -55,7 +55,8 @@ func integer(dec *jsontext.Decoder, to *int64) error {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	digits, _, _ := strings.Cut(strings.ToLower(string(raw)), "e")
 	underflow := f == 0 && strings.ContainsAny(digits, "123456789")
-	if err != nil || underflow || f != math.Trunc(f) || math.Abs(f) > 1<<53-1 {
+	isExact := err == nil && !underflow && f == math.Trunc(f) && math.Abs(f) <= 1<<53-1
+	if !isExact {
 		return &Error{Text: shorten.Quote(string(raw)) + " is not an integer of at most 53 bits"}
 	}
 	*to = int64(f)
@@ -152,7 +153,7 @@ func (w *walker) object(fields *structFields) error {
 
 		if twin, found := names.Add(name); found {
 			if known {
-				return w.refuse("the member is there twice, in two spellings")
+				return w.refuse("the member appears twice, in two spellings")
 			}
 			return w.refuse("differs only in case from " + twin)
 		}
@@ -365,7 +366,7 @@ func decodeError(err error) error {
 	e := &Error{Path: path(s.JSONPointer)}
 	switch {
 	case errors.Is(s.Err, jsonv2.ErrUnknownName):
-		e.Text = "no such member"
+		e.Text = "unknown member"
 		if s.GoType != nil && s.GoType.Kind() == reflect.Struct {
 			if near := nearest.Member(s.JSONPointer.LastToken(), fieldsOf(s.GoType).names()); near != "" {
 				e.Text += "; did you mean " + near + "?"
@@ -400,7 +401,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return "an integer"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "an integer, not negative"
+		return "a non-negative integer"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Slice, reflect.Array:

@@ -11,9 +11,12 @@ import (
 // meaningless, but no function panics. A validating decoder in their place would read
 // each frame of a connection a second time, and cost the rows of "updates" their bar.
 
+// isBlank reports whether c is one of the characters that JSON allows between tokens.
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
 // SkipBlanks returns the offset of the first byte from i on that is not blank.
 func SkipBlanks(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+	for i < len(b) && isBlank(b[i]) {
 		i++
 	}
 	return min(i, len(b))

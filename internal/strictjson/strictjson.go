@@ -67,7 +67,7 @@ func ValueOf(v any) (Value, error) {
 // end reports an error unless nothing but blanks follows.
 func end(dec *jsontext.Decoder) error {
 	if _, err := dec.ReadToken(); err != io.EOF {
-		return &Error{Text: "the JSON value is followed by more text"}
+		return &Error{Text: "there is more text after the JSON value"}
 	}
 	return nil
 }
@@ -221,11 +221,11 @@ func syntaxError(err error) error {
 	var s *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{Text: "the JSON ends too early"}
+		return &Error{Text: "unexpected end of JSON"}
 	case !errors.As(err, &s):
 		return err
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Error{Path: path(s.JSONPointer), Text: "the name is there twice"}
+		return &Error{Path: path(s.JSONPointer), Text: "the name appears twice"}
 	}
 	return &Error{Path: path(s.JSONPointer), Text: fmt.Sprintf("%v at byte %d", s.Err, s.ByteOffset)}
 }

@@ -41,19 +41,19 @@ func TestDecode(t *testing.T) {
 		{"null is the zero value", `{"text":null,"policy":null}`, ""},
 		{"blanks around it", " \n{} \t", ""},
 		{"names in an opaque value may differ in case only", `{"payload":{"a":1,"A":2},"raw":{"b":1,"B":2}}`, ""},
-		{"an unknown member", `{"txt":"a"}`, "txt: no such member; did you mean text?"},
-		{"an unknown member that is near nothing", `{"something":"a"}`, "something: no such member"},
-		{"an unknown member inside", `{"all":[{},{"retrys":1}]}`, "all[1].retrys: no such member; did you mean retries?"},
-		{"another case", `{"Text":"a"}`, "Text: no such member; did you mean text?"},
+		{"an unknown member", `{"txt":"a"}`, "txt: unknown member; did you mean text?"},
+		{"an unknown member that is near nothing", `{"something":"a"}`, "something: unknown member"},
+		{"an unknown member inside", `{"all":[{},{"retrys":1}]}`, "all[1].retrys: unknown member; did you mean retries?"},
+		{"another case", `{"Text":"a"}`, "Text: unknown member; did you mean text?"},
 		{"a wrong type", `{"policy":{"retries":"1"}}`, "policy.retries: must be an integer, not a string"},
 		{"a fraction", `{"policy":{"retries":1.5}}`, `policy.retries: must be an integer, not "1.5"`},
 		{"no object", `[1]`, "must be an object, not an array"},
-		{"a repeated name", `{"text":"a","text":"b"}`, "text: the name is there twice"},
-		{"a repeated name in an opaque value", `{"payload":{"a":{"b":1,"b":2}}}`, "payload.a.b: the name is there twice"},
-		{"a repeated name in a raw message", `{"raw":[{"b":1,"b":2}]}`, "raw[0].b: the name is there twice"},
+		{"a repeated name", `{"text":"a","text":"b"}`, "text: the name appears twice"},
+		{"a repeated name in an opaque value", `{"payload":{"a":{"b":1,"b":2}}}`, "payload.a.b: the name appears twice"},
+		{"a repeated name in a raw message", `{"raw":[{"b":1,"b":2}]}`, "raw[0].b: the name appears twice"},
 		{"two values", `{} {}`, "invalid character '{' after top-level value at byte 3"},
-		{"the end is missing", `{"text":"a"`, "the JSON ends too early"},
-		{"nothing", ``, "the JSON ends too early"},
+		{"the end is missing", `{"text":"a"`, "unexpected end of JSON"},
+		{"nothing", ``, "unexpected end of JSON"},
 		{"invalid UTF-8", "{\"text\":\"\xff\"}", "text: invalid UTF-8 at byte 9"},
 		{"half a surrogate pair", `{"payload":"\ud800"}`, `payload: invalid surrogate pair`},
 	} {
@@ -82,8 +82,8 @@ func TestDecodeOpen(t *testing.T) {
 		{"another spelling is another name", `{"threadId":"a"}`, ""},
 		{"a null is the zero value", `{"all":[{"mode":null}]}`, ""},
 		{"no object", `{"policy":1}`, "policy: must be an object, not a number"},
-		{"a repeated name", `{"new":{"a":1,"a":2}}`, "new.a: the name is there twice"},
-		{"more text", `{} x`, "the JSON value is followed by more text"},
+		{"a repeated name", `{"new":{"a":1,"a":2}}`, "new.a: the name appears twice"},
+		{"more text", `{} x`, "there is more text after the JSON value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p params
@@ -127,7 +127,7 @@ func TestDecodeTolerant(t *testing.T) {
 	for _, c := range []struct{ name, raw, problem string }{
 		{"camelCase", `{"threadId":"a"}`, ""},
 		{"snake_case", `{"thread_id":"a"}`, ""},
-		{"both", `{"thread_id":"a","threadId":"b"}`, "threadId: the member is there twice, in two spellings"},
+		{"both", `{"thread_id":"a","threadId":"b"}`, "threadId: the member appears twice, in two spellings"},
 		{"unknown members", `{"new":1}`, ""},
 		{"two unknown ones", `{"new":1,"New":2}`, "New: differs only in case from new"},
 	} {
@@ -172,7 +172,7 @@ func TestValue(t *testing.T) {
 		t.Errorf("Compact changed the value to %s", v)
 	}
 	_, err = strictjson.Parse([]byte(`{"a":{"b":1,"b":2}}`))
-	check(t, err, "a.b: the name is there twice")
+	check(t, err, "a.b: the name appears twice")
 	_, err = strictjson.ParseObject([]byte(`{"a":{"b":1,"B":2},"A":1}`))
 	check(t, err, "A: differs only in case from a")
 	_, err = strictjson.ParseObject([]byte(` [1]`))
@@ -267,9 +267,9 @@ func TestCanonical(t *testing.T) {
 
 func TestWithin(t *testing.T) {
 	_, err := strictjson.Parse([]byte(`{"b":1,"b":2}`))
-	check(t, strictjson.Within("package", err), "package.b: the name is there twice")
+	check(t, strictjson.Within("package", err), "package.b: the name appears twice")
 	_, err = strictjson.Parse([]byte(`[{"b":1,"b":2}]`))
-	check(t, strictjson.Within("package", err), "package[0].b: the name is there twice")
+	check(t, strictjson.Within("package", err), "package[0].b: the name appears twice")
 }
 
 // What is taken encodes again to the same value, and what one mode takes has

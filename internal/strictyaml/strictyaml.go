@@ -46,7 +46,7 @@ func DecodeOnly(path string, raw []byte, into any) error {
 		err = dec.Decode(&yaml.Node{})
 	}
 	if !errors.Is(err, io.EOF) {
-		return hub.Errorf(hub.CodeInvalid, "strictyaml.DecodeOnly", "%s: there is more after the first document", path)
+		return hub.Errorf(hub.CodeInvalid, "strictyaml.DecodeOnly", "%s: the file has more than one document", path)
 	}
 	return nil
 }
@@ -141,9 +141,9 @@ func (s *Period) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a length of time such as 90s or 2h", text)
+		return fmt.Errorf("%q is not a duration such as 90s or 2h", text)
 	case d <= 0:
-		return fmt.Errorf("must be longer than 0, not %s; leave it out for the default", text)
+		return fmt.Errorf("must be greater than 0, got %s; leave it out for the default", text)
 	}
 	*s = Period(d)
 	return nil

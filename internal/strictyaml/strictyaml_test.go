@@ -43,8 +43,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a member twice", "name: a\nname: b\n", "name", ""},
 		{"a number that is not positive", "rooms:\n  hall: {seats: 0}\n", "f: line 2: must be at least 1, not 0", ""},
 		{"a list where a number belongs", "rooms:\n  hall: {seats: [1]}\n", "line 2: must be a single value", ""},
-		{"a length of time without a unit", "rooms:\n  hall: {open: 5}\n", `line 2: "5" is not a length of time`, ""},
-		{"a second document", "name: a\n---\nname: b\n", "f: there is more after the first document", ""},
+		{"a length of time without a unit", "rooms:\n  hall: {open: 5}\n", `line 2: "5" is not a duration`, ""},
+		{"a second document", "name: a\n---\nname: b\n", "f: the file has more than one document", ""},
 		{"not YAML", "\t:\n", "f: ", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -37,26 +37,26 @@ import (
 const Name = "parley.yaml"
 
 // Example is the text of a file to begin with.
-const Example = `# The agents of this folder: parley up keeps them, parley down stops them.
+const Example = `# The agents in this folder: "parley up" starts them, "parley down" stops them.
 agents:
   planner:
-    cli: claude          # parley agents detect lists the agents that are known
-    dir: .               # its folder, relative to this file; no two agents share one
-    worktree: true       # work in a git worktree of its own, on the branch parley/planner
+    cli: claude          # "parley agents detect" lists the known agents
+    dir: .               # working folder, relative to this file; agents cannot share one
+    worktree: true       # work in a separate git worktree, on the branch parley/planner
     role: coordinator    # coordinator, researcher, executor, reviewer or integrator
-    policy: read         # read, write, or ask for a person who answers
-    budget: 20/h         # turns that mail may start within an hour
+    policy: read         # read, write, or ask, where a person answers
+    budget: 20/h         # turns per hour that mail may start
   builder:
     cli: codex
     dir: .
     worktree: true
     role: executor
-    can: [go, sql]       # its abilities, which other agents see
+    can: [go, sql]       # abilities shown to other agents
     policy: write
     budget: 20/h
-    idle: 5m             # after this time without mail its process is stopped
+    idle: 5m             # idle time without mail before its process is stopped
   # helper:
-  #   command: [my-agent, --acp]   # another program that speaks ACP; it runs after a yes
+  #   command: [my-agent, --acp]   # another program that speaks ACP; you are asked before it runs
   #   dir: ../tools
 # teams:
 #   auth:
@@ -68,7 +68,7 @@ agents:
 func WriteExample(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return hub.Errorf(hub.CodeConflict, "up.WriteExample", "%s exists already", path).WithHint("name another file: parley up --example FILE")
+		return hub.Errorf(hub.CodeConflict, "up.WriteExample", "%s already exists", path).WithHint(`choose another file with "parley up --example FILE"`)
 	}
 	if err == nil {
 		_, err = f.WriteString(Example)
@@ -115,7 +115,7 @@ func Parse(path string, raw []byte) (file File, err error) {
 		return file, err
 	}
 	if len(file.Agents) == 0 {
-		return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%s declares no agents", path).WithHint("parley up --example FILE writes an example")
+		return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%s declares no agents", path).WithHint(`run "parley up --example FILE" to write an example`)
 	}
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -154,7 +154,7 @@ func (a Agent) in(base string) Agent {
 }
 
 // errName is the mistake of an agent or a team whose name no hub takes.
-var errName = errors.New("its name is not valid: lower case letters, digits, dots, dashes and underlines, at most 64")
+var errName = errors.New("invalid name: use at most 64 lowercase letters, digits, dots, dashes and underscores")
 
 // check finds mistakes that need no hub.
 func (a Agent) check(name hub.AgentID) error {
@@ -164,11 +164,11 @@ func (a Agent) check(name hub.AgentID) error {
 	case !name.Valid():
 		return errName
 	case (a.CLI == "") == (len(a.Command) == 0):
-		return errors.New("give either cli or command")
+		return errors.New("either cli or command is required, but not both")
 	case !slices.Contains([]sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk}, a.Policy):
-		return fmt.Errorf("policy: %q is not read, write or ask", a.Policy)
+		return fmt.Errorf("policy must be read, write or ask, got %q", a.Policy)
 	case a.Role != "" && !slices.Contains(hub.Roles, a.Role):
-		return fmt.Errorf("role: %q is not one of %s", a.Role, roles())
+		return fmt.Errorf("unknown role %q: use %s", a.Role, roles())
 	case budget != nil:
 		return fmt.Errorf("budget: %w", budget)
 	case err != nil || !info.IsDir():
@@ -186,13 +186,13 @@ func (t Team) check(id hub.TeamID) error {
 	case !id.Valid():
 		return errName
 	case t.Goal == "":
-		return errors.New("it needs a goal")
+		return errors.New("a goal is required")
 	case len(t.Members) == 0:
-		return errors.New("it needs members")
+		return errors.New("members are required")
 	}
 	for _, agent := range slices.Sorted(maps.Keys(t.Members)) {
 		if role := t.Members[agent]; !slices.Contains(hub.Roles, role) {
-			return fmt.Errorf("member %s: %q is not one of %s", agent, role, roles())
+			return fmt.Errorf("member %s: unknown role %q: use %s", agent, role, roles())
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func PerHour(budget string) (int, error) {
 	}
 	m := budgetForm.FindStringSubmatch(budget)
 	if m == nil {
-		return 0, fmt.Errorf("%q is not of the form 20/h", budget)
+		return 0, fmt.Errorf("must be turns per hour such as 20/h, got %q", budget)
 	}
 	return strconv.Atoi(m[1])
 }
@@ -259,7 +259,7 @@ func Program(name string, command []string) (_ []string, err error) {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "up.Program", "there is no program %s on the PATH", command[0])
+		return nil, hub.Errorf(hub.CodeInvalid, "up.Program", "no program named %s on the PATH", command[0])
 	}
 	return append([]string{program}, command[1:]...), nil
 }

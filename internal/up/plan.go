@@ -39,7 +39,7 @@ type Step struct {
 
 	params api.KeepParams
 	role   bool // the role of the agent is changed, too
-	team   []team.Request
+	team   []api.TeamParams
 }
 
 // Name returns the name of the agent, or of the team as messages address it.
@@ -69,7 +69,7 @@ func (p Plan) Idle() bool {
 func (p *Plan) Apply(ctx context.Context, c *rpc.Client) error {
 	for _, s := range p.Steps {
 		if err := s.apply(ctx, c); err != nil {
-			return hub.Errorf(hub.CodeOf(err), "up.Apply", "%s: %w; the plan is carried out up to there", s.Name(), err)
+			return hub.Errorf(hub.CodeOf(err), "up.Apply", "%s: %w; the steps before it are done", s.Name(), err)
 		}
 	}
 	p.Applied = true
@@ -150,7 +150,7 @@ func (f File) checkMembers(roles map[hub.AgentID]hub.Role) error {
 			_, declared := f.Agents[member]
 			if _, known := roles[member]; !declared && !known {
 				return hub.Errorf(hub.CodeUnknownRecipient, "up.Plan", "team %s: no agent named %q in the file or on this hub", id, member).
-					WithHint("declare it under agents, or add it: parley agent add %s", member)
+					WithHint(`declare it under agents, or run "parley agent add %s"`, member)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (f File) checkMembers(roles map[hub.AgentID]hub.Role) error {
 // the hub, "" if the hub does not have the agent.
 func (a Agent) step(name hub.AgentID, now api.KeptAgent, known bool, role hub.Role) (Step, error) {
 	p, err := a.params(name)
-	step := Step{Agent: name, Action: None, Reason: "as it is", params: p}
+	step := Step{Agent: name, Action: None, Reason: "unchanged", params: p}
 	if err != nil {
 		return step, err
 	}
@@ -180,7 +180,7 @@ func (a Agent) step(name hub.AgentID, now api.KeptAgent, known bool, role hub.Ro
 		step.Reason = strings.Join(changes, ", ")
 	case now.State == keeper.Stopped:
 		step.Action = Restart
-		step.Reason = cmp.Or(now.Problem, "it is stopped")
+		step.Reason = cmp.Or(now.Problem, "stopped")
 	}
 	if p.CLI == "" && (!known || !slices.Equal(now.Command, p.Command)) {
 		step.Asks = p.Command
@@ -213,7 +213,7 @@ func differences(was keeper.Definition, p api.KeepParams) (out []string) {
 
 // step compares a team with that of the hub; without a hub it is new.
 func (t Team) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (Step, error) {
-	step := Step{Team: id, Action: None, Reason: "as it is"}
+	step := Step{Team: id, Action: None, Reason: "unchanged"}
 	var seats []team.Seat
 	for _, agent := range slices.Sorted(maps.Keys(t.Members)) {
 		seats = append(seats, team.Seat{Agent: agent, Role: t.Members[agent]})
@@ -221,7 +221,7 @@ func (t Team) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (Step, err
 	var now team.Answer
 	err := error(hub.Errorf(hub.CodeNotFound, "up.Plan", "no hub"))
 	if c != nil {
-		now, err = rpc.Call(ctx, c, api.Team, team.Request{Action: "show", Team: id, Limit: 1})
+		now, err = rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "show", Team: id, Limit: 1})
 	}
 
 	switch hub.CodeOf(err) {
@@ -230,7 +230,7 @@ func (t Team) step(ctx context.Context, c *rpc.Client, id hub.TeamID) (Step, err
 	case hub.CodeNotFound:
 		step.Action = Create
 		step.Reason = fmt.Sprintf("%d members: %s", len(seats), t.Goal)
-		step.team = []team.Request{
+		step.team = []api.TeamParams{
 			{Action: "create", Team: id, Objective: t.Goal, Members: seats},
 			{Action: "status", Team: id, Lifecycle: hub.TeamActive},
 		}
@@ -249,10 +249,10 @@ func (s *Step) seat(seats, now []team.Seat) {
 		switch {
 		case i < 0:
 			changes = append(changes, fmt.Sprintf("%s becomes %s", seat.Agent, seat.Role))
-			s.team = append(s.team, team.Request{Action: "add", Team: s.Team, Agent: seat.Agent, Role: seat.Role})
+			s.team = append(s.team, api.TeamParams{Action: "add", Team: s.Team, Agent: seat.Agent, Role: seat.Role})
 		case now[i].Role != seat.Role:
 			changes = append(changes, fmt.Sprintf("%s changes from %s to %s", seat.Agent, now[i].Role, seat.Role))
-			s.team = append(s.team, team.Request{Action: "role", Team: s.Team, Agent: seat.Agent, Role: seat.Role, Reason: "coverage"})
+			s.team = append(s.team, api.TeamParams{Action: "role", Team: s.Team, Agent: seat.Agent, Role: seat.Role, Reason: "coverage"})
 		}
 	}
 	if len(changes) > 0 {
@@ -294,17 +294,17 @@ func (f File) Down(ctx context.Context, c *rpc.Client, forget bool) (Plan, error
 
 // stopping returns the step that stops an agent, which the hub keeps if known.
 func stopping(name hub.AgentID, now api.KeptAgent, known, forget bool) Step {
-	step := Step{Agent: name, Action: Stop, Reason: "is stopped; its mail waits"}
+	step := Step{Agent: name, Action: Stop, Reason: "stopped; its mail is kept"}
 	switch {
 	case !known:
 		step.Action = None
-		step.Reason = "is not kept"
+		step.Reason = "not kept"
 	case forget:
 		step.Action = Forget
-		step.Reason = "is not kept any more"
+		step.Reason = "no longer kept"
 	case now.State == keeper.Stopped:
 		step.Action = None
-		step.Reason = "is stopped already"
+		step.Reason = "already stopped"
 	}
 	return step
 }

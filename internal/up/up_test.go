@@ -61,20 +61,20 @@ func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, text, message, hint string }{
 		{"an empty file", "", "declares no agents", "--example"},
 		{"a member of an agent that is not known", "agents: {a: {comand: [x]}}", "unknown member comand", "command"},
-		{"a second document", "agents: {a: {cli: claude}}\n---\n", "more after the first document", ""},
-		{"a name that no hub takes", "agents: {A b: {command: [my-agent]}}", "line 1: agent A b: its name is not valid", ""},
-		{"neither cli nor command", "agents:\n  a: {}", "line 2: agent a: give either cli or command", ""},
-		{"cli and command", "agents: {a: {cli: claude, command: [my-agent]}}", "give either cli or command", ""},
-		{"a policy that does not exist", "agents: {a: {command: [my-agent], policy: yolo}}", `policy: "yolo" is not read, write or ask`, ""},
-		{"a role that does not exist", "agents: {a: {command: [my-agent], role: boss}}", `role: "boss" is not one of`, ""},
-		{"a budget of another form", "agents: {a: {command: [my-agent], budget: 20}}", `budget: "20" is not of the form 20/h`, ""},
+		{"a second document", "agents: {a: {cli: claude}}\n---\n", "more than one document", ""},
+		{"a name that no hub takes", "agents: {A b: {command: [my-agent]}}", "line 1: agent A b: invalid name", ""},
+		{"neither cli nor command", "agents:\n  a: {}", "line 2: agent a: either cli or command is required", ""},
+		{"cli and command", "agents: {a: {cli: claude, command: [my-agent]}}", "either cli or command is required", ""},
+		{"a policy that does not exist", "agents: {a: {command: [my-agent], policy: yolo}}", `policy must be read, write or ask, got "yolo"`, ""},
+		{"a role that does not exist", "agents: {a: {command: [my-agent], role: boss}}", `unknown role "boss"`, ""},
+		{"a budget of another form", "agents: {a: {command: [my-agent], budget: 20}}", `budget: must be turns per hour such as 20/h, got "20"`, ""},
 		{"a folder that is not there", "agents: {a: {command: [my-agent], dir: nowhere}}", "is not a folder", ""},
 		{"a time that is negative", "agents: {a: {command: [my-agent], hang: -1s}}", "must not be negative", ""},
-		{"a program that is not there", "agents: {a: {command: [no-such-agent]}}", "no program no-such-agent on the PATH", ""},
-		{"an agent that is not known", "agents: {a: {cli: claud}}", `no agent CLI called "claud" is known`, "parley agents detect"},
-		{"a team without a goal", "agents: {a: {command: [my-agent]}}\nteams:\n  t: {members: {a: executor}}", "line 3: team t: it needs a goal", ""},
-		{"a team without members", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x}}", "it needs members", ""},
-		{"a member with a role that does not exist", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x, members: {a: boss}}}", `member a: "boss" is not one of`, ""},
+		{"a program that is not there", "agents: {a: {command: [no-such-agent]}}", "no program named no-such-agent on the PATH", ""},
+		{"an agent that is not known", "agents: {a: {cli: claud}}", `unknown agent CLI "claud"`, "parley agents detect"},
+		{"a team without a goal", "agents: {a: {command: [my-agent]}}\nteams:\n  t: {members: {a: executor}}", "line 3: team t: a goal is required", ""},
+		{"a team without members", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x}}", "members are required", ""},
+		{"a member with a role that does not exist", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x, members: {a: boss}}}", `member a: unknown role "boss"`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse(filepath.Join(dir, Name), []byte(tt.text))
@@ -148,7 +148,7 @@ func TestAgentStep(t *testing.T) {
 		asks   bool
 	}{
 		{"an agent that is not kept", api.KeptAgent{}, false, "", Keep, "policy read", true},
-		{"an agent as the file declares it", kept(func(*api.KeptAgent) {}), true, hub.RoleExecutor, None, "as it is", false},
+		{"an agent as the file declares it", kept(func(*api.KeptAgent) {}), true, hub.RoleExecutor, None, "unchanged", false},
 		{"another policy", kept(func(k *api.KeptAgent) { k.Policy = sandbox.PolicyWrite }), true, "", Change, "policy write to read", false},
 		{"another command", kept(func(k *api.KeptAgent) { k.Command = []string{"/bin/x"} }), true, "", Change, "command /bin/x to ", true},
 		{"another role", kept(func(*api.KeptAgent) {}), true, hub.RoleReviewer, Change, "role reviewer to executor", false},

@@ -73,7 +73,7 @@ func Open(path string) (*Vault, error) {
 		return nil, fmt.Errorf("vault: check the key file: %w", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, hub.Errorf(hub.CodePolicy, op, "others can read %s", path).WithHint("chmod 600 %s; if another user may have read it, exchange keys with every peer again", path)
+		return nil, hub.Errorf(hub.CodePolicy, op, "other users can read %s", path).WithHint("chmod 600 %s; if another user may have read it, exchange keys with every peer again", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -81,8 +81,8 @@ func Open(path string) (*Vault, error) {
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != keyBytes {
-		return nil, hub.Errorf(hub.CodeDegraded, op, "%s does not hold a key", path).
-			WithHint("put it back from a backup; without it keys must be exchanged with every peer again")
+		return nil, hub.Errorf(hub.CodeDegraded, op, "%s does not contain a key", path).
+			WithHint("restore it from a backup; without it, exchange keys with every peer again")
 	}
 	return newVault(key)
 }
@@ -133,8 +133,8 @@ func (v *Vault) Open(sealed, place string) (string, error) {
 		raw, err = v.seal.Open(nil, nil, raw, []byte(place))
 	}
 	if !ok || err != nil {
-		return "", hub.Errorf(hub.CodeDegraded, "vault.Vault.Open", "a secret for %s cannot be read with this hub's key file", place).
-			WithHint("put the key file back that belongs to this database, or exchange keys with the peer again")
+		return "", hub.Errorf(hub.CodeDegraded, "vault.Vault.Open", "cannot read a secret for %s with this hub's key file", place).
+			WithHint("restore the key file that belongs to this database, or exchange keys with the peer again")
 	}
 	return string(raw), nil
 }

@@ -24,7 +24,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 		word = i.Yes
 	}
 	if word == "" {
-		return "", hub.Errorf(hub.CodeInvalid, "watch", "this is not answered with a key").WithHint("%s", i.Command)
+		return "", hub.Errorf(hub.CodeInvalid, "watch", "this item cannot be answered with a key").WithHint("%s", i.Command)
 	}
 
 	// Mail has no operation here: it is acknowledged below.
@@ -64,7 +64,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 	case "":
 		return fmt.Sprintf("%s: %s", word, i.Fact), nil
 	case hub.CodeNotFound, hub.CodeConflict:
-		return "it was answered already: " + i.Fact, nil
+		return "already answered: " + i.Fact, nil
 	}
 	return "", err
 }

@@ -47,7 +47,9 @@ func (f *Feed) Next(ctx context.Context, client *rpc.Client) ([]hub.Envelope, er
 			return nil, err
 		}
 		found = append(found, got.Messages...)
-		if p.Cursor = got.Next; p.Cursor == "" || !whole || (f.Most > 0 && len(found) >= f.Most) {
+		p.Cursor = got.Next
+		isEnough := f.Most > 0 && len(found) >= f.Most
+		if p.Cursor == "" || !whole || isEnough {
 			break
 		}
 	}

@@ -137,7 +137,7 @@ func (s screen) key(k string) (tea.Model, tea.Cmd) {
 		s.back = max(0, s.back-10)
 	case "y", "n":
 		if at < 0 {
-			s.note = outcome{text: "choose with ↑ and ↓ first", failed: true}
+			s.note = outcome{text: "select an item with ↑ and ↓ first", failed: true}
 			break
 		}
 		return s, s.answer(s.now.Waiting, s.items[at], k == "y")
@@ -222,7 +222,7 @@ func (s screen) head() []string {
 
 // foot shows the outcome of the last answer, and the keys.
 func (s screen) foot() []string {
-	keys := "↑↓ choose  enter read  y yes  n no  pgup pgdn scroll  esc back  q quit"
+	keys := "↑↓ select  enter read  y yes  n no  pgup pgdn scroll  esc back  q quit"
 	if at := s.at(); at >= 0 {
 		i := s.items[at]
 		yes, no := "", ""
@@ -232,7 +232,7 @@ func (s screen) foot() []string {
 		if i.No != "" {
 			no = "  n " + plaintext.Line(i.No)
 		}
-		keys = "↑↓ choose  enter read" + yes + no + "  pgup pgdn scroll  q quit"
+		keys = "↑↓ select  enter read" + yes + no + "  pgup pgdn scroll  q quit"
 	}
 	note := plaintext.Line(s.note.text)
 	if s.note.failed {
@@ -305,9 +305,9 @@ func title(name string, n int) string { return paint("1;36", fmt.Sprintf("%s (%d
 
 func (s screen) waits() []string {
 	if len(s.items) == 0 {
-		return []string{paint("1;36", "Waits for you"), paint("2", "  nothing")}
+		return []string{paint("1;36", "Waiting for you"), paint("2", "  nothing")}
 	}
-	out := []string{title("Waits for you", len(s.items)+s.now.Waiting.More)}
+	out := []string{title("Waiting for you", len(s.items)+s.now.Waiting.More)}
 	at := s.at()
 	for n := range s.items { // the chosen one first, so that it is never clipped
 		i := s.items[(n+max(0, at))%len(s.items)]

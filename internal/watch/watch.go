@@ -27,7 +27,7 @@ const (
 )
 
 // away is the problem of a hub that cannot be reached.
-const away = "the hub is away, trying again"
+const away = "the hub is unreachable; trying again"
 
 // Options are the parts that a watch works with.
 type Options struct {
@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	// The reader ends with the screen, and the screen ends with a reader that failed.
 	_, err = p.Run()
 	cancel()
-	if failed := <-done; failed != nil {
+	if failed := <-done; failed != nil && !errors.Is(failed, context.Canceled) { // a person may quit before the first read
 		return failed
 	}
 	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
@@ -234,7 +234,7 @@ func Plain(ctx context.Context, o Options) error {
 
 		for key, i := range waits {
 			if !open[key] {
-				fmt.Fprintf(o.Out, "waits no more: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
+				fmt.Fprintf(o.Out, "no longer waits: %s: %s\n", i.Kind, plaintext.Line(i.Fact))
 				delete(waits, key)
 			}
 		}

@@ -20,7 +20,8 @@ func choiceTable(models []*model) ([]byte, error) {
 			if d.tag != "" {
 				w.f(", Tag: %q", d.tag)
 			}
-			if d.open || d.shape == shapeCodes || (d.conditional() && d.enum().open) {
+			isOpen := d.open || d.shape == shapeCodes || (d.conditional() && d.enum().open)
+			if isOpen {
 				w.f(", Open: true")
 			}
 			w.f("},\n")

@@ -448,7 +448,8 @@ func (m *model) valueMethods(w *writer) {
 		pkg = "acpv1."
 	}
 	for _, d := range m.defs {
-		if d.alias || d.fragment || (d.method == "" && !d.union()) {
+		isPlainObject := d.method == "" && !d.union()
+		if d.alias || d.fragment || isPlainObject {
 			continue
 		}
 		n := d.goName

@@ -105,7 +105,8 @@ func read(k known, dir string) (agent, error) {
 		if err != nil {
 			return a, err
 		}
-		if len(report.Agents) != 1 || report.Agents[0].Name != k.Name || report.Interrupted || report.Selected {
+		ofAgentAlone := len(report.Agents) == 1 && report.Agents[0].Name == k.Name
+		if !ofAgentAlone || report.Interrupted || report.Selected {
 			return a, fmt.Errorf("%s: it is no report of a whole run with %s alone", f, k.Name)
 		}
 		a.files, a.runs = append(a.files, filepath.Base(f)), append(a.runs, report)

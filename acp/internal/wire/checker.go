@@ -130,7 +130,7 @@ func (c *Checker) Distinct(n int, name func(int) string) {
 	seen := make(map[string]bool, n)
 	for i := range n {
 		if seen[name(i)] {
-			c.Report("", "the name "+shown(name(i))+" comes twice")
+			c.Report("", "the name "+shown(name(i))+" appears twice")
 		}
 		seen[name(i)] = true
 	}
@@ -157,7 +157,7 @@ func (c *Checker) Extra(name string, v json.RawMessage, known ...[]string) {
 	c.Enter(name)
 	defer c.Leave()
 	if knownName(name, known) {
-		c.Report("", "has the name of a member that is defined, or differs from it in case only")
+		c.Report("", "has the name of a defined member, or differs from it only in case")
 	}
 	c.Raw(v)
 }

@@ -7,7 +7,9 @@ import (
 	"sync"
 )
 
-// A codec reads, writes and checks the values of one Go type.
+// A codec reads, writes and checks the values of one Go type. It is built once,
+// from the type and its registrations, and does not change after it is published in
+// codecs.
 type codec struct {
 	decode func(*Scanner, reflect.Value)
 	encode func(*Encoder, reflect.Value)
@@ -22,7 +24,8 @@ type codec struct {
 // codecs holds the codec of each type that was asked for or registered.
 var codecs sync.Map // reflect.Type to *codec
 
-// building lets one goroutine at a time build codecs.
+// building lets one goroutine at a time build codecs, so that a type gets one
+// codec. Readers of codecs do not take it.
 var building sync.Mutex
 
 // codecOf returns the codec of a type and builds it if it is not there yet.
@@ -52,6 +55,8 @@ var (
 	numberType = reflect.TypeFor[json.Number]()
 )
 
+// It panics for a type that no JSON of the protocol has, such as a map: that is a
+// mistake in the generator, found by the first test that encodes the type.
 func (b *builder) codec(t reflect.Type) *codec {
 	if c, ok := codecs.Load(t); ok {
 		return c.(*codec)
@@ -225,6 +230,7 @@ func RegisterEnum[T ~string](open bool, known func(T) bool) {
 }
 
 // RegisterUnion gives T, a struct type, functions of its own.
+// The generated functions read the discriminator and choose the variant; see Tag.
 func RegisterUnion[T any](decode func(*T, *Scanner), encode func(*T, *Encoder), check func(*T, *Checker)) {
 	overrides[reflect.TypeFor[T]()] = func(c *codec) {
 		c.decode = func(s *Scanner, v reflect.Value) { decode(v.Addr().Interface().(*T), s) }

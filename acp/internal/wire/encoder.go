@@ -12,10 +12,15 @@ import (
 
 // An Encoder writes one JSON value. After a problem its output is invalid.
 type Encoder struct {
-	buf     []byte
-	comma   bool
-	stack   []place // the objects and arrays that are open
-	at      place   // the member or item being written
+	buf   []byte
+	comma bool
+	// The place of the value being written is stack[1:] and at, from the outside
+	// in. It is kept for the path of a problem, and costs no allocation for usual
+	// messages.
+	stack []place // the objects and arrays that are open
+	at    place   // the member or item being written
+	// tags are the discriminators in the open objects, so that an unknown variant
+	// or an extra member does not repeat one of them.
 	tags    []levelTag
 	problem *Problem
 
@@ -193,7 +198,7 @@ func (e *Encoder) Tag(name, value string) {
 func (e *Encoder) Extra(name string, value json.RawMessage, known ...[]string) {
 	e.AnyName(name)
 	if e.tagged(name) || knownName(name, known) {
-		e.Fail("an extra member has the name of one that is defined, or differs from it in case only")
+		e.Fail("an extra member has the name of a defined member, or differs from it only in case")
 	}
 	e.Raw(value)
 }
@@ -245,7 +250,11 @@ func (e *Encoder) Unknown(name, tag string, raw json.RawMessage, tags []string, 
 	for o := s.Object(); o.Next(); {
 		member := string(o.name)
 		value := s.Raw()
-		if s.problem != nil || (member != name && (e.tagged(member) || knownName(member, known))) {
+		if s.problem != nil {
+			continue
+		}
+		isWritten := member != name && (e.tagged(member) || knownName(member, known))
+		if isWritten {
 			continue
 		}
 		e.AnyName(member)

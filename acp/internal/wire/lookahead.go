@@ -8,6 +8,10 @@ import (
 
 // find looks for a member of the object that comes next and, if it is there,
 // leaves the scanner before its value.
+// A union has to look ahead, because its discriminator may be the last member. The
+// cost is a second pass over the members before it. A caller that only looks
+// restores the position, but not after a problem, whose place is where it was
+// found.
 func (s *Scanner) find(name string) bool {
 	if !s.want('{') {
 		return false
@@ -146,7 +150,8 @@ func (s *Scanner) Require(name string) {
 // pointer, if the member is there, without moving on.
 func (s *Scanner) Inspect(name string, nullable bool, x any) {
 	at := s.pos
-	if s.problem == nil && s.find(name) && !(nullable && s.Null()) {
+	hasValue := s.problem == nil && s.find(name) && !(nullable && s.Null())
+	if hasValue {
 		Decode(s, x)
 		if s.problem != nil {
 			s.problem.Path = within(name, s.problem.Path)
@@ -168,7 +173,7 @@ func (s *Scanner) Choose(exclusive bool, names ...string) string {
 		if chosen == "" {
 			chosen = name
 		} else if exclusive {
-			s.Fail("only one of the members " + strconv.Quote(chosen) + " and " + strconv.Quote(name) + " may be there")
+			s.Fail("only one of the members " + strconv.Quote(chosen) + " and " + strconv.Quote(name) + " is allowed")
 		}
 	}
 	if chosen == "" {

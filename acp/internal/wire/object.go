@@ -31,7 +31,9 @@ func (t *tags) index(name []byte) int {
 	return -1
 }
 
-// An Object is an object being read. Its members are gone through with Next.
+// An Object is an object being read. Its members are gone through with Next. seen
+// has one bit for each defined member, which bounds a struct, with its fragments,
+// to 64 members.
 type Object struct {
 	s       *Scanner
 	name    []byte
@@ -62,7 +64,7 @@ func (o *Object) Next() bool {
 			return true
 		}
 		if o.tagSeen[i] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		o.tagSeen[i] = true
@@ -72,13 +74,16 @@ func (o *Object) Next() bool {
 
 // advance goes on to the next member, discriminators included. A problem in the value
 // of the member before gets the name of that member in its path.
+// Paths are built this way from the inside out, on the way back, so a message
+// without a problem pays nothing for them.
 func (o *Object) advance() bool {
 	s := o.s
 	if o.inside && s.problem != nil {
 		s.problem.Path = within(string(o.name), s.problem.Path)
 	}
 	o.inside = false
-	if s.problem != nil || (!o.started && !s.want('{')) || !s.more(!o.started) {
+	hasMember := s.problem == nil && (o.started || s.want('{')) && s.more(!o.started)
+	if !hasMember {
 		return false
 	}
 	o.started = true
@@ -98,7 +103,7 @@ func (o *Object) Name() []byte { return o.name }
 // problem.
 func (o *Object) Once(i int) {
 	if o.seen&(1<<i) != 0 {
-		o.fail("the name comes twice")
+		o.fail("the name appears twice")
 	}
 	o.seen |= 1 << i
 }
@@ -128,9 +133,9 @@ func (o *Object) Extra(known ...[]string) (name string, value json.RawMessage, o
 	folded := fold(name)
 	if before, twice := o.extras[folded]; twice {
 		if before == name {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 		} else {
-			o.fail("the name differs from " + shown(before) + " in case only")
+			o.fail("the name differs from " + shown(before) + " only in case")
 		}
 		return "", nil, false
 	}
@@ -152,7 +157,7 @@ func (o *Object) distinct(name string, known [][]string) bool {
 		}
 	}
 	if other != "" {
-		o.fail("the name differs from " + shown(other) + " in case only")
+		o.fail("the name differs from " + shown(other) + " only in case")
 		return false
 	}
 	return true
@@ -195,7 +200,8 @@ func (a *Array) Next() bool {
 	if s.problem != nil && a.n > 0 {
 		s.problem.Path = within(strconv.Itoa(a.n-1), s.problem.Path)
 	}
-	if s.problem != nil || (a.n == 0 && !s.want('[')) || !s.more(a.n == 0) {
+	hasItem := s.problem == nil && (a.n > 0 || s.want('[')) && s.more(a.n == 0)
+	if !hasItem {
 		return false
 	}
 	a.n++
@@ -210,7 +216,7 @@ func (s *Scanner) Each(f func(name string)) {
 	for o.Next() {
 		name := string(o.name)
 		if seen[name] {
-			o.fail("the name comes twice")
+			o.fail("the name appears twice")
 			continue
 		}
 		seen[name] = true

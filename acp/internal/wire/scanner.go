@@ -1,10 +1,22 @@
-// Package wire reads and writes the JSON of protocol objects, member by member,
-// for code that is generated from the protocol's schemas.
+// Package wire reads and writes the JSON of protocol objects, member by member, for
+// code that is generated from the protocol's schemas.
 //
-// A Scanner takes any bytes: it never panics, and stops at the first problem,
-// whose path it tells. In objects that the protocol defines it refuses a name
-// that comes twice or differs from another in case only. Values that are opaque
-// to the protocol are copied as they are.
+// A Scanner takes any bytes: it never panics, and stops at the first problem, whose
+// path it tells. In objects that the protocol defines it refuses a name that comes
+// twice or differs from another in case only. Values that are opaque to the
+// protocol are copied as they are.
+//
+// An Encoder writes a value and refuses one that cannot be read back: two variants
+// of a union, an extra member with the name of a defined one, invalid UTF-8. A
+// Checker collects the problems of a value against the rules of its schema, all of
+// them up to a bound. None of the three knows a message of the protocol. A struct
+// type describes its JSON by tags (see structure), enums and unions are registered
+// by generated code, and codecOf makes the functions of each type from both, once.
+//
+// The round trip is exact: a value that was decoded is encoded with the same
+// members, the same numbers digit by digit, and unknown members and variants byte
+// for byte. The order of members that are defined follows the fields, not the
+// input.
 package wire
 
 import (
@@ -26,6 +38,8 @@ import (
 // names only. On other text their results are meaningless, but none of them panics or
 // runs on for ever.
 type Scanner struct {
+	// data is the input, which is not copied; pos is the next byte to read. Values
+	// that outlive the scanner are copied by Raw and by the conversion to string.
 	data    []byte
 	pos     int
 	problem *Problem
@@ -44,15 +58,17 @@ func NewTrusting(data []byte) *Scanner { return &Scanner{data: data} }
 var allowRepeats = jsontext.AllowDuplicateNames(true)
 
 // validate returns the problem of text that is not exactly one JSON value.
+// The first test is the fast one; only invalid text is read again for the place and
+// the reason of its fault.
 func validate(data []byte) *Problem {
 	if jsontext.Value(data).IsValid(allowRepeats) {
 		return nil
 	}
 	_, err := jsontext.NewDecoder(bytes.NewReader(data), allowRepeats).ReadValue()
 	if err == nil {
-		return &Problem{Reason: "more text follows the value"}
+		return &Problem{Reason: "unexpected data after the value"}
 	}
-	p := &Problem{Reason: "the message ends too early"}
+	p := &Problem{Reason: "the message is incomplete"}
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
 		p.Path = cut(string(syntax.JSONPointer))
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -81,7 +97,7 @@ func (s *Scanner) next() byte {
 		return s.data[s.pos]
 	}
 	if s.pos = strictjson.SkipBlanks(s.data, s.pos); s.pos == len(s.data) {
-		s.Fail("the message ends too early")
+		s.Fail("the message is incomplete")
 		return 0
 	}
 	return s.data[s.pos]

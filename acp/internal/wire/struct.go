@@ -25,6 +25,9 @@ import (
 //
 // The members are numbered in the order of the fields, and a reader keeps a set
 // of the numbers it has seen in 64 bits (see Object.Once).
+//
+// A union whose variant shares the object with the members of the struct around it
+// is read in parts: one structure for each, over the same object.
 type structure struct {
 	members  []member
 	names    []string
@@ -133,6 +136,7 @@ func (st *structure) find(name []byte, next int) int {
 	return -1
 }
 
+// An Optional that is null keeps a zero value; its state tells the difference.
 func (m *member) decode(s *Scanner, v reflect.Value) {
 	switch {
 	case m.optional:

@@ -129,9 +129,9 @@ func (s *Store) Put(r io.Reader) (path, sum string, size int64, err error) {
 	case errors.As(err, &refused):
 		return "", "", 0, refused
 	case err != nil:
-		return "", "", 0, hub.Errorf(hub.CodeInvalid, op, "the content broke off: %v", err)
+		return "", "", 0, hub.Errorf(hub.CodeInvalid, op, "the content ended early: %v", err)
 	case size > s.maxFile:
-		return "", "", 0, hub.Errorf(hub.CodeTooLarge, op, "an artifact has at most %d bytes", s.maxFile)
+		return "", "", 0, hub.Errorf(hub.CodeTooLarge, op, "the artifact is larger than %d bytes", s.maxFile)
 	}
 
 	// The hash is the name, so that a file of that name has this content.
@@ -168,7 +168,7 @@ func (s *Store) Open(sum string) (*os.File, error) {
 	f, err := os.Open(s.path(sum))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, hub.Errorf(hub.CodeNotFound, op, "there is no artifact %s", sum)
+		return nil, hub.Errorf(hub.CodeNotFound, op, "no artifact with hash %s", sum)
 	case err != nil:
 		return nil, degraded(op, err)
 	}
@@ -218,7 +218,7 @@ func (s *Store) recount(op string, size int64) error {
 	s.stored = stored
 	s.mu.Unlock()
 	if !s.reserve(size) {
-		return hub.Errorf(hub.CodeTooLarge, op, "the artifacts of this hub have at most %d bytes together", s.maxTotal).
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub's artifacts have reached their limit of %d bytes", s.maxTotal).
 			WithHint("the operator can remove old files from the hub's artifacts folder")
 	}
 	return nil
@@ -259,9 +259,9 @@ func (w *diskWriter) Write(b []byte) (int, error) {
 }
 
 func degraded(op string, err error) *hub.Error {
-	e := hub.Errorf(hub.CodeDegraded, op, "the artifact cannot be stored or read now: %w", err)
+	e := hub.Errorf(hub.CodeDegraded, op, "cannot store or read the artifact now: %w", err)
 	if errors.Is(err, syscall.ENOSPC) {
 		return e.WithHint("the disk is full; free some space and try again")
 	}
-	return e.WithHint("look at the hub's artifacts folder: it must be writable")
+	return e.WithHint("make the hub's artifacts folder writable")
 }

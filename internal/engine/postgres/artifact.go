@@ -75,7 +75,7 @@ func sendChunks(ctx context.Context, tx pgx.Tx, sum string, size int64, r io.Rea
 			return nil
 		}
 		if err != nil && err != io.ErrUnexpectedEOF {
-			return hub.Errorf(hub.CodeDegraded, "postgres.Put", "the artifact cannot be read: %v", err)
+			return hub.Errorf(hub.CodeDegraded, "postgres.Put", "cannot read the artifact: %v", err)
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO artifact_chunks (sha256, n, content) VALUES ($1, $2, $3)`, sum, i, chunk[:n]); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (a *Artifacts) Open(sum string) (*os.File, error) {
 		return nil, ask
 	}
 	if size < 0 { // another hub removed it
-		return nil, errors.Join(hub.Errorf(hub.CodeNotFound, op, "there is no artifact %s", sum), a.files.Remove(sum))
+		return nil, errors.Join(hub.Errorf(hub.CodeNotFound, op, "no artifact with hash %s", sum), a.files.Remove(sum))
 	}
 
 	// The copy is missing: it is made again from the chunks in the database.

@@ -130,8 +130,8 @@ func columnsOf(ctx context.Context, pg *pgconn.PgConn, table string) (out []stri
 func Load(ctx context.Context, address string, opts *Options, schema int, next func() (table string, row []byte, err error)) error {
 	const op = "postgres.Load"
 	if schema != Schema() {
-		return hub.Errorf(hub.CodeConflict, op, "the rows have schema %d, and this parley makes %d", schema, Schema()).
-			WithHint("import them into a hub on SQLite, start it once, and copy that")
+		return hub.Errorf(hub.CodeConflict, op, "the rows have schema %d, but this parley uses %d", schema, Schema()).
+			WithHint("import them into a hub on SQLite, start that hub once, and copy it")
 	}
 	s, err := Open(ctx, address, opts) // brings the tables up to date
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Store) load(ctx context.Context, next func() (string, []byte, error)) e
 		}
 		if len(used.Rows) > 0 {
 			r.c.failed = errors.New("the database is in use")
-			return hub.Errorf(hub.CodeConflict, "", "the database has a hub already").WithHint("name an empty database")
+			return hub.Errorf(hub.CodeConflict, "", "the database already has a hub").WithHint("use an empty database")
 		}
 
 		in := &copying{pg: pg, machine: r.machine, next: next}
@@ -221,7 +221,7 @@ func (c *copying) fill(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(rows.DumpTables, func(t rows.DumpTable) bool { return t.Name == c.filling })
 	if i < 0 {
-		c.err = hub.Errorf(hub.CodeInvalid, "", "there is no table %q", c.filling)
+		c.err = hub.Errorf(hub.CodeInvalid, "", "no table named %q", c.filling)
 		return nil
 	}
 

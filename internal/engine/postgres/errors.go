@@ -30,23 +30,23 @@ func engineError(err error) error {
 	// The codes are those of the SQLSTATE table of PostgreSQL.
 	switch {
 	case pg.Code == "23505":
-		return hub.Errorf(hub.CodeConflict, "", "it exists already: %s", pg.ConstraintName)
+		return hub.Errorf(hub.CodeConflict, "", "it already exists: %s", pg.ConstraintName)
 	case pg.Code == "23503":
 		return hub.Errorf(hub.CodeNotFound, "", "the row that this one refers to does not exist")
 	case pg.Code == "23514", pg.Code == "23502", pg.Code == "P0001":
 		return hub.Errorf(hub.CodeInvalid, "", "%s", pg.Message)
 	case pg.Code == "22021", pg.Code == "22P05":
-		return hub.Errorf(hub.CodeInvalid, "", "a text has a character that the database cannot store: %s", pg.Message)
+		return hub.Errorf(hub.CodeInvalid, "", "the database cannot store a character in the text: %s", pg.Message)
 
 	case pg.Code == "53100":
 		return hub.Errorf(hub.CodeDegraded, "", "the disk of the database is full: %s", pg.Message).
-			WithHint("free space on the database's disk; the hub goes on by itself")
+			WithHint("free space on the database's disk; the hub then continues by itself")
 	case pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000", pg.Code == "42501":
 		return hub.Errorf(hub.CodeDegraded, "", "the database refuses this hub: %s", pg.Message).
-			WithHint("look at the user, the secret and the database that --store names")
+			WithHint("check the user, the password and the database in --store")
 	case pg.Code == "25006":
-		return hub.Errorf(hub.CodeDegraded, "", "the database cannot be written: %s", pg.Message).
-			WithHint("name the primary server in --store, or target_session_attrs=read-write")
+		return hub.Errorf(hub.CodeDegraded, "", "cannot write to the database: %s", pg.Message).
+			WithHint("set the primary server in --store, or add target_session_attrs=read-write")
 
 	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57"), strings.HasPrefix(pg.Code, "58"), pg.Code == "25P03":
 		return away(errors.New(pg.Message))
@@ -56,6 +56,6 @@ func engineError(err error) error {
 
 // away returns the error while the database does not answer.
 func away(err error) *hub.Error {
-	return hub.Errorf(hub.CodeDegraded, "", "the database cannot be reached: %v", err).
-		WithHint("start the database or look at the network; the hub goes on by itself").WithRetry(retryAfter)
+	return hub.Errorf(hub.CodeDegraded, "", "cannot reach the database: %v", err).
+		WithHint("start the database or check the network; the hub then continues by itself").WithRetry(retryAfter)
 }

@@ -81,7 +81,7 @@ func (s *Store) migrate(ctx context.Context) (string, error) {
 		return "", engineError(err)
 	}
 	if newest := Schema(); version > newest {
-		return "", hub.Errorf(hub.CodeConflict, "", "the database was made by a newer parley: schema %d, this one knows %d", version, newest).
+		return "", hub.Errorf(hub.CodeConflict, "", "the database was made by a newer parley: schema %d, this parley supports %d", version, newest).
 			WithHint("upgrade parley; nothing was changed")
 	}
 	got := c.pg.ExecParams(ctx, `SELECT current_schema()`, nil, nil, nil, nil).Read()

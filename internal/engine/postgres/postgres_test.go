@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,28 @@ func TestOpen(t *testing.T) {
 		pgtest.Exec(t, address, fmt.Sprintf(`UPDATE parley_schema SET version = %d`, postgres.Schema()+1))
 		_, err := postgres.Open(context.Background(), address, nil)
 		wantCode(t, err, hub.CodeConflict)
+	})
+	t.Run("a database of schema 19 keeps its queue: items become tasks", func(t *testing.T) {
+		address := pgtest.Address(t)
+		files, err := filepath.Glob("schema/*.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if filepath.Base(name) >= "0020" {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pgtest.Exec(t, address, strings.ReplaceAll(string(text), " TEXT", ` TEXT COLLATE "C"`))
+		}
+		pgtest.Exec(t, address, `CREATE TABLE parley_schema (version BIGINT NOT NULL); INSERT INTO parley_schema VALUES (19);`+hubtest.QueueBefore20)
+		hubtest.CheckQueue(t, open(t, address, nil))
+		if left := pgtest.Column(t, address, `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_name IN ('claims', 'team_tasks')`); len(left) > 0 {
+			t.Errorf("the tables %v are still there", left)
+		}
 	})
 	t.Run("a password in the address is refused, one in a file is used", func(t *testing.T) {
 		for _, address := range []string{"postgres://u:secret@h/d", "postgres://u@h/d?password=secret"} {

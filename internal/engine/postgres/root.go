@@ -34,7 +34,7 @@ func (t *tx) AddRoot(r hub.Root) error {
 	const op = "store.AddRoot"
 	n, err := t.Change(op, addRoot, r.Path, string(r.AddedBy), r.AddedAt, t.machine)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "there is a root %s already", r.Path)
+		return hub.Errorf(hub.CodeConflict, op, "root %s already exists", r.Path)
 	}
 	return err
 }
@@ -44,7 +44,7 @@ func (t *tx) RemoveRoot(path string) error {
 	const op = "store.RemoveRoot"
 	n, err := t.Change(op, removeRoot, path, t.machine)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeNotFound, op, "%s is no root of this machine", path)
+		return hub.Errorf(hub.CodeNotFound, op, "%s is not a root of this machine", path)
 	}
 	return err
 }

@@ -109,8 +109,8 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	config := &pooled.ConnConfig.Config
 	if host := exposed(config); host != "" {
 		if o.NoTLSBecause == "" {
-			return nil, hub.Errorf(hub.CodePolicy, op, "the PostgreSQL server %s is beyond this machine and its certificate would not be verified: everything that the hub stores could be read and changed on the way", host).
-				WithHint("add sslmode=verify-full to the address, or say why not with --store-no-tls-because")
+			return nil, hub.Errorf(hub.CodePolicy, op, "the PostgreSQL server %s is not on this machine and its certificate would not be verified: others could read and change the hub's data", host).
+				WithHint("add sslmode=verify-full to the address, or give a reason with --store-no-tls-because")
 		}
 		o.Log.Warn("the certificate of the PostgreSQL server is not verified", "host", host, "because", o.NoTLSBecause)
 	}
@@ -167,24 +167,24 @@ func parse(address, passwordFile string) (*pgxpool.Config, error) {
 	const op = "postgres.Open"
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store is not postgres://USER@HOST:PORT/NAME")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the store's address must be postgres://USER@HOST:PORT/NAME")
 	}
 
 	_, inUser := u.User.Password()
 	if inUser || u.Query().Has("password") {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store holds a password, which every process of the machine could read").
-			WithHint("put it into a file and name that with --store-password-file, or into the environment variable %s", PasswordVariable)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the store's address contains a password, which every process on this machine could read").
+			WithHint("put it into a file and use --store-password-file, or into the environment variable %s", PasswordVariable)
 	}
 	pooled, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the address of the store cannot be understood").WithHint("write postgres://USER@HOST:PORT/NAME?sslmode=verify-full")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "cannot parse the store's address").WithHint("use postgres://USER@HOST:PORT/NAME?sslmode=verify-full")
 	}
 
 	config := &pooled.ConnConfig.Config
 	if passwordFile != "" {
 		b, err := os.ReadFile(passwordFile)
 		if err != nil {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "the file with the password of the store cannot be read: %v", err)
+			return nil, hub.Errorf(hub.CodeInvalid, op, "cannot read the file with the store's password: %v", err)
 		}
 		config.Password = strings.TrimSpace(string(b))
 	} else if p := os.Getenv(PasswordVariable); p != "" {

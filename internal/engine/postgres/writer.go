@@ -149,8 +149,8 @@ func (w *writer) Commit() error {
 	// made.
 	made, err := w.committed()
 	if err != nil {
-		return hub.Errorf(hub.CodeDegraded, "store.Update", "the database went away during a commit, which may have been made: %v", err).
-			WithHint("look whether the change is there before you repeat it; a send with an idempotency key can be repeated")
+		return hub.Errorf(hub.CodeDegraded, "store.Update", "the connection to the database was lost during a commit, which may have succeeded: %v", err).
+			WithHint("check for the change before you repeat it; a send with an idempotency key can be repeated safely")
 	}
 	if !made {
 		return rows.ErrAgain

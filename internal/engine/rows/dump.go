@@ -52,7 +52,6 @@ var DumpTables = []DumpTable{
 	{Name: "invites", Order: "id"},
 	{Name: "tokens", Order: "id"},
 	{Name: "roots", Order: "path"},
-	{Name: "claims", Order: "item"},
 	{Name: "wakes", Order: "agent, id"},
 	{Name: "reservations", Order: "fence"},
 	{Name: "file_waits", Order: "tree, path, agent"},
@@ -64,7 +63,7 @@ var DumpTables = []DumpTable{
 	{Name: "decisions", Order: "id"},
 	{Name: "teams", Order: "id"},
 	{Name: "team_members", Order: "team, n"},
-	{Name: "team_tasks", Order: "n"},
+	{Name: "tasks", Order: "n"},
 	{Name: "team_held", Order: "id"},
 	{Name: "team_artifacts", Order: "team, name"},
 	{Name: "team_versions", Order: "team, name, n"},
@@ -74,6 +73,10 @@ var DumpTables = []DumpTable{
 	{Name: "cursors", Order: "consumer", Where: "consumer <> 'sqlite.texts'"},
 	{Name: "sqlite_sequence", Order: "name", Fresh: true},
 }
+
+// FormerTables are the tables that dumps of earlier versions have and DumpTables has not.
+// A migration moves their rows.
+var FormerTables = []string{"claims", "team_tasks"}
 
 // Withheld returns the expression that stands for a column of restricted handoffs in a
 // dump, "" if the column is dumped as it is. hash is the expression for the hash of the

@@ -154,11 +154,11 @@ func progress(h hub.Handoff) []any {
 // addHandoff stores a new handoff without its first step.
 func (t *tx) addHandoff(op string, h hub.Handoff) error {
 	if !h.Status.Known() {
-		return hub.Errorf(hub.CodeInvalid, op, "%q is not a state of a handoff", h.Status)
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a handoff state", h.Status)
 	}
 	// Both obstacles are looked for first: the engine would name neither.
 	if _, err := t.Handoff(h.ID); err == nil {
-		return hub.Errorf(hub.CodeConflict, op, "there is a handoff %s already", h.ID)
+		return hub.Errorf(hub.CodeConflict, op, "handoff %s already exists", h.ID)
 	} else if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}
@@ -211,5 +211,5 @@ func (t *tx) claimed(op, task string) error {
 		return err
 	}
 	h := active[0]
-	return hub.Errorf(hub.CodeOwnership, op, "the task %q has an active handoff already: %s from %s to %s is %s", task, h.ID, h.From, h.To, h.Status)
+	return hub.Errorf(hub.CodeOwnership, op, "task %q already has an active handoff: %s from %s to %s is %s", task, h.ID, h.From, h.To, h.Status)
 }

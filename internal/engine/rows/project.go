@@ -193,7 +193,7 @@ func unchanged[T any](t *table[T], name string, err error, stored, was *T) error
 	is, _ := encodeJSON(stored) // stored or decoded before: cannot fail
 	believed, _ := encodeJSON(was)
 	if err != nil || is != believed {
-		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed meanwhile, or does not exist", t.noun, name)
+		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed in the meantime or does not exist", t.noun, name)
 	}
 	return nil
 }
@@ -398,7 +398,7 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 		text, rest, ok := strings.Cut(f.Cursor, " ")
 		n, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil {
-			return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, packets.op(), "cursor: not one that a page gave")
+			return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, packets.op(), "cursor is not valid: use the cursor of the previous page")
 		}
 		at, after = n, rest
 	}

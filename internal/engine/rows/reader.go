@@ -73,7 +73,7 @@ func (r *reader) Parties(id hub.EnvelopeID, only ...hub.AgentID) (all []hub.Part
 func (r *reader) Inbox(agent hub.AgentID, f hub.InboxFilter) (hub.Page, error) {
 	const op = "store.Inbox"
 	if f.Limit <= 0 {
-		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
+		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit must be positive, got %d", f.Limit)
 	}
 	after := position{a: -1}
 	if f.Cursor != "" {

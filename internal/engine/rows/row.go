@@ -119,7 +119,9 @@ const defaultPolicy = `{"visibility":"private","sensitivity":"low","human_gate":
 // plainName reports whether s needs no escape in JSON.
 func plainName(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+		c := s[i]
+		isPlain := c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
+		if !isPlain {
 			return false
 		}
 	}

@@ -77,7 +77,7 @@ func (t *tx) PutRun(r hub.Run, was hub.RunState) error {
 	}
 	// The trigger that keeps runs for ever answers before the primary key does.
 	if _, err := t.Run(r.ID); err == nil {
-		return hub.Errorf(hub.CodeConflict, runs.op(), "there is a run %s already", r.ID)
+		return hub.Errorf(hub.CodeConflict, runs.op(), "run %s already exists", r.ID)
 	} else if hub.CodeOf(err) != hub.CodeNotFound {
 		return err
 	}

@@ -130,7 +130,7 @@ func newWalks(d Dialect) walks {
 func (r *reader) Query(f hub.Query) (hub.Page, error) {
 	const op = "store.Query"
 	if f.Limit <= 0 {
-		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit %d is not positive", f.Limit)
+		return hub.Page{}, hub.Errorf(hub.CodeInvalid, op, "limit must be positive, got %d", f.Limit)
 	}
 	if f.Audit {
 		f.Viewer = ""

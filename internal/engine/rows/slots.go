@@ -118,7 +118,7 @@ func (s *Slots) overloaded(op string, call trace) error {
 func overloaded(log *slog.Logger, op string, call trace, held []string) error {
 	log.Error("a call got no connection to the store in time", "op", op, "code", hub.CodeOverloaded, "waiting", call.String(), "holding", held)
 	return hub.Errorf(hub.CodeOverloaded, op, "the store served other calls for %v", ConnectionWait).
-		WithHint("try again; if it happens often, the log of the hub names the calls that take long").WithRetry(time.Second)
+		WithHint("try again; if it happens often, see the hub's log for slow calls").WithRetry(time.Second)
 }
 
 // A patience ends after ConnectionWait. It costs a timer only if it is asked.

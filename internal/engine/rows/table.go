@@ -232,7 +232,7 @@ func (t *table[T]) one(r *reader, name string, id StmtID, args ...any) (v T, err
 func (t *table[T]) add(w *tx, name string, v *T) error {
 	n, err := t.write(w, t.insert, v)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, t.op(), "there is a %s %s already", t.noun, name)
+		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s already exists", t.noun, name)
 	}
 	return err
 }
@@ -242,7 +242,7 @@ func (t *table[T]) add(w *tx, name string, v *T) error {
 func (t *table[T]) put(w *tx, name string, id StmtID, v *T, args ...any) error {
 	n, err := t.write(w, id, v, args...)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed meanwhile, or does not exist", t.noun, name)
+		return hub.Errorf(hub.CodeConflict, t.op(), "%s %s has changed in the meantime or does not exist", t.noun, name)
 	}
 	return err
 }
@@ -262,7 +262,7 @@ func (t *tx) compareAndSet(noun, name string, id StmtID, args ...any) error {
 	op := "store.Put " + noun
 	n, err := t.run(op, id, args...)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "%s %s has changed meanwhile, or does not exist", noun, name)
+		return hub.Errorf(hub.CodeConflict, op, "%s %s has changed in the meantime or does not exist", noun, name)
 	}
 	return err
 }

@@ -1,11 +1,6 @@
 package rows
 
-import (
-	"strconv"
-	"strings"
-
-	"github.com/parley-agents/parley/hub"
-)
+import "github.com/parley-agents/parley/hub"
 
 var teams = newTable("teams", "team", "id, lifecycle, revision, body_json", func(c *codec, t *hub.Team) {
 	c.text((*string)(&t.ID))
@@ -26,16 +21,6 @@ var members = newTable("team_members", "member", "team, n, agent, role, since, b
 	c.optional(&m.Ending)
 })
 
-var tasks = newTable("team_tasks", "task", "n, team, state, owner, revision, body_json", func(c *codec, t *hub.Task) {
-	n := taskNumber(t.ID)
-	c.int64(&n)
-	c.text((*string)(&t.Team))
-	c.text((*string)(&t.State))
-	c.optional((*string)(&t.Owner))
-	c.int64(&t.Revision)
-	c.encoded(t, false)
-})
-
 var heldActions = newTable("team_held", "held action", "id, team, verdict, body_json", func(c *codec, h *hub.HeldAction) {
 	c.text(&h.ID)
 	c.text((*string)(&h.Team))
@@ -44,41 +29,14 @@ var heldActions = newTable("team_held", "held action", "id, team, verdict, body_
 })
 
 var (
-	teamByID     = teams.query(`WHERE id = ?1`)
-	putTeam      = teams.update(1, "lifecycle", ` AND revision = ?5`)
-	lastMember   = statement(`SELECT n FROM team_members WHERE team = ?1 ORDER BY n DESC LIMIT 1`)
-	endMember    = members.update(2, "until", ` AND until IS NULL`)
-	taskByNumber = tasks.query(`WHERE n = ?1`)
-	lastTask     = statement(`SELECT n FROM team_tasks WHERE n > 0 ORDER BY n DESC LIMIT 1`)
-	putTask      = tasks.update(1, "team", ` AND revision = ?7`)
-	countTasks   = statement(`WITH s(state) AS (VALUES ` + taskStates() + `) SELECT state, (SELECT count(*) FROM team_tasks t WHERE t.team = ?1 AND t.state = s.state) FROM s`)
-	heldByID     = heldActions.query(`WHERE id = ?1`)
-	waitingHeld  = heldActions.query(`WHERE id > '' AND verdict IS NULL ORDER BY id LIMIT ?1`)
-	endHeld      = heldActions.update(1, "verdict", ` AND verdict IS NULL`)
+	teamByID    = teams.query(`WHERE id = ?1`)
+	putTeam     = teams.update(1, "lifecycle", ` AND revision = ?5`)
+	lastMember  = statement(`SELECT n FROM team_members WHERE team = ?1 ORDER BY n DESC LIMIT 1`)
+	endMember   = members.update(2, "until", ` AND until IS NULL`)
+	heldByID    = heldActions.query(`WHERE id = ?1`)
+	waitingHeld = heldActions.query(`WHERE id > '' AND verdict IS NULL ORDER BY id LIMIT ?1`)
+	endHeld     = heldActions.update(1, "verdict", ` AND verdict IS NULL`)
 )
-
-// taskStates returns the states as rows of VALUES: to count each of them in the index
-// takes two thirds of the time of grouping the tasks of a large team.
-func taskStates() string {
-	var rows []string
-	for _, s := range hub.TaskStates {
-		rows = append(rows, `('`+string(s)+`')`)
-	}
-	return strings.Join(rows, `, `)
-}
-
-// taskNumber returns the number in the name of a task, or 0 for a text that is no such
-// name: every task has one name.
-func taskNumber(id hub.TaskID) int64 {
-	n, _ := strconv.ParseInt(strings.TrimPrefix(string(id), "T-"), 10, 64)
-	if taskName(n) != id {
-		return 0
-	}
-	return n
-}
-
-// taskName returns the name of the task with a number.
-func taskName(n int64) hub.TaskID { return hub.TaskID("T-" + strconv.FormatInt(n, 10)) }
 
 func (r *reader) Team(id hub.TeamID) (hub.Team, error) {
 	return teams.one(r, string(id), teamByID, string(id))
@@ -106,37 +64,6 @@ func (r *reader) Members(q hub.MemberQuery) ([]hub.Member, error) {
 	}
 	w.add(`n > ?`, q.After)
 	return members.filtered(r, w, `ORDER BY team, n`, q.Limit)
-}
-
-func (r *reader) Task(id hub.TaskID) (hub.Task, error) {
-	return tasks.one(r, string(id), taskByNumber, taskNumber(id))
-}
-
-func (r *reader) Tasks(q hub.TaskQuery) ([]hub.Task, error) {
-	var w filter
-	w.equal("team", string(q.Team))
-	w.equal("owner", string(q.Owner))
-	if len(q.States) > 0 {
-		var states []any
-		for _, s := range q.States {
-			states = append(states, string(s))
-		}
-		w.add(`state IN (?`+strings.Repeat(`, ?`, len(states)-1)+`)`, states...)
-	}
-	w.add(`n > ?`, taskNumber(q.Cursor))
-	return tasks.filtered(r, w, `ORDER BY n`, q.Limit)
-}
-
-func (r *reader) CountTasks(team hub.TeamID) (map[hub.TaskState]int, error) {
-	q := r.query(countTasks)
-	q.text(string(team))
-	out := map[hub.TaskState]int{}
-	for q.next() {
-		if n := q.s.ColumnInt64(1); n > 0 {
-			out[hub.TaskState(q.s.ColumnText(0))] = int(n)
-		}
-	}
-	return out, engineError("store.CountTasks", q.done())
 }
 
 func (r *reader) HeldAction(id string) (hub.HeldAction, error) {
@@ -177,28 +104,6 @@ func (t *tx) PutMember(m hub.Member) error {
 	}
 	m.N = n + 1
 	return members.add(t, name, &m)
-}
-
-func (t *tx) PutTask(task hub.Task) (hub.TaskID, error) {
-	was := task.Revision
-	task.Revision++
-	if was != 0 {
-		return task.ID, tasks.put(t, string(task.ID), putTask, &task, was)
-	}
-	n, err := t.number(tasks.op(), lastTask)
-	if err != nil {
-		return "", err
-	}
-	for taken := true; taken; { // by a task that was handed over outside of a team
-		n++
-		handoffs, err := t.Handoffs(hub.HandoffQuery{Task: string(taskName(n)), Limit: 1})
-		if err != nil {
-			return "", err
-		}
-		taken = len(handoffs) > 0
-	}
-	task.ID = taskName(n)
-	return task.ID, tasks.add(t, string(task.ID), &task)
 }
 
 func (t *tx) PutHeldAction(h hub.HeldAction) error {

@@ -87,7 +87,7 @@ func (t *tx) Foreign() error { return t.foreign }
 // did not write. The chain has another end than the writer believes, so that it
 // must not go on.
 func foreignRow(seq int64) error {
-	return hub.Errorf(hub.CodeDegraded, "store.Append", "the journal has a row %d that this hub did not write; it writes no more", seq).
+	return hub.Errorf(hub.CodeDegraded, "store.Append", "the journal has a row %d that this hub did not write; the hub stopped writing", seq).
 		WithHint("end the other program that writes to the database, run parley audit verify, and start the hub again")
 }
 
@@ -167,7 +167,7 @@ func (t *tx) AddMessage(m hub.Message, parties []hub.Party) error {
 	if n, err := t.insertMessage(op, &m.Envelope); err != nil {
 		return err
 	} else if n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "there is a message %s already", m.ID)
+		return hub.Errorf(hub.CodeConflict, op, "message %s already exists", m.ID)
 	}
 	// From here on an error leaves half a message behind.
 	err := t.index.Inserted()
@@ -319,7 +319,7 @@ func (t *tx) PutStatus(e hub.Envelope, was hub.MessageStatus) error {
 	q.text(string(was))
 	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s any more", e.ID, was)
+		return hub.Errorf(hub.CodeConflict, op, "message %s is no longer %s", e.ID, was)
 	}
 	return err
 }
@@ -333,7 +333,7 @@ func (t *tx) PutParty(id hub.EnvelopeID, agent hub.AgentID, next, was hub.PartyS
 	q.text(string(was))
 	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "message %s is not %s for %s any more", id, was, agent)
+		return hub.Errorf(hub.CodeConflict, op, "message %s is no longer %s for %s", id, was, agent)
 	}
 	return err
 }
@@ -410,7 +410,7 @@ func (t *tx) AddReceipt(r hub.Receipt) error {
 	q.text(r.At.String())
 	n, err := t.change(op, &q)
 	if err == nil && n == 0 {
-		return hub.Errorf(hub.CodeConflict, op, "%s has used the key %q already", r.Actor, r.Key)
+		return hub.Errorf(hub.CodeConflict, op, "%s has already used the key %q", r.Actor, r.Key)
 	}
 	return err
 }
@@ -464,7 +464,7 @@ func (t *tx) PutCursor(consumer string, seq int64) error {
 func (t *tx) PutMeta(key, value string) error {
 	const op = "store.PutMeta"
 	if key == "schema_version" || key == "protocol_version" {
-		return hub.Errorf(hub.CodeInvalid, op, "%s is not for callers to set", key)
+		return hub.Errorf(hub.CodeInvalid, op, "callers cannot set %s", key)
 	}
 	q := t.query(stmtPutMeta)
 	q.text(key)

@@ -107,9 +107,9 @@ func searchWords(op string, viewer, agent hub.AgentID, topic, text string) ([]st
 	words := wordsOf(text)
 	switch {
 	case text != "" && len(words) == 0:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the text to search for has no word in it")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the search text has no words")
 	case len(words) > maxWords:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "the text to search for has more than %d words", maxWords)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the search text has more than %d words", maxWords)
 	}
 	if topic != "" {
 		words = append(words, topicTag(topic))

@@ -375,7 +375,7 @@ func (w *Writer) transact(jobs []*job, level hub.Durability) error {
 		err := w.attempt(jobs, level)
 		if err != ErrAgain || attempt == maxAttempts {
 			if err == ErrAgain {
-				err = w.engine.Failed(hub.Errorf(hub.CodeDegraded, "store.Update", "the connection to the database was lost again and again"))
+				err = w.engine.Failed(hub.Errorf(hub.CodeDegraded, "store.Update", "the connection to the database was lost repeatedly"))
 				for _, j := range jobs {
 					j.err = err
 				}

@@ -30,7 +30,7 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 		return engineError(op, err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return hub.Errorf(hub.CodeConflict, op, "%s exists already", path).WithHint("name a file that does not exist yet")
+		return hub.Errorf(hub.CodeConflict, op, "%s already exists", path).WithHint("use a file that does not exist yet")
 	}
 	draft := path + ".partial"
 	if err := removeDatabase(draft); err != nil { // left by a crash

@@ -108,7 +108,10 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddReceipt(hub.Receipt{Actor: "ada", Key: "k", Request: "r", Message: m.ID, At: now})
 		},
 		func(tx hub.Tx) error { return tx.AddArtifactReader("abc", "ada") },
-		func(tx hub.Tx) error { return tx.PutItemClaim(hub.ItemClaim{Item: "app#1", Owner: "ada", At: now}) },
+		func(tx hub.Tx) error {
+			_, err := tx.WriteTeamspaces().PutTask(hub.Task{Title: "app#1", State: hub.TaskInProgress, Owner: "ada", UpdatedAt: now})
+			return err
+		},
 		func(tx hub.Tx) error {
 			return tx.WriteWakes().Put(hub.Wake{ID: "w_1", Agent: "bob", Channel: hub.ChannelSession, State: hub.WakeHanded, At: now, Messages: []hub.EnvelopeID{m.ID}}, "")
 		},
@@ -342,8 +345,8 @@ func TestLoad(t *testing.T) {
 		text   string
 	}{
 		{"a newer schema", len(migrations) + 1, all, hub.CodeConflict, "newer parley"},
-		{"no schema", 0, all, hub.CodeInvalid, "not a version"},
-		{"a table that is not there", len(migrations), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table "sqlite_schema"`},
+		{"no schema", 0, all, hub.CodeInvalid, "not a schema version"},
+		{"a table that is not there", len(migrations), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table named "sqlite_schema"`},
 		{"a column too few", len(migrations), with("agents", `"role":"executor",`, ""), hub.CodeInvalid, "row 1 of agents: its member 2 is not role"},
 		{"a column too many", len(migrations), with("agents", `}`, `,"x":1}`), hub.CodeInvalid, "more than 6 members"},
 		{"a value of another kind", len(migrations), with("agents", `"executor"`, `["executor"]`), hub.CodeInvalid, "role: it is neither"},
@@ -352,7 +355,7 @@ func TestLoad(t *testing.T) {
 		{"a row that is no JSON", len(migrations), []dumped{{"agents", `agents`}}, hub.CodeInvalid, "not a JSON object"},
 		{"a row that is no UTF-8", len(migrations), []dumped{{"agents", "{\"id\":\"\xff\"}"}}, hub.CodeInvalid, "not valid UTF-8"},
 		{"a state that does not exist", len(migrations), with("agents", `"active"`, `"asleep"`), hub.CodeInvalid, "row 1 of agents does not fit"},
-		{"a row twice", len(migrations), append(slices.Clone(all), all[find("agents")]), hub.CodeInvalid, "row 3 of agents does not fit: it exists already"},
+		{"a row twice", len(migrations), append(slices.Clone(all), all[find("agents")]), hub.CodeInvalid, "row 3 of agents does not fit: it already exists"},
 		{"a row whose owner is missing", len(migrations), slices.Delete(slices.Clone(all), find("messages"), find("messages")+1), hub.CodeInvalid, "of message_meta does not fit"},
 	} {
 		t.Run(tt.name+" is refused, and nothing is left", func(t *testing.T) {

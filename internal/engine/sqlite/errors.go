@@ -11,7 +11,7 @@ import (
 )
 
 // restoreHint tells the operator how to go on after damage.
-const restoreHint = "restore a backup, or move hub.db and the files beside it away; nothing was changed"
+const restoreHint = "restore a backup, or move hub.db and its companion files away; nothing was changed"
 
 // engineError turns an error of the driver into one of the hub's. The driver's
 // own error goes no further; only its text does.
@@ -35,7 +35,7 @@ func engineError(op string, err error) error {
 	var code sqlite3.ExtendedErrorCode
 	if !errors.As(err, &code) {
 		if _, ok := errors.AsType[*os.PathError](err); ok {
-			return hub.Errorf(hub.CodeDegraded, op, "the database cannot be reached: %v", err)
+			return hub.Errorf(hub.CodeDegraded, op, "cannot reach the database: %v", err)
 		}
 		return hub.Errorf(hub.CodeInternal, op, "%v", err)
 	}
@@ -45,22 +45,22 @@ func engineError(op string, err error) error {
 		return rows.ErrInterrupted
 	case sqlite3.BUSY, sqlite3.LOCKED, sqlite3.PROTOCOL:
 		return hub.Errorf(hub.CodeDegraded, op, "another process holds the database: %v", err).
-			WithHint("end whatever has hub.db open; the hub goes on by itself")
+			WithHint("end the program that has hub.db open; the hub then continues by itself")
 	case sqlite3.FULL:
 		return fullError(op, err)
 	case sqlite3.READONLY, sqlite3.PERM, sqlite3.AUTH:
-		return hub.Errorf(hub.CodeDegraded, op, "the database cannot be written: %v", err).
+		return hub.Errorf(hub.CodeDegraded, op, "cannot write to the database: %v", err).
 			WithHint("make hub.db and its folder writable for the user that runs the hub")
 	case sqlite3.IOERR, sqlite3.CANTOPEN, sqlite3.NOLFS:
-		return hub.Errorf(hub.CodeDegraded, op, "the database cannot be reached: %v", err).
-			WithHint("look at the disk and at the permissions of the hub's folder")
+		return hub.Errorf(hub.CodeDegraded, op, "cannot reach the database: %v", err).
+			WithHint("check the disk and the permissions of the hub's folder")
 	case sqlite3.CORRUPT, sqlite3.NOTADB:
 		return hub.Errorf(hub.CodeDegraded, op, "the database is damaged: %v", err).WithHint(restoreHint)
 
 	case sqlite3.CONSTRAINT:
 		switch code {
 		case sqlite3.CONSTRAINT_UNIQUE, sqlite3.CONSTRAINT_PRIMARYKEY, sqlite3.CONSTRAINT_ROWID:
-			return hub.Errorf(hub.CodeConflict, op, "it exists already: %v", err)
+			return hub.Errorf(hub.CodeConflict, op, "it already exists: %v", err)
 		case sqlite3.CONSTRAINT_FOREIGNKEY:
 			return hub.Errorf(hub.CodeNotFound, op, "the row that this one refers to does not exist")
 		case sqlite3.CONSTRAINT_TRIGGER, sqlite3.CONSTRAINT_CHECK, sqlite3.CONSTRAINT_NOTNULL:

@@ -26,7 +26,7 @@ var errFull = errors.New("the disk is full")
 
 func fullError(op string, err error) error {
 	return hub.Errorf(hub.CodeDegraded, op, "%w: %v", errFull, err).
-		WithHint("free space on the disk of the hub's home, or move old records to another disk with parley archive; the hub goes on by itself")
+		WithHint("free space on the disk of the hub's home, or move old records to another disk with parley archive; the hub then continues by itself")
 }
 
 // room returns the free bytes on the disk of the database; as many as there can be
@@ -50,7 +50,7 @@ func (s *Store) failed(err error) error {
 		s.askCheckpoint() // gives the space of the log back, if it can
 	} else if cause := s.writable(); cause != nil {
 		err = hub.Errorf(hub.CodeDegraded, "sqlite.Update", "the hub's home cannot be written: %v", cause).
-			WithHint("make its files writable for the user that runs the hub, which then goes on by itself; if its disk failed, mount it anew and start the hub again")
+			WithHint("make its files writable for the user that runs the hub, which then continues by itself; if its disk failed, remount it and restart the hub")
 	}
 	s.fault.Store(&fault{err, full})
 	return err

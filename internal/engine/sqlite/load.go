@@ -27,9 +27,9 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 	const op = "sqlite.Load"
 	switch {
 	case schema < 1:
-		return hub.Errorf(hub.CodeInvalid, op, "%d is not a version of the schema", schema)
+		return hub.Errorf(hub.CodeInvalid, op, "%d is not a schema version", schema)
 	case schema > len(migrations):
-		return hub.Errorf(hub.CodeConflict, op, "the rows were written by a newer parley: schema %d, this one knows %d", schema, len(migrations)).
+		return hub.Errorf(hub.CodeConflict, op, "the rows were written by a newer parley: schema %d, this parley supports %d", schema, len(migrations)).
 			WithHint("upgrade parley; nothing was changed")
 	}
 
@@ -50,7 +50,7 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 	path := filepath.Join(home, databaseName)
 	for _, name := range []string{path, path + "-wal"} {
 		if info, err := os.Lstat(name); err == nil && (name == path || info.Size() > 0) {
-			return hub.Errorf(hub.CodeConflict, op, "there is a hub in %s already", home).WithHint("name a home that does not exist yet")
+			return hub.Errorf(hub.CodeConflict, op, "%s already has a hub", home).WithHint("use a home that does not exist yet")
 		}
 	}
 
@@ -169,13 +169,13 @@ func (c *conn) loadTable(name string) (*loadTable, error) {
 	var columns []string
 	var err error
 	i := slices.IndexFunc(rows.DumpTables, func(t rows.DumpTable) bool { return t.Name == name })
-	if i >= 0 {
+	if i >= 0 || slices.Contains(rows.FormerTables, name) {
 		columns, err = c.columns(name)
 	}
 	if err == nil && len(columns) == 0 {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "there is no table %q", name)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "no table named %q", name)
 	}
-	if err == nil && rows.DumpTables[i].Fresh {
+	if err == nil && i >= 0 && rows.DumpTables[i].Fresh {
 		err = c.db.Exec(`DELETE FROM ` + name)
 	}
 	if err != nil {

@@ -69,12 +69,12 @@ func lockHome(path string) (*lock, error) {
 			}
 		}
 		home := filepath.Dir(path)
-		return nil, hub.Errorf(hub.CodeConflict, op, "%s runs the hub in %s", who, home).
-			WithHint("use that hub, or stop it with: parley stop; a second hub needs a home and a port of its own: parley serve --home DIR --addr 127.0.0.1:0")
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s already runs the hub in %s", who, home).
+			WithHint("use that hub, or stop it with: parley stop; a second hub needs its own home and port: parley serve --home DIR --addr 127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, op, "cannot lock the hub's home: %v", err).
-			WithHint("look at the permissions of the hub's folder")
+			WithHint("check the permissions of the hub's folder")
 	}
 	l.write(strconv.Itoa(os.Getpid()) + "\n") // the lock does not depend on it
 	return l, nil

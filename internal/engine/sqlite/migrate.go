@@ -73,6 +73,9 @@ var subscriptionSchema string
 //go:embed schema/0019_wakes.sql
 var wakeSchema string
 
+//go:embed schema/0020_tasks.sql
+var taskSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -134,6 +137,7 @@ var migrations = []func(*conn) error{
 		return nil
 	},
 	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
+	func(c *conn) error { return c.db.Exec(taskSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.
@@ -221,7 +225,7 @@ func protect(path string) error {
 // so that a database at path always is one.
 func create(path string, busy time.Duration) error {
 	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
-		return hub.Errorf(hub.CodeDegraded, "sqlite.Open", "hub.db is gone but its log hub.db-wal is here").WithHint(restoreHint)
+		return hub.Errorf(hub.CodeDegraded, "sqlite.Open", "hub.db is missing, but its log hub.db-wal exists").WithHint(restoreHint)
 	}
 	draft := path + ".new"
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -338,13 +342,13 @@ func examineTables(c *conn, home string) error {
 		e := hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what)
 		for schema := len(migrations); schema >= 0; schema-- { // a copy that this version can open
 			if dir := UpgradeDir(home, schema); exists(filepath.Join(dir, databaseName)) {
-				return e.WithHint("nothing was changed; upgrade parley, or go back to the copy from before the upgrade, without all that came later: %s (docs/upgrade.md)", dir)
+				return e.WithHint("nothing was changed; upgrade parley, or restore the copy from before the upgrade, without later changes: %s (docs/upgrade.md)", dir)
 			}
 		}
 		return e.WithHint("nothing was changed; upgrade parley")
 	}
 	if version > int64(len(migrations)) {
-		return newer(fmt.Sprintf("schema %d, this one knows %d", version, len(migrations)))
+		return newer(fmt.Sprintf("schema %d, this parley supports %d", version, len(migrations)))
 	}
 
 	// A table of the protocol must have its columns, or it is another program's.
@@ -358,7 +362,7 @@ func examineTables(c *conn, home string) error {
 		}
 		st, _, err := c.db.Prepare(`SELECT ` + table.columns + ` FROM ` + table.name)
 		if errors.Is(err, sqlite3.ERROR) {
-			return hub.Errorf(hub.CodeConflict, op, "hub.db has a table %s that is not a hub's: %v", table.name, err).
+			return hub.Errorf(hub.CodeConflict, op, "hub.db has a table %s that does not belong to a hub: %v", table.name, err).
 				WithHint("use another home; nothing was changed")
 		}
 		if err != nil {

@@ -96,7 +96,9 @@ func TestPlans(t *testing.T) {
 		_, err := r.Members(f)
 		check(fmt.Sprintf("%+v", f), err)
 	}
-	for _, f := range []hub.TaskQuery{{Team: "core", Cursor: "T-4"}, {Team: "core", States: []hub.TaskState{hub.TaskInProgress}}, {Team: "core", Owner: "ada"}, {Owner: "ada"}} {
+	for _, f := range []hub.TaskQuery{{Team: "core", Cursor: "T-4"}, {Team: "core", States: []hub.TaskState{hub.TaskInProgress}}, {Team: "core", Owner: "ada"}, {Owner: "ada"},
+		{Item: "app#1"}, {Queue: true, Cursor: "T-4"}, {Queue: true, States: []hub.TaskState{hub.TaskBacklog}}, {Queue: true, States: []hub.TaskState{hub.TaskInProgress}, ByName: true},
+		{Queue: true, Owner: "ada", States: []hub.TaskState{hub.TaskInProgress}, ByName: true}} {
 		f.Limit = 9
 		_, err := r.Tasks(f)
 		check(fmt.Sprintf("%+v", f), err)

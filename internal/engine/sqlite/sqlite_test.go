@@ -22,6 +22,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/rows"
+	"github.com/parley-agents/parley/internal/testing/hubtest"
 )
 
 // testBusy is how long tests wait for a lock that will not come.
@@ -549,6 +550,48 @@ func TestMigration(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("a database of schema 19 keeps its queue: items become tasks", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, databaseName)
+		if err := protect(path); err != nil {
+			t.Fatal(err)
+		}
+		c, err := openConn(path, time.Second, readerCache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for version := range 19 {
+			if err := migrateOne(c, version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.db.Exec(hubtest.QueueBefore20); err != nil {
+			t.Fatal(err)
+		}
+		c.close()
+		s := openAt(t, dir, nil)
+		defer s.Close()
+		hubtest.CheckQueue(t, s)
+		if drift, err := s.SchemaDrift(t.Context()); err != nil || len(drift) > 0 {
+			t.Errorf("the schema differs from a new one: %v (%v)", drift, err)
+		}
+	})
+	t.Run("a dump of schema 19 keeps its queue", func(t *testing.T) {
+		home := filepath.Join(t.TempDir(), "home")
+		err := Load(t.Context(), home, 19, replay([]dumped{
+			{"acp_meta", `{"key":"workq","value":"[{\"item\":\"a\",\"by\":\"ada\",\"at\":\"2026-01-01T00:00:01.000Z\"}]"}`},
+			{"claims", `{"item":"b","owner":"bob","claimed_at":"2026-01-01T00:00:02.000Z"}`},
+			{"teams", `{"id":"core","lifecycle":"active","revision":1,"body_json":"{}"}`},
+			{"team_tasks", `{"n":7,"team":"core","state":"backlog","owner":null,"revision":1,"body_json":"{\"task_id\":\"T-7\",\"team\":\"core\"}"}`},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rowsOf(t, raw(t, home), `SELECT n, coalesce(team, '-'), coalesce(item, '-'), coalesce(owner, '-') FROM tasks ORDER BY n`)
+		if want := []string{"7|core|-|-", "8|-|a|-", "9|-|b|bob"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 	t.Run("R1-069 scopes of peers become grants with the permissions of their invites", func(t *testing.T) {
 		dir := t.TempDir()
 		openAt(t, dir, nil).Close()
@@ -742,7 +785,7 @@ func TestMigration(t *testing.T) {
 	t.Run("tables that are not a hub's are refused and left alone", func(t *testing.T) {
 		dir := t.TempDir()
 		makeDatabase(t, dir, `CREATE TABLE messages (words TEXT); INSERT INTO messages VALUES ('x')`)
-		wantRefused(t, dir, hub.CodeConflict, "not a hub's")
+		wantRefused(t, dir, hub.CodeConflict, "not belong to a hub")
 	})
 }
 

@@ -79,7 +79,7 @@ func Extend(cli CLI, c Change, additions []Addition, at Place, on bool) (Change,
 		return c, err
 	}
 	if at.Scope == ScopeProject {
-		return c, hub.Errorf(hub.CodeInvalid, op, "hooks are added for the user, not for a project").WithHint("leave --scope out")
+		return c, hub.Errorf(hub.CodeInvalid, op, "hooks are added for the user, not for a project").WithHint("remove --scope")
 	}
 
 	p := editor{op: op, at: at, change: c}

@@ -43,7 +43,7 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 	}
 	if doc != nil {
 		if err := json.Unmarshal(doc, &settings); err != nil {
-			return out, hub.Errorf(hub.CodeInvalid, op, "%s cannot be understood: %v", path, err).WithHint("repair it; nothing was written")
+			return out, hub.Errorf(hub.CodeInvalid, op, "cannot parse %s: %v", path, err).WithHint("fix the file; nothing was written")
 		}
 	}
 
@@ -67,7 +67,7 @@ func Allow(cli CLI, name string, at Place, allowed bool) (Change, error) {
 		after, err = f.set(doc, allowPath, list)
 	}
 	if err != nil {
-		return out, hub.Errorf(hub.CodeInvalid, op, "%s cannot be edited: %v", path, err)
+		return out, hub.Errorf(hub.CodeInvalid, op, "cannot edit %s: %v", path, err)
 	}
 
 	if !bytes.Equal(doc, after) {

@@ -32,7 +32,7 @@ func (c Change) Apply(now time.Time, backups string) ([]SavedFile, error) {
 			return nil, err
 		}
 		if (held == nil) != (e.Before == nil) || !bytes.Equal(held, e.Before) {
-			return nil, hub.Errorf(hub.CodeConflict, op, "%s was changed meanwhile", e.Path).
+			return nil, hub.Errorf(hub.CodeConflict, op, "%s changed in the meantime", e.Path).
 				WithHint("nothing was written; try again")
 		}
 	}
@@ -41,8 +41,8 @@ func (c Change) Apply(now time.Time, backups string) ([]SavedFile, error) {
 		w, err := e.apply(now, backups)
 		if err != nil {
 			err = errors.Join(err, c.restore(done))
-			return nil, hub.Errorf(hub.CodeDegraded, op, "%s cannot be written: %w", e.Path, err).
-				WithHint("look at the rights of that file and its folder, and whether the disk is full")
+			return nil, hub.Errorf(hub.CodeDegraded, op, "cannot write %s: %w", e.Path, err).
+				WithHint("check the permissions of the file and its folder, and the free disk space")
 		}
 		done = append(done, w)
 	}
@@ -109,7 +109,7 @@ func (e Edit) backup(now time.Time, folder string) (string, error) {
 			return name, err
 		}
 	}
-	return "", fmt.Errorf("there are %d backups of this second already", most)
+	return "", fmt.Errorf("%d backups of this second already exist", most)
 }
 
 // write replaces the file, or removes it.

@@ -218,7 +218,7 @@ func (p *editor) add(path, what string, before, after []byte, text string, secre
 		}
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil && isLink(path) {
-		p.change.Notes = append(p.change.Notes, fmt.Sprintf("%s is a link: %s is what changes", path, target))
+		p.change.Notes = append(p.change.Notes, fmt.Sprintf("%s is a link: the change is made in %s", path, target))
 	}
 	p.change.Edits = append(p.change.Edits, edit)
 }
@@ -226,10 +226,10 @@ func (p *editor) add(path, what string, before, after []byte, text string, secre
 // warn adds a note about other readers of a key in that file.
 func (p *editor) warn(path string) {
 	if p.at.Scope == ScopeProject {
-		p.change.Notes = append(p.change.Notes, "the key is written into "+path+": keep that file out of version control, or use a key file")
+		p.change.Notes = append(p.change.Notes, "the key is stored in "+path+": keep that file out of version control, or use a key file")
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		p.change.Notes = append(p.change.Notes, "other users of this machine may read the key in "+path+": take their rights away, or use a key file")
+		p.change.Notes = append(p.change.Notes, "other users of this machine can read the key in "+path+": restrict its permissions, or use a key file")
 	}
 }
 
@@ -254,13 +254,13 @@ func readFile(op, path string) ([]byte, error) {
 	case err != nil:
 		return nil, unreadable(op, err)
 	case len(doc) > maxFile:
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "%s has more than %d bytes", path, maxFile)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "%s is larger than %d bytes", path, maxFile)
 	}
 	return doc, nil
 }
 
 func unreadable(op string, err error) error {
-	return hub.Errorf(hub.CodeInvalid, op, "a configuration cannot be read: %w", err)
+	return hub.Errorf(hub.CodeInvalid, op, "cannot read a configuration file: %w", err)
 }
 
 func isLink(path string) bool {

@@ -137,11 +137,11 @@ func lookup(name string, among []CLI) (CLI, error) {
 		}
 		names = append(names, c.Name)
 	}
-	e := hub.Errorf(hub.CodeNotFound, "cli.Lookup", "no agent CLI called %.64q is known", name)
+	e := hub.Errorf(hub.CodeNotFound, "cli.Lookup", "unknown agent CLI %.64q", name)
 	if near := nearestName(name, names); near != "" {
 		return CLI{}, e.WithHint("did you mean %s?", near)
 	}
-	return CLI{}, e.WithHint("known are: %s", strings.Join(names, ", "))
+	return CLI{}, e.WithHint("use one of %s", strings.Join(names, ", "))
 }
 
 // nearestName returns the name of the CLI that was probably meant, "" if none is
@@ -162,14 +162,14 @@ func Command(name string) ([]string, error) {
 	c, err := lookup(name, Agents())
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, "cli.Command", "%w", err).
-			WithHint("parley agents detect lists those that are known; others are given as a command, behind two dashes")
+			WithHint("run \"parley agents detect\" to list the known CLIs; give any other one as a command after --")
 	}
 	if _, err := exec.LookPath(c.ACP[0]); err != nil {
-		e := hub.Errorf(hub.CodeDegraded, "cli.Command", "%s is not installed: there is no %s on the PATH", c.Title, c.ACP[0])
+		e := hub.Errorf(hub.CodeDegraded, "cli.Command", "%s is not installed: %s is not on the PATH", c.Title, c.ACP[0])
 		if c.Adapter != "" {
-			return nil, e.WithHint("it comes with the npm package %s", c.Adapter)
+			return nil, e.WithHint("install the npm package %s", c.Adapter)
 		}
-		return nil, e.WithHint("install it, or put it on the PATH")
+		return nil, e.WithHint("install it, or add it to the PATH")
 	}
 	return c.ACP, nil
 }

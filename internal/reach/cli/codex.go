@@ -49,8 +49,8 @@ var codex = CLI{
 
 	launching: launching{
 		resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true, Variables: []string{"CODEX_HOME"},
-		Parting:   "a command of Codex that names a server does not work: the server ended with this window",
-		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it counts for nothing without launch",
+		Parting:   "ignore Codex commands that name a server: the server ended with this window",
+		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it has no effect without launch",
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 		},
@@ -249,7 +249,9 @@ func (s *codexServer) call(ctx context.Context, method string, params object, in
 			Result json.RawMessage
 			Error  *struct{ Message string }
 		}
-		if err := json.Unmarshal(raw, &answer); err != nil || answer.ID == nil || *answer.ID != s.last || answer.Method != "" {
+		err = json.Unmarshal(raw, &answer)
+		isAnswer := err == nil && answer.ID != nil && *answer.ID == s.last && answer.Method == ""
+		if !isAnswer {
 			continue
 		}
 		switch {

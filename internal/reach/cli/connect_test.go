@@ -130,7 +130,7 @@ func TestLookup(t *testing.T) {
 			wantCode(t, err, hub.CodeNotFound)
 			hint := "did you mean " + want + "?"
 			if want == "" {
-				hint = "known are: claude, codex"
+				hint = "use one of claude, codex"
 			}
 			if e, ok := errors.AsType[*hub.Error](err); !ok || !strings.HasPrefix(e.Hint, hint) || len(err.Error()) > 200 {
 				t.Errorf("%.20q: got %v, want a short error with the hint %q", name, err, hint)
@@ -690,7 +690,7 @@ func TestApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := plan(t, "qwen", byStdio, p)
-		if !strings.Contains(c.String(), "is a link: "+target) {
+		if !strings.Contains(c.String(), "is a link: the change is made in "+target) {
 			t.Errorf("notes: got %q, want the link's target", c.Notes)
 		}
 		apply(t, c)
@@ -846,7 +846,7 @@ func TestDetect(t *testing.T) {
 			{CLI: lookup(t, "claude"), Path: filepath.Join(home, ".claude/local/claude"), Version: "2.1.197"},
 			{CLI: lookup(t, "codex"), Path: filepath.Join(bin, "codex"), Version: "0.166.0"},
 			{CLI: lookup(t, "gemini"), Path: filepath.Join(bin, "gemini"), Version: "1.2.3-nightly.4"},
-			{CLI: lookup(t, "qwen"), Path: filepath.Join(bin, "qwen"), Problem: "asked for its version it named none"},
+			{CLI: lookup(t, "qwen"), Path: filepath.Join(bin, "qwen"), Problem: "its version command printed no version"},
 		}
 		if len(got) != len(want) {
 			t.Fatalf("got %+v, want %d", got, len(want))

@@ -38,7 +38,7 @@ func (c CLI) Find(home string) (string, error) {
 		}
 	}
 	e := &hub.Error{Code: hub.CodeNotFound, Op: "cli.Find", Err: &NotInstalledError{CLI: c.Title, Binaries: c.Binaries}}
-	return "", e.WithHint("install it, put it on the PATH, or say that it should be connected anyway")
+	return "", e.WithHint("install it, add it to the PATH, or use --force")
 }
 
 // Detect returns the CLIs that are installed, in the order of their names. Each
@@ -78,13 +78,13 @@ func Version(ctx context.Context, path string) (version, problem string) {
 	err := cmd.Run()
 	switch found := versionForm.Find(out.text); {
 	case ctx.Err() != nil:
-		return "", "it did not answer in time when asked for its version"
+		return "", "its version command timed out"
 	case found != nil:
 		return string(found), ""
 	case err != nil:
-		return "", "asked for its version it failed: " + err.Error()
+		return "", "its version command failed: " + err.Error()
 	}
-	return "", "asked for its version it named none"
+	return "", "its version command printed no version"
 }
 
 // A head is a writer that keeps the first bytes.

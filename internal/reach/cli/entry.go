@@ -93,7 +93,7 @@ func checkName(op, name string) (string, error) {
 		name = DefaultName
 	}
 	if !nameForm.MatchString(name) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%.64q cannot name an MCP server", name).
+		return "", hub.Errorf(hub.CodeInvalid, op, "%.64q is not a valid MCP server name", name).
 			WithHint("use at most 64 letters, digits, - and _")
 	}
 	return name, nil
@@ -119,15 +119,15 @@ func (e Entry) check(op string) (_ Entry, err error) {
 func (e Entry) transportProblem() string {
 	switch {
 	case e.Transport != Stdio && e.Transport != HTTP:
-		return fmt.Sprintf("there is no transport %q: use %s or %s", e.Transport, Stdio, HTTP)
+		return fmt.Sprintf("unknown transport %q: use %s or %s", e.Transport, Stdio, HTTP)
 	case e.Transport == HTTP && e.URL == "":
-		return "the hub's address is missing"
+		return "the hub's address is required"
 	case e.Transport == HTTP && e.KeyFile != "":
-		return "over HTTP the key has to be in the CLI's configuration, not in a file"
+		return "over HTTP the key must be in the CLI's configuration, not in a file"
 	case (e.Key == "") == (e.KeyFile == ""):
-		return "exactly one of key and key file is needed"
+		return "exactly one of key and key file is required"
 	case strings.ContainsFunc(e.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "the key has characters that cannot be sent in a header"
+		return "the key has characters that are not valid in a header"
 	}
 	return ""
 }
@@ -138,14 +138,14 @@ func (e Entry) textProblem() string {
 		{"command", e.Command}, {"key file", e.KeyFile}, {"instruction", e.Instruction},
 	} {
 		if strings.ContainsFunc(line.text, unicode.IsControl) || !utf8.ValidString(line.text) {
-			return fmt.Sprintf("the %s has to be one line of text without control characters", line.what)
+			return fmt.Sprintf("the %s must be one line of text without control characters", line.what)
 		}
 	}
 	if e.KeyFile != "" && !filepath.IsAbs(e.KeyFile) {
-		return "the key file has to be an absolute path: the CLI is started anywhere"
+		return "the key file must be an absolute path: the CLI can start in any folder"
 	}
 	if strings.Contains(e.Instruction, "<!--") || strings.Contains(e.Instruction, "-->") {
-		return "the instruction must not hold a comment of its own"
+		return "the instruction must not contain a comment"
 	}
 	return ""
 }
@@ -157,8 +157,9 @@ func addressProblem(text string) string {
 	}
 	u, err := url.Parse(text)
 	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
-	if !plain || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "the hub's address has to look like http://127.0.0.1:7420, without a user, a query or a fragment"
+	isAddress := plain && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	if !isAddress {
+		return "the hub's address must look like http://127.0.0.1:7420, without a user, a query or a fragment"
 	}
 	return ""
 }

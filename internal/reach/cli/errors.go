@@ -15,7 +15,7 @@ type NotInstalledError struct {
 
 // Error returns the text for people.
 func (e *NotInstalledError) Error() string {
-	return fmt.Sprintf("%s is not installed: there is no %s on the PATH", e.CLI, strings.Join(e.Binaries, " or "))
+	return fmt.Sprintf("%s is not installed: %s is not on the PATH", e.CLI, strings.Join(e.Binaries, " or "))
 }
 
 // A MalformedError says that a file is not written as its format asks, or that
@@ -53,5 +53,5 @@ func malformed(op, path string, doc []byte, f *flaw) error {
 		}
 	}
 	e := &hub.Error{Code: hub.CodeInvalid, Op: op, Err: &MalformedError{Path: path, Line: line, Column: column, Problem: f.problem}}
-	return e.WithHint("nothing was written; put that line right and try again")
+	return e.WithHint("nothing was written; fix that line and try again")
 }

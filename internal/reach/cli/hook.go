@@ -104,7 +104,8 @@ func ReadInput(raw []byte) (Input, error) {
 // at the end of a turn as the reason to go on. It is empty for an empty text, and for
 // a hook that cannot show one.
 func (c CLI) Answer(h Hook, text string) []byte {
-	if text == "" || c.answer == nil || h.Event == Waiting || h.Event == Failed || h.Event == End {
+	cannotShow := c.answer == nil || h.Event == Waiting || h.Event == Failed || h.Event == End
+	if text == "" || cannotShow {
 		return nil
 	}
 	out, err := json.Marshal(c.answer(h, text))

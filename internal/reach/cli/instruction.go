@@ -32,12 +32,12 @@ func notes(doc []byte) (found []note, err error) {
 		case isOpen && open != nil:
 			return nil, &flaw{open.start, "this marker is not closed: " + noteClose + " is missing"}
 		case isOpen && len(found) == maxParts:
-			return nil, &flaw{at, "there are more marked instructions than can be edited"}
+			return nil, &flaw{at, "too many marked instructions to edit"}
 		case isOpen:
 			list := strings.TrimSuffix(strings.TrimPrefix(text, noteOpen), noteEnd)
 			open = &note{start: at, opened: at + len(text), users: strings.Fields(list)}
 		case text == noteClose && open == nil:
-			return nil, &flaw{at, "this marker closes nothing: the line that opens it is missing"}
+			return nil, &flaw{at, "this closing marker has no opening marker"}
 		case text == noteClose:
 			open.end = at + len(text)
 			found = append(found, *open)

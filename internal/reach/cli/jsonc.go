@@ -40,11 +40,11 @@ func (f jsonFormat) parse(text []byte) (document, error) {
 	}
 	for inner := range v.All() {
 		if !f.trailingCommas && trailingComma(inner.Value) {
-			return d, d.flaw(inner.EndOffset-1, "this file cannot have a comma behind the last value")
+			return d, d.flaw(inner.EndOffset-1, "trailing commas are not allowed in this file")
 		}
 	}
 	if _, ok := v.Value.(*hujson.Object); !ok {
-		return d, d.flaw(v.StartOffset, "the document has to be an object")
+		return d, d.flaw(v.StartOffset, "the document must be an object")
 	}
 	d.root = &v
 	return d, nil
@@ -77,7 +77,7 @@ func (d document) syntaxFlaw(err error) error {
 	for range line - 1 {
 		at += bytes.IndexByte(d.body[at-column+1:], '\n') + 1
 	}
-	problem := "a value is expected"
+	problem := "expected a value"
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(inner.Error(), "invalid character") {
 		problem = inner.Error()
 	}
@@ -100,13 +100,15 @@ func (f jsonFormat) scan(text []byte) error {
 			i += n
 
 		case c == '/' && !f.comments:
-			return &flaw{i, "this file cannot have comments"}
+			return &flaw{i, "comments are not allowed in this file"}
 		case bytes.HasPrefix(rest, []byte("//")):
 			n := bytes.IndexByte(rest, '\n')
 			if n < 0 {
 				n = len(rest)
 			}
-			if bytes.IndexByte(bytes.TrimSuffix(rest[:n], []byte("\r")), '\r') >= 0 || (n == len(rest) && bytes.HasSuffix(rest, []byte("\r"))) || newline(text) == "\r" {
+			hasReturn := bytes.IndexByte(bytes.TrimSuffix(rest[:n], []byte("\r")), '\r') >= 0
+			endsWithReturn := n == len(rest) && bytes.HasSuffix(rest, []byte("\r"))
+			if hasReturn || endsWithReturn || newline(text) == "\r" {
 				return &flaw{i, "a carriage return ends this comment for some readers and not for others"}
 			}
 			i += n
@@ -119,7 +121,7 @@ func (f jsonFormat) scan(text []byte) error {
 
 		case c == '[' || c == '{':
 			if depth++; depth > maxDepth {
-				return &flaw{i, "values are nested too deep"}
+				return &flaw{i, "values are nested too deeply"}
 			}
 		case c == ']' || c == '}':
 			depth--
@@ -154,14 +156,14 @@ func (d document) find(path ...string) (found []*hujson.ObjectMember, err error)
 	for _, name := range path {
 		o, ok := v.Value.(*hujson.Object)
 		if !ok {
-			return nil, d.flaw(v.StartOffset, "this has to be an object")
+			return nil, d.flaw(v.StartOffset, "this must be an object")
 		}
 		at := -1
 		for i, m := range o.Members {
 			switch {
 			case m.Name.Value.(hujson.Literal).String() != name:
 			case at >= 0:
-				return nil, d.flaw(m.Name.StartOffset, "there is a second member of this name")
+				return nil, d.flaw(m.Name.StartOffset, "duplicate member name")
 			default:
 				at = i
 			}

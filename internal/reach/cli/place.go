@@ -52,7 +52,7 @@ type choice struct {
 // files returns the layout for the place with whole paths.
 func (c CLI) files(op string, at Place) (layout, error) {
 	if c.format == nil {
-		return layout{}, hub.Errorf(hub.CodeInvalid, op, "a CLI of the table that has files for MCP servers is needed")
+		return layout{}, hub.Errorf(hub.CodeInvalid, op, "the CLI has no configuration file for MCP servers")
 	}
 	getenv := at.Getenv
 	if getenv == nil {
@@ -67,8 +67,8 @@ func (c CLI) files(op string, at Place) (layout, error) {
 	case ScopeProject:
 		l, root = c.project, at.Dir
 	default:
-		return layout{}, hub.Errorf(hub.CodeInvalid, op, "there is no scope %q", at.Scope).
-			WithHint("the scopes are %s and %s", ScopeUser, ScopeProject)
+		return layout{}, hub.Errorf(hub.CodeInvalid, op, "unknown scope %q", at.Scope).
+			WithHint("use %s or %s", ScopeUser, ScopeProject)
 	}
 	if !filepath.IsAbs(root) {
 		return layout{}, hub.Errorf(hub.CodeInvalid, op, "the folder %q is not an absolute path", root)

@@ -31,7 +31,7 @@ var qwen = CLI{
 			config:      choice{paths: []string{"{base}/.qwen/settings.json"}},
 			instruction: choice{paths: []string{"{base}/QWEN.md"}},
 		},
-		Stays: "Qwen Code tells the agent of mail with your next prompt, after a tool call and at the end of a turn; to wake it while it is idle, start it with parley qwen",
+		Stays: "Qwen Code announces mail with your next prompt, after a tool call and at the end of a turn; to wake it while it is idle, start it with parley qwen",
 		stay:  hookFile("settings.json", hookSeconds),
 	},
 

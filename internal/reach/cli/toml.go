@@ -58,13 +58,13 @@ func (tomlFormat) ours(doc []byte, name string) ([]item, error) {
 		case len(it.key) == 0:
 			head := strings.Join(it.table, "\x00")
 			if heads[head] {
-				return nil, &flaw{it.start, "there is a second table of this name"}
+				return nil, &flaw{it.start, "duplicate table name"}
 			}
 			heads[head] = true
 		}
 
 		if len(found) == maxParts {
-			return nil, &flaw{it.start, "there is more about this server than can be edited"}
+			return nil, &flaw{it.start, "too many entries for this server to edit"}
 		}
 		found = append(found, it)
 	}
@@ -262,7 +262,7 @@ func (s *tomlScanner) items() (items []item, err error) {
 func (s *tomlScanner) checkReturns() error {
 	for i, c := range s.src {
 		if c == '\r' && !bytes.HasPrefix(s.src[i+1:], []byte("\n")) {
-			return &flaw{i, "a carriage return is not followed by the line's end"}
+			return &flaw{i, "carriage return without a line feed"}
 		}
 	}
 	return nil
@@ -285,7 +285,7 @@ func (s *tomlScanner) header(it *item) (err error) {
 	}
 	closed := s.eat("]") && (!it.array || s.eat("]"))
 	if !closed {
-		return s.flaw("the closing bracket of a table's header is expected")
+		return s.flaw("expected the closing bracket of the table header")
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (s *tomlScanner) pair(it *item) (err error) {
 		return err
 	}
 	if !s.eat("=") {
-		return s.flaw("an equals sign is expected behind a key")
+		return s.flaw("expected an equals sign after the key")
 	}
 	s.space()
 	return s.value(0)
@@ -311,7 +311,7 @@ func (s *tomlScanner) lineEnd() (end int, err error) {
 	}
 	end = s.pos
 	if end < len(s.src) && !s.eat("\n") && !s.eat("\r\n") {
-		return end, s.flaw("the end of the line is expected")
+		return end, s.flaw("expected the end of the line")
 	}
 	return end, nil
 }
@@ -332,7 +332,7 @@ func (s *tomlScanner) key() (key []string, err error) {
 				s.pos++
 			}
 			if part = string(s.src[start:s.pos]); part == "" {
-				return nil, s.flaw("a key is expected")
+				return nil, s.flaw("expected a key")
 			}
 		}
 		key = append(key, part)
@@ -345,6 +345,11 @@ func (s *tomlScanner) key() (key []string, err error) {
 
 func isBare(c byte) bool {
 	return c == '_' || c == '-' || ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
+}
+
+// isScalar reports whether c may be part of a number, a boolean, a date or a time.
+func isScalar(c byte) bool {
+	return isBare(c) || c == '+' || c == '.' || c == ':'
 }
 
 // line reads a string on one line and returns its text.
@@ -377,7 +382,7 @@ func (s *tomlScanner) line(quote byte) (string, error) {
 // value skips a value.
 func (s *tomlScanner) value(depth int) error {
 	if depth > maxDepth {
-		return s.flaw("values are nested too deep")
+		return s.flaw("values are nested too deeply")
 	}
 	switch c := s.peek(); c {
 	case '"', '\'':
@@ -388,15 +393,17 @@ func (s *tomlScanner) value(depth int) error {
 		return s.inline(depth)
 	}
 	start := s.pos
-	for isBare(s.peek()) || s.peek() == '+' || s.peek() == '.' || s.peek() == ':' {
+	for isScalar(s.peek()) {
 		s.pos++
 		// A date and its time may have a space between them.
-		if s.peek() == ' ' && s.pos-start == len("2006-01-02") && s.pos+1 < len(s.src) && '0' <= s.src[s.pos+1] && s.src[s.pos+1] <= '9' {
+		afterDate := s.peek() == ' ' && s.pos-start == len("2006-01-02")
+		beforeDigit := s.pos+1 < len(s.src) && '0' <= s.src[s.pos+1] && s.src[s.pos+1] <= '9'
+		if afterDate && beforeDigit {
 			s.pos++
 		}
 	}
 	if s.pos == start {
-		return s.flaw("a value is expected")
+		return s.flaw("expected a value")
 	}
 	return nil
 }
@@ -433,7 +440,7 @@ func (s *tomlScanner) list(depth int) error {
 		case s.eat("]"):
 			return nil
 		case !comma:
-			return s.flaw("a comma or the closing bracket of a list is expected")
+			return s.flaw("expected a comma or the closing bracket of an array")
 		}
 		if err := s.value(depth + 1); err != nil {
 			return err
@@ -451,13 +458,13 @@ func (s *tomlScanner) inline(depth int) error {
 		case s.eat("}"):
 			return nil
 		case !comma:
-			return s.flaw("a comma or the closing brace of a table is expected")
+			return s.flaw("expected a comma or the closing brace of a table")
 		}
 		if _, err := s.key(); err != nil {
 			return err
 		}
 		if !s.eat("=") {
-			return s.flaw("an equals sign is expected behind a key")
+			return s.flaw("expected an equals sign after the key")
 		}
 		s.space()
 		if err := s.value(depth + 1); err != nil {

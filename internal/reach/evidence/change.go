@@ -136,7 +136,7 @@ func (r *changeReader) open(ctx context.Context) (err error) {
 
 	entries, _, err := r.git.files(ctx, cmp.Or(since.Tree, since.Commit))
 	if err != nil {
-		return hub.Errorf(hub.CodeNotEnabled, "evidence.Compare", "the files of its earlier state cannot be read")
+		return hub.Errorf(hub.CodeNotEnabled, "evidence.Compare", "cannot read the files of its earlier state")
 	}
 	r.was, err = newFileList(entries, r.w.format)
 	return err
@@ -155,7 +155,7 @@ func (r *changeReader) readKept(s hub.WorkState) (tips []string, at time.Time, e
 		r.git.lenders = append(r.git.lenders, filepath.Join(from.gitDir(), "objects"))
 	}
 	if tips, at, err = from.tips(state); err != nil {
-		return nil, at, hub.Errorf(hub.CodeNotEnabled, "evidence.Compare", "its earlier state is not kept any more")
+		return nil, at, hub.Errorf(hub.CodeNotEnabled, "evidence.Compare", "its earlier state is no longer kept")
 	}
 	if len(tips) == 0 && s.Commit != "" {
 		tips, r.change.NotCompared = []string{s.Commit}, "there are too many"
@@ -216,7 +216,9 @@ func (r *changeReader) attribute() {
 			files[f.maker]++
 		}
 		for _, a := range f.authors {
-			if name := a.String(); f.maker == "" && !a.is(r.q.Owner) && len(c.Authors) < maxSome && !slices.Contains(c.Authors, name) {
+			name := a.String()
+			isForeign := f.maker == "" && !a.is(r.q.Owner)
+			if isForeign && len(c.Authors) < maxSome && !slices.Contains(c.Authors, name) {
 				c.Authors = append(c.Authors, name)
 			}
 		}

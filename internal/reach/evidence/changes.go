@@ -115,7 +115,8 @@ func (c *Changes) count(ctx context.Context, objects *objectWriter, was, is *tre
 	for _, name := range c.names() {
 		old, there := was.files[name]
 		now, here := is.files[name]
-		if (there && !old.stored) || (here && !now.stored) {
+		isUncounted := (there && !old.stored) || (here && !now.stored)
+		if isUncounted {
 			continue
 		}
 		if there {

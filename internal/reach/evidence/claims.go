@@ -166,17 +166,17 @@ func (f *files) unchanged(claim fileClaim, s NamedPath) answer {
 	gone := claim.field == fieldDeleted
 	switch {
 	case s.Name == ".":
-		return answer{FileMissing, "it is the whole working tree, and no file"}
+		return answer{FileMissing, "it is the whole working tree, not a file"}
 	case f.folders[s.Name] && (s.Folder || (!s.Exists && claim.field != fieldCreated)):
 		return answer{FolderNamed, "it is a folder in which files changed"}
 	case !s.Exists && gone:
-		return answer{FilesUnproven, "it is not there, and nothing shows that it was"}
+		return answer{FilesUnproven, "it does not exist, and nothing shows that it did"}
 	case !s.Exists:
 		return answer{FileMissing, "there is no such file"}
 	case gone || !s.Ignored || !s.Touched:
 		return answer{FileUnchanged, "it is as it was before"}
 	case s.Folder:
-		return answer{FilesUnproven, "it is a folder, and what changed in it is not known"}
+		return answer{FilesUnproven, "it is a folder, and its changes are unknown"}
 	}
 	return answer{}
 }

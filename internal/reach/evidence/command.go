@@ -44,13 +44,13 @@ func (o Outcome) String() string {
 	case o.Failure != "":
 		return "could not be run: " + shorten.Text(o.Failure, maxClaim)
 	case o.TimedOut:
-		return "exceeded its time"
+		return "timed out"
 	case o.Cancelled:
 		return "was cancelled"
 	case o.ExitCode == 0:
 		return "passes"
 	case o.ExitCode < 0:
-		return "was ended by a signal"
+		return "was killed by a signal"
 	}
 	return fmt.Sprintf("fails with exit code %d", o.ExitCode)
 }

@@ -38,7 +38,7 @@ func (s *scratch) commit(ctx context.Context, name string) (string, error) {
 	case s.partial:
 		return "", hub.Errorf(hub.CodeNotEnabled, op, "commit %s is not in this partial clone, and nothing is fetched", show(name))
 	}
-	return "", hub.Errorf(hub.CodeNotFound, op, "commit %s is not there, or cannot be read", show(name))
+	return "", hub.Errorf(hub.CodeNotFound, op, "commit %s does not exist or cannot be read", show(name))
 }
 
 // isObject reports whether an object with that content has that name.

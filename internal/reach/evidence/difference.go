@@ -55,7 +55,7 @@ func (d *difference) judge() error {
 	case len(d.names(kindChanged, kindUntracked)) > 0 || (missing > 0 && !d.sparse):
 		return nil
 	case converted > 0:
-		return hub.Errorf(hub.CodeNotEnabled, op, "%d files go through a filter or another encoding, which is not run", converted)
+		return hub.Errorf(hub.CodeNotEnabled, op, "%d files need a filter or another encoding, which the hub does not run", converted)
 	case missing > 0:
 		return hub.Errorf(hub.CodeNotEnabled, op, "the working tree is sparse: %d files of the commit are not in it", missing)
 	}
@@ -211,7 +211,7 @@ func (s *scratch) files(ctx context.Context, commit string) (files map[string]bl
 	out, err := s.list(ctx, "", "ls-tree", "-r", "-z", "--full-tree", commit)
 	var exit *exitError
 	if errors.As(err, &exit) {
-		err = hub.Errorf(hub.CodeDegraded, "evidence.Repository", "the files of commit %s cannot be read", commit)
+		err = hub.Errorf(hub.CodeDegraded, "evidence.Repository", "cannot read the files of commit %s", commit)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -173,7 +173,7 @@ func (in *Inspector) late(ctx context.Context, err error) error {
 	case err == nil || cause == nil:
 		return err
 	case errors.Is(cause, context.DeadlineExceeded):
-		return hub.Errorf(hub.CodeDegraded, op, "the check was given up after %s or at the caller's deadline", in.timeout)
+		return hub.Errorf(hub.CodeDegraded, op, "the check was stopped after %s or at the caller's deadline", in.timeout)
 	default:
 		return hub.Errorf(hub.CodeDegraded, op, "the check was cancelled")
 	}
@@ -195,11 +195,11 @@ func newRoot(name string) (root, error) {
 	name = filepath.Clean(name)
 	dir, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return root{}, fmt.Errorf("a root must be a folder that exists: %w", err)
+		return root{}, fmt.Errorf("a root must be an existing folder: %w", err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return root{}, fmt.Errorf("a root must be a folder that exists: %w", err)
+		return root{}, fmt.Errorf("a root must be an existing folder: %w", err)
 	}
 	if !info.IsDir() {
 		return root{}, fmt.Errorf("the root %s is not a folder", show(name))

@@ -146,7 +146,7 @@ func driftFacts(field string, c Changes) []CommandFact {
 		for _, name := range c.Rewritten[:min(n, maxNames)] {
 			some = append(some, show(name))
 		}
-		found := fmt.Sprintf("%d files were written while %s ran and are as they were, such as %s", n, field, strings.Join(some, ", "))
+		found := fmt.Sprintf("%d files were rewritten with the same content while %s ran, such as %s", n, field, strings.Join(some, ", "))
 		facts = append(facts, CommandFact{Rewritten, field, found})
 	}
 	return facts

@@ -42,7 +42,7 @@ func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, er
 	}
 	found = fmt.Sprintf("%d bytes", size)
 	if also > 0 {
-		found += fmt.Sprintf("; ambiguous: %d other roots have such a file, checked %s", also, show(at))
+		found += fmt.Sprintf("; ambiguous: %d other roots have a file at this path, checked %s", also, show(at))
 	}
 
 	if c.SHA256 == "" {
@@ -70,7 +70,7 @@ func (in *Inspector) hash(ctx context.Context, op, path string, f *regular, h ha
 	case err != nil:
 		return in.late(ctx, explain(path, err))
 	case n != size:
-		return hub.Errorf(hub.CodeDegraded, op, "%s changes while it is read", show(path))
+		return hub.Errorf(hub.CodeDegraded, op, "%s changed while it was read", show(path))
 	}
 	return nil
 }
@@ -87,7 +87,10 @@ func (in *Inspector) fits(op, path string, size int64) error {
 // digits.
 func lowerHex(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+		c := s[i]
+		isDigit := c >= '0' && c <= '9'
+		isLetter := c >= 'a' && c <= 'f'
+		if !isDigit && !isLetter {
 			return false
 		}
 	}

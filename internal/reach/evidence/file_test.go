@@ -138,7 +138,7 @@ func TestFileBounds(t *testing.T) {
 		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: four, SHA256: sum("1234")})[0], an{hub.CheckUnverifiable, hub.CodeTooLarge, "larger than 3 bytes"})
 	})
 	t.Run("a file that has more than it said is not believed", func(t *testing.T) {
-		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: "/proc/version", SHA256: sum("")})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "changes while it is read"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: "/proc/version", SHA256: sum("")})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "changed while it was read"})
 	})
 	t.Run("a cancelled check is unverifiable", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -148,7 +148,7 @@ func TestFileBounds(t *testing.T) {
 	})
 	t.Run("a check that takes too long is unverifiable", func(t *testing.T) {
 		in := inspector(t, &evidence.Options{Timeout: 1}, dir)
-		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: sparse})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "given up after 1ns"})
+		expect(t, in.Check(t.Context(), evidence.FileClaim{Path: sparse})[0], an{hub.CheckUnverifiable, hub.CodeDegraded, "stopped after 1ns"})
 	})
 }
 

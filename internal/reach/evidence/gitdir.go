@@ -48,7 +48,7 @@ func (in *Inspector) fill(r *repository, path string) (err error) {
 		return err
 	}
 	if also > 0 {
-		return hub.Errorf(hub.CodeConflict, op, "%s is there under several roots", show(path)).WithHint("give an absolute path")
+		return hub.Errorf(hub.CodeConflict, op, "%s exists under several roots", show(path)).WithHint("give an absolute path")
 	}
 	if err := in.openDir(r, path); err != nil {
 		return err
@@ -58,11 +58,12 @@ func (in *Inspector) fill(r *repository, path string) (err error) {
 	}
 	head, headErr := r.dir.Stat("HEAD")
 	objects, err := r.common.Stat("objects")
-	if headErr != nil || err != nil || !head.Mode().IsRegular() || !objects.IsDir() {
+	isRepository := headErr == nil && err == nil && head.Mode().IsRegular() && objects.IsDir()
+	if !isRepository {
 		return hub.Errorf(hub.CodeNotFound, op, "%s is not a git repository, or not its top folder", show(path))
 	}
 	if _, err := r.common.Lstat("reftable"); err == nil {
-		return hub.Errorf(hub.CodeNotEnabled, op, "%s keeps its branches in a reftable, which is not read", show(path))
+		return hub.Errorf(hub.CodeNotEnabled, op, "%s keeps its branches in a reftable, which is not supported", show(path))
 	}
 	return in.mayTrust(r, path)
 }
@@ -90,7 +91,7 @@ func (in *Inspector) openDir(r *repository, path string) error {
 	}
 	to, ok := strings.CutPrefix(string(b), pointer)
 	if !ok {
-		return hub.Errorf(hub.CodeNotFound, "evidence.Repository", "%s is not a git repository: its file .git points nowhere", show(path))
+		return hub.Errorf(hub.CodeNotFound, "evidence.Repository", "%s is not a git repository: its .git file does not name a folder", show(path))
 	}
 	r.dir, r.dirAt, err = in.follow(r.treeAt, to)
 	return err

@@ -254,7 +254,7 @@ func TestHostileRepository(t *testing.T) {
 		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeDegraded, "neither a commit nor the name of a branch"}},
 		{"a branch that names itself", func(t *testing.T, repo, first, elsewhere string) {
 			write(t, at(repo, "refs", "heads", "main"), "ref: refs/heads/main\n")
-		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeDegraded, "from name to name"}},
+		}, evidence.WhatBranch, an{hub.CheckUnverifiable, hub.CodeDegraded, "too many other names"}},
 		{"a branch that is an endless file", func(t *testing.T, repo, first, elsewhere string) {
 			if err := os.Truncate(at(repo, "refs", "heads", "main"), 10<<30); err != nil {
 				t.Fatal(err)
@@ -285,7 +285,7 @@ func TestHostileRepository(t *testing.T) {
 		{"an object that is missing", func(t *testing.T, repo, first, elsewhere string) { os.Remove(loose(repo, first)) }, evidence.WhatCommit, notThere},
 		{"files that cannot be listed", func(t *testing.T, repo, first, elsewhere string) {
 			os.Remove(loose(repo, git(t, repo, "rev-parse", "HEAD^{tree}")))
-		}, evidence.WhatClean, an{hub.CheckUnverifiable, hub.CodeDegraded, "cannot be read"}},
+		}, evidence.WhatClean, an{hub.CheckUnverifiable, hub.CodeDegraded, "cannot read the files"}},
 		{"a tree with a way up", func(t *testing.T, repo, first, elsewhere string) {
 			blob := git(t, repo, "rev-parse", "HEAD:a.txt")
 			cmd := gitCommand(repo, "mktree")

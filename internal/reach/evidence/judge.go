@@ -260,7 +260,7 @@ func (j *judge) command(p proof, claim string, state report.State, o *Outcome) {
 	}
 	switch {
 	case o == nil && claimed:
-		j.find(p.notRun, claim, "%s is not run: there is no command for it", p.what)
+		j.find(p.notRun, claim, "%s was not run: it has no command", p.what)
 	case o == nil:
 	case !o.Finished() && (claimed || j.done):
 		j.find(p.notRun, claim, "%s", p.what+" "+o.String())

@@ -41,10 +41,10 @@ type keptWork struct {
 func (in *Inspector) openKept(w *workTree, id hub.HandoffID) (*keptWork, error) {
 	const op = "evidence.State"
 	if in.kept == "" {
-		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no states of working trees")
+		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not keep states of working trees")
 	}
 	if !id.Valid() {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a handoff", show(string(id)))
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%s is not a valid handoff id", show(string(id)))
 	}
 	dir := filepath.Join(in.kept, keptFolder(w.repo), string(id))
 	k := &keptWork{scratch: &scratch{git: in.git, dir: dir, objects: w.scratch.objects}, id: id}

@@ -211,7 +211,8 @@ func (in *Inspector) linesLeft(ctx context.Context, s *scratch, repo *repository
 		now, err := readSmall(folder, f.Path, maxContent)
 		is, known := contents[f.Is]
 		was, knownBefore := contents[f.Was]
-		if err != nil || !known || (f.Was != "" && !knownBefore) || keepsChange(was, is, now) {
+		isComparable := err == nil && known && (f.Was == "" || knownBefore)
+		if !isComparable || keepsChange(was, is, now) {
 			return true, nil
 		}
 	}

@@ -131,7 +131,7 @@ func (m *commitMaker) checkBranch() error {
 	case !strings.HasPrefix(head.name, branchPrefix):
 		return hub.Errorf(hub.CodeConflict, op, "no branch is checked out in %s", show(m.Path))
 	case head.id != m.Head:
-		return hub.Errorf(hub.CodeConflict, op, "the branch moved meanwhile")
+		return hub.Errorf(hub.CodeConflict, op, "the branch moved in the meantime")
 	}
 	m.branch = head.name
 	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"} {
@@ -223,7 +223,7 @@ func (m *commitMaker) checkConversion(ctx context.Context, files map[string]blob
 
 	for _, name := range present {
 		if converted[name] {
-			return hub.Errorf(hub.CodeNotEnabled, op, "git converts %s when it is committed, and the hub does not", show(name)).WithHint("commit it with git")
+			return hub.Errorf(hub.CodeNotEnabled, op, "git converts %s on commit, and the hub does not", show(name)).WithHint("commit it with git")
 		}
 	}
 	return nil
@@ -307,7 +307,7 @@ func (m *commitMaker) newIndex(ctx context.Context) ([]byte, error) {
 		fmt.Fprintf(&input, "%s %s\t%s\x00", entry.mode, entry.id, name)
 	}
 	if _, err := m.scratch.run(ctx, maxOutput, input.String(), "update-index", "-z", "--replace", "--index-info"); err != nil {
-		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.MakeCommit", "the index of %s is of a form that the hub does not change", show(m.Path)).WithHint("commit with git")
+		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.MakeCommit", "the hub cannot edit the index of %s: its format is not supported", show(m.Path)).WithHint("commit with git")
 	}
 	return os.ReadFile(at)
 }
@@ -338,7 +338,7 @@ func (m *commitMaker) moveBranch(id string) (err error) {
 	switch {
 	case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 	case now.id != m.Head || now.name != m.branch:
-		err = hub.Errorf(hub.CodeConflict, "evidence.MakeCommit", "the branch moved meanwhile")
+		err = hub.Errorf(hub.CodeConflict, "evidence.MakeCommit", "the branch moved in the meantime")
 	default:
 		err = m.writeObjects()
 	}
@@ -355,7 +355,7 @@ func (m *commitMaker) lock(folder *os.Root, name string, content []byte) (done f
 	f, err := folder.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return nil, hub.Errorf(hub.CodeConflict, "evidence.MakeCommit", "git works in the repository: %s exists", show(at)).WithHint("try again")
+		return nil, hub.Errorf(hub.CodeConflict, "evidence.MakeCommit", "git is running in the repository: %s exists", show(at)).WithHint("try again")
 	case err != nil:
 		return nil, explain(at, err)
 	}

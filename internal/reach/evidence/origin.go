@@ -100,7 +100,8 @@ func (r *changeReader) convert(ctx context.Context) error {
 	for _, f := range r.files {
 		committed, ok := r.w.committed.entries[f.name]
 		isFile := f.is.mode == modeRegular || f.is.mode == modeExecutable
-		if !f.uncommitted || !ok || !isFile || committed.mode != f.is.mode || committed == f.was {
+		mayBeConverted := f.uncommitted && ok && isFile && committed.mode == f.is.mode && committed != f.was
+		if !mayBeConverted {
 			continue
 		}
 		same, err := sameLines(r.w.repo.tree, f.name, committed.id)

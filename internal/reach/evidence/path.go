@@ -123,12 +123,12 @@ func explain(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return hub.Errorf(hub.CodeNotFound, op, "there is no %s", show(path))
 	case errors.Is(err, fs.ErrPermission):
-		return hub.Errorf(hub.CodeDegraded, op, "the hub may not read %s", show(path))
+		return hub.Errorf(hub.CodeDegraded, op, "the hub has no permission to read %s", show(path))
 	case errors.As(err, &errno):
-		return hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: %s", show(path), errno.Error())
+		return hub.Errorf(hub.CodeDegraded, op, "cannot read %s: %s", show(path), errno.Error())
 	}
 	// os.Root has no error of its own to compare with.
-	return hub.Errorf(hub.CodePolicy, op, "%s leads out of the root that it is under", show(path))
+	return hub.Errorf(hub.CodePolicy, op, "%s leads out of the root above it", show(path))
 }
 
 // openRegular opens a regular file for reading. It does not wait for the other

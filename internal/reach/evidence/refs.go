@@ -39,16 +39,28 @@ const (
 // elsewhere, and holds no character that cannot be seen.
 func validRef(name string) bool {
 	hidden := func(r rune) bool { return !plaintext.Visible(r) }
-	if name == "" || len(name) > 255 || name == "@" || name[0] == '-' || !utf8.ValidString(name) || strings.ContainsFunc(name, hidden) ||
-		strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, "~^:?*[\\ ") {
+	if name == "" || len(name) > 255 {
 		return false
 	}
+
+	isReserved := name == "@" || name[0] == '-'
+	hasHidden := !utf8.ValidString(name) || strings.ContainsFunc(name, hidden)
+	isExpression := strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, "~^:?*[\\ ")
+	if isReserved || hasHidden || isExpression {
+		return false
+	}
+
 	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".") || strings.HasSuffix(part, ".lock") {
+		if !validRefPart(part) {
 			return false
 		}
 	}
 	return true
+}
+
+// validRefPart reports whether a text can be one part of a ref, between its slashes.
+func validRefPart(part string) bool {
+	return part != "" && part[0] != '.' && !strings.HasSuffix(part, ".") && !strings.HasSuffix(part, ".lock")
 }
 
 // objectID reports whether s is the full name of an object, SHA-1 or SHA-256.
@@ -76,11 +88,11 @@ func (r *repository) resolve(name string) (ref, error) {
 		}
 		next, ok := strings.CutPrefix(value, symbolicPrefix)
 		if !ok || !strings.HasPrefix(next, "refs/") || !validRef(next) {
-			return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it is neither a commit nor the name of a branch", show(name))
+			return ref{}, hub.Errorf(hub.CodeDegraded, op, "cannot read %s: it is neither a commit nor the name of a branch", show(name))
 		}
 		name = next
 	}
-	return ref{}, hub.Errorf(hub.CodeDegraded, op, "%s cannot be read: it leads from name to name", show(name))
+	return ref{}, hub.Errorf(hub.CodeDegraded, op, "cannot read %s: it refers to too many other names", show(name))
 }
 
 // readRef returns the value of a ref. A file of its own takes precedence over
@@ -106,7 +118,7 @@ func (r *repository) readRef(name string) (string, error) {
 			return id, nil
 		}
 	}
-	return "", hub.Errorf(hub.CodeNotFound, "evidence.Repository", "there is no ref %s", show(name))
+	return "", hub.Errorf(hub.CodeNotFound, "evidence.Repository", "no ref named %s", show(name))
 }
 
 // absent reports whether there is no file of that name; a folder of that name
@@ -130,7 +142,8 @@ func refLines(b []byte) iter.Seq2[string, string] {
 	return func(yield func(name, id string) bool) {
 		for line := range bytes.Lines(b) {
 			id, name, ok := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
-			if ok && objectID(id) && strings.HasPrefix(name, "refs/") && validRef(name) && !yield(name, id) {
+			isRef := ok && objectID(id) && strings.HasPrefix(name, "refs/") && validRef(name)
+			if isRef && !yield(name, id) {
 				return
 			}
 		}

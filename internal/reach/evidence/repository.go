@@ -85,11 +85,11 @@ func (r *repositoryCheck) tip() (string, error) {
 	const op = "evidence.Repository"
 	name := strings.TrimPrefix(r.claim.Branch, branchPrefix)
 	if !validRef(name) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a branch", show(r.claim.Branch))
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not a valid branch name", show(r.claim.Branch))
 	}
 	found, err := r.repo.resolve(branchPrefix + name)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return "", hub.Errorf(hub.CodeNotFound, op, "there is no branch %s", show(name))
+		return "", hub.Errorf(hub.CodeNotFound, op, "no branch named %s", show(name))
 	}
 	return found.id, err
 }
@@ -110,7 +110,7 @@ func (r *repositoryCheck) branch(ctx context.Context) (string, error) {
 func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	const op = "evidence.Repository"
 	if name := r.claim.Commit; len(name) < minCommit || len(name) > sha256Digits || !lowerHex(name) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not the name of a commit: %d to %d lower-case hexadecimal digits", show(name), minCommit, sha256Digits)
+		return "", hub.Errorf(hub.CodeInvalid, op, "%s is not a commit hash: use %d to %d lower-case hexadecimal digits", show(name), minCommit, sha256Digits)
 	}
 
 	s, err := r.scratch(ctx)
@@ -138,9 +138,9 @@ func (r *repositoryCheck) commit(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !ok:
-		return "", hub.Errorf(hub.CodeConflict, op, "commit %s is there, but cannot be reached from %s", id, from)
+		return "", hub.Errorf(hub.CodeConflict, op, "commit %s exists but is not reachable from %s", id, from)
 	}
-	return fmt.Sprintf("commit %s is there and can be reached from %s", id, from), nil
+	return fmt.Sprintf("commit %s exists and is reachable from %s", id, from), nil
 }
 
 func (r *repositoryCheck) worktree(context.Context) (string, error) {
@@ -176,7 +176,7 @@ func (r *repositoryCheck) difference(ctx context.Context, commit string, how rea
 	}
 	head, err := r.repo.resolve("HEAD")
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "there is no commit yet to compare the working tree with")
+		return nil, hub.Errorf(hub.CodeNotEnabled, "evidence.Repository", "no commit to compare the working tree with yet")
 	}
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ const (
 // patch are counted in More. Changes of tracked files go first.
 func (in *Inspector) Diff(ctx context.Context, worktree, from string) (hub.Patch, error) {
 	if from != "" && !objectID(from) {
-		return hub.Patch{}, hub.Errorf(hub.CodeInvalid, "evidence.Diff", "%s is not the whole name of a commit", show(from))
+		return hub.Patch{}, hub.Errorf(hub.CodeInvalid, "evidence.Diff", "%s is not a full commit hash", show(from))
 	}
 	ctx, end, err := in.begin(ctx)
 	defer end()

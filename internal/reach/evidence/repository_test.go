@@ -51,17 +51,17 @@ func TestRepository(t *testing.T) {
 		{"a branch by its full name is verified", evidence.RepositoryClaim{Path: repo, Branch: "refs/heads/feature/x"}, evidence.WhatBranch, an{hub.CheckVerified, "", second}},
 		{"a packed branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "packed"}, evidence.WhatBranch, an{hub.CheckVerified, "", first}},
 		{"a branch that names another is verified", evidence.RepositoryClaim{Path: repo, Branch: "alias"}, evidence.WhatBranch, an{hub.CheckVerified, "", first}},
-		{"a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, `there is no branch "none"`}},
-		{"a folder of branches is no branch", evidence.RepositoryClaim{Path: repo, Branch: "feature"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
-		{"a tag is no branch", evidence.RepositoryClaim{Path: repo, Branch: "v1"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
+		{"a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, `no branch named "none"`}},
+		{"a folder of branches is no branch", evidence.RepositoryClaim{Path: repo, Branch: "feature"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "no branch named"}},
+		{"a tag is no branch", evidence.RepositoryClaim{Path: repo, Branch: "v1"}, evidence.WhatBranch, an{hub.CheckFailed, hub.CodeNotFound, "no branch named"}},
 
 		{"a commit on its branch is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: first}, evidence.WhatCommit, an{hub.CheckVerified, "", first}},
 		{"an abbreviated commit is verified", evidence.RepositoryClaim{Path: repo, Branch: "feature/x", Commit: second[:7]}, evidence.WhatCommit, an{hub.CheckVerified, "", second}},
 		{"a commit without a branch is verified", evidence.RepositoryClaim{Path: repo, Commit: first}, evidence.WhatCommit, an{hub.CheckVerified, "", "a branch or tag"}},
-		{"a commit on another branch fails", evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: second}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, `cannot be reached from branch "main"`}},
-		{"a commit on no branch fails", evidence.RepositoryClaim{Path: repo, Commit: lost}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "cannot be reached from a branch or tag"}},
-		{"a missing commit fails", evidence.RepositoryClaim{Path: repo, Commit: strings.Repeat("0", 39) + "1"}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "is not there"}},
-		{"a commit on a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none", Commit: first}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}},
+		{"a commit on another branch fails", evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: second}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, `not reachable from branch "main"`}},
+		{"a commit on no branch fails", evidence.RepositoryClaim{Path: repo, Commit: lost}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "not reachable from a branch or tag"}},
+		{"a missing commit fails", evidence.RepositoryClaim{Path: repo, Commit: strings.Repeat("0", 39) + "1"}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "does not exist"}},
+		{"a commit on a missing branch fails", evidence.RepositoryClaim{Path: repo, Branch: "none", Commit: first}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeNotFound, "no branch named"}},
 		{"a tag is no commit", evidence.RepositoryClaim{Path: repo, Commit: tag}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "is a tag"}},
 		{"a tree is no commit", evidence.RepositoryClaim{Path: repo, Commit: tree}, evidence.WhatCommit, an{hub.CheckFailed, hub.CodeConflict, "is a tree"}},
 
@@ -132,16 +132,16 @@ func TestRepositoryKinds(t *testing.T) {
 		first := newRepository(t, repo)
 		write(t, filepath.Join(repo, ".git", "refs", "heads", "broken"), strings.Repeat("1", 40)+"\n")
 		verify(t, evidence.RepositoryClaim{Path: repo, Commit: first})
-		expect(t, of(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "broken"}), evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "is not there"})
+		expect(t, of(t, in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "broken"}), evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "does not exist"})
 	})
 	t.Run("there may be no commit yet", func(t *testing.T) {
 		repo := filepath.Join(root, "empty")
 		git(t, root, "init", "-q", repo)
 		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: "main", Commit: strings.Repeat("a", 40), Worktree: true})
-		expect(t, of(t, checks, evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"})
-		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeNotFound, "is not there"})
+		expect(t, of(t, checks, evidence.WhatBranch), an{hub.CheckFailed, hub.CodeNotFound, "no branch named"})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeNotFound, "does not exist"})
 		expect(t, of(t, checks, evidence.WhatWorktree), an{hub.CheckVerified, "", "has no commit yet"})
-		expect(t, of(t, checks, evidence.WhatClean), an{hub.CheckUnverifiable, hub.CodeNotEnabled, "no commit yet"})
+		expect(t, of(t, checks, evidence.WhatClean), an{hub.CheckUnverifiable, hub.CodeNotEnabled, "no commit to compare"})
 	})
 	t.Run("a submodule is a repository", func(t *testing.T) {
 		sub, outer := filepath.Join(root, "sub"), filepath.Join(root, "outer")
@@ -219,15 +219,15 @@ func TestNamesAreNeverOptions(t *testing.T) {
 		"../../config", "a.lock", "a.lock/b", "a.", "a\\b", "a[b", "a?", strings.Repeat("a", 256), "refs/heads/", "refs/heads/-x",
 	} {
 		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Branch: name})
-		want := an{hub.CheckFailed, hub.CodeInvalid, "is not the name of a branch"}
+		want := an{hub.CheckFailed, hub.CodeInvalid, "is not a valid branch name"}
 		if name == "+main" { // an odd name, but a name
-			want = an{hub.CheckFailed, hub.CodeNotFound, "there is no branch"}
+			want = an{hub.CheckFailed, hub.CodeNotFound, "no branch named"}
 		}
 		expect(t, of(t, checks, evidence.WhatBranch), want)
 	}
 	for _, name := range []string{"-x", "HEAD", "main", "abc", "abcdef", strings.Repeat("a", 65), "ABCDEF1", "abcdef1^", "abcdef1\n", "abcdef1 ", "--batch-all-objects"} {
 		checks := in.Check(t.Context(), evidence.RepositoryClaim{Path: repo, Commit: name})
-		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeInvalid, "is not the name of a commit"})
+		expect(t, of(t, checks, evidence.WhatCommit), an{hub.CheckFailed, hub.CodeInvalid, "is not a commit hash"})
 	}
 }
 
@@ -313,7 +313,7 @@ func TestClean(t *testing.T) {
 			write(t, in(dir, ".gitattributes"), "*.txt filter=lfs\n")
 			commitAll(t, dir, "filter")
 			write(t, in(dir, "a.txt"), "real content\n")
-		}, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "1 files go through a filter"}},
+		}, an{hub.CheckUnverifiable, hub.CodeNotEnabled, "1 files need a filter"}},
 		{"a filter hides no other change", func(t *testing.T, dir string) {
 			write(t, in(dir, ".gitattributes"), "a.txt filter=lfs\n")
 			commitAll(t, dir, "filter")

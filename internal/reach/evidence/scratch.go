@@ -255,7 +255,7 @@ func entries(ctx context.Context, r *os.Root, name string) func(yield func(fs.Di
 // An exitError is git's own refusal.
 type exitError struct{ code int }
 
-func (e *exitError) Error() string { return fmt.Sprintf("git ended with %d", e.code) }
+func (e *exitError) Error() string { return fmt.Sprintf("git exited with code %d", e.code) }
 
 // run runs git with fixed arguments and the given input, and returns its output. Beyond
 // limit bytes it ends git and returns those with CodeTooLarge. Messages of git about

@@ -113,7 +113,7 @@ func (w *walker) walk(ctx context.Context) error {
 	folders := []string{"."}
 	for depth := 0; len(folders) > 0; depth++ {
 		if depth == maxDepth {
-			return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d folders in each other", maxDepth)
+			return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree is more than %d folders deep", maxDepth)
 		}
 		var err error
 		if folders, err = w.level(ctx, folders); err != nil {
@@ -320,7 +320,8 @@ func (w *walker) stream(ctx context.Context, name string) (string, error) {
 // copyRules copies a rule file, of ignored or converted paths, to the
 // place where git looks for it.
 func (w *walker) copyRules(name string, e fs.DirEntry) error {
-	if base := e.Name(); w.plain || (base != ".gitignore" && base != ".gitattributes") || !e.Type().IsRegular() {
+	isRules := e.Name() == ".gitignore" || e.Name() == ".gitattributes"
+	if w.plain || !isRules || !e.Type().IsRegular() {
 		return nil
 	}
 	b, err := readSmall(w.root, name, maxInfo)
@@ -328,7 +329,7 @@ func (w *walker) copyRules(name string, e fs.DirEntry) error {
 		return explain(name, err)
 	}
 	if w.rules += len(b); w.rules > maxRules {
-		return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d bytes of rules", maxRules)
+		return hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the working tree has more than %d bytes of ignore rules and attributes", maxRules)
 	}
 	if err := w.scratch.tree.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err

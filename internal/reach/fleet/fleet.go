@@ -79,7 +79,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 		a.opts = *opts
 	}
 	if len(spec.Command) == 0 {
-		return nil, errors.New("fleet: no command to start the agent with")
+		return nil, errors.New("fleet: a command is required to start the agent")
 	}
 
 	alive, a.kill = context.WithCancel(alive)
@@ -124,7 +124,7 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 
 	if spec.Mode != "" {
 		if err := a.session.SetMode(ctx, spec.Mode); err != nil {
-			return nil, fmt.Errorf("fleet: set the mode %q that its policy needs: %w", spec.Mode, err)
+			return nil, fmt.Errorf("fleet: set mode %q for the policy: %w", spec.Mode, err)
 		}
 	}
 	return a, nil
@@ -146,7 +146,7 @@ func (a *Agent) resume(ctx context.Context, spec Spec, opts *acp.SessionOptions)
 		}
 	}
 	if a.refusal == nil {
-		a.refusal = errors.New("the agent takes up no session")
+		a.refusal = errors.New("the agent cannot resume sessions")
 	}
 }
 

@@ -48,7 +48,7 @@ func (l *link) usable(method, scope string) error {
 	switch {
 	case !l.hello.grants(scope):
 		return hub.Errorf(hub.CodeDenied, "gateway", "%s needs the scope %s, and the gateway grants %s", method, scope, strings.Join(l.hello.Auth.Scopes, " ")).
-			WithHint("give the hub a token that has it")
+			WithHint("give the hub a token with this scope")
 	case method != methodInject && !slices.Contains(l.hello.Features.Methods, method): // the gateway does not list that one
 		return hub.Errorf(hub.CodeNotEnabled, "gateway", "the gateway has no method %s", method)
 	}
@@ -59,7 +59,7 @@ func (l *link) usable(method, scope string) error {
 // connected.
 func (c *Client) place(to hub.AgentID, mechanism string, connected bool) channel.Reach {
 	if _, ok := c.o.Agents[to]; !ok {
-		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no place at the gateway"}
+		return channel.Reach{When: hub.ReachUnreachable, Reason: "gateway.agents does not name it"}
 	}
 	if s := c.State(); connected && s.State != hub.Verified {
 		return channel.Reach{When: hub.ReachUnreachable, Reason: s.Detail}
@@ -215,7 +215,7 @@ func (c wakeChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Outc
 	if err != nil {
 		return outcome(c.mechanism(), err), nil
 	}
-	return channel.Outcome{State: channel.Handed, Mechanism: c.mechanism(), Detail: "the gateway accepted it, which proves no turn", Proof: proofTime}, nil
+	return channel.Outcome{State: channel.Handed, Mechanism: c.mechanism(), Detail: "accepted by the gateway; this does not prove a turn", Proof: proofTime}, nil
 }
 
 // hook posts a wake to the hooks of the gateway.
@@ -244,7 +244,7 @@ func (c *Client) hook(ctx context.Context, params map[string]any) error {
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return hub.Errorf(hub.CodeUnreachable, "gateway.hook", "%s: its answer cannot be read: %w", name, err)
+		return hub.Errorf(hub.CodeUnreachable, "gateway.hook", "%s: cannot read its answer: %w", name, err)
 	}
 	if resp.StatusCode/100 == 2 {
 		return nil
@@ -276,7 +276,7 @@ func (c notifyChannel) Reach(_ context.Context, _ hub.AgentID) channel.Reach {
 	if s := c.State(); s.State != hub.Verified {
 		return channel.Reach{When: hub.ReachUnreachable, Reason: s.Detail}
 	}
-	return channel.Reach{When: hub.ReachNow, Reason: "people are told in " + c.o.Notify.Channel, Mechanism: methodNotify}
+	return channel.Reach{When: hub.ReachNow, Reason: "people are notified in " + c.o.Notify.Channel, Mechanism: methodNotify}
 }
 
 // Deliver tells people that messages wait for an agent.
@@ -288,7 +288,7 @@ func (c notifyChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 	if err := c.call(ctx, methodNotify, params, nil); err != nil {
 		return outcome(methodNotify, err), nil
 	}
-	return channel.Outcome{State: channel.Accepted, Mechanism: methodNotify, Detail: "told in " + c.o.Notify.Channel}, nil
+	return channel.Outcome{State: channel.Accepted, Mechanism: methodNotify, Detail: "announced in " + c.o.Notify.Channel}, nil
 }
 
 // headline returns the text for people: how many messages wait, of which kinds, and
@@ -303,5 +303,5 @@ func headline(b channel.Batch) string {
 		parts = append(parts, fmt.Sprintf("%d %s", n, kind))
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("[parley %s] messages wait for %s: %s. parley inbox %s shows them.", b.ID, b.Recipient, strings.Join(parts, ", "), b.Recipient)
+	return fmt.Sprintf("[parley %s] messages are waiting for %s: %s. Read them with parley inbox %s.", b.ID, b.Recipient, strings.Join(parts, ", "), b.Recipient)
 }

@@ -457,7 +457,7 @@ func readFrame(ctx context.Context, conn *websocket.Conn) (f frame, err error) {
 	_, raw, err := conn.Read(ctx)
 	if err == nil {
 		if json.Unmarshal(raw, &f) != nil {
-			err = errors.New("it sent a frame that is no JSON object")
+			err = errors.New("it sent a frame that is not a JSON object")
 		}
 	}
 	return f, err
@@ -535,7 +535,7 @@ func (c *Client) call(ctx context.Context, method string, params, out any) error
 			return nil
 		}
 		if err := json.Unmarshal(f.Payload, out); err != nil {
-			return hub.Errorf(hub.CodeUnreachable, op, "%s: its answer cannot be read: %w", method, err)
+			return hub.Errorf(hub.CodeUnreachable, op, "%s: cannot read its answer: %w", method, err)
 		}
 		return nil
 	case <-l.done:
@@ -551,7 +551,7 @@ func (c *Client) State() hub.Capability {
 	defer c.mu.Unlock()
 	switch {
 	case c.o.Token == "":
-		return hub.Capability{State: hub.Unverified, Detail: "wakes by hooks alone; parley probe gateway tries one"}
+		return hub.Capability{State: hub.Unverified, Detail: "wakes by hooks only; test them with parley probe gateway"}
 	case c.link != nil:
 		h := c.link.hello
 		return hub.Capability{State: hub.Verified, Enabled: true, Detail: fmt.Sprintf("OpenClaw %s, protocol %d, %s", h.Server.Version, h.Protocol, strings.Join(h.Auth.Scopes, " "))}

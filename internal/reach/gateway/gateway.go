@@ -109,13 +109,15 @@ const opNew = "gateway.New"
 // which the token would go in the clear.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "ws" && u.Scheme != "wss") || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.url: %q is not the address of a gateway", text).WithHint("such as ws://127.0.0.1:18789")
+	plain := err == nil && u.User == nil && u.RawQuery == ""
+	isAddress := plain && u.Host != "" && (u.Scheme == "ws" || u.Scheme == "wss")
+	if !isAddress {
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.url: %q is not a gateway address", text).WithHint("use an address such as ws://127.0.0.1:18789")
 	}
 	ip := net.ParseIP(u.Hostname())
 	local := u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
 	if u.Scheme == "ws" && !local {
-		return hub.Errorf(hub.CodePolicy, opNew, "gateway.url: %s is not on this machine and has no TLS, so that the token could be read on the way", text).WithHint("use wss://")
+		return hub.Errorf(hub.CodePolicy, opNew, "gateway.url: %s is not on this machine and has no TLS: others could read the token", text).WithHint("use wss://")
 	}
 	return nil
 }
@@ -124,13 +126,13 @@ func checkURL(text string) error {
 func (o Options) check() error {
 	switch {
 	case o.Token == "" && o.HooksToken == "":
-		return hub.Errorf(hub.CodeInvalid, opNew, "gateway: a token is missing").WithHint("name its file in token_file, or hooks_token_file for wakes alone")
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway: a token is required").WithHint("name its file in token_file, or in hooks_token_file for wakes only")
 	case o.Token == "" && (o.Session != "" || o.Notify != nil || o.Workq):
 		return hub.Errorf(hub.CodeInvalid, opNew, "gateway: with hooks_token_file alone the hub can only wake agents").WithHint("session_mode, notify and workq need token_file")
 	case !slices.Contains([]Mode{"", ModeRun, ModeAppend}, o.Session):
-		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.session_mode: %q is not run or append", o.Session)
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.session_mode: unknown mode %q: use run or append", o.Session)
 	case !slices.Contains([]KeyRule{"", KeyCaller, KeyAlways, KeyNever}, o.WorkqKeys):
-		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.workq_session: %q is not caller, always or never", o.WorkqKeys)
+		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.workq_session: unknown value %q: use caller, always or never", o.WorkqKeys)
 	case o.Notify != nil && (o.Notify.Channel == "" || o.Notify.To == ""):
 		return hub.Errorf(hub.CodeInvalid, opNew, "gateway.notify: channel and to are required")
 	}

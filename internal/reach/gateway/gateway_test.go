@@ -441,7 +441,7 @@ func TestConnection(t *testing.T) {
 		same(t, "state", deliver(t, c, hub.ChannelNotify, "w_send").State, channel.Accepted)
 		same(t, "params", s.Calls("send")[0].Params, map[string]any{
 			"to": "7", "channel": "telegram", "accountId": "a", "idempotencyKey": "w_send",
-			"message": "[parley w_send] messages wait for builder: 1 high status.update. parley inbox builder shows them.",
+			"message": "[parley w_send] messages are waiting for builder: 1 high status.update. Read them with parley inbox builder.",
 		})
 	})
 	t.Run("an agent without a place is not reached", func(t *testing.T) {

@@ -94,7 +94,7 @@ func (c *Client) Probe(ctx context.Context, at hub.Time) Report {
 func (p *probed) session() (_ string, err error) {
 	name, scope := sessionChannel{p.Client}.method()
 	if err := p.usable(p.ctx, name, scope); err != nil || p.o.Session == ModeRun {
-		return "the method is there and its scope is granted; parley probe AGENT starts a turn with it", err
+		return "the method exists and its scope is granted; parley probe AGENT starts a turn with it", err
 	}
 
 	// A session of its own is made and deleted, so that no transcript of a user gets the line.
@@ -139,9 +139,9 @@ func (p *probed) wake() (string, error) {
 	params := map[string]any{"mode": "next-heartbeat", "text": "[parley probe] no message waits"}
 	if w.hooks() {
 		p.steps = append(p.steps, w.mechanism())
-		return "the hooks accept it; that proves no turn", p.hook(p.ctx, params)
+		return "accepted by the hooks; this does not prove a turn", p.hook(p.ctx, params)
 	}
-	return "the gateway accepts it; that proves no turn", p.try(methodWake, params, nil)
+	return "accepted by the gateway; this does not prove a turn", p.try(methodWake, params, nil)
 }
 
 // workq probes the queue, with an item of its own.

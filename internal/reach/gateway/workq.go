@@ -144,7 +144,7 @@ func (t *transfer) move(ctx context.Context) hub.Ownership {
 			return hub.OwnershipTransferred
 		case from:
 		default:
-			t.step(methodQuery, fmt.Errorf("%s owns the item, so that it was left alone", was.Owner), "")
+			t.step(methodQuery, fmt.Errorf("%s owns the item, so it was not changed", was.Owner), "")
 			return hub.OwnershipManual
 		}
 		err := t.call(ctx, methodRelease, map[string]any{"issue_ref": t.Item, "agent_id": from, "reason": "acp handoff " + string(t.Handoff)}, nil)
@@ -162,7 +162,7 @@ func (t *transfer) move(ctx context.Context) hub.Ownership {
 // describe returns the state of an item for the history.
 func describe(i item) string {
 	if i.Status == "" {
-		return "the queue does not have it"
+		return "it is not in the queue"
 	}
 	return fmt.Sprintf("%s, %s", i.Owner, i.Status)
 }
@@ -186,7 +186,9 @@ func (t *transfer) claim(ctx context.Context, agent string, was item, receiver b
 
 	// The options decide whether the claim names the session of the receiver.
 	note := "session_key omitted"
-	if key := t.o.Agents[t.To].Session; receiver && key != "" && (t.o.WorkqKeys == KeyAlways || (t.o.WorkqKeys == KeyCaller && t.Session == key)) {
+	key := t.o.Agents[t.To].Session
+	mayName := t.o.WorkqKeys == KeyAlways || (t.o.WorkqKeys == KeyCaller && t.Session == key)
+	if receiver && key != "" && mayName {
 		params["session_key"] = key
 		note = "session_key " + key
 	}

@@ -236,7 +236,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 	err = n.update(ctx, store, t, func(tx hub.Tx, st *state) error {
 		next = now
 		facts := map[string]any{"target": t.Name, "notice": j.notice.ID, "count": j.Count}
-		action, outcome := actions.PeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "taken by " + t.Name}
+		action, outcome := actions.PeopleNotified, channel.Outcome{State: channel.Accepted, Mechanism: mechanism, Detail: "accepted by " + t.Name}
 
 		if failure == nil {
 			st.Tries = 0
@@ -298,7 +298,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 	}
 
 	if failure != nil {
-		n.o.Log.Warn("a target was not told", "op", t.cursor(), "err", failure)
+		n.o.Log.Warn("a target was not notified", "op", t.cursor(), "err", failure)
 	}
 	n.o.Bus.Publish(hub.TopicJournal)
 	return next, nil
@@ -374,7 +374,8 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 			}
 			for _, e := range entries {
 				var w Wait
-				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && (e.Action == actions.WaitBegan || t.wants(EventEnded)) {
+				wantsAction := e.Action == actions.WaitBegan || t.wants(EventEnded)
+				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && wantsAction {
 					s.Waiting++
 				}
 			}
@@ -395,7 +396,11 @@ func (n *Notifier) choose(op, name string) ([]Target, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "no such target").WithHint("parley notify list shows those of the configuration; docs/notify.md says how to add one")
+		text := "no targets are configured"
+		if name != "" {
+			text = fmt.Sprintf("no target named %.40q", name)
+		}
+		return nil, hub.Errorf(hub.CodeNotFound, op, "%s", text).WithHint("run \"parley notify list\" to list the configured targets; docs/notify.md explains how to add one")
 	}
 	return out, nil
 }

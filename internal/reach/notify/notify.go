@@ -168,26 +168,31 @@ func (n *Notifier) check(t *Target) error {
 	}
 	switch {
 	case !targetName.MatchString(t.Name):
-		return fmt.Errorf("the name has other characters than a-z, 0-9, - and _, or is too long")
+		return fmt.Errorf("the name is too long, or has characters other than a-z, 0-9, - and _")
 	case slices.ContainsFunc(n.targets, func(o Target) bool { return o.Name == t.Name }):
-		return fmt.Errorf("there are two of this name")
+		return fmt.Errorf("two targets have this name")
 	case (t.URL == "") == (len(t.Command) == 0):
-		return fmt.Errorf("it needs a command or a url, and not both")
+		return fmt.Errorf("it needs either a command or a url")
 	case t.URL == "" && (t.Template != "" || len(t.Secret) > 0):
-		return fmt.Errorf("a command has no template and no secret")
+		return fmt.Errorf("a command cannot have a template or a secret")
 	case t.URL != "" && !slices.Contains(templates, t.Template):
-		return fmt.Errorf("template: %q is not one of %v", t.Template, templates)
+		return fmt.Errorf("unknown template %q: use one of %v", t.Template, templates)
 	case t.Template == TemplateJSON && len(t.Secret) < 16:
-		return fmt.Errorf("a webhook is signed: the secret has fewer than 16 bytes")
+		return fmt.Errorf("the secret of a signed webhook must have at least 16 bytes")
 	case t.Batch < 0 || t.Batch > time.Hour || t.GiveUp < 0:
-		return fmt.Errorf("batch is not between 0 and an hour, or give_up is negative")
+		return fmt.Errorf("batch must be between 0 and an hour, and give_up must not be negative")
 	}
 	for _, e := range t.Events {
 		if !slices.Contains(words, e) {
-			return fmt.Errorf("events: %q is not one of %v", e, words)
+			return fmt.Errorf("unknown event %q: use one of %v", e, words)
 		}
 	}
 	return t.readQuiet()
+}
+
+// isTimeOfDay reports whether a day has the given hour and minute.
+func isTimeOfDay(hour, minute int) bool {
+	return hour >= 0 && hour <= 23 && minute >= 0 && minute <= 59
 }
 
 // readQuiet reads the quiet hours.
@@ -196,7 +201,9 @@ func (t *Target) readQuiet() error {
 		return nil
 	}
 	var h1, m1, h2, m2 int
-	if n, err := fmt.Sscanf(t.Quiet, "%d:%d-%d:%d", &h1, &m1, &h2, &m2); err != nil || n != 4 || h1 > 23 || h2 > 23 || m1 > 59 || m2 > 59 || h1 < 0 || h2 < 0 || m1 < 0 || m2 < 0 || t.Quiet != fmt.Sprintf("%02d:%02d-%02d:%02d", h1, m1, h2, m2) {
+	n, err := fmt.Sscanf(t.Quiet, "%d:%d-%d:%d", &h1, &m1, &h2, &m2)
+	hasForm := err == nil && n == 4 && t.Quiet == fmt.Sprintf("%02d:%02d-%02d:%02d", h1, m1, h2, m2)
+	if !hasForm || !isTimeOfDay(h1, m1) || !isTimeOfDay(h2, m2) {
 		return fmt.Errorf("quiet: %q is not of the form 22:00-07:00", t.Quiet)
 	}
 	t.from, t.until = time.Duration(h1*60+m1)*time.Minute, time.Duration(h2*60+m2)*time.Minute
@@ -269,7 +276,7 @@ func (n *Worker) follow(ctx context.Context, name string, gap time.Duration, wor
 			return min(watchEvery, max(0, next.Sub(n.o.Clock()))), err
 		},
 		Failed: func(err error) {
-			n.o.Log.Warn("people could not be told, it is tried again", "op", name, "code", hub.CodeOf(err), "err", err)
+			n.o.Log.Warn("people could not be notified, trying again", "op", name, "code", hub.CodeOf(err), "err", err)
 		},
 	})
 }

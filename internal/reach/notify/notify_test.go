@@ -123,7 +123,7 @@ func (w *world) pass(d time.Duration) {
 
 func held(ids ...string) (out []Wait) {
 	for _, id := range ids {
-		out = append(out, Wait{Kind: "held", ID: id, Agent: "planner", Fact: "a message of planner needs your yes", Text: "text of " + id, Command: "parley approve " + id})
+		out = append(out, Wait{Kind: "held", ID: id, Agent: "planner", Fact: "a message from planner needs your approval", Text: "text of " + id, Command: "parley approve " + id})
 	}
 	return out
 }
@@ -427,7 +427,7 @@ func TestTargets(t *testing.T) {
 		w.pass(20 * time.Second)
 		got, err := os.ReadFile(out)
 		w.do(err)
-		if strings.Count(string(got), "$(touch /tmp/parley-was-here) `id`") != 2 || !strings.Contains(string(got), "something waits for you") {
+		if strings.Count(string(got), "$(touch /tmp/parley-was-here) `id`") != 2 || !strings.Contains(string(got), "one item is waiting for you") {
 			t.Errorf("got %s", got)
 		}
 		reports, err := w.Test(t.Context(), operator, "desk")
@@ -465,7 +465,7 @@ func TestPeopleChannel(t *testing.T) {
 			t.Fatalf("got %d notices", n)
 		}
 		body := w.posts["ops.example"][0].body
-		if !strings.Contains(body, "messages wait for builder: 1 critical status.blocked") || strings.Contains(body, "secrets") {
+		if !strings.Contains(body, "messages are waiting for builder: 1 critical status.blocked") || strings.Contains(body, "secrets") {
 			t.Errorf("got %s", body)
 		}
 	})

@@ -51,9 +51,9 @@ func (n notice) title() string {
 	case n.Test:
 		return "Parley: this is a test"
 	case len(n.Waits) == 1:
-		return "Parley: something waits for you"
+		return "Parley: one item is waiting for you"
 	case len(n.Waits) > 1:
-		return fmt.Sprintf("Parley: %d things wait for you", len(n.Waits))
+		return fmt.Sprintf("Parley: %d items are waiting for you", len(n.Waits))
 	}
 	return "Parley: answered"
 }
@@ -62,7 +62,7 @@ func (n notice) title() string {
 func (n notice) text() string {
 	lines := []string{n.title()}
 	if n.Test {
-		lines = append(lines, "Nothing waits for you; this is what parley notify test sends.")
+		lines = append(lines, "Nothing is waiting for you; parley notify test sent this notice.")
 	}
 	for _, w := range n.Waits {
 		line := fmt.Sprintf("- %s: %s", w.Kind, plaintext.Line(w.Fact))
@@ -75,7 +75,7 @@ func (n notice) text() string {
 		lines = append(lines, line)
 	}
 	for _, w := range n.Ended {
-		lines = append(lines, fmt.Sprintf("- waits no more: %s: %s", w.Kind, plaintext.Line(w.Fact)))
+		lines = append(lines, fmt.Sprintf("- no longer waiting: %s: %s", w.Kind, plaintext.Line(w.Fact)))
 	}
 	return plaintext.Text(strings.Join(lines, "\n"))
 }
@@ -150,7 +150,7 @@ func (t Target) document(n notice) (address string, body []byte, err error) {
 	case TemplateNtfy:
 		u, err := url.Parse(t.URL)
 		if err != nil {
-			return "", nil, refusalError{fmt.Errorf("the url cannot be read")}
+			return "", nil, refusalError{fmt.Errorf("cannot parse the url")}
 		}
 
 		// The server of ntfy takes JSON at its root, with the topic in the document.

@@ -139,7 +139,8 @@ func (n *Notifier) differs(c common, waits map[string]Wait, partial []string) bo
 	now := n.o.Clock.Now()
 	for key, o := range c.Open {
 		_, ok := waits[key]
-		if !ok && !slices.Contains(partial, o.Kind) && (o.Ended.IsZero() || now.Sub(o.Ended.Time) >= flapTime) {
+		isOver := !ok && !slices.Contains(partial, o.Kind)
+		if isOver && (o.Ended.IsZero() || now.Sub(o.Ended.Time) >= flapTime) {
 			return true
 		}
 	}
@@ -186,7 +187,7 @@ func (c peopleChannel) Check(context.Context) (err error) {
 
 // Reach says that people are told, now or when a target is up again.
 func (c peopleChannel) Reach(context.Context, hub.AgentID) channel.Reach {
-	return channel.Reach{When: hub.ReachNow, Reason: "people are told", Mechanism: mechanism}
+	return channel.Reach{When: hub.ReachNow, Reason: "people are notified", Mechanism: mechanism}
 }
 
 // Deliver puts a batch into the journal, once.
@@ -243,5 +244,5 @@ func fact(b channel.Batch) string {
 		}
 		text += fmt.Sprintf("%d %s", kinds[kind], kind)
 	}
-	return fmt.Sprintf("messages wait for %s: %s", b.Recipient, text)
+	return fmt.Sprintf("messages are waiting for %s: %s", b.Recipient, text)
 }

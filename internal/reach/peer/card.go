@@ -132,13 +132,13 @@ func (c Card) Compatible() error {
 	const op = "peer.Compatible"
 	v, ok := c.Protocols["cacp"]
 	if !ok {
-		return hub.Errorf(hub.CodeUnreachable, op, "the card of %q does not say which version of coordination it speaks", c.Name).
+		return hub.Errorf(hub.CodeUnreachable, op, "the card of %q does not state its coordination version", c.Name).
 			WithHint("its protocols.cacp must be 2.x")
 	}
 	ours, _, _ := strings.Cut(Protocol, ".")
 	major, _, _ := strings.Cut(v, ".")
 	if _, err := strconv.Atoi(major); err != nil || major != ours {
-		return hub.Errorf(hub.CodeUnreachable, op, "%q speaks coordination %.20q, and this hub %s", c.Name, v, Protocol)
+		return hub.Errorf(hub.CodeUnreachable, op, "%q speaks coordination %.20q; this hub speaks %s", c.Name, v, Protocol)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func decodeCard(op, endpoint string, body []byte) (Card, error) {
 		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the card of %s is malformed", endpoint)
 	}
 	if in.AID != "" && in.Protocols == nil {
-		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "%s shows a manifest in place of a card", endpoint)
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "%s serves a manifest instead of a card", endpoint)
 	}
 	card := Card{Name: in.Name, Description: in.Description, Version: in.Version, URL: in.URL, Protocols: map[string]string{}, Capabilities: []string{}}
 	for name, raw := range in.Protocols {
@@ -183,7 +183,7 @@ func decodeCard(op, endpoint string, body []byte) (Card, error) {
 	}
 	json.Unmarshal(in.Capabilities, &card.Capabilities) // some cards have an object here, which is ignored
 	if in.Extensions.CACP != nil && json.Unmarshal(in.Extensions.CACP, &card.Extensions.CACP) != nil {
-		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "the member extensions.cacp of the card of %s is malformed", endpoint)
+		return Card{}, hub.Errorf(hub.CodeUnreachable, op, "extensions.cacp in the card of %s is malformed", endpoint)
 	}
 	return card, nil
 }

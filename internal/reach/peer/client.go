@@ -226,5 +226,5 @@ func unreachable(op string, u *url.URL, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return hub.Errorf(hub.CodeUnreachable, op, "%s did not answer in time", u.Host)
 	}
-	return hub.Errorf(hub.CodeUnreachable, op, "%s cannot be reached: %w", u.Host, err)
+	return hub.Errorf(hub.CodeUnreachable, op, "cannot reach %s: %w", u.Host, err)
 }

@@ -233,7 +233,9 @@ func pages[T any, K ~string](most int, read func(after K) ([]T, K, error)) ([]T,
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, page...); next == "" || next == after || (next < after && len(page) == 0) || len(all) > most {
+		all = append(all, page...)
+		isLoop := next == after || (next < after && len(page) == 0)
+		if next == "" || isLoop || len(all) > most {
 			return all, nil
 		}
 		after = next

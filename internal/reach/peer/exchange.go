@@ -111,7 +111,7 @@ func (e *Exchange) Agent(ctx context.Context, aid string) (federation.Discovery,
 	switch a.Status {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return federation.Discovery{}, hub.Errorf(hub.CodeNotFound, op, "the exchange does not know %s", aid)
+		return federation.Discovery{}, hub.Errorf(hub.CodeNotFound, op, "no agent with id %s in the exchange", aid)
 	default:
 		return federation.Discovery{}, e.refusal(op, a)
 	}
@@ -124,7 +124,7 @@ func (e *Exchange) Agent(ctx context.Context, aid string) (federation.Discovery,
 		return federation.Discovery{}, nonsense(op)
 	}
 	if f.AID != aid {
-		return federation.Discovery{}, hub.Errorf(hub.CodeTampering, op, "the exchange was asked for %s and answered with %.100q", aid, f.AID)
+		return federation.Discovery{}, hub.Errorf(hub.CodeTampering, op, "the exchange answered a request for %s with %.100q", aid, f.AID)
 	}
 	return f, nil
 }
@@ -172,7 +172,7 @@ func (e *Exchange) registered(ctx context.Context, op string, m Manifest) (feder
 			return federation.Registration{AID: m.AID, Verified: f.Verified, Existed: true}, nil
 		}
 	}
-	return federation.Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange has %s at %q already", m.AID, f.Endpoint).
+	return federation.Registration{}, hub.Errorf(hub.CodeConflict, op, "the exchange already has %s at %q", m.AID, f.Endpoint).
 		WithHint("if that is an older address of this hub, ask the exchange to change it, or register another version of the agent id")
 }
 

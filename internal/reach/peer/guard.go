@@ -38,10 +38,10 @@ var never = networks(map[string]string{
 	"192.0.0.192/32":     "a cloud's metadata",
 	"168.63.129.16/32":   "a cloud's own service",
 	"240.0.0.0/4":        "reserved",
-	"2001::/32":          "a tunnel to elsewhere",
-	"64:ff9b:1::/48":     "a translation to elsewhere",
+	"2001::/32":          "a tunnel to another network",
+	"64:ff9b:1::/48":     "a translation to another network",
 	"::/96":              "an old form of an IPv4 address",
-	"::ffff:0:0:0/96":    "a translation to elsewhere",
+	"::ffff:0:0:0/96":    "a translation to another network",
 })
 
 // configured lists networks that are called only if Allow has them.
@@ -131,10 +131,10 @@ func (g Guard) Check(addr netip.Addr, secure bool) error {
 	}
 	if what, special := find(configured, end); special {
 		return hub.Errorf(hub.CodePolicy, op, "%s is not called: it is %s and not among the allowed networks", addr, what).
-			WithHint("if the peer is meant to be there, start the hub with --peer-allow and its network")
+			WithHint("if the peer is there, start the hub with --peer-allow and its network")
 	}
 	if !secure {
-		return hub.Errorf(hub.CodePolicy, op, "%s is not called without TLS: keys could be read on the way", addr).
+		return hub.Errorf(hub.CodePolicy, op, "%s is not called without TLS: others could read the keys", addr).
 			WithHint("use https, or start the hub with --peer-allow and the peer's network")
 	}
 	return nil

@@ -102,7 +102,7 @@ func (s Self) Manifest(key ed25519.PublicKey, now hub.Time, strict bool) (Manife
 		err = aid.Validate()
 	}
 	if err != nil {
-		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs an agent id by the letter of the protocol: %w", err).
+		return Manifest{}, hub.Errorf(hub.CodeInvalid, op, "an exchange needs an agent id that follows the protocol: %w", err).
 			WithHint("start the hub with --aid aid://your-domain/name@1.0.0")
 	}
 

@@ -118,6 +118,6 @@ func (n *node) undelivered(project coord.ProjectID) bool {
 		n.t.Fatal(err)
 	}
 	return slices.ContainsFunc(v.Failures, func(f contract.Failure) bool {
-		return strings.HasPrefix(f.Reason, "not delivered to ") || strings.HasPrefix(f.Reason, "not taken from ")
+		return strings.HasPrefix(f.Reason, "not delivered to ") || strings.HasPrefix(f.Reason, "not accepted from ")
 	})
 }

@@ -113,7 +113,7 @@ func (r remote) post(ctx context.Context, body []byte) ([]byte, error) {
 	switch {
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
 		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s refused the key of this hub: status %d", r.endpoint, a.Status).
-			WithHint("exchange keys again: parley peer invite on the one side, parley peer join on the other")
+			WithHint("exchange keys again: run \"parley peer invite\" on one hub and \"parley peer join\" on the other")
 	case a.Status != http.StatusOK:
 		return nil, hub.Errorf(hub.CodeUnreachable, op, "%s answered with status %d", r.endpoint, a.Status)
 	}
@@ -204,7 +204,8 @@ func (r remote) batch(ctx context.Context, calls []syncCall) ([]federation.SyncR
 	seen := make([]bool, len(calls))
 	for _, answer := range replies {
 		var i int
-		if json.Unmarshal(answer.ID, &i) != nil || i < 0 || i >= len(calls) || seen[i] {
+		isExpected := json.Unmarshal(answer.ID, &i) == nil && i >= 0 && i < len(calls) && !seen[i]
+		if !isExpected {
 			return nil, garbled(r.endpoint)
 		}
 		seen[i] = true
@@ -220,7 +221,7 @@ func synced(endpoint string, r reply) (federation.SyncResult, error) {
 	var s federation.SyncResult
 	if refusal := r.refusal(); refusal != nil {
 		if refusal.Reason == hub.CodeRateLimited {
-			return s, hub.Errorf(hub.CodeRateLimited, "peer.Send", "%s takes no more changes for now: %s", endpoint, refusal.Message).WithRetry(refusal.Retry)
+			return s, hub.Errorf(hub.CodeRateLimited, "peer.Send", "%s does not accept more changes for now: %s", endpoint, refusal.Message).WithRetry(refusal.Retry)
 		}
 		s = federation.SyncResult{Status: federation.SyncError, Reason: refusal.Error(), Code: refusal.Reason}
 		if refusal.missing() {

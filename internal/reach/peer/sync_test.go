@@ -240,7 +240,7 @@ func TestBadPeers(t *testing.T) {
 		fault string
 	}{
 		"answers 500":            {func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(500); return true }, "500"},
-		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot be reached"},
+		"hangs up":               {func(w http.ResponseWriter, r *http.Request) bool { panic(http.ErrAbortHandler) }, "cannot reach"},
 		"hangs":                  {func(w http.ResponseWriter, r *http.Request) bool { <-release; return true }, "in time"},
 		"answers garbage":        {rpcOnly("\x00\x01"), "is malformed"},
 		"answers an empty list":  {rpcOnly("[]"), "is malformed"},
@@ -369,7 +369,7 @@ func TestRefusedChanges(t *testing.T) {
 			if err != nil || r.URL.Path != "/" || bytes.Count(body, []byte("cacp/contract/sync")) < 2 && !bytes.Contains(body, []byte("huge")) {
 				return false
 			}
-			fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"a request has at most 1048576 bytes","data":{"reason":"too_large"}}}`)
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"the request is larger than 1048576 bytes","data":{"reason":"too_large"}}}`)
 			return true
 		})
 		a.stop()

@@ -231,7 +231,7 @@ func (s *Syncer) Compare(peer coord.AID) error {
 	w, ok := s.workers[peer]
 	s.mu.Unlock()
 	if !ok {
-		return hub.Errorf(hub.CodeNotFound, "peer.Compare", "%s is not an approved peer", peer).WithHint("parley peer list shows the peers")
+		return hub.Errorf(hub.CodeNotFound, "peer.Compare", "%s is not an approved peer", peer).WithHint("run \"parley peer list\" to list the peers")
 	}
 	w.compareAllLater()
 	return nil

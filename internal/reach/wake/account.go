@@ -73,7 +73,8 @@ func (a *account) announced(m inboxMessage, kind hub.Channel) bool {
 	}
 	for _, k := range same {
 		d := m.newest(k)
-		if d != nil && d.Status != hub.DeliverySkipped && (d.Status != hub.DeliveryPending || d.Error != "") {
+		isAnnounced := d != nil && d.Status != hub.DeliverySkipped && (d.Status != hub.DeliveryPending || d.Error != "")
+		if isAnnounced {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func (a *agentRecord) budget(sender hub.AgentID) (string, hub.Time) {
 		return "", hub.Time{}
 	}
 	if n, until := a.wakes.spent(a.now, sender); n >= a.o.Limits.PairPerHour {
-		return fmt.Sprintf("rate: %d wakes for messages of %s within an hour, so it waits in the inbox", a.o.Limits.PairPerHour, sender), until
+		return fmt.Sprintf("rate: %d wakes for messages from %s within an hour, so it waits in the inbox", a.o.Limits.PairPerHour, sender), until
 	}
 	return "", hub.Time{}
 }

@@ -34,7 +34,7 @@ const answerFor = time.Minute
 
 // unasked is the forecast of a channel that was not asked about a recipient yet. The
 // machine asks it before it makes an attempt.
-var unasked = channel.Reach{When: hub.ReachOnPoll, Reason: "its channel is asked when the message is announced", Later: true}
+var unasked = channel.Reach{When: hub.ReachOnPoll, Reason: "checked when the message is announced", Later: true}
 
 // Survey asks the channels that are not the hub's own about recipients, all agents of the
 // hub if none is named, and remembers their answers for the forecasts of the next
@@ -141,7 +141,7 @@ type choice struct {
 func (g *Machine) best(rd hub.Reader, kind hub.Channel, to hub.AgentID) (choice, error) {
 	list := g.channels[kind]
 	if len(list) == 0 {
-		return choice{reach: channel.Reach{When: hub.ReachUnreachable, Reason: "this hub does not have the channel any more"}}, nil
+		return choice{reach: channel.Reach{When: hub.ReachUnreachable, Reason: "this hub no longer has the channel"}}, nil
 	}
 
 	var soon, first *choice

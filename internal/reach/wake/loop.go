@@ -29,7 +29,7 @@ func (a *agentRecord) loop(m hub.Message) (root hub.EnvelopeID, held string, err
 		return m.ID, "", nil
 	}
 	if m.Hop > maxHops {
-		return m.ID, fmt.Sprintf("loop: %d messages caused each other without a person", m.Hop) + released(to), nil
+		return m.ID, fmt.Sprintf("loop: %d messages in a row without a person", m.Hop) + released(to), nil
 	}
 	early := m.Hop < maxRounds && a.wakes.turnsFor("") < maxRounds
 	group, err := parties(a.rd, m, to, early)
@@ -63,7 +63,7 @@ func (a *agentRecord) loop(m hub.Message) (root hub.EnvelopeID, held string, err
 
 	// A short chain can hide many turns of one agent in a group, so they are counted, too.
 	if len(group) > 2 && first.ID != m.ID && a.wakes.turnsFor(first.ID) >= maxRounds {
-		return first.ID, fmt.Sprintf("loop: %d turns of %s came of one message among %d agents", maxRounds, to, len(group)) + released(to), nil
+		return first.ID, fmt.Sprintf("loop: %d turns of %s for one message among %d agents", maxRounds, to, len(group)) + released(to), nil
 	}
 	return first.ID, "", nil
 }
@@ -108,7 +108,7 @@ func together(m, cause hub.Message, group []hub.AgentID) bool {
 }
 
 func released(to hub.AgentID) string {
-	return fmt.Sprintf("; the operator lets it go on: parley wake resume %s", to)
+	return fmt.Sprintf("; the operator can release it: parley wake resume %s", to)
 }
 
 // changesTask reports whether a message of a type means that a task went on: it was
@@ -157,7 +157,7 @@ func (a *agentRecord) release() error {
 	for _, m := range unread {
 		for _, kind := range turnKinds {
 			if row := m.newest(kind); row != nil && row.Status == hub.DeliveryHeld {
-				if err := a.moveRow(a.tx, *row, nil, step{state: hub.WakeRefused, detail: "the operator lets it go on"}); err != nil {
+				if err := a.moveRow(a.tx, *row, nil, step{state: hub.WakeRefused, detail: "released by the operator"}); err != nil {
 					return err
 				}
 			}

@@ -62,7 +62,7 @@ type Limits struct {
 // complete fills in the defaults.
 func (l Limits) complete() (Limits, error) {
 	if l.Gap < 0 || l.PerHour < 0 || l.PairPerHour < 0 {
-		return l, hub.Errorf(hub.CodeInvalid, "wake.New", "a limit of wakes is negative")
+		return l, hub.Errorf(hub.CodeInvalid, "wake.New", "wake limits must not be negative")
 	}
 	if l.Gap == 0 {
 		l.Gap = 30 * time.Second
@@ -172,7 +172,7 @@ func New(store hub.Store, others []channel.Channel, o Options) (*Machine, error)
 	for _, c := range others {
 		name := c.Name()
 		if name == hub.ChannelInbox || !slices.Contains(hub.Channels, name) {
-			return nil, hub.Errorf(hub.CodeInvalid, "wake.New", "%q is not a channel that can be added", name).WithHint("the channels are %s", hub.JoinWords(hub.Channels[1:]))
+			return nil, hub.Errorf(hub.CodeInvalid, "wake.New", "cannot add channel %q", name).WithHint("the channels are %s", hub.JoinWords(hub.Channels[1:]))
 		}
 		g.channels[name] = append(g.channels[name], c)
 	}
@@ -223,7 +223,7 @@ func (g *Machine) refresh(ctx context.Context) error {
 	defer g.refreshing.Unlock()
 	got, err := hub.Read(ctx, g.store, func(rd hub.Reader) (common, error) { return hub.ReadMeta[common](rd, commonKey) })
 	if err != nil {
-		return fmt.Errorf("wake: read its state: %w", err)
+		return fmt.Errorf("wake: cannot read the state: %w", err)
 	}
 	g.mu.Lock()
 	g.common = got

@@ -21,7 +21,7 @@ type Permission struct {
 // Check refuses a budget that cannot be counted.
 func (p Permission) Check(op string) error {
 	if p.PerHour < 0 || p.PerHour > maxWakes {
-		return hub.Errorf(hub.CodeInvalid, op, "per_hour: not between 1 and %d", maxWakes)
+		return hub.Errorf(hub.CodeInvalid, op, "per_hour must be between 1 and %d, got %d", maxWakes, p.PerHour)
 	}
 	return nil
 }
@@ -111,7 +111,8 @@ func (a *agentRecord) lastProof() (*ProbeReport, error) {
 		}
 	}
 
-	if out != nil && out.Machine != "" && a.o.Away != nil && a.o.Away(out.Machine) {
+	isAway := out != nil && out.Machine != "" && a.o.Away != nil && a.o.Away(out.Machine)
+	if isAway {
 		out.State = machineAway
 		out.Detail = "no hub runs on " + out.Machine
 	}
@@ -222,7 +223,7 @@ func (g *Machine) change(ctx context.Context, op string, actor hub.Caller, agent
 func (g *Machine) changeOne(tx hub.Tx, op string, agent hub.AgentID, do func(*agentRecord) error) error {
 	if _, err := tx.Agent(agent); err != nil {
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
+			return hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists the agents")
 		}
 		return err
 	}

@@ -140,7 +140,8 @@ func (g *Machine) hasWaiter(agent hub.AgentID, k Key) bool {
 // returns their keys. A look costs the read of one small file of the system.
 func (g *Machine) bury(d *document, now hub.Time) (buried []Key) {
 	for _, s := range d.Sessions {
-		if !s.live() || g.o.Ended == nil || s.Stamp == "" || !g.o.Ended(s.Process, s.Stamp) {
+		hasEnded := s.live() && g.o.Ended != nil && s.Stamp != "" && g.o.Ended(s.Process, s.Stamp)
+		if !hasEnded {
 			continue
 		}
 		buried = append(buried, s.Key)
@@ -338,11 +339,11 @@ func order(s Session) int {
 func checkKey(op string, k Key) error {
 	switch {
 	case k.CLI == "" || k.ID == "":
-		return hub.Errorf(hub.CodeInvalid, op, "cli and session must be given")
+		return hub.Errorf(hub.CodeInvalid, op, "cli and session are required")
 	case len(k.CLI) > 64 || len(k.ID) > longText:
-		return hub.Errorf(hub.CodeTooLarge, op, "cli has at most 64 bytes, session at most %d", longText)
+		return hub.Errorf(hub.CodeTooLarge, op, "cli is limited to 64 bytes, session to %d", longText)
 	case k.Process < 0:
-		return hub.Errorf(hub.CodeInvalid, op, "process: %d is negative", k.Process)
+		return hub.Errorf(hub.CodeInvalid, op, "process must not be negative, got %d", k.Process)
 	}
 	return nil
 }
@@ -350,7 +351,7 @@ func checkKey(op string, k Key) error {
 func checkTexts(op string, texts ...string) error {
 	for _, t := range texts {
 		if len(t) > 4*longText {
-			return hub.Errorf(hub.CodeTooLarge, op, "a text has at most %d bytes", 4*longText)
+			return hub.Errorf(hub.CodeTooLarge, op, "a text is longer than %d bytes", 4*longText)
 		}
 	}
 	return nil

@@ -55,11 +55,11 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 	}
 
 	if wait = cmp.Or(wait, time.Minute); wait < 0 || wait > maxProbing {
-		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds: not between 0 and %d", int(maxProbing.Seconds()))
+		return ProbeReport{}, hub.Errorf(hub.CodeInvalid, op, "seconds must be between 0 and %d", int(maxProbing.Seconds()))
 	}
 	if _, err := hub.Read(ctx, g.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(agent) }); err != nil {
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return ProbeReport{}, hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists them")
+			return ProbeReport{}, hub.Errorf(hub.CodeNotFound, op, "no agent named %q on this hub", agent).WithHint("{agents} lists the agents")
 		}
 		return ProbeReport{}, err
 	}
@@ -76,7 +76,7 @@ func (g *Machine) Probe(ctx context.Context, actor hub.Caller, agent hub.AgentID
 	if f.over != nil {
 		err := g.update(ctx, agent, func(a *agentRecord) error {
 			if a.wakes.open(f.over.Name()) != nil {
-				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is under way", agent).WithHint("try again when it has ended")
+				return hub.Errorf(hub.CodeConflict, op, "a wake of %s is already in progress", agent).WithHint("try again later")
 			}
 			a.wakes.add(&hub.Wake{ID: report.Wake, Agent: agent, Channel: f.over.Name(), State: hub.WakeReserved, At: now, Until: now.Add(proofTime), Probe: true})
 			return nil

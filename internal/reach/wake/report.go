@@ -41,13 +41,13 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 		return Advice{}, err
 	}
 	if !slices.Contains(events, p.Event) {
-		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "event: %q is not one of %v", p.Event, events)
+		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "unknown event %q: use one of %v", p.Event, events)
 	}
 	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Stamp, p.Version)...); err != nil {
 		return Advice{}, err
 	}
 	if len(p.Wakes) > 20 {
-		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes: at most 20 ids")
+		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes must have at most 20 ids, got %d", len(p.Wakes))
 	}
 
 	var out Advice
@@ -107,7 +107,8 @@ func (a *agentRecord) report(p Report) (string, error) {
 // another way.
 func (a *agentRecord) leaveOthers(s *Session) error {
 	for _, other := range a.presence.Sessions {
-		if other == s || !other.live() || other.CLI != s.CLI || other.Process != s.Process || s.Process == 0 {
+		sharesProcess := s.Process != 0 && other.Process == s.Process && other.CLI == s.CLI
+		if other == s || !sharesProcess || !other.live() {
 			continue
 		}
 		if err := a.endTurn(other.Key, ""); err != nil {
@@ -167,7 +168,7 @@ func (a *agentRecord) prove(s *Session, p Report) error {
 	if err != nil {
 		return err
 	}
-	next := step{w.State, s.Mechanism, "after the turn that runs", proofBusy}
+	next := step{w.State, s.Mechanism, "after the current turn", proofBusy}
 	switch {
 	case fetched || slices.Contains(p.Wakes, w.ID):
 		s.LastProof = a.now
@@ -196,14 +197,16 @@ func started(s *Session, w *hub.Wake, p Report) step {
 // the agent read its inbox, or the time for the proof had passed.
 func (a *agentRecord) proveLater(s *Session, p Report) error {
 	w := a.wakes.turn(s.Key)
-	if w != nil && w.State == hub.WakeStarted && !w.Hook && s.LastProof.Before(w.Proven.Time) {
+	provenByVisit := w != nil && w.State == hub.WakeStarted && !w.Hook && s.LastProof.Before(w.Proven.Time)
+	if provenByVisit {
 		s.LastProof = a.now
 		return a.move(w, started(s, w, p))
 	}
 
 	for _, id := range p.Wakes {
 		w := a.wakes.find(id)
-		if w != nil && w.State == hub.WakeFailed && !w.Taken.IsZero() && w.InSession(s.Key) && s.LastProof.Before(w.At.Time) {
+		wasTaken := w != nil && w.State == hub.WakeFailed && !w.Taken.IsZero() && w.InSession(s.Key)
+		if wasTaken && s.LastProof.Before(w.At.Time) {
 			s.LastProof = a.now
 		}
 	}
@@ -242,7 +245,8 @@ func (a *agentRecord) advance(s *Session, p Report) (string, error) {
 
 	// A turn that a notice continued is not continued again.
 	last := p.Event == EventTurnEnd
-	if p.Quiet || (last && (p.StopActive || s.Continued)) {
+	wasContinued := last && (p.StopActive || s.Continued)
+	if p.Quiet || wasContinued {
 		if last {
 			s.Continued = false
 		}
@@ -261,9 +265,9 @@ func (a *agentRecord) goOn(s *Session, p Report) error {
 	w := a.wakes.turn(s.Key)
 	seen := w != nil && slices.Contains(p.Wakes, w.ID)
 
-	next := step{state: hub.WakeStarted, detail: "the session went on"}
+	next := step{state: hub.WakeStarted, detail: "the session continued"}
 	if p.Event == EventEnd || (p.Event == EventPrompt && !seen) {
-		next = step{state: hub.WakeFailed, detail: "the session did not go on"}
+		next = step{state: hub.WakeFailed, detail: "the session did not continue"}
 	} else {
 		s.Shown = max(s.Shown, s.Told)
 	}
@@ -307,7 +311,7 @@ func (a *agentRecord) notice(s *Session, e Event) (string, error) {
 		return "", err
 	}
 	if w := a.wakes.offered(s.Key); w != nil && w.State == hub.WakeWaiting {
-		if err := a.move(w, step{state: hub.WakeRefused, detail: "a hook of its session told it"}); err != nil {
+		if err := a.move(w, step{state: hub.WakeRefused, detail: "announced by a hook of its session"}); err != nil {
 			return "", err
 		}
 	} else if w != nil {
@@ -387,7 +391,10 @@ func (a *agentRecord) show(w *hub.Wake, turn bool) (bool, error) {
 // no wake is under way, and the gap after the last has passed.
 func (a *agentRecord) mayGoOn(messages []inboxMessage) (bool, error) {
 	reason, err := a.blocked()
-	if err != nil || reason != "" || len(messages) == 0 || a.wakes.open(hub.ChannelSession) != nil {
+	if err != nil || reason != "" {
+		return false, err
+	}
+	if len(messages) == 0 || a.wakes.open(hub.ChannelSession) != nil {
 		return false, err
 	}
 	return !a.freeAt(messages).After(a.now.Time), nil

@@ -78,7 +78,8 @@ func (c *sessionChannel) order(to hub.AgentID, s *Session, now hub.Time) int {
 // used last at their head.
 func (c *sessionChannel) candidates(to hub.AgentID, d document, now hub.Time) (out []*Session) {
 	for _, s := range d.Sessions {
-		if !s.live() || s.Attended != c.attended || (s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded) {
+		isSilent := s.Armed.IsZero() && now.Sub(s.Seen.Time) > keepEnded
+		if !s.live() || s.Attended != c.attended || isSilent {
 			continue
 		}
 		if len(out) > 0 && c.order(to, s, now) > c.order(to, out[0], now) {
@@ -110,7 +111,7 @@ func (c *sessionChannel) Deliver(ctx context.Context, b channel.Batch) (channel.
 			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(a.agent, a.presence, a.now).Reason}
 			return nil
 		}
-		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for the waiter of its session", Proof: takeWithin}
+		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for its session's waiter", Proof: takeWithin}
 		w := a.wakes.find(b.ID)
 		if w == nil || (w.State != hub.WakeReserved && w.State != hub.WakeWaiting) {
 			return nil // it was delivered before

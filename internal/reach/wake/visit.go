@@ -288,9 +288,9 @@ func (v *visitor) overdue(w *hub.Wake, waiting int) step {
 
 	switch w.State {
 	case hub.WakeOffered:
-		return step{state: hub.WakeFailed, detail: "the session did not go on"}
+		return step{state: hub.WakeFailed, detail: "the session did not continue"}
 	case hub.WakeWaiting:
-		return step{state: hub.WakeRefused, detail: "the waiter of its session did not come for it"}
+		return step{state: hub.WakeRefused, detail: "its session's waiter did not fetch it"}
 	case hub.WakeStarted:
 		return step{state: hub.WakeEnded, detail: "the end of the turn was not reported"}
 	}
@@ -393,7 +393,7 @@ func (v *visitor) due(kind hub.Channel) ([]inboxMessage, error) {
 	if err := v.skip(kind, quiet, fmt.Sprintf("its sender may not wake %s", v.agent)); err != nil {
 		return nil, err
 	}
-	if err := v.skip(kind, known, "an alarm about the same subject was announced before"); err != nil {
+	if err := v.skip(kind, known, "an alarm about the same subject was already announced"); err != nil {
 		return nil, err
 	}
 	if turns && v.block != "" {
@@ -436,7 +436,7 @@ func (v *visitor) affordable(kind hub.Channel, due []inboxMessage) (out []inboxM
 		if err := v.skip(kind, []inboxMessage{m}, reason); err != nil {
 			return nil, err
 		}
-		if err := v.tell(fmt.Sprintf("wakes of %s are spent: %s", v.agent, reason)); err != nil {
+		if err := v.tell(fmt.Sprintf("%s reached its wake limit: %s", v.agent, reason)); err != nil {
 			return nil, err
 		}
 	}
@@ -454,7 +454,7 @@ func (v *visitor) tell(text string) error {
 	if err := hub.WriteMeta(v.tx, commonKey, all); err != nil {
 		return err
 	}
-	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; parley wake sessions shows all agents", "agent": v.agent})
+	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; run \"parley wake sessions\" to list all agents", "agent": v.agent})
 	if err == nil && msg.ID != "" {
 		v.told = append(v.told, msg)
 	}
@@ -466,7 +466,8 @@ func (v *visitor) tell(text string) error {
 func (v *visitor) skip(kind hub.Channel, due []inboxMessage, reason string) error {
 	for _, m := range due {
 		row := m.newest(kind)
-		if row == nil || row.Status == hub.DeliveryOffered || (row.Status != hub.DeliveryPending && row.Error == reason) {
+		staysUnchanged := row == nil || row.Status == hub.DeliveryOffered || (row.Status != hub.DeliveryPending && row.Error == reason)
+		if staysUnchanged {
 			continue
 		}
 		if err := v.moveRow(v.tx, *row, nil, step{state: hub.WakeRefused, detail: reason}); err != nil {
@@ -538,7 +539,8 @@ func (v *visitor) prepare(w *hub.Wake, over carrier) {
 // unread.
 func (v *visitor) repeat() error {
 	last := v.wakes.last()
-	if v.block != "" || len(v.flights) > 0 || v.busy != nil || last == nil || last.Repeat {
+	mayAnnounce := v.block == "" && len(v.flights) == 0 && v.busy == nil
+	if !mayAnnounce || last == nil || last.Repeat {
 		return nil
 	}
 

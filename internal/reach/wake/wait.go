@@ -59,7 +59,7 @@ func (g *Machine) Wait(ctx context.Context, actor hub.Caller, w Waiter) (Call, e
 		w.Seconds = 30
 	}
 	if w.Mechanism == "" || w.Seconds < 1 || time.Duration(w.Seconds)*time.Second > longestWait {
-		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism must be given, and seconds must be between 1 and %d", int(longestWait.Seconds()))
+		return Call{}, hub.Errorf(hub.CodeInvalid, op, "mechanism is required, and seconds must be between 1 and %d", int(longestWait.Seconds()))
 	}
 
 	// A waiter whose request broke off gets no wake until it comes again.
@@ -144,7 +144,7 @@ func (g *Machine) disarm(ctx context.Context, agent hub.AgentID, w Waiter) {
 		}
 		s.Armed = hub.Time{}
 		if due := a.wakes.offered(w.Key); due != nil && due.State == hub.WakeWaiting {
-			return a.withdraw(due, w.Key, "the request of its waiter broke off")
+			return a.withdraw(due, w.Key, "its waiter's request ended early")
 		}
 		return nil
 	})
@@ -225,7 +225,7 @@ func (g *Machine) admitted(ctx context.Context, op string, actor hub.Caller) err
 	}
 	now := g.o.Clock.Now()
 	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
-		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
+		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is no longer valid", actor.ID)
 	}
 	return nil
 }
@@ -289,8 +289,9 @@ func (a *agentRecord) give(w *hub.Wake, s *Session) (*Notice, error) {
 		return nil, err
 	}
 	first := w.State == hub.WakeWaiting
-	if first && len(mail.fresh) == 0 && !w.Repeat && !w.Probe {
-		return nil, a.leave(w, s.Key, step{state: hub.WakeShown, mechanism: s.Mechanism, detail: "an earlier notice in its session told it"})
+	needsFreshMail := !w.Repeat && !w.Probe
+	if first && needsFreshMail && len(mail.fresh) == 0 {
+		return nil, a.leave(w, s.Key, step{state: hub.WakeShown, mechanism: s.Mechanism, detail: "announced earlier in its session"})
 	}
 
 	s.Shown = mail.upTo
@@ -317,7 +318,7 @@ type Handing struct {
 func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error {
 	const op = "wake.Handed"
 	if !slices.Contains([]channel.State{channel.Handed, channel.Held, channel.Refused, channel.Failed}, h.Outcome) {
-		return hub.Errorf(hub.CodeInvalid, op, "outcome: %q is not handed, held, refused or failed", h.Outcome)
+		return hub.Errorf(hub.CodeInvalid, op, "unknown outcome %q: use handed, held, refused or failed", h.Outcome)
 	}
 	if err := checkTexts(op, h.Detail); err != nil {
 		return err
@@ -344,7 +345,7 @@ func (g *Machine) Handed(ctx context.Context, actor hub.Caller, h Handing) error
 		return fmt.Errorf("wake: handed: %w", err)
 	}
 	if !found {
-		return hub.Errorf(hub.CodeNotFound, op, "no wake %q is under way in a session of %s", h.Wake, actor.ID)
+		return hub.Errorf(hub.CodeNotFound, op, "no wake with id %q is in progress in a session of %s", h.Wake, actor.ID)
 	}
 
 	g.Visit(actor.ID)

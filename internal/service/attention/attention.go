@@ -92,7 +92,7 @@ type Disk interface {
 // not get the titles of restricted tasks.
 func (s *Service) Waiting(ctx context.Context, actor hub.Caller, from Sources) (Waiting, error) {
 	if !actor.Audits() {
-		return Waiting{}, hub.Errorf(hub.CodeDenied, "attention.Waiting", "only the operator and auditors can list what waits for a person")
+		return Waiting{}, hub.Errorf(hub.CodeDenied, "attention.Waiting", "only the operator and auditors can list the items that wait for a person")
 	}
 	w := Waiting{ShortIDs: map[string]hub.ShortID{}}
 	if err := w.ask(ctx, actor, from); err != nil {

@@ -13,7 +13,7 @@ import (
 // so. An id of nothing that the actor can see is CodeNotFound.
 func (s *Service) Find(ctx context.Context, op string, actor hub.Caller, id string) (Item, error) {
 	if !actor.Audits() {
-		return Item{}, hub.Errorf(hub.CodeDenied, op, "only the operator and auditors can list what waits for a person")
+		return Item{}, hub.Errorf(hub.CodeDenied, op, "only the operator and auditors can list the items that wait for a person")
 	}
 	var out Item
 	err := s.store.View(ctx, func(r hub.Reader) error {
@@ -66,8 +66,9 @@ func (l lister) find(r hub.Reader, id string) (Item, error) {
 
 // unknown is the error for an id that names nothing that can be approved or denied.
 func unknown(op, id string) error {
+	noun := "message"
 	if hub.ShortID(id).Is(hub.ShortHandoff) {
-		return hub.Errorf(hub.CodeNotFound, op, "no handoff %q that you can see", id).WithHint("{handoff.list} lists yours")
+		noun = "handoff"
 	}
-	return hub.Errorf(hub.CodeNotFound, op, "no message %q that you can see", id).WithHint("{query} lists your messages")
+	return hub.Errorf(hub.CodeNotFound, op, "no %s %q that you can see", noun, id).WithHint("{held} lists what waits for approval")
 }

@@ -218,7 +218,7 @@ func questionItem(q Question) Item {
 		ID:      id,
 		Agent:   q.Agent,
 		Since:   q.Since,
-		Fact:    fmt.Sprintf("%s asks before it goes on", q.Agent),
+		Fact:    fmt.Sprintf("%s asks before it continues", q.Agent),
 		Title:   q.Text,
 		Command: "parley agent kept",
 		Answer:  Answer{Question: q.Number},
@@ -238,7 +238,7 @@ func (l lister) held(e hub.Envelope) Item {
 		Thing:   ThingMessage,
 		Agent:   e.From,
 		Since:   e.CreatedAt,
-		Fact:    fmt.Sprintf("a message of %s to %s needs your yes", e.From, names(e.To)),
+		Fact:    fmt.Sprintf("a message from %s to %s needs your approval", e.From, names(e.To)),
 		Title:   l.title(e),
 		Private: e.Policy.Sensitivity == hub.SensitivityHigh,
 		Command: "parley approve " + l.name(string(e.ID)),
@@ -252,7 +252,7 @@ func (l lister) handoff(h hub.Handoff) Item {
 		Thing:   ThingHandoff,
 		Agent:   h.From,
 		Since:   h.InitiatedAt,
-		Fact:    fmt.Sprintf("a task from %s to %s needs your yes", h.From, h.To),
+		Fact:    fmt.Sprintf("a task from %s to %s needs your approval", h.From, h.To),
 		Title:   h.Title,
 		Private: h.Restricted,
 		Command: "parley approve " + l.name(string(h.ID)),
@@ -266,7 +266,7 @@ func (l lister) operation(o hub.HeldAction) Item {
 		Thing:   ThingOperation,
 		Agent:   o.Actor,
 		Since:   o.At,
-		Fact:    fmt.Sprintf("%s asks to %s in the team %s", o.Actor, o.Action, o.Team),
+		Fact:    fmt.Sprintf("%s asks to %s in team %s", o.Actor, o.Action, o.Team),
 		Command: "parley approve " + l.name(o.ID),
 	}
 }
@@ -279,7 +279,7 @@ func (l lister) talk(d hub.Deliberation) Item {
 		ID:      d.ID,
 		Agent:   d.From,
 		Since:   d.EscalatedAt,
-		Fact:    fmt.Sprintf("a %s of %s and %s needs your decision", d.Kind, d.From, names(d.Asked)),
+		Fact:    fmt.Sprintf("a %s between %s and %s needs your decision", d.Kind, d.From, names(d.Asked)),
 		Title:   d.Title,
 		Private: d.Policy.Sensitivity == hub.SensitivityHigh,
 		Command: "parley decide " + l.name(d.ID),
@@ -295,7 +295,7 @@ func peerItem(aid coord.AID) Item {
 	return Item{
 		Kind:    KindPeer,
 		ID:      string(aid),
-		Fact:    fmt.Sprintf("%s wants to be a peer of this hub", aid),
+		Fact:    fmt.Sprintf("%s asks to become a peer of this hub", aid),
 		Command: "parley peer approve " + string(aid),
 	}
 }
@@ -319,7 +319,7 @@ func contractItem(c Contract) Item {
 	return Item{
 		Kind:    KindConflict,
 		ID:      string(c.Project) + "/" + string(c.ID),
-		Fact:    fmt.Sprintf("two contents of version %d of a contract were written at a time, one lost", c.Version),
+		Fact:    fmt.Sprintf("two contents of version %d of a contract were written at the same time; one was dropped", c.Version),
 		Title:   c.Name,
 		Command: fmt.Sprintf("parley contract show %s --project %s", c.ID, c.Project),
 	}
@@ -333,12 +333,12 @@ func mergeItem(k hub.Conflict) Item {
 		ID:      fmt.Sprintf("%s/%s %d", k.Team, k.Artifact, k.Version),
 		Agent:   k.Author,
 		Since:   k.At,
-		Fact:    fmt.Sprintf("two versions of an artifact of the team %s must be merged", k.Team),
+		Fact:    fmt.Sprintf("two versions of an artifact in team %s must be merged", k.Team),
 		Title:   fmt.Sprintf("version %d of %s", k.Version, k.Artifact),
 		Command: fmt.Sprintf("parley team artifact log %s %s", k.Team, k.Artifact),
 	}
 	if k.Result > 0 {
-		i.Fact = fmt.Sprintf("a merge in the team %s needs a signature", k.Team)
+		i.Fact = fmt.Sprintf("a merge in team %s needs a signature", k.Team)
 		i.Command = fmt.Sprintf("parley team artifact merge %s %s --sign-off", k.Team, k.Artifact)
 	}
 	return i
@@ -351,7 +351,7 @@ func lateItem(t Task) Item {
 		ShortID: t.ShortID,
 		Agent:   t.To,
 		Since:   t.Due,
-		Fact:    fmt.Sprintf("a task of %s is late since %s", t.To, minute(t.Due)),
+		Fact:    fmt.Sprintf("a task of %s has been late since %s", t.To, minute(t.Due)),
 		Title:   t.Title,
 		Private: t.Restricted,
 		Command: "parley handoff show " + cmp.Or(string(t.ShortID), string(t.ID)),
@@ -364,7 +364,7 @@ func (l lister) overdue(o Overdue) Item {
 		ID:      string(o.Message.ID),
 		Agent:   o.Missing[0],
 		Since:   o.By,
-		Fact:    fmt.Sprintf("%s did not acknowledge a message of %s by %s", names(o.Missing), o.Message.From, minute(o.By)),
+		Fact:    fmt.Sprintf("%s did not acknowledge a message from %s by %s", names(o.Missing), o.Message.From, minute(o.By)),
 		Title:   l.title(o.Message),
 		Private: o.Message.Policy.Sensitivity == hub.SensitivityHigh,
 		Command: "parley trace " + l.name(string(o.Message.ID)),
@@ -375,7 +375,7 @@ func diskItem(free int64) Item {
 	return Item{
 		Kind:    KindDisk,
 		ID:      "home",
-		Fact:    fmt.Sprintf("the disk of the hub has %d MiB free", free>>20),
+		Fact:    fmt.Sprintf("the hub's disk has %d MiB free", free>>20),
 		Command: "parley doctor",
 	}
 }

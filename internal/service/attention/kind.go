@@ -11,11 +11,11 @@ type Kind string
 
 // The kinds.
 const (
-	KindQuestion   Kind = hub.NoticeQuestion // a kept agent asks before it goes on
-	KindHeld       Kind = "held"             // a message needs a yes
-	KindApproval   Kind = "approval"         // a task, or an operation of a team, needs a yes
+	KindQuestion   Kind = hub.NoticeQuestion // a kept agent asks before it continues
+	KindHeld       Kind = "held"             // a message needs approval
+	KindApproval   Kind = "approval"         // a task, or an operation of a team, needs approval
 	KindEscalation Kind = "escalation"       // a negotiation or disagreement needs a decision
-	KindPeer       Kind = "peer"             // a hub wants to be a peer
+	KindPeer       Kind = "peer"             // a hub asks to become a peer
 	KindConflict   Kind = "conflict"         // a content of a contract lost against another, or two versions of an artifact must be merged
 	KindStuck      Kind = "stuck"            // nothing is heard of a turn
 	KindSuspended  Kind = "suspended"        // an agent repeated itself

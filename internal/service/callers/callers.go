@@ -138,9 +138,10 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 	}
 
 	caller, unknown := s.keys.Authenticate(ctx, c.Bearer)
-	if unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket {
-		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key was sent over a port, where another program could have got it; it is not accepted there").
-			WithHint("call through the socket hub.sock in the hub's home, or with the parley command and --as-operator, which proves the key without sending it")
+	operatorOverPort := unknown == nil && caller.IsOperator() && s.opts.Login != nil && !c.Socket
+	if operatorOverPort {
+		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key is not accepted over a port, where another program could read it").
+			WithHint("use the socket hub.sock in the hub's home, or the parley command with --as-operator, which proves the key without sending it")
 	}
 	if unknown == nil {
 		return caller, matches(op, c.AgentID, caller.AID, coord.AID(caller.ID))
@@ -173,14 +174,14 @@ func matches(op string, claimed coord.AID, names ...coord.AID) error {
 	if claimed == "" || slices.Contains(names, claimed) {
 		return nil
 	}
-	return hub.Errorf(hub.CodeTampering, op, "the key is that of %s, and the request says %.100q", names[len(names)-1], claimed)
+	return hub.Errorf(hub.CodeTampering, op, "the key belongs to %s, but the request names %.100q", names[len(names)-1], claimed)
 }
 
 // byName identifies a peer that sends no key: a legacy peer by its address, or a
 // peer that the operator approved although it has no key.
 func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Caller, error) {
-	unknown := hub.Errorf(hub.CodeUnauthenticated, op, "no key was given, and %.100q may not call without one", c.AgentID).
-		WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
+	unknown := hub.Errorf(hub.CodeUnauthenticated, op, "no key was given, and %.100q cannot call without one", c.AgentID).
+		WithHint("exchange keys: run parley peer invite on one hub and parley peer join on the other")
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
@@ -196,7 +197,7 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 	case p.Legacy != "":
 		from, err := netip.ParsePrefix(p.Legacy)
 		if err != nil || !from.Contains(c.Source.Unmap().WithZone("")) {
-			return v, hub.Errorf(hub.CodeTampering, op, "%s may call without a key from %s only", p.AID, p.Legacy)
+			return v, hub.Errorf(hub.CodeTampering, op, "%s can call without a key only from %s", p.AID, p.Legacy)
 		}
 		v.Kind, v.Trust = hub.CallerLegacyPeer, coord.TrustUnknown
 		return v, nil
@@ -216,9 +217,9 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	subject := coord.AID(t.Subject)
 	switch {
 	case v.AID != "" && v.AID != subject, v.ID != "" && v.AID == "" && coord.AID(v.ID) != subject:
-		return v, hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the key is not", subject)
+		return v, hub.Errorf(hub.CodeTampering, op, "the project token belongs to %s, but the key does not", subject)
 	case c.AgentID != "" && c.AgentID != subject:
-		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token is that of %s, and the request says %.100q", subject, c.AgentID)
+		return hub.OutsideCaller(hub.CallerToken, subject, ""), hub.Errorf(hub.CodeTampering, op, "the project token belongs to %s, but the request names %.100q", subject, c.AgentID)
 	}
 
 	// Without a key the token alone names the caller; with a key it only narrows the permissions.
@@ -229,7 +230,7 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 			v.ID = name
 			agent, _, err := s.keys.Lookup(ctx, name)
 			if err == nil && agent.State == hub.AgentPaused {
-				err = hub.Errorf(hub.CodeUnauthenticated, op, "%s is paused, and its project tokens with it", name)
+				err = hub.Errorf(hub.CodeUnauthenticated, op, "%s is paused, so its project tokens are not accepted", name)
 			}
 			if err != nil {
 				return v, err
@@ -281,19 +282,19 @@ func admitKind(op string, c hub.Caller, method string, need coord.Permission) er
 	ofPeers := need == coord.PermitSync || need == coord.PermitCompare
 	switch {
 	case legacy && need != coord.PermitSync:
-		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and may only sync", c.AID)
+		return hub.Errorf(hub.CodeDenied, op, "%s calls without a key and can only sync", c.AID)
 	case need == "" && c.Outside(): // a token is refused later: no grant holds the permission ""
-		return hub.Errorf(hub.CodeDenied, op, "%s is for agents of this hub with their own keys", method)
+		return hub.Errorf(hub.CodeDenied, op, "only agents of this hub with their own keys can call %s", method)
 	case ofPeers && (token || c.Local()):
-		return hub.Errorf(hub.CodeDenied, op, "only peers may call %s", method)
+		return hub.Errorf(hub.CodeDenied, op, "only peers can call %s", method)
 	case token || legacy:
 		return nil // they have no trust
 	}
 
 	switch {
 	case c.Trust == coord.TrustKnown && need != coord.PermitRead:
-		return hub.Errorf(hub.CodeDenied, op, "%s has exchanged no key and may only read", c.AID).
-			WithHint("exchange keys: parley peer invite on the one side, parley peer join on the other")
+		return hub.Errorf(hub.CodeDenied, op, "%s has not exchanged keys and can only read", c.AID).
+			WithHint("exchange keys: run parley peer invite on one hub and parley peer join on the other")
 	case c.Trust != coord.TrustVerified && c.Trust != coord.TrustKnown:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
 	}
@@ -303,7 +304,8 @@ func admitKind(op string, c hub.Caller, method string, need coord.Permission) er
 // Source reports CodeTampering unless a copy names its sender as its source, or
 // no source.
 func (s *Service) Source(c hub.Caller, source coord.AID) error {
-	if source == "" || source == c.AID || (s.opts.Open && c.AID == "") {
+	isAnonymous := s.opts.Open && c.AID == ""
+	if source == "" || source == c.AID || isAnonymous {
 		return nil
 	}
 	return hub.Errorf(hub.CodeTampering, "callers.Source", "%s sent a copy in the name of %.100q", c.AID, source)

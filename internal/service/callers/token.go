@@ -58,10 +58,10 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 	case t.Life == 0:
 		t.Life = defaultTokenLife
 	case t.Life < 0 || t.Life > maxTokenLife:
-		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token lives for at most %s", maxTokenLife)
+		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token can be valid for at most %s", maxTokenLife)
 	}
 	if t.Agent == "" || !t.Project.Valid() {
-		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token is for one agent and one project")
+		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token needs one agent and one project")
 	}
 
 	now := s.opts.Clock()
@@ -131,7 +131,7 @@ func (s *Service) RevokeToken(ctx context.Context, actor hub.Caller, id string) 
 		return err
 	})
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Token{}, hub.Errorf(hub.CodeNotFound, op, "this hub made no token %.100q, or it has expired", id).WithHint("parley project token --list shows the tokens")
+		return hub.Token{}, hub.Errorf(hub.CodeNotFound, op, "no token with id %.100q on this hub, or it has expired", id).WithHint("parley project token --list shows the tokens")
 	}
 	if err != nil {
 		return hub.Token{}, fmt.Errorf("callers: revoke token %s: %w", id, err)
@@ -162,7 +162,7 @@ func (s *Service) readToken(ctx context.Context, op, token string) (claims, erro
 		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token has expired").
 			WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
 	case err != nil || c.Subject == "" || !c.Project.Valid():
-		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was not made by this hub")
+		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was not issued by this hub")
 	}
 	known, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Token, error) { return r.Token(c.ID) })
 	switch {

@@ -68,10 +68,11 @@ func (g *guest) as(aid coord.AID) error {
 // repository, or the guest was invited for it and no agent has claimed it yet.
 func (g *guest) forRepo(p coord.Project, id coord.RepoID) error {
 	r, ok := p.Repo(id)
-	if ok && (g.as(r.Agent) == nil || (r.Agent == "" && slices.Contains(g.grant.Repos, r.Name))) {
+	mayClaim := r.Agent == "" && slices.Contains(g.grant.Repos, r.Name)
+	if ok && (g.as(r.Agent) == nil || mayClaim) {
 		return nil
 	}
-	return g.denied("speaks for no repository %s", id)
+	return g.denied("does not speak for repository %s", id)
 }
 
 // first returns the first error.
@@ -87,10 +88,10 @@ func first(errs ...error) error {
 // checkHead reports CodeDenied unless the guest may change a project from was to now.
 func (g *guest) checkHead(was, now coord.Project) error {
 	if was.ID == "" {
-		return g.denied("was not invited to make a project")
+		return g.denied("was not invited to create projects")
 	}
 	if !sameMembers(was, now) {
-		return g.denied("does not own project %s, and its status and policy are those of its owner", was.ID)
+		return g.denied("does not own project %s and cannot change its status or policy", was.ID)
 	}
 	for _, r := range now.Repos {
 		known, _ := was.Repo(r.ID)
@@ -147,7 +148,8 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 		}
 	}
 
-	if was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt) {
+	isRenamed := was.ID != "" && (was.Type != now.Type || was.Name != now.Name || was.CreatedAt != now.CreatedAt)
+	if isRenamed {
 		if err := proposes("rename a contract", now.ProposedBy); err != nil {
 			return err
 		}
@@ -194,7 +196,7 @@ func (g *guest) checkMoves(was, now coord.Stamps) error {
 		}
 	}
 	if fresh == 0 && slices.ContainsFunc(was.Writes, func(w coord.Stamp) bool { return !slices.Contains(now.Writes, w) }) {
-		return g.denied("leaves out moves of a contract")
+		return g.denied("left out moves of a contract")
 	}
 	return nil
 }
@@ -263,7 +265,7 @@ func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
 		unproven = p.Policy != coord.AgreeAny && g.forRepo(p, m.now.ProposedBy) == nil
 	}
 	if unproven {
-		return g.denied("sent contract %s as agreed, and no repository agreed that has to", m.now.ID)
+		return g.denied("sent contract %s as agreed, but the required agreement is missing", m.now.ID)
 	}
 	return nil
 }
@@ -278,7 +280,7 @@ func (g *guest) checkImplemented(p coord.Project, m statusMove) error {
 		return err
 	}
 	if len(m.now.Pending(p)) > 0 {
-		return g.denied("sent contract %s as implemented, and not every repository has completed it", m.now.ID)
+		return g.denied("sent contract %s as implemented, but not every repository has completed it", m.now.ID)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer notices.Stop()
 	for {
 		if err := s.Trim(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("the log of changes could not be trimmed", "err", err)
+			s.o.Log.Warn("cannot trim the log of changes", "err", err)
 		}
 		for trim := false; !trim; {
 			select {
@@ -132,7 +132,7 @@ func (s *Service) Run(ctx context.Context) error {
 				trim = true
 			case <-notices.C:
 				if err := s.SendHeld(ctx); err != nil && ctx.Err() == nil {
-					s.o.Log.Warn("notices could not be sent", "err", err)
+					s.o.Log.Warn("cannot send notices", "err", err)
 				}
 			}
 		}

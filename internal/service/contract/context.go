@@ -103,7 +103,7 @@ func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string)
 // roomForPacket refuses a packet more than a project may have.
 func (s *Service) roomForPacket(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Packets >= s.o.Limits.Packets {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d context packets, which is the limit of this hub", p.Tally.Packets)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project is full (%d context packets)", p.Tally.Packets)
 	}
 	return s.roomForContent(op, p, bytes)
 }
@@ -180,7 +180,7 @@ func (s *Service) Packets(ctx context.Context, _ hub.Caller, q coord.PacketQuery
 		return coord.PacketPage{}, err
 	}
 	if q.Type != "" && !q.Type.Known() {
-		return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "type: %q is not a type of context", q.Type)
+		return coord.PacketPage{}, hub.Errorf(hub.CodeInvalid, op, "unknown context type %q", q.Type)
 	}
 	return readIn(ctx, s, op, q.Project, func(r hub.Reader, _ coord.Project) (coord.PacketPage, error) { return r.Coordination().Packets(q) })
 }
@@ -199,9 +199,15 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
 		}
 
+		// Only a deep walk goes beyond the direct parent and the direct answers.
+		steps := 1
+		if deep {
+			steps = maxThread
+		}
+
 		// A parent that was not synchronized yet ends the walk: the thread begins with the
 		// packet that answers it.
-		for up := 0; err == nil && root.ReplyTo != "" && (deep || up == 0) && up < maxThread; up++ {
+		for up := 0; err == nil && root.ReplyTo != "" && up < steps; up++ {
 			var parent coord.Packet
 			if parent, err = r.Coordination().Packet(id, root.ReplyTo); hub.CodeOf(err) == hub.CodeNotFound {
 				err = nil // not synchronized yet
@@ -215,7 +221,7 @@ func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, 
 
 		out := []coord.Packet{root}
 		seen := map[coord.PacketID]bool{root.ID: true}
-		for i := 0; i < len(out) && (deep || i == 0) && len(out) < maxThread; i++ {
+		for i := 0; i < len(out) && i < steps && len(out) < maxThread; i++ {
 			answers, err := r.Coordination().Packets(coord.PacketQuery{Project: id, ReplyTo: out[i].ID, Limit: maxThread - len(out)})
 			if err != nil {
 				return nil, err

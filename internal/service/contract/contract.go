@@ -165,7 +165,8 @@ func (s *Service) speaksFor(op string, p coord.Project, caller hub.Caller, as As
 	own := p.ReposOf(s.aid(caller))
 	if r, ok := s.ownRepo(p); len(own) == 0 && ok && s.isOurs(caller) {
 		_, local := s.local(r.Agent)
-		if r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates()) {
+		maySpeak := r.Agent == "" || r.Agent == s.o.Self || (local && caller.Coordinates())
+		if maySpeak {
 			own = []coord.Repo{r}
 		}
 	}
@@ -198,7 +199,7 @@ func (s *Service) mayAnswer(op string, caller hub.Caller, r coord.Repo) error {
 	if aid := s.aid(caller); aid == r.Agent || aid == s.o.Self || caller.Coordinates() {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is the repository of this hub, and %s has not claimed it: a coordinator or the operator answers for it", r.Name, caller.ID).
+	return hub.Errorf(hub.CodeDenied, op, "%s is this hub's repository and %s has not claimed it: only a coordinator or the operator can answer for it", r.Name, caller.ID).
 		WithHint("ask a coordinator, who can also claim it: {project.join} %s", r.Name)
 }
 
@@ -292,7 +293,8 @@ func (se *session) hostOf(p coord.Project) (coord.Grant, bool, error) {
 // hubs would stay different.
 func (se *session) mayActAt(op string, p coord.Project, need coord.Permission) error {
 	g, invited, err := se.hostOf(p)
-	if err == nil && invited && len(g.Ours) > 0 && !slices.Contains(g.Ours, need) {
+	isRestricted := invited && len(g.Ours) > 0
+	if err == nil && isRestricted && !slices.Contains(g.Ours, need) {
 		return hub.Errorf(hub.CodeDenied, op, "%s invited this hub to project %s without %s", p.Owner, p.ID, need).
 			WithHint("ask its operator for an invite with that permission")
 	}
@@ -364,7 +366,7 @@ func contract(r hub.Reader, op string, project coord.ProjectID, id coord.Contrac
 	}
 	c, err := r.Coordination().Contract(project, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} shows those of the project")
+		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} lists the project's contracts")
 	}
 	return c, err
 }
@@ -404,7 +406,7 @@ func page(op string, limit, most int) (int, error) {
 	case limit == 0:
 		return most, nil
 	case limit < 0 || limit > most:
-		return 0, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", limit, most)
+		return 0, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", most, limit)
 	}
 	return limit, nil
 }

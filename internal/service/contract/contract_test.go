@@ -244,7 +244,7 @@ func TestProject(t *testing.T) {
 			"name":     {Objective: "x"},
 			"role":     {Name: "x", Repos: []coord.Repo{{Name: "a", Language: "go"}}},
 			"language": {Name: "x", Repos: []coord.Repo{{Name: "a", Role: "shared"}}},
-			"called":   {Name: "x", Repos: []coord.Repo{good, good}}, // A repository twice.
+			"named":    {Name: "x", Repos: []coord.Repo{good, good}}, // A repository twice.
 			"policy":   {Name: "x", Policy: "most"},
 		} {
 			_, err := d.CreateProject(t.Context(), d.back, p)
@@ -582,7 +582,7 @@ func TestContract(t *testing.T) {
 		_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(`{}`), Version: 1})
 		d.ok(err)
 		_, err = d.Respond(t.Context(), d.front, contract.Response{InContract: contract.Of(c.Project, c.ID), Action: contract.ActionAgree, Version: 1})
-		d.refused(err, hub.CodeConflict, "has version 2 now, not 1")
+		d.refused(err, hub.CodeConflict, "is now at version 2, not 1")
 	})
 	t.Run("the policy says whose word makes a contract agreed", func(t *testing.T) {
 		d := newDesk(t, nil).begin()

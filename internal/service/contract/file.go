@@ -52,7 +52,7 @@ func (s *Service) FulfilRequest(ctx context.Context, caller hub.Caller, requestI
 			return err
 		}
 		if !r.FulfilledAt.IsZero() {
-			return hub.Errorf(hub.CodeConflict, op, "Request %s is fulfilled already", requestID)
+			return hub.Errorf(hub.CodeConflict, op, "Request %s is already fulfilled", requestID)
 		}
 		r.FulfilledAt, r.File = r.At.After(s.o.Clock), f.SavedTo
 		return se.tx.WriteCoordination().PutFileRequest(r)
@@ -114,20 +114,20 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 	case n.Name == "":
 		return nil, hub.Errorf(hub.CodeInvalid, op, "file.name required")
 	case !n.Project.Valid():
-		return nil, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", n.Project)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "projectId %q is not a valid id", n.Project)
 	case len(n.Purpose) > federation.MaxName || len(n.ContentType) > federation.MaxName:
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType have at most %d bytes", federation.MaxName)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType must be at most %d bytes each", federation.MaxName)
 	case base64.StdEncoding.DecodedLen(len(n.Content)) > s.o.Limits.File+2:
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content: a file has at most %d bytes", s.o.Limits.File)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: at most %d bytes are allowed", s.o.Limits.File)
 	case strings.ContainsAny(n.Content, "\r\n"):
-		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: base64 has no line breaks")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: base64 must not contain line breaks")
 	}
 	data, err := base64.StdEncoding.Strict().DecodeString(n.Content)
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: not base64: %v", err)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content is not valid base64: %v", err)
 	}
 	if len(data) > s.o.Limits.File {
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content: a file has at most %d bytes", s.o.Limits.File)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: at most %d bytes are allowed", s.o.Limits.File)
 	}
 	return data, nil
 }
@@ -135,16 +135,16 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 // save writes a file into the project's folder, under a new name, which it returns.
 func (s *Service) save(op string, n NewFile, data []byte) (string, error) {
 	if err := s.o.Files.Mkdir(string(n.Project), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", hub.Errorf(hub.CodeDegraded, op, "make the project's folder: %v", err)
+		return "", hub.Errorf(hub.CodeDegraded, op, "cannot create the project's folder: %v", err)
 	}
 	name := path.Join(string(n.Project), s.newID()[24:]+"-"+baseName(n.Name))
 	f, err := s.o.Files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeDegraded, op, "make the file: %v", err)
+		return "", hub.Errorf(hub.CodeDegraded, op, "cannot create the file: %v", err)
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(hub.Errorf(hub.CodeDegraded, op, "write the file: %v", err), s.o.Files.Remove(name))
+		return "", errors.Join(hub.Errorf(hub.CodeDegraded, op, "cannot write the file: %v", err), s.o.Files.Remove(name))
 	}
 	return name, nil
 }
@@ -172,7 +172,7 @@ func (se *session) countFile(op string, n int64) error {
 	}
 	total, _ := strconv.ParseInt(text, 10, 64) // "" is 0
 	if total+n > se.s.o.Limits.Shared {
-		return hub.Errorf(hub.CodeTooLarge, op, "this hub has %d bytes of shared files, which is its limit", se.s.o.Limits.Shared)
+		return hub.Errorf(hub.CodeTooLarge, op, "the space for shared files is full (%d bytes)", se.s.o.Limits.Shared)
 	}
 	return se.tx.PutMeta(sharedBytes, strconv.FormatInt(total+n, 10))
 }
@@ -185,7 +185,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r c
 	case strings.TrimSpace(r.Description) == "":
 		return r, hub.Errorf(hub.CodeInvalid, op, "description required")
 	case len(r.Description) > federation.MaxText || len(r.Format) > federation.MaxName:
-		return r, hub.Errorf(hub.CodeTooLarge, op, "description has at most %d bytes, suggestedFormat %d", federation.MaxText, federation.MaxName)
+		return r, hub.Errorf(hub.CodeTooLarge, op, "description must be at most %d bytes, suggestedFormat at most %d", federation.MaxText, federation.MaxName)
 	}
 
 	// The hub sets the id and the state of a request; the input cannot.
@@ -202,7 +202,7 @@ func (s *Service) RequestFile(ctx context.Context, caller hub.Caller, as As, r c
 			return err
 		}
 		if len(open) >= s.o.Limits.Requests {
-			return hub.Errorf(hub.CodeTooLarge, op, "the project has %d requests for files, which is the limit of this hub", len(open))
+			return hub.Errorf(hub.CodeTooLarge, op, "the project has too many open file requests (%d)", len(open))
 		}
 
 		if err := se.charge(op, Rate{Things: 1, Bytes: int64(len(r.Description))}); err != nil {

@@ -47,7 +47,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 		g.Require = coord.ContractAgreed
 	}
 	if !slices.Contains([]coord.ContractStatus{coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified}, g.Require) {
-		return Verdict{}, hub.Errorf(hub.CodeInvalid, op, "require: %q is not agreed, implemented or verified", g.Require)
+		return Verdict{}, hub.Errorf(hub.CodeInvalid, op, "require must be agreed, implemented or verified, got %q", g.Require)
 	}
 
 	return readIn(ctx, s, op, g.Project, func(r hub.Reader, p coord.Project) (Verdict, error) {
@@ -113,7 +113,7 @@ func undelivered(r hub.Reader, project coord.ProjectID) (map[string]string, erro
 			}
 			reason := "not delivered to "
 			if d.Change.Origin == peer.AID {
-				reason = "not taken from "
+				reason = "not accepted from "
 			}
 			out[d.Change.Object] = fmt.Sprintf("%s%s: %s (parley peer sync %[2]s compares again, parley peer remove %[2]s ends the exchange)", reason, peer.AID, d.Fault)
 		}

@@ -29,9 +29,9 @@ func (s *Service) Contracts(ctx context.Context, _ hub.Caller, q coord.ContractQ
 	}
 	switch {
 	case q.Status != "" && !q.Status.Known():
-		return nil, hub.Errorf(hub.CodeInvalid, op, "status: %q is not one of %v", q.Status, coord.ContractStatuses)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "unknown status %q: use %s", q.Status, hub.JoinWords(coord.ContractStatuses))
 	case q.Type != "" && !q.Type.Known():
-		return nil, hub.Errorf(hub.CodeInvalid, op, "type: %q is not one of %v", q.Type, coord.ContractTypes)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "unknown contract type %q: use %s", q.Type, hub.JoinWords(coord.ContractTypes))
 	}
 	return hub.Read(ctx, s.store, func(r hub.Reader) ([]coord.Contract, error) { return r.Coordination().Contracts(q) })
 }

@@ -388,7 +388,8 @@ func comparePackets(a, b coord.Packet) int {
 // have completed it. Its time is that of the last part that was needed, so that every
 // hub derives the same.
 func advance(c coord.Contract, p coord.Project) coord.Contract {
-	if (c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating) && p.Policy == coord.AgreeAll && len(c.Dissenting(p)) == 0 {
+	isOpen := c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating
+	if isOpen && p.Policy == coord.AgreeAll && len(c.Dissenting(p)) == 0 {
 		counted := false
 		for _, a := range c.Agreements {
 			if a.Version == c.Version && a.Repo != c.ProposedBy && a.At.Compare(c.ReopenedAt) > 0 {

@@ -75,10 +75,10 @@ func (s *Service) addRepo(op string, p *coord.Project, r *coord.Repo, now coord.
 		return err
 	}
 	if _, taken := p.RepoNamed(r.Name); taken {
-		return hub.Errorf(hub.CodeInvalid, op, "repos: there are two repositories called %q", r.Name)
+		return hub.Errorf(hub.CodeInvalid, op, "repos: two repositories are named %q", r.Name)
 	}
 	if len(p.Repos) >= federation.MaxRepos {
-		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many repos: a project can have at most %d", federation.MaxRepos)
 	}
 	p.Repos = append(slices.Clip(p.Repos), *r)
 	slices.SortFunc(p.Repos, func(a, b coord.Repo) int { return strings.Compare(string(a.ID), string(b.ID)) })
@@ -197,7 +197,7 @@ func (x *claiming) release(caller hub.Caller) error {
 	}
 	if !caller.Coordinates() {
 		return hub.Errorf(hub.CodeConflict, x.op, "Repository %s is claimed by %s, which is this hub", x.name, x.r.Agent).
-			WithHint("a coordinator of this hub can claim it; the operator can give it back with {project.leave}, so that you can")
+			WithHint("ask a coordinator of this hub to claim it, or the operator to release it with {project.leave}")
 	}
 	x.r.Agent = ""
 	x.r.Term++
@@ -348,7 +348,7 @@ func (se *session) mayGovern(op string, p coord.Project) error {
 	case se.caller.Coordinates(), p.Owner != "" && p.Owner == se.s.aid(se.caller):
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, op, "only the owner of project %s, a coordinator or the operator sets its status and policy", p.ID)
+	return hub.Errorf(hub.CodeDenied, op, "only the owner of project %s, a coordinator or the operator can set its status and policy", p.ID)
 }
 
 // advanceAll advances every contract of a project whose repositories or policy

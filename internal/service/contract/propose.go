@@ -77,7 +77,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 // roomForContract refuses a contract more than a project may have.
 func (s *Service) roomForContract(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Contracts >= s.o.Limits.Contracts {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d contracts, which is the limit of this hub", p.Tally.Contracts)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project is full (%d contracts)", p.Tally.Contracts)
 	}
 	return s.roomForContent(op, p, bytes)
 }
@@ -85,7 +85,7 @@ func (s *Service) roomForContract(op string, p coord.Project, bytes int64) error
 // roomForContent refuses content beyond the limit of a project.
 func (s *Service) roomForContent(op string, p coord.Project, bytes int64) error {
 	if p.Tally.Bytes+bytes > s.o.Limits.Bytes {
-		return hub.Errorf(hub.CodeTooLarge, op, "the project has %d bytes of content, and this hub keeps %d", p.Tally.Bytes, s.o.Limits.Bytes)
+		return hub.Errorf(hub.CodeTooLarge, op, "the project is full: %d bytes of content, limit %d", p.Tally.Bytes, s.o.Limits.Bytes)
 	}
 	return nil
 }
@@ -171,19 +171,20 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 	}
 	does, ok := responses[r.Action]
 	if !ok {
-		return Result{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "unknown action %q: use %s, %s or %s", r.Action, ActionAgree, ActionRequestChange, ActionReject)
 	}
 	if r.Action == ActionRequestChange && strings.TrimSpace(r.Comment) == "" && len(r.Change) == 0 {
-		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment: a request for a change says what to change").WithHint("give a comment or a suggested change")
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment is required: describe the change that you request").WithHint("give a comment or a suggested change")
 	}
 
 	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
 		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
-			if p.Policy != coord.AgreeAny && (by.ID == c.ProposedBy || (by.Agent != "" && by.Agent == proposer.Agent)) {
-				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository has to agree", proposer.Name, c.Version).
-					WithHint("the owner of the project can let a proposer agree alone with the policy any")
+			isProposer := by.ID == c.ProposedBy || (by.Agent != "" && by.Agent == proposer.Agent)
+			if isProposer && p.Policy != coord.AgreeAny {
+				return c, hub.Errorf(hub.CodePolicy, op, "%s proposed version %d itself; another repository must agree", proposer.Name, c.Version).
+					WithHint("with the policy any, which the project's owner can set, a proposer can agree alone")
 			}
 			c.Agreements = mergeAgreements(c.Agreements, []coord.Agreement{{
 				Repo: by.ID, Agent: s.aid(caller), Version: c.Version, Content: coord.ContentHash(c.Content), At: c.UpdatedAt,
@@ -279,7 +280,7 @@ func (s *Service) step(op string, c coord.Contract, move coord.ContractMove, wor
 // sameVersion refuses an operation on a version that was replaced.
 func sameVersion(op string, c coord.Contract, version int) error {
 	if version != 0 && version != c.Version {
-		return hub.Errorf(hub.CodeConflict, op, "contract %s has version %d now, not %d", c.ID, c.Version, version).
+		return hub.Errorf(hub.CodeConflict, op, "contract %s is now at version %d, not %d", c.ID, c.Version, version).
 			WithHint("see the changes with: {contract.diff} %s", c.ID)
 	}
 	return nil
@@ -291,7 +292,7 @@ func (se *session) comment(op string, p coord.Project, by coord.Repo, c coord.Co
 		return "", nil
 	}
 	if len(r.Comment) > federation.MaxText {
-		return "", hub.Errorf(hub.CodeTooLarge, op, "comment: at most %d bytes", federation.MaxText)
+		return "", hub.Errorf(hub.CodeTooLarge, op, "comment must be at most %d bytes", federation.MaxText)
 	}
 	return se.shareAbout(op, p, by, c, t, struct {
 		Action   string           `json:"action"`
@@ -314,7 +315,7 @@ func given(raw json.RawMessage) json.RawMessage {
 func (se *session) shareAbout(op string, p coord.Project, by coord.Repo, c coord.Contract, t coord.ContextType, content any) (coord.PacketID, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "the comment is not JSON: %v", err)
+		return "", hub.Errorf(hub.CodeInvalid, op, "cannot encode the comment: %v", err)
 	}
 	packet, err := se.share(op, p, by, NewPacket{In(p.ID), Relations{Related: []coord.ContractID{c.ID}}, t, raw})
 	return packet.ID, err
@@ -344,7 +345,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 
 	u.Note = cmp.Or(u.Note, u.Notes)
 	if len(u.Note) > federation.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote: at most %d bytes", federation.MaxText)
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote must be at most %d bytes", federation.MaxText)
 	}
 
 	m := move{op, u.InContract, u.As, coord.PermitPropose, u.Version, coord.MoveUpdate, "update", actions.ContractUpdated, "updated", true}

@@ -152,7 +152,7 @@ func TestShareOfPeer(t *testing.T) {
 			if i < 2 {
 				d.ok(err)
 			} else {
-				d.refused(err, hub.CodeTooLarge, "limit for one peer")
+				d.refused(err, hub.CodeTooLarge, "for one peer")
 			}
 		}
 		_, err := d.Receive(t.Context(), "aid://other.example/hub@1.0.0", true, []federation.Copy{{Project: "p", Head: &coord.Project{ID: "p", Name: "n", Objective: "o", Status: coord.ProjectPlanning}}})

@@ -49,7 +49,7 @@ func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 		case !there:
 			warn("content has no %s", name)
 		case json.Unmarshal(raw, &s) != nil || s == "":
-			warn("%s is not a text", name)
+			warn("%s must be a non-empty string", name)
 		case want.words[name] != nil && !slices.Contains(want.words[name], strings.ToUpper(s)):
 			warn("%s %q is not one of %s", name, s, strings.Join(want.words[name], ", "))
 		case name == "path" && !strings.HasPrefix(s, "/"):
@@ -64,7 +64,9 @@ func contentWarnings(t coord.ContractType, content json.RawMessage) []string {
 	}
 
 	for _, name := range want.objects {
-		if raw, there := members[name]; there && raw[0] != '{' && raw[0] != '[' && string(raw) != "null" {
+		raw, there := members[name]
+		isScalar := there && raw[0] != '{' && raw[0] != '[' && string(raw) != "null"
+		if isScalar {
 			warn("%s is neither an object nor a list", name)
 		}
 	}

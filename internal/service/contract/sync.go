@@ -152,12 +152,12 @@ const nothingNew = "nothing new"
 func (m *merger) merge(c federation.Copy) (federation.SyncResult, error) {
 	const op = "contract.Sync"
 	if !c.Project.Valid() {
-		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "projectId: %q is not an id", c.Project)
+		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "projectId %q is not a valid id", c.Project)
 	}
 
 	if c.Head != nil {
 		if c.Head.ID != c.Project { // the permission was checked for the one only
-			return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id: %q is not %q", c.Head.ID, c.Project)
+			return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "project.project_id %q does not match projectId %q", c.Head.ID, c.Project)
 		}
 		return m.mergeHead(*c.Head)
 	}
@@ -286,7 +286,7 @@ func (m *merger) mergeHead(in coord.Project) (federation.SyncResult, error) {
 // checkRepos reports CodeTooLarge for a project with too many repositories.
 func checkRepos(op string, p coord.Project) error {
 	if len(p.Repos) > federation.MaxRepos {
-		return hub.Errorf(hub.CodeTooLarge, op, "repos: a project has at most %d", federation.MaxRepos)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many repos: a project can have at most %d", federation.MaxRepos)
 	}
 	return nil
 }
@@ -542,7 +542,7 @@ func (m *merger) mergeContract(p coord.Project, in coord.Contract, sum string) (
 		return federation.SyncResult{}, err
 	}
 	if in.Version-was.Version > maxAhead {
-		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "version: %d is more than %d after the version here, which is %d", in.Version, maxAhead, was.Version)
+		return federation.SyncResult{}, hub.Errorf(hub.CodeInvalid, op, "version %d is more than %d ahead of the version on this hub, %d", in.Version, maxAhead, was.Version)
 	}
 
 	// Merge, and see whether the peer may have the result.
@@ -627,7 +627,7 @@ func (m *merger) checkRoom(op string, p coord.Project, was, merged coord.Contrac
 		return m.s.roomForContract(op, p, contentBytes(merged))
 	}
 	if len(merged.Implementations) > federation.MaxRepos {
-		return hub.Errorf(hub.CodeTooLarge, op, "implementations: a contract has at most %d", federation.MaxRepos)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many implementations: a contract can have at most %d", federation.MaxRepos)
 	}
 	if err := checkStamps(op, merged.Stamps); err != nil {
 		return err
@@ -741,14 +741,16 @@ func (m *merger) mergePacket(p coord.Project, in coord.Packet) (federation.SyncR
 	if bound != nil {
 		return federation.SyncResult{}, bound
 	}
-	if created := hub.CodeOf(err) == hub.CodeNotFound; g != nil && (created || (err == nil && m.native && comparePackets(in, was) > 0)) {
+	created := hub.CodeOf(err) == hub.CodeNotFound
+	needsPermission := g != nil && (created || (err == nil && m.native && comparePackets(in, was) > 0))
+	if needsPermission {
 		if err := g.checkPacket(p, was, in); err != nil {
 			return federation.SyncResult{}, err
 		}
 	}
 
 	switch {
-	case hub.CodeOf(err) == hub.CodeNotFound:
+	case created:
 		if err := m.s.roomForPacket(op, p, int64(len(in.Content))); err != nil {
 			return federation.SyncResult{}, err
 		}

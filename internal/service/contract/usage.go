@@ -52,12 +52,14 @@ func (se *session) charge(op string, add Rate) error {
 		u.Minute, u.Rate = minute, Rate{}
 	}
 	sum := Rate{u.Rate.Projects + add.Projects, u.Rate.Things + add.Things, u.Rate.Bytes + add.Bytes}
-	if !se.fetched && (sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || (sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0)) {
-		return hub.Errorf(hub.CodeRateLimited, op, "%s brings more than %d projects, %d changes or %d bytes in a minute", who, l.Rate.Projects, l.Rate.Things, l.Rate.Bytes).
+	tooManyBytes := sum.Bytes > l.Rate.Bytes && u.Rate.Bytes > 0
+	isOverRate := sum.Projects > l.Rate.Projects || sum.Things > l.Rate.Things || tooManyBytes
+	if isOverRate && !se.fetched {
+		return hub.Errorf(hub.CodeRateLimited, op, "%s sent more than %d projects, %d changes or %d bytes in a minute", who, l.Rate.Projects, l.Rate.Things, l.Rate.Bytes).
 			WithRetry(time.Unix((u.Minute+1)*60, 0).Sub(now))
 	}
 	if n := len(se.guestOf); n > 0 && (u.Things+add.Things > n*(l.Contracts+l.Packets)/2 || u.Bytes+add.Bytes > int64(n)*l.Bytes/2) {
-		return hub.Errorf(hub.CodeTooLarge, op, "%s has brought %d changes and %d bytes, which is its share", who, u.Things, u.Bytes)
+		return hub.Errorf(hub.CodeTooLarge, op, "%s reached its quota on this hub: %d changes, %d bytes", who, u.Things, u.Bytes)
 	}
 	u.Rate = sum
 	u.Things += add.Things
@@ -109,7 +111,7 @@ func (se *session) roomForProject(op string, owner coord.AID) error {
 		return err
 	}
 	if len(all) >= l.Projects {
-		return hub.Errorf(hub.CodeTooLarge, op, "this hub has %d projects, which is its limit", l.Projects)
+		return hub.Errorf(hub.CodeTooLarge, op, "this hub reached its limit of %d projects", l.Projects)
 	}
 	if se.source == "" && !se.caller.Outside() {
 		return nil
@@ -121,7 +123,7 @@ func (se *session) roomForProject(op string, owner coord.AID) error {
 		}
 	}
 	if owned >= l.PeerProjects {
-		return hub.Errorf(hub.CodeTooLarge, op, "%s has made %d projects on this hub, which is the limit for one peer", owner, owned)
+		return hub.Errorf(hub.CodeTooLarge, op, "%s reached the limit of %d projects for one peer", owner, owned)
 	}
 	return se.charge(op, Rate{Projects: 1})
 }

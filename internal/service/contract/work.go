@@ -110,10 +110,10 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	const op = "contract.Verify"
 	does, ok := verifications[v.Result]
 	if !ok {
-		return Result{}, hub.Errorf(hub.CodeInvalid, op, "result: %q is not %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
+		return Result{}, hub.Errorf(hub.CodeInvalid, op, "unknown result %q: use %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
 	}
 	if len(v.Notes) > federation.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes: at most %d bytes", federation.MaxText)
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes must be at most %d bytes", federation.MaxText)
 	}
 	m := move{op, v.InContract, v.As, coord.PermitImplement, 0, does.move, "verify", actions.WorkVerified, does.outcome, false}
 	return s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, _, c coord.Contract, out *Result) (_ coord.Contract, err error) {

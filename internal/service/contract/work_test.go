@@ -285,7 +285,7 @@ func TestWork(t *testing.T) {
 		}
 		check("an agreed contract passes")
 		refused := contract.Failure{Contract: c.ID, Name: c.Name, Version: c.Version, Status: coord.ContractAgreed, Reason: "not delivered to " + string(peer) + ": too large"}
-		theirs := contract.Failure{Contract: "theirs", Name: "theirs", Reason: "not taken from " + string(peer) + ": too large"}
+		theirs := contract.Failure{Contract: "theirs", Name: "theirs", Reason: "not accepted from " + string(peer) + ": too large"}
 		refuse(theirs.Contract, peer)
 		check("a contract of a peer that this hub refused fails", theirs)
 		refuse(c.ID, "")
@@ -412,7 +412,7 @@ func TestFiles(t *testing.T) {
 			d.ok(err)
 			equal(d, "file", requests()[0].File, f.SavedTo)
 			_, err = d.FulfilRequest(t.Context(), d.front, r.ID, file(d, "schema.sql", "x"))
-			d.refused(err, hub.CodeConflict, "fulfilled already")
+			d.refused(err, hub.CodeConflict, "already fulfilled")
 			_, err = d.FulfilRequest(t.Context(), d.front, "none", file(d, "schema.sql", "x"))
 			d.refused(err, hub.CodeNotFound, "Request none not found")
 		})

@@ -100,11 +100,11 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 	const op = "deliberation.New"
 	switch {
 	case o.ResponseTime < 0 || o.ResponseTime > DefaultResponseTime:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "response-time: %s is not between 0 and %s", o.ResponseTime, DefaultResponseTime).WithHint("limits can be tightened, not loosened")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "response-time must be between 0 and %s, got %s", DefaultResponseTime, o.ResponseTime).WithHint("limits can be tightened, not loosened")
 	case o.Counters < 0 || o.Counters > maxCounters:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "max-counters: %d is not between 1 and %d", o.Counters, maxCounters).WithHint("limits can be tightened, not loosened")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "max-counters must be between 1 and %d, got %d", maxCounters, o.Counters).WithHint("limits can be tightened, not loosened")
 	case o.Challenges < 0 || o.Challenges > maxChallenges:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "disagreement_rounds: %d is not between 1 and %d", o.Challenges, maxChallenges).WithHint("limits can be tightened, not loosened")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "disagreement_rounds must be between 1 and %d, got %d", maxChallenges, o.Challenges).WithHint("limits can be tightened, not loosened")
 	}
 
 	return &Service{
@@ -158,7 +158,7 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 	alone := msg.ThreadID == string(msg.ID)
 	switch {
 	case msg.Type == hub.TypeTaskOffer && !alone:
-		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "an offer opens a thread of its own").WithHint("leave thread_id and reply_to out; to change terms, send task.counter")
+		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "an offer must start a new thread").WithHint("leave thread_id and reply_to out; to change terms, send task.counter")
 	case msg.Type == hub.TypeTaskOffer, msg.Type == hub.TypePositionState && alone && t.Revises == "":
 		return s.open(tx, op, actor, msg, t, to)
 	}
@@ -174,14 +174,14 @@ func (s *Service) Admit(tx hub.Tx, actor hub.Caller, msg *hub.Message, to []hub.
 
 	d, err := tx.Deliberation(msg.ThreadID)
 	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !d.Concerns(actor.ID)) {
-		return hub.Admission{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement that you take part in has this thread").
+		return hub.Admission{}, hub.Errorf(hub.CodeNotFound, op, "this thread is not one of your negotiations or disagreements").
 			WithHint("answer the message: {respond} with reply_to")
 	}
 	if err != nil {
 		return hub.Admission{}, err
 	}
 	if kindOf(msg.Type) != d.Kind {
-		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "the thread %s is a %s, in which there is no %s", called(tx, d.First), d.Kind, msg.Type)
+		return hub.Admission{}, hub.Errorf(hub.CodeConflict, op, "thread %s is a %s and cannot contain %s", called(tx, d.First), d.Kind, msg.Type)
 	}
 	return s.move(tx, op, actor, msg, t, to, d)
 }
@@ -197,7 +197,7 @@ func kindOf(t hub.MessageType) hub.DeliberationKind {
 func (s *Service) open(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message, t terms, to []hub.AgentID) (hub.Admission, error) {
 	now := msg.CreatedAt
 	if msg.Sequence != nil && *msg.Sequence != 1 {
-		return hub.Admission{}, hub.Errorf(hub.CodeSequence, op, "sequence: %d does not open an exchange; the first message is 1", *msg.Sequence)
+		return hub.Admission{}, hub.Errorf(hub.CodeSequence, op, "the first message of an exchange must have sequence 1, got %d", *msg.Sequence)
 	}
 	first := int64(1)
 	msg.Sequence = &first
@@ -224,7 +224,7 @@ func (s *Service) open(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message,
 
 	if !t.RespondBy.IsZero() {
 		if !t.RespondBy.After(now.Time) {
-			return hub.Admission{}, hub.Errorf(hub.CodeInvalid, op, "payload.respond_by: %s has passed", t.RespondBy).WithHint("it is now %s", now)
+			return hub.Admission{}, hub.Errorf(hub.CodeInvalid, op, "payload.respond_by %s is in the past", t.RespondBy).WithHint("it is now %s", now)
 		}
 		d.RespondBy, d.DueAt = t.RespondBy, t.RespondBy
 	}
@@ -261,7 +261,7 @@ func declaring(r hub.Reader, asked []hub.AgentID, abilities []string) (string, e
 		}
 	}
 	if len(who) == 0 {
-		return "no agent that was asked declares " + strings.Join(abilities, ", "), nil
+		return "no recipient declares " + strings.Join(abilities, ", "), nil
 	}
 	return fmt.Sprintf("%s declared by: %s", strings.Join(abilities, ", "), strings.Join(who, ", ")), nil
 }
@@ -325,7 +325,7 @@ func (s *Service) advance(tx hub.Tx, actor hub.Caller, d hub.Deliberation, next 
 		}
 		out.Notices = append(out.Notices, notices...)
 		if d.Task != "" {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("it is the task %s of the team %s", d.Task, d.Team))
+			out.Warnings = append(out.Warnings, fmt.Sprintf("it is now task %s of team %s", d.Task, d.Team))
 		}
 	}
 	out.Deliberation = d
@@ -381,10 +381,10 @@ func (s *Service) withdraw(tx hub.Tx, actor hub.Caller, msg *hub.Message, d hub.
 func (s *Service) pair(op string, d hub.Deliberation, by hub.AgentID, t hub.MessageType, to []hub.AgentID) (hub.Pair, error) {
 	if by != d.From {
 		if !slices.Contains(d.Asked, by) {
-			return hub.Pair{}, hub.Errorf(hub.CodeDenied, op, "%s takes no part in the %s %s", by, d.Kind, d.ID)
+			return hub.Pair{}, hub.Errorf(hub.CodeDenied, op, "%s does not take part in the %s %s", by, d.Kind, d.ID)
 		}
 		if t != hub.TypePositionEscalate && !slices.Equal(to, []hub.AgentID{d.From}) {
-			return hub.Pair{}, hub.Errorf(hub.CodeInvalid, op, "to: a %s in this thread goes to %s alone", t, d.From).WithHint("answer the message: {respond} with reply_to")
+			return hub.Pair{}, hub.Errorf(hub.CodeInvalid, op, "a %s in this thread can go only to %s", t, d.From).WithHint("answer the message: {respond} with reply_to")
 		}
 		return d.Pair(by), nil
 	}
@@ -393,8 +393,8 @@ func (s *Service) pair(op string, d hub.Deliberation, by hub.AgentID, t hub.Mess
 		named = d.Asked
 	}
 	if len(named) != 1 || (len(to) != 1 && t != hub.TypePositionEscalate) {
-		return hub.Pair{}, hub.Errorf(hub.CodeInvalid, op, "to: name exactly one of those asked: %s", names(d.Asked)).
-			WithHint("an offer is withdrawn for all with task.decline, reason other and no sequence")
+		return hub.Pair{}, hub.Errorf(hub.CodeInvalid, op, "to must name exactly one of these agents: %s", names(d.Asked)).
+			WithHint("to withdraw the offer for all, send task.decline with reason other and no sequence")
 	}
 	return d.Pair(named[0]), nil
 }
@@ -413,17 +413,17 @@ func refusal(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, t hub.Me
 	if d.Over() || d.State == hub.TalkEscalated {
 		state = d.State
 	}
-	can := "nothing is possible for you now"
+	can := "you cannot send anything now"
 	if len(possible) > 0 {
 		words := make([]string, len(possible))
 		for i, x := range possible {
 			words[i] = string(x)
 		}
-		can = "possible for you now: " + strings.Join(words, ", ")
+		can = "you can send: " + strings.Join(words, ", ")
 	}
-	e := hub.Errorf(hub.CodeConflict, op, "the %s is %s, and %s cannot send %s; %s", d.Kind, state, by, t, can)
+	e := hub.Errorf(hub.CodeConflict, op, "the %s is %s: %s cannot send %s; %s", d.Kind, state, by, t, can)
 	if d.State == hub.TalkEscalated {
-		return e.WithHint("it waits for a decision of %s", names(d.Deciders))
+		return e.WithHint("it waits for a decision by %s", names(d.Deciders))
 	}
 	return e
 }
@@ -431,7 +431,7 @@ func refusal(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, t hub.Me
 // check compares the members of a payload with the deliberation.
 func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair, msg *hub.Message, t terms, by hub.AgentID) error {
 	if d.Kind == hub.KindNegotiation && t.OfferID != d.First {
-		return hub.Errorf(hub.CodeInvalid, op, "payload.offer_id: %s is not the offer of this thread, %s", called(r, t.OfferID), called(r, d.First))
+		return hub.Errorf(hub.CodeInvalid, op, "payload.offer_id %s is not the offer in this thread, %s", called(r, t.OfferID), called(r, d.First))
 	}
 	if err := checkMessages(r, op, d, t); err != nil {
 		return err
@@ -440,11 +440,11 @@ func (s *Service) check(r hub.Reader, op string, d hub.Deliberation, p hub.Pair,
 	switch msg.Type {
 	case hub.TypeTaskAccept:
 		if len(t.Conditions) > 0 && by == d.From {
-			return hub.Errorf(hub.CodeInvalid, op, "payload.conditions: only those asked accept with conditions").WithHint("send task.counter to change the terms")
+			return hub.Errorf(hub.CodeInvalid, op, "payload.conditions: only a recipient of the offer can set conditions").WithHint("send task.counter to change the terms")
 		}
 	case hub.TypePositionState:
 		if t.Revises != p.Last {
-			return hub.Errorf(hub.CodeInvalid, op, "payload.revises: must be the challenge that it answers, %s", called(r, p.Last))
+			return hub.Errorf(hub.CodeInvalid, op, "payload.revises must be the challenge it answers, %s", called(r, p.Last))
 		}
 	case hub.TypePositionEscalate:
 		if err := checkEscalation(op, d, msg, t); err != nil {
@@ -475,7 +475,7 @@ func checkEscalation(op string, d hub.Deliberation, msg *hub.Message, t terms) e
 		return hub.Errorf(hub.CodePolicy, op, "payload.escalate_to: %s takes part in the disagreement", t.EscalateTo).WithHint("name another agent, or operator")
 	}
 	if !t.Deadline.IsZero() && !t.Deadline.After(msg.CreatedAt.Time) {
-		return hub.Errorf(hub.CodeInvalid, op, "payload.deadline: %s has passed", t.Deadline).WithHint("it is now %s", msg.CreatedAt)
+		return hub.Errorf(hub.CodeInvalid, op, "payload.deadline %s is in the past", t.Deadline).WithHint("it is now %s", msg.CreatedAt)
 	}
 	return nil
 }
@@ -488,7 +488,7 @@ func checkAgents(r hub.Reader, op string, t terms) error {
 		}
 		_, err := r.Agent(id)
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return hub.Errorf(hub.CodeUnknownRecipient, op, "no agent named %q on this hub", id).WithHint("the agents are in {agents}")
+			return hub.Errorf(hub.CodeUnknownRecipient, op, "no agent named %q on this hub", id).WithHint("{agents} lists the agents")
 		}
 		if err != nil {
 			return err
@@ -512,7 +512,7 @@ func number(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, msg *hub.
 	next := p.Sequence + 1
 	if msg.Sequence != nil {
 		if *msg.Sequence != next {
-			return hub.Errorf(hub.CodeSequence, op, "sequence: %d is not the next number of this exchange, %d", *msg.Sequence, next).
+			return hub.Errorf(hub.CodeSequence, op, "sequence must be %d, the next number of this exchange, got %d", next, *msg.Sequence).
 				WithHint("read the thread again and use %d", next)
 		}
 		return nil
@@ -522,8 +522,8 @@ func number(op string, d hub.Deliberation, p hub.Pair, by hub.AgentID, msg *hub.
 		read = p.OpenerRead
 	}
 	if p.Turn != by && read < p.Sequence && msg.ReplyTo != p.Last {
-		return hub.Errorf(hub.CodeSequence, op, "%s has sent message %d of this exchange, which you have not read", p.Turn, p.Sequence).
-			WithHint("read it, and use sequence %d", next)
+		return hub.Errorf(hub.CodeSequence, op, "%s sent message %d of this exchange, which you have not read", p.Turn, p.Sequence).
+			WithHint("read it and use sequence %d", next)
 	}
 	msg.Sequence = &next
 	return nil

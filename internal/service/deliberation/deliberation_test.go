@@ -174,7 +174,7 @@ func TestNegotiation(t *testing.T) {
 		id := b.offer("bo")
 		b.state(id, hub.TalkOffered)
 		_, err := b.say(ana, hub.TypeTaskAccept, 2, accept(id), "bo")
-		b.refused(err, hub.CodeConflict, "offered, and ana cannot send task.accept; possible for you now: task.decline")
+		b.refused(err, hub.CodeConflict, "offered: ana cannot send task.accept; you can send: task.decline")
 		b.must(b.say(bo, hub.TypeTaskAccept, 2, accept(id), "ana"))
 		if r := b.state(id, hub.TalkAccepted); r.ClaimedBy != "bo" || len(r.Turns) != 2 {
 			t.Errorf("got %+v", r)
@@ -258,7 +258,7 @@ func TestNegotiation(t *testing.T) {
 			t.Errorf("got deciders %v", r.Deciders)
 		}
 		_, err := b.say(bo, hub.TypeTaskAccept, 6, accept(id), "ana")
-		b.refused(err, hub.CodeConflict, "waits for a decision of lead")
+		b.refused(err, hub.CodeConflict, "waits for a decision by lead")
 		mail := b.inbox("lead")
 		if len(mail) != 1 || mail[0].Context == nil {
 			t.Fatalf("got %+v", mail)
@@ -281,7 +281,7 @@ func TestNegotiation(t *testing.T) {
 			t.Errorf("got %+v, %v", r, err)
 		}
 		_, err = b.talks.Decide(t.Context(), operator, string(id), "decline", "no")
-		b.refused(err, hub.CodeConflict, "once")
+		b.refused(err, hub.CodeConflict, "not escalated")
 		if n := b.told("ana", hub.TypeSystemAck, "fine"); n != 1 {
 			t.Errorf("ana was told the decision %d times", n)
 		}
@@ -412,7 +412,7 @@ func TestNegotiation(t *testing.T) {
 		b.refused(err, hub.CodeNotFound, "")
 		b.must(b.say(bo, hub.TypeTaskCounter, 2, counter(id), "ana"))
 		_, err = b.say(bo, hub.TypeTaskCounter, 3, counter(id), "ana")
-		b.refused(err, hub.CodeConflict, "possible for you now: task.decline")
+		b.refused(err, hub.CodeConflict, "you can send: task.decline")
 		_, err = b.say(bo, hub.TypeTaskAccept, 3, accept(id), "ana")
 		b.refused(err, hub.CodeConflict, "task.decline")
 		other := b.offer("bo")

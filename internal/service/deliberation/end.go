@@ -65,7 +65,7 @@ func (s *Service) escalated(tx hub.Tx, actor hub.Caller, d hub.Deliberation, p h
 		return out, err
 	}
 	out.Deliberation, out.Notices = d, append(out.Notices, told)
-	out.Warnings = append(out.Warnings, fmt.Sprintf("the %s %s is escalated, because %s; it waits for a decision of %s", d.Kind, called(tx, d.First), strings.TrimSuffix(cut(why, 200), "."), names(d.Deciders)))
+	out.Warnings = append(out.Warnings, fmt.Sprintf("the %s %s is escalated because %s; it waits for a decision by %s", d.Kind, called(tx, d.First), strings.TrimSuffix(cut(why, 200), "."), names(d.Deciders)))
 	return out, s.put(tx, actor, d)
 }
 
@@ -136,7 +136,7 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		}
 
 	case d.Kind == hub.KindNegotiation:
-		d.Outcome = "nobody answered in time"
+		d.Outcome = "no answer came in time"
 	case d.State == hub.TalkEscalated:
 		// The agent did not decide in time: a person does.
 		d, err = d.Advance(hub.TalkEscalated, now)
@@ -160,13 +160,13 @@ func (s *Service) elapse(tx hub.Tx, d hub.Deliberation, now hub.Time) (_ hub.Del
 		d.EscalatedFor = d.Pairs[i].Agent
 		d.EscalatedAt = now
 		d.Untold = true
-		d.Reason = "a side was silent"
+		d.Reason = "one side did not answer"
 		d.DueAt = now.Add(s.response)
 		told, err := s.tellState(tx, d, []hub.AgentID{d.From, d.EscalatedFor})
 		return d, []hub.Message{told}, err
 
 	default:
-		next, d.Outcome = hub.TalkLapsed, "nobody went on"
+		next, d.Outcome = hub.TalkLapsed, "no further message came"
 	}
 
 	if d, err = d.Advance(next, now); err != nil {
@@ -188,7 +188,7 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, d hub.Deliberation, now hu
 			}
 			d.Task, made = task.ID, told
 			if task.Queue == hub.OwnershipManual {
-				d.Outcome = strings.TrimPrefix(d.Outcome+"; its item in the queue outside the hub must be claimed by hand", "; ")
+				d.Outcome = strings.TrimPrefix(d.Outcome+"; claim its item in the external queue by hand", "; ")
 			}
 		}
 
@@ -290,11 +290,11 @@ type deciding struct {
 func (x *deciding) check() error {
 	switch {
 	case strings.TrimSpace(x.decision) == "" || strings.TrimSpace(x.because) == "":
-		return hub.Errorf(hub.CodeInvalid, x.op, "a decision needs its words and a reason")
+		return hub.Errorf(hub.CodeInvalid, x.op, "decision and reason are required")
 	case x.actor.Paused:
 		return hub.Errorf(hub.CodeDenied, x.op, "%s is paused and cannot decide", x.actor.ID).WithHint("to end the pause, {agent.resume} %s", x.actor.ID)
 	case len(x.decision) > 1000 || len(x.because) > 1000:
-		return hub.Errorf(hub.CodeTooLarge, x.op, "decision and reason: at most 1000 bytes each")
+		return hub.Errorf(hub.CodeTooLarge, x.op, "decision and reason must be at most 1000 bytes each")
 	}
 	return nil
 }
@@ -348,9 +348,9 @@ func (x *deciding) read(tx hub.Tx, now hub.Time) (err error) {
 	}
 	switch {
 	case x.d.State != hub.TalkEscalated:
-		return hub.Errorf(hub.CodeConflict, x.op, "the %s is %s; only an escalated one is decided, once", x.d.Kind, x.d.State)
+		return hub.Errorf(hub.CodeConflict, x.op, "cannot decide the %s: it is %s, not escalated", x.d.Kind, x.d.State)
 	case !x.actor.IsOperator() && !slices.Contains(x.d.Deciders, x.actor.ID):
-		return hub.Errorf(hub.CodeDenied, x.op, "%s does not decide it: it was escalated to %s", x.actor.ID, names(x.d.Deciders))
+		return hub.Errorf(hub.CodeDenied, x.op, "%s cannot decide it: it was escalated to %s", x.actor.ID, names(x.d.Deciders))
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (x *deciding) next(tx hub.Tx, now hub.Time) (hub.DeliberationState, error) 
 	case "decline":
 		return hub.TalkDeclined, nil
 	}
-	return "", hub.Errorf(hub.CodeInvalid, x.op, "the decision about a negotiation is accept or decline, not %q", cut(x.decision, 100)).
+	return "", hub.Errorf(hub.CodeInvalid, x.op, "the decision about a negotiation must be accept or decline, got %q", cut(x.decision, 100)).
 		WithHint("accept means the terms of the last counter, with %s as owner; decline ends the offer", x.d.EscalatedFor)
 }
 
@@ -410,7 +410,7 @@ func (s *Service) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("deliberations could not be moved", "op", "deliberation.Sweep", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot advance deliberations", "op", "deliberation.Sweep", "code", hub.CodeOf(err), "err", err)
 		}
 		select {
 		case <-tick.C:
@@ -475,7 +475,7 @@ func (s *Service) Committed(ctx context.Context, d hub.Deliberation) {
 		return
 	}
 	if err := s.tell(ctx, s.store, d.ID); err != nil {
-		s.log.Warn("the deciders could not be told, it is tried again", "op", "deliberation.Committed", "err", err)
+		s.log.Warn("cannot notify the deciders, will retry", "op", "deliberation.Committed", "err", err)
 	}
 }
 
@@ -563,11 +563,11 @@ func question(d hub.Deliberation, history []hub.Envelope) string {
 	}
 	switch {
 	case d.Kind == hub.KindDisagreement:
-		lines = append(lines, "The decision is in your own words; both sides and the team are told.")
+		lines = append(lines, "Decide in your own words; both sides and the team are notified.")
 	case last != "":
-		lines = append(lines, fmt.Sprintf("accept: %s has the task, on the terms of the last counter, which is by %s. decline: the offer ends without an owner.", d.EscalatedFor, last))
+		lines = append(lines, fmt.Sprintf("accept: %s gets the task on the terms of the last counter, by %s. decline: the offer ends without an owner.", d.EscalatedFor, last))
 	default:
-		lines = append(lines, fmt.Sprintf("accept: %s has the task, as offered. decline: the offer ends without an owner.", d.EscalatedFor))
+		lines = append(lines, fmt.Sprintf("accept: %s gets the task as offered. decline: the offer ends without an owner.", d.EscalatedFor))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -108,7 +108,7 @@ func (m *moving) counter() error {
 	m.keepPair()
 	m.next = hub.TalkCountered
 	if m.p.Rounds > m.s.rounds[m.d.Kind] {
-		m.escalation = &escalation{due: m.now.Add(m.s.response), reason: "the limit of counters is reached"}
+		m.escalation = &escalation{due: m.now.Add(m.s.response), reason: "the limit on counters is reached"}
 	}
 	return nil
 }

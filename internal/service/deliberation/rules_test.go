@@ -67,7 +67,7 @@ func TestDeciders(t *testing.T) {
 		id := b.offer("bo")
 		for _, to := range [][]hub.AgentID{{"cy"}, {"ana", "cy"}} {
 			_, err := b.say(bo, hub.TypeTaskAccept, 2, accept(id), to...)
-			b.refused(err, hub.CodeInvalid, "goes to ana alone")
+			b.refused(err, hub.CodeInvalid, "can go only to ana")
 		}
 		b.state(id, hub.TalkOffered)
 	})

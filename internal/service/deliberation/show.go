@@ -38,7 +38,8 @@ type Listing struct {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id string) (hub.Deliberation, error) {
 	d, err := r.Deliberation(id)
-	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !d.Concerns(actor.ID) && !actor.Audits()) {
+	isHidden := err == nil && !d.Concerns(actor.ID) && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Deliberation{}, hub.Errorf(hub.CodeNotFound, op, "no negotiation or disagreement %q that you can see", id)
 	}
 	return d, err
@@ -136,7 +137,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.Deliberation
 		q.Limit = 50
 	}
 	if q.Limit < 1 || q.Limit > maxTurns {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, "deliberation.List", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, "deliberation.List", "limit must be between 1 and %d, got %d", maxTurns, q.Limit)
 	}
 	if !actor.Audits() {
 		q.Viewer = actor.ID
@@ -232,7 +233,7 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 		q.Limit = 50
 	}
 	if q.Limit < 1 || q.Limit > maxTurns {
-		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit: %d is not between 1 and %d", q.Limit, maxTurns)
+		return nil, hub.Errorf(hub.CodeInvalid, "deliberation.Decisions", "limit must be between 1 and %d, got %d", maxTurns, q.Limit)
 	}
 
 	out := []hub.Decision{}

@@ -94,7 +94,7 @@ func (f *Folders) Run(ctx context.Context) {
 			return hub.Rest(more), err
 		},
 		Failed: func(err error) {
-			f.log.Warn("the folders of teams are late, they continue at their cursor", "op", lease, "err", err)
+			f.log.Warn("cannot update the team folders, they continue at their cursor", "op", lease, "err", err)
 		},
 	})
 }

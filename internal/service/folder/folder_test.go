@@ -72,7 +72,7 @@ func open(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d.restart()
-	d.do(ana, team.Request{Action: "create", Objective: "log in | <b>safely</b>\n# now", Members: []team.Seat{{Agent: "bo", Role: hub.RoleExecutor}}})
+	d.do(ana, team.Create{Objective: "log in | <b>safely</b>\n# now", Members: []team.Seat{{Agent: "bo", Role: hub.RoleExecutor}}})
 	return d
 }
 
@@ -83,17 +83,16 @@ func (d *desk) restart() {
 
 func (d *desk) do(as hub.Caller, q team.Request) team.Answer {
 	d.Helper()
-	q.Team = "auth"
-	a, err := d.teams.Perform(d.Context(), as, q)
+	a, err := d.teams.Perform(d.Context(), as, "auth", q)
 	if err != nil {
-		d.Fatalf("%+v: %v", q, err)
+		d.Fatalf("%T %+v: %v", q, q, err)
 	}
 	return a
 }
 
 func (d *desk) put(parent int64, text string) {
 	d.Helper()
-	d.do(bo, team.Request{Action: "artifact", Artifact: "docs/plan.md", ParentVersion: &parent, Content: &text})
+	d.do(bo, team.PutArtifact{Artifact: "docs/plan.md", Parent: parent, Content: team.Text(text)})
 }
 
 func (d *desk) send(dr mailroom.Draft) hub.EnvelopeID {
@@ -199,7 +198,7 @@ func TestFolder(t *testing.T) {
 	})
 	t.Run("R3-155 rendering is idempotent, and pages that were edited are written again", func(t *testing.T) {
 		d := open(t)
-		d.do(ana, team.Request{Action: "decide", Decision: "use ed25519", Rationale: "it is short"})
+		d.do(ana, team.Decide{Decision: "use ed25519", Rationale: "it is short"})
 		d.put(0, "one\n")
 		d.render()
 		before := map[string]string{}
@@ -217,7 +216,7 @@ func TestFolder(t *testing.T) {
 			d.write(name, "mine\n")
 		}
 		d.write("notes.txt", "a file of a person\n")
-		d.do(ana, team.Request{Action: "task", Title: "rotate"}) // the next rendering
+		d.do(ana, team.CreateTask{Title: "rotate"}) // the next rendering
 		d.render()
 		for _, name := range []string{"TEAM.md", "DECISIONS.md", "teamspace.manifest.json", "notes.txt"} {
 			if want := before[name]; name != "notes.txt" && d.read(name) != want {
@@ -232,9 +231,9 @@ func TestFolder(t *testing.T) {
 		d := open(t)
 		d.render()
 		roles := d.read("roles/ledger.jsonl")
-		d.do(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
-		d.do(ana, team.Request{Action: "task", Title: "rotate\nthe keys"})
-		d.do(ana, team.Request{Action: "decide", Decision: "d", Rationale: "r"})
+		d.do(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
+		d.do(ana, team.CreateTask{Title: "rotate\nthe keys"})
+		d.do(ana, team.Decide{Decision: "d", Rationale: "r"})
 		d.put(0, "1\n")
 		d.put(1, "2\n")
 		d.put(1, "3\n")
@@ -274,7 +273,7 @@ func TestFolder(t *testing.T) {
 			{"the file removed", func(d *desk, file string) { os.Remove(d.path(file)) }, 0},
 		} {
 			d := open(t)
-			d.do(ana, team.Request{Action: "decide", Decision: "bo decides", Rationale: "r"})
+			d.do(ana, team.Decide{Decision: "bo decides", Rationale: "r"})
 			d.render()
 			want := map[string]string{}
 			for _, file := range []string{"roles/ledger.jsonl", "messages/messages.jsonl", "decisions/decisions.jsonl"} {
@@ -284,7 +283,7 @@ func TestFolder(t *testing.T) {
 			if i%2 == 1 { // noticed at the start, else at the next rendering
 				d.restart()
 			} else {
-				d.do(ana, team.Request{Action: "status", Lifecycle: hub.TeamActive})
+				d.do(ana, team.Move{Lifecycle: hub.TeamActive})
 			}
 			d.render()
 			for file, text := range want {
@@ -300,7 +299,7 @@ func TestFolder(t *testing.T) {
 	t.Run("R3-066 a kill between the files and the cursor repeats no line", func(t *testing.T) {
 		d := open(t)
 		d.render()
-		d.do(ana, team.Request{Action: "task", Title: "rotate"})
+		d.do(ana, team.CreateTask{Title: "rotate"})
 		d.send(mailroom.Draft{To: []hub.AgentID{"bo"}, Team: "auth", Text: "hello"})
 		d.store.Before = func(call string) error {
 			if strings.HasSuffix(call, "PutCursor") {
@@ -339,7 +338,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("moved aside: %q", got)
 		}
 		d.write("artifacts/docs/plan.md", "edited by a person\n")
-		d.do(ana, team.Request{Action: "task", Title: "rotate"})
+		d.do(ana, team.CreateTask{Title: "rotate"})
 		d.render()
 		if got := d.read("artifacts/docs/plan.md"); got != "2\n" || !slices.Equal(d.edited(), []string{"artifacts/docs/plan.md.edited"}) {
 			t.Errorf("got %q and %q", got, d.edited())
@@ -387,7 +386,7 @@ func TestFolder(t *testing.T) {
 			}
 		}
 		d.put(0, "1\n")
-		d.do(ana, team.Request{Action: "task", Title: "rotate"})
+		d.do(ana, team.CreateTask{Title: "rotate"})
 		d.render()
 		if all, err := os.ReadDir(outside); err != nil || len(all) != 1 {
 			t.Errorf("outside: got %v (%v)", all, err)
@@ -426,12 +425,12 @@ func TestFolder(t *testing.T) {
 	})
 	t.Run("R3-152 closing writes a snapshot with manifest, tasks, roles, decisions and hashes", func(t *testing.T) {
 		d := open(t)
-		d.do(ana, team.Request{Action: "task", Title: "rotate"})
-		d.do(ana, team.Request{Action: "task", Task: "T-1", State: hub.TaskDropped, Reason: "no time"})
-		d.do(ana, team.Request{Action: "decide", Decision: "d", Rationale: "r"})
+		d.do(ana, team.CreateTask{Title: "rotate"})
+		d.do(ana, team.MoveTask{Task: "T-1", State: hub.TaskDropped, Reason: "no time"})
+		d.do(ana, team.Decide{Decision: "d", Rationale: "r"})
 		d.put(0, "1\n")
-		d.do(ana, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-		d.do(ana, team.Request{Action: "close"})
+		d.do(ana, team.Move{Lifecycle: hub.TeamActive})
+		d.do(ana, team.Close{})
 		d.render()
 		snapshots := func() []string {
 			return slices.DeleteFunc(d.files(), func(name string) bool { return !strings.HasPrefix(name, "snapshots/") })
@@ -453,7 +452,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("got %+v (%v)", s, err)
 		}
 		want := d.read(all[0])
-		d.do(ana, team.Request{Action: "archive"})
+		d.do(ana, team.Archive{})
 		d.render()
 		if !slices.Equal(snapshots(), all) || d.read(all[0]) != want {
 			t.Errorf("after the archive: got %q", snapshots())

@@ -95,7 +95,7 @@ func indented(v any) []byte {
 
 func (v view) teamPage() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nThe hub writes this file. What is changed here is lost.\n\nGoal: %s\n\n", escape(v.team.Name), escape(v.team.Objective))
+	fmt.Fprintf(&b, "# %s\n\nThe hub writes this file; changes made here are lost.\n\nGoal: %s\n\n", escape(v.team.Name), escape(v.team.Objective))
 	fmt.Fprintf(&b, "| | |\n|---|---|\n| team | %s |\n| lifecycle | %s |\n| created | %s by %s |\n| tasks in progress at a time | %d |\n| messages are visible to | %s |\n",
 		escape(string(v.team.ID)), v.team.Lifecycle, v.team.CreatedAt, escape(string(v.team.CreatedBy)), v.team.Policy.MaxParallelTasks, v.team.Policy.DefaultVisibility)
 	if gates := v.team.Policy.HumanGateActions; len(gates) > 0 {
@@ -110,7 +110,7 @@ func (v view) teamPage() []byte {
 
 func (v view) statusPage() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Status of %s\n\nThe hub writes this file. What is changed here is lost.\n\nThe team is %s.\n\n", escape(v.team.Name), v.team.Lifecycle)
+	fmt.Fprintf(&b, "# Status of %s\n\nThe hub writes this file; changes made here are lost.\n\nThe team is %s.\n\n", escape(v.team.Name), v.team.Lifecycle)
 	b.WriteString("| tasks | |\n|---|---|\n")
 	for _, s := range hub.TaskStates {
 		fmt.Fprintf(&b, "| %s | %d |\n", escape(string(s)), v.counts[s])
@@ -126,7 +126,7 @@ func (v view) statusPage() []byte {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", t.ID, state, escape(string(t.Owner)), escape(string(t.Class)), escape(t.Title))
 	}
 	if len(v.open) == pageTasks {
-		b.WriteString("\nThere are more: see tasks/tasks.jsonl.\n")
+		b.WriteString("\nMore tasks are in tasks/tasks.jsonl.\n")
 	}
 	if len(v.conflicts) > 0 {
 		b.WriteString("\n## Versions to merge\n\n| artifact | version | made from | by | state |\n|---|---|---|---|---|\n")
@@ -156,7 +156,7 @@ func decisions(rd hub.Reader, id hub.TeamID) (all []hub.Decision, err error) {
 
 func decisionPage(id hub.TeamID, all []hub.Decision) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Decisions of %s\n\nThe hub writes this file. What is changed here is lost.\n", escape(string(id)))
+	fmt.Fprintf(&b, "# Decisions of %s\n\nThe hub writes this file; changes made here are lost.\n", escape(string(id)))
 	if len(all) > pageDecisions {
 		fmt.Fprintf(&b, "\nThese are the newest %d of %d; all are in decisions/decisions.jsonl.\n", pageDecisions, len(all))
 		all = all[len(all)-pageDecisions:]

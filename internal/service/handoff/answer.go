@@ -87,7 +87,7 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 	// Items of another queue were inspected with the package, outside of the transaction.
 	all := checks
 	if s.queue == nil {
-		conflicts, err := claimConflicts(m.tx, transfers)
+		conflicts, err := itemConflicts(m.tx, transfers)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (s *Service) accept(m *mover, actor hub.Caller, h *hub.Handoff, detail stri
 	if s.queue != nil && len(transfers) > 0 {
 		return nil
 	}
-	owned, steps, err := moveClaims(m, transfers)
+	owned, steps, err := moveItems(m, transfers)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *Service) acceptable(r hub.Reader, op string, actor hub.Caller, id hub.H
 			return h, err
 		}
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before %s approves it", id, who).
-			WithHint("the approval is: {handoff.approve} %s; you get a message when it was given", id)
+			WithHint("to approve it, use {handoff.approve} %s; you get a message when it is approved", id)
 	}
 	return h, nil
 }
@@ -158,7 +158,7 @@ func proposedTo(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, tex
 	if err := checkText(op, "detail", text); err != nil {
 		return hub.Handoff{}, err
 	}
-	return receivedBy(r, op, actor, id, hub.HandoffProposed, "it waits for no answer")
+	return receivedBy(r, op, actor, id, hub.HandoffProposed, "it is not waiting for an answer")
 }
 
 // receivedBy returns a handoff in a state whose receiver is the actor. why is the
@@ -172,7 +172,7 @@ func receivedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, sta
 	case err != nil:
 		return h, err
 	case h.To != actor.ID:
-		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
+		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, not for %s", id, h.To, actor.ID)
 	case h.Status != state:
 		return h, outOfState(op, h, why)
 	}
@@ -189,7 +189,7 @@ const maxText = 2000
 
 func checkText(op, name, text string) error {
 	if len(text) > maxText {
-		return hub.Errorf(hub.CodeTooLarge, op, "%s: at most %d bytes", name, maxText).WithHint("put long text into an artifact or another message")
+		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", name, maxText).WithHint("put long text into an artifact or another message")
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	}
 	// The sender ended its own handoff of the task for this one. So the task has no
 	// active handoff now, and no deadline.
-	_, err = s.tell(m, "", *h, fmt.Sprintf("the task %s was handed on and not accepted: it is still with %s", h.TaskID, h.From),
+	_, err = s.tell(m, "", *h, fmt.Sprintf("the task %s was handed on but not accepted: %s still owns it", h.TaskID, h.From),
 		"only "+string(h.From)+" or the operator can hand it on", nil)
 	return err
 }
@@ -231,10 +231,10 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 func (s *Service) Reject(ctx context.Context, actor hub.Caller, id hub.HandoffID, reason hub.RejectReason, detail string) (Report, error) {
 	const op = "handoff.Reject"
 	if !slices.Contains(hub.RejectReasons, reason) {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason to reject", reason).WithHint("the reasons are %s", hub.JoinWords(hub.RejectReasons))
+		return Report{}, hub.Errorf(hub.CodeInvalid, op, "unknown reason %q", reason).WithHint("use %s", hub.JoinWords(hub.RejectReasons))
 	}
 	if strings.TrimSpace(detail) == "" {
-		return Report{}, hub.Errorf(hub.CodeInvalid, op, "detail: missing").WithHint("give the sender the cause in a sentence")
+		return Report{}, hub.Errorf(hub.CodeInvalid, op, "detail is required").WithHint("explain the rejection to the sender in one sentence")
 	}
 	return s.refuse(ctx, op, actor, func(tx hub.Tx) (hub.Handoff, error) {
 		return proposedTo(tx, op, actor, id, detail)
@@ -260,10 +260,10 @@ func (s *Service) Withdraw(ctx context.Context, actor hub.Caller, id hub.Handoff
 		case err != nil:
 			return h, err
 		case h.From != actor.ID:
-			return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is from %s, and you are %s", id, h.From, actor.ID).
+			return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is from %s, not from %s", id, h.From, actor.ID).
 				WithHint("the receiver can reject it, the operator can release it")
 		case h.Status != hub.HandoffProposed:
-			return h, outOfState(op, h, "only a handoff that is not accepted yet can be withdrawn")
+			return h, outOfState(op, h, "only a handoff that has not been accepted can be withdrawn")
 		}
 		return h, nil
 	}, hub.EndedWithdrawn, hub.RejectOther, why)
@@ -292,7 +292,7 @@ func (s *Service) refuse(ctx context.Context, op string, actor hub.Caller, find 
 func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffID, detail string) (Report, error) {
 	const op = "handoff.Release"
 	if !actor.IsOperator() {
-		return Report{}, hub.Errorf(hub.CodeDenied, op, "only the operator may release a task, and you are %s", actor.ID)
+		return Report{}, hub.Errorf(hub.CodeDenied, op, "only the operator can release a task; you are %s", actor.ID)
 	}
 	if err := checkText(op, "detail", detail); err != nil {
 		return Report{}, err
@@ -315,7 +315,7 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffI
 			h.Ending, h.Notes = hub.EndedReleased, why
 			return s.end(m, actor, &h)
 		}
-		return outOfState(op, h, "it does not hold the task any more")
+		return outOfState(op, h, "it no longer holds the task")
 	})
 	if err != nil {
 		return Report{}, err

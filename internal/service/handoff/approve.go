@@ -114,20 +114,20 @@ func (s *Service) Deny(ctx context.Context, actor hub.Caller, id hub.HandoffID, 
 // undecided returns a handoff that waits for the decision of the operator.
 func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	if !actor.IsOperator() {
-		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator approves or denies a handoff, and you are %s", actor.ID)
+		return hub.Handoff{}, hub.Errorf(hub.CodeDenied, op, "only the operator can approve or deny a handoff; you are %s", actor.ID)
 	}
 	h, err := visible(r, op, actor, id)
 	switch {
 	case err != nil:
 		return h, err
 	case h.Status != hub.HandoffProposed:
-		return h, outOfState(op, h, "it waits for no decision")
+		return h, outOfState(op, h, "it is not waiting for a decision")
 	case h.WaitsForOperator() || h.WaitsForTeam():
 		return h, nil
 	case !h.ApprovedAt.IsZero():
-		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was approved at %s", id, h.ApprovedAt)
+		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was already approved at %s", id, h.ApprovedAt)
 	case h.TeamApprovedBy != "":
-		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was approved by %s", id, h.TeamApprovedBy)
+		return h, hub.Errorf(hub.CodeConflict, op, "handoff %s was already approved by %s", id, h.TeamApprovedBy)
 	}
 	return h, hub.Errorf(hub.CodeConflict, op, "handoff %s needs no approval", id)
 }
@@ -146,11 +146,11 @@ func (s *Service) ApproveTeam(ctx context.Context, actor hub.Caller, id hub.Hand
 		}
 		switch {
 		case h.Team == "" || s.board == nil:
-			return hub.Errorf(hub.CodeConflict, op, "handoff %s goes into no team", id)
+			return hub.Errorf(hub.CodeConflict, op, "handoff %s does not belong to a team", id)
 		case h.Status != hub.HandoffProposed:
-			return outOfState(op, h, "it waits for no approval")
+			return outOfState(op, h, "it is not waiting for approval")
 		case h.TeamApprovedBy != "":
-			return hub.Errorf(hub.CodeConflict, op, "handoff %s was approved by %s", id, h.TeamApprovedBy)
+			return hub.Errorf(hub.CodeConflict, op, "handoff %s was already approved by %s", id, h.TeamApprovedBy)
 		}
 		return s.approveForTeam(m, &h)
 	})
@@ -194,7 +194,7 @@ func (s *Service) approvers(r hub.Reader, h hub.Handoff) (string, error) {
 		able = append(able, "the operator")
 	}
 	if len(able) == 0 {
-		return fmt.Sprintf("a member of the team %s whose role permits it (no member can: give one such a role)", h.Team), nil
+		return fmt.Sprintf("a member of the team %s whose role permits it (no member's role does: change one)", h.Team), nil
 	}
 	names := make([]string, len(able))
 	for i, id := range able {

@@ -26,9 +26,9 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 	all, err := shape.DecodeEvidence(raw)
 	switch {
 	case err != nil:
-		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, "it does not have the form that runs record: "+err.Error())}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, "it is not in the form that runs record: "+err.Error())}
 	case len(all) > maxEvidence:
-		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it is of %d runs, and at most %d are checked", len(all), maxEvidence))}
+		return []hub.Check{unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it covers %d runs; at most %d are checked", len(all), maxEvidence))}
 	}
 
 	var checks []hub.Check
@@ -58,7 +58,7 @@ func (s *Service) proveEvidence(ctx context.Context, raw []byte, worktree string
 // the evidence is part of that record.
 func (s *Service) proveRun(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
 	if e.RunID == "" {
-		return unverifiable(hub.CheckKindEvidence, what, "it names no run that the hub could look up")
+		return unverifiable(hub.CheckKindEvidence, what, "it names no run to look up")
 	}
 
 	var run hub.Run
@@ -111,7 +111,7 @@ func (s *Service) proveTraces(ctx context.Context, name string, e shape.RunEvide
 func (s *Service) proveFiles(ctx context.Context, what string, e shape.RunEvidence) hub.Check {
 	present := append(append([]string{}, e.Diff.Created...), e.Diff.Modified...)
 	if n := len(present) + len(e.Diff.Deleted); n > maxEvidenceFiles {
-		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it names %d files, and at most %d are checked", n, maxEvidenceFiles))
+		return unverifiable(hub.CheckKindEvidence, what, fmt.Sprintf("it names %d files; at most %d are checked", n, maxEvidenceFiles))
 	}
 
 	fail := func(reason hub.RejectReason, format string, args ...any) hub.Check {

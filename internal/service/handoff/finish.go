@@ -102,7 +102,7 @@ func (x *completing) prove(ctx context.Context) error {
 	if x.s.requireProof && x.proof.Proof != hub.ProofVerified {
 		hint := "name files that were changed as artifacts, or ask the operator to release the task"
 		if x.proof.Change != nil && x.proof.Change.Trivial {
-			hint = "do the work, or say why such a change is the task: {trivial}"
+			hint = "do the work, or explain why this change is the task: {trivial}"
 		}
 		return hub.Errorf(hub.CodeUnproven, x.op, "this hub requires proof, and the work is unproven: %s", x.proof.Reason).WithHint("%s", hint)
 	}
@@ -216,7 +216,7 @@ const maxArtifacts = 200
 // checkArtifacts refuses references that the schema does not allow.
 func checkArtifacts(op string, refs []hub.ArtifactRef) error {
 	if len(refs) > maxArtifacts {
-		return hub.Errorf(hub.CodeTooLarge, op, "artifacts: at most %d", maxArtifacts)
+		return hub.Errorf(hub.CodeTooLarge, op, "at most %d artifacts are allowed", maxArtifacts)
 	}
 	if len(refs) == 0 {
 		return nil
@@ -275,7 +275,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return err
 		}
 		if h.To != actor.ID && !actor.IsOperator() {
-			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, and you are %s", id, h.To, actor.ID)
+			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, not for %s", id, h.To, actor.ID)
 		}
 		if h.Status != hub.HandoffAccepted && h.Status != hub.HandoffActivated {
 			return outOfState(op, h, "it is not accepted")

@@ -326,13 +326,14 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
-	if err == nil && h.Team != "" && !h.Concerns(actor.ID) && !actor.Audits() { // the members of its team see it
+	isHidden := err == nil && !h.Concerns(actor.ID) && !actor.Audits()
+	if isHidden && h.Team != "" { // the members of its team see it
 		var m []hub.Member
 		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
 			return h, nil
 		}
 	}
-	if (err == nil && !h.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
+	if (err == nil && isHidden) || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, notVisible(op, id)
 	}
 	return h, err
@@ -428,15 +429,15 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.HandoffQuery
 // checkList refuses a limit, a state or a cursor of a listing that is none.
 func checkList(op string, q hub.HandoffQuery) error {
 	if q.Limit < 0 || q.Limit > maxPage {
-		return hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+		return hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, q.Limit)
 	}
 	for _, st := range q.States {
 		if !st.Known() {
-			return hub.Errorf(hub.CodeInvalid, op, "state: %q is not a state of a handoff", st).WithHint("the states are %s", hub.JoinWords(hub.HandoffStates))
+			return hub.Errorf(hub.CodeInvalid, op, "unknown state %q", st).WithHint("use %s", hub.JoinWords(hub.HandoffStates))
 		}
 	}
 	if q.Cursor != "" && !q.Cursor.Valid() {
-		return hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a listing", q.Cursor)
+		return hub.Errorf(hub.CodeInvalid, op, "invalid cursor %q", q.Cursor)
 	}
 	return nil
 }

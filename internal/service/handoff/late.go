@@ -102,7 +102,8 @@ func (s *Service) escalate(ctx context.Context, lease hub.Lease, id hub.HandoffI
 			return err
 		}
 		open := h.Status == hub.HandoffAccepted || h.Status == hub.HandoffActivated
-		if !open || s.due(h).After(m.now.Time) || (!h.Escalated.IsZero() && m.now.Sub(h.Escalated.Time) < escalateWait) {
+		escalatedLately := !h.Escalated.IsZero() && m.now.Sub(h.Escalated.Time) < escalateWait
+		if !open || s.due(h).After(m.now.Time) || escalatedLately {
 			return nil // its state changed meanwhile, or the clock went back
 		}
 		summary := fmt.Sprintf("the task %s is late: %s accepted it at %s and has not completed it", h.TaskID, h.To, h.AcceptedAt)

@@ -64,7 +64,7 @@ func (s *nameTree) check(path string, v any) error {
 			var known *nameTree
 			if s != nil {
 				if twin, found := seen.Add(name); found && twin != name {
-					return hub.Errorf(hub.CodeInvalid, op, "%s: differs from %s in case only", below, twin).WithHint("names are lower-case")
+					return hub.Errorf(hub.CodeInvalid, op, "%s differs from %s only in case", below, twin).WithHint("names are lower-case")
 				}
 				known = s.members[name]
 			}

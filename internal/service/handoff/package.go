@@ -27,7 +27,7 @@ type packageBuilder struct {
 // and adds everything but the chain of owners and the hash.
 func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*packageBuilder, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "package: missing").WithHint("{package}")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "package is required").WithHint("{package}")
 	}
 	if len(raw) > 2*shape.MaxPackage {
 		return nil, tooLarge(op, len(raw))
@@ -103,19 +103,19 @@ func (p *packageBuilder) checkExpect(op string) error {
 		switch {
 		case name == "merge" && isBool:
 		case name != "paths" || !isList || len(paths) > maxExpected:
-			return hub.Errorf(hub.CodeInvalid, op, "package.expect.%s: expect has paths, a list of at most %d, and merge, true or false", name, maxExpected)
+			return hub.Errorf(hub.CodeInvalid, op, "package.expect.%s: expect takes paths (a list of at most %d) and merge (true or false)", name, maxExpected)
 		}
 		for _, entry := range paths {
 			path, _ := entry.(string)
 			local := filepath.IsLocal(filepath.FromSlash(path)) && len(path) <= maxExpectedPath && !strings.ContainsFunc(path, invisible)
 			if !local {
-				return hub.Errorf(hub.CodeInvalid, op, "package.expect.paths: %q is not the path of a file in the worktree, relative to it", cut(path, 200))
+				return hub.Errorf(hub.CodeInvalid, op, "package.expect.paths: %q is not a file path relative to the worktree", cut(path, 200))
 			}
 		}
 	}
 
 	if worktree, _ := p.object("work_state")["worktree_path"].(string); worktree == "" {
-		return hub.Errorf(hub.CodeInvalid, op, "package.expect: the package names no worktree in which files could change").WithHint("name it in work_state.worktree_path")
+		return hub.Errorf(hub.CodeInvalid, op, "package.expect: the package names no worktree").WithHint("name it in work_state.worktree_path")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (p *packageBuilder) readTask(op string) error {
 		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: must be a string")
 	}
 	if strings.TrimSpace(p.task) != p.task || strings.ContainsFunc(p.task, invisible) {
-		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: %q has blanks around it, or invisible characters", p.task)
+		return hub.Errorf(hub.CodeInvalid, op, "package.task.task_id: %q has spaces around it, or invisible characters", p.task)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (p *packageBuilder) seal(chain []hub.AgentID) (json.RawMessage, shape.Packa
 	// A text of invisible characters tells the receiver nothing.
 	for name, text := range map[string]string{"context.summary": pkg.Context.Summary, "work_state.next_step": pkg.WorkState.NextStep, "task.title": pkg.Task.Title} {
 		if !strings.ContainsFunc(text, visibleRune) {
-			return fail(hub.Errorf(hub.CodeInvalid, op, "package.%s: has no visible character", name))
+			return fail(hub.Errorf(hub.CodeInvalid, op, "package.%s must contain a visible character", name))
 		}
 	}
 	return raw, pkg, nil

@@ -77,7 +77,7 @@ func (s *Service) proveWorktree(ctx context.Context, id hub.HandoffID, path, bra
 	checks := s.inspector.Worktree(ctx, path, branch)
 	state, err := s.inspector.State(ctx, path, id)
 	if err != nil {
-		return append(checks, unverifiable(hub.CheckKindWorktree, checkState, "the current files could not be read, so that later changes cannot be proven"))
+		return append(checks, unverifiable(hub.CheckKindWorktree, checkState, "the current files could not be read, so later changes cannot be proven"))
 	}
 	return append(checks, hub.Check{
 		What: checkState, Kind: hub.CheckKindWorktree, Result: hub.CheckVerified, Detail: "the files are the tree " + state.Tree, State: &state,
@@ -150,7 +150,7 @@ func (s *Service) checkRoots(ctx context.Context, op string, raw []byte, pkg sha
 				continue
 			}
 		}
-		return hub.Errorf(hub.CodeOutsideRoots, op, "%s lies under no root, so that the hub cannot check it", cut(path, 300)).
+		return hub.Errorf(hub.CodeOutsideRoots, op, "%s is under no root, so the hub cannot check it", cut(path, 300)).
 			WithHint("{root.add} %s; %s", shell.Word(plaintext.Line(folders[i])), next)
 	}
 	return nil

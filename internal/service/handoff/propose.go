@@ -72,11 +72,11 @@ func (s *Service) Initiate(ctx context.Context, actor hub.Caller, p Proposal) (R
 func (s *Service) checkProposal(ctx context.Context, op string, actor hub.Caller, p Proposal) error {
 	switch {
 	case !utf8.ValidString(p.Reason) || len(p.Reason) > maxReason || strings.TrimSpace(p.Reason) == "":
-		return hub.Errorf(hub.CodeInvalid, op, "reason: must be text of at most %d bytes", maxReason)
+		return hub.Errorf(hub.CodeInvalid, op, "reason must be text of at most %d bytes", maxReason)
 	case len(p.IdempotencyKey) > maxIdempotencyKey:
-		return hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most %d bytes", maxIdempotencyKey)
+		return hub.Errorf(hub.CodeInvalid, op, "idempotency_key must be at most %d bytes", maxIdempotencyKey)
 	case p.To == "":
-		return hub.Errorf(hub.CodeInvalid, op, "to: missing").WithHint("name the agent that receives the task")
+		return hub.Errorf(hub.CodeInvalid, op, "to is required").WithHint("name the agent that receives the task")
 	case p.To == actor.ID:
 		return hub.Errorf(hub.CodeOwnership, op, "%s cannot hand a task to itself", actor.ID)
 	}
@@ -260,7 +260,7 @@ func (x *proposing) warnings() (out []string) {
 
 	namesFile := slices.ContainsFunc(x.pkg.Artifacts, func(a shape.PackageArtifact) bool { return a.Ref.Type == "file" })
 	if x.pkg.WorkState.Worktree == "" && !namesFile {
-		out = append(out, "it names no worktree and no file, so that the hub cannot compare the work with the state of now")
+		out = append(out, "it names no worktree and no file, so the hub has nothing to compare the work with")
 	}
 	return out
 }
@@ -319,7 +319,7 @@ func repeated(tx hub.Tx, op string, actor hub.Caller, key, request string) (hub.
 	case err != nil:
 		return hub.Handoff{}, false, err
 	case r.Request != request:
-		return hub.Handoff{}, false, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for another request, %s", key, r.Message).
+		return hub.Handoff{}, false, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was already used for another request: %s", key, r.Message).
 			WithHint("use a new key for a new handoff")
 	}
 	h, err := tx.Handoff(hub.HandoffID(r.Message))
@@ -448,9 +448,9 @@ func invitation(h hub.Handoff, p shape.Package, approvers string) any {
 	}
 	switch {
 	case h.WaitsForOperator():
-		out.Waits = "the operator's approval; you are told when you can accept it"
+		out.Waits = "the operator's approval; you will be notified"
 	case h.WaitsForTeam():
-		out.Waits = cut(fmt.Sprintf("the approval of %s", approvers), 300) + "; you are told when you can accept it"
+		out.Waits = cut(fmt.Sprintf("the approval of %s", approvers), 300) + "; you will be notified"
 	}
 	if h.Restricted {
 		return out
@@ -496,12 +496,17 @@ func cutAll(texts []string, most int) []string {
 	return out
 }
 
+// isEscaped reports whether JSON holds a character as an escape sequence.
+func isEscaped(r rune) bool {
+	return r < 0x20 || strings.ContainsRune("\"\\<>&\u2028\u2029", r)
+}
+
 // cut shortens a text to about so many bytes as JSON, at a character.
 func cut(s string, most int) string {
 	n := 0
 	for i, r := range s {
 		n += utf8.RuneLen(r)
-		if r < 0x20 || r == '"' || r == '\\' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029' {
+		if isEscaped(r) {
 			n += 5
 		}
 		if n > most {

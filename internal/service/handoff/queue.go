@@ -67,7 +67,7 @@ func (s *Service) transfer(ctx context.Context, op string, actor hub.Caller, h h
 	transfers := transfersOf(h, actor.Session)
 	if s.queue == nil {
 		err = s.update(ctx, op, actor, func(m *mover) (err error) {
-			owned, steps, err = moveClaims(m, transfers)
+			owned, steps, err = moveItems(m, transfers)
 			return err
 		})
 		return owned, steps, err
@@ -112,7 +112,7 @@ func (s *Service) activate(m *mover, h *hub.Handoff, owned hub.Ownership, steps 
 		return err
 	}
 	_, err := s.tell(m, "", *h, fmt.Sprintf("move the task %s to %s in its queue by hand", h.TaskID, h.To), string(owned),
-		map[string]any{"detail": sentence(queueProblems[owned]) + ". When it is done there: parley handoff workq " + string(h.ID) + " --done"})
+		map[string]any{"detail": sentence(queueProblems[owned]) + ". Then run parley handoff workq " + string(h.ID) + " --done"})
 	return err
 }
 
@@ -157,152 +157,4 @@ func (s *Service) MoveItem(ctx context.Context, actor hub.Caller, id hub.Handoff
 		return Report{}, err
 	}
 	return s.answer(h, steps), nil
-}
-
-// checkClaim is the subject of a check of the hub's own queue.
-const checkClaim = "claim of "
-
-// claimConflicts returns a failed check for each item of the hub's own queue that
-// belongs to a third agent.
-func claimConflicts(r hub.Reader, transfers []hub.Transfer) (out []hub.Check, err error) {
-	for _, t := range transfers {
-		c, err := r.ItemClaim(t.Item)
-		switch {
-		case hub.CodeOf(err) == hub.CodeNotFound:
-		case err != nil:
-			return nil, err
-		case c.Owner != t.From && c.Owner != t.To:
-			out = append(out, hub.Check{What: checkClaim + t.Item, Kind: hub.CheckKindClaim, Result: hub.CheckFailed, Reason: hub.RejectOwnershipConflict, Detail: fmt.Sprintf("%s owns it, not %s", c.Owner, t.From)})
-		}
-	}
-	return out, nil
-}
-
-// moveClaims gives the items of the hub's own queue to the receiver. An item that it
-// does not have is in a queue that the hub does not know.
-func moveClaims(m *mover, transfers []hub.Transfer) (owned hub.Ownership, steps []hub.Check, err error) {
-	queued, err := readQueued(m.tx)
-	if err != nil {
-		return "", nil, err
-	}
-	for _, t := range transfers {
-		got, step := hub.OwnershipTransferred, hub.Check{What: checkClaim + t.Item, Kind: hub.CheckKindClaim, Result: hub.CheckVerified, Detail: fmt.Sprintf("from %s to %s", t.From, t.To)}
-		c, err := m.tx.ItemClaim(t.Item)
-		switch {
-		case hub.CodeOf(err) == hub.CodeNotFound && queued.has(t.Item): // it is free
-			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"handoff": t.Handoff})
-		case hub.CodeOf(err) == hub.CodeNotFound:
-			got = hub.OwnershipManual
-			step.Result = hub.CheckUnverifiable
-			step.Detail = "the hub's own queue does not have it, and no other is configured"
-		case err != nil:
-			return "", nil, err
-		case c.Owner != t.From && c.Owner != t.To:
-			got = hub.OwnershipManual
-			step.Result = hub.CheckFailed
-			step.Detail = fmt.Sprintf("%s owns it", c.Owner)
-		default:
-			err = m.claim(hub.ItemClaim{Item: t.Item, Owner: t.To, At: m.now}, actions.ClaimMoved, map[string]any{"from": c.Owner, "handoff": t.Handoff})
-		}
-		if hub.CodeOf(err) != hub.CodeNotFound && err != nil {
-			return "", nil, err
-		}
-		owned, steps = worst(owned, got), append(steps, step)
-	}
-	return owned, steps, nil
-}
-
-// claim stores a claim with its journal entry.
-func (m *mover) claim(c hub.ItemClaim, a actions.Action, facts map[string]any) error {
-	if err := m.tx.PutItemClaim(c); err != nil {
-		return err
-	}
-	facts["owner"] = c.Owner
-	_, err := m.tx.Append(m.actor.Entry(m.now, a, c.Item, facts))
-	return err
-}
-
-const (
-	maxItem   = 200 // bytes of the name of an item
-	maxClaims = 200 // in one list
-)
-
-// ownQueue refuses work on the hub's own queue while another is configured: an item
-// would have two owners.
-func (s *Service) ownQueue(op string, actor hub.Caller, item string) error {
-	if err := s.openQueue(op, actor); err != nil {
-		return err
-	}
-	if item == "" || len(item) > maxItem || strings.TrimSpace(item) != item {
-		return hub.Errorf(hub.CodeInvalid, op, "item: a name of 1 to %d bytes is required", maxItem)
-	}
-	return nil
-}
-
-// openQueue refuses work on the hub's own queue while another is configured.
-func (s *Service) openQueue(op string, actor hub.Caller) error {
-	if err := active(op, actor); err != nil {
-		return err
-	}
-	if s.queue != nil {
-		return hub.Errorf(hub.CodeNotEnabled, op, "the items of this hub are in the queue of its gateway").WithHint("claim and release them there")
-	}
-	return nil
-}
-
-// ClaimItem makes the actor the owner of an item of the hub's own queue. It reports
-// CodeOwnership when another agent owns it; a second claim of the owner changes
-// nothing.
-func (s *Service) ClaimItem(ctx context.Context, actor hub.Caller, item string) (hub.ItemClaim, error) {
-	const op = "handoff.ClaimItem"
-	if err := s.ownQueue(op, actor, item); err != nil {
-		return hub.ItemClaim{}, err
-	}
-	var c hub.ItemClaim
-	err := s.update(ctx, op, actor, func(m *mover) (err error) {
-		c, err = m.tx.ItemClaim(item)
-		switch {
-		case err == nil && c.Owner == actor.ID:
-			return nil
-		case err == nil:
-			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s since %s", c.Owner, item, c.At).WithHint("ask %s to hand it over", c.Owner)
-		case hub.CodeOf(err) != hub.CodeNotFound:
-			return err
-		}
-		c = hub.ItemClaim{Item: item, Owner: actor.ID, At: m.now}
-		return m.claim(c, actions.Claimed, map[string]any{})
-	})
-	return c, err
-}
-
-// ReleaseItem gives an item back, so that another agent can claim it. Its owner may, and the
-// operator.
-func (s *Service) ReleaseItem(ctx context.Context, actor hub.Caller, item string) (hub.ItemClaim, error) {
-	const op = "handoff.ReleaseItem"
-	if err := s.ownQueue(op, actor, item); err != nil {
-		return hub.ItemClaim{}, err
-	}
-	var c hub.ItemClaim
-	err := s.update(ctx, op, actor, func(m *mover) (err error) {
-		c, err = m.tx.ItemClaim(item)
-		switch {
-		case hub.CodeOf(err) == hub.CodeNotFound:
-			return hub.Errorf(hub.CodeNotFound, op, "no agent owns %q", item).WithHint("{workq.list} lists the claims")
-		case err != nil:
-			return err
-		case c.Owner != actor.ID && !actor.IsOperator():
-			return hub.Errorf(hub.CodeOwnership, op, "%s owns %s, and you are %s", c.Owner, item, actor.ID)
-		}
-		if err := m.tx.RemoveItemClaim(item); err != nil {
-			return err
-		}
-		_, err = m.tx.Append(actor.Entry(m.now, actions.ClaimReleased, item, map[string]any{"owner": c.Owner}))
-		return err
-	})
-	return c, err
-}
-
-// ItemClaims lists the claims of an agent, or of all, by item.
-func (s *Service) ItemClaims(ctx context.Context, owner hub.AgentID) ([]hub.ItemClaim, error) {
-	return hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.ItemClaim, error) { return r.ItemClaims(owner, maxClaims) })
 }

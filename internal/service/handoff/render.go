@@ -49,14 +49,14 @@ func renderHead(b *strings.Builder, r Report) {
 		fmt.Fprintf(b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 	}
 	fmt.Fprintf(b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
-	fmt.Fprintf(b, "proof: %s\n", r.proofText(math.MaxInt))
+	fmt.Fprintf(b, "proof: %s\n", r.WholeProof())
 }
 
 // renderChange writes the change of the work, the other agents that worked there, and the
 // owner in the queue.
 func renderChange(b *strings.Builder, r Report) {
 	if r.Change != "" {
-		fmt.Fprintf(b, "change: %s", r.changeText(math.MaxInt))
+		fmt.Fprintf(b, "change: %s", r.WholeChange())
 		if r.Commit != "" {
 			fmt.Fprintf(b, ", commit %s", r.Commit)
 		}
@@ -159,6 +159,12 @@ const (
 	maxCell     = 60  // characters of a cell of a table
 	maxWhy      = 20  // characters of the owner's words in a cell
 )
+
+// WholeProof returns the proof with its qualifications and its reason, however long.
+func (r Report) WholeProof() string { return r.proofText(math.MaxInt) }
+
+// WholeChange returns what changed, however long; "-" if nothing is known to have changed.
+func (r Report) WholeChange() string { return r.changeText(math.MaxInt) }
 
 // ProofText returns the proof with its qualifications and its reason, as a part of a line.
 func (r Report) ProofText() string { return r.proofText(maxLineText) }

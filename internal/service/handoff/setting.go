@@ -77,7 +77,7 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 		}
 		at := slices.IndexFunc(done, func(d completion) bool { return d.handoff.ID == same })
 		if at < 0 || done[at].proof != hub.ProofVerified {
-			return x, hub.Errorf(hub.CodeConflict, op, "same_change_as: %s is not a task of yours in this repository that was verified since you accepted this one", x.same).
+			return x, hub.Errorf(hub.CodeConflict, op, "same_change_as: %s is not one of your tasks in this repository verified since you accepted this one", x.same).
 				WithHint("{handoff.list} lists yours")
 		}
 		done = done[:at]
@@ -156,7 +156,8 @@ func (x *setting) readHandoffs(r hub.Reader, h hub.Handoff) error {
 	seen := map[hub.HandoffID]bool{}
 	for _, other := range append(open, recent...) {
 		over := !other.ResolvedAt.IsZero() && other.ResolvedAt.Before(h.AcceptedAt.Time)
-		if other.To == h.To || other.AcceptedAt.IsZero() || over || seen[other.ID] {
+		isUnrelated := other.To == h.To || other.AcceptedAt.IsZero() || over
+		if isUnrelated || seen[other.ID] {
 			continue
 		}
 		seen[other.ID] = true

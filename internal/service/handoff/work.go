@@ -18,7 +18,7 @@ import (
 // checkReason refuses a declaration without a reason that people can read.
 func checkReason(op, name, why string) error {
 	if len(why) > maxReason || !utf8.ValidString(why) || !strings.ContainsFunc(why, visibleRune) {
-		return hub.Errorf(hub.CodeInvalid, op, "%s: must say why in text of at most %d bytes", name, maxReason)
+		return hub.Errorf(hub.CodeInvalid, op, "%s must explain why, in text of at most %d bytes", name, maxReason)
 	}
 	return nil
 }
@@ -282,9 +282,9 @@ func checkMessage(op, message string) error {
 	case message == "":
 		return nil
 	case len(message) > maxMessage:
-		return hub.Errorf(hub.CodeTooLarge, op, "commit_message: at most %d bytes", maxMessage)
+		return hub.Errorf(hub.CodeTooLarge, op, "commit_message must be at most %d bytes", maxMessage)
 	case !utf8.ValidString(message) || strings.ContainsFunc(message, hidden) || !strings.ContainsFunc(message, visibleRune):
-		return hub.Errorf(hub.CodeInvalid, op, "commit_message: must be text")
+		return hub.Errorf(hub.CodeInvalid, op, "commit_message must be text")
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	_, pkg, ok := provePackage(h)
 	change := work.Change
 	if !ok || change.Now.Tree == "" {
-		return hub.Errorf(hub.CodeInvalid, op, "commit_message: there is no worktree to commit in")
+		return hub.Errorf(hub.CodeInvalid, op, "commit_message: the task has no worktree to commit in")
 	}
 
 	// Artifacts in the worktree are committed; without any, all files are, if they are only the
@@ -309,9 +309,9 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	switch {
 	case len(files) > 0:
 	case len(x.credits) > 0:
-		return hub.Errorf(hub.CodeInvalid, op, "commit_message: %s works in %s, too: name your files as artifacts", x.credits[0].Agent, change.Now.Path)
+		return hub.Errorf(hub.CodeInvalid, op, "commit_message: %s also works in %s; name your files as artifacts", x.credits[0].Agent, change.Now.Path)
 	case len(change.Loose) < change.Uncommitted:
-		return hub.Errorf(hub.CodeTooLarge, op, "commit_message: %d files are not committed: name those to commit as artifacts", change.Uncommitted)
+		return hub.Errorf(hub.CodeTooLarge, op, "commit_message: %d files are not committed; name the ones to commit as artifacts", change.Uncommitted)
 	default:
 		files = change.Loose
 	}

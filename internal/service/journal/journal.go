@@ -106,7 +106,7 @@ func (j *Journal) keep(k kind, c *count) {
 		return
 	}
 	if err := j.slate.set(k, c.op, c.n); err != nil {
-		j.log.Warn("a count of calls would not survive a kill", "actor", k.actor, "err", err)
+		j.log.Warn("cannot save a count of calls, a kill would lose it", "actor", k.actor, "err", err)
 	}
 }
 
@@ -209,7 +209,7 @@ func (j *Journal) counted(ctx context.Context, k kind, op string, n int) bool {
 		return true
 	}
 
-	j.log.Warn("a call could not be recorded yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
+	j.log.Warn("cannot record a call yet", "actor", k.actor, "op", op, "code", k.code, "err", err)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c, ok := j.counts[k]
@@ -245,7 +245,7 @@ func (j *Journal) Flush(ctx context.Context) {
 		return
 	}
 	if err := old.remove(); err != nil {
-		j.log.Warn("a file of counted calls could not be removed", "err", err)
+		j.log.Warn("cannot remove a file of counted calls", "err", err)
 	}
 }
 

@@ -223,7 +223,8 @@ func (s *Service) lookup(ctx context.Context, id hub.AgentID, aged bool) (cached
 	epoch := s.epoch
 	s.mu.RUnlock()
 	now := s.clock.Now()
-	if ok && (!s.shared || (aged && now.Before(known.until.Time))) {
+	isFresh := !s.shared || (aged && now.Before(known.until.Time))
+	if ok && isFresh {
 		return known, known.missing
 	}
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
@@ -334,7 +335,7 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 		case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 			return err
 		case err == nil && p.State != hub.PeerRemoved:
-			return hub.Errorf(hub.CodeConflict, op, "the peer %s has the agent id that %s would have", p.AID, agent.ID).WithHint("choose another name")
+			return hub.Errorf(hub.CodeConflict, op, "peer %s already has the agent id of %s", p.AID, agent.ID).WithHint("choose another name")
 		}
 		if err := putAgent(tx, actor, agent); err != nil {
 			return err
@@ -350,11 +351,11 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 // complete checks a new agent and gives it the role of an executor if it has none.
 func complete(op string, agent *hub.Agent) error {
 	if !agent.ID.Valid() {
-		return hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an agent", agent.ID).
-			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", agent.ID).
+			WithHint("use 1 to 64 characters from a-z, 0-9, dot, dash and underscore, starting with a letter or digit")
 	}
 	if agent.ID == hub.Operator || agent.ID == hub.Self {
-		return hub.Errorf(hub.CodeConflict, op, "the name %q is taken by the hub itself", agent.ID)
+		return hub.Errorf(hub.CodeConflict, op, "the name %q is reserved for the hub", agent.ID)
 	}
 	if agent.Role == "" {
 		agent.Role = hub.RoleExecutor
@@ -363,7 +364,7 @@ func complete(op string, agent *hub.Agent) error {
 		return err
 	}
 	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
-		return hub.Errorf(hub.CodeInvalid, op, "can: an agent has at most %d abilities of 1 to 32 letters, digits and . + # _ / -", maxAbilities)
+		return hub.Errorf(hub.CodeInvalid, op, "can: an agent can have at most %d abilities, each of 1 to 32 letters, digits and . + # _ / -", maxAbilities)
 	}
 	return nil
 }
@@ -374,7 +375,7 @@ func knownRole(op string, r hub.Role) error {
 		return nil
 	}
 	roles := strings.Trim(fmt.Sprint(hub.Roles), "[]")
-	return hub.Errorf(hub.CodeInvalid, op, "%q is not a role", r).WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
+	return hub.Errorf(hub.CodeInvalid, op, "unknown role %q", r).WithHint("the roles are %s", strings.ReplaceAll(roles, " ", ", "))
 }
 
 // putAgent stores a new agent with its journal entry. It reports CodeConflict if
@@ -402,7 +403,7 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 			WithHint("to change it, stop the hub, remove operator.key and start it again")
 	}
 	if strings.HasPrefix(k.Label, hub.RunKeyLabel) {
-		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "a label that begins with %q is for the keys of runs", hub.RunKeyLabel)
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "labels that start with %q are reserved for run keys", hub.RunKeyLabel)
 	}
 
 	key, secret, err := s.makeKey(k)
@@ -417,7 +418,7 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 		}
 		// The keys that are lent to runs do not count.
 		if len(slices.DeleteFunc(have, hub.Key.Lent)) >= maxKeys {
-			return hub.Errorf(hub.CodeConflict, op, "%s has %d keys already", key.Agent, len(have))
+			return hub.Errorf(hub.CodeConflict, op, "%s already has %d keys", key.Agent, len(have))
 		}
 		return addKey(tx, actor, key)
 	})
@@ -432,7 +433,7 @@ func (s *Service) makeKey(k NewKey) (hub.Key, string, error) {
 		k.Label = "default"
 	}
 	if len(k.Label) > 64 || !utf8.ValidString(k.Label) || strings.ContainsFunc(k.Label, func(r rune) bool { return !plaintext.Visible(r) }) {
-		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key's label is one line of at most 64 bytes that can be shown")
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key's label must be one line of at most 64 bytes without hidden characters")
 	}
 	if k.Expires < 0 {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key cannot expire in the past")
@@ -470,7 +471,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 	}
 	if agent == hub.Operator {
 		return 0, hub.Errorf(hub.CodeDenied, op, "the operator's key cannot be revoked").
-			WithHint("stop the hub, remove operator.key from its home and start it again: it makes a new one")
+			WithHint("to replace it, stop the hub, remove operator.key from its home and start the hub again")
 	}
 
 	n := 0
@@ -483,7 +484,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			return err
 		}
 		if n, err = revoke(tx, actor, agent, label, now); err == nil && n == 0 {
-			return hub.Errorf(hub.CodeNotFound, op, "%s has no such key that is still valid", agent).
+			return hub.Errorf(hub.CodeNotFound, op, "%s has no matching valid key", agent).
 				WithHint("parley agent list --json shows the keys")
 		}
 		if err != nil {
@@ -681,8 +682,8 @@ func (s *Service) EnsureOperator(ctx context.Context, secret string) (string, er
 			case slices.ContainsFunc(live, func(k hub.Key) bool { return k.Hash == key.Hash }):
 				return nil
 			case len(live) > 0:
-				return hub.Errorf(hub.CodeConflict, op, "another hub has made this database, and this hub's home has not its operator's key").
-					WithHint("copy operator.key and secrets.key of that hub's home into this one")
+				return hub.Errorf(hub.CodeConflict, op, "another hub created this database, and its operator's key is not in this hub's home").
+					WithHint("copy operator.key and secrets.key from that hub's home to this one")
 			}
 		} else if err == nil {
 			err = revokeHomeKeys(tx, key.CreatedAt)

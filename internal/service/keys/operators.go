@@ -30,8 +30,8 @@ func (s *Service) AddOperator(ctx context.Context, actor hub.Caller, name string
 		return hub.Key{}, "", err
 	}
 	if !hub.AgentID(name).Valid() {
-		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a name for an operator", name).
-			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
+		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "%q is not a valid operator name", name).
+			WithHint("use 1 to 64 characters from a-z, 0-9, dot, dash and underscore, starting with a letter or digit")
 	}
 
 	key, secret, err := s.makeKey(NewKey{Agent: hub.Operator, Label: name})
@@ -46,10 +46,10 @@ func (s *Service) AddOperator(ctx context.Context, actor hub.Caller, name string
 		case err != nil:
 			return err
 		case slices.ContainsFunc(live, func(k hub.Key) bool { return k.Label == name }):
-			return hub.Errorf(hub.CodeConflict, op, "%s is an operator already", name).
-				WithHint("for a new key remove the old one first: parley operator remove %s", name)
+			return hub.Errorf(hub.CodeConflict, op, "%s is already an operator", name).
+				WithHint("to get a new key, remove the old one first: parley operator remove %s", name)
 		case len(live) >= maxKeys:
-			return hub.Errorf(hub.CodeConflict, op, "the hub has %d operators already", len(live))
+			return hub.Errorf(hub.CodeConflict, op, "the hub already has %d operators", len(live))
 		}
 		return addKey(tx, actor, key)
 	})
@@ -97,12 +97,12 @@ func (s *Service) RemoveOperator(ctx context.Context, actor hub.Caller, name str
 		return err
 	}
 	if strings.HasPrefix(name, hub.HomeKeyLabel) || name == "" {
-		return hub.Errorf(hub.CodeInvalid, op, "%q is not the name of an operator", name)
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a valid operator name", name)
 	}
 	return s.update(ctx, "remove the operator "+name, func(tx hub.Tx) error {
 		n, err := revoke(tx, actor, hub.Operator, name, s.clock.Now())
 		if err == nil && n == 0 {
-			err = hub.Errorf(hub.CodeNotFound, op, "there is no operator %s", name).WithHint("parley operator list shows them")
+			err = hub.Errorf(hub.CodeNotFound, op, "no operator named %s", name).WithHint("parley operator list shows the operators")
 		}
 		return err
 	})

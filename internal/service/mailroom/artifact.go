@@ -38,7 +38,7 @@ func isText(a hub.ArtifactRef) bool {
 // reference to it.
 func (m *Mailroom) StoreArtifact(ctx context.Context, actor hub.Caller, content io.Reader) (hub.ArtifactRef, error) {
 	if m.artifacts == nil {
-		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.StoreArtifact", "this hub keeps no artifacts")
+		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.StoreArtifact", "this hub does not store artifacts")
 	}
 	path, sum, size, err := m.artifacts.Put(content)
 	if err != nil {
@@ -60,7 +60,7 @@ func (m *Mailroom) StoreArtifact(ctx context.Context, actor hub.Caller, content 
 func (m *Mailroom) OpenArtifact(ctx context.Context, actor hub.Caller, sum string) (*os.File, error) {
 	const op = "mailroom.OpenArtifact"
 	if m.artifacts == nil {
-		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no artifacts")
+		return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not store artifacts")
 	}
 	may := false
 	err := m.store.View(ctx, func(r hub.Reader) (err error) {
@@ -75,8 +75,8 @@ func (m *Mailroom) OpenArtifact(ctx context.Context, actor hub.Caller, sum strin
 		f.Close()
 	}
 	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may) {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "no artifact %s that you can read", sum).
-			WithHint("its owner shares it in a message or handoff to you")
+		return nil, hub.Errorf(hub.CodeNotFound, op, "artifact %s does not exist or is not shared with you", sum).
+			WithHint("ask its owner to share it in a message or handoff to you")
 	}
 	return f, err
 }
@@ -127,7 +127,7 @@ func (m *Mailroom) longText(op string, text *string) (string, error) {
 		return "", nil
 	}
 	if len(long) > MaxText {
-		return "", hub.Errorf(hub.CodePayloadTooLarge, op, "text: %d bytes are more than the %d allowed", len(long), MaxText).
+		return "", hub.Errorf(hub.CodePayloadTooLarge, op, "text is too long: %d bytes, limit %d", len(long), MaxText).
 			WithHint("store it as a file and send the reference: {artifact.put}")
 	}
 	if !utf8.ValidString(long) {
@@ -141,7 +141,7 @@ func (m *Mailroom) longText(op string, text *string) (string, error) {
 // the context of that message.
 func (m *Mailroom) KeepText(text string) (hub.ArtifactRef, error) {
 	if m.artifacts == nil {
-		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.KeepText", "this hub keeps no artifacts")
+		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.KeepText", "this hub does not store artifacts")
 	}
 	path, sum, size, err := m.artifacts.Put(strings.NewReader(text))
 	return hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size, Description: textArtifact}, err
@@ -199,7 +199,7 @@ type Part struct {
 func (m *Mailroom) Read(ctx context.Context, actor hub.Caller, id hub.EnvelopeID, n int) (Inbox, error) {
 	const op = "mailroom.Read"
 	if n < 0 {
-		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not a number from 1", n)
+		return Inbox{}, hub.Errorf(hub.CodeInvalid, op, "part must be 1 or more, got %d", n)
 	}
 
 	out := Inbox{Messages: []hub.Envelope{}, Capabilities: m.Capabilities(), Warnings: m.warn(nil)}
@@ -251,7 +251,7 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 		refs = slices.DeleteFunc(slices.Clone(e.Context.Artifacts), func(a hub.ArtifactRef) bool { return a.SHA256 == "" })
 	}
 	if len(refs) == 0 {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "part: the message has no longer text than the one shown")
+		return nil, hub.Errorf(hub.CodeNotFound, op, "the message has no parts: its whole text is shown")
 	}
 	ref := refs[max(0, slices.IndexFunc(refs, isText))]
 
@@ -267,7 +267,7 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 
 	out := &Part{N: n, Of: parts(info.Size())}
 	if n > out.Of {
-		return nil, hub.Errorf(hub.CodeNotFound, op, "part: there are %d, and not %d", out.Of, n)
+		return nil, hub.Errorf(hub.CodeNotFound, op, "no part %d: the text has %d", n, out.Of)
 	}
 
 	// The part takes the characters that begin in its bytes.
@@ -288,7 +288,7 @@ func (m *Mailroom) part(ctx context.Context, op string, actor hub.Caller, e hub.
 		start++
 	}
 	if out.Text = string(raw[start:end]); !utf8.ValidString(out.Text) {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "part: the artifact is no text").WithHint("fetch it as a file: {artifact.get} %s", ref.SHA256)
+		return nil, hub.Errorf(hub.CodeInvalid, op, "the artifact is not text").WithHint("fetch it as a file: {artifact.get} %s", ref.SHA256)
 	}
 	return out, nil
 }

@@ -108,7 +108,7 @@ func (m *Mailroom) TryBroadcast(ctx context.Context, actor hub.Caller, d Draft) 
 // everyone sets the recipient of a broadcast.
 func everyone(op string, d *Draft) error {
 	if len(d.To) > 0 && !slices.Equal(d.To, []hub.AgentID{hub.Everyone}) {
-		return hub.Errorf(hub.CodeInvalid, op, "to: a broadcast goes to everyone").WithHint("leave to out, or use {send} to write to some")
+		return hub.Errorf(hub.CodeInvalid, op, "to cannot be set: a broadcast goes to everyone").WithHint("leave to out, or use {send} to write to some agents")
 	}
 	d.To = []hub.AgentID{hub.Everyone}
 	return nil

@@ -221,7 +221,9 @@ func (m *Mailroom) makeCopy(tx hub.Tx, agent hub.Agent, c hub.Copy, now hub.Time
 	if err2 != nil {
 		return err2
 	}
-	if err != nil || msg.IsForgotten() || !readsCopy(agent, msg, roles) || (!msg.ExpiresAt.IsZero() && !msg.ExpiresAt.After(now.Time)) {
+	isExpired := !msg.ExpiresAt.IsZero() && !msg.ExpiresAt.After(now.Time)
+	isGone := err != nil || msg.IsForgotten() || isExpired
+	if isGone || !readsCopy(agent, msg, roles) {
 		return tx.PutCopy(c.Agent, c.Message, "")
 	}
 	e := msg.Envelope

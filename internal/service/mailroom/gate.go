@@ -30,10 +30,10 @@ func (m *Mailroom) Deny(ctx context.Context, actor hub.Caller, id hub.EnvelopeID
 // decide stores the decision of the operator about a held message and tells its sender.
 func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id hub.EnvelopeID, approve bool, reason string) (Verdict, error) {
 	if !actor.IsOperator() {
-		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "only the operator approves or denies a held message, and you are %s", actor.ID)
+		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "only the operator can approve or deny held messages; you are %s", actor.ID)
 	}
 	if len(reason) > 1000 {
-		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason: at most 1000 bytes")
+		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason must be at most 1000 bytes")
 	}
 	x := gating{Mailroom: m, op: op, actor: actor, id: id, approve: approve, reason: reason}
 	if err := m.store.Update(ctx, hub.SurvivesPowerLoss, x.commit); err != nil {

@@ -47,7 +47,7 @@ func (m *Mailroom) addressGroups(ctx context.Context, op string, actor hub.Calle
 	d.To, d.closed = unique(to), unique(d.closed)
 	d.wide = d.wide || len(d.To) > m.limits.Recipients
 	if d.wide && !actor.Coordinates() && !d.Priority.Urgent() {
-		return hub.Errorf(hub.CodeDenied, op, "only a coordinator may write to %d agents with this priority", len(d.To)).
+		return hub.Errorf(hub.CodeDenied, op, "only a coordinator can write to %d agents with this priority", len(d.To)).
 			WithHint("name the recipients, or use priority high if all of them must know now")
 	}
 	return nil
@@ -76,5 +76,5 @@ func groupMembers(op string, actor hub.Caller, all []hub.Agent, ability string) 
 	if len(abilities) == 0 {
 		return nil, refusal.WithHint("no other agent has an ability; {agents} lists the agents")
 	}
-	return nil, refusal.WithHint("the abilities of the others are %s", hub.JoinWords(abilities[:min(len(abilities), maxAbilities)]))
+	return nil, refusal.WithHint("the other agents' abilities are %s", hub.JoinWords(abilities[:min(len(abilities), maxAbilities)]))
 }

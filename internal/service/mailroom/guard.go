@@ -70,7 +70,7 @@ func (l Limits) complete() (Limits, error) {
 			*f.value = f.most
 		}
 		if *f.value < 0 || *f.value > f.most {
-			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s: %d is not between 1 and %d", f.name, *f.value, f.most).
+			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s must be between 1 and %d, got %d", f.name, f.most, *f.value).
 				WithHint("limits can be tightened, not loosened")
 		}
 	}
@@ -88,13 +88,13 @@ func (l Limits) complete() (Limits, error) {
 			*f.value = f.least
 		}
 		if *f.value < f.least {
-			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s: %s is shorter than %s", f.name, *f.value, f.least).
+			return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.%s must be at least %s, got %s", f.name, f.least, *f.value).
 				WithHint("limits can be tightened, not loosened")
 		}
 	}
 
 	if l.SameType < 0 {
-		return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.same_type: %d is negative", l.SameType)
+		return l, hub.Errorf(hub.CodeInvalid, "mailroom.New", "limits.same_type must not be negative, got %d", l.SameType)
 	}
 	return l, nil
 }
@@ -183,8 +183,8 @@ func sentWide(r hub.Reader, actor hub.Caller, now hub.Time) ([]hub.Sent, error) 
 }
 
 func tooFast(op string, actor hub.Caller, what string, n int, unit string, wait time.Duration) error {
-	return hub.Errorf(hub.CodeRateLimited, op, "%s has sent %d messages %s within a%s %s, which is the limit", actor.ID, n, what, map[string]string{"hour": "n"}[unit], unit).
-		WithHint("try again in %s, and put several points into one message", wait.Round(time.Second)).
+	return hub.Errorf(hub.CodeRateLimited, op, "%s reached the limit of %d messages per %s %s", actor.ID, n, unit, what).
+		WithHint("try again in %s; put several points into one message", wait.Round(time.Second)).
 		WithRetry(wait)
 }
 
@@ -199,8 +199,8 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		msg.Cause, msg.Hop = cause, hop+1
 	}
 	if msg.Hop >= m.limits.ThreadHops {
-		return hub.Errorf(hub.CodeLoop, op, "this message has a chain of %d causes without a person in between", msg.Hop).
-			WithHint("stop and report to the operator; a message from the operator starts a new chain")
+		return hub.Errorf(hub.CodeLoop, op, "agents answered each other %d times in a row; this message was not sent", msg.Hop).
+			WithHint("stop and report to the operator; a message from the operator resets the count")
 	}
 	if msg.ThreadID == string(msg.ID) || msg.Type.Negotiates() {
 		return nil // it starts its thread, or the rounds of each pair are bounded
@@ -210,7 +210,7 @@ func (m *Mailroom) loops(tx hub.Tx, op string, actor hub.Caller, msg *hub.Messag
 		return err
 	}
 	if n >= m.limits.ThreadHops {
-		return hub.Errorf(hub.CodeLoop, op, "the thread %s has %d messages, which is the limit", msg.ThreadID, n).
+		return hub.Errorf(hub.CodeLoop, op, "thread %s is full (%d messages)", msg.ThreadID, n).
 			WithHint("summarize in a new thread, or leave the decision to the operator")
 	}
 	return nil
@@ -251,7 +251,7 @@ func (t *repeatError) As(target any) bool {
 	if !ok {
 		return false
 	}
-	*e = hub.Errorf(hub.CodeCircuitOpen, "mailroom.Send", "%s has sent the same message %d times in a row and is suspended", t.envelope.From, t.repeats).
+	*e = hub.Errorf(hub.CodeCircuitOpen, "mailroom.Send", "%s sent the same message %d times in a row and is suspended", t.envelope.From, t.repeats).
 		WithHint("do not send it again: read the inbox, or wait; to end the suspension, {agent.reset} %s", t.envelope.From)
 	return true
 }
@@ -300,13 +300,13 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 	locked := len(trips) > 0 && len(trips) == m.limits.TripsPerDay && trips[0].Sub(trips[len(trips)-1].Time) < 24*time.Hour
 	if locked {
 		return hub.Errorf(hub.CodeCircuitOpen, op, "%s was suspended %d times within a day and stays suspended", actor.ID, m.limits.TripsPerDay).
-			WithHint("only the operator can end this; {agent.reset} %s", actor.ID)
+			WithHint("only the operator can end the suspension; {agent.reset} %s", actor.ID)
 	}
 	if len(trips) == 0 {
 		return nil
 	}
 	if wait := m.limits.SuspendFor - now.Sub(trips[0].Time); wait > 0 {
-		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended, because it sent the same message too often", actor.ID).
+		return hub.Errorf(hub.CodeCircuitOpen, op, "%s is suspended because it sent the same message too often", actor.ID).
 			WithHint("wait %s and do not send it again; reading is still possible", wait.Round(time.Second)).WithRetry(wait)
 	}
 	return nil
@@ -315,7 +315,7 @@ func (m *Mailroom) suspended(tx hub.Reader, op string, actor hub.Caller, now hub
 // Reset ends the suspension of an agent. Only the operator may.
 func (m *Mailroom) Reset(ctx context.Context, actor hub.Caller, agent hub.AgentID) (hub.Agent, error) {
 	if !actor.IsOperator() {
-		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator may end a suspension")
+		return hub.Agent{}, hub.Errorf(hub.CodeDenied, "mailroom.Reset", "only the operator can end a suspension")
 	}
 	var got hub.Agent
 	err := m.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {

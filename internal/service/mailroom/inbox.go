@@ -104,13 +104,13 @@ func (req *InboxRequest) complete(op string) error {
 	}
 	switch {
 	case req.Limit < 1 || req.Limit > maxPage:
-		return hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", req.Limit, maxPage)
+		return hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, req.Limit)
 	case req.Wait < 0 || req.Wait > MaxWait:
-		return hub.Errorf(hub.CodeInvalid, op, "wait_s: not between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message came")
+		return hub.Errorf(hub.CodeInvalid, op, "wait_s must be between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message arrives")
 	case len(req.Ack) > maxPage:
-		return hub.Errorf(hub.CodeTooLarge, op, "ack: at most %d ids at once", maxPage)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many ids in ack: at most %d are allowed", maxPage)
 	case req.Peek && req.AckAll:
-		return hub.Errorf(hub.CodeInvalid, op, "peek marks no returned message, so it cannot be combined with ack: true")
+		return hub.Errorf(hub.CodeInvalid, op, "peek cannot be combined with ack: true")
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (m *Mailroom) ownerOf(ctx context.Context, op string, actor hub.Caller, req
 		return hub.Caller{}, err
 	}
 	if req.AckAll || len(req.Ack) > 0 {
-		return hub.Caller{}, hub.Errorf(hub.CodeDenied, op, "only %s can ack messages in its inbox", req.Agent)
+		return hub.Caller{}, hub.Errorf(hub.CodeDenied, op, "only %s can acknowledge messages in its inbox", req.Agent)
 	}
 	if _, _, err := m.directory.Lookup(ctx, req.Agent); err != nil {
 		return hub.Caller{}, err
@@ -187,7 +187,7 @@ func (m *Mailroom) stillAdmitted(ctx context.Context, op string, actor hub.Calle
 	}
 	now := m.clock.Now()
 	if !slices.ContainsFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key && k.Live(now) }) {
-		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is not valid any more", actor.ID)
+		return hub.Errorf(hub.CodeUnauthenticated, op, "the key of %s is no longer valid", actor.ID)
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func (m *Mailroom) route(r hub.Reader, msg hub.Message, to recipient, quiet stri
 		// A step that needs a reachable recipient is left out if the session is tried, or if it
 		// reaches the recipient neither now nor after an approval.
 		tried := slices.ContainsFunc(rows, func(d hub.Delivery) bool { return d.Channel == hub.ChannelSession && d.Status == hub.DeliveryPending })
-		if s.need == reachable && (tried || (f.Reach != hub.ReachNow && f.Reach != hub.ReachHeld)) {
+		reaches := f.Reach == hub.ReachNow || f.Reach == hub.ReachHeld
+		if s.need == reachable && (tried || !reaches) {
 			continue
 		}
 		if d.Status == hub.DeliveryPending && f.Status == hub.DeliverySkipped { // the wake machine holds others, and tells the operator
@@ -327,7 +328,8 @@ func coordinators(r hub.Reader, except hub.AgentID) ([]hub.AgentID, error) {
 	}
 	var out []hub.AgentID
 	for _, a := range all {
-		if a.Role == hub.RoleCoordinator && a.State == hub.AgentActive && a.ID != hub.Operator && a.ID != except {
+		isCoordinator := a.Role == hub.RoleCoordinator && a.State == hub.AgentActive && a.ID != hub.Operator
+		if isCoordinator && a.ID != except {
 			out = append(out, a.ID)
 		}
 	}

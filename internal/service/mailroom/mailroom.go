@@ -151,7 +151,7 @@ func New(store hub.Store, directory Directory, opts *Options) (*Mailroom, error)
 
 	for _, f := range o.Features {
 		if !slices.Contains(hub.Features, f) {
-			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "%q is not a feature", f).WithHint("the features are %s", hub.JoinWords(hub.Features))
+			return nil, hub.Errorf(hub.CodeInvalid, "mailroom.New", "unknown feature %q", f).WithHint("the features are %s", hub.JoinWords(hub.Features))
 		}
 		m.features[f] = true
 	}
@@ -280,7 +280,7 @@ func (m *Mailroom) repeated(tx hub.Tx, op string, actor hub.Caller, key, request
 	case err != nil:
 		return sendResult{}, err
 	case r.Request != request:
-		return sendResult{}, hub.Errorf(hub.CodeConflict, op, "the idempotency key %q was used for another message, %s", key, r.Message).
+		return sendResult{}, hub.Errorf(hub.CodeConflict, op, "idempotency key %q was already used for message %s", key, r.Message).
 			WithHint("use a new key for a new message")
 	}
 	out := sendResult{again: true}

@@ -46,7 +46,7 @@ func setAckBy(op string, e *hub.Envelope, value string) error {
 	if value == "" {
 		return nil
 	}
-	const hint = "use a span like 30m, or a time like 2026-02-21T09:00:00Z"
+	const hint = "use a duration such as 30m or a time such as 2026-02-21T09:00:00Z"
 	by := hub.Time{}
 	if span, err := time.ParseDuration(value); err == nil {
 		by = e.CreatedAt.Add(span)
@@ -55,9 +55,9 @@ func setAckBy(op string, e *hub.Envelope, value string) error {
 	}
 	switch {
 	case !by.After(e.CreatedAt.Time):
-		return hub.Errorf(hub.CodeInvalid, op, "ack_by: %s has passed", by).WithHint("it is now %s", e.CreatedAt)
+		return hub.Errorf(hub.CodeInvalid, op, "ack_by %s is in the past", by).WithHint("it is now %s", e.CreatedAt)
 	case !e.ExpiresAt.IsZero() && by.After(e.ExpiresAt.Time):
-		return hub.Errorf(hub.CodeInvalid, op, "ack_by: the message expires before %s", by).WithHint("ask for an acknowledgement before %s", e.ExpiresAt)
+		return hub.Errorf(hub.CodeInvalid, op, "the message expires before ack_by %s", by).WithHint("ask for an acknowledgement before %s", e.ExpiresAt)
 	}
 	if e.Context == nil {
 		e.Context = new(hub.Context)
@@ -87,8 +87,8 @@ func (m *Mailroom) awaitAck(tx hub.Tx, op string, msg hub.Message) error {
 		}
 	}
 	if own >= maxAckRequests {
-		return hub.Errorf(hub.CodeRateLimited, op, "%s waits for %d acknowledgements, which is the limit", msg.From, own).
-			WithHint("leave ack_by out, or wait until others are acknowledged")
+		return hub.Errorf(hub.CodeRateLimited, op, "%s reached the limit of %d pending acknowledgements", msg.From, own).
+			WithHint("leave ack_by out, or wait until earlier messages are acknowledged")
 	}
 	return hub.WriteMeta(tx, ackRequestsKey, append(all, ackRequest{ID: msg.ID, From: msg.From, By: by}))
 }

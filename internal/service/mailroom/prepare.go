@@ -41,15 +41,15 @@ func (m *Mailroom) prepare(op string, actor hub.Caller, d Draft) (hub.Envelope, 
 func (m *Mailroom) checkDraft(op string, actor hub.Caller, d Draft) (warnings []string, err error) {
 	if d.Claimed != nil {
 		if !m.lenient {
-			return nil, hub.Errorf(hub.CodeTampering, op, "the hub sets the sender: the input must not have \"from\"").
+			return nil, hub.Errorf(hub.CodeTampering, op, "\"from\" is not allowed: the hub sets the sender").
 				WithHint("leave \"from\" out: you are %s", actor.ID)
 		}
-		warnings = append(warnings, fmt.Sprintf("\"from\": %q was ignored: you are %s", *d.Claimed, actor.ID))
+		warnings = append(warnings, fmt.Sprintf("\"from\" %q was ignored: you are %s", *d.Claimed, actor.ID))
 	}
 	for name := range strictjson.Members(d.Extra) {
 		if claimsSender(name) {
-			return nil, hub.Errorf(hub.CodeTampering, op, "%s: the hub sets the sender: the input must not name one", name).
-				WithHint("leave %s out: you are %s; inside payload it is kept as your own words", name, actor.ID)
+			return nil, hub.Errorf(hub.CodeTampering, op, "%s is not allowed: the hub sets the sender", name).
+				WithHint("leave %s out: you are %s; inside payload it is ordinary content", name, actor.ID)
 		}
 	}
 
@@ -61,7 +61,7 @@ func (m *Mailroom) checkDraft(op string, actor hub.Caller, d Draft) (warnings []
 		return nil, err
 	}
 	if len(d.IdempotencyKey) > 128 {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "idempotency_key: at most 128 bytes")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "idempotency_key must be at most 128 bytes")
 	}
 	return warnings, nil
 }
@@ -70,7 +70,7 @@ func (m *Mailroom) checkDraft(op string, actor hub.Caller, d Draft) (warnings []
 func payloadOf(op string, d Draft) (strictjson.Value, error) {
 	switch {
 	case d.Text != "" && !d.Payload.IsZero():
-		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "a message has a payload or a text, not both")
+		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "payload and text cannot be combined")
 	case d.Text != "":
 		members, err := textPayload(op, d)
 		if err != nil {
@@ -78,7 +78,7 @@ func payloadOf(op string, d Draft) (strictjson.Value, error) {
 		}
 		return strictjson.ValueOf(members)
 	case d.Payload.IsZero():
-		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "payload: missing").WithHint("give a payload object, or text for a plain message")
+		return strictjson.Value{}, hub.Errorf(hub.CodeInvalid, op, "payload is required").WithHint("give a payload object, or text for a plain message")
 	}
 	return d.Payload, nil
 }
@@ -98,7 +98,7 @@ func (m *Mailroom) envelopeOf(op string, actor hub.Caller, d Draft, payload stri
 	if e.Priority == hub.PriorityCritical && e.Policy.Visibility != hub.VisibilityAudit {
 		e.Policy.Visibility = hub.VisibilityAudit
 		if d.Policy != nil {
-			warnings = append(warnings, "visibility was raised to human-audit, because the message is critical")
+			warnings = append(warnings, "visibility was raised to human-audit because the message is critical")
 		}
 	}
 	e.Context, warnings = runtimeContext(actor, d.Context, warnings)
@@ -107,7 +107,7 @@ func (m *Mailroom) envelopeOf(op string, actor hub.Caller, d Draft, payload stri
 		return hub.Envelope{}, nil, err
 	}
 	if names := memberNames(d.Extra); len(names) > 0 {
-		warnings = append(warnings, fmt.Sprintf("not defined in version %s, kept without effect: %s", hub.Version, strings.Join(names, ", ")))
+		warnings = append(warnings, fmt.Sprintf("members not defined in version %s have no effect: %s", hub.Version, strings.Join(names, ", ")))
 	}
 	return e, warnings, nil
 }
@@ -157,21 +157,21 @@ func claimsSender(name string) bool {
 func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	switch {
 	case t == "":
-		return hub.Errorf(hub.CodeInvalid, op, "type: missing").WithHint("a payload needs a type: status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
+		return hub.Errorf(hub.CodeInvalid, op, "type is required").WithHint("a payload needs a type: status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	case !t.Known():
-		return hub.Errorf(hub.CodeUnknownType, op, "%q is not a message type", t).
+		return hub.Errorf(hub.CodeUnknownType, op, "unknown message type %q", t).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	case t.Family() == "handoff":
-		return hub.Errorf(hub.CodeReservedType, op, "the hub writes %s itself when a handoff changes", t).
+		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a handoff changes", t).
 			WithHint("use {handoff} to hand work over")
 	case t.Family() == "system":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
 			WithHint("to acknowledge a message, use {inbox.ack}")
 	case t.Family() == "team":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a team changes", t).
-			WithHint("use status.update or knowledge.push to tell others")
+			WithHint("use status.update or knowledge.push to inform others")
 	case t.Feature() != "" && (!m.features[t.Feature()] || m.moderator == nil):
-		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: this hub does not have %s", t, t.Feature()).
+		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: %s is off on this hub", t, t.Feature()).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
 	}
 	return nil
@@ -185,18 +185,18 @@ func (m *Mailroom) allowed(op string, actor hub.Caller, e hub.Envelope, wide boo
 			WithHint("send to fewer recipients, or to [\"*\"] if all agents must know")
 	}
 	if e.Broadcast() && !actor.Coordinates() && !e.Priority.Urgent() {
-		return hub.Errorf(hub.CodeDenied, op, "only a coordinator may write to everyone with priority %s", e.Priority).
+		return hub.Errorf(hub.CodeDenied, op, "only a coordinator can write to everyone with priority %s", e.Priority).
 			WithHint("name the recipients, or use priority high if all agents must know now")
 	}
 	if (e.Policy.Visibility == hub.VisibilityTeam || e.Team != "") && !m.features[hub.FeatureTeamspaces] {
-		return hub.Errorf(hub.CodePolicy, op, "teamspaces are off on this hub, so a message cannot be for a team").
+		return hub.Errorf(hub.CodePolicy, op, "teamspaces are off on this hub: a message cannot name a team").
 			WithHint("use visibility private or human-audit and leave team out")
 	}
 	if e.Policy.Visibility == hub.VisibilityTeam && e.Team == "" {
-		return hub.Errorf(hub.CodePolicy, op, "visibility team needs a team").WithHint("name your team in team, or use visibility private or human-audit")
+		return hub.Errorf(hub.CodePolicy, op, "visibility team requires a team").WithHint("name your team in team, or use visibility private or human-audit")
 	}
 	if !e.ExpiresAt.IsZero() && !e.ExpiresAt.After(e.CreatedAt.Time) {
-		return hub.Errorf(hub.CodeInvalid, op, "expires_at: %s has passed", e.ExpiresAt).WithHint("it is now %s", e.CreatedAt)
+		return hub.Errorf(hub.CodeInvalid, op, "expires_at %s is in the past", e.ExpiresAt).WithHint("it is now %s", e.CreatedAt)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func runtimeContext(actor hub.Caller, c *hub.Context, warnings []string) (*hub.C
 		warnings = append(warnings, "context.copy_of was ignored: the hub sets it")
 	}
 	if !out.AckBy.IsZero() {
-		warnings = append(warnings, "context.ack_by was ignored: give ack_by beside context")
+		warnings = append(warnings, "context.ack_by was ignored: set ack_by outside context")
 	}
 	if out.RetryOf != "" {
 		warnings = append(warnings, "context.retry_of was ignored: the hub sets it")
@@ -254,7 +254,7 @@ var payloadMembers = map[hub.MessageType]string{
 // textPayload makes a payload of plain text.
 func textPayload(op string, d Draft) (map[string]any, error) {
 	if !utf8.ValidString(d.Text) {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "text: not valid UTF-8")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "text is not valid UTF-8")
 	}
 
 	p := map[string]any{}
@@ -275,14 +275,14 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		p["question"] = d.Text
 	case hub.TypeKnowledgePush:
 		if d.Topic == "" {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "topic: missing").WithHint("give a topic, or a whole payload")
+			return nil, hub.Errorf(hub.CodeInvalid, op, "topic is required").WithHint("give a topic, or a whole payload")
 		}
 		p["topic"] = d.Topic
 		p["summary"] = d.Text
 		p["confidence"] = "medium"
 	case hub.TypeKnowledgeResponse:
 		if d.ReplyTo == "" {
-			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the question in reply_to, or use {respond}")
+			return nil, hub.Errorf(hub.CodeInvalid, op, "reply_to is required").WithHint("name the question in reply_to, or use {respond}")
 		}
 		p["query_id"] = d.ReplyTo
 		p["answer"] = d.Text
@@ -304,7 +304,7 @@ func textPayload(op string, d Draft) (map[string]any, error) {
 		p["offer_id"], p["proposed_changes"] = d.anchor, d.Text
 
 	default:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "%s cannot be made from plain text", d.Type).WithHint("give a payload with %s", payloadMembers[d.Type])
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%s needs a payload, not plain text", d.Type).WithHint("give a payload with %s", payloadMembers[d.Type])
 	}
 	return p, nil
 }

@@ -41,15 +41,15 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 
 	switch {
 	case q.Limit < 1 || q.Limit > maxPage:
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, q.Limit)
 	case q.Type != "" && !q.Type.Known():
-		return Listing{}, hub.Errorf(hub.CodeUnknownType, op, "type: %q is not a message type", q.Type)
+		return Listing{}, hub.Errorf(hub.CodeUnknownType, op, "unknown message type %q", q.Type)
 	case q.Status != "" && !slices.Contains(hub.MessageStatuses, q.Status):
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "status: %q is not one of %s", q.Status, hub.JoinWords(hub.MessageStatuses))
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown status %q: use %s", q.Status, hub.JoinWords(hub.MessageStatuses))
 	case q.Agent != "" && !q.Agent.Valid():
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "agent: %q is not a name", q.Agent)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", q.Agent)
 	case len(q.Text) > 1000:
-		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text: at most 1000 bytes")
+		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text must be at most 1000 bytes")
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 

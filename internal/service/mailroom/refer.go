@@ -99,7 +99,7 @@ func (m *Mailroom) refer(ctx context.Context, op string, actor hub.Caller, d *Dr
 		return nil
 	}
 	if d.Text != "" && d.ReplyTo == "" && d.Type.Feature() == hub.FeatureNegotiation {
-		return hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the offer in reply_to, or use {respond}")
+		return hub.Errorf(hub.CodeInvalid, op, "reply_to is required").WithHint("name the offer in reply_to, or use {respond}")
 	}
 	var from reference
 	if d.ReplyTo != "" {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
@@ -34,11 +36,28 @@ func Frame(from hub.AgentID) string {
 	return agentFrame
 }
 
-// RenderMessages returns messages as text for an agent to read: a frame, and for each
-// message a line of the hub with quoted text of the sender below. short has the short
-// ids of messages, threads and handoffs; without one an id is written in full. viewer
-// is the reader, "" if unknown.
+// RenderMessages returns messages as text for an agent to read, with times in UTC. short has
+// the short ids of messages, threads and handoffs; without one an id is written in full.
+// viewer is the reader, "" if unknown.
 func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID) string {
+	return Text{Short: short, Viewer: viewer}.Messages(messages)
+}
+
+// WriteMessage writes one message for an agent, without a frame.
+func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub.AgentID) {
+	Text{Short: short, Viewer: viewer}.write(b, e)
+}
+
+// A Text renders messages for one reader.
+type Text struct {
+	Short  ShortIDs              // of messages, threads and handoffs; without one an id is written in full
+	Viewer hub.AgentID           // the reader, "" if unknown
+	When   func(hub.Time) string // writes times, also those in payloads; nil for UTC
+}
+
+// Messages returns messages as text: a frame, and for each message a line of the hub with
+// quoted text of the sender below.
+func (t Text) Messages(messages []hub.Envelope) string {
 	if len(messages) == 0 {
 		return "No messages.\n"
 	}
@@ -49,15 +68,39 @@ func RenderMessages(messages []hub.Envelope, short ShortIDs, viewer hub.AgentID)
 			frame = next
 			b.WriteString(frame + "\n")
 		}
-		WriteMessage(&b, e, short, viewer)
+		t.write(&b, e)
 	}
 	return b.String()
 }
 
-// WriteMessage writes one message without a frame. The line of the hub leaves out the usual values:
+// Payload returns the payload of a message and its context, quoted.
+func (t Text) Payload(e hub.Envelope) string {
+	var b strings.Builder
+	t.quote(&b, e)
+	return b.String()
+}
+
+// created returns the time of a message for its line.
+func (t Text) created(e hub.Envelope) string {
+	if t.When != nil {
+		return t.When(e.CreatedAt)
+	}
+	return e.CreatedAt.UTC().Format("2006-01-02 15:04Z")
+}
+
+// at returns another time.
+func (t Text) at(moment hub.Time) string {
+	if t.When != nil {
+		return t.When(moment)
+	}
+	return moment.String()
+}
+
+// write writes one message without a frame. The line of the hub leaves out the usual values:
 // priority normal, the viewer as the only recipient, a thread of one message, and in
 // an inbox the status.
-func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub.AgentID) {
+func (t Text) write(b *strings.Builder, e hub.Envelope) {
+	short := t.Short
 	fmt.Fprintf(b, "%s %s from %s", short.Of(string(e.ID)), e.Type, e.Author())
 	if c := e.CopyOf(); c != nil {
 		fmt.Fprintf(b, " (copy of %s by %s)", short.Of(string(c.Message)), plaintext.Line(c.By))
@@ -69,7 +112,7 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 		fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(handoff)))
 	}
 
-	if len(e.To) != 1 || e.To[0] != viewer {
+	if len(e.To) != 1 || e.To[0] != t.Viewer {
 		fmt.Fprintf(b, " to %s", JoinTo(e.To))
 	}
 	if e.Priority != hub.PriorityNormal {
@@ -85,24 +128,28 @@ func WriteMessage(b *strings.Builder, e hub.Envelope, short ShortIDs, viewer hub
 	if old := e.RetryOf(); old != "" {
 		fmt.Fprintf(b, ", retry of %s", short.Of(string(old)))
 	}
-	if viewer == "" && e.Status != hub.StatusPending {
+	if t.Viewer == "" && e.Status != hub.StatusPending {
 		fmt.Fprintf(b, ", %s", e.Status)
 	}
-	fmt.Fprintf(b, ", %s\n", e.CreatedAt.UTC().Format("2006-01-02 15:04Z"))
+	fmt.Fprintf(b, ", %s\n", t.created(e))
 
 	if !e.ExpiresAt.IsZero() {
-		fmt.Fprintf(b, "expires %s\n", e.ExpiresAt)
+		fmt.Fprintf(b, "expires %s\n", t.at(e.ExpiresAt))
 	}
 	if by := e.AckBy(); !by.IsZero() {
-		fmt.Fprintf(b, "acknowledge by %s\n", by)
+		fmt.Fprintf(b, "acknowledge by %s\n", t.at(by))
 	}
+	t.quote(b, e)
+}
 
-	// Text of the sender is quoted.
+// quote writes the text of the sender: topic, payload and context.
+func (t Text) quote(b *strings.Builder, e hub.Envelope) {
 	if e.Topic != "" {
 		fmt.Fprintf(b, "> topic: %s\n", plaintext.Line(e.Topic))
 	}
-	quotePayload(b, e, short, known)
-	WriteContext(b, e, short)
+	_, named := t.Short[string(HandoffOf(e))]
+	t.quotePayload(b, e, named)
+	WriteContext(b, e, t.Short)
 }
 
 // WriteContext writes the references and artifacts of a message, quoted.
@@ -136,7 +183,7 @@ func JoinTo(to []hub.AgentID) string {
 // the package of a handoff has, and the subject of a notice; named says that the line of the
 // hub has the handoff. Ids of messages and handoffs are written short. A notice of the hub is
 // a sentence.
-func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool) {
+func (t Text) quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 	if sentence := Sentence(e); sentence != "" {
 		fmt.Fprintf(b, "> %s\n", sentence)
 		return
@@ -155,6 +202,7 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 		case name == "summary" && shortened && strings.HasPrefix(cut.Detail, head),
 			slices.Contains(messageMembers, name) && string(value.Raw()) == `"`+string(e.ReplyTo)+`"`,
 			named && name == "handoff_id",
+			t.When != nil && e.From == hub.Self && t.isLong(value.Raw()),
 			notice && name == hub.NoticeMember,
 			e.Type.Family() == handoffs && (name == "handoff_id" || name == "package_hash"):
 			continue
@@ -166,10 +214,10 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 		var ids []string
 		switch {
 		case json.Unmarshal(value.Raw(), &s) == nil:
-			text = short.Of(s)
+			text = t.value(s)
 		case slices.Contains(listMembers, name) && json.Unmarshal(value.Raw(), &ids) == nil:
 			for i, id := range ids {
-				ids[i] = short.Of(id)
+				ids[i] = t.Short.Of(id)
 			}
 			text = strings.Join(ids, ", ")
 		}
@@ -180,6 +228,27 @@ func quotePayload(b *strings.Builder, e hub.Envelope, short ShortIDs, named bool
 			fmt.Fprintf(b, ">   %s\n", plaintext.Line(l))
 		}
 	}
+}
+
+// isLong reports whether a value is an id without a short form, which says nothing to a person.
+func (t Text) isLong(raw []byte) bool {
+	var s string
+	return json.Unmarshal(raw, &s) == nil && longID.FindString(t.Short.Of(s)) == s && s != ""
+}
+
+// longID finds an id in a text.
+var longID = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// value returns a string of a payload, with a short id for an id. For a person, who has a
+// clock of their own, ids in a sentence are short too, and a time is theirs.
+func (t Text) value(s string) string {
+	if t.When == nil {
+		return t.Short.Of(s)
+	}
+	if moment, err := time.Parse(time.RFC3339, s); err == nil {
+		return t.When(hub.At(moment))
+	}
+	return longID.ReplaceAllStringFunc(s, t.Short.Of)
 }
 
 // headlines are the members of a payload that say most, the first before the others.
@@ -229,21 +298,21 @@ func Sentence(e hub.Envelope) string {
 		text = "the held message was " + p.Status
 
 	case e.Type == hub.TypeTeamJoin:
-		text = fmt.Sprintf("%s joined the team %s as %s", p.Agent, p.Team, p.Role)
+		text = fmt.Sprintf("%s joined team %s as %s", p.Agent, p.Team, p.Role)
 	case e.Type == hub.TypeTeamLeave:
-		text = fmt.Sprintf("%s left the team %s", p.Agent, p.Team)
+		text = fmt.Sprintf("%s left team %s", p.Agent, p.Team)
 		if len(p.Freed) > 0 {
-			text += ", in the backlog again: " + strings.Join(p.Freed, ", ")
+			text += "; back in the backlog: " + strings.Join(p.Freed, ", ")
 		}
 	case e.Type == hub.TypeTeamRoleChange && p.Status == "proposed":
-		text = fmt.Sprintf("%s proposes %s as %s of the team %s", p.By, p.Agent, p.Role, p.Team)
+		text = fmt.Sprintf("%s proposes %s as %s of team %s", p.By, p.Agent, p.Role, p.Team)
 	case e.Type == hub.TypeTeamRoleChange:
-		text = fmt.Sprintf("%s is %s of the team %s now", p.Agent, p.Role, p.Team)
+		text = fmt.Sprintf("%s is now %s of team %s", p.Agent, p.Role, p.Team)
 
 	case e.Type == hub.TypeTeamArtifactUpdate && len(p.Parents) == 2:
 		text = fmt.Sprintf("the hub merged versions %d and %d of %s into version %d", p.Parents[0], p.Parents[1], p.Artifact, p.Version)
 	case e.Type == hub.TypeTeamArtifactUpdate:
-		text = fmt.Sprintf("version %d of %s in the team %s", p.Version, p.Artifact, p.Team)
+		text = fmt.Sprintf("version %d of %s in team %s", p.Version, p.Artifact, p.Team)
 		if p.Author != "" {
 			text += ", by " + string(p.Author)
 		}

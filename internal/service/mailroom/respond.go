@@ -25,10 +25,10 @@ func TypeOfText(text string) hub.MessageType {
 func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Receipt, error) {
 	const op = "mailroom.Respond"
 	if d.ReplyTo == "" {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the message that you answer")
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to is required").WithHint("name the message to answer")
 	}
 	if len(d.To) > 0 {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to: a response goes to the sender of the message that it answers").
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "to cannot be set: a response goes to the sender of the message it answers").
 			WithHint("to write to other agents, use {send} with reply_to")
 	}
 
@@ -50,7 +50,7 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	}
 
 	if parent.From == hub.Self {
-		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
+		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be answered", parent.ID)
 	}
 
 	if d.Type == "" {
@@ -77,10 +77,10 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 	const op = "mailroom.Status"
 	t := hub.MessageType("status." + r.State)
 	if !slices.Contains([]hub.MessageType{hub.TypeStatusUpdate, hub.TypeStatusBlocked, hub.TypeStatusComplete}, t) {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one of update, blocked, complete", r.State)
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %q: use update, blocked or complete", r.State)
 	}
 	if r.Summary == "" {
-		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "summary: missing").WithHint("describe the state of the work in a sentence")
+		return Receipt{}, hub.Errorf(hub.CodeInvalid, op, "summary is required").WithHint("describe the state of the work in a sentence")
 	}
 
 	// A text that is too long for the payload is stored whole; a message has room for one such
@@ -93,8 +93,8 @@ func (m *Mailroom) Status(ctx context.Context, actor hub.Caller, r Report) (Rece
 			return Receipt{}, err
 		}
 		if long != "" && d.Long != "" {
-			return Receipt{}, hub.Errorf(hub.CodePayloadTooLarge, op, "summary and detail: both have more than %d bytes", hub.MaxPayload).
-				WithHint("give a short summary")
+			return Receipt{}, hub.Errorf(hub.CodePayloadTooLarge, op, "summary and detail cannot both be longer than %d bytes", hub.MaxPayload).
+				WithHint("shorten the summary")
 		}
 		d.Long = cmp.Or(long, d.Long)
 	}

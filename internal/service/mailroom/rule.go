@@ -36,7 +36,7 @@ func (m *Mailroom) SetContact(ctx context.Context, actor hub.Caller, c ContactCh
 		return contact.Rule{}, err
 	}
 	if c.Open && (c.From != nil || c.WakeFrom != nil) {
-		return contact.Rule{}, hub.Errorf(hub.CodeInvalid, op, "open: stands alone").WithHint("leave from and wake_from out")
+		return contact.Rule{}, hub.Errorf(hub.CodeInvalid, op, "open cannot be combined with from or wake_from").WithHint("leave from and wake_from out")
 	}
 	if _, err := m.Recipient(ctx, c.Agent); err != nil {
 		return contact.Rule{}, err
@@ -98,7 +98,7 @@ func (c ContactChange) apply(rule contact.Rule) contact.Rule {
 // checkRule refuses names in a rule that are neither an agent nor a team of the hub.
 func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID) error {
 	if len(list) > maxRule {
-		return hub.Errorf(hub.CodeInvalid, op, "a rule has at most %d names", maxRule).WithHint("make a team of the agents, and name it as team:NAME")
+		return hub.Errorf(hub.CodeInvalid, op, "a rule can have at most %d names", maxRule).WithHint("create a team of these agents and name it as team:NAME")
 	}
 	for _, id := range list {
 		if id == hub.Everyone {
@@ -113,7 +113,7 @@ func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID)
 		}
 		_, err := hub.Read(ctx, m.store, func(r hub.Reader) (hub.Team, error) { return r.Teamspaces().Team(team) })
 		if hub.CodeOf(err) == hub.CodeNotFound {
-			return hub.Errorf(hub.CodeNotFound, op, "no team %q on this hub", team).WithHint("{team.list} lists the teams")
+			return hub.Errorf(hub.CodeNotFound, op, "no team named %q on this hub", team).WithHint("{team.list} lists the teams")
 		}
 		if err != nil {
 			return err
@@ -151,8 +151,8 @@ func (m *Mailroom) checkContact(tx hub.Tx, op string, msg *hub.Message, to []hub
 
 // closedError is the error for a message to an agent that takes none from its sender.
 func closedError(op string, from, to hub.AgentID, rule contact.Rule) error {
-	return hub.Errorf(hub.CodeDenied, op, "%s takes messages from %s only, and you are %s", to, JoinTo(rule.From), from).
-		WithHint("write to one of them; to be let in, {contact} %s --from %s,%s", to, strings.ReplaceAll(JoinTo(rule.From), ", ", ","), from)
+	return hub.Errorf(hub.CodeDenied, op, "%s takes messages only from %s; you are %s", to, JoinTo(rule.From), from).
+		WithHint("write to one of them; to get access, {contact} %s --from %s,%s", to, strings.ReplaceAll(JoinTo(rule.From), ", ", ","), from)
 }
 
 // dropClosed returns the agents that take messages of a sender, and those that do not. A
@@ -190,7 +190,7 @@ func closedWarning(closed []hub.AgentID) string {
 		verb = "take"
 	}
 	names := JoinTo(closed[:min(len(closed), maxMissing)])
-	return fmt.Sprintf("not sent to %s, which %s no messages of yours", cmp.Or(names, "-"), verb)
+	return fmt.Sprintf("not sent to %s, which %s no messages from you", cmp.Or(names, "-"), verb)
 }
 
 // quietReason returns why a message may not wake its recipient by the recipient's rule, ""

@@ -43,7 +43,7 @@ func (m *Mailroom) Subscribe(ctx context.Context, actor hub.Caller, f hub.Filter
 			return err
 		}
 		if len(mine) >= MaxSubscriptions {
-			return hub.Errorf(hub.CodePolicy, op, "%s has %d subscriptions, which is the limit", actor.ID, len(mine)).WithHint("remove one first; one filter can have several values")
+			return hub.Errorf(hub.CodePolicy, op, "%s reached the limit of %d subscriptions", actor.ID, len(mine)).WithHint("remove one first; one filter can have several values")
 		}
 
 		// Ids are numbers that are never used again, also after a subscription is removed.
@@ -78,7 +78,7 @@ func maySubscribe(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) erro
 	}
 	_, err := r.Teamspaces().Team(id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Errorf(hub.CodeNotFound, op, "no team %q on this hub", id).WithHint("{team.list} lists all")
+		return hub.Errorf(hub.CodeNotFound, op, "no team named %q on this hub", id).WithHint("{team.list} lists the teams")
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (m *Mailroom) Unsubscribe(ctx context.Context, actor hub.Caller, id string)
 		}
 		i := slices.IndexFunc(all, func(s hub.Subscription) bool { return s.ID == id })
 		if i < 0 {
-			return hub.Errorf(hub.CodeNotFound, op, "no subscription %.40q", id).WithHint("{subscriptions} lists yours")
+			return hub.Errorf(hub.CodeNotFound, op, "no subscription with id %.40q", id).WithHint("{subscriptions} lists your subscriptions")
 		}
 		out = all[i]
 		if err := tx.RemoveSubscription(out.Agent, id); err != nil {

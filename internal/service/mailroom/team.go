@@ -41,9 +41,9 @@ func readTeam(op string, d *Draft) error {
 		case !ok:
 			continue
 		case len(d.To) > 1:
-			return hub.Errorf(hub.CodeInvalid, op, "to: %s stands alone", id).WithHint("send to the team, or name its members")
+			return hub.Errorf(hub.CodeInvalid, op, "%s must be the only recipient", id).WithHint("send to the team, or name its members")
 		case d.Team != "" && d.Team != string(team):
-			return hub.Errorf(hub.CodeInvalid, op, "team: %s is not the team %s of the recipient", d.Team, team)
+			return hub.Errorf(hub.CodeInvalid, op, "team %s does not match the recipient team:%s", d.Team, team)
 		}
 		d.Team = string(team)
 		d.whole = true
@@ -83,14 +83,14 @@ func (m *Mailroom) expandTeam(r hub.Reader, op string, actor hub.Caller, d *Draf
 		}
 	}
 	if len(d.To) == 0 {
-		return hub.Errorf(hub.CodeUnknownRecipient, op, "the team %s has no other member for this message", t.ID)
+		return hub.Errorf(hub.CodeUnknownRecipient, op, "team %s has no other member to receive this message", t.ID)
 	}
 
 	d.wide = len(d.To) > m.limits.Recipients
 	leads := slices.ContainsFunc(all, func(x hub.Member) bool { return x.Agent == actor.ID && x.Role == hub.RoleCoordinator })
 	mayAll := leads || actor.IsOperator() || d.Priority.Urgent()
 	if d.wide && !mayAll {
-		return hub.Errorf(hub.CodeDenied, op, "only a coordinator of the team %s may write to all its %d members with this priority", t.ID, len(all)).
+		return hub.Errorf(hub.CodeDenied, op, "only a coordinator of team %s can write to all %d members with this priority", t.ID, len(all)).
 			WithHint("name the recipients, or use priority high if all members must know now")
 	}
 	return nil
@@ -108,9 +108,9 @@ func teamOf(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team,
 	}
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound:
-		return t, hub.Errorf(hub.CodeNotFound, op, "%s is a member of no team %q", actor.ID, id).WithHint("{team.list} lists yours")
+		return t, hub.Errorf(hub.CodeNotFound, op, "%s is not a member of a team named %q", actor.ID, id).WithHint("{team.list} lists your teams")
 	case err == nil && t.ReadOnly():
-		return t, hub.Errorf(hub.CodeConflict, op, "the team %s is %s: nothing is sent to it", id, t.Lifecycle)
+		return t, hub.Errorf(hub.CodeConflict, op, "team %s is %s and takes no messages", id, t.Lifecycle)
 	}
 	return t, err
 }
@@ -126,7 +126,7 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 		return err
 	}
 	if msg.Broadcast() {
-		return hub.Errorf(hub.CodePolicy, op, "a message to everyone is not for the team %s alone", t.ID).WithHint("send it to team:%s, or leave team out", t.ID)
+		return hub.Errorf(hub.CodePolicy, op, "a message to everyone cannot be visible to team %s alone", t.ID).WithHint("send it to team:%s, or leave team out", t.ID)
 	}
 	for _, id := range msg.To {
 		m, err := tx.Teamspaces().Members(hub.MemberQuery{Team: t.ID, Agent: id, Limit: 1})
@@ -134,7 +134,7 @@ func checkTeam(tx hub.Tx, op string, actor hub.Caller, msg *hub.Message) error {
 			return err
 		}
 		if len(m) == 0 && id != hub.Operator {
-			return hub.Errorf(hub.CodePolicy, op, "%s is no member of the team %s", id, t.ID).WithHint("a message that is visible to a team goes to its members; leave team out to write to others")
+			return hub.Errorf(hub.CodePolicy, op, "%s is not a member of team %s", id, t.ID).WithHint("a message with visibility team goes to members only; leave team out to write to others")
 		}
 	}
 	return nil

@@ -144,12 +144,12 @@ func (t *retry) check(r hub.Reader, op string) error {
 		return err
 	}
 	if !slices.Contains(undeliveredStatuses, msg.Status) {
-		return hub.Errorf(hub.CodeConflict, op, "%s is %s: only a message that failed or expired is sent again", t.of, msg.Status).
-			WithHint("{undelivered} lists those")
+		return hub.Errorf(hub.CodeConflict, op, "%s is %s: only failed or expired messages can be sent again", t.of, msg.Status).
+			WithHint("{undelivered} lists them")
 	}
 	again, err := retryOf(r, msg)
 	if err == nil && again != "" {
-		return hub.Errorf(hub.CodeConflict, op, "%s was sent again already, as %s", t.of, again).WithHint("send that one again if it fails, too")
+		return hub.Errorf(hub.CodeConflict, op, "%s was already sent again as %s", t.of, again).WithHint("send that message again if it fails")
 	}
 	return err
 }
@@ -208,9 +208,9 @@ func (m *Mailroom) Retry(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 func repeatable(op string, actor hub.Caller, msg hub.Message) error {
 	switch {
 	case msg.From == hub.Self:
-		return hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and is not sent again", msg.ID)
+		return hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be sent again", msg.ID)
 	case msg.From != actor.ID && !actor.IsOperator():
-		return hub.Errorf(hub.CodeDenied, op, "%s is a message of %s, and you are %s", msg.ID, msg.From, actor.ID).WithHint("its sender and the operator can send it again")
+		return hub.Errorf(hub.CodeDenied, op, "%s is from %s; you are %s", msg.ID, msg.From, actor.ID).WithHint("only its sender and the operator can send it again")
 	case msg.IsForgotten():
 		return hub.Errorf(hub.CodeConflict, op, "the operator removed the text of %s", msg.ID).WithHint("write a new message")
 	case msg.Type.Negotiates():

@@ -24,7 +24,7 @@ func (m *Mailroom) resolveThread(tx hub.Tx, op string, actor hub.Caller, msg *hu
 			return err
 		}
 		if msg.ThreadID != "" && msg.ThreadID != parent.ThreadID {
-			return hub.Errorf(hub.CodeInvalid, op, "thread_id: %s is in thread %s", parent.ID, parent.ThreadID).
+			return hub.Errorf(hub.CodeInvalid, op, "thread_id does not match: %s is in thread %s", parent.ID, parent.ThreadID).
 				WithHint("leave thread_id out of a reply")
 		}
 		msg.ThreadID = parent.ThreadID
@@ -47,7 +47,7 @@ func answerable(op string, parent hub.Message) error {
 		return hub.Errorf(hub.CodePolicy, op, "%s is a copy and cannot be answered", parent.ID).WithHint("write to %s", c.From)
 	}
 	if parent.Type.Family() == "system" {
-		return hub.Errorf(hub.CodePolicy, op, "%s is a message of the hub and cannot be answered", parent.ID)
+		return hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be answered", parent.ID)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (m *Mailroom) checkJoin(tx hub.Tx, op string, actor hub.Caller, thread stri
 	}
 	page, err := tx.Query(hub.Query{Viewer: actor.ID, Thread: thread, Limit: 1})
 	if err == nil && len(page.Messages) == 0 {
-		return hub.Errorf(hub.CodeDenied, op, "the thread %s is between other agents", thread).WithHint("leave thread_id out to start a new thread")
+		return hub.Errorf(hub.CodeDenied, op, "thread %s belongs to other agents", thread).WithHint("leave thread_id out to start a new thread")
 	}
 	return err
 }
@@ -155,7 +155,7 @@ func (m *Mailroom) recipients(ctx context.Context, op string, actor hub.Caller, 
 			}
 		}
 		if len(to) == 0 {
-			return nil, nil, hub.Errorf(hub.CodeUnknownRecipient, op, "there is no other agent on this hub").WithHint("{agent.add} NAME")
+			return nil, nil, hub.Errorf(hub.CodeUnknownRecipient, op, "no other agents on this hub").WithHint("{agent.add} NAME")
 		}
 		if to, closed, err = m.dropClosed(ctx, op, actor.ID, to); err != nil {
 			return nil, nil, err

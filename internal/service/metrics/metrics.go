@@ -51,30 +51,30 @@ var Definitions = []Definition{
 	{"handoffs_total", []string{"outcome"}, false, "Handoffs that were proposed, accepted, rejected, completed, withdrawn or late."},
 	{"handoff_rejections_total", []string{"reason"}, false, "Rejected handoffs by reason."},
 	{"handoff_acceptance_seconds", nil, true, "Time from the proposal of a handoff to its acceptance."},
-	{"handoff_proofs_total", []string{"proof"}, false, "Completed handoffs by how far the hub has checked the work."},
-	{"handoff_context_total", []string{"part"}, false, "Optional parts of the context of packages: filled or empty."},
-	{"task_moves_total", []string{"state"}, false, "Tasks of teams that came into a state."},
+	{"handoff_proofs_total", []string{"proof"}, false, "Completed handoffs by the hub's proof of the work."},
+	{"handoff_context_total", []string{"part"}, false, "Optional context parts of packages, filled or empty."},
+	{"task_moves_total", []string{"state"}, false, "Team tasks that entered a state."},
 	{"task_cycle_seconds", []string{"class"}, true, "Time from the start of a task to its end."},
-	{"conflicts_total", []string{"outcome"}, false, "Conflicts of artifacts that came into a state."},
+	{"conflicts_total", []string{"outcome"}, false, "Artifact conflicts that entered a state."},
 	{"conflict_resolution_seconds", nil, true, "Time until a conflict was resolved."},
-	{"role_changes_total", []string{"reason"}, false, "Roles in teams that changed."},
+	{"role_changes_total", []string{"reason"}, false, "Role changes in teams."},
 	{"gated_total", []string{"outcome"}, false, "Operations that a person had to approve: held, approved or denied."},
-	{"gate_wait_seconds", nil, true, "Time that such an operation waited for a person."},
+	{"gate_wait_seconds", nil, true, "Time that an operation waited for a person's approval."},
 	{"refusals_total", []string{"rule"}, false, "Refused calls by code."},
-	{"deliveries_total", []string{"channel", "outcome"}, false, "Steps of deliveries by channel."},
-	{"delivery_seconds", []string{"channel"}, true, "Time from the sending of a message until a channel brought it to its recipient."},
-	{"wakes_total", []string{"mechanism", "outcome"}, false, "Attempts to start a turn, by what became of them."},
+	{"deliveries_total", []string{"channel", "outcome"}, false, "Delivery steps by channel."},
+	{"delivery_seconds", []string{"channel"}, true, "Time from sending a message to its delivery over a channel."},
+	{"wakes_total", []string{"mechanism", "outcome"}, false, "Attempts to start a turn, by outcome."},
 	{"turns_total", nil, false, "Turns that messages started."},
-	{"runs_total", []string{"verdict"}, false, "Runs by verdict, and those that failed or were interrupted."},
+	{"runs_total", []string{"verdict"}, false, "Runs by verdict, including failed and interrupted runs."},
 }
 
 // derived are the metrics that follow from others, and from the open tasks.
 var derived = []Definition{
-	{"handoff_acceptance_ratio", nil, false, "Accepted handoffs among the accepted and rejected ones."},
-	{"handoff_proof_ratio", nil, false, "Completed handoffs whose work the hub has checked, among the completed ones."},
-	{"handoff_completeness_ratio", nil, false, "Optional parts of the context of packages that are filled."},
-	{"tasks", []string{"state"}, false, "Tasks of teams that are not over, by state."},
-	{"blockers", []string{"reason"}, false, "Tasks that are blocked, by reason."},
+	{"handoff_acceptance_ratio", nil, false, "Share of accepted handoffs among accepted and rejected handoffs."},
+	{"handoff_proof_ratio", nil, false, "Share of completed handoffs whose work the hub has checked."},
+	{"handoff_completeness_ratio", nil, false, "Share of optional context parts of packages that are filled."},
+	{"tasks", []string{"state"}, false, "Open team tasks by state."},
+	{"blockers", []string{"reason"}, false, "Blocked tasks by reason."},
 	{"blocker_age_seconds", []string{"reason"}, false, "Age of the oldest blocker, by reason."},
 }
 
@@ -213,7 +213,7 @@ func (s *Service) Run(ctx context.Context) {
 			return every, err
 		},
 		Failed: func(err error) {
-			s.log.Warn("the figures are behind, they are computed later", "op", "metrics.Run", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot compute the figures, will retry", "op", "metrics.Run", "code", hub.CodeOf(err), "err", err)
 		},
 	})
 }
@@ -406,11 +406,11 @@ func (q *Query) check(op string, actor hub.Caller) error {
 	}
 	switch {
 	case q.Period < time.Hour || q.Period > MaxPeriod:
-		return hub.Errorf(hub.CodeInvalid, op, "period: %s is not between 1h and %s", q.Period, MaxPeriod)
+		return hub.Errorf(hub.CodeInvalid, op, "period must be between 1h and %s, got %s", MaxPeriod, q.Period)
 	case q.Agent != "" && q.Team != "":
-		return hub.Errorf(hub.CodeInvalid, op, "an agent or a team can be given, not both")
+		return hub.Errorf(hub.CodeInvalid, op, "agent and team cannot be combined")
 	case q.Agent != "" && q.Agent != actor.ID && !actor.Audits():
-		return hub.Errorf(hub.CodeDenied, op, "the figures of %s are for %s and for those who audit", q.Agent, q.Agent)
+		return hub.Errorf(hub.CodeDenied, op, "only %s and auditors can see the figures of %s", q.Agent, q.Agent)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 		return hub.Invite{}, "", err
 	}
 	if s.opts.Vault == nil {
-		return hub.Invite{}, "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file, so it cannot keep the key of a guest")
+		return hub.Invite{}, "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file and cannot store a guest's key")
 	}
 
 	permissions, err := hub.CheckPermissions(op, n.Permissions)
@@ -57,7 +57,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 	case n.Life == 0:
 		n.Life = defaultInviteLife
 	case n.Life < 0 || n.Life > maxInviteLife:
-		return hub.Invite{}, "", hub.Errorf(hub.CodeInvalid, op, "an invite lives for at most %s", maxInviteLife)
+		return hub.Invite{}, "", hub.Errorf(hub.CodeInvalid, op, "an invite can be valid for at most %s", maxInviteLife)
 	}
 
 	// The store gets the hash of the text alone.
@@ -75,7 +75,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 			return err
 		}
 		if _, ok := p.RepoNamed(n.Repo); !ok {
-			return hub.Errorf(hub.CodeNotFound, op, "project %s has no repository %.200q", n.Project, n.Repo).WithHint("parley project show %s lists them", n.Project)
+			return hub.Errorf(hub.CodeNotFound, op, "project %s has no repository %.200q", n.Project, n.Repo).WithHint("parley project show %s lists the repositories", n.Project)
 		}
 
 		made, err := tx.Invites(hub.InviteQuery{Project: n.Project, Limit: maxInvites})
@@ -83,7 +83,7 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, n NewInvite) (hu
 			return err
 		}
 		if len(made) >= maxInvites {
-			return hub.Errorf(hub.CodeRateLimited, op, "project %s has had %d invites", n.Project, len(made))
+			return hub.Errorf(hub.CodeRateLimited, op, "project %s reached the limit of %d invites", n.Project, len(made))
 		}
 
 		if err := tx.PutInvite(in); err != nil {
@@ -120,10 +120,11 @@ func inviteCheck(body string) string {
 // checkInvite reports CodeInvalid for a text that cannot be an invite.
 func checkInvite(op, text string) error {
 	i := strings.LastIndexByte(text, '-')
-	if len(text) <= 64 && strings.HasPrefix(text, "INV-") && i > 4 && inviteCheck(text[:i]) == text[i+1:] {
+	isInvite := len(text) <= 64 && strings.HasPrefix(text, "INV-") && i > 4 && inviteCheck(text[:i]) == text[i+1:]
+	if isInvite {
 		return nil
 	}
-	return hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or a part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
+	return hub.Errorf(hub.CodeInvalid, op, "this is not an invite, or part of it is missing").WithHint("copy all of it, from INV- to the last two digits")
 }
 
 // findInvite returns the first invite that matches a query.
@@ -134,7 +135,7 @@ func findInvite(r hub.Reader, op string, q hub.InviteQuery) (hub.Invite, error) 
 		return hub.Invite{}, err
 	}
 	if len(found) == 0 {
-		return hub.Invite{}, hub.Errorf(hub.CodeNotFound, op, "this hub gave out no such invite")
+		return hub.Invite{}, hub.Errorf(hub.CodeNotFound, op, "this hub did not issue this invite")
 	}
 	return found[0], nil
 }
@@ -213,7 +214,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			was, err := tx.Peer(p.AID)
 			switch {
 			case err == nil && was.State == hub.PeerApproved && !isPeer(c, r.AID):
-				return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("redeem the invite with that peer's key, or remove the peer first")
+				return hub.Errorf(hub.CodeConflict, op, "%s is already a peer", p.AID).WithHint("redeem the invite with that peer's key, or remove the peer first")
 			case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 				return err
 			}
@@ -247,7 +248,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 // guest returns the peer that a redemption describes.
 func (s *Service) guest(op string, r federation.Redemption, secret string) (hub.Peer, error) {
 	if r.Key == "" {
-		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a guest brings a key for this hub to send")
+		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "key is required: this hub sends it when it calls the guest")
 	}
 	p, err := s.keyedPeer(op, r.AID, r.Endpoint, r.Repo, r.Key, secret)
 	if err == nil {
@@ -266,14 +267,14 @@ func (s *Service) mayTake(r hub.Reader, op string, aid coord.AID, taken bool, in
 	}
 	denied := func(format string, args ...any) error {
 		return hub.Errorf(hub.CodeDenied, op, format, args...).
-			WithHint("take another agent id, or ask the operator for an invite that names it: parley peer invite --acts-for %s", aid)
+			WithHint("use another agent id, or ask the operator for an invite that names it: parley peer invite --acts-for %s", aid)
 	}
 	if aid.Same(s.opts.Self) || taken {
 		return denied("%s is this hub or one of its agents", aid)
 	}
 	domain, _ := aid.Split()
 	if domain == "" && strings.HasPrefix(string(aid), "aid:") {
-		return denied("%.80q is not an agent id", aid)
+		return denied("%.80q is not a valid agent id", aid)
 	}
 	if !strings.Contains(domain, ".") {
 		return nil
@@ -284,7 +285,7 @@ func (s *Service) mayTake(r hub.Reader, op string, aid coord.AID, taken bool, in
 	peers, err := r.Peers()
 	for _, p := range peers {
 		if other, _ := p.AID.Split(); other == domain && p.State == hub.PeerApproved && p.AID != aid {
-			return denied("%s is the domain of the peer %s", domain, p.AID)
+			return denied("%s is the domain of peer %s", domain, p.AID)
 		}
 	}
 	return err
@@ -322,7 +323,7 @@ func usable(op string, in hub.Invite, now coord.Instant) error {
 	case !in.RevokedAt.IsZero():
 		return hub.Errorf(hub.CodeConflict, op, "the invite was revoked")
 	case !in.RedeemedAt.IsZero():
-		return hub.Errorf(hub.CodeConflict, op, "the invite was redeemed already").WithHint("each invite can be used once; ask for another")
+		return hub.Errorf(hub.CodeConflict, op, "the invite was already redeemed").WithHint("an invite works once; ask for another")
 	case !in.Live(now):
 		return hub.Errorf(hub.CodeConflict, op, "the invite expired on %s", in.ExpiresAt)
 	}
@@ -346,7 +347,7 @@ func (s *Service) Join(ctx context.Context, actor hub.Caller, invite string, red
 		return federation.Welcome{}, fmt.Errorf("peers: redeem the invite: %w", err)
 	}
 	if !w.Project.Valid() || w.Key == "" {
-		return federation.Welcome{}, hub.Errorf(hub.CodeUnreachable, op, "the answer of %s to the invite has no project or no key", w.AID)
+		return federation.Welcome{}, hub.Errorf(hub.CodeUnreachable, op, "%s answered the invite without a project or key", w.AID)
 	}
 
 	p, err := s.keyedPeer(op, w.AID, w.Endpoint, w.Repo, w.Key, secret)

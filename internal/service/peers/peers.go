@@ -79,7 +79,7 @@ func (s *Service) checkAID(op string, aid coord.AID) error {
 	bad := func(r rune) bool { return !plaintext.Visible(r) || unicode.IsSpace(r) }
 	switch {
 	case aid == "" || len(aid) > 512 || strings.ContainsFunc(string(aid), bad):
-		return hub.Errorf(hub.CodeInvalid, op, "%.80q is not an agent id", aid).WithHint("use aid://domain/name@1.0.0")
+		return hub.Errorf(hub.CodeInvalid, op, "%.80q is not a valid agent id", aid).WithHint("use aid://domain/name@1.0.0")
 	case aid == s.opts.Self:
 		return hub.Errorf(hub.CodeConflict, op, "%s is this hub itself", aid)
 	}
@@ -129,7 +129,7 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 	err = s.update(ctx, "add peer "+string(n.AID), func(tx hub.Tx) error {
 		was, err := tx.Peer(p.AID)
 		if err == nil && was.State != hub.PeerRemoved {
-			return hub.Errorf(hub.CodeConflict, op, "%s is a peer already", p.AID).WithHint("approve it with: parley peer approve %s, or remove it first", p.AID)
+			return hub.Errorf(hub.CodeConflict, op, "%s is already a peer", p.AID).WithHint("approve it with: parley peer approve %s, or remove it first", p.AID)
 		}
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return err
@@ -156,7 +156,7 @@ func (s *Service) newPeer(op string, aid coord.AID, endpoint, repo string) (hub.
 		}
 	}
 	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !plaintext.Visible(r) }) {
-		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name is one line of at most %d bytes", federation.MaxName)
+		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name must be one line of at most %d bytes", federation.MaxName)
 	}
 	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: coord.TrustUnknown, AddedAt: coord.InstantAt(s.opts.Clock())}, nil
 }
@@ -182,7 +182,7 @@ func parseNetwork(op, s string) (string, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "%.80q is not an address or a network", s).WithHint("use for example 10.1.2.3 or 10.1.2.0/24")
+		return "", hub.Errorf(hub.CodeInvalid, op, "%.80q is not an address or a network", s).WithHint("use an address such as 10.1.2.3 or a network such as 10.1.2.0/24")
 	}
 	return p.Masked().String(), nil
 }
@@ -245,8 +245,8 @@ func (x *registering) confirm(ctx context.Context) error {
 	if x.caller.Kind == hub.CallerLegacyPeer && x.caller.AID == x.self.AID {
 		return nil
 	}
-	return hub.Errorf(hub.CodeUnauthenticated, x.op, "a peer registers with its key, or after an invite").
-		WithHint("parley peer invite on this side, parley peer join on the other")
+	return hub.Errorf(hub.CodeUnauthenticated, x.op, "a peer must register with its key or after an invite").
+		WithHint("run parley peer invite on this hub and parley peer join on the other")
 }
 
 // store adds the peer, or moves a known one.
@@ -285,7 +285,7 @@ func (x *registering) move(tx hub.Tx, was hub.Peer) error {
 		x.p = was
 		return nil
 	case !x.trusted:
-		return hub.Errorf(hub.CodeDenied, x.op, "%s is known already, and only its key can say that it moved", x.self.AID)
+		return hub.Errorf(hub.CodeDenied, x.op, "%s is already known; to change its address or repository, it must use its key", x.self.AID)
 	}
 
 	if was.Endpoint != x.self.Endpoint {
@@ -310,7 +310,7 @@ func checkCapacity(tx hub.Tx, op string) error {
 		}
 	}
 	if pending >= maxPending || len(peers) >= maxPeers {
-		return hub.Errorf(hub.CodeRateLimited, op, "%d peers wait for the operator already", pending).
+		return hub.Errorf(hub.CodeRateLimited, op, "%d peers already wait for the operator", pending).
 			WithHint("the operator decides with: parley peer approve AID, or parley peer remove AID")
 	}
 	return nil
@@ -344,11 +344,11 @@ const maxActsFor = 100
 // checkActsFor reports CodeInvalid for a list with a text that cannot name an agent.
 func (s *Service) checkActsFor(op string, list []coord.AID) error {
 	if len(list) > maxActsFor {
-		return hub.Errorf(hub.CodeInvalid, op, "a peer acts for at most %d agents outside of its domain", maxActsFor)
+		return hub.Errorf(hub.CodeInvalid, op, "a peer can act for at most %d agents outside its domain", maxActsFor)
 	}
 	for _, aid := range list {
 		if domain, _ := aid.Split(); domain == "" && s.checkAID(op, aid) != nil {
-			return hub.Errorf(hub.CodeInvalid, op, "%.80q is not an agent id", aid).WithHint("use aid://domain/name@1.0.0")
+			return hub.Errorf(hub.CodeInvalid, op, "%.80q is not a valid agent id", aid).WithHint("use aid://domain/name@1.0.0")
 		}
 	}
 	return nil
@@ -462,7 +462,7 @@ func place(aid coord.AID) string { return "peer " + string(aid) }
 func (s *Service) sealKey(op string, aid coord.AID, key string) (string, error) {
 	switch {
 	case s.opts.Vault == nil:
-		return "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file to guard the peer's key with")
+		return "", hub.Errorf(hub.CodeNotEnabled, op, "this hub has no key file to encrypt the peer's key with")
 	case len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return "", hub.Errorf(hub.CodeInvalid, op, "the peer's key cannot be sent in a header")
 	}

@@ -57,7 +57,7 @@ func (v *verifier) recordAgent(e hub.Entry) {
 		}
 		// If an archive was not read, some of the keys are not known here.
 		if n := v.revoke(id, e, func(label string) bool { return f.Label == "" || label == f.Label }); n != f.Count && v.Complete {
-			v.find(row(e.Seq), "it says that %d keys were revoked, by the journal it was %d", f.Count, n)
+			v.find(row(e.Seq), "it records %d revoked keys, but the journal has %d", f.Count, n)
 		}
 
 	case actions.RootAdded:
@@ -82,7 +82,7 @@ func (v *verifier) revoke(agent hub.AgentID, e hub.Entry, match func(label strin
 // checkAgents compares the agents, keys and roots in the store with the journal.
 func (v *verifier) checkAgents(r hub.Reader) error {
 	if !v.Complete {
-		v.Out.Unchecked = append(v.Out.Unchecked, "agents and keys: what archives record about them was not read")
+		v.Out.Unchecked = append(v.Out.Unchecked, "agents and keys: their records in archives were not read")
 		return nil
 	}
 
@@ -118,7 +118,7 @@ func (v *verifier) checkAgents(r hub.Reader) error {
 }
 
 // differsFrom is the sentence about a thing that is not as an entry recorded it.
-const differsFrom = "it differs from what journal row %d recorded"
+const differsFrom = "it differs from journal row %d"
 
 // unless returns a sentence about a row, or nothing if ok.
 func unless(ok bool, sentence string, row int64) string {
@@ -131,15 +131,15 @@ func unless(ok bool, sentence string, row int64) string {
 func agentDiffers(a, want hub.Agent, row int64) string {
 	switch {
 	case a.Role != want.Role:
-		return fmt.Sprintf("its role is %s, journal row %d recorded %s", a.Role, row, want.Role)
+		return fmt.Sprintf("its role is %s, but journal row %d recorded %s", a.Role, row, want.Role)
 	case !slices.Equal(a.Can, want.Can):
-		return fmt.Sprintf("its abilities differ from what journal row %d recorded", row)
+		return fmt.Sprintf("its abilities differ from journal row %d", row)
 	case a.State != want.State:
-		return fmt.Sprintf("it is %s, by the journal it is %s", a.State, want.State)
+		return fmt.Sprintf("it is %s, but the journal says %s", a.State, want.State)
 	case a.Auditor != want.Auditor:
-		return fmt.Sprintf("whether it is an auditor differs from what journal row %d recorded", row)
+		return fmt.Sprintf("its auditor flag differs from journal row %d", row)
 	}
-	return unless(a.CreatedAt.Equal(want.CreatedAt.Time), "its time of creation differs from what journal row %d recorded", row)
+	return unless(a.CreatedAt.Equal(want.CreatedAt.Time), "its time of creation differs from journal row %d", row)
 }
 
 func keyDiffers(k hub.Key, want recordedKey, row int64) string {
@@ -147,9 +147,9 @@ func keyDiffers(k hub.Key, want recordedKey, row int64) string {
 	case k.Agent != want.Agent || k.Label != want.Label || !k.CreatedAt.Equal(want.CreatedAt.Time) || (want.Sum != "" && k.Digest() != want.Sum):
 		return fmt.Sprintf(differsFrom, row)
 	case want.RevokedAt.IsZero() && !k.RevokedAt.IsZero():
-		return "it is revoked, of which the journal does not know"
+		return "it is revoked, but the journal does not record that"
 	case !want.RevokedAt.IsZero() && k.RevokedAt.IsZero():
-		return fmt.Sprintf("it is not revoked, though journal row %d records that it was", want.Revoked)
+		return fmt.Sprintf("it is not revoked, but journal row %d records that it was", want.Revoked)
 	}
-	return unless(k.RevokedAt.Equal(want.RevokedAt.Time), "it was revoked at another time than journal row %d says", want.Revoked)
+	return unless(k.RevokedAt.Equal(want.RevokedAt.Time), "its time of revocation differs from journal row %d", want.Revoked)
 }

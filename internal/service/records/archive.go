@@ -61,14 +61,14 @@ type ArchiveReport struct {
 func (r *Records) Archive(ctx context.Context, caller hub.Caller, opts ArchiveOptions) (ArchiveReport, error) {
 	const op = "records.Archive"
 	if !caller.IsOperator() && caller.ID != hub.Self {
-		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator may archive, and you are %s", caller.ID)
+		return ArchiveReport{}, hub.Errorf(hub.CodeDenied, op, "only the operator can archive; you are %s", caller.ID)
 	}
 	opts.Keep = cmp.Or(opts.Keep, archiveKeep)
 	if opts.Keep < archiveLeast {
-		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "nothing younger than a day is archived")
+		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "entries younger than a day cannot be archived")
 	}
 	if r.folders.Archives == "" {
-		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "no folder for archives was given")
+		return ArchiveReport{}, hub.Errorf(hub.CodeInvalid, op, "no archive folder was given")
 	}
 	r.archiving.Lock()
 	defer r.archiving.Unlock()
@@ -313,11 +313,11 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 		return nil
 	})
 	if err == nil && s.fileSum() != want {
-		err = errors.New("its content is not what was recorded")
+		err = errors.New("its content differs from the recorded hash")
 	}
 	if err != nil {
-		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "the archive %s cannot be relied on, so nothing was removed: %v", newest.File, err).
-			WithHint("put the file back into the folder of the archives; parley audit verify tells what is wrong")
+		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "archive %s is not intact, so nothing was removed: %v", newest.File, err).
+			WithHint("put the file back into the archive folder; parley audit verify shows what is wrong")
 	}
 
 	// One page at a time leaves the store, and only messages that the segment holds.
@@ -358,7 +358,7 @@ func (r *Records) runArchive(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			r.log.Warn("old entries could not be archived, it will be tried again", "op", "records.Archive", "err", err)
+			r.log.Warn("cannot archive old entries, will retry", "op", "records.Archive", "err", err)
 		case report.File != "":
 			r.log.Info("old entries and messages were archived", "op", "records.Archive",
 				"file", report.File, "entries", report.Entries, "messages", report.Messages)

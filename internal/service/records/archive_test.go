@@ -277,14 +277,14 @@ func TestArchiveTampering(t *testing.T) {
 	}{
 		{"a message in an archive changed", func(c *world) {
 			c.edit(filepath.Join(c.home, archived), func(b []byte) []byte { return bytes.Replace(b, []byte("message at"), []byte("Message at"), 1) })
-		}, []string{"archive " + report.File + ": the file cannot be read: line #: the seal does not fit the lines before it"}},
+		}, []string{"archive " + report.File + ": the file cannot be read: line #: the seal does not match the lines before it"}},
 		{"an entry in an archive changed", func(c *world) {
 			c.edit(filepath.Join(c.home, archived), func(b []byte) []byte {
 				return bytes.Replace(b, []byte(`"role":"reviewer"`), []byte(`"role":"executor"`), 1)
 			})
 		}, []string{
-			"archive " + report.File + ": the file cannot be read: line #: the seal does not fit the lines before it",
-			fmt.Sprintf("archive %s, journal row 5: its hash does not follow from row 4: this row was changed, or the hash of the one before", report.File),
+			"archive " + report.File + ": the file cannot be read: line #: the seal does not match the lines before it",
+			fmt.Sprintf("archive %s, journal row 5: its hash does not follow from row 4: this row or the hash before it was changed", report.File),
 			firstSegment + " line 6: it differs from journal row 5",
 		}},
 		{"an archive cut off", func(c *world) {
@@ -292,25 +292,25 @@ func TestArchiveTampering(t *testing.T) {
 		}, []string{"archive " + report.File + ": the file cannot be read: it ends without a seal"}},
 		{"an archive removed", func(c *world) { c.must(nil, os.Remove(filepath.Join(c.home, archived))) }, []string{"archive " + report.File + ": the file is missing"}},
 		{"the list of archives changed", func(c *world) { c.raw(`UPDATE journal_archives SET cutoff = '2030-01-01T00:00:00.000Z'`) }, []string{
-			fmt.Sprintf("listed archive %s: it differs from what journal row %d recorded", report.File, len(before)+1),
+			fmt.Sprintf("listed archive %s: it differs from journal row %d", report.File, len(before)+1),
 		}},
 		{"an archive removed from the list", func(c *world) { c.raw(`DELETE FROM journal_archives`) }, []string{
 			fmt.Sprintf("listed archive %s: it is missing, though journal row %d records it", report.File, len(before)+1),
 			fmt.Sprintf("journal: rows 1 to %d are missing", report.Last),
 		}},
 		{"a message about a handoff whose sending is archived", func(c *world) { c.raw(`UPDATE messages SET payload_json = '{}' WHERE type = 'handoff.initiate'`) }, []string{
-			"message #: its payload differs from what journal row # recorded",
+			"message #: its payload differs from journal row #",
 		}},
 		{"a message about a handoff removed whose sending is archived", func(c *world) {
 			c.raw(`DELETE FROM message_meta WHERE message_id IN (SELECT id FROM messages WHERE type = 'handoff.initiate');
 				DELETE FROM messages WHERE type = 'handoff.initiate'`)
 		}, []string{"message #: it is missing, though journal row # records it"}},
 		{"the history of a handoff whose beginning is archived", func(c *world) { c.raw(`UPDATE handoff_history SET note = 'x' WHERE n = 1`) }, []string{
-			"handoff #: step 1 (proposed) of its history differs from what journal row # recorded",
-			"handoff #: step 1 (proposed) of its history differs from what journal row # recorded",
+			"handoff #: step 1 (proposed) of its history differs from journal row #",
+			"handoff #: step 1 (proposed) of its history differs from journal row #",
 		}},
 		{"an agent whose beginning is archived", func(c *world) { c.raw(`UPDATE agents SET auditor = 1 WHERE id = 'ada'`) }, []string{
-			"agent ada: whether it is an auditor differs from what journal row # recorded",
+			"agent ada: its auditor flag differs from journal row #",
 		}},
 	} {
 		t.Run("tampering: "+tt.name, func(t *testing.T) {

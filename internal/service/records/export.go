@@ -70,7 +70,7 @@ type Dump func(ctx context.Context, begin func(schema int) error, emit func(tabl
 func (r *Records) Export(ctx context.Context, dir string, dump Dump) (Manifest, error) {
 	const op = "records.Export"
 	if entries, err := os.ReadDir(dir); len(entries) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-		return Manifest{}, hub.Errorf(hub.CodeConflict, op, "%s exists already and is not an empty folder", dir).
+		return Manifest{}, hub.Errorf(hub.CodeConflict, op, "%s already exists and is not an empty folder", dir).
 			WithHint("name a folder that does not exist yet")
 	}
 	m, err := r.export(ctx, filepath.Clean(dir), dump)
@@ -149,7 +149,7 @@ func copyArchive(from, to, sum string) error {
 	name := filepath.Base(from)
 	src, err := openRegular(from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeNotFound, op, "the archive %s is missing", name).WithHint("put it back into the folder of the archives")
+		return hub.Errorf(hub.CodeNotFound, op, "archive %s is missing", name).WithHint("put it back into the archive folder")
 	}
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func copyArchive(from, to, sum string) error {
 		return err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != sum {
-		return hub.Errorf(hub.CodeHashMismatch, op, "the archive %s is not the one that was recorded", name).
-			WithHint("parley audit verify tells what is wrong")
+		return hub.Errorf(hub.CodeHashMismatch, op, "archive %s differs from the recorded one", name).
+			WithHint("parley audit verify shows what is wrong")
 	}
 	return d.Commit()
 }
@@ -215,7 +215,8 @@ func Import(dir, archives string, load func(schema int, next func() (table strin
 // diskError reports a failure that is not the hub's own as one of the disk.
 func diskError(op string, err error) error {
 	var known *hub.Error
-	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	isInterrupted := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if err == nil || isInterrupted || errors.As(err, &known) {
 		return err
 	}
 	return hub.Errorf(hub.CodeDegraded, op, "%v", err).WithHint("check the disk and the permissions of the folder")

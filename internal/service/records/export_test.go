@@ -255,8 +255,8 @@ func TestImportRefuses(t *testing.T) {
 		}, hub.CodeHashMismatch, changed},
 		{"a snapshot with half a line behind it", func(dir string) {
 			w.edit(filepath.Join(dir, "snapshot.jsonl"), func(b []byte) []byte { return append(b, '{') })
-		}, hub.CodeHashMismatch, "something follows the seal"},
-		{"a row that was changed", snapshot(`"auditor":0`, `"auditor":1`), hub.CodeHashMismatch, "the seal does not fit"},
+		}, hub.CodeHashMismatch, "there is data after the seal"},
+		{"a row that was changed", snapshot(`"auditor":0`, `"auditor":1`), hub.CodeHashMismatch, "the seal does not match"},
 		{"an archive that is missing", func(dir string) { w.must(nil, os.Remove(filepath.Join(dir, archive))) }, hub.CodeNotFound, m.Archives[0].File},
 		{"an archive that was changed", func(dir string) {
 			w.edit(filepath.Join(dir, archive), func(b []byte) []byte { return bytes.ToUpper(b) })

@@ -101,14 +101,14 @@ func (r *Records) forgetStored(ctx context.Context, op string, caller hub.Caller
 		case hub.CodeOf(err) == hub.CodeNotFound && archived != nil:
 			m.Envelope = *archived
 		case hub.CodeOf(err) == hub.CodeNotFound:
-			return hub.Errorf(hub.CodeNotFound, op, "there is no message %q", id)
+			return hub.Errorf(hub.CodeNotFound, op, "no message with id %q", id)
 		case err != nil:
 			return err
 		}
 
 		if m.Type.Family() == "handoff" {
-			return hub.Errorf(hub.CodeConflict, op, "the text of a message about a handoff belongs to the handoff, whose proof depends on it").
-				WithHint("end the handoff, and change the secret that was in it")
+			return hub.Errorf(hub.CodeConflict, op, "cannot remove the text of a handoff message: the handoff's proof depends on it").
+				WithHint("end the handoff, and replace the secret that was in it")
 		}
 
 		report.From = m.From

@@ -151,7 +151,7 @@ func TestForget(t *testing.T) {
 		w.must(nil, w.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.ForgetText(id) }))
 		got, err := w.records.Verify(t.Context())
 		w.must(nil, err)
-		if len(got.Findings) != 1 || got.Findings[0].What != "its text is not there, and no journal row records that it was removed" {
+		if len(got.Findings) != 1 || got.Findings[0].What != "its text is missing, but no journal row records that it was removed" {
 			t.Errorf("findings: %v", got.Findings)
 		}
 	})

@@ -97,12 +97,12 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	}
 
 	for _, name := range differing(
-		field{"whether the operator approved it", approved.IsZero() == h.ApprovedAt.IsZero()},
-		field{"the time of its approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
-		field{"when the coordinators were told that it is late", escalated.Equal(h.Escalated.Time)},
-		field{"whether its ownership was confirmed", settled == h.Ownership || (settled == hub.OwnershipHub && h.Ownership != hub.OwnershipConfirmed)},
+		field{"approval", approved.IsZero() == h.ApprovedAt.IsZero()},
+		field{"time of approval", approved.IsZero() != h.ApprovedAt.IsZero() || approved.Equal(h.ApprovedAt.Time)},
+		field{"time of the notice that it is late", escalated.Equal(h.Escalated.Time)},
+		field{"ownership", settled == h.Ownership || (settled == hub.OwnershipHub && h.Ownership != hub.OwnershipConfirmed)},
 	) {
-		v.find(where, "%s is not as in the journal", name)
+		v.find(where, "its %s differs from the journal", name)
 	}
 
 	for i := range max(len(moves), len(steps)) {
@@ -129,7 +129,7 @@ func (v *verifier) checkPackage(where string, h hub.Handoff) {
 	case err != nil:
 		v.find(where, "its package cannot be read: %v", err)
 	case !shape.SameHash(hash, h.Hash):
-		v.find(where, "its package was changed: the hash is %.12s, recorded was %.12s", hash, strings.TrimPrefix(h.Hash, "sha256:"))
+		v.find(where, "its package was changed: the hash is %.12s, but %.12s was recorded", hash, strings.TrimPrefix(h.Hash, "sha256:"))
 	}
 }
 
@@ -142,7 +142,7 @@ func (v *verifier) checkHistory(where string, h hub.Handoff, steps []hub.Handoff
 	}
 	v.checkMoves(where, steps)
 	if last := steps[len(steps)-1]; h.Status != last.State {
-		v.find(where, "its status is %s, by its history it is %s", h.Status, last.State)
+		v.find(where, "its status is %s, but its history says %s", h.Status, last.State)
 	}
 
 	is := outcomeOf(steps)
@@ -169,7 +169,7 @@ func (v *verifier) checkMoves(where string, steps []hub.HandoffStep) {
 			return
 		}
 		if i > 0 && !steps[i-1].State.CanBecome(s.State) {
-			v.find(where, "step %d of its history leads from %s to %s, which is no move", s.N, steps[i-1].State, s.State)
+			v.find(where, "step %d of its history leads from %s to %s, which is not a valid move", s.N, steps[i-1].State, s.State)
 		}
 	}
 }
@@ -223,9 +223,9 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 	}
 	switch {
 	case s.State != stateOf(e.Action):
-		v.find(where, "step %d of its history is %s, journal row %d recorded %s", s.N, s.State, e.Seq, stateOf(e.Action))
+		v.find(where, "step %d of its history is %s, but journal row %d recorded %s", s.N, s.State, e.Seq, stateOf(e.Action))
 	case s.Actor != e.Actor || !s.At.Equal(e.At.Time) || (f.Step != "" && s.Digest() != f.Step && !withheldPackage(h)):
-		v.find(where, "step %d (%s) of its history differs from what journal row %d recorded", s.N, s.State, e.Seq)
+		v.find(where, "step %d (%s) of its history differs from journal row %d", s.N, s.State, e.Seq)
 	}
 	differ := differing(
 		field{"task", h.TaskID == f.TaskID},
@@ -235,11 +235,12 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 		field{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
 		field{"ending", f.Ending == "" || h.Ending == f.Ending},
 	)
-	if len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h) {
+	onlyContentDiffers := len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h)
+	if onlyContentDiffers {
 		differ = append(differ, "content (title, reason, deadline, thread or a policy)")
 	}
 	if len(differ) > 0 {
-		v.find(where, "its %s differs from what journal row %d recorded", strings.Join(differ, ", "), e.Seq)
+		v.find(where, "its %s differs from journal row %d", strings.Join(differ, ", "), e.Seq)
 	}
 }
 

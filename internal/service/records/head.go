@@ -42,7 +42,7 @@ func writeHead(path string, head hub.Head) error {
 // contradict each other. Of archived entries only the last of each archive is
 // known.
 func checkHead(h hub.Head, r hub.Reader, archives []hub.Archive) (string, error) {
-	const replaced = "the journal was cut off before it and written anew"
+	const replaced = "the journal was cut off before it and rewritten"
 	newest, err := hub.HeadOf(r)
 	if err != nil || h.Seq == 0 {
 		return "", err

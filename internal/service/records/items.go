@@ -134,7 +134,8 @@ func (v *verifier) checkProject(r hub.Reader, id coord.ProjectID) error {
 // withheldRun reports whether an export has left out the content of a run,
 // because its task came by a restricted handoff.
 func withheldRun(r hub.Reader, run hub.Run) bool {
-	if run.Handoff == "" || run.Task != "restricted" || run.Report != nil || run.Evidence != nil {
+	hasNoContent := run.Task == "restricted" && run.Report == nil && run.Evidence == nil
+	if run.Handoff == "" || !hasNoContent {
 		return false
 	}
 	h, err := r.Handoff(run.Handoff)

@@ -66,7 +66,8 @@ func (f sentFacts) differences(m hub.Message, e hub.Entry) []string {
 		field{"hop", m.Hop == f.Hop},
 		field{"cause", m.Cause == f.Cause},
 	)
-	if len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest && !f.forgotten(m.Envelope) {
+	onlyEnvelopeDiffers := len(out) == 0 && f.Digest != "" && m.Digest() != f.Digest && !f.forgotten(m.Envelope)
+	if onlyEnvelopeDiffers {
 		out = append(out, "envelope (team, topic, sequence, expiry, context or an unknown member)")
 	}
 	return out
@@ -91,7 +92,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	}
 
 	for _, d := range facts.differences(m, e) {
-		v.find(where, "its %s differs from what journal row %d recorded", d, e.Seq)
+		v.find(where, "its %s differs from journal row %d", d, e.Seq)
 	}
 	entries, err := v.about(r, e.Subject)
 	if err != nil {
@@ -107,7 +108,7 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 	}
 	want := newMessageState(e, facts, stored)
 	if want.broadcast != facts.Recipients && facts.broadcast() {
-		v.find(where, "it concerns %d recipients, journal row %d recorded %d", want.broadcast, e.Seq, facts.Recipients)
+		v.find(where, "it has %d recipients, but journal row %d recorded %d", want.broadcast, e.Seq, facts.Recipients)
 	}
 
 	// The entries after the sending lead to the state that the message must have.
@@ -125,14 +126,14 @@ func (v *verifier) checkMessage(r hub.Reader, e hub.Entry) error {
 func (v *verifier) checkRemoval(r hub.Reader, where string, facts sentFacts, m hub.Message, entries []hub.Entry) error {
 	i := slices.IndexFunc(entries, func(e hub.Entry) bool { return e.Action == actions.MessageForgotten })
 	if i >= 0 && !m.IsForgotten() {
-		v.find(where, "its text is still there, though journal row %d records that it was removed", entries[i].Seq)
+		v.find(where, "its text is still there, but journal row %d records that it was removed", entries[i].Seq)
 	}
 	if i >= 0 || !facts.forgotten(m.Envelope) {
 		return nil
 	}
 	removed, err := v.recordedLater(r, string(m.ID), actions.MessageForgotten)
 	if err == nil && removed.Seq == 0 {
-		v.find(where, "its text is not there, and no journal row records that it was removed")
+		v.find(where, "its text is missing, but no journal row records that it was removed")
 	}
 	return err
 }
@@ -247,9 +248,9 @@ func (s *messageState) apply(e hub.Entry) {
 // follows from the journal.
 func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored []hub.Party, want *messageState) error {
 	if m.Status != want.status {
-		v.find(where, "its status is %s, by the journal it is %s", m.Status, want.status)
+		v.find(where, "its status is %s, but the journal says %s", m.Status, want.status)
 	} else if !m.UpdatedAt.Equal(want.updated.Time) {
-		v.find(where, "the time of its last change is not the one in the journal")
+		v.find(where, "its time of last change differs from the journal")
 	}
 
 	missing := maps.Clone(want.parties)
@@ -258,12 +259,12 @@ func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored 
 		delete(missing, p.Agent)
 		switch {
 		case w == nil:
-			v.find(where, "it concerns %s, of whom the journal does not know", p.Agent)
+			v.find(where, "it names %s, which is not in the journal", p.Agent)
 			continue
 		case p.State != w.State:
-			v.find(where, "it is %s for %s, by the journal it is %s", p.State, p.Agent, w.State)
+			v.find(where, "it is %s for %s, but the journal says %s", p.State, p.Agent, w.State)
 		case p.Hidden != w.Hidden:
-			v.find(where, "whether %s may see it is not as in the journal", p.Agent)
+			v.find(where, "its visibility for %s differs from the journal", p.Agent)
 		}
 
 		// A message is processed for exactly those agents that have read it.
@@ -272,12 +273,12 @@ func (v *verifier) checkState(r hub.Reader, where string, m hub.Message, stored 
 			return err
 		}
 		if done != (w.State == hub.PartyRead) {
-			v.find(where, "whether %s has processed it is not as in the journal", p.Agent)
+			v.find(where, "its processed mark for %s differs from the journal", p.Agent)
 		}
 	}
 
 	for _, agent := range slices.Sorted(maps.Keys(missing)) {
-		v.find(where, "it does not concern %s any more", agent)
+		v.find(where, "it no longer names %s", agent)
 	}
 	return v.checkLedger(r, where, m.ID, want)
 }
@@ -301,7 +302,7 @@ func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, wa
 	inbox := map[hub.AgentID]hub.DeliveryStatus{}
 	for _, d := range ledger {
 		if p := want.parties[d.Recipient]; p == nil || p.State == hub.PartySender {
-			v.find(where, "row %d of the delivery ledger is about %s, whom it was not sent to", d.ID, d.Recipient)
+			v.find(where, "row %d of the delivery ledger names %s, which is not a recipient", d.ID, d.Recipient)
 		}
 		if d.Channel == hub.ChannelInbox {
 			inbox[d.Recipient] = d.Status
@@ -312,9 +313,9 @@ func (v *verifier) checkLedger(r hub.Reader, where string, id hub.EnvelopeID, wa
 		switch status, ok := inbox[agent]; {
 		case words == nil:
 		case !ok:
-			v.find(where, "the delivery ledger has no row about the inbox of %s", agent)
+			v.find(where, "the delivery ledger has no row for the inbox of %s", agent)
 		case !slices.Contains(words, status):
-			v.find(where, "the delivery ledger says %s about the inbox of %s, by the journal it is %s", status, agent, want.parties[agent].State)
+			v.find(where, "the delivery ledger says %s for the inbox of %s, but the journal says %s", status, agent, want.parties[agent].State)
 		}
 	}
 	return nil

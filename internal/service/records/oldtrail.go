@@ -40,7 +40,7 @@ func (t *trail) convertOldTrail(r hub.Reader, archived int64) error {
 		if fits {
 			err = os.Remove(path)
 		} else {
-			err = t.setAside(path, filepath.Join(t.dir, filepath.Base(path)+conflict+"old"), "it does not fit the journal")
+			err = t.setAside(path, filepath.Join(t.dir, filepath.Base(path)+conflict+"old"), "it does not match the journal")
 		}
 		if err != nil {
 			return err

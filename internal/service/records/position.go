@@ -98,18 +98,18 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 	} else {
 		raw, err := os.ReadFile(r.folders.Position)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Audit{}, hub.Errorf(hub.CodeNotFound, op, "no verification has paused").WithHint("begin one: parley audit verify")
+			return Audit{}, hub.Errorf(hub.CodeNotFound, op, "no verification is paused").WithHint("start one: parley audit verify")
 		}
 		if err == nil {
 			err = json.Unmarshal(raw, &v.position)
 		}
 		switch {
 		case err != nil:
-			return Audit{}, hub.Errorf(hub.CodeDegraded, op, "the position of the verification cannot be read: %v", err).
-				WithHint("begin anew: parley audit verify")
+			return Audit{}, hub.Errorf(hub.CodeDegraded, op, "cannot read the position of the verification: %v", err).
+				WithHint("start again: parley audit verify")
 		case resume != LastVerification && resume != v.ID:
-			return Audit{}, hub.Errorf(hub.CodeConflict, op, "another verification has begun meanwhile").
-				WithHint("parley audit verify --resume goes on with that one")
+			return Audit{}, hub.Errorf(hub.CodeConflict, op, "another verification has started since").
+				WithHint("parley audit verify --resume continues that one")
 		}
 	}
 

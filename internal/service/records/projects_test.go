@@ -50,7 +50,7 @@ func TestPacts(t *testing.T) {
 	contractIs, packetIs := fmt.Sprintf("contract %s of project %s: it ", id, project), fmt.Sprintf("packet %s of project %s: it ", packet, project)
 	contractRow, packetRow := told.rowOf(actions.ContractMerged, 0), told.rowOf(actions.ContextShared, 0)
 	differs := func(what string, row int64) string {
-		return fmt.Sprintf("%sdiffers from what journal row %d recorded", what, row)
+		return fmt.Sprintf("%sdiffers from journal row %d", what, row)
 	}
 	missing := func(what string, row int64) string {
 		return fmt.Sprintf("%sis missing, though journal row %d records it", what, row)

@@ -109,7 +109,7 @@ func (r *Records) Run(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() {
 		if err := hub.Contain("records.Forget", func() error { return r.resumeRemoval(ctx) }); err != nil && ctx.Err() == nil {
-			r.log.Warn("the text of a message is not removed from all files, the next start tries again", "op", "records.Forget", "err", err)
+			r.log.Warn("cannot remove the text of a message from all files, the next start retries", "op", "records.Forget", "err", err)
 		}
 		r.runArchive(ctx)
 	})

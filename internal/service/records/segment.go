@@ -105,7 +105,7 @@ func decodeLine(raw []byte, first bool) (line, error) {
 	case first && l.Version != segmentVersion:
 		return line{}, errVersion
 	case !first && (set != 1 || l.Format != ""):
-		return line{}, errors.New("it is neither an entry nor a message nor a row nor the seal")
+		return line{}, errors.New("it is not an entry, message, row or seal")
 	case l.Entry != nil && l.Entry.Seq <= 0:
 		return line{}, errors.New("its entry has no number")
 	}
@@ -113,7 +113,7 @@ func decodeLine(raw []byte, first bool) (line, error) {
 }
 
 // errVersion reports a segment of another version.
-var errVersion = fmt.Errorf("it is not of version %d, which is the one that this parley reads", segmentVersion)
+var errVersion = fmt.Errorf("it is not of version %d, the only version that this parley reads", segmentVersion)
 
 // A segmentWriter writes a segment from header to seal.
 type segmentWriter struct {
@@ -234,7 +234,7 @@ func (s *segment) next() (line, error) {
 		case s.sealed && s.size == s.length:
 			return line{}, io.EOF
 		case s.sealed:
-			return line{}, errors.New("something follows the seal")
+			return line{}, errors.New("there is data after the seal")
 		}
 		return line{}, errUnsealed
 	}
@@ -277,7 +277,7 @@ func (s *segment) checkSeal(l line) error {
 		got.Hash, got.SHA256 = s.seal.Hash, s.seal.SHA256
 	}
 	if *got != s.seal {
-		return errors.New("the seal does not fit the lines before it")
+		return errors.New("the seal does not match the lines before it")
 	}
 	return nil
 }

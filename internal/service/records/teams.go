@@ -2,7 +2,6 @@ package records
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -34,7 +33,8 @@ func (v *verifier) recordTeam(e hub.Entry) {
 		Digest   string `json:"sha256"`
 	}
 
-	if (family != "team" && family != "deliberation" && family != "claim") || !v.decodeFacts(e, &f) {
+	isAboutTeams := family == "team" || family == "deliberation" || family == "claim"
+	if !isAboutTeams || !v.decodeFacts(e, &f) {
 		return
 	}
 
@@ -194,14 +194,19 @@ func (v *verifier) checkDecisions(r hub.Reader) error {
 	return nil
 }
 
-// checkClaims compares the owners of items.
+// checkClaims compares the owners of items of the hub's queue.
 func (v *verifier) checkClaims(r hub.Reader) error {
-	claims, err := r.ItemClaims("", math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	for _, c := range claims {
-		v.checkItem("claim", c.Item, string(c.Owner))
+	q := hub.TaskQuery{Queue: true, States: []hub.TaskState{hub.TaskInProgress}, Limit: archivePage}
+	for more := true; more; {
+		page, err := r.Teamspaces().Tasks(q)
+		if err != nil {
+			return err
+		}
+		for _, t := range page {
+			q.Cursor = t.ID
+			v.checkItem("claim", t.Title, string(t.Owner))
+		}
+		more = len(page) == archivePage
 	}
 	return nil
 }

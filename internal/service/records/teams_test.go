@@ -19,25 +19,25 @@ func TestTeams(t *testing.T) {
 	told.must(nil, err)
 	do := func(r team.Request) team.Answer {
 		t.Helper()
-		r.Team = "core"
-		a, err := teams.Perform(t.Context(), operator, r)
+		a, err := teams.Perform(t.Context(), operator, "core", r)
 		told.must(nil, err)
 		return a
 	}
-	do(team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
-	do(team.Request{Action: "status", Lifecycle: hub.TeamActive})
-	do(team.Request{Action: "task", Title: "t", Owner: "bob"})
-	do(team.Request{Action: "role", Agent: "bob", Role: hub.RoleReviewer, Reason: "coverage"})
-	do(team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
-	do(team.Request{Action: "remove", Agent: "eve"})
-	decided := do(team.Request{Action: "decide", Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
+	do(team.Create{Objective: "o", Members: []team.Seat{{Agent: "ada", Role: hub.RoleCoordinator}, {Agent: "bob", Role: hub.RoleExecutor}}})
+	do(team.Move{Lifecycle: hub.TeamActive})
+	do(team.CreateTask{Title: "t", Owner: "bob"})
+	do(team.ChangeRole{Agent: "bob", Role: hub.RoleReviewer, Reason: "coverage"})
+	do(team.AddMember{Agent: "eve", Role: hub.RoleResearcher})
+	do(team.RemoveMember{Agent: "eve"})
+	decided := do(team.Decide{Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
 	_, err = teams.Authority(t.Context(), operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}})
 	told.must(nil, err)
 	for _, text := range []string{"1\n", "2\n", "3\n"} {
-		do(team.Request{Action: "artifact", Artifact: "a", ParentVersion: new(min(1, int64(text[0]-'1'))), Content: &text})
+		do(team.PutArtifact{Artifact: "a", Parent: min(1, int64(text[0]-'1')), Content: team.Text(text)})
 	}
 	told.must(nil, told.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		if err := tx.PutItemClaim(hub.ItemClaim{Item: "queue:1", Owner: "ada", At: hub.At(told.clock())}); err != nil {
+		item := hub.Task{Title: "queue:1", State: hub.TaskInProgress, Owner: "ada", UpdatedAt: hub.At(told.clock())}
+		if _, err := tx.WriteTeamspaces().PutTask(item); err != nil {
 			return err
 		}
 		_, err := tx.Append(operator.Entry(hub.At(told.clock()), actions.Claimed, "queue:1", map[string]any{"owner": "ada"}))
@@ -51,15 +51,16 @@ func TestTeams(t *testing.T) {
 		missing    bool
 	}{
 		{`UPDATE teams SET lifecycle = 'closed', body_json = replace(body_json, '"active"', '"closed"')`, "team core", told.rowOf(actions.TeamMoved, 0), false},
-		{`UPDATE team_tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
-		{`UPDATE team_tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
+		{`UPDATE tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
+		{`UPDATE tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
 		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(actions.TeamCreated, 0), false},
 		{`UPDATE teams SET body_json = replace(body_json, '"deny"', '"allow"')`, "permit reviewer:block of team core", told.rowOf(actions.TeamPolicy, 0), false},
 		{`UPDATE team_members SET role = 'coordinator' WHERE agent = 'bob' AND until IS NULL`, "member bob of team core", told.rowOf(actions.TeamRole, 0), false},
 		{`DELETE FROM team_members WHERE agent = 'bob'`, "member bob of team core", told.rowOf(actions.TeamRole, 0), true},
 		{`UPDATE decisions SET body_json = replace(body_json, 'tabs', 'dots')`, "decision " + decided, told.rowOf(actions.TeamDecided, 0), false},
-		{`UPDATE claims SET owner = 'bob'`, "claim queue:1", told.rowOf(actions.Claimed, 0), false},
-		{`DELETE FROM team_tasks`, "task T-1", told.rowOf(actions.TeamTask, 1), true},
+		{`UPDATE tasks SET owner = 'bob', body_json = replace(body_json, '"ada"', '"bob"') WHERE item = 'queue:1'`, "claim queue:1", told.rowOf(actions.Claimed, 0), false},
+		{`DELETE FROM tasks WHERE team IS NOT NULL`, "task T-1", told.rowOf(actions.TeamTask, 1), true},
+		{`DELETE FROM tasks WHERE team IS NULL`, "claim queue:1", told.rowOf(actions.Claimed, 0), true},
 		{`UPDATE team_versions SET body_json = replace(body_json, substr(sha256, 1, 4), 'beef') WHERE n = 3`, "version 3 of a in team core", told.rowOf(actions.TeamArtifact, 2), false},
 		{`UPDATE team_conflicts SET state = 'resolved', body_json = replace(body_json, 'manual_merge', 'resolved')`, "conflict 3 of a in team core", told.rowOf(actions.TeamConflict, 0), false},
 	} {
@@ -67,7 +68,7 @@ func TestTeams(t *testing.T) {
 			w := told.duplicate(t)
 			w.raw(test.sql)
 			w.open()
-			want := fmt.Sprintf("%s: it differs from what journal row %d recorded", test.thing, test.row)
+			want := fmt.Sprintf("%s: it differs from journal row %d", test.thing, test.row)
 			if test.missing {
 				want = fmt.Sprintf("%s: it is missing, though journal row %d records it", test.thing, test.row)
 			}

@@ -72,7 +72,7 @@ func (t *trail) run(ctx context.Context, bus hub.Bus) {
 		Name: "records.Trail", Gap: trailGap,
 		Step: func(ctx context.Context, _ hub.Store) (time.Duration, error) { return trailPoll, t.copy(ctx) },
 		Failed: func(err error) {
-			t.log.Warn("the trail could not be written, it will be tried again", "op", "records.Trail", "err", err)
+			t.log.Warn("cannot write the trail, will retry", "op", "records.Trail", "err", err)
 		},
 	})
 
@@ -271,7 +271,7 @@ func (t *trail) recover(ctx context.Context) error {
 
 		// A part that only archives hold is not copied. A new segment begins after it.
 		if t.last.Seq < archived.Seq {
-			t.log.Warn("archives alone hold a part of the trail", "op", "records.Trail", "after", t.last.Seq, "up_to", archived.Seq)
+			t.log.Warn("a part of the trail is only in archives", "op", "records.Trail", "after", t.last.Seq, "up_to", archived.Seq)
 			if t.open != "" {
 				if err := t.close(); err != nil {
 					return err
@@ -344,7 +344,7 @@ func (t *trail) recoverSegments(r hub.Reader, archived int64) error {
 			fits = sameEntry(e, last)
 		}
 		if !fits {
-			if err := t.setAside(path, fmt.Sprint(path, conflict, last.Seq), "it does not fit the journal"); err != nil {
+			if err := t.setAside(path, fmt.Sprint(path, conflict, last.Seq), "it does not match the journal"); err != nil {
 				return err
 			}
 			continue

@@ -215,7 +215,7 @@ func TestTrailRecovers(t *testing.T) {
 					if strings.Contains(name, firstSegment+".conflict-") {
 						aside++
 						delete(got, name)
-						c.wantFound(name + ": it was set aside, because it does not fit the journal")
+						c.wantFound(name + ": it was set aside because it does not match the journal")
 					}
 				}
 				if aside != 1 {
@@ -303,25 +303,25 @@ func TestTrailSeals(t *testing.T) {
 		want string
 	}{
 		{"a segment that is gone is missed", func(c *world, all []string) { c.must(nil, os.Remove(all[0])) },
-			"segment-#: the line of journal row 1 is missing"},
+			"segment-#: the line for journal row 1 is missing"},
 		{"a line taken out of a sealed segment", func(c *world, all []string) {
 			c.edit(all[1], func(b []byte) []byte {
 				lines := strings.SplitAfter(string(b), "\n")
 				return []byte(strings.Join(slices.Delete(lines, 1, 2), ""))
 			})
-		}, "segment-# line 3: it cannot be read: the seal does not fit the lines before it"},
+		}, "segment-# line 3: it cannot be read: the seal does not match the lines before it"},
 		{"a seal taken away", func(c *world, all []string) {
 			c.edit(all[1], func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] })
 		}, "segment-# cannot be read after line #: it ends without a seal"},
 		{"a seal changed", func(c *world, all []string) {
 			c.edit(all[1], func(b []byte) []byte { return bytes.Replace(b, []byte(`"entries":2`), []byte(`"entries":3`), 1) })
-		}, "segment-# line 4: it cannot be read: the seal does not fit the lines before it"},
+		}, "segment-# line 4: it cannot be read: the seal does not match the lines before it"},
 		{"a header changed", func(c *world, all []string) {
 			c.edit(all[4], func(b []byte) []byte { return bytes.Replace(b, []byte(`"hash":"`), []byte(`"hash":"0`), 1) })
-		}, "segment-# line 1: it does not name journal row #, after which the segment begins"},
+		}, "segment-# line 1: it does not name journal row #, the last one before the segment"},
 		{"lines after a seal", func(c *world, all []string) {
 			c.edit(all[1], func(b []byte) []byte { return append(b, b[:bytes.IndexByte(b, '\n')+1]...) })
-		}, "segment-# line 5: it cannot be read: it is neither an entry nor a message nor a row nor the seal"},
+		}, "segment-# line 5: it cannot be read: it is not an entry, message, row or seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := w.clone(t)
@@ -374,7 +374,7 @@ func TestOldTrail(t *testing.T) {
 			return bytes.Replace(b, []byte(`"actor":"ada"`), []byte(`"actor":"eve"`), 1)
 		})
 		c.copy()
-		c.wantFound("messages.jsonl.conflict-old: it was set aside, because it does not fit the journal")
+		c.wantFound("messages.jsonl.conflict-old: it was set aside because it does not match the journal")
 	})
 }
 

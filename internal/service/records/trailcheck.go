@@ -47,7 +47,9 @@ func (v *verifier) openTrail() error {
 		}
 		// A segment may be begun while the others are opened.
 		now, err := segmentsIn(v.folders.Trail)
-		if err != nil || (len(before) == 0 && len(now) == 0) || (len(now) > 0 && slices.Contains(before, now[len(now)-1])) {
+		isEmpty := len(before) == 0 && len(now) == 0
+		hasNewest := len(now) > 0 && slices.Contains(before, now[len(now)-1])
+		if err != nil || isEmpty || hasNewest {
 			return err
 		}
 		v.trail.close()
@@ -90,7 +92,7 @@ func (v *verifier) peek() *line {
 			v.Out.Lines++
 			t.next = &l
 		case err == nil:
-			v.find(t.where(), "a trail has no such line")
+			v.find(t.where(), "a trail cannot contain this line")
 		case errors.As(err, &bad):
 			v.Out.Lines++
 			v.find(t.where(), "it cannot be read: %v", bad.err)
@@ -110,7 +112,7 @@ func (v *verifier) compareHeader(before hub.Head) {
 	s := v.trail.segments[v.trail.at]
 	want := line{Format: segmentFormat, Version: segmentVersion, After: before.Seq, Hash: before.Hash}
 	if s.n == 2 && !want.bytesEqual(s.first) {
-		v.find(v.trail.name()+" line 1", "it does not name journal row %d, after which the segment begins", before.Seq)
+		v.find(v.trail.name()+" line 1", "it does not name journal row %d, the last one before the segment", before.Seq)
 	}
 }
 
@@ -127,14 +129,14 @@ func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error
 		l := v.peek()
 		switch {
 		case l == nil && e.Seq > archived && e.Seq <= t.upTo && !t.ended:
-			v.find(t.name(), "it ends before the line of journal row %d", e.Seq)
+			v.find(t.name(), "it ends before journal row %d", e.Seq)
 			t.ended = true
 			return nil
 		case l == nil:
 			return nil
 		case l.Entry.Seq > e.Seq:
 			if e.Seq > archived {
-				v.find(t.name(), "the line of journal row %d is missing", e.Seq)
+				v.find(t.name(), "the line for journal row %d is missing", e.Seq)
 			}
 			return nil
 		case l.Entry.Seq < e.Seq:
@@ -157,7 +159,7 @@ func (v *verifier) compareLine(r hub.Reader, e hub.Entry, before hub.Head) error
 // entry lies in an archive that was not read.
 func (v *verifier) outOfPlace(l *line) {
 	if archived, _ := v.archived(); l.Entry.Seq > archived || v.Complete {
-		v.find(v.trail.where(), "it is about journal row %d, which has no place there", l.Entry.Seq)
+		v.find(v.trail.where(), "it is about journal row %d, which does not belong there", l.Entry.Seq)
 	}
 }
 
@@ -188,7 +190,7 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 	case want.bytesEqual(raw):
 		return "", nil
 	case e.Action == actions.HandoffProposed:
-		return fmt.Sprintf("what it says beside journal row %d is not what the database holds", e.Seq), nil
+		return fmt.Sprintf("its data beside journal row %d differs from the database", e.Seq), nil
 	}
 
 	if beginsMessage(e.Action) {
@@ -201,7 +203,7 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 		want.Envelope = l.Envelope
 	}
 	if !want.bytesEqual(raw) {
-		return "it is not as the hub writes it", nil
+		return "it is not in the form that the hub writes", nil
 	}
 	return "", nil
 }
@@ -209,7 +211,7 @@ func (v *verifier) differs(r hub.Reader, l line, e hub.Entry) (string, error) {
 // messageDiffers compares the message of a line with the facts of its entry, and returns a
 // sentence if it differs. want is the line as the database has it.
 func (v *verifier) messageDiffers(r hub.Reader, l line, e hub.Entry, want line) (string, error) {
-	changed := fmt.Sprintf("its message is not the one that journal row %d recorded", e.Seq)
+	changed := fmt.Sprintf("its message differs from journal row %d", e.Seq)
 	var facts sentFacts
 	if json.Unmarshal(e.Facts, &facts) != nil || l.Envelope == nil {
 		return changed, nil
@@ -233,7 +235,7 @@ func (v *verifier) messageDiffers(r hub.Reader, l line, e hub.Entry, want line) 
 			return changed, nil
 		}
 	} else if !sent.IsForgotten() && want.forgotten() {
-		return "it holds a text that was removed; parley forget " + e.Subject + " removes it here too", nil
+		return "it holds a removed text; parley forget " + e.Subject + " removes it here as well", nil
 	}
 
 	msg := hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}

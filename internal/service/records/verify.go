@@ -114,7 +114,7 @@ func (r *Records) verify(ctx context.Context, v *verifier) (Audit, error) {
 	}
 
 	if v.Withheld > 0 {
-		v.Out.Unchecked = append(v.Out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which an export has left out", v.Withheld))
+		v.Out.Unchecked = append(v.Out.Unchecked, fmt.Sprintf("%d restricted packages and runs, which the export left out", v.Withheld))
 	}
 	return v.Out, nil
 }
@@ -195,7 +195,7 @@ func (v *verifier) pages(ctx context.Context, kind string, check func(hub.Reader
 			more, err = check(r)
 		}
 		if hub.CodeOf(err) == hub.CodeDegraded {
-			v.find(kind, "they cannot be read on: %v", err)
+			v.find(kind, "cannot read further: %v", err)
 			return false, nil
 		}
 		if err == nil && more {
@@ -272,7 +272,7 @@ func (v *verifier) begin(ctx context.Context) error {
 		case laterErr != nil:
 			v.find(headName, "it cannot be read: %v", laterErr)
 		case later.Seq < cursor:
-			v.find(headName, "it names row %d, though the trail has come to row %d", later.Seq, cursor)
+			v.find(headName, "it names row %d, but the trail reaches row %d", later.Seq, cursor)
 		case headErr == nil:
 			fault, err := checkHead(head, r, v.Archives)
 			if fault != "" {
@@ -289,7 +289,7 @@ func (v *verifier) begin(ctx context.Context) error {
 func (v *verifier) checkNames() error {
 	aside, err := fs.Glob(os.DirFS(v.folders.Trail), "*"+conflict+"*")
 	for _, name := range aside {
-		v.find(name, "it was set aside, because it does not fit the journal")
+		v.find(name, "it was set aside because it does not match the journal")
 	}
 	old, oldErr := oldTrailFiles(v.folders.Trail)
 	if len(old) > 0 {
@@ -317,7 +317,7 @@ func (v *verifier) refresh(r hub.Reader) error {
 // readArchives walks along the entries in archives.
 func (v *verifier) readArchives(ctx context.Context) error {
 	if v.folders.Archives == "" && len(v.Archives) > 0 && v.ArchivesRead == 0 {
-		v.Out.Unchecked = append(v.Out.Unchecked, "the archives, and what only they record: no folder was given")
+		v.Out.Unchecked = append(v.Out.Unchecked, "the archives and their records: no folder was given")
 		v.Complete = false
 	}
 	for v.ArchivesRead < len(v.Archives) {
@@ -380,9 +380,9 @@ func (v *verifier) readArchive(ctx context.Context, a hub.Archive) error {
 	case err != nil:
 		v.find(where, "the file cannot be read: %v", err)
 	case !fits:
-		v.find(where, "the file was changed: its SHA-256 is %.12s, recorded was %.12s", sum, a.SHA256)
+		v.find(where, "the file was changed: its SHA-256 is %.12s, but %.12s was recorded", sum, a.SHA256)
 	case got.Entries != a.Entries || got.Messages != a.Messages || got.Last != a.Seq || got.Hash != a.Hash:
-		v.find(where, "it holds %d entries up to row %d and %d messages, recorded were %d up to row %d and %d",
+		v.find(where, "it holds %d entries up to row %d and %d messages, but %d up to row %d and %d were recorded",
 			got.Entries, got.Last, got.Messages, a.Entries, a.Seq, a.Messages)
 	default:
 		return nil
@@ -454,7 +454,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		case missing < 0:
 			v.find(prefix+row(e.Seq), "it comes after row %d", before.Seq)
 		case e.Hash != e.Chain(before.Hash):
-			v.find(prefix+row(e.Seq), "its hash does not follow from row %d: this row was changed, or the hash of the one before", before.Seq)
+			v.find(prefix+row(e.Seq), "its hash does not follow from row %d: this row or the hash before it was changed", before.Seq)
 		}
 		v.Last = hub.Head{Seq: e.Seq, Hash: e.Hash}
 		if err := v.compareLine(r, e, before); err != nil {

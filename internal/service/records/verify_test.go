@@ -143,13 +143,13 @@ func TestTampering(t *testing.T) {
 	proposed, validating, accepted, activated := s.rowOf(actions.HandoffProposed, 0), s.rowOf(actions.HandoffValidating, 0), s.rowOf(actions.HandoffAccepted, 0), s.rowOf(actions.HandoffActivated, 0)
 
 	chain := func(n int64) string {
-		return fmt.Sprintf("journal row %d: its hash does not follow from row %d: this row was changed, or the hash of the one before", n, n-1)
+		return fmt.Sprintf("journal row %d: its hash does not follow from row %d: this row or the hash before it was changed", n, n-1)
 	}
 	message := func(id hub.EnvelopeID, format string, args ...any) string {
 		return "message " + string(id) + ": " + fmt.Sprintf(format, args...)
 	}
 	differs := func(what string) string {
-		return message(s.rich, "its %s differs from what journal row %d recorded", what, sentRich)
+		return message(s.rich, "its %s differs from journal row %d", what, sentRich)
 	}
 	handoff := func(format string, args ...any) string {
 		return "handoff " + string(s.open.ID) + ": " + fmt.Sprintf(format, args...)
@@ -170,7 +170,7 @@ func TestTampering(t *testing.T) {
 	// What a finding in the journal, of which the trail has a copy, drags along.
 	lineDiffers := func(n int64) string { return fmt.Sprintf("%s: it differs from journal row %d", line(n), n) }
 	misplaced := func(n int64) string {
-		return fmt.Sprintf("%s: it is about journal row %d, which has no place there", line(n), n)
+		return fmt.Sprintf("%s: it is about journal row %d, which does not belong there", line(n), n)
 	}
 	read := s.rowOf(actions.MessageRead, 0) // of plain, by bob
 
@@ -185,7 +185,7 @@ func TestTampering(t *testing.T) {
 		{"the subject of a row", change("journal", "subject = 'x'", fmt.Sprintf("seq = %d", last)), []string{chain(last), lineDiffers(last)}},
 		{"the hash of a row", change("journal", "hash = 'x'", fmt.Sprintf("seq = %d", adaRow)), []string{chain(adaRow), chain(adaRow + 1), lineDiffers(adaRow)}},
 		{"a row removed", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, revokedRow), []string{
-			fmt.Sprintf("journal: row %d is missing", revokedRow), misplaced(revokedRow), "key bob/laptop: it is revoked, of which the journal does not know",
+			fmt.Sprintf("journal: row %d is missing", revokedRow), misplaced(revokedRow), "key bob/laptop: it is revoked, but the journal does not record that",
 		}},
 		{"rows removed", fmt.Sprintf(`DELETE FROM journal WHERE seq IN (%d, %d)`, adaRow, adaRow+1), []string{
 			fmt.Sprintf("journal: rows %d to %d are missing", adaRow, adaRow+1), misplaced(adaRow), misplaced(adaRow + 1), "agent ada: no journal row records it", "key ada/default: no journal row records it",
@@ -194,15 +194,15 @@ func TestTampering(t *testing.T) {
 		{"two rows in another order", fmt.Sprintf(`UPDATE journal SET seq = -1 WHERE seq = %[1]d; UPDATE journal SET seq = %[1]d WHERE seq = %[2]d; UPDATE journal SET seq = %[2]d WHERE seq = -1`,
 			revokedRow-1, revokedRow), []string{
 			chain(revokedRow - 1), chain(revokedRow), chain(revokedRow + 1), lineDiffers(revokedRow - 1), lineDiffers(revokedRow),
-			fmt.Sprintf("journal row %d: it says that 1 keys were revoked, by the journal it was 0", revokedRow-1),
-			"key bob/laptop: it is revoked, of which the journal does not know",
+			fmt.Sprintf("journal row %d: it records 1 revoked keys, but the journal has 0", revokedRow-1),
+			"key bob/laptop: it is revoked, but the journal does not record that",
 		}},
 		{"a row added", fmt.Sprintf(`INSERT INTO journal VALUES (%d, '2026-02-21T10:00:00.000Z', 'eve', 'call.refused', '', 'ok', '{}', 'x')`, last+1), []string{chain(last + 1)}},
 		{"a row about a message changed", change("journal", "actor = 'eve'", fmt.Sprintf("seq = %d", read)), []string{
 			chain(read), lineDiffers(read),
-			message(s.plain, "its status is read, by the journal it is delivered"), message(s.plain, "it is read for bob, by the journal it is delivered"),
-			message(s.plain, "whether bob has processed it is not as in the journal"),
-			message(s.plain, "the delivery ledger says read about the inbox of bob, by the journal it is delivered"),
+			message(s.plain, "its status is read, but the journal says delivered"), message(s.plain, "it is read for bob, but the journal says delivered"),
+			message(s.plain, "its processed mark for bob differs from the journal"),
+			message(s.plain, "the delivery ledger says read for the inbox of bob, but the journal says delivered"),
 		}},
 		{"the tail of the journal cut off", fmt.Sprintf(`DELETE FROM journal WHERE seq = %d`, last), []string{
 			misplaced(last),
@@ -231,33 +231,33 @@ func TestTampering(t *testing.T) {
 		{"the cause of a message", change("message_meta", "cause_id = 'x'", richMeta), []string{differs("cause")}},
 		{"a policy that is no policy", change("messages", "policy_json = '['", onRich), []string{
 			message(s.rich, "it cannot be read: message %s has a broken policy: unexpected end of JSON input", s.rich),
-			fmt.Sprintf("messages: they cannot be read on: message %s has a broken policy: unexpected end of JSON input", s.rich),
+			fmt.Sprintf("messages: cannot read further: message %s has a broken policy: unexpected end of JSON input", s.rich),
 		}},
-		{"the status of a message", change("messages", "status = 'pending', updated_at = NULL", onPlain), []string{message(s.plain, "its status is pending, by the journal it is read")}},
-		{"the time of a message's last change", change("messages", "updated_at = '2026-02-21T08:00:00.000Z'", onPlain), []string{message(s.plain, "the time of its last change is not the one in the journal")}},
+		{"the status of a message", change("messages", "status = 'pending', updated_at = NULL", onPlain), []string{message(s.plain, "its status is pending, but the journal says read")}},
+		{"the time of a message's last change", change("messages", "updated_at = '2026-02-21T08:00:00.000Z'", onPlain), []string{message(s.plain, "its time of last change differs from the journal")}},
 		{"the state of a recipient", change("message_party", "state = 'unread'", party(s.plain, "bob")), []string{
-			message(s.plain, "it is unread for bob, by the journal it is read"),
+			message(s.plain, "it is unread for bob, but the journal says read"),
 		}},
 		{"a held message let through", change("message_party", "state = 'unread', hidden = 0", party(s.held, "bob")), []string{
-			message(s.held, "it is unread for bob, by the journal it is held"),
+			message(s.held, "it is unread for bob, but the journal says held"),
 		}},
-		{"a held message shown", change("message_party", "hidden = 0", party(s.held, "bob")), []string{message(s.held, "whether bob may see it is not as in the journal")}},
-		{"a recipient removed", `DELETE FROM message_party WHERE ` + party(s.shared, "eve"), []string{message(s.shared, "it does not concern eve any more")}},
+		{"a held message shown", change("message_party", "hidden = 0", party(s.held, "bob")), []string{message(s.held, "its visibility for bob differs from the journal")}},
+		{"a recipient removed", `DELETE FROM message_party WHERE ` + party(s.shared, "eve"), []string{message(s.shared, "it no longer names eve")}},
 		{"a recipient added", `INSERT INTO message_party SELECT 'eve', seq, 'unread', 2, 'status.update', 0 FROM message_meta WHERE message_id = ` + quote(s.plain), []string{
-			message(s.plain, "it concerns eve, of whom the journal does not know"),
+			message(s.plain, "it names eve, which is not in the journal"),
 		}},
 		{"a recipient of a broadcast removed", `DELETE FROM message_party WHERE ` + party(s.everyone, "bob"), []string{
-			message(s.everyone, "it concerns 2 recipients, journal row %d recorded 3", s.rowOf(actions.MessageSent, 5)),
-			message(s.everyone, "row 17 of the delivery ledger is about bob, whom it was not sent to"),
+			message(s.everyone, "it has 2 recipients, but journal row %d recorded 3", s.rowOf(actions.MessageSent, 5)),
+			message(s.everyone, "row 17 of the delivery ledger names bob, which is not a recipient"),
 		}},
 		{"what the delivery ledger says", `UPDATE delivery_log SET status = 'stored' WHERE message_id = ` + quote(s.plain), []string{
-			message(s.plain, "the delivery ledger says stored about the inbox of bob, by the journal it is read"),
+			message(s.plain, "the delivery ledger says stored for the inbox of bob, but the journal says read"),
 		}},
 		{"a row of the delivery ledger removed", `DELETE FROM delivery_log WHERE message_id = ` + quote(s.plain), []string{
-			message(s.plain, "the delivery ledger has no row about the inbox of bob"),
+			message(s.plain, "the delivery ledger has no row for the inbox of bob"),
 		}},
 		{"the note that a message was processed", `DELETE FROM processed WHERE message_id = ` + quote(s.plain), []string{
-			message(s.plain, "whether bob has processed it is not as in the journal"),
+			message(s.plain, "its processed mark for bob differs from the journal"),
 		}},
 		{"a message removed", fmt.Sprintf(`DELETE FROM messages WHERE %[1]s; DELETE FROM message_meta WHERE message_%[1]s`, onPlain), []string{
 			message(s.plain, "it is missing, though journal row %d records it", sent),
@@ -272,39 +272,39 @@ func TestTampering(t *testing.T) {
 		}},
 
 		{"a package", change("handoffs", `package_json = replace(package_json, 'parser', 'Parser')`, onOpen), []string{
-			handoff("its package was changed: the hash is #, recorded was #"),
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
+			handoff("its package was changed: the hash is #, but # was recorded"),
+			fmt.Sprintf("%s: its data beside journal row %d differs from the database", line(proposed), proposed),
 		}},
 		{"the hash of a package", change("handoffs", `verification_json = '{"package_hash":"0123456789ab"}'`, onOpen), []string{
-			handoff("its package was changed: the hash is #, recorded was #"),
-			handoff("its package hash differs from what journal row %d recorded", proposed),
-			handoff("its package hash differs from what journal row %d recorded", validating),
-			handoff("its package hash differs from what journal row %d recorded", accepted),
-			handoff("its package hash differs from what journal row %d recorded", activated),
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
+			handoff("its package was changed: the hash is #, but # was recorded"),
+			handoff("its package hash differs from journal row %d", proposed),
+			handoff("its package hash differs from journal row %d", validating),
+			handoff("its package hash differs from journal row %d", accepted),
+			handoff("its package hash differs from journal row %d", activated),
+			fmt.Sprintf("%s: its data beside journal row %d differs from the database", line(proposed), proposed),
 		}},
-		{"the status of a handoff", change("handoffs", "status = 'completed'", onOpen), []string{handoff("its status is completed, by its history it is activated")}},
+		{"the status of a handoff", change("handoffs", "status = 'completed'", onOpen), []string{handoff("its status is completed, but its history says activated")}},
 		{"the receiver of a handoff", change("handoffs", "to_agent = 'eve'", onOpen), []string{
-			handoff("its receiver differs from what journal row %d recorded", proposed),
-			handoff("its receiver differs from what journal row %d recorded", validating),
-			handoff("its receiver differs from what journal row %d recorded", accepted),
-			handoff("its receiver differs from what journal row %d recorded", activated),
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(proposed), proposed),
+			handoff("its receiver differs from journal row %d", proposed),
+			handoff("its receiver differs from journal row %d", validating),
+			handoff("its receiver differs from journal row %d", accepted),
+			handoff("its receiver differs from journal row %d", activated),
+			fmt.Sprintf("%s: its data beside journal row %d differs from the database", line(proposed), proposed),
 		}},
 		{"the thread of a handoff", change("handoffs", "thread_id = 'x'", onOpen), []string{
-			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
+			handoff("its content (title, reason, deadline, thread or a policy) differs from journal row %d", proposed),
 		}},
 		{"the policy of a handoff", change("handoff_meta", "needs_human = 1", "handoff_"+onOpen), []string{
-			handoff("its content (title, reason, deadline, thread or a policy) differs from what journal row %d recorded", proposed),
+			handoff("its content (title, reason, deadline, thread or a policy) differs from journal row %d", proposed),
 		}},
 		{"when a handoff was accepted", change("handoff_meta", "accepted_at = '2026-02-22T09:00:00.000Z'", "handoff_"+onOpen), []string{
 			handoff("its time of acceptance does not follow from its history"),
 		}},
 		{"when a handoff was escalated", change("handoff_meta", "escalated_at = '2026-02-22T09:00:00.000Z'", "handoff_"+onOpen), []string{
-			handoff("when the coordinators were told that it is late is not as in the journal"),
+			handoff("its time of the notice that it is late differs from the journal"),
 		}},
 		{"who keeps track of a task", change("handoff_meta", "ownership = 'confirmed'", "handoff_"+onOpen), []string{
-			handoff("whether its ownership was confirmed is not as in the journal"),
+			handoff("its ownership differs from the journal"),
 			handoff("its ownership does not follow from its history"),
 		}},
 		{"when a handoff was resolved", change("handoffs", "resolved_at = '2026-02-22T09:00:00.000Z'", onOpen), []string{
@@ -314,28 +314,28 @@ func TestTampering(t *testing.T) {
 			handoff("its closing note does not follow from its history"),
 		}},
 		{"the approval of a handoff", change("handoff_meta", "approved_at = '2026-02-21T09:00:00.000Z'", "handoff_"+onOpen), []string{
-			handoff("whether the operator approved it is not as in the journal"),
+			handoff("its approval differs from the journal"),
 		}},
 		{"the reason of a rejection", change("handoff_meta", "reject_reason = 'timeout_risk'", "handoff_id = "+quote(s.done.ID)), []string{
-			fmt.Sprintf("handoff %s: its reason for rejection differs from what journal row %d recorded", s.done.ID, s.rowOf(actions.HandoffRejected, 0)),
+			fmt.Sprintf("handoff %s: its reason for rejection differs from journal row %d", s.done.ID, s.rowOf(actions.HandoffRejected, 0)),
 		}},
 		{"a step of a history", change("handoff_history", "note = 'thanks'", history(1)), []string{
-			handoff("step 1 (proposed) of its history differs from what journal row %d recorded", proposed),
+			handoff("step 1 (proposed) of its history differs from journal row %d", proposed),
 		}},
 		{"who made a step", change("handoff_history", "actor = 'eve'", history(2)), []string{
-			handoff("step 2 (validating) of its history differs from what journal row %d recorded", validating),
+			handoff("step 2 (validating) of its history differs from journal row %d", validating),
 		}},
 		{"what was found in a step", change("handoff_history", "checks_json = NULL", history(3)), []string{
-			handoff("step 3 (accepted) of its history differs from what journal row %d recorded", accepted),
+			handoff("step 3 (accepted) of its history differs from journal row %d", accepted),
 		}},
 		{"where a step led", change("handoff_history", "state = 'rejected'", history(3)), []string{
-			handoff("step 3 of its history is rejected, journal row %d recorded accepted", accepted),
-			handoff("step 4 of its history leads from rejected to activated, which is no move"),
+			handoff("step 3 of its history is rejected, but journal row %d recorded accepted", accepted),
+			handoff("step 4 of its history leads from rejected to activated, which is not a valid move"),
 			handoff("its time of acceptance does not follow from its history"),
 			handoff("its time of completion or rejection does not follow from its history"),
 		}},
 		{"the last step removed", `DELETE FROM handoff_history WHERE ` + history(4), []string{
-			handoff("its status is activated, by its history it is accepted"),
+			handoff("its status is activated, but its history says accepted"),
 			handoff("its history has no step 4 (activated), though journal row %d records it", activated),
 		}},
 		{"a history removed", `DELETE FROM handoff_history WHERE handoff_id = ` + quote(s.secret.ID), []string{
@@ -343,13 +343,13 @@ func TestTampering(t *testing.T) {
 			fmt.Sprintf("handoff %s: its history has no step 1 (proposed), though journal row %d records it", s.secret.ID, s.rowOf(actions.HandoffProposed, 2)),
 		}},
 		{"a step added", fmt.Sprintf(`INSERT INTO handoff_history VALUES (%s, 5, 'completed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, quote(s.open.ID)), []string{
-			handoff("its status is activated, by its history it is completed"),
+			handoff("its status is activated, but its history says completed"),
 			handoff("no journal row records step 5 (completed) of its history"),
 			handoff("its time of completion or rejection does not follow from its history"),
 		}},
 		{"a handoff removed", fmt.Sprintf(`DELETE FROM handoff_history WHERE handoff_id = %[1]s; DELETE FROM handoff_meta WHERE handoff_id = %[1]s; DELETE FROM handoffs WHERE id = %[1]s`, quote(s.secret.ID)), []string{
 			fmt.Sprintf("handoff %s: it is missing, though journal row %d records it", s.secret.ID, s.rowOf(actions.HandoffProposed, 2)),
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(s.rowOf(actions.HandoffProposed, 2)), s.rowOf(actions.HandoffProposed, 2)),
+			fmt.Sprintf("%s: its data beside journal row %d differs from the database", line(s.rowOf(actions.HandoffProposed, 2)), s.rowOf(actions.HandoffProposed, 2)),
 		}},
 		{"a handoff added", `CREATE TEMP TABLE n AS SELECT * FROM handoffs WHERE id = ` + quote(s.done.ID) + `; UPDATE n SET id = 'x'; INSERT INTO handoffs SELECT * FROM n;
 			INSERT INTO handoff_meta (handoff_id) VALUES ('x'); INSERT INTO handoff_history VALUES ('x', 1, 'closed', '2026-02-21T10:00:00.000Z', 'bob', NULL, NULL)`, []string{
@@ -357,29 +357,29 @@ func TestTampering(t *testing.T) {
 			"handoff x: its time of completion or rejection does not follow from its history",
 		}},
 
-		{"the role of an agent", change("agents", "role = 'coordinator'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its role is coordinator, journal row %d recorded executor", adaRow)}},
-		{"an agent made an auditor", change("agents", "auditor = 1", "id = 'ada'"), []string{fmt.Sprintf("agent ada: whether it is an auditor differs from what journal row %d recorded", adaRow)}},
-		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from what journal row %d recorded", adaRow)}},
-		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, by the journal it is paused"}},
+		{"the role of an agent", change("agents", "role = 'coordinator'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its role is coordinator, but journal row %d recorded executor", adaRow)}},
+		{"an agent made an auditor", change("agents", "auditor = 1", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its auditor flag differs from journal row %d", adaRow)}},
+		{"the time of an agent", change("agents", "created_at = '2026-01-01T00:00:00.000Z'", "id = 'ada'"), []string{fmt.Sprintf("agent ada: its time of creation differs from journal row %d", adaRow)}},
+		{"a paused agent", change("agents", "state = 'active'", "id = 'eve'"), []string{"agent eve: it is active, but the journal says paused"}},
 		{"an agent added", `INSERT INTO agents VALUES ('mallory', 'executor', 1, 'active', '2026-02-21T09:00:00.000Z', NULL)`, []string{"agent mallory: no journal row records it"}},
 		{"a root added", `CREATE TEMP TABLE n AS SELECT * FROM roots; UPDATE n SET path = '/etc'; INSERT INTO roots SELECT * FROM n`, []string{"root /etc: no journal row records it"}},
 		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(actions.RootAdded, 2))}},
-		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from what journal row %d recorded", s.root, s.rowOf(actions.RootAdded, 2))}},
+		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from journal row %d", s.root, s.rowOf(actions.RootAdded, 2))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
 		}},
 		{"a key that was revoked", change("agent_keys", "revoked_at = NULL", "id = 'bob/laptop'"), []string{
-			fmt.Sprintf("key bob/laptop: it is not revoked, though journal row %d records that it was", revokedRow),
+			fmt.Sprintf("key bob/laptop: it is not revoked, but journal row %d records that it was", revokedRow),
 		}},
 		{"a key that was not revoked", change("agent_keys", "revoked_at = '2026-02-21T09:00:00.000Z'", "id = 'bob/default'"), []string{
-			"key bob/default: it is revoked, of which the journal does not know",
+			"key bob/default: it is revoked, but the journal does not record that",
 		}},
 		{"the time of a revocation", change("agent_keys", "revoked_at = '2026-02-21T08:00:00.000Z'", "id = 'bob/laptop'"), []string{
-			fmt.Sprintf("key bob/laptop: it was revoked at another time than journal row %d says", revokedRow),
+			fmt.Sprintf("key bob/laptop: its time of revocation differs from journal row %d", revokedRow),
 		}},
-		{"the secret of a key", change("agent_keys", "hash = 'x'", "id = 'bob/default'"), []string{fmt.Sprintf("key bob/default: it differs from what journal row %d recorded", bobKeyRow)}},
+		{"the secret of a key", change("agent_keys", "hash = 'x'", "id = 'bob/default'"), []string{fmt.Sprintf("key bob/default: it differs from journal row %d", bobKeyRow)}},
 		{"the expiry of a key", change("agent_keys", "expires_at = NULL", "id = 'bob/laptop'"), []string{
-			fmt.Sprintf("key bob/laptop: it differs from what journal row %d recorded", revokedRow-1),
+			fmt.Sprintf("key bob/laptop: it differs from journal row %d", revokedRow-1),
 		}},
 		{"a key added", `INSERT INTO agent_keys VALUES ('ada/x', 'ada', 'x', 'x', 'x', '2026-02-21T09:00:00.000Z', NULL, NULL)`, []string{"key ada/x: no journal row records it"}},
 		{"the list of archives", `INSERT INTO journal_archives VALUES (1, 'x', '2020-01-01T00:00:00.000Z', 'archive-1.jsonl', 'x', 1, 0, '2026-02-21T09:00:00.000Z')`, []string{
@@ -405,9 +405,11 @@ func TestTampering(t *testing.T) {
 	swap := func(was, is string) func([]byte) []byte {
 		return func(b []byte) []byte { return bytes.Replace(b, []byte(was), []byte(is), 1) }
 	}
-	missing := func(n int64) string { return fmt.Sprintf("%s: the line of journal row %d is missing", firstSegment, n) }
+	missing := func(n int64) string {
+		return fmt.Sprintf("%s: the line for journal row %d is missing", firstSegment, n)
+	}
 	notTheMessage := func(n int64) string {
-		return fmt.Sprintf("%s: its message is not the one that journal row %d recorded", line(n), n)
+		return fmt.Sprintf("%s: its message differs from journal row %d", line(n), n)
 	}
 	printer := s.rowOf(actions.HandoffProposed, 1)
 	for _, tt := range []struct {
@@ -425,52 +427,52 @@ func TestTampering(t *testing.T) {
 		{"a message added to a line of the trail", firstSegment, lines(func(l []string) []string {
 			l[read] = strings.TrimSuffix(l[read], "}\n") + l[sent][strings.Index(l[sent], `,"envelope":`):]
 			return l
-		}), []string{line(read) + ": it is not as the hub writes it"}},
+		}), []string{line(read) + ": it is not in the form that the hub writes"}},
 		{"the package in a line of the trail", firstSegment, swap(`"title":"printer"`, `"title":"Printer"`), []string{
-			fmt.Sprintf("%s: what it says beside journal row %d is not what the database holds", line(printer), printer),
+			fmt.Sprintf("%s: its data beside journal row %d differs from the database", line(printer), printer),
 		}},
-		{"a blank in a line of the trail", firstSegment, swap(`"seq":`, `"seq": `), []string{line(1) + ": it is not as the hub writes it"}},
-		{"a blank in a message of the trail", firstSegment, swap(`"payload":{"summary":"message`, `"payload":{"summary": "message`), []string{line(sent) + ": it is not as the hub writes it"}},
+		{"a blank in a line of the trail", firstSegment, swap(`"seq":`, `"seq": `), []string{line(1) + ": it is not in the form that the hub writes"}},
+		{"a blank in a message of the trail", firstSegment, swap(`"payload":{"summary":"message`, `"payload":{"summary": "message`), []string{line(sent) + ": it is not in the form that the hub writes"}},
 		{"a line that is no line", firstSegment, lines(func(l []string) []string { l[2] = "hello\n"; return l }), []string{
 			line(2) + ": it cannot be read: invalid character 'h' looking for beginning of value", missing(2),
 		}},
 		{"the header of the trail", firstSegment, swap(`"version":1`, `"version":1,"after":2`), []string{
-			firstSegment + " line 1: it does not name journal row 0, after which the segment begins",
+			firstSegment + " line 1: it does not name journal row 0, the last one before the segment",
 		}},
 		{"the first line of the trail removed", firstSegment, lines(func(l []string) []string { return l[1:] }), []string{
-			firstSegment + ": it cannot be read: line 1: it is not the header of a segment", "trail: it ends before the line of journal row 1",
+			firstSegment + ": it cannot be read: line 1: it is not the header of a segment", "trail: it ends before journal row 1",
 		}},
 		{"the first entry of the trail removed", firstSegment, lines(func(l []string) []string { return slices.Delete(l, 1, 2) }), []string{
-			missing(1), firstSegment + " line 1: it does not name journal row 1, after which the segment begins",
+			missing(1), firstSegment + " line 1: it does not name journal row 1, the last one before the segment",
 		}},
 		{"a line of the trail removed", firstSegment, lines(func(l []string) []string { return slices.Delete(l, 4, 5) }), []string{missing(4)}},
 		{"the last lines of the trail removed", firstSegment, lines(func(l []string) []string { return l[:last-1] }), []string{
-			fmt.Sprintf("%s: it ends before the line of journal row %d", firstSegment, last-1),
+			fmt.Sprintf("%s: it ends before journal row %d", firstSegment, last-1),
 		}},
 		{"a line of the trail doubled", firstSegment, lines(func(l []string) []string { return slices.Insert(l, 3, l[2]) }), []string{
-			firstSegment + " line 4: it is about journal row 2, which has no place there",
+			firstSegment + " line 4: it is about journal row 2, which does not belong there",
 		}},
 		{"lines of the trail in another order", firstSegment, lines(func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }), []string{
-			missing(2), firstSegment + " line 4: it is about journal row 2, which has no place there",
+			missing(2), firstSegment + " line 4: it is about journal row 2, which does not belong there",
 		}},
 		{"a line added to the trail", firstSegment, lines(func(l []string) []string {
 			return append(l, strings.Replace(l[last], fmt.Sprintf(`"seq":%d,`, last), `"seq":9999,`, 1))
-		}), []string{fmt.Sprintf("%s line %d: it is about journal row 9999, which has no place there", firstSegment, last+2)}},
+		}), []string{fmt.Sprintf("%s line %d: it is about journal row 9999, which does not belong there", firstSegment, last+2)}},
 		{"a row of a table in the trail", firstSegment, lines(func(l []string) []string {
 			return slices.Insert(l, 2, `{"table":"agents","row":{}}`+"\n")
-		}), []string{firstSegment + " line 3: a trail has no such line"}},
+		}), []string{firstSegment + " line 3: a trail cannot contain this line"}},
 		{"a seal in the open segment", firstSegment, lines(func(l []string) []string {
 			return append(l, `{"seal":{"first":1,"last":2,"hash":"","entries":2,"messages":0,"rows":0,"sha256":""}}`+"\n")
-		}), []string{fmt.Sprintf("%s line %d: it cannot be read: the seal does not fit the lines before it", firstSegment, last+2)}},
-		{"a segment of the trail removed", firstSegment, nil, []string{"trail: it ends before the line of journal row 1"}},
+		}), []string{fmt.Sprintf("%s line %d: it cannot be read: the seal does not match the lines before it", firstSegment, last+2)}},
+		{"a segment of the trail removed", firstSegment, nil, []string{"trail: it ends before journal row 1"}},
 		{"the head removed", head, nil, []string{"head.json: it is missing"}},
 		{"the head changed", head, swap(`"hash":"`, `"hash":"0`), []string{
-			fmt.Sprintf("head.json: it names row %d with hash 0%.11s, which is not in the journal: the journal was cut off before it and written anew", last, s.entries()[last-1].Hash),
+			fmt.Sprintf("head.json: it names row %d with hash 0%.11s, which is not in the journal: the journal was cut off before it and rewritten", last, s.entries()[last-1].Hash),
 		}},
 		{"an older head put back", head, func([]byte) []byte {
 			e := s.entries()[2]
 			return fmt.Appendf(nil, `{"seq":%d,"hash":%q,"at":%q}`, e.Seq, e.Hash, e.At)
-		}, []string{fmt.Sprintf("head.json: it names row 3, though the trail has come to row %d", last)}},
+		}, []string{fmt.Sprintf("head.json: it names row 3, but the trail reaches row %d", last)}},
 		{"a head that is no head", head, func([]byte) []byte { return []byte("[]") }, []string{"head.json: it cannot be read: it is not a head"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -234,7 +234,7 @@ func (w *world) wantFound(want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, f := range w.verify().Findings {
-		got = append(got, hashes.ReplaceAllString(f.String(), "hash is #, recorded was #"))
+		got = append(got, hashes.ReplaceAllString(f.String(), "hash is #, but # was recorded"))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -243,7 +243,7 @@ func (w *world) wantFound(want ...string) {
 	}
 }
 
-var hashes = regexp.MustCompile(`hash is \w{12}, recorded was \w{12}`)
+var hashes = regexp.MustCompile(`hash is \w{12}, but \w{12} was recorded`)
 
 // handoffPackage returns a package with its hash.
 func handoffPackage(t *testing.T, text string) (json.RawMessage, string) {

@@ -69,7 +69,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 		return hub.Root{}, err
 	}
 	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
-		return hub.Root{}, hub.Errorf(hub.CodeInvalid, op, "path: %.200q is not an absolute path", path)
+		return hub.Root{}, hub.Errorf(hub.CodeInvalid, op, "%.200q is not an absolute path", path)
 	}
 	path = filepath.Clean(path)
 	if err := s.check(op, path); err != nil {
@@ -87,7 +87,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 			return nil
 		}
 		if len(all) == maxRoots {
-			return hub.Errorf(hub.CodeTooLarge, op, "there are %d roots already", maxRoots).WithHint("remove one, or add a folder that holds several; {root.list} shows them")
+			return hub.Errorf(hub.CodeTooLarge, op, "the limit of %d roots is reached", maxRoots).WithHint("remove one, or add a folder that contains several; {root.list} lists the roots")
 		}
 
 		root = hub.Root{Path: path, AddedBy: actor.ID, AddedAt: s.clock.Now()}
@@ -107,24 +107,24 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, path string) (hub.R
 func (s *Service) check(op, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return hub.Errorf(hub.CodeInvalid, op, "a root must be a folder that exists: %w", err)
+		return hub.Errorf(hub.CodeInvalid, op, "a root must be an existing folder: %w", err)
 	}
 	if real != path {
-		return hub.Errorf(hub.CodePolicy, op, "%s leads through a link, and a link can be changed later", path).
-			WithHint("to add the folder that it leads to, {root.add} %s", real)
+		return hub.Errorf(hub.CodePolicy, op, "%s leads through a symbolic link, which can be changed later", path).
+			WithHint("to add the folder it leads to, {root.add} %s", real)
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return hub.Errorf(hub.CodeInvalid, op, "%s is not a folder", path)
 	}
 	if user, err := os.UserHomeDir(); err == nil {
 		if user, err = filepath.EvalSymlinks(user); err == nil && within(path, user) {
-			return hub.Errorf(hub.CodePolicy, op, "%s holds your home folder, with all that is private in it", path).
-				WithHint("add the folder of the project")
+			return hub.Errorf(hub.CodePolicy, op, "%s contains your home folder and its private files", path).
+				WithHint("add the project's folder")
 		}
 	}
 	if Private(s.home, path) {
-		return hub.Errorf(hub.CodePolicy, op, "%s holds files of the hub's home %s, in which its keys are", path, s.home).
-			WithHint("add the folder of the project")
+		return hub.Errorf(hub.CodePolicy, op, "%s contains files of the hub's home %s, where its keys are", path, s.home).
+			WithHint("add the project's folder")
 	}
 	return nil
 }

@@ -63,19 +63,19 @@ func (s *Service) finishIn(ctx context.Context, store hub.Store, op string, acto
 func (e Ending) check(op string) error {
 	switch {
 	case !e.State.Over():
-		return hub.Errorf(hub.CodeInvalid, op, "state: %q is not done, failed or interrupted", e.State)
+		return hub.Errorf(hub.CodeInvalid, op, "state must be done, failed or interrupted, got %q", e.State)
 	case !e.Verdict.Known():
-		return hub.Errorf(hub.CodeInvalid, op, "verdict: %q is not confirmed, contradicted or unverified", e.Verdict)
+		return hub.Errorf(hub.CodeInvalid, op, "verdict must be confirmed, contradicted or unverified, got %q", e.Verdict)
 	case len(e.Report) > maxReport || len(e.Evidence) > maxEvidence:
-		return hub.Errorf(hub.CodeTooLarge, op, "a report has at most %d bytes, evidence %d", maxReport, maxEvidence)
+		return hub.Errorf(hub.CodeTooLarge, op, "report must be at most %d bytes, evidence at most %d", maxReport, maxEvidence)
 	case len(e.StopReason) > maxText || len(e.Reason) > maxText:
-		return hub.Errorf(hub.CodeTooLarge, op, "stop_reason and reason have at most %d bytes", maxText)
+		return hub.Errorf(hub.CodeTooLarge, op, "stop_reason and reason must be at most %d bytes each", maxText)
 	case len(e.Contradictions) > maxClaims:
-		return hub.Errorf(hub.CodeTooLarge, op, "contradictions: at most %d", maxClaims)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many contradictions: at most %d are allowed", maxClaims)
 	case e.State == hub.RunDone && isNull(e.Report):
-		return hub.Errorf(hub.CodeInvalid, op, "report: missing; a run that is done has one")
+		return hub.Errorf(hub.CodeInvalid, op, "report is required when the state is done")
 	case e.Verdict == hub.RunContradicted && len(e.Contradictions) == 0:
-		return hub.Errorf(hub.CodeInvalid, op, "contradictions: the verdict contradicted needs at least one")
+		return hub.Errorf(hub.CodeInvalid, op, "verdict contradicted needs at least one contradiction")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (s *Service) announce(tx hub.Tx, actor hub.Caller, r hub.Run) (hub.Message,
 	var c claim
 	if r.Report != nil {
 		if err := json.Unmarshal(r.Report, &c); err != nil {
-			return hub.Message{}, hub.Errorf(hub.CodeInvalid, "run.Finish", "report: not a JSON object: %v", err)
+			return hub.Message{}, hub.Errorf(hub.CodeInvalid, "run.Finish", "report is not a JSON object: %v", err)
 		}
 	}
 
@@ -224,7 +224,7 @@ func payload(t hub.MessageType, r hub.Run, c claim) json.RawMessage {
 		p["detail"] = shorten.Text(c.Error, 600)
 	}
 	if c.Status == "decomposed" {
-		p["detail"] = strings.TrimSpace("the agent split the task; the report of the run lists the parts, and the hub offers them to no agent. " + shorten.Text(c.Error, 400))
+		p["detail"] = strings.TrimSpace("the agent split the task; the run's report lists the parts, which the hub offers to no agent. " + shorten.Text(c.Error, 400))
 	}
 
 	if n := len(r.Contradictions); n > 0 {
@@ -297,7 +297,7 @@ func (s *Service) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("runs whose time is over could not be ended", "op", "run.Run", "err", err)
+			s.log.Warn("cannot end overdue runs", "op", "run.Run", "err", err)
 		}
 		select {
 		case <-ctx.Done():

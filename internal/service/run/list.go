@@ -65,9 +65,9 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.RunQuery) (L
 	}
 	switch {
 	case q.Limit < 0 || q.Limit > maxPage:
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", q.Limit, maxPage)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, q.Limit)
 	case q.Cursor != "" && !q.Cursor.Valid():
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor: not from a listing; leave it out to start at the newest run")
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "cursor is not from a listing; leave it out to start at the newest run")
 	}
 
 	if q.Viewer = ""; !actor.Audits() {

@@ -167,7 +167,7 @@ func bound(tx hub.Tx, op string, actor hub.Caller) error {
 	if err != nil || len(open) < maxOpen {
 		return err
 	}
-	return hub.Errorf(hub.CodeRateLimited, op, "%s has %d runs of its own open, and may have no more", actor.ID, maxOpen).
+	return hub.Errorf(hub.CodeRateLimited, op, "%s reached the limit of %d open runs of its own", actor.ID, maxOpen).
 		WithHint("end one of them first: {runs.list} shows them")
 }
 
@@ -210,22 +210,22 @@ func (b Beginning) check(op string, actor hub.Caller) error {
 	case actor.Paused:
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot begin a run", actor.ID)
 	case lent(actor):
-		return hub.Errorf(hub.CodeDenied, op, "a key that was lent for a run cannot begin another run")
+		return hub.Errorf(hub.CodeDenied, op, "a key lent for a run cannot begin another run")
 	case !actor.IsOperator() && actor.ID != b.Agent:
-		return hub.Errorf(hub.CodeDenied, op, "only the operator may begin a run of %s, and you are %s", b.Agent, actor.ID).
+		return hub.Errorf(hub.CodeDenied, op, "only the operator can begin a run of %s; you are %s", b.Agent, actor.ID).
 			WithHint("{as_operator}")
 	case !b.Agent.Valid() || b.Agent == hub.Operator || b.Agent == hub.Self:
-		return hub.Errorf(hub.CodeInvalid, op, "agent: %q is not valid as the name of an agent", b.Agent)
+		return hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", b.Agent)
 	case !b.ID.Valid():
-		return hub.Errorf(hub.CodeInvalid, op, "run_id: %q is not a UUIDv7", b.ID)
+		return hub.Errorf(hub.CodeInvalid, op, "run_id %q is not a UUIDv7", b.ID)
 	case strings.TrimSpace(b.Task) == "":
-		return hub.Errorf(hub.CodeInvalid, op, "task: missing")
+		return hub.Errorf(hub.CodeInvalid, op, "task is required")
 	case len(b.Task) > maxTask:
-		return hub.Errorf(hub.CodeTooLarge, op, "task: at most %d bytes", maxTask)
+		return hub.Errorf(hub.CodeTooLarge, op, "task must be at most %d bytes", maxTask)
 	case len(b.Dir) > maxText || len(b.ThreadID) > maxText:
-		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id have at most %d bytes", maxText)
+		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id must be at most %d bytes each", maxText)
 	case b.TimeoutS <= 0 || b.TimeoutS > maxTime:
-		return hub.Errorf(hub.CodeInvalid, op, "timeout_s: not between 1 and %d", maxTime)
+		return hub.Errorf(hub.CodeInvalid, op, "timeout_s must be between 1 and %d", maxTime)
 	}
 	return nil
 }
@@ -278,10 +278,10 @@ func record(tx hub.Tx, actor hub.Caller, at hub.Time, r hub.Run) error {
 func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next hub.RunState, session string) (hub.Run, error) {
 	const op = "run.Move"
 	if next != hub.RunRunning && next != hub.RunChecking {
-		return hub.Run{}, hub.Errorf(hub.CodeInvalid, op, "state: %q is not running or checking", next)
+		return hub.Run{}, hub.Errorf(hub.CodeInvalid, op, "state must be running or checking, got %q", next)
 	}
 	if len(session) > maxText {
-		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id: at most %d bytes", maxText)
+		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id must be at most %d bytes", maxText)
 	}
 
 	var r hub.Run
@@ -316,7 +316,7 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 	case err != nil:
 		return run, err
 	case lent(actor) || (!actor.IsOperator() && actor.ID != hub.Self && actor.ID != run.By):
-		return run, hub.Errorf(hub.CodeDenied, op, "only %[2]s changes run %[1]s, and never with the key that was lent for it", id, run.By)
+		return run, hub.Errorf(hub.CodeDenied, op, "only %[2]s can change run %[1]s, and not with the key lent for it", id, run.By)
 	}
 	return run, nil
 }
@@ -325,8 +325,9 @@ func writable(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run,
 // CodeNotFound, as if there were none.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.RunID) (hub.Run, error) {
 	run, err := r.Run(id)
-	if (err == nil && !run.Concerns(actor.ID) && !actor.Audits()) || hub.CodeOf(err) == hub.CodeNotFound {
-		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("{runs.list} shows yours")
+	isHidden := err == nil && !run.Concerns(actor.ID) && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Run{}, hub.Errorf(hub.CodeNotFound, op, "no run %q that you can see", id).WithHint("{runs.list} lists your runs")
 	}
 	return run, err
 }

@@ -166,7 +166,7 @@ func (s *Service) Open(ctx context.Context, actor hub.Caller) (Link, error) {
 	}
 	i := slices.IndexFunc(keys, func(k hub.Key) bool { return k.ID == actor.Key })
 	if i < 0 {
-		return Link{}, hub.Errorf(hub.CodeDenied, op, "a link is made with the operator's key alone")
+		return Link{}, hub.Errorf(hub.CodeDenied, op, "only the operator's key can create a link")
 	}
 	hash := keys[i].Hash
 	return s.link(Session{Key: hash, Label: s.operatorLabel(hash), Person: actor.Person()}, linkTime, lifetime), nil
@@ -179,14 +179,14 @@ func (s *Service) Invite(ctx context.Context, actor hub.Caller, name string, lif
 		return Link{}, err
 	}
 	if !hub.AgentID(name).Valid() {
-		return Link{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a name for a viewer", name).
-			WithHint("use 1 to 64 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit")
+		return Link{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a valid viewer name", name).
+			WithHint("use 1 to 64 characters from a-z, 0-9, dot, dash and underscore, starting with a letter or digit")
 	}
 	if life == 0 {
 		life = lifetime
 	}
 	if life < time.Minute || life > maxLife {
-		return Link{}, hub.Errorf(hub.CodeInvalid, op, "for: not between a minute and 30 days")
+		return Link{}, hub.Errorf(hub.CodeInvalid, op, "for must be between a minute and 30 days")
 	}
 	err := s.update(ctx, func(tx hub.Tx, now hub.Time) error {
 		_, err := tx.Append(actor.Entry(now, actions.WebInvited, "", map[string]any{"viewer": name, "for_s": int(life.Seconds())}))
@@ -296,10 +296,10 @@ func (s *Service) take(a Attempt) (link, error) {
 	l, known := s.links[hash]
 	switch {
 	case !known, now.After(l.until.Time), l.session.Label != a.Label:
-		return link{}, hub.Errorf(hub.CodeUnauthenticated, op, "the code is unknown, was used before, is too old, or is for another address").
-			WithHint("run parley open again: a code works once, within a minute, at the address that is printed with it")
+		return link{}, hub.Errorf(hub.CodeUnauthenticated, op, "the code is unknown, already used, expired or for another address").
+			WithHint("run parley open again: a code works once, within a minute, at the address printed with it")
 	case a.File && l.session.Viewer != "":
-		return link{}, hub.Errorf(hub.CodeDenied, op, "the code of a viewer is entered on the sign-in page")
+		return link{}, hub.Errorf(hub.CodeDenied, op, "a viewer's code must be entered on the sign-in page")
 	}
 	delete(s.links, hash)
 	return l, nil
@@ -415,7 +415,7 @@ func (s *Service) end(ctx context.Context, op string, actor hub.Caller, id strin
 			}
 		}
 		if n == 0 && id != "" {
-			return hub.Errorf(hub.CodeNotFound, op, "no session %q is open", id).WithHint("parley web sessions lists them")
+			return hub.Errorf(hub.CodeNotFound, op, "no open session with id %q", id).WithHint("parley web sessions lists the sessions")
 		}
 		return hub.WriteMeta(tx, metaSessions, kept)
 	})

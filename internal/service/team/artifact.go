@@ -17,7 +17,6 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/diff3"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Artifacts keeps content by its SHA-256.
@@ -39,34 +38,17 @@ const (
 // DefaultMergeSLA is the time in which a conflict is to be merged.
 const DefaultMergeSLA = 4 * time.Hour
 
-// puts reports whether a request brings the content of a version.
-func (r Request) puts() bool { return r.Content != nil || r.SHA256 != "" }
-
-// artifact lists the artifacts of a team, reads one, lists its versions, or puts one.
-func (s *Service) artifact(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
-	switch {
-	case r.Artifact == "" && !r.puts():
-		return s.listArtifacts(ctx, actor, r)
-	case r.puts():
-		return s.putArtifact(ctx, actor, r)
-	case r.ParentVersion != nil:
-		return Answer{}, hub.Errorf(hub.CodeInvalid, "team.artifact", "content: missing").WithHint("give content or sha256 to put a version, or leave parent_version out to read one")
-	case r.Log:
-		return s.logArtifact(ctx, actor, r)
-	}
-	return s.readArtifact(ctx, actor, r)
-}
-
-func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	limit, err := page("team.artifact", int(r.Limit))
+func (r ListArtifacts) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	const op = "team.artifact"
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		if _, _, err := visible(rd, "team.artifact", actor, r.Team); err != nil {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
 			return err
 		}
-		all, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: r.Team, Cursor: r.Cursor, Limit: limit})
+		all, err := rd.Teamspaces().TeamArtifacts(hub.ArtifactQuery{Team: in.team, Cursor: r.Cursor, Limit: limit})
 		out = Answer{Artifacts: append([]hub.TeamArtifact{}, all...)}
 		if len(all) == limit {
 			out.Next = all[limit-1].ID
@@ -76,31 +58,30 @@ func (s *Service) listArtifacts(ctx context.Context, actor hub.Caller, r Request
 }
 
 // artifactOf returns an artifact of a team that the actor may see.
-func artifactOf(rd hub.Reader, op string, actor hub.Caller, r Request) (a hub.TeamArtifact, err error) {
-	if _, _, err = visible(rd, op, actor, r.Team); err != nil {
+func artifactOf(rd hub.Reader, op string, actor hub.Caller, id hub.TeamID, name string) (a hub.TeamArtifact, err error) {
+	if _, _, err = visible(rd, op, actor, id); err != nil {
 		return a, err
 	}
-	if a, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact); hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q", r.Team, r.Artifact).WithHint("{team.artifact} %s lists them", r.Team)
+	if a, err = rd.Teamspaces().TeamArtifact(id, name); hub.CodeOf(err) == hub.CodeNotFound {
+		err = hub.Errorf(hub.CodeNotFound, op, "team %s has no artifact %q", id, name).WithHint("to list its artifacts: {team.artifact} %s", id)
 	}
 	return a, err
 }
 
-// logArtifact lists the versions of an artifact, newest first, and its conflicts.
-func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ListVersions) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
-	q := hub.VersionQuery{Team: r.Team, Artifact: r.Artifact, Limit: limit}
+	q := hub.VersionQuery{Team: in.team, Artifact: r.Artifact, Limit: limit}
 	if r.Cursor != "" {
 		if _, err := fmt.Sscan(r.Cursor, &q.Before); err != nil || q.Before < 1 {
-			return out, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+			return out, hub.Errorf(hub.CodeInvalid, op, "cursor %q is not valid: use next from the page before", r.Cursor)
 		}
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		a, err := artifactOf(rd, op, actor, r)
+		a, err := artifactOf(rd, op, in.actor, in.team, r.Artifact)
 		if err != nil {
 			return err
 		}
@@ -108,7 +89,7 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 		if err != nil {
 			return err
 		}
-		open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: r.Team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
+		open, err := rd.Teamspaces().Conflicts(hub.ConflictQuery{Team: in.team, Artifact: r.Artifact, Open: true, Limit: maxBeside})
 		out = Answer{Artifact: &a, Versions: append([]hub.ArtifactVersion{}, all...), Conflicts: open}
 		if len(all) == limit {
 			out.Next = fmt.Sprint(all[limit-1].Version)
@@ -117,20 +98,21 @@ func (s *Service) logArtifact(ctx context.Context, actor hub.Caller, r Request) 
 	})
 }
 
-// readArtifact returns a version of an artifact, the newest if the request names none, or
+// perform returns a version of an artifact, the newest if the request names none, or
 // a part of it. Content that is too long for an answer is read in parts; it is also shared
 // with the actor, who can fetch it by its hash.
-func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
+	actor := in.actor
 	err = s.store.View(ctx, func(rd hub.Reader) error {
-		a, err := artifactOf(rd, op, actor, r)
+		a, err := artifactOf(rd, op, actor, in.team, r.Artifact)
 		if err != nil {
 			return err
 		}
 		if r.Version == 0 {
-			r.Version = strictjson.Count(a.Version)
+			r.Version = a.Version
 		}
-		v, err := versionOf(rd, op, a, int64(r.Version))
+		v, err := versionOf(rd, op, a, r.Version)
 		out = Answer{Artifact: &a, Version: &v}
 		return err
 	})
@@ -146,13 +128,14 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 
 	if r.Part != 0 {
 		if !isText {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: version %d of %s is no text, which has no parts", r.Version, r.Artifact)
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "version %d of %s is not text and has no parts", r.Version, r.Artifact)
 		}
-		parts, n := split(text), int(r.Part)
-		if n < 0 || n > len(parts) {
-			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part: %d is not between 1 and %d", n, len(parts))
+		parts := split(text)
+		if r.Part < 0 || r.Part > len(parts) {
+			return Answer{}, hub.Errorf(hub.CodeInvalid, op, "part must be between 1 and %d, got %d", len(parts), r.Part)
 		}
-		out.Content, out.Part = &parts[n-1], &Part{n, len(parts)}
+		out.Content = &parts[r.Part-1]
+		out.Part = &Part{r.Part, len(parts)}
 		return out, nil
 	}
 
@@ -163,7 +146,7 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 		if isText {
 			in = fmt.Sprintf("read it with version %d and part 1 to %d, or ", r.Version, len(split(text)))
 		}
-		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it by its content_hash from the hub's artifacts, %s", out.Version.Size, in, out.Version.SHA256)}
+		out.Warnings = []string{fmt.Sprintf("the content has %d bytes: %sfetch it from the hub's artifacts by its content_hash, %s", out.Version.Size, in, out.Version.SHA256)}
 		if actor.Audits() {
 			return out, nil
 		}
@@ -181,7 +164,7 @@ func (s *Service) readArtifact(ctx context.Context, actor hub.Caller, r Request)
 func versionOf(rd hub.Reader, op string, a hub.TeamArtifact, n int64) (hub.ArtifactVersion, error) {
 	v, err := rd.Teamspaces().ArtifactVersion(a.Team, a.ID, n)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d, and the newest is %d", a.Versions, a.Version)
+		err = hub.Errorf(hub.CodeNotFound, op, "%s has no version %d", a.ID, n).WithHint("it has %d versions; the newest is %d", a.Versions, a.Version)
 	}
 	return v, err
 }
@@ -204,26 +187,27 @@ type upload struct {
 
 // upload stores the content of a request. Content that a request names by its hash must
 // be stored, and the actor must be able to read it.
-func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Request) (u upload, err error) {
+func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, given Content) (u upload, err error) {
 	if s.artifacts == nil {
-		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub keeps no artifacts")
+		return u, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not store artifacts")
 	}
-	if r.Content != nil && r.SHA256 != "" {
-		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 are two ways to give a content").WithHint("leave one of them out")
+	if given.Text != nil && given.SHA256 != "" {
+		return u, hub.Errorf(hub.CodeInvalid, op, "content and sha256 cannot be combined").WithHint("leave one of them out")
 	}
 
 	// A hash of content that the actor cannot read is answered like an unknown one.
-	if r.Content == nil {
-		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(r.SHA256, actor.ID) })
+	if given.Text == nil {
+		may, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) { return rd.ReadsArtifact(given.SHA256, actor.ID) })
 		if err != nil {
 			return u, err
 		}
-		f, err := s.artifacts.Open(r.SHA256)
+		f, err := s.artifacts.Open(given.SHA256)
 		if err == nil {
 			defer f.Close()
 		}
-		if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !may && !actor.Audits()) {
-			return u, hub.Errorf(hub.CodeNotFound, op, "sha256: no artifact %s that you can read", r.SHA256).WithHint("store it first: {artifact.put}")
+		isHidden := err == nil && !may && !actor.Audits()
+		if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
+			return u, hub.Errorf(hub.CodeNotFound, op, "artifact %s does not exist or is not shared with you", given.SHA256).WithHint("store the file first: {artifact.put}")
 		}
 		if err != nil {
 			return u, err
@@ -234,37 +218,37 @@ func (s *Service) upload(ctx context.Context, op string, actor hub.Caller, r Req
 			return u, err
 		}
 		if info.Size() > maxArtifact {
-			return u, hub.Errorf(hub.CodeTooLarge, op, "an artifact of a team has at most %d bytes, and this one has %d", maxArtifact, info.Size())
+			return u, hub.Errorf(hub.CodeTooLarge, op, "the artifact is too large: %d bytes, limit %d", info.Size(), maxArtifact)
 		}
-		return upload{r.SHA256, info.Size()}, nil
+		return upload{given.SHA256, info.Size()}, nil
 	}
 
-	content := []byte(*r.Content)
-	switch r.Encoding {
+	content := []byte(*given.Text)
+	switch given.Encoding {
 	case "", "utf-8":
 	case encoding64:
-		if content, err = base64.StdEncoding.DecodeString(*r.Content); err != nil {
-			return u, hub.Errorf(hub.CodeInvalid, op, "content: not base64: %v", err)
+		if content, err = base64.StdEncoding.DecodeString(*given.Text); err != nil {
+			return u, hub.Errorf(hub.CodeInvalid, op, "content is not valid base64: %v", err)
 		}
 	default:
-		return u, hub.Errorf(hub.CodeInvalid, op, "encoding: %q is not one", r.Encoding).WithHint("use utf-8, base64")
+		return u, hub.Errorf(hub.CodeInvalid, op, "unknown encoding %q", given.Encoding).WithHint("use utf-8 or base64")
 	}
 
 	if len(content) > maxInline {
-		return u, hub.Errorf(hub.CodeTooLarge, op, "content: %d bytes are more than the %d of one call", len(content), maxInline).WithHint("store it first and name its sha256: {artifact.put}")
+		return u, hub.Errorf(hub.CodeTooLarge, op, "content is too large for one call: %d bytes, limit %d", len(content), maxInline).WithHint("store the file first and give its sha256: {artifact.put}")
 	}
 	_, u.sum, u.size, err = s.artifacts.Put(bytes.NewReader(content))
 	return u, err
 }
 
 // errOvertaken ends the transaction of a put that another one has overtaken.
-var errOvertaken = errors.New("the artifact has changed meanwhile")
+var errOvertaken = errors.New("the artifact changed in the meantime")
 
 // lockArtifact makes the puts of one artifact wait for each other, so that in one
 // process none is overtaken. It returns the function that ends it, and the error of ctx if
 // that ends first.
-func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), err error) {
-	turn := s.putting[maphash.String(s.seed, string(r.Team)+"/"+strings.ToLower(r.Artifact))%uint64(len(s.putting))]
+func (s *Service) lockArtifact(ctx context.Context, id hub.TeamID, name string) (unlock func(), err error) {
+	turn := s.putting[maphash.String(s.seed, string(id)+"/"+strings.ToLower(name))%uint64(len(s.putting))]
 	select {
 	case turn <- struct{}{}:
 		return func() { <-turn }, nil
@@ -273,40 +257,40 @@ func (s *Service) lockArtifact(ctx context.Context, r Request) (unlock func(), e
 	}
 }
 
-// putArtifact stores a new version. One that was made from the newest version becomes the
+// perform stores a new version. One that was made from the newest version becomes the
 // newest. Another one diverges: the hub merges it if it can, else it is kept beside the
 // newest until an integrator merges it.
-func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r PutArtifact) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
-	if err := checkPut(op, r); err != nil {
+	if err := r.check(op); err != nil {
 		return out, err
 	}
 
 	// Before anything is stored: may the actor put, and did it read what it changed?
-	parent, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return parentOf(rd, op, actor, r) })
+	parent, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return r.parentOf(rd, op, in) })
 	if err == nil {
-		err = s.checkOf(op, r, parent...)
+		err = s.checkOf(op, r.Content, r.Of, parent...)
 	}
 	if err != nil {
 		return out, err
 	}
 
-	u, err := s.upload(ctx, op, actor, r)
+	u, err := s.upload(ctx, op, in.actor, r.Content)
 	if err != nil {
 		return out, err
 	}
-	unlock, err := s.lockArtifact(ctx, r)
+	unlock, err := s.lockArtifact(ctx, in.team, r.Artifact)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
 
 	for range putAttempts {
-		p, err := s.plan(ctx, op, r, u)
+		p, err := s.plan(ctx, op, in.team, r, u)
 		if err != nil {
 			return out, err
 		}
-		err = s.update(ctx, actor, r, func(c *change) (err error) {
+		err = s.update(ctx, in, func(c *change) (err error) {
 			out, err = c.putVersion(r, u, p)
 			return err
 		})
@@ -314,19 +298,19 @@ func (s *Service) putArtifact(ctx context.Context, actor hub.Caller, r Request) 
 			return out, err
 		}
 	}
-	return out, hub.Errorf(hub.CodeConflict, op, "%s changes too often now", r.Artifact).WithHint("try again")
+	return out, hub.Errorf(hub.CodeConflict, op, "%s is being changed too often", r.Artifact).WithHint("try again")
 }
 
-// checkPut refuses the request of a put that is wrong by itself.
-func checkPut(op string, r Request) error {
+// check refuses a put that is wrong by itself.
+func (r PutArtifact) check(op string) error {
 	switch {
 	case !hub.ValidArtifactID(r.Artifact):
-		return hub.Errorf(hub.CodeInvalid, op, "artifact: %q is not the name of an artifact", cut(r.Artifact, 100)).
-			WithHint("parts of letters, digits and . _ -, which begin with a letter or digit, with / between them; at most 200 bytes")
-	case r.ParentVersion == nil || *r.ParentVersion < 0:
-		return hub.Errorf(hub.CodeInvalid, op, "parent_version: missing or not a version").WithHint("name the version that you changed, 0 for a new artifact")
+		return hub.Errorf(hub.CodeInvalid, op, "artifact name %q is not valid", cut(r.Artifact, 100)).
+			WithHint("use letters, digits and . _ -, with / between folders; each part starts with a letter or digit; at most 200 bytes")
+	case r.Parent < 0:
+		return hub.Errorf(hub.CodeInvalid, op, "parent_version must be 0 or more, got %d", r.Parent).WithHint("give the version that you changed, or 0 for a new artifact")
 	case r.Sensitivity != "" && !slices.Contains(hub.Sensitivities, r.Sensitivity):
-		return hub.Errorf(hub.CodeInvalid, op, "sensitivity: %q is not one", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown sensitivity %q", r.Sensitivity).WithHint("use %s", joined(hub.Sensitivities))
 	case r.Note != "":
 		return checkText(op, "note", r.Note, maxNote)
 	}
@@ -336,20 +320,20 @@ func checkPut(op string, r Request) error {
 // parentOf returns the version that a put was made from, none if it is new or not there:
 // then the plan says which versions there are. It refuses a put into a team that the actor
 // cannot change.
-func parentOf(rd hub.Reader, op string, actor hub.Caller, r Request) ([]hub.ArtifactVersion, error) {
-	t, role, err := visible(rd, op, actor, r.Team)
+func (r PutArtifact) parentOf(rd hub.Reader, op string, in call) ([]hub.ArtifactVersion, error) {
+	t, role, err := visible(rd, op, in.actor, in.team)
 	if err != nil {
 		return nil, err
 	}
-	writes := role != "" || actor.IsOperator()
+	writes := role != "" || in.actor.IsOperator()
 	if !writes || t.ReadOnly() {
-		return nil, notWritable(op, t, actor)
+		return nil, notWritable(op, t, in.actor)
 	}
-	if *r.ParentVersion == 0 {
+	if r.Parent == 0 {
 		return nil, nil
 	}
 
-	v, err := rd.Teamspaces().ArtifactVersion(r.Team, r.Artifact, *r.ParentVersion)
+	v, err := rd.Teamspaces().ArtifactVersion(in.team, r.Artifact, r.Parent)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil, nil
 	}
@@ -362,9 +346,9 @@ func parentOf(rd hub.Reader, op string, actor hub.Caller, r Request) ([]hub.Arti
 // notWritable says why the actor cannot put an artifact into a team.
 func notWritable(op string, t hub.Team, actor hub.Caller) error {
 	if t.ReadOnly() {
-		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", t.ID, t.Lifecycle)
+		return hub.Errorf(hub.CodeConflict, op, "team %s is %s and cannot be changed", t.ID, t.Lifecycle)
 	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not put artifacts", actor.ID, t.ID).WithHint("a coordinator of the team adds members")
+	return hub.Errorf(hub.CodeDenied, op, "%s is not a member of team %s and cannot put artifacts", actor.ID, t.ID).WithHint("ask a coordinator of the team to add you")
 }
 
 // A plan is the result of a put, as long as the artifact has a revision.
@@ -375,10 +359,10 @@ type plan struct {
 }
 
 // plan reads the artifact and merges the put with its newest version, if it diverges.
-func (s *Service) plan(ctx context.Context, op string, r Request, u upload) (p plan, err error) {
+func (s *Service) plan(ctx context.Context, op string, id hub.TeamID, r PutArtifact, u upload) (p plan, err error) {
 	var d *divergence
 	err = s.store.View(ctx, func(rd hub.Reader) (err error) {
-		p, d, err = readPlan(rd, op, r, u)
+		p, d, err = readPlan(rd, op, id, r, u)
 		return err
 	})
 	if err != nil || d == nil || p.artifact.Sensitivity == hub.SensitivityHigh {
@@ -396,12 +380,12 @@ type divergence struct {
 
 // readPlan reads the artifact of a put. The divergence is nil if the put was made from the
 // newest version or has its content.
-func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *divergence, err error) {
-	p.artifact, err = rd.Teamspaces().TeamArtifact(r.Team, r.Artifact)
+func readPlan(rd hub.Reader, op string, id hub.TeamID, r PutArtifact, u upload) (p plan, d *divergence, err error) {
+	p.artifact, err = rd.Teamspaces().TeamArtifact(id, r.Artifact)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		p.artifact = hub.TeamArtifact{Team: r.Team, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
-		if *r.ParentVersion != 0 {
-			return p, nil, hub.Errorf(hub.CodeNotFound, op, "the team %s has no artifact %q, and so no version %d of it", r.Team, r.Artifact, *r.ParentVersion).WithHint("parent_version is 0 for a new artifact")
+		p.artifact = hub.TeamArtifact{Team: id, ID: r.Artifact, Sensitivity: hub.SensitivityLow, State: hub.MergeClean}
+		if r.Parent != 0 {
+			return p, nil, hub.Errorf(hub.CodeNotFound, op, "team %s has no artifact %q with version %d", id, r.Artifact, r.Parent).WithHint("parent_version is 0 for a new artifact")
 		}
 		return p, nil, freeName(rd, op, p.artifact)
 	}
@@ -409,10 +393,10 @@ func readPlan(rd hub.Reader, op string, r Request, u upload) (p plan, d *diverge
 		return p, nil, err
 	}
 	if p.artifact.ID != r.Artifact {
-		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact: %q differs from %q in case alone", r.Artifact, p.artifact.ID).WithHint("use that name, or another")
+		return p, nil, hub.Errorf(hub.CodeConflict, op, "artifact %q differs from %q only in case", r.Artifact, p.artifact.ID).WithHint("use the existing name, or a different one")
 	}
 
-	p.base = *r.ParentVersion
+	p.base = r.Parent
 	if p.base == p.artifact.Version || u.sum == p.artifact.SHA256 {
 		return p, nil, nil
 	}
@@ -488,14 +472,14 @@ func freeName(rd hub.Reader, op string, a hub.TeamArtifact) error {
 		}
 	}
 	if err == nil && len(under) > 0 {
-		return hub.Errorf(hub.CodeConflict, op, "artifact: %q and %q cannot be a file and its folder", a.ID, under[0].ID).WithHint("choose another name")
+		return hub.Errorf(hub.CodeConflict, op, "artifacts %q and %q cannot be a file and its folder", a.ID, under[0].ID).WithHint("choose another name")
 	}
 	return err
 }
 
 // putVersion stores the result of a plan.
-func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error) {
-	a, err := c.current(r, p)
+func (c *change) putVersion(r PutArtifact, u upload, p plan) (out Answer, err error) {
+	a, err := c.current(r.Artifact, p)
 	if err != nil {
 		return out, err
 	}
@@ -509,7 +493,7 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 
 	// Equal content makes no new version, a version made from the newest one replaces it, and any
 	// other diverges.
-	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: *r.ParentVersion, Author: c.actor.ID, Note: r.Note}
+	v := hub.ArtifactVersion{Artifact: a.ID, SHA256: u.sum, Size: u.size, Parent: r.Parent, Author: c.actor.ID, Note: r.Note}
 	switch {
 	case a.Versions > 0 && u.sum == a.SHA256: // equal content
 		if v, err = c.tx.Teamspaces().ArtifactVersion(a.Team, a.ID, a.Version); err == nil && marked {
@@ -531,8 +515,8 @@ func (c *change) putVersion(r Request, u upload, p plan) (out Answer, err error)
 
 // current returns the artifact of a plan as the transaction has it. It reports errOvertaken
 // if the artifact has changed since.
-func (c *change) current(r Request, p plan) (hub.TeamArtifact, error) {
-	a, err := c.tx.Teamspaces().TeamArtifact(c.team.ID, r.Artifact)
+func (c *change) current(name string, p plan) (hub.TeamArtifact, error) {
+	a, err := c.tx.Teamspaces().TeamArtifact(c.team.ID, name)
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		a = p.artifact
 		err = nil
@@ -562,7 +546,7 @@ func (c *change) checkMark(a hub.TeamArtifact) error {
 		return err
 	}
 	if len(a.Beside) > 0 && !c.actor.IsOperator() {
-		return hub.Errorf(hub.CodeConflict, c.op, "sensitivity: versions of %s wait to be merged or signed as they are", a.ID).WithHint("lower it after that; the operator can now")
+		return hub.Errorf(hub.CodeConflict, c.op, "the sensitivity of %s cannot be lowered while versions wait for a merge or a signature", a.ID).WithHint("lower it later, or ask the operator")
 	}
 	return nil
 }
@@ -630,7 +614,7 @@ func artifactUpdate(a hub.TeamArtifact, v hub.ArtifactVersion, state hub.MergeSt
 // in words for its author.
 func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ hub.ArtifactVersion, result string, err error) {
 	if len(a.Beside) >= maxBeside {
-		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "%d versions of %s wait to be merged, which is the limit", len(a.Beside), a.ID).WithHint("merge them first, or put on the newest version, %d", a.Version)
+		return v, "", hub.Errorf(hub.CodeTooLarge, c.op, "too many versions of %s wait for a merge (%d)", a.ID, len(a.Beside)).WithHint("merge them first, or change the newest version, %d", a.Version)
 	}
 
 	newest := a.Version
@@ -665,7 +649,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 			return v, "", err
 		}
 		merging, err := c.tellConflict(*a, v, k)
-		return v, fmt.Sprintf("yours, version %d, is not the newest, which is %d: it was made from %d. %s merges both", v.Version, a.Version, v.Parent, merging), err
+		return v, fmt.Sprintf("your version %d was made from %[3]d, and the newest version is %[2]d; %[4]s merges both", v.Version, a.Version, v.Parent, merging), err
 	}
 
 	// The merge of the hub becomes the newest version, and the conflict ends.
@@ -687,7 +671,7 @@ func (c *change) diverge(a *hub.TeamArtifact, v hub.ArtifactVersion, p plan) (_ 
 	if err := c.tx.WriteTeamspaces().PutTeamArtifact(*a); err != nil {
 		return v, "", err
 	}
-	return v, fmt.Sprintf("yours, version %d, was made from %d; the hub merged it with version %d into version %d, which is the newest", v.Version, v.Parent, newest, m.Version),
+	return v, fmt.Sprintf("your version %d was made from %d; the hub merged it with version %d into version %d, the newest", v.Version, v.Parent, newest, m.Version),
 		c.tellArtifact(*a, m, hub.MergeAuto, map[string]any{"parents": m.Parents})
 }
 
@@ -711,12 +695,12 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	merging := with(all, hub.RoleIntegrator)
 	switch {
 	case a.Sensitivity == hub.SensitivityHigh && len(merging) == 0:
-		merging, summary = []hub.AgentID{}, summary+" by an integrator, and the team has none"
+		merging, summary = []hub.AgentID{}, summary+" by an integrator; the team has none"
 	case a.Sensitivity == hub.SensitivityHigh:
 	case len(merging) == 0 || k.State == hub.MergeEscalated:
 		merging = with(all, mergers(a)...)
 	}
-	who = "an integrator, of which the team has none, or the operator"
+	who = "an integrator (the team has none) or the operator"
 	if len(merging) > 0 {
 		who = or(merging)
 		summary += " by " + who
@@ -754,22 +738,19 @@ func mergers(a hub.TeamArtifact) []hub.Role {
 	return []hub.Role{hub.RoleIntegrator, hub.RoleCoordinator}
 }
 
-// merge stores the merge of the newest version and one beside it, or signs a merge of
-// high sensitivity. The roles of mergers merge, and a reviewer signs.
-func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	const op = "team.merge"
-	if r.SignOff {
-		if r.puts() {
-			return out, hub.Errorf(hub.CodeInvalid, op, "sign_off: a merge is made or signed, not both")
-		}
-		return out, s.update(ctx, actor, r, func(c *change) (err error) {
-			out, err = c.sign(r)
-			return err
-		})
-	}
+func (r SignMerge) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		out, err = c.sign(r.Artifact)
+		return err
+	})
+}
 
-	if !r.puts() {
-		return out, hub.Errorf(hub.CodeInvalid, op, "content: missing").WithHint("give the merged content, or its sha256")
+// perform stores the merge of the newest version and one beside it. The roles of mergers
+// may.
+func (r Merge) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	const op = "team.merge"
+	if !r.Given() {
+		return out, hub.Errorf(hub.CodeInvalid, op, "content is required").WithHint("give the merged content, or its sha256")
 	}
 	if r.Note != "" {
 		if err := checkText(op, "note", r.Note, maxNote); err != nil {
@@ -779,25 +760,25 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 
 	// A version that is read in parts can be merged only with its digest, which proves that all
 	// of it was read.
-	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return merged(rd, op, actor, r) })
+	made, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.ArtifactVersion, error) { return r.merged(rd, op, in) })
 	if err == nil {
-		err = s.checkOf(op, r, made...)
+		err = s.checkOf(op, r.Content, r.Of, made...)
 	}
 	if err != nil {
 		return out, err
 	}
 
-	u, err := s.upload(ctx, op, actor, r)
+	u, err := s.upload(ctx, op, in.actor, r.Content)
 	if err != nil {
 		return out, err
 	}
 
-	unlock, err := s.lockArtifact(ctx, r)
+	unlock, err := s.lockArtifact(ctx, in.team, r.Artifact)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		out, err = c.merge(r, u)
 		return err
 	})
@@ -805,8 +786,8 @@ func (s *Service) merge(ctx context.Context, actor hub.Caller, r Request) (out A
 
 // merged returns the versions that a merge is made of: those that the request names, else
 // the newest and the only one beside it. The transaction of the merge checks them again.
-func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.ArtifactVersion, err error) {
-	a, err := artifactOf(rd, op, actor, r)
+func (r Merge) merged(rd hub.Reader, op string, in call) (out []hub.ArtifactVersion, err error) {
+	a, err := artifactOf(rd, op, in.actor, in.team, r.Artifact)
 	if err != nil {
 		return nil, err
 	}
@@ -829,14 +810,14 @@ func merged(rd hub.Reader, op string, actor hub.Caller, r Request) (out []hub.Ar
 
 // merge stores the merge of the newest version and one beside it. That of an artifact with
 // a high sensitivity counts when a reviewer has signed it.
-func (c *change) merge(r Request, u upload) (out Answer, err error) {
-	a, open, err := c.conflictsOf(r)
+func (c *change) merge(r Merge, u upload) (out Answer, err error) {
+	a, open, err := c.conflictsOf(r.Artifact)
 	if err != nil {
 		return out, err
 	}
 	if !c.actor.IsOperator() && !slices.Contains(mergers(a), c.role) {
-		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not merge versions of %s, whose sensitivity is %s", c.actor.ID, word(c.role), c.team.ID, a.ID, a.Sensitivity).
-			WithHint("these roles may: %s", joined(mergers(a)))
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot merge versions of %s (sensitivity %s)", c.actor.ID, roleIn(c.role, c.team.ID), a.ID, a.Sensitivity).
+			WithHint("these roles can: %s", joined(mergers(a)))
 	}
 	unmerged := slices.DeleteFunc(slices.Clone(open), func(k hub.Conflict) bool { return k.Result > 0 })
 	parents, err := mergeParents(c.op, a, unmerged, r.Parents)
@@ -863,7 +844,7 @@ func (c *change) merge(r Request, u upload) (out Answer, err error) {
 		return out, err
 	}
 	signing, err := c.tellUnsigned(a, v)
-	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " has signed the merge"}}
+	out = Answer{Artifact: &a, Version: &v, Warnings: []string{"the conflict ends when " + signing + " signs the merge"}}
 	return out, err
 }
 
@@ -875,13 +856,13 @@ func mergeParents(op string, a hub.TeamArtifact, unmerged []hub.Conflict, parent
 	}
 	switch {
 	case len(unmerged) == 0:
-		return nil, hub.Errorf(hub.CodeConflict, op, "%s has no version that is to be merged", a.ID)
+		return nil, hub.Errorf(hub.CodeConflict, op, "%s has no versions to merge", a.ID)
 	case len(parents) != 2:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "parents: name the newest version, %d, and one of %s", a.Version, numbers(unmerged))
+		return nil, hub.Errorf(hub.CodeInvalid, op, "parents must be the newest version, %d, and one of %s", a.Version, numbers(unmerged))
 	case parents[0] != a.Version:
-		return nil, hub.Errorf(hub.CodeConflict, op, "parents: %d is not the newest version of %s any more: %d is", parents[0], a.ID, a.Version).WithHint("read it and merge again")
+		return nil, hub.Errorf(hub.CodeConflict, op, "version %d is not the newest version of %s; %d is", parents[0], a.ID, a.Version).WithHint("read the newest version and merge again")
 	case !slices.ContainsFunc(unmerged, func(k hub.Conflict) bool { return k.Version == parents[1] }):
-		return nil, hub.Errorf(hub.CodeConflict, op, "parents: version %d of %s is not to be merged", parents[1], a.ID).WithHint("these are: %s", numbers(unmerged))
+		return nil, hub.Errorf(hub.CodeConflict, op, "version %d of %s does not wait for a merge", parents[1], a.ID).WithHint("these versions do: %s", numbers(unmerged))
 	}
 	return parents, nil
 }
@@ -932,12 +913,12 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 		return "", err
 	}
 	signing := slices.DeleteFunc(with(all, hub.RoleReviewer), func(id hub.AgentID) bool { return id == v.Author })
-	who := "a reviewer, of which the team has none, or the operator"
+	who := "a reviewer (the team has none) or the operator"
 	if len(signing) > 0 {
 		who = or(signing)
 	}
 	payload := artifactUpdate(a, v, a.State, map[string]any{
-		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, by %s, is a merge that waits for the signature of %s", v.Version, a.ID, v.Author, who),
+		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, a merge by %s, waits for the signature of %s", v.Version, a.ID, v.Author, who),
 	})
 	if err := c.tellAs(hub.PriorityHigh, signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
 		return "", err
@@ -947,11 +928,11 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 }
 
 // sign ends the conflicts of an artifact of high sensitivity that are merged.
-func (c *change) sign(r Request) (out Answer, err error) {
+func (c *change) sign(name string) (out Answer, err error) {
 	if !c.actor.IsOperator() && c.role != hub.RoleReviewer {
-		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not sign a merge", c.actor.ID, word(c.role), c.team.ID).WithHint("a reviewer of the team can")
+		return out, hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot sign a merge", c.actor.ID, roleIn(c.role, c.team.ID)).WithHint("ask a reviewer of the team")
 	}
-	a, open, err := c.conflictsOf(r)
+	a, open, err := c.conflictsOf(name)
 	if err != nil {
 		return out, err
 	}
@@ -963,7 +944,7 @@ func (c *change) sign(r Request) (out Answer, err error) {
 		case k.Result == 0:
 			continue
 		case k.MergedBy == c.actor.ID:
-			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("another reviewer of the team can")
+			return out, hub.Errorf(hub.CodeDenied, c.op, "%s made the merge and cannot sign it", c.actor.ID).WithHint("ask another reviewer of the team")
 		}
 
 		if k, err = k.Advance(hub.MergeResolved, c.now); err != nil {
@@ -978,7 +959,7 @@ func (c *change) sign(r Request) (out Answer, err error) {
 	}
 
 	if signed == 0 {
-		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge that waits for a signature", a.ID)
+		return out, hub.Errorf(hub.CodeConflict, c.op, "%s has no merge to sign", a.ID)
 	}
 	if len(a.Beside) == 0 {
 		a.State = hub.MergeResolved
@@ -992,8 +973,8 @@ func (c *change) sign(r Request) (out Answer, err error) {
 }
 
 // conflictsOf returns an artifact with its open conflicts.
-func (c *change) conflictsOf(r Request) (a hub.TeamArtifact, open []hub.Conflict, err error) {
-	if a, err = artifactOf(c.tx, c.op, c.actor, r); err == nil {
+func (c *change) conflictsOf(name string) (a hub.TeamArtifact, open []hub.Conflict, err error) {
+	if a, err = artifactOf(c.tx, c.op, c.actor, c.team.ID, name); err == nil {
 		open, err = c.tx.Teamspaces().Conflicts(hub.ConflictQuery{Team: a.Team, Artifact: a.ID, Open: true, Limit: maxBeside})
 	}
 	return a, open, err
@@ -1027,10 +1008,10 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	for {
 		if err := s.mirror(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the queue was not told the owner of a task", "op", "team.mirror", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot send the owner of a task to the queue", "op", "team.mirror", "code", hub.CodeOf(err), "err", err)
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("conflicts could not be escalated", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
+			s.log.Warn("cannot escalate conflicts", "op", "team.Sweep", "code", hub.CodeOf(err), "err", err)
 		}
 		select {
 		case <-tick.C:

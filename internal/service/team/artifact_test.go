@@ -13,18 +13,17 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/team"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // put returns a request that puts text, made from a version.
-func put(name string, parent int64, text string) team.Request {
-	return team.Request{Action: "artifact", Artifact: name, ParentVersion: &parent, Content: &text}
+func put(name string, parent int64, text string) team.PutArtifact {
+	return team.PutArtifact{Artifact: name, Parent: parent, Content: team.Text(text)}
 }
 
 // text returns a version of an artifact, the newest for 0.
 func (r *room) text(name string, version int64) string {
 	r.Helper()
-	got := r.must(ana, team.Request{Action: "artifact", Artifact: name, Version: strictjson.Count(version)})
+	got := r.must(ana, team.ReadArtifact{Artifact: name, Version: version})
 	if got.Content == nil {
 		r.Fatalf("%s: got %+v", name, got)
 	}
@@ -32,8 +31,8 @@ func (r *room) text(name string, version int64) string {
 }
 
 // merge returns a request that merges the versions beside the newest.
-func merge(name, text string, parents ...int64) team.Request {
-	return team.Request{Action: "merge", Artifact: name, Content: &text, Parents: parents}
+func merge(name, text string, parents ...int64) team.Merge {
+	return team.Merge{Artifact: name, Content: team.Text(text), Parents: parents}
 }
 
 func sum(text string) string {
@@ -64,14 +63,14 @@ func TestArtifacts(t *testing.T) {
 		if last := len(told) - 1; types[last] != hub.TypeTeamArtifactUpdate || !strings.Contains(told[last], `"artifact_id":"docs/plan.md"`) || !strings.Contains(told[last], `"state":"clean"`) {
 			t.Errorf("R3-150 ana was told %s %s", types[last], told[last])
 		}
-		log := r.must(ana, team.Request{Action: "artifact", Artifact: "docs/plan.md", Log: true, Limit: 1})
+		log := r.must(ana, team.ListVersions{Artifact: "docs/plan.md", Limit: 1})
 		if len(log.Versions) != 1 || log.Versions[0].Version != 2 || log.Next != "2" {
 			t.Errorf("log: got %+v", log)
 		}
-		if log := r.must(ana, team.Request{Action: "artifact", Artifact: "docs/plan.md", Log: true, Cursor: log.Next}); len(log.Versions) != 1 || log.Versions[0].Version != 1 {
+		if log := r.must(ana, team.ListVersions{Artifact: "docs/plan.md", Cursor: log.Next}); len(log.Versions) != 1 || log.Versions[0].Version != 1 {
 			t.Errorf("log: got %+v", log)
 		}
-		if got := r.must(ana, team.Request{Action: "artifact"}); len(got.Artifacts) != 1 || got.Artifacts[0].Version != 2 {
+		if got := r.must(ana, team.ListArtifacts{}); len(got.Artifacts) != 1 || got.Artifacts[0].Version != 2 {
 			t.Errorf("list: got %+v", got)
 		}
 	})
@@ -82,15 +81,13 @@ func TestArtifacts(t *testing.T) {
 		long := strings.Repeat("x", 256<<10+1)
 		both := put("a", 0, "x")
 		both.SHA256 = sum("x")
-		hash := func(sum string) team.Request {
+		hash := func(sum string) team.PutArtifact {
 			q := put("a", 0, "")
-			q.Content, q.SHA256 = nil, sum
+			q.Content = team.Content{SHA256: sum}
 			return q
 		}
 		binary := put("a", 0, "not base64!")
 		binary.Encoding = "base64"
-		none := put("a", 0, "x")
-		none.ParentVersion = nil
 		for _, test := range []struct {
 			as   hub.Caller
 			q    team.Request
@@ -112,7 +109,6 @@ func TestArtifacts(t *testing.T) {
 			{bo, put("docs/Plan.md", -1, "x"), hub.CodeInvalid},
 			{bo, put("docs/Plan.md", 2, "x"), hub.CodeNotFound},
 			{bo, put("new", 1, "x"), hub.CodeNotFound},
-			{bo, none, hub.CodeInvalid},
 			{bo, put("a", 0, long), hub.CodeTooLarge},
 			{bo, both, hub.CodeInvalid},
 			{bo, binary, hub.CodeInvalid},
@@ -120,27 +116,27 @@ func TestArtifacts(t *testing.T) {
 			{bo, hash(sum("one\n")), hub.CodeNotFound}, // of the team, and not uploaded by bo
 			{bo, hash("../../etc/passwd"), hub.CodeInvalid},
 			{eve, put("a", 0, "x"), hub.CodeNotFound},
-			{bo, team.Request{Action: "artifact", Artifact: "docs/Plan.md", Version: 7}, hub.CodeNotFound},
-			{bo, team.Request{Action: "artifact", Artifact: "none"}, hub.CodeNotFound},
+			{bo, team.ReadArtifact{Artifact: "docs/Plan.md", Version: 7}, hub.CodeNotFound},
+			{bo, team.ReadArtifact{Artifact: "none"}, hub.CodeNotFound},
 		} {
 			if _, err := r.do(test.as, test.q); hub.CodeOf(err) != test.code {
 				t.Errorf("%s %+v: got %v, want %s", test.as.ID, test.q, err, test.code)
 			}
 		}
-		if got := r.must(ana, team.Request{Action: "artifact"}); len(got.Artifacts) != 1 || got.Artifacts[0].Versions != 1 {
+		if got := r.must(ana, team.ListArtifacts{}); len(got.Artifacts) != 1 || got.Artifacts[0].Versions != 1 {
 			t.Errorf("got %+v", got.Artifacts)
 		}
 	})
 	t.Run("R3-154 larger content comes by its hash, at most 8 MiB, and is fetched by it", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		upload := func(size int) team.Request {
+		upload := func(size int) team.PutArtifact {
 			ref, err := r.mail.StoreArtifact(t.Context(), bo, strings.NewReader(strings.Repeat("x", size)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			q := put("big", 0, "")
-			q.Content, q.SHA256 = nil, ref.SHA256
+			q.Content = team.Content{SHA256: ref.SHA256}
 			return q
 		}
 		if _, err := r.do(bo, upload(10_000_000)); hub.CodeOf(err) != hub.CodeTooLarge {
@@ -148,7 +144,7 @@ func TestArtifacts(t *testing.T) {
 		}
 		q := upload(300 << 10)
 		r.must(bo, q)
-		if got := r.must(cy, team.Request{Action: "artifact", Artifact: "big"}); got.Content != nil || got.Version.Size != 300<<10 || len(got.Warnings) != 1 {
+		if got := r.must(cy, team.ReadArtifact{Artifact: "big"}); got.Content != nil || got.Version.Size != 300<<10 || len(got.Warnings) != 1 {
 			t.Errorf("got %+v", got)
 		}
 		f, err := r.mail.OpenArtifact(t.Context(), cy, q.SHA256)
@@ -173,7 +169,7 @@ func TestArtifacts(t *testing.T) {
 		if text := r.text("a", 0); text != "one\n2\n3\n4\nfive\n" {
 			t.Errorf("got %q", text)
 		}
-		log := r.must(ana, team.Request{Action: "artifact", Artifact: "a", Log: true})
+		log := r.must(ana, team.ListVersions{Artifact: "a"})
 		if m := log.Versions[0]; !slices.Equal(m.Parents, []int64{2, 3}) || m.Author != hub.Self {
 			t.Errorf("the merge: got %+v", m)
 		}
@@ -204,9 +200,9 @@ func TestArtifacts(t *testing.T) {
 			}
 		}
 		r.must(bo, put("a", 2, "1\ntwo\n3\n4\n")) // on the newest, which stays allowed
-		r.refuse(cy, merge("a", "x"), hub.CodeDenied, "may not merge")
+		r.refuse(cy, merge("a", "x"), hub.CodeDenied, "cannot merge")
 		r.refuse(di, merge("a", "x", 2, 3), hub.CodeConflict, "newest")
-		r.refuse(di, merge("a", "x", 4, 1), hub.CodeConflict, "not to be merged")
+		r.refuse(di, merge("a", "x", 4, 1), hub.CodeConflict, "does not wait for a merge")
 		got = r.must(di, merge("a", "1\ntwo zwei\n3\n4\n"))
 		if got.Artifact.Version != 5 || got.Artifact.State != hub.MergeResolved || !slices.Equal(got.Version.Parents, []int64{4, 3}) {
 			t.Errorf("got %+v of %+v", got.Version, got.Artifact)
@@ -253,21 +249,21 @@ func TestArtifacts(t *testing.T) {
 		if got := r.must(di, put("a", 1, "1\n2\nthree\n")); got.Artifact.State != hub.MergeEscalated {
 			t.Errorf("got %+v", got.Artifact)
 		}
-		sign := team.Request{Action: "merge", Artifact: "a", SignOff: true}
+		sign := team.SignMerge{Artifact: "a"}
 		r.refuse(cy, sign, hub.CodeConflict, "no merge")
 		_, told := r.inbox(cy)
 		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":["di"]`) {
 			t.Errorf("cy was told %s", last)
 		}
-		r.refuse(ana, merge("a", "one\n2\nthree\n"), hub.CodeDenied, "may not merge")
+		r.refuse(ana, merge("a", "one\n2\nthree\n"), hub.CodeDenied, "cannot merge")
 		easy := put("a", 2, "one\n2\n3\n4\n")
 		easy.Sensitivity = hub.SensitivityLow
-		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
+		r.refuse(ana, easy, hub.CodeConflict, "cannot be lowered")
 		if got := r.must(di, merge("a", "one\n2\nthree\n")); got.Artifact.State != hub.MergeEscalated || got.Artifact.Version != 4 {
 			t.Errorf("after the merge: got %+v", got.Artifact)
 		}
-		r.refuse(ana, easy, hub.CodeConflict, "wait to be merged")
-		r.refuse(bo, sign, hub.CodeDenied, "may not sign")
+		r.refuse(ana, easy, hub.CodeConflict, "cannot be lowered")
+		r.refuse(bo, sign, hub.CodeDenied, "cannot sign")
 		if got := r.must(cy, sign); got.Artifact.State != hub.MergeResolved || len(got.Artifact.Beside) != 0 {
 			t.Errorf("after the signature: got %+v", got.Artifact)
 		}
@@ -281,7 +277,7 @@ func TestArtifacts(t *testing.T) {
 	t.Run("R3-161 a team without an integrator is told that it needs one for high sensitivity, and the operator can merge", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		r.must(ana, team.Request{Action: "remove", Agent: "di"})
+		r.must(ana, team.RemoveMember{Agent: "di"})
 		q := put("a", 0, "1\n")
 		q.Sensitivity = hub.SensitivityHigh
 		r.must(bo, q)
@@ -291,7 +287,7 @@ func TestArtifacts(t *testing.T) {
 		if last := told[len(told)-1]; !strings.Contains(last, `"merge_by":[]`) || !strings.Contains(last, "the team has none") {
 			t.Errorf("ana was told %s", last)
 		}
-		r.refuse(ana, merge("a", "2 3\n"), hub.CodeDenied, "may not merge")
+		r.refuse(ana, merge("a", "2 3\n"), hub.CodeDenied, "cannot merge")
 		r.must(operator, merge("a", "2 3\n"))
 	})
 	t.Run("R3-161 a conflict that is not merged in time is escalated once", func(t *testing.T) {
@@ -302,7 +298,7 @@ func TestArtifacts(t *testing.T) {
 		r.must(cy, put("a", 1, "3\n"))
 		r.now = r.now.Add(4*time.Hour - time.Minute)
 		wantCode(t, r.teams.Sweep(t.Context()), "", "")
-		if got := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}); got.Artifact.State != hub.MergeManual {
+		if got := r.must(ana, team.ReadArtifact{Artifact: "a"}); got.Artifact.State != hub.MergeManual {
 			t.Errorf("before: got %+v", got.Artifact)
 		}
 		r.now = r.now.Add(2 * time.Minute)
@@ -310,7 +306,7 @@ func TestArtifacts(t *testing.T) {
 		for range 2 {
 			wantCode(t, r.teams.Sweep(t.Context()), "", "")
 		}
-		if got := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}); got.Artifact.State != hub.MergeEscalated {
+		if got := r.must(ana, team.ReadArtifact{Artifact: "a"}); got.Artifact.State != hub.MergeEscalated {
 			t.Errorf("after: got %+v", got.Artifact)
 		}
 		if _, told := r.inbox(ana); len(told) != 1 || !strings.Contains(told[0], `"escalated"`) {
@@ -364,7 +360,7 @@ func TestRacingPuts(t *testing.T) {
 					t.Errorf("put %d, which is version %d, has other bytes", i, a.Version.Version)
 				}
 			}
-			if a := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}).Artifact; a.Versions != 2*writers || len(a.Beside) != 0 {
+			if a := r.must(ana, team.ReadArtifact{Artifact: "a"}).Artifact; a.Versions != 2*writers || len(a.Beside) != 0 {
 				t.Errorf("got %+v", a)
 			}
 		}
@@ -385,7 +381,7 @@ func TestRacingPuts(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if a := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}).Artifact; a.Version != 2 || a.Versions != writers+1 || len(a.Beside) != writers-1 {
+		if a := r.must(ana, team.ReadArtifact{Artifact: "a"}).Artifact; a.Version != 2 || a.Versions != writers+1 || len(a.Beside) != writers-1 {
 			t.Errorf("got %+v", a)
 		}
 	})

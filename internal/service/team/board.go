@@ -11,7 +11,7 @@ import (
 func (s *Service) begin(tx hub.Tx, op string, actor hub.Caller, id hub.TeamID) (*change, error) {
 	t, err := tx.Teamspaces().Team(id)
 	if err == nil && t.ReadOnly() {
-		err = hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", id, t.Lifecycle)
+		err = hub.Errorf(hub.CodeConflict, op, "team %s is %s and cannot be changed", id, t.Lifecycle)
 	}
 	return &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now(), team: t}, err
 }
@@ -21,7 +21,7 @@ func ungated(op string, t hub.Team, by hub.AgentID) error {
 	if !gated(t, by, "task") {
 		return nil
 	}
-	return hub.Errorf(hub.CodePolicy, op, "tasks of the team %s wait for the operator, and an offer would make one without", t.ID).WithHint("propose the task with its owner: {team.task} %s", t.ID)
+	return hub.Errorf(hub.CodePolicy, op, "the operator must approve tasks of team %s, so they cannot be offered", t.ID).WithHint("propose the task with its owner: {team.task} %s", t.ID)
 }
 
 // Offerable refuses an offer of a task in a team whose sender may not create tasks
@@ -33,7 +33,7 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 		return err
 	}
 	if t.ReadOnly() {
-		return hub.Errorf(hub.CodeConflict, op, "the team %s is %s", id, t.Lifecycle)
+		return hub.Errorf(hub.CodeConflict, op, "team %s is %s", id, t.Lifecycle)
 	}
 
 	// The operator needs no role in the team.
@@ -62,8 +62,8 @@ func (s *Service) Offerable(r hub.Reader, id hub.TeamID, from hub.AgentID, asked
 	}
 
 	if len(unable) > 0 {
-		return hub.Errorf(hub.CodeDenied, op, "%s may not accept an execution task in the team %s", joined(unable), id).
-			WithHint("the matrix lets %s do it (%s)", joined(t.RolesFor(hub.MayAcceptTask, hub.ClassNormal)), hub.MayAcceptTask)
+		return hub.Errorf(hub.CodeDenied, op, "%s cannot accept an execution task in team %s", joined(unable), id).
+			WithHint("these roles can: %s (%s)", joined(t.RolesFor(hub.MayAcceptTask, hub.ClassNormal)), hub.MayAcceptTask)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) 
 	const op = "team.Handable"
 	t, err := r.Teamspaces().Team(h.Team)
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
+		return false, hub.Errorf(hub.CodeNotFound, op, "no team named %q that you can see", h.Team).WithHint("to list your teams: {team.list}")
 	}
 	if err != nil {
 		return false, err
@@ -119,7 +119,7 @@ func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) 
 		return false, err
 	}
 	if from == "" && h.From != hub.Operator {
-		return false, hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", h.Team).WithHint("{team.list} lists yours")
+		return false, hub.Errorf(hub.CodeNotFound, op, "no team named %q that you can see", h.Team).WithHint("to list your teams: {team.list}")
 	}
 
 	to, err := roleOf(r, h.Team, h.To)
@@ -131,13 +131,13 @@ func (s *Service) Handable(r hub.Reader, h hub.Handoff) (waits bool, err error) 
 	case err != nil:
 		return false, err
 	case t.ReadOnly():
-		return false, hub.Errorf(hub.CodeConflict, op, "the team %s is %s", t.ID, t.Lifecycle)
+		return false, hub.Errorf(hub.CodeConflict, op, "team %s is %s", t.ID, t.Lifecycle)
 	case to == "":
-		return false, hub.Errorf(hub.CodePolicy, op, "%s is no member of the team %s", h.To, t.ID)
+		return false, hub.Errorf(hub.CodePolicy, op, "%s is not a member of team %s", h.To, t.ID)
 	case !t.May(to, hub.MayAcceptTask, task.Class):
 		return false, refusal(op, t, h.To, to, hub.MayAcceptTask, task.Class)
 	case task.State.Over():
-		return false, hub.Errorf(hub.CodeConflict, op, "the task %s is %s", task.ID, task.State)
+		return false, hub.Errorf(hub.CodeConflict, op, "task %s is already %s", task.ID, task.State)
 	case task.Owner != h.From && h.From != hub.Operator && !t.May(from, hub.MayAssign, task.Class):
 		return false, refusal(op, t, h.From, from, hub.MayAssign, task.Class)
 	}
@@ -157,7 +157,7 @@ func (s *Service) Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) erro
 	case err != nil:
 		return err
 	case h.Concerns(actor.ID):
-		return hub.Errorf(hub.CodeDenied, op, "%s is a side of the handoff %s and cannot approve it", actor.ID, h.ID)
+		return hub.Errorf(hub.CodeDenied, op, "%s takes part in handoff %s and cannot approve it", actor.ID, h.ID)
 	case actor.IsOperator() || t.May(role, hub.MayApproveHandoff, task.Class):
 		return nil
 	}
@@ -211,7 +211,7 @@ func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message
 
 	// Approvers are told the tool and the command, the operator only the command.
 	ask := func(to []hub.AgentID, how string) error {
-		summary := fmt.Sprintf("the handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
+		summary := fmt.Sprintf("handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
 		return c.tell(to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID, "blockers": []string{"approval"}})
 	}
 	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley handoff approve %[1]s", id)); err != nil {
@@ -237,7 +237,7 @@ func (s *Service) Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 
 	// The team may have got its gate after the handoff was proposed.
 	if h.ApprovedAt.IsZero() && gated(c.team, h.From, "task") {
-		return nil, hub.Errorf(hub.CodePolicy, c.op, "tasks of the team %s wait for the operator, who has not approved the handoff %s", c.team.ID, h.ID).WithHint("its sender can propose it again: the operator is asked then")
+		return nil, hub.Errorf(hub.CodePolicy, c.op, "the operator must approve tasks of team %s and has not approved handoff %s", c.team.ID, h.ID).WithHint("ask its sender to propose it again, so the operator is asked")
 	}
 
 	was := t.State
@@ -292,7 +292,7 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	case h.Ending == hub.EndedDone && was != hub.TaskInProgress:
 		return nil, nil // it is blocked, or was moved by hand
 	case h.Ending == hub.EndedDone && gated(c.team, actor.ID, "task"):
-		_, err := c.hold(Request{Action: "task", Team: t.Team, Task: t.ID, State: hub.TaskInReview})
+		_, err := c.hold(MoveTask{Task: t.ID, State: hub.TaskInReview})
 		return c.posted, err
 	case h.Ending == hub.EndedDone:
 		all, err := roster(tx, h.Team)

@@ -21,11 +21,11 @@ func gated(t hub.Team, actor hub.AgentID, action string) bool {
 }
 
 // hold stores an operation that waits for the operator, and tells the operator.
-func (s *Service) hold(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+func (s *Service) hold(ctx context.Context, in call, r Request) (Answer, error) {
 	var c *change
 	var out Answer
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		c = &change{s: s, tx: tx, actor: actor, now: s.clock.Now(), team: hub.Team{ID: r.Team}}
+		c = &change{s: s, tx: tx, actor: in.actor, now: s.clock.Now(), team: hub.Team{ID: in.team}}
 		h, err := c.hold(r)
 		if err != nil {
 			return err
@@ -44,23 +44,101 @@ func (s *Service) hold(ctx context.Context, actor hub.Caller, r Request) (Answer
 // hold stores a request of the actor, which waits for the operator, and tells the operator.
 // The operation has the id of that message, so that a person names both by one short id.
 func (c *change) hold(r Request) (hub.HeldAction, error) {
-	raw, err := json.Marshal(r)
+	raw, err := heldRequest(c.team.ID, r)
 	if err != nil {
 		return hub.HeldAction{}, err
 	}
 	err = c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-		"summary": fmt.Sprintf("%s asks to %s in the team %s", c.actor.ID, r.Action, r.Team), "reason": "parley approve, or parley deny, with the id of this message",
+		"summary": fmt.Sprintf("%s asks to %s in team %s", c.actor.ID, r.action(), c.team.ID), "reason": "parley approve, or parley deny, with the id of this message",
 	})
 	if err != nil {
 		return hub.HeldAction{}, err
 	}
 	question := c.posted[len(c.posted)-1]
 
-	h := hub.HeldAction{ID: string(question.ID), Team: r.Team, Actor: c.actor.ID, Action: r.Action, Request: raw, At: c.now}
+	h := hub.HeldAction{ID: string(question.ID), Team: c.team.ID, Actor: c.actor.ID, Action: r.action(), Request: raw, At: c.now}
 	if err := c.tx.WriteTeamspaces().PutHeldAction(h); err != nil {
 		return h, err
 	}
 	return h, c.record(actions.TeamHeld, map[string]any{"id": h.ID, "action": h.Action})
+}
+
+// heldRequest returns a request as a held operation stores it: an object with the action,
+// the team and the members of the request.
+func heldRequest(id hub.TeamID, r Request) (json.RawMessage, error) {
+	head, err := json.Marshal(struct {
+		Action string     `json:"action"`
+		Team   hub.TeamID `json:"team"`
+	}{r.action(), id})
+	if err != nil {
+		return nil, err
+	}
+	members, err := json.Marshal(r)
+	if err != nil || string(members) == "{}" {
+		return head, err
+	}
+	return slices.Concat(head[:len(head)-1], []byte(","), members[1:]), nil
+}
+
+// parseHeld returns the request of a held operation. Where several requests have the same
+// action, the members that are given tell which it is. Members of other actions, which
+// earlier releases stored too, are ignored.
+func parseHeld(h hub.HeldAction) (Request, error) {
+	var given struct {
+		Accept  *bool         `json:"accept"`
+		Task    hub.TaskID    `json:"task"`
+		State   hub.TaskState `json:"state"`
+		SignOff bool          `json:"sign_off"`
+	}
+	if err := json.Unmarshal(h.Request, &given); err != nil {
+		return nil, err
+	}
+
+	switch h.Action {
+	case "add":
+		return parse[AddMember](h.Request)
+	case "remove":
+		return parse[RemoveMember](h.Request)
+	case "role":
+		if given.Accept != nil {
+			return parse[AnswerRole](h.Request)
+		}
+		return parse[ChangeRole](h.Request)
+
+	case "task":
+		if given.Task == "" {
+			return parse[CreateTask](h.Request)
+		}
+		if given.State != "" {
+			return parse[MoveTask](h.Request)
+		}
+		return parse[ChangeTask](h.Request)
+	case "decide":
+		return parse[Decide](h.Request)
+
+	case "artifact":
+		return parse[PutArtifact](h.Request)
+	case "merge":
+		if given.SignOff {
+			return parse[SignMerge](h.Request)
+		}
+		return parse[Merge](h.Request)
+
+	case "status":
+		return parse[Move](h.Request)
+	case "close":
+		return parse[Close](h.Request)
+	case "archive":
+		return parse[Archive](h.Request)
+	}
+	return nil, fmt.Errorf("held operation %s has the unknown action %q", h.ID, h.Action)
+}
+
+// parse reads a request of a known type.
+func parse[R Request](raw json.RawMessage) (Request, error) {
+	var r R
+	err := json.Unmarshal(raw, &r)
+	return r, err
 }
 
 // A heldChange is a held operation with the verdict about it.
@@ -80,8 +158,8 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id string) (hub
 	if err != nil {
 		return h, err
 	}
-	var r Request
-	if err := json.Unmarshal(h.Request, &r); err != nil {
+	r, err := parseHeld(h)
+	if err != nil {
 		return h, fmt.Errorf("%s: %w", op, err)
 	}
 	asker, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Agent, error) { return rd.Agent(h.Actor) })
@@ -89,8 +167,8 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id string) (hub
 		return h, err
 	}
 	held := &heldChange{h, actor, "approved", ""}
-	r.approval = held
-	_, err = s.Perform(ctx, hub.Caller{Kind: hub.CallerAgent, ID: asker.ID, Role: asker.Role, Auditor: asker.Auditor, Paused: asker.State == hub.AgentPaused}, r)
+	caller := hub.Caller{Kind: hub.CallerAgent, ID: asker.ID, Role: asker.Role, Auditor: asker.Auditor, Paused: asker.State == hub.AgentPaused}
+	_, err = s.perform(ctx, call{actor: caller, team: h.Team, action: r.action(), approval: held}, r)
 	return held.HeldAction, err
 }
 
@@ -122,7 +200,7 @@ func (s *Service) waiting(ctx context.Context, op string, actor hub.Caller, id s
 	case !actor.IsOperator():
 		return h, actor.OperatorOnly(op)
 	case h.Verdict != "":
-		return h, hub.Errorf(hub.CodeConflict, op, "the operation %s was %s at %s", id, h.Verdict, h.EndedAt)
+		return h, hub.Errorf(hub.CodeConflict, op, "operation %s was already %s at %s", id, h.Verdict, h.EndedAt)
 	}
 	return h, nil
 }
@@ -139,7 +217,7 @@ func (c *change) decideHeld(h *heldChange) error {
 	if err := c.record(actions.TeamGate, map[string]any{"id": h.ID, "verdict": h.Verdict}); err != nil {
 		return err
 	}
-	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in the team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
+	payload := map[string]any{"summary": fmt.Sprintf("the operator %s: %s in team %s", h.Verdict, h.Action, h.Team), "id": h.ID}
 	if h.reason != "" {
 		payload["detail"] = cut(h.reason, 1000)
 	}
@@ -181,7 +259,7 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 			return err
 		})
 	} else {
-		err = s.update(ctx, actor, Request{Action: "policy", Team: id}, func(c *change) error {
+		err = s.update(ctx, call{actor: actor, team: id, action: "policy"}, func(c *change) error {
 			for _, cell := range set {
 				was := c.team.Permit(cell.Role, cell.Action)
 				c.team.Overrides = c.team.Overrides.With(cell.Role, cell.Action, cell.Permit)
@@ -216,11 +294,11 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 func (c Cell) check(op string) error {
 	switch {
 	case !c.Role.Known():
-		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", c.Role).WithHint("the roles are %s", joined(hub.Roles))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown role %q", c.Role).WithHint("the roles are %s", joined(hub.Roles))
 	case !slices.Contains(hub.TeamActions, c.Action):
-		return hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", c.Action).WithHint("the actions are %s", joined(hub.TeamActions))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown action %q", c.Action).WithHint("the actions are %s", joined(hub.TeamActions))
 	case !slices.Contains(hub.Permits, c.Permit):
-		return hub.Errorf(hub.CodeInvalid, op, "permit: %q is not one", c.Permit).WithHint("use %s", joined(hub.Permits))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown permit %q", c.Permit).WithHint("use %s", joined(hub.Permits))
 	}
 	return nil
 }

@@ -19,17 +19,18 @@ const (
 	maxPage      = 200
 )
 
-// create makes a team. The operator may, and agents that are coordinators on the hub.
-func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform makes a team. The operator may, and agents that are coordinators on the hub.
+func (r Create) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.create"
+	actor := in.actor
 	if !actor.Coordinates() {
-		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub: teams are created by coordinators and the operator", actor.ID, actor.Role)
+		return out, hub.Errorf(hub.CodeDenied, op, "%s is %s on this hub; only coordinators and the operator can create teams", actor.ID, actor.Role)
 	}
 	if err := checkText(op, "objective", r.Objective, maxObjective); err != nil {
 		return out, err
 	}
 	if r.Name == "" {
-		r.Name = string(r.Team)
+		r.Name = string(in.team)
 	}
 	if err := checkText(op, "name", r.Name, maxName); err != nil {
 		return out, err
@@ -48,9 +49,9 @@ func (s *Service) create(ctx context.Context, actor hub.Caller, r Request) (out 
 	var c *change
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
 		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
-		c.team = hub.Team{ID: r.Team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
+		c.team = hub.Team{ID: in.team, Name: r.Name, Objective: r.Objective, Lifecycle: hub.TeamForming, Policy: policy, CreatedBy: actor.ID, CreatedAt: c.now}
 		if err := c.put(); hub.CodeOf(err) == hub.CodeConflict {
-			return hub.Errorf(hub.CodeConflict, op, "there is a team %s already", r.Team).WithHint("choose another name")
+			return hub.Errorf(hub.CodeConflict, op, "team %s already exists", in.team).WithHint("choose another name")
 		} else if err != nil {
 			return err
 		}
@@ -87,13 +88,13 @@ func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
 	out.HumanGateActions = append([]string{}, p.HumanGateActions...)
 	switch {
 	case !slices.Contains(hub.Visibilities, out.DefaultVisibility):
-		return out, hub.Errorf(hub.CodeInvalid, op, "policy.default_visibility: %q is not one", p.DefaultVisibility).WithHint("use %s", joined(hub.Visibilities))
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.default_visibility: unknown visibility %q", p.DefaultVisibility).WithHint("use %s", joined(hub.Visibilities))
 	case out.MaxParallelTasks < 1 || out.MaxParallelTasks > maxParallel:
-		return out, hub.Errorf(hub.CodeInvalid, op, "policy.max_parallel_tasks: %d is not between 1 and %d", p.MaxParallelTasks, maxParallel)
+		return out, hub.Errorf(hub.CodeInvalid, op, "policy.max_parallel_tasks must be between 1 and %d, got %d", maxParallel, p.MaxParallelTasks)
 	}
 	for _, a := range out.HumanGateActions {
 		if !slices.Contains(Gateable, a) {
-			return out, hub.Errorf(hub.CodeInvalid, op, "policy.human_gate_actions: %q is not an action that can wait for the operator", a).WithHint("use %s", joined(Gateable))
+			return out, hub.Errorf(hub.CodeInvalid, op, "policy.human_gate_actions: action %q cannot be gated", a).WithHint("use %s", joined(Gateable))
 		}
 	}
 	return out, nil
@@ -102,7 +103,7 @@ func (p *Policy) complete(op string) (hub.TeamPolicy, error) {
 // seats returns the first members of a team, with its creator as coordinator.
 func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats []Seat) ([]Seat, error) {
 	if len(seats) >= maxMembers {
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "members: at most %d", maxMembers)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "a team has at most %d members", maxMembers)
 	}
 	seen, leads := map[hub.AgentID]bool{}, false
 	for _, seat := range seats {
@@ -111,7 +112,7 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 		}
 		switch {
 		case seen[seat.Agent]:
-			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s is named twice", seat.Agent)
+			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s appears twice", seat.Agent)
 		case seat.Agent == actor.ID && seat.Role != hub.RoleCoordinator:
 			return nil, hub.Errorf(hub.CodeInvalid, op, "members: %s creates the team and is its coordinator, not %s", actor.ID, seat.Role)
 		}
@@ -122,7 +123,7 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 	case !actor.IsOperator() && !seen[actor.ID]:
 		seats = append([]Seat{{Agent: actor.ID, Role: hub.RoleCoordinator}}, seats...)
 	case actor.IsOperator() && !leads:
-		return nil, hub.Errorf(hub.CodeInvalid, op, "members: a team needs a coordinator").WithHint("name one: NAME:coordinator")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "a team needs a coordinator").WithHint("add NAME:coordinator to the members")
 	}
 	return seats, nil
 }
@@ -130,31 +131,30 @@ func (s *Service) seats(ctx context.Context, op string, actor hub.Caller, seats 
 // checkSeat refuses an unknown agent or role.
 func (s *Service) checkSeat(ctx context.Context, op string, seat Seat) error {
 	if !seat.Role.Known() {
-		return hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", seat.Role).WithHint("the roles are %s", joined(hub.Roles))
+		return hub.Errorf(hub.CodeInvalid, op, "unknown role %q", seat.Role).WithHint("the roles are %s", joined(hub.Roles))
 	}
 	if seat.Agent == hub.Operator || seat.Agent == hub.Self {
-		return hub.Errorf(hub.CodeInvalid, op, "agent: %s cannot be a member of a team", seat.Agent)
+		return hub.Errorf(hub.CodeInvalid, op, "%s cannot be a member of a team", seat.Agent)
 	}
 	_, err := s.mail.Recipient(ctx, seat.Agent)
 	return err
 }
 
-// list returns the teams that the actor may see: all of them for those who audit, else
-// its own.
-func (s *Service) list(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+// List returns a page of the teams that the actor may see: all of them for auditors, else
+// those of the actor. A limit of 0 is the default.
+func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.TeamQuery) (Answer, error) {
 	const op = "team.list"
-	q := hub.TeamQuery{Member: r.Member, Lifecycle: r.Lifecycle, Cursor: hub.TeamID(r.Cursor)}
 	var err error
-	if q.Limit, err = page(op, int(r.Limit)); err != nil {
+	if q.Limit, err = page(op, q.Limit); err != nil {
 		return Answer{}, err
 	}
-	if r.Lifecycle != "" && !slices.Contains(hub.Lifecycles, r.Lifecycle) {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "lifecycle: %q is not one", r.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
+	if q.Lifecycle != "" && !slices.Contains(hub.Lifecycles, q.Lifecycle) {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown lifecycle %q", q.Lifecycle).WithHint("use %s", joined(hub.Lifecycles))
 	}
 
 	if !actor.Audits() {
-		if r.Member != "" && r.Member != actor.ID {
-			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only those who audit list the teams of others")
+		if q.Member != "" && q.Member != actor.ID {
+			return Answer{}, hub.Errorf(hub.CodeDenied, op, "only auditors can list the teams of others")
 		}
 		q.Member = actor.ID
 	}
@@ -190,25 +190,24 @@ func page(op string, limit int) (int, error) {
 		return defaultPage, nil
 	}
 	if limit < 1 || limit > maxPage {
-		return 0, hub.Errorf(hub.CodeInvalid, op, "limit: %d is not between 1 and %d", limit, maxPage)
+		return 0, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxPage, limit)
 	}
 	return limit, nil
 }
 
-// show returns a team with a page of its tasks.
-func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
+func (r Show) perform(ctx context.Context, s *Service, in call) (Answer, error) {
 	const op = "team.show"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return Answer{}, err
 	}
 	if r.Cursor != "" && !hub.TaskID(r.Cursor).Valid() {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor: %q is not the next of a page", r.Cursor)
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "cursor %q is not valid: use next from the page before", r.Cursor)
 	}
 
 	var out Answer
 	err = s.store.View(ctx, func(rd hub.Reader) error {
-		t, role, err := visible(rd, op, actor, r.Team)
+		t, role, err := visible(rd, op, in.actor, in.team)
 		if err != nil {
 			return err
 		}
@@ -227,7 +226,7 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 		}
 		v.Tasks = append([]hub.Task{}, tasks...)
 
-		decided, err := decisionsOf(rd, actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
+		decided, err := decisionsOf(rd, in.actor, t.ID, hub.DecisionQuery{Limit: shownDecisions})
 		v.Decisions = decided.readable
 		out = Answer{Team: &v}
 		if len(tasks) == limit {
@@ -238,19 +237,16 @@ func (s *Service) show(ctx context.Context, actor hub.Caller, r Request) (Answer
 	return out, err
 }
 
-// status reads the lifecycle of a team, or moves it. A coordinator or the operator may.
-func (s *Service) status(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform moves the lifecycle of a team. A coordinator or the operator may.
+func (r Move) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	switch r.Lifecycle {
-	case "":
-		return s.show(ctx, actor, r)
 	case hub.TeamClosed:
-		r.Action, r.via = "close", r.Action
-		return s.close(ctx, actor, r)
+		end := Close{Anyway: r.Anyway}
+		return end.perform(ctx, s, in.as(end))
 	case hub.TeamArchived:
-		r.Action, r.via = "archive", r.Action
-		return s.archive(ctx, actor, r)
+		return Archive{}.perform(ctx, s, in.as(Archive{}))
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.leads("move the team"); err != nil {
 			return err
 		}
@@ -259,9 +255,8 @@ func (s *Service) status(ctx context.Context, actor hub.Caller, r Request) (out 
 	})
 }
 
-// close ends the work of a team whose tasks are all over.
-func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+func (r Close) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayClose, ""); err != nil {
 			return err
 		}
@@ -274,7 +269,7 @@ func (s *Service) close(ctx context.Context, actor hub.Caller, r Request) (out A
 			for _, t := range open {
 				names = append(names, t.ID)
 			}
-			return hub.Errorf(hub.CodeConflict, c.op, "the team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
+			return hub.Errorf(hub.CodeConflict, c.op, "team %s has open tasks: %s", c.team.ID, joined(names)).WithHint("finish or drop every task, then close the team")
 		}
 		if err := c.abandon(r.Anyway); err != nil {
 			return err
@@ -300,7 +295,7 @@ func (c *change) abandon(anyway bool) error {
 		if more := len(open) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
-		return hub.Errorf(hub.CodeConflict, c.op, "the team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
+		return hub.Errorf(hub.CodeConflict, c.op, "team %s has versions to merge: %s", c.team.ID, strings.Join(names, ", ")).
 			WithHint("merge them, or close the team without them: {team.close_anyway} %s", c.team.ID)
 	}
 
@@ -329,9 +324,8 @@ func (c *change) abandon(anyway bool) error {
 // openStates are the states of tasks that are not over.
 var openStates = slices.DeleteFunc(slices.Clone(hub.TaskStates), hub.TaskState.Over)
 
-// archive takes a closed team out of the lists.
-func (s *Service) archive(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+func (Archive) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayClose, ""); err != nil {
 			return err
 		}
@@ -356,15 +350,16 @@ func (c *change) move(next hub.Lifecycle) (out Answer, err error) {
 	if err != nil {
 		return out, err
 	}
-	if err := c.tell(with(all), hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the team %s is %s", c.team.ID, next), "lifecycle": next}); err != nil {
+	if err := c.tell(with(all), hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("team %s is %s", c.team.ID, next), "lifecycle": next}); err != nil {
 		return out, err
 	}
 	return c.answer()
 }
 
-// decide records a decision of the team: a coordinator decides, other members propose.
-func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform records a decision of the team: a coordinator decides, other members propose.
+func (r Decide) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.decide"
+	actor := in.actor
 	if err := checkText(op, "decision", r.Decision, 1000); err != nil {
 		return out, err
 	}
@@ -375,7 +370,7 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 		r.Title = r.Decision
 	}
 
-	return out, s.update(ctx, actor, r, func(c *change) error {
+	return out, s.update(ctx, in, func(c *change) error {
 		if c.role == "" && !actor.IsOperator() {
 			return c.leads("decide")
 		}
@@ -409,19 +404,19 @@ func (s *Service) decide(ctx context.Context, actor hub.Caller, r Request) (out 
 // shownDecisions is the most decisions that show returns with a team.
 const shownDecisions = 5
 
-// decisions lists the decisions of a team, newest first: those of the time in which the
-// actor was a member, and all of them for those who audit.
-func (s *Service) decisions(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform lists the decisions of a team, newest first: those of the time in which the actor
+// was a member, and all of them for auditors.
+func (r ListDecisions) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.decisions"
-	limit, err := page(op, int(r.Limit))
+	limit, err := page(op, r.Limit)
 	if err != nil {
 		return out, err
 	}
 	return out, s.store.View(ctx, func(rd hub.Reader) error {
-		if _, _, err := visible(rd, op, actor, r.Team); err != nil {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
 			return err
 		}
-		all, err := decisionsOf(rd, actor, r.Team, hub.DecisionQuery{Cursor: r.Cursor, Limit: limit})
+		all, err := decisionsOf(rd, in.actor, in.team, hub.DecisionQuery{Cursor: r.Cursor, Limit: limit})
 		out = Answer{Decisions: all.readable}
 		if all.read == limit {
 			out.Next = all.last

@@ -14,7 +14,7 @@ import (
 func (c *change) join(seat Seat, tell []hub.AgentID) error {
 	m := hub.Member{Team: c.team.ID, Agent: seat.Agent, Role: seat.Role, Since: c.now, By: c.actor.ID, Reason: "joined"}
 	if err := c.tx.WriteTeamspaces().PutMember(m); hub.CodeOf(err) == hub.CodeConflict {
-		return hub.Errorf(hub.CodeConflict, c.op, "%s is a member of the team %s already", seat.Agent, c.team.ID).WithHint("{team.role} changes its role")
+		return hub.Errorf(hub.CodeConflict, c.op, "%s is already a member of team %s", seat.Agent, c.team.ID).WithHint("to change its role: {team.role}")
 	} else if err != nil {
 		return err
 	}
@@ -24,8 +24,7 @@ func (c *change) join(seat Seat, tell []hub.AgentID) error {
 	return c.tell(tell, hub.TypeTeamJoin, map[string]any{"agent": seat.Agent, "role": seat.Role, "by": c.actor.ID})
 }
 
-// add makes an agent a member.
-func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r AddMember) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	seat := Seat{Agent: r.Agent, Role: r.Role}
 	if seat.Role == "" {
 		seat.Role = hub.RoleExecutor
@@ -33,7 +32,7 @@ func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Ans
 	if err := s.checkSeat(ctx, "team.add", seat); err != nil {
 		return out, err
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
 		if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Ans
 			return err
 		}
 		if len(all) >= maxMembers {
-			return hub.Errorf(hub.CodeTooLarge, c.op, "the team %s has %d members, which is the limit", c.team.ID, len(all))
+			return hub.Errorf(hub.CodeTooLarge, c.op, "team %s is full (%d members)", c.team.ID, len(all))
 		}
 		if err := c.join(seat, append(with(all), seat.Agent)); err != nil {
 			return err
@@ -52,11 +51,11 @@ func (s *Service) add(ctx context.Context, actor hub.Caller, r Request) (out Ans
 	})
 }
 
-// remove ends a membership: of others with authority, of oneself always.
-func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform ends a membership: of others with authority, of oneself always.
+func (r RemoveMember) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	if r.Reason == "" {
 		r.Reason = "removed"
-		if r.Agent == actor.ID {
+		if r.Agent == in.actor.ID {
 			r.Reason = "left"
 		}
 	}
@@ -64,8 +63,8 @@ func (s *Service) remove(ctx context.Context, actor hub.Caller, r Request) (out 
 		return out, err
 	}
 
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
-		if r.Agent != actor.ID {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if r.Agent != in.actor.ID {
 			if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 				return err
 			}
@@ -93,7 +92,7 @@ func (c *change) member(agent hub.AgentID) (hub.Member, error) {
 		return hub.Member{}, err
 	}
 	if agent == "" || len(m) == 0 {
-		return hub.Member{}, hub.Errorf(hub.CodeNotFound, c.op, "%q is no member of the team %s", agent, c.team.ID).WithHint("{team.show} %s lists the members", c.team.ID)
+		return hub.Member{}, hub.Errorf(hub.CodeNotFound, c.op, "no member named %q in team %s", agent, c.team.ID).WithHint("to list the members: {team.show} %s", c.team.ID)
 	}
 	return m[0], nil
 }
@@ -105,7 +104,7 @@ func (c *change) keepsCoordinator(m hub.Member) error {
 	}
 	all, err := roster(c.tx, c.team.ID)
 	if err == nil && len(with(all, hub.RoleCoordinator)) < 2 {
-		return hub.Errorf(hub.CodeConflict, c.op, "%s is the last coordinator of the team %s", m.Agent, c.team.ID).WithHint("make another member coordinator first")
+		return hub.Errorf(hub.CodeConflict, c.op, "%s is the last coordinator of team %s", m.Agent, c.team.ID).WithHint("make another member coordinator first")
 	}
 	return err
 }
@@ -201,7 +200,7 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 		if len(with(left, hub.RoleCoordinator)) == 0 {
 			c.actor = hub.Caller{ID: hub.Self} // the operator is told, who may be the actor
 			if err := c.tell([]hub.AgentID{hub.Operator}, hub.TypeStatusBlocked, map[string]any{
-				"summary": fmt.Sprintf("the team %s has no coordinator", t.ID), "reason": fmt.Sprintf("parley team add %s NAME --role coordinator", t.ID),
+				"summary": fmt.Sprintf("team %s has no coordinator", t.ID), "reason": fmt.Sprintf("parley team add %s NAME --role coordinator", t.ID),
 			}); err != nil {
 				return nil, err
 			}
@@ -215,26 +214,41 @@ func (s *Service) Revoked(tx hub.Tx, actor hub.Caller, agent hub.AgentID) ([]hub
 // maxMemberships is the most teams that one agent leaves at once.
 const maxMemberships = 1000
 
-// role proposes a role, accepts or refuses a proposal, or, with a reason of the
-// coordinator, changes a role at once.
-func (s *Service) role(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+// perform proposes a role or, with a reason of the coordinator, changes it at once.
+func (r ChangeRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.role"
-	if r.Accept == nil && !r.Role.Known() {
-		return out, hub.Errorf(hub.CodeInvalid, op, "role: %q is not one", r.Role).WithHint("the roles are %s", joined(hub.Roles))
+	if !r.Role.Known() {
+		return out, hub.Errorf(hub.CodeInvalid, op, "unknown role %q", r.Role).WithHint("the roles are %s", joined(hub.Roles))
 	}
-	if r.Reason != "" && !slices.Contains(hub.RoleReasons, r.Reason) {
-		return out, hub.Errorf(hub.CodeInvalid, op, "reason: %q is not a reason for a change of roles", r.Reason).WithHint("use %s", joined(hub.RoleReasons))
+	if err := CheckRoleReason(r.Reason); err != nil {
+		return out, err
 	}
-	return out, s.update(ctx, actor, r, func(c *change) (err error) {
-		switch {
-		case r.Accept != nil:
-			err = c.answerProposal(r)
-		case r.Reason != "":
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if r.Reason != "" {
 			err = c.changeAtOnce(r)
-		default:
+		} else {
 			err = c.propose(r)
 		}
 		if err != nil {
+			return err
+		}
+		out, err = c.answer()
+		return err
+	})
+}
+
+// CheckRoleReason refuses a reason for a change of roles that is not one of
+// hub.RoleReasons. No reason is right.
+func CheckRoleReason(reason string) error {
+	if reason == "" || slices.Contains(hub.RoleReasons, reason) {
+		return nil
+	}
+	return hub.Errorf(hub.CodeInvalid, "team.role", "unknown reason %q for a change of roles", reason).WithHint("use %s", joined(hub.RoleReasons))
+}
+
+func (r AnswerRole) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) (err error) {
+		if err := c.answerProposal(r); err != nil {
 			return err
 		}
 		out, err = c.answer()
@@ -249,19 +263,19 @@ func (c *change) swap(agent hub.AgentID, role hub.Role, with hub.AgentID) (m, ot
 		return m, other, err
 	}
 	if m.Role == role {
-		return m, other, hub.Errorf(hub.CodeConflict, c.op, "%s is %s in the team %s already", agent, role, c.team.ID)
+		return m, other, hub.Errorf(hub.CodeConflict, c.op, "%s is already %s in team %s", agent, role, c.team.ID)
 	}
 	if with == "" {
 		return m, other, c.keepsCoordinator(m)
 	}
 	if other, err = c.member(with); err == nil && other.Role != role {
-		err = hub.Errorf(hub.CodeInvalid, c.op, "swap_with: %s is %s, not %s", with, other.Role, role)
+		err = hub.Errorf(hub.CodeInvalid, c.op, "cannot swap roles: %s is %s, not %s", with, other.Role, role)
 	}
 	return m, other, err
 }
 
 // changeAtOnce changes a role for a reason of the coordinator.
-func (c *change) changeAtOnce(r Request) error {
+func (c *change) changeAtOnce(r ChangeRole) error {
 	if err := c.allow(hub.MayChangeMembers, ""); err != nil {
 		return err
 	}
@@ -276,11 +290,11 @@ func (c *change) changeAtOnce(r Request) error {
 }
 
 // notItself refuses an agent that makes itself coordinator.
-func (c *change) notItself(r Request) error {
+func (c *change) notItself(r ChangeRole) error {
 	if r.Role != hub.RoleCoordinator || c.actor.ID != r.Agent {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, c.op, "%s cannot make itself coordinator of the team %s", c.actor.ID, c.team.ID).WithHint("a coordinator of the team can propose it")
+	return hub.Errorf(hub.CodeDenied, c.op, "%s cannot make itself coordinator of team %s", c.actor.ID, c.team.ID).WithHint("ask a coordinator of the team to propose it")
 }
 
 // setRoles gives a member a role and, in a swap, the other one its role.
@@ -310,7 +324,7 @@ func (c *change) setRoles(m, other hub.Member, role hub.Role, reason string) err
 }
 
 // propose proposes a role: a coordinator for any member, a member for itself.
-func (c *change) propose(r Request) error {
+func (c *change) propose(r ChangeRole) error {
 	if err := c.notItself(r); err != nil {
 		return err
 	}
@@ -359,10 +373,10 @@ func (c *change) propose(r Request) error {
 const anyCoordinator hub.AgentID = "role:coordinator" // no agent can have this name
 
 // answerProposal agrees to a proposal or refuses it.
-func (c *change) answerProposal(r Request) error {
+func (c *change) answerProposal(r AnswerRole) error {
 	i := slices.IndexFunc(c.team.Proposals, func(p hub.RoleProposal) bool { return p.Agent == r.Agent && (r.Role == "" || p.Role == r.Role) })
 	if i < 0 {
-		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in the team %s", r.Agent, c.team.ID)
+		return hub.Errorf(hub.CodeNotFound, c.op, "no role is proposed for %q in team %s", r.Agent, c.team.ID)
 	}
 	p := c.team.Proposals[i]
 
@@ -371,20 +385,20 @@ func (c *change) answerProposal(r Request) error {
 		return id == c.actor.ID || (id == anyCoordinator && c.allow(hub.MayChangeMembers, "") == nil && c.actor.ID != p.By)
 	}
 	if !slices.ContainsFunc(p.Needs, mine) {
-		return hub.Errorf(hub.CodeDenied, c.op, "the role %s of %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for: %s", joined(p.Needs))
+		return hub.Errorf(hub.CodeDenied, c.op, "the proposal of role %s for %s does not wait for %s", p.Role, p.Agent, c.actor.ID).WithHint("it waits for %s", joined(p.Needs))
 	}
 
 	// The proposal stays while other agents have to agree.
 	p.Needs = slices.DeleteFunc(slices.Clone(p.Needs), mine)
 	c.team.Proposals = slices.Delete(slices.Clone(c.team.Proposals), i, i+1)
-	if *r.Accept && len(p.Needs) > 0 {
+	if r.Accept && len(p.Needs) > 0 {
 		c.team.Proposals = append(c.team.Proposals, p)
 	}
 	if err := c.put(); err != nil {
 		return err
 	}
 
-	if *r.Accept && len(p.Needs) == 0 {
+	if r.Accept && len(p.Needs) == 0 {
 		m, other, err := c.swap(p.Agent, p.Role, p.Swap)
 		if err != nil {
 			return err
@@ -393,9 +407,9 @@ func (c *change) answerProposal(r Request) error {
 	}
 
 	status := "agreed by " + string(c.actor.ID)
-	if !*r.Accept {
+	if !r.Accept {
 		status = "refused by " + string(c.actor.ID)
-		if err := c.tell([]hub.AgentID{p.By, p.Agent, p.Swap}, hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("the role %s for %s was refused by %s", p.Role, p.Agent, c.actor.ID)}); err != nil {
+		if err := c.tell([]hub.AgentID{p.By, p.Agent, p.Swap}, hub.TypeStatusUpdate, map[string]any{"summary": fmt.Sprintf("%[3]s refused the role %[1]s for %[2]s", p.Role, p.Agent, c.actor.ID)}); err != nil {
 			return err
 		}
 	}

@@ -74,27 +74,27 @@ func (d Digests) names(v hub.ArtifactVersion) bool {
 // lacks the characters which a reader of that version does not see, unless the request has
 // its digest. A reader gets that digest with the whole content alone, so that a part is
 // never put back as the whole.
-func (s *Service) checkOf(op string, r Request, versions ...hub.ArtifactVersion) error {
-	if r.Content == nil {
+func (s *Service) checkOf(op string, given Content, of Digests, versions ...hub.ArtifactVersion) error {
+	if given.Text == nil {
 		return nil // a stored file
 	}
 	for _, v := range versions {
-		if r.Of.names(v) {
+		if of.names(v) {
 			continue
 		}
-		if len(r.Of) >= len(versions) {
-			return hub.Errorf(hub.CodeConflict, op, "of: %s is not the digest of version %d", strings.Join(r.Of, ", "), v.Version).WithHint("read version %d again", v.Version)
+		if len(of) >= len(versions) {
+			return hub.Errorf(hub.CodeConflict, op, "of must be the digest of version %[2]d, got %[1]s", strings.Join(of, ", "), v.Version).WithHint("read version %d again", v.Version)
 		}
 		content, err := s.content(v.SHA256)
 		if err != nil {
 			return err
 		}
-		why := torn(string(content), *r.Content)
+		why := torn(string(content), *given.Text)
 		if why == "" {
 			continue
 		}
-		return hub.Errorf(hub.CodeInvalid, op, "of: missing: version %d %s", v.Version, why).
-			WithHint("read all of it, and name in of the digest that its last part has; or store the file and name its sha256: {artifact.put}")
+		return hub.Errorf(hub.CodeInvalid, op, "of is required: version %d %s", v.Version, why).
+			WithHint("read all parts and give the digest below the last one as of; or store the file and give its sha256: {artifact.put}")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func torn(of, content string) string {
 	case len(of) > maxShown:
 		return fmt.Sprintf("has %d bytes and is read in %d parts", len(of), len(split(of)))
 	case plaintext.Text(of) != of && plaintext.Text(content) == content:
-		return "has characters that are not shown, and the content has none of them"
+		return "has hidden characters, and the content has none of them"
 	}
 	return ""
 }

@@ -98,12 +98,12 @@ func (s *Service) mirrorTask(ctx context.Context, store hub.Store, id hub.TaskID
 	defer cancel()
 	for _, item := range queueItems(task) {
 		if task.Owner == "" {
-			result, failed = hub.OwnershipManual, fmt.Sprintf("%s has no owner, and %s has to be released by hand", task.ID, item)
+			result, failed = hub.OwnershipManual, fmt.Sprintf("%s has no owner; release %s by hand", task.ID, item)
 			break
 		}
 		got, steps := s.queue.Transfer(bounded, hub.Transfer{Item: item, From: task.QueueOwner, To: task.Owner, Title: task.Title})
 		if got != hub.OwnershipTransferred {
-			result, failed = got, fmt.Sprintf("%s was not given to %s in its queue", item, task.Owner)
+			result, failed = got, fmt.Sprintf("%s was not moved to %s in its queue", item, task.Owner)
 			if n := len(steps); n > 0 {
 				failed += ": " + steps[n-1].Detail
 			}

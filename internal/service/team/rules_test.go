@@ -20,19 +20,19 @@ func TestAuthorityIsKept(t *testing.T) {
 		r.work(nil)
 		paused := ana
 		paused.Paused = true
-		r.refuse(paused, team.Request{Action: "task", Title: "t"}, hub.CodeDenied, "paused")
-		r.refuse(paused, team.Request{Action: "close"}, hub.CodeDenied, "paused")
-		r.must(paused, team.Request{Action: "show"})
+		r.refuse(paused, team.CreateTask{Title: "t"}, hub.CodeDenied, "paused")
+		r.refuse(paused, team.Close{}, hub.CodeDenied, "paused")
+		r.must(paused, team.Show{})
 	})
 	t.Run("a gated close waits for the operator, also when it is asked for as a status", func(t *testing.T) {
 		for _, gate := range []string{"close", "status"} {
 			r := open(t)
 			r.form(&team.Policy{HumanGateActions: []string{gate}})
-			r.must(operator, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-			if got := r.must(ana, team.Request{Action: "status", Lifecycle: hub.TeamClosed}); got.Status != "held" {
+			r.must(operator, team.Move{Lifecycle: hub.TeamActive})
+			if got := r.must(ana, team.Move{Lifecycle: hub.TeamClosed}); got.Status != "held" {
 				t.Errorf("gate %s: got %+v", gate, got)
 			}
-			if got := r.must(ana, team.Request{Action: "show"}).Team.Lifecycle; got != hub.TeamActive {
+			if got := r.must(ana, team.Show{}).Team.Lifecycle; got != hub.TeamActive {
 				t.Errorf("gate %s: the team is %s", gate, got)
 			}
 		}
@@ -40,7 +40,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	t.Run("the operation of an agent that was paused since is not approved, and waits on", func(t *testing.T) {
 		r := open(t)
 		r.work(&team.Policy{HumanGateActions: []string{"add"}})
-		held := r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleExecutor})
+		held := r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleExecutor})
 		_, err := r.keys.SetState(t.Context(), operator, "ana", hub.AgentPaused)
 		wantCode(t, err, "", "")
 		_, err = r.teams.Approve(t.Context(), operator, held.ID)
@@ -48,13 +48,13 @@ func TestAuthorityIsKept(t *testing.T) {
 		if waiting, err := r.held(t.Context(), operator); err != nil || len(waiting) != 1 {
 			t.Errorf("got %v (%v)", waiting, err)
 		}
-		r.refuse(eve, team.Request{Action: "show"}, hub.CodeNotFound, "no team")
+		r.refuse(eve, team.Show{}, hub.CodeNotFound, "no team")
 
 		_, err = r.keys.SetState(t.Context(), operator, "ana", hub.AgentActive)
 		wantCode(t, err, "", "")
 		_, err = r.teams.Approve(t.Context(), operator, held.ID)
 		wantCode(t, err, "", "")
-		r.must(eve, team.Request{Action: "show"})
+		r.must(eve, team.Show{})
 	})
 	t.Run("an agent that made a merge cannot sign it as a reviewer", func(t *testing.T) {
 		r := open(t)
@@ -65,31 +65,30 @@ func TestAuthorityIsKept(t *testing.T) {
 		r.must(bo, put("a", 1, "2\n"))
 		r.must(cy, put("a", 1, "3\n"))
 		r.must(di, merge("a", "2 3\n"))
-		r.must(ana, team.Request{Action: "role", Agent: "di", Role: hub.RoleReviewer, Reason: "coverage"})
-		sign := team.Request{Action: "merge", Artifact: "a", SignOff: true}
+		r.must(ana, team.ChangeRole{Agent: "di", Role: hub.RoleReviewer, Reason: "coverage"})
+		sign := team.SignMerge{Artifact: "a"}
 		r.refuse(di, sign, hub.CodeDenied, "made the merge")
 		r.must(cy, sign)
 	})
 	t.Run("an agent that worked on a guarded task is not named as its reviewer", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleExecutor})
+		r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleExecutor})
 		id := r.newTask(hub.ClassGuarded, true)
 		r.move(bo, id, hub.TaskInProgress, "")
 		r.move(ana, id, hub.TaskBacklog, "bo reviews from now on")
-		r.must(ana, team.Request{Action: "task", Task: id, Owner: "eve"})
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
-		r.refuse(ana, team.Request{Action: "task", Task: id, Reviewer: "bo"}, hub.CodePolicy, "cannot review")
-		r.must(ana, team.Request{Action: "task", Task: id, Reviewer: "cy"})
+		r.must(ana, team.ChangeTask{Task: id, Owner: "eve"})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
+		r.refuse(ana, team.ChangeTask{Task: id, Reviewer: "bo"}, hub.CodePolicy, "cannot review")
+		r.must(ana, team.ChangeTask{Task: id, Reviewer: "cy"})
 	})
 	t.Run("a role that was proposed for an agent ends with its membership", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer})
-		r.must(ana, team.Request{Action: "remove", Agent: "bo"})
-		r.must(ana, team.Request{Action: "add", Agent: "bo", Role: hub.RoleExecutor})
-		yes := true
-		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeNotFound, "no role is proposed")
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer})
+		r.must(ana, team.RemoveMember{Agent: "bo"})
+		r.must(ana, team.AddMember{Agent: "bo", Role: hub.RoleExecutor})
+		r.refuse(bo, team.AnswerRole{Agent: "bo", Accept: true}, hub.CodeNotFound, "no role is proposed")
 	})
 }
 
@@ -110,8 +109,8 @@ func TestNothingIsForgotten(t *testing.T) {
 			return nil
 		})
 		wantCode(t, err, "", "")
-		r.must(bo, team.Request{Action: "remove", Agent: "bo"})
-		if got := r.must(ana, team.Request{Action: "show"}).Team.TaskCounts; got[hub.TaskBacklog] != tasks {
+		r.must(bo, team.RemoveMember{Agent: "bo"})
+		if got := r.must(ana, team.Show{}).Team.TaskCounts; got[hub.TaskBacklog] != tasks {
 			t.Errorf("got %v, want %d in the backlog", got, tasks)
 		}
 	})
@@ -123,8 +122,7 @@ func TestNothingIsForgotten(t *testing.T) {
 		second, err := team.New(slow, r.mail, &team.Options{Clock: r.clock, Artifacts: r.content})
 		wantCode(t, err, "", "")
 		q := put("a", 1, "1\n2\nthree\n")
-		q.Team = "auth"
-		got, err := second.Perform(t.Context(), bo, q)
+		got, err := second.Perform(t.Context(), bo, "auth", q)
 		wantCode(t, err, "", "")
 		if got.Artifact.State != hub.MergeResolved || len(got.Artifact.Beside) != 0 {
 			t.Errorf("got %+v, want both merged", got.Artifact)
@@ -149,7 +147,7 @@ func TestNothingIsForgotten(t *testing.T) {
 			return tx.WriteTeamspaces().PutTeamArtifact(a)
 		})
 		wantCode(t, err, "", "")
-		r.refuse(cy, put("a", 1, "3\n"), hub.CodeTooLarge, "1000 versions")
+		r.refuse(cy, put("a", 1, "3\n"), hub.CodeTooLarge, "(1000)")
 		r.must(cy, put("a", 2, "3\n"))
 	})
 	t.Run("a conflict of a team that an earlier version closed is not escalated", func(t *testing.T) {
@@ -176,7 +174,7 @@ func TestNothingIsForgotten(t *testing.T) {
 		if _, told := r.inbox(ana); len(told) > 0 {
 			t.Errorf("ana was told %s", strings.Join(told, " "))
 		}
-		if got := r.must(ana, team.Request{Action: "artifact", Artifact: "a"}).Artifact.State; got != hub.MergeManual {
+		if got := r.must(ana, team.ReadArtifact{Artifact: "a"}).Artifact.State; got != hub.MergeManual {
 			t.Errorf("the artifact is %s", got)
 		}
 	})
@@ -221,7 +219,7 @@ func TestDecisionsOfATeam(t *testing.T) {
 			_, err := r.tell(who, o.ID, hub.TypeTaskCounter, n, `,"proposed_changes":"later"`, whom)
 			wantCode(t, err, "", "")
 		}
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
 		_, err = r.talks.Decide(t.Context(), operator, string(o.ID), "accept", "do it")
 		wantCode(t, err, hub.CodeDenied, "bo")
 		if d, err := r.talks.Show(t.Context(), ana, string(o.ID)); err != nil || d.State != hub.TalkEscalated {
@@ -231,7 +229,7 @@ func TestDecisionsOfATeam(t *testing.T) {
 	t.Run("a coordinator of the team that is paused is not asked to decide", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleCoordinator})
+		r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleCoordinator})
 		_, err := r.keys.SetState(t.Context(), operator, "eve", hub.AgentPaused)
 		wantCode(t, err, "", "")
 		id := disagree(r, hub.Policy{})

@@ -16,71 +16,83 @@ const (
 	maxRefs   = 20
 )
 
-// readsTask reports whether a request about a task changes nothing.
-func (r Request) readsTask() bool {
-	return r.Task != "" && r.Owner == "" && r.Reviewer == "" && r.State == "" && r.DependsOn == nil
+func (r CreateTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) { return c.newTask(r) })
 }
 
-// task creates a task, reads one, assigns it, moves it, or replaces its dependencies.
-func (s *Service) task(ctx context.Context, actor hub.Caller, r Request) (out Answer, err error) {
+func (r ReadTask) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.task"
-
-	// A request creates, moves or changes a task; the members of one form exclude those of the
-	// others.
-	switch {
-	case r.Task != "" && !r.Task.Valid():
-		return out, hub.Errorf(hub.CodeInvalid, op, "task: %q is not the id of a task, such as T-12", r.Task)
-	case r.State != "" && !slices.Contains(hub.TaskStates, r.State):
-		return out, hub.Errorf(hub.CodeInvalid, op, "state: %q is not one", r.State).WithHint("use %s", joined(hub.TaskStates))
-	case r.State != "" && (r.Owner != "" || r.Reviewer != "" || r.DependsOn != nil):
-		return out, hub.Errorf(hub.CodeInvalid, op, "a task is moved or changed, not both at once").WithHint("leave state out, or owner, reviewer and depends_on")
-	case r.Task != "" && (r.Title != "" || r.Class != "" || len(r.ExternalRefs) > 0):
-		return out, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs are those of a new task").WithHint("leave task out to create one")
-	}
-
-	if r.readsTask() {
-		err = s.store.View(ctx, func(rd hub.Reader) error {
-			if _, _, err := visible(rd, op, actor, r.Team); err != nil {
-				return err
-			}
-			t, err := taskOf(rd, op, r.Team, r.Task)
-			out.Task = &t
-			return err
-		})
+	if err := checkTaskID(op, r.Task); err != nil {
 		return out, err
 	}
-
-	return out, s.update(ctx, actor, r, func(c *change) error {
-		var t hub.Task
-		switch {
-		case r.Task == "":
-			t, err = c.newTask(r)
-		default:
-			if t, err = taskOf(c.tx, op, r.Team, r.Task); err != nil {
-				return err
-			}
-			if r.State != "" {
-				t, err = c.moveTask(t, r.State, r.Reason)
-			} else {
-				t, err = c.changeTask(t, r)
-			}
+	return out, s.store.View(ctx, func(rd hub.Reader) error {
+		if _, _, err := visible(rd, op, in.actor, in.team); err != nil {
+			return err
 		}
+		t, err := taskOf(rd, op, in.team, r.Task)
 		out.Task = &t
 		return err
 	})
+}
+
+func (r ChangeTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	if err := checkTaskID("team.task", r.Task); err != nil {
+		return Answer{}, err
+	}
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
+		if err != nil {
+			return t, err
+		}
+		return c.changeTask(t, r)
+	})
+}
+
+func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	const op = "team.task"
+	if err := checkTaskID(op, r.Task); err != nil {
+		return Answer{}, err
+	}
+	if !slices.Contains(hub.TaskStates, r.State) {
+		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown task state %q", r.State).WithHint("use %s", joined(hub.TaskStates))
+	}
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
+		if err != nil {
+			return t, err
+		}
+		return c.moveTask(t, r.State, r.Reason)
+	})
+}
+
+// updateTask runs fn in one transaction and answers with the task that it returns.
+func (s *Service) updateTask(ctx context.Context, in call, fn func(*change) (hub.Task, error)) (out Answer, err error) {
+	return out, s.update(ctx, in, func(c *change) error {
+		t, err := fn(c)
+		out.Task = &t
+		return err
+	})
+}
+
+// checkTaskID refuses a text that is not the id of a task.
+func checkTaskID(op string, id hub.TaskID) error {
+	if !id.Valid() {
+		return hub.Errorf(hub.CodeInvalid, op, "task id %q is not valid: use an id such as T-12", id)
+	}
+	return nil
 }
 
 // taskOf returns a task of a team.
 func taskOf(r hub.Reader, op string, team hub.TeamID, id hub.TaskID) (hub.Task, error) {
 	t, err := r.Teamspaces().Task(id)
 	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && t.Team != team) {
-		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "the team %s has no task %s", team, id).WithHint("{team.show} %s lists its tasks", team)
+		return hub.Task{}, hub.Errorf(hub.CodeNotFound, op, "team %s has no task %s", team, id).WithHint("to list its tasks: {team.show} %s", team)
 	}
 	return t, err
 }
 
 // newTask creates a task, and assigns it if the request names an owner.
-func (c *change) newTask(r Request) (t hub.Task, err error) {
+func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 	if r.Class == "" {
 		r.Class = hub.ClassNormal
 	}
@@ -90,15 +102,13 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 
 	switch {
 	case !slices.Contains(hub.TaskClasses, r.Class):
-		return t, hub.Errorf(hub.CodeInvalid, c.op, "class: %q is not one", r.Class).WithHint("use %s", joined(hub.TaskClasses))
-	case r.State != "":
-		return t, hub.Errorf(hub.CodeInvalid, c.op, "state: a new task is in the backlog").WithHint("name an owner to assign it")
+		return t, hub.Errorf(hub.CodeInvalid, c.op, "unknown task class %q", r.Class).WithHint("use %s", joined(hub.TaskClasses))
 	case len(r.ExternalRefs) > maxRefs:
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "external_refs: at most %d", maxRefs)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task has at most %d external_refs", maxRefs)
 	}
 	for _, ref := range r.ExternalRefs {
 		if !slices.Contains(hub.ExternalRefTypes, ref.Type) || strings.TrimSpace(ref.Value) == "" || len(ref.Value) > 1000 {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not a reference", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "external_refs: %s %q is not valid", ref.Type, cut(ref.Value, 50)).WithHint("the types are %s", joined(hub.ExternalRefTypes))
 		}
 	}
 
@@ -109,12 +119,9 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	t = hub.Task{
 		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
 	}
-	if r.DependsOn != nil {
-		if t, err = c.depend(t, *r.DependsOn); err != nil {
-			return t, err
-		}
+	if t, err = c.depend(t, r.DependsOn); err != nil {
+		return t, err
 	}
-
 	if err := c.putTask(&t); err != nil {
 		return t, err
 	}
@@ -123,8 +130,7 @@ func (c *change) newTask(r Request) (t hub.Task, err error) {
 	if r.Owner == "" && r.Reviewer == "" {
 		return t, nil
 	}
-	r.DependsOn = nil
-	return c.changeTask(t, r)
+	return c.changeTask(t, ChangeTask{Owner: r.Owner, Reviewer: r.Reviewer})
 }
 
 // putTask stores a task with its journal entry.
@@ -151,13 +157,13 @@ func (c *change) putTask(t *hub.Task) (err error) {
 // chain of them leads back to the task.
 func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 	if len(on) > maxDepend {
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "depends_on: at most %d", maxDepend)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task depends on at most %d tasks", maxDepend)
 	}
 
 	t.DependsOn = nil
 	for _, id := range on {
 		if !id.Valid() || slices.Contains(t.DependsOn, id) {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "depends_on: %q is not the id of a task, or is named twice", id)
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "depends_on: %q is not a task id, or appears twice", id)
 		}
 		t.DependsOn = append(t.DependsOn, id)
 	}
@@ -171,7 +177,7 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 		}
 		seen[id] = true
 		if id == t.ID {
-			return t, hub.Errorf(hub.CodeConflict, c.op, "depends_on: the task %s would wait for itself", t.ID)
+			return t, hub.Errorf(hub.CodeConflict, c.op, "depends_on: task %s would wait for itself", t.ID)
 		}
 		d, err := taskOf(c.tx, c.op, c.team.ID, id)
 		if err != nil {
@@ -183,9 +189,9 @@ func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 }
 
 // changeTask replaces dependencies, and assigns owner and reviewer.
-func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
+func (c *change) changeTask(t hub.Task, r ChangeTask) (_ hub.Task, err error) {
 	if t.State.Over() {
-		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s", t.ID, t.State)
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is already %s", t.ID, t.State)
 	}
 
 	if r.DependsOn != nil {
@@ -210,8 +216,8 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 		}
 		t.Reviewer = m.Agent
 		if !slices.Contains(finishers(c.team, t.Class), m.Role) {
-			return t, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and cannot review a task of class %s", m.Agent, m.Role, c.team.ID, t.Class).
-				WithHint("these can: %s", joined(finishers(c.team, t.Class)))
+			return t, hub.Errorf(hub.CodeDenied, c.op, "%s is %s in team %s and cannot review a task of class %s", m.Agent, m.Role, c.team.ID, t.Class).
+				WithHint("these roles can: %s", joined(finishers(c.team, t.Class)))
 		}
 	}
 
@@ -222,8 +228,9 @@ func (c *change) changeTask(t hub.Task, r Request) (_ hub.Task, err error) {
 	}
 
 	// A guarded task is reviewed by an agent that has never worked on it.
-	if t.Class.Guarded() && t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer)) {
-		return t, hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
+	reviewsOwnWork := t.Reviewer != "" && (t.Reviewer == t.Owner || slices.Contains(t.Executors, t.Reviewer))
+	if t.Class.Guarded() && reviewsOwnWork {
+		return t, hub.Errorf(hub.CodePolicy, c.op, "task %s is %s: %s works on it and cannot review it", t.ID, t.Class, t.Reviewer).WithHint("name another reviewer")
 	}
 
 	if err := c.putTask(&t); err != nil || r.Owner == "" {
@@ -245,7 +252,7 @@ func (c *change) own(t hub.Task, owner hub.AgentID) (hub.Task, error) {
 	}
 	was := t.State
 	if t, err = t.Advance(hub.TaskAssigned, c.now); err != nil {
-		return t, hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot be assigned", t.ID, was)
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot be assigned", t.ID, was)
 	}
 	t.Owner, t.Handoff = owner, ""
 	return t, c.enqueue(&t)
@@ -279,7 +286,7 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 	switch next {
 	case hub.TaskBlocked:
 		if !slices.Contains(hub.BlockReasons, reason) {
-			return t, hub.Errorf(hub.CodeInvalid, c.op, "reason: %q is not a reason to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
+			return t, hub.Errorf(hub.CodeInvalid, c.op, "unknown reason %q to block a task", reason).WithHint("use %s", joined(hub.BlockReasons))
 		}
 		moved.Reason = reason
 	case hub.TaskRework, hub.TaskBacklog, hub.TaskDropped:
@@ -312,17 +319,17 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 	// Only the owner and the operator start or submit a task.
 	case next == hub.TaskInProgress, next == hub.TaskInReview:
 		if t.Owner == "" || (t.State == hub.TaskInProgress && next == hub.TaskInProgress) {
-			return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
+			return hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become %s", t.ID, t.State, next).WithHint("assign it first")
 		}
 		if !owner {
-			return hub.Errorf(hub.CodeDenied, c.op, "the task %s is %s's, and %s cannot move it to %s", t.ID, t.Owner, c.actor.ID, next).WithHint("its owner starts, submits and reworks it")
+			return hub.Errorf(hub.CodeDenied, c.op, "%[3]s does not own task %[1]s and cannot move it to %[4]s; %[2]s does", t.ID, t.Owner, c.actor.ID, next).WithHint("only the owner starts, submits and reworks a task")
 		}
 		return nil
 
 	case next == hub.TaskBlocked:
 		if err := c.allow(hub.MayBlock, t.Class); err != nil {
 			if c.actor.ID == t.Owner {
-				return hub.Errorf(hub.CodeDenied, c.op, "%v", err).WithHint("say what blocks you with {status.blocked}: it reaches the coordinators of the team")
+				return hub.Errorf(hub.CodeDenied, c.op, "%v", err).WithHint("report what blocks you to the coordinators of the team: {status.blocked}")
 			}
 			return err
 		}
@@ -333,7 +340,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 	case next == hub.TaskDropped:
 		return c.leads("drop a task")
 	case next == hub.TaskAssigned:
-		return hub.Errorf(hub.CodeInvalid, c.op, "state: a task becomes assigned with an owner").WithHint("name the owner in place of the state")
+		return hub.Errorf(hub.CodeInvalid, c.op, "a task is assigned by naming its owner").WithHint("give owner instead of state")
 	}
 	return c.allow(hub.MayAssign, t.Class) // back to the backlog
 }
@@ -341,7 +348,7 @@ func (c *change) mayMove(t hub.Task, next hub.TaskState) error {
 // mayFinish refuses an actor that may not finish a task or send it to rework.
 func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 	if next == hub.TaskDone && t.State != hub.TaskInReview {
-		return hub.Errorf(hub.CodeConflict, c.op, "the task %s is %s and cannot become done", t.ID, t.State).WithHint("its owner submits it for review first: state in_review")
+		return hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become done", t.ID, t.State).WithHint("its owner must submit it for review first: state in_review")
 	}
 	if c.actor.IsOperator() {
 		return nil
@@ -351,11 +358,11 @@ func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 		if t.Class == hub.ClassHighRisk {
 			return c.allow(hub.MayFinishHighRisk, t.Class)
 		}
-		return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not finish a task of class %s or send it to rework", c.actor.ID, word(c.role), c.team.ID, t.Class).
-			WithHint("these roles may: %s", joined(roles))
+		return hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot finish a task of class %s or send it to rework", c.actor.ID, roleIn(c.role, c.team.ID), t.Class).
+			WithHint("these roles can: %s", joined(roles))
 	}
 	if t.Class.Guarded() && slices.Contains(t.Executors, c.actor.ID) {
-		return hub.Errorf(hub.CodePolicy, c.op, "the task %s is %s: %s worked on it and cannot review it", t.ID, t.Class, c.actor.ID).WithHint("another agent of these roles can: %s", joined(roles))
+		return hub.Errorf(hub.CodePolicy, c.op, "task %s is %s: %s worked on it and cannot review it", t.ID, t.Class, c.actor.ID).WithHint("ask another agent with one of these roles: %s", joined(roles))
 	}
 	return nil
 }
@@ -363,7 +370,7 @@ func (c *change) mayFinish(t hub.Task, next hub.TaskState) error {
 // mayRun refuses a task that cannot be in progress now.
 func (c *change) mayRun(t hub.Task) error {
 	if c.team.Lifecycle == hub.TeamForming {
-		return hub.Errorf(hub.CodeConflict, c.op, "the team %s is forming: its tasks cannot be started", c.team.ID).WithHint("a coordinator makes it active: {team.status} %s active", c.team.ID)
+		return hub.Errorf(hub.CodeConflict, c.op, "team %s is forming: its tasks cannot be started yet", c.team.ID).WithHint("ask a coordinator to make it active: {team.status} %s active", c.team.ID)
 	}
 	role, err := roleOf(c.tx, c.team.ID, t.Owner)
 	if err != nil {
@@ -378,7 +385,7 @@ func (c *change) mayRun(t hub.Task) error {
 			return err
 		}
 		if !d.State.Over() {
-			return hub.Errorf(hub.CodeConflict, c.op, "the task %s waits for %s, which is %s", t.ID, d.ID, d.State)
+			return hub.Errorf(hub.CodeConflict, c.op, "task %s waits for %s, which is %s", t.ID, d.ID, d.State)
 		}
 	}
 	n, err := c.tx.Teamspaces().CountTasks(c.team.ID)
@@ -386,7 +393,7 @@ func (c *change) mayRun(t hub.Task) error {
 		n[t.State]-- // it has its place
 	}
 	if err == nil && n[hub.TaskInProgress] >= c.team.Policy.MaxParallelTasks {
-		return hub.Errorf(hub.CodeConflict, c.op, "%d tasks of the team %s are in progress, which is its limit", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
+		return hub.Errorf(hub.CodeConflict, c.op, "team %[2]s reached its limit of %[1]d tasks in progress", n[hub.TaskInProgress], c.team.ID).WithHint("finish or block one first")
 	}
 	return err
 }

@@ -12,11 +12,9 @@ package team
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -80,7 +78,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		o.MergeSLA = DefaultMergeSLA
 	}
 	if o.MergeSLA < 0 || o.MergeSLA > DefaultMergeSLA {
-		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla: %s is not between 0 and %s", o.MergeSLA, DefaultMergeSLA).WithHint("limits can be tightened, not loosened")
+		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla must be between 0 and %s, got %s", DefaultMergeSLA, o.MergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	s := &Service{
 		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
@@ -105,70 +103,12 @@ type Policy struct {
 	MaxParallelTasks  strictjson.Count `json:"max_parallel_tasks,omitzero"`
 }
 
-// A Request is an operation on a team, as a caller asks for it.
-type Request struct {
-	Action string     `json:"action"`
-	Team   hub.TeamID `json:"team,omitempty"`
-
-	// To create.
-	Name      string  `json:"name,omitempty"`
-	Objective string  `json:"objective,omitempty"`
-	Members   []Seat  `json:"members,omitempty"`
-	Policy    *Policy `json:"policy,omitempty"`
-
-	// Members and roles.
-	Agent    hub.AgentID `json:"agent,omitempty"`
-	Role     hub.Role    `json:"role,omitempty"`
-	SwapWith hub.AgentID `json:"swap_with,omitempty"`
-	Accept   *bool       `json:"accept,omitempty"`
-	Reason   string      `json:"reason,omitempty"` // of a role, of leaving, of a blocked task
-
-	Lifecycle hub.Lifecycle `json:"lifecycle,omitempty"`
-	Anyway    bool          `json:"anyway,omitempty"` // close, and abandon the versions that are not merged
-
-	// Tasks.
-	Task         hub.TaskID        `json:"task,omitempty"`
-	Title        string            `json:"title,omitempty"` // of a decision, too
-	Class        hub.TaskClass     `json:"class,omitempty"`
-	Owner        hub.AgentID       `json:"owner,omitempty"`
-	Reviewer     hub.AgentID       `json:"reviewer,omitempty"`
-	State        hub.TaskState     `json:"state,omitempty"`
-	DependsOn    *[]hub.TaskID     `json:"depends_on,omitempty"`
-	ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
-
-	Decision  string `json:"decision,omitempty"`
-	Rationale string `json:"rationale,omitempty"`
-
-	// Artifacts. Content or SHA256 puts a version, or the merge of two.
-	Artifact      string           `json:"artifact,omitempty"`
-	ParentVersion *int64           `json:"parent_version,omitempty"`
-	Content       *string          `json:"content,omitempty"`
-	Encoding      string           `json:"encoding,omitempty"` // of Content: utf-8, which is the default, or base64
-	SHA256        string           `json:"sha256,omitempty"`
-	Note          string           `json:"note,omitempty"`
-	Sensitivity   hub.Sensitivity  `json:"sensitivity,omitempty"`
-	Of            Digests          `json:"of,omitempty"`     // of the versions that Content was made of
-	Version       strictjson.Count `json:"version,omitzero"` // to read; not given for the newest
-	Part          strictjson.Count `json:"part,omitzero"`    // to read, from 1; not given for the whole
-	Log           bool             `json:"log,omitempty"`    // list the versions
-	Parents       []int64          `json:"parents,omitempty"`
-	SignOff       bool             `json:"sign_off,omitempty"`
-
-	// To list and to show.
-	Member hub.AgentID      `json:"member,omitempty"`
-	Cursor string           `json:"cursor,omitempty"`
-	Limit  strictjson.Count `json:"limit,omitzero"`
-
-	via      string      // the action that stands for this one: status for close
-	approval *heldChange // set while a held operation is performed
-}
-
-// An Answer is the result of a request. Of the parts those are there that the action
-// answers with.
+// An Answer is the result of a request. Only the members that the request produces are
+// set.
 type Answer struct {
 	Status   string        `json:"status,omitempty"`   // held, if the operation waits for the operator
 	ID       string        `json:"id,omitempty"`       // of the held operation
-	ShortID  hub.ShortID   `json:"short_id,omitempty"` // likewise
+	ShortID  hub.ShortID   `json:"short_id,omitempty"` // of the held operation
 	Team     *View         `json:"team,omitempty"`
 	Teams    []View        `json:"teams,omitzero"`
 	Task     *hub.Task     `json:"task,omitempty"`
@@ -204,78 +144,6 @@ type View struct {
 	Decisions  []hub.Decision        `json:"decisions,omitempty"` // the newest, at most shownDecisions; in show alone
 }
 
-// actions is everything that can be done with a team.
-var operations = map[string]struct {
-	do      func(*Service, context.Context, hub.Caller, Request) (Answer, error)
-	changes func(Request) bool // nil for always
-}{
-	"create":    {do: (*Service).create},
-	"list":      {do: (*Service).list, changes: never},
-	"show":      {do: (*Service).show, changes: never},
-	"add":       {do: (*Service).add},
-	"remove":    {do: (*Service).remove},
-	"role":      {do: (*Service).role},
-	"task":      {do: (*Service).task, changes: func(r Request) bool { return !r.readsTask() }},
-	"decide":    {do: (*Service).decide},
-	"decisions": {do: (*Service).decisions, changes: never},
-	"artifact":  {do: (*Service).artifact, changes: Request.puts},
-	"merge":     {do: (*Service).merge},
-	"status":    {do: (*Service).status, changes: func(r Request) bool { return r.Lifecycle != "" }},
-	"close":     {do: (*Service).close},
-	"archive":   {do: (*Service).archive},
-}
-
-func never(Request) bool { return false }
-
-// Actions lists the words of actions.
-func Actions() []string { return slices.Sorted(maps.Keys(operations)) }
-
-// Gateable lists the actions that the policy of a team can gate.
-var Gateable = []string{"add", "archive", "artifact", "close", "decide", "merge", "remove", "role", "status", "task"}
-
-// Changes reports whether a request changes something.
-func (r Request) Changes() bool {
-	a, ok := operations[r.Action]
-	return ok && (a.changes == nil || a.changes(r))
-}
-
-// Perform performs a request.
-func (s *Service) Perform(ctx context.Context, actor hub.Caller, r Request) (Answer, error) {
-	const op = "acp/team"
-	act, ok := operations[r.Action]
-	if !ok {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "action: %q is not one", r.Action).WithHint("use %s", strings.Join(Actions(), ", "))
-	}
-
-	if r.Action == "task" && r.Team == "" && r.Task.Valid() { // its id is enough
-		t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Teamspaces().Task(r.Task) })
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			return Answer{}, hub.Errorf(hub.CodeNotFound, op, "no task %s that you can see", r.Task)
-		}
-		if err != nil {
-			return Answer{}, err
-		}
-		r.Team = t.Team
-	}
-
-	if r.Action != "list" && !r.Team.Valid() {
-		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "team: %q is not the name of a team", r.Team).WithHint("a name has lower-case letters, digits and . _ -, at most 64")
-	}
-	if r.Changes() && actor.Paused {
-		return Answer{}, hub.Errorf(hub.CodeDenied, op, "%s is paused and cannot change a team", actor.ID).WithHint("to end the pause, {agent.resume} %s", actor.ID)
-	}
-
-	// A gated operation is stored and waits for the operator.
-	out, err := act.do(s, ctx, actor, r)
-	if errors.Is(err, errHeld) {
-		return s.hold(ctx, actor, r)
-	}
-	if err != nil {
-		return Answer{}, fmt.Errorf("team: %s: %w", r.Action, err)
-	}
-	return out, nil
-}
-
 // A change is one transaction on a team.
 type change struct {
 	s      *Service
@@ -290,24 +158,24 @@ type change struct {
 
 // update runs fn in one transaction on a team that the actor sees and that is not
 // closed. An operation that is gated is rolled back after its checks, with errHeld.
-func (s *Service) update(ctx context.Context, actor hub.Caller, r Request, fn func(*change) error) error {
-	op := "team." + r.Action
+func (s *Service) update(ctx context.Context, in call, fn func(*change) error) error {
+	op := "team." + in.action
 	var c *change
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) (err error) {
-		c = &change{s: s, tx: tx, op: op, actor: actor, now: s.clock.Now()}
-		if c.team, c.role, err = visible(tx, op, actor, r.Team); err != nil {
+		c = &change{s: s, tx: tx, op: op, actor: in.actor, now: s.clock.Now()}
+		if c.team, c.role, err = visible(tx, op, in.actor, in.team); err != nil {
 			return err
 		}
-		if c.team.ReadOnly() && r.Action != "archive" {
-			return hub.Errorf(hub.CodeConflict, op, "the team %s is %s: it can be read and not changed", c.team.ID, c.team.Lifecycle)
+		if c.team.ReadOnly() && in.action != "archive" {
+			return hub.Errorf(hub.CodeConflict, op, "team %s is %s and cannot be changed", c.team.ID, c.team.Lifecycle)
 		}
 		if err := fn(c); err != nil {
 			return err
 		}
 		switch {
-		case r.approval != nil:
-			return c.decideHeld(r.approval)
-		case gated(c.team, actor.ID, r.Action) || gated(c.team, actor.ID, r.via):
+		case in.approval != nil:
+			return c.decideHeld(in.approval)
+		case gated(c.team, in.actor.ID, in.action) || gated(c.team, in.actor.ID, in.via):
 			return errHeld
 		}
 		return nil
@@ -327,8 +195,9 @@ func visible(r hub.Reader, op string, actor hub.Caller, id hub.TeamID) (hub.Team
 	if err == nil {
 		role, err = roleOf(r, id, actor.ID)
 	}
-	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && role == "" && !actor.Audits()) {
-		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team %q that you can see", id).WithHint("{team.list} lists yours")
+	isHidden := err == nil && role == "" && !actor.Audits()
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Team{}, "", hub.Errorf(hub.CodeNotFound, op, "no team named %q that you can see", id).WithHint("to list your teams: {team.list}")
 	}
 	return t, role, err
 }
@@ -385,14 +254,11 @@ func refusal(op string, t hub.Team, agent hub.AgentID, role hub.Role, a hub.Team
 	if class != "" {
 		of = fmt.Sprintf(" of class %s", class)
 	}
-	could := joined(t.RolesFor(a, class))
-	if could == "" {
-		could = "the operator alone"
+	err := hub.Errorf(hub.CodeDenied, op, "%s is %s and cannot %s%s", agent, roleIn(role, t.ID), doing[a], of)
+	if could := t.RolesFor(a, class); len(could) > 0 {
+		return err.WithHint("these roles can: %s (%s)", joined(could), a)
 	}
-	if role == "" {
-		return hub.Errorf(hub.CodeDenied, op, "%s is no member of the team %s and may not %s%s", agent, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
-	}
-	return hub.Errorf(hub.CodeDenied, op, "%s is %s in the team %s and may not %s%s", agent, role, t.ID, doing[a], of).WithHint("the matrix lets %s do it (%s)", could, a)
+	return err.WithHint("only the operator can (%s)", a)
 }
 
 // leads refuses an actor that is neither a coordinator of the team nor the operator.
@@ -400,14 +266,15 @@ func (c *change) leads(what string) error {
 	if c.actor.IsOperator() || c.role == hub.RoleCoordinator {
 		return nil
 	}
-	return hub.Errorf(hub.CodeDenied, c.op, "%s is %s in the team %s and may not %s", c.actor.ID, word(c.role), c.team.ID, what).WithHint("a coordinator of the team can")
+	return hub.Errorf(hub.CodeDenied, c.op, "%s is %s and cannot %s", c.actor.ID, roleIn(c.role, c.team.ID), what).WithHint("ask a coordinator of the team")
 }
 
-func word(r hub.Role) string {
+// roleIn says which role an agent has in a team.
+func roleIn(r hub.Role, id hub.TeamID) string {
 	if r == "" {
-		return "no member"
+		return fmt.Sprintf("not a member of team %s", id)
 	}
-	return string(r)
+	return fmt.Sprintf("%s in team %s", r, id)
 }
 
 // put stores the team.
@@ -492,11 +359,11 @@ func (c *change) answer() (Answer, error) {
 func checkText(op, name, text string, most int) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return hub.Errorf(hub.CodeInvalid, op, "%s: missing", name)
+		return hub.Errorf(hub.CodeInvalid, op, "%s is required", name)
 	case !utf8.ValidString(text):
-		return hub.Errorf(hub.CodeInvalid, op, "%s: not valid UTF-8", name)
+		return hub.Errorf(hub.CodeInvalid, op, "%s is not valid UTF-8", name)
 	case len(text) > most:
-		return hub.Errorf(hub.CodeTooLarge, op, "%s: at most %d bytes", name, most)
+		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", name, most)
 	}
 	return nil
 }

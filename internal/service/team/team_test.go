@@ -2,7 +2,6 @@ package team_test
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -105,15 +104,24 @@ func (r *room) leave(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), er
 
 // do performs a request on the team auth.
 func (r *room) do(as hub.Caller, q team.Request) (team.Answer, error) {
-	q.Team = "auth"
-	return r.teams.Perform(r.Context(), as, q)
+	return r.teams.Perform(r.Context(), as, "auth", q)
+}
+
+// list returns the teams that an actor sees.
+func (r *room) list(as hub.Caller, q hub.TeamQuery) []team.View {
+	r.Helper()
+	got, err := r.teams.List(r.Context(), as, q)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return got.Teams
 }
 
 func (r *room) must(as hub.Caller, q team.Request) team.Answer {
 	r.Helper()
 	a, err := r.do(as, q)
 	if err != nil {
-		r.Fatalf("%s %+v: %v", as.ID, q, err)
+		r.Fatalf("%s %T %+v: %v", as.ID, q, q, err)
 	}
 	return a
 }
@@ -124,10 +132,10 @@ func (r *room) refuse(as hub.Caller, q team.Request, code hub.Code, words string
 	before := r.picture()
 	_, err := r.do(as, q)
 	if hub.CodeOf(err) != code || !strings.Contains(err.Error(), words) {
-		r.Errorf("%s %s: got %v (%s), want %s with %q", as.ID, q.Action, err, hub.CodeOf(err), code, words)
+		r.Errorf("%s %T: got %v (%s), want %s with %q", as.ID, q, err, hub.CodeOf(err), code, words)
 	}
 	if r.picture() != before {
-		r.Errorf("%s %s: refused, and something was stored", as.ID, q.Action)
+		r.Errorf("%s %T: refused, and something was stored", as.ID, q)
 	}
 }
 
@@ -146,7 +154,7 @@ func (r *room) picture() string {
 // form creates the team auth: ana coordinates, bo executes, cy reviews, di integrates.
 func (r *room) form(p *team.Policy) {
 	r.Helper()
-	r.must(ana, team.Request{Action: "create", Objective: "log in", Policy: p, Members: []team.Seat{
+	r.must(ana, team.Create{Objective: "log in", Policy: p, Members: []team.Seat{
 		{Agent: "bo", Role: hub.RoleExecutor}, {Agent: "cy", Role: hub.RoleReviewer}, {Agent: "di", Role: hub.RoleIntegrator},
 	}})
 }
@@ -155,13 +163,13 @@ func (r *room) form(p *team.Policy) {
 func (r *room) work(p *team.Policy) {
 	r.Helper()
 	r.form(p)
-	r.must(ana, team.Request{Action: "status", Lifecycle: hub.TeamActive})
+	r.must(ana, team.Move{Lifecycle: hub.TeamActive})
 }
 
 // newTask creates a task, which bo owns if it is assigned.
 func (r *room) newTask(class hub.TaskClass, assigned bool) hub.TaskID {
 	r.Helper()
-	q := team.Request{Action: "task", Title: "t", Class: class}
+	q := team.CreateTask{Title: "t", Class: class}
 	if assigned {
 		q.Owner = "bo"
 	}
@@ -171,7 +179,7 @@ func (r *room) newTask(class hub.TaskClass, assigned bool) hub.TaskID {
 // move moves a task.
 func (r *room) move(as hub.Caller, id hub.TaskID, state hub.TaskState, reason string) hub.Task {
 	r.Helper()
-	return *r.must(as, team.Request{Action: "task", Task: id, State: state, Reason: reason}).Task
+	return *r.must(as, team.MoveTask{Task: id, State: state, Reason: reason}).Task
 }
 
 // inbox returns the types of the messages in an inbox, and reads them.
@@ -190,43 +198,43 @@ func (r *room) inbox(as hub.Caller) (types []hub.MessageType, payloads []string)
 func TestLifecycle(t *testing.T) {
 	t.Run("R3-151 a team is created by the operator or a coordinator of the hub, who coordinates it", func(t *testing.T) {
 		r := open(t)
-		r.refuse(bo, team.Request{Action: "create", Objective: "o"}, hub.CodeDenied, "coordinators")
-		r.refuse(ana, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "ana", Role: hub.RoleReviewer}}}, hub.CodeInvalid, "is its coordinator")
-		r.refuse(operator, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "bo", Role: hub.RoleExecutor}}}, hub.CodeInvalid, "needs a coordinator")
-		r.refuse(ana, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "bo", Role: "boss"}}}, hub.CodeInvalid, "boss")
-		r.refuse(ana, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "nobody", Role: hub.RoleExecutor}}}, hub.CodeUnknownRecipient, "nobody")
-		r.refuse(ana, team.Request{Action: "create", Objective: " "}, hub.CodeInvalid, "objective")
-		r.refuse(ana, team.Request{Action: "create", Objective: "o", Policy: &team.Policy{HumanGateActions: []string{"dance"}}}, hub.CodeInvalid, "dance")
+		r.refuse(bo, team.Create{Objective: "o"}, hub.CodeDenied, "coordinators")
+		r.refuse(ana, team.Create{Objective: "o", Members: []team.Seat{{Agent: "ana", Role: hub.RoleReviewer}}}, hub.CodeInvalid, "is its coordinator")
+		r.refuse(operator, team.Create{Objective: "o", Members: []team.Seat{{Agent: "bo", Role: hub.RoleExecutor}}}, hub.CodeInvalid, "needs a coordinator")
+		r.refuse(ana, team.Create{Objective: "o", Members: []team.Seat{{Agent: "bo", Role: "boss"}}}, hub.CodeInvalid, "boss")
+		r.refuse(ana, team.Create{Objective: "o", Members: []team.Seat{{Agent: "nobody", Role: hub.RoleExecutor}}}, hub.CodeUnknownRecipient, "nobody")
+		r.refuse(ana, team.Create{Objective: " "}, hub.CodeInvalid, "objective")
+		r.refuse(ana, team.Create{Objective: "o", Policy: &team.Policy{HumanGateActions: []string{"dance"}}}, hub.CodeInvalid, "dance")
 		r.form(nil)
-		v := r.must(bo, team.Request{Action: "show"}).Team
+		v := r.must(bo, team.Show{}).Team
 		if v.Lifecycle != hub.TeamForming || v.You != hub.RoleExecutor || len(v.Members) != 4 || v.Members[0].Agent != "ana" || v.Policy.MaxParallelTasks != 6 {
 			t.Errorf("show: got %+v", v)
 		}
-		r.refuse(ana, team.Request{Action: "create", Objective: "o"}, hub.CodeConflict, "already")
-		r.refuse(eve, team.Request{Action: "show"}, hub.CodeNotFound, "no team")
-		r.must(operator, team.Request{Action: "show"})
+		r.refuse(ana, team.Create{Objective: "o"}, hub.CodeConflict, "already")
+		r.refuse(eve, team.Show{}, hub.CodeNotFound, "no team")
+		r.must(operator, team.Show{})
 	})
 	t.Run("R3-151 members are added and removed by the coordinator, a member removes itself, and the last coordinator stays", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.refuse(bo, team.Request{Action: "add", Agent: "eve"}, hub.CodeDenied, "executor")
-		r.refuse(bo, team.Request{Action: "remove", Agent: "cy"}, hub.CodeDenied, "change members")
-		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
-		r.refuse(ana, team.Request{Action: "add", Agent: "eve"}, hub.CodeConflict, "already")
-		r.must(eve, team.Request{Action: "remove", Agent: "eve"})
-		r.refuse(eve, team.Request{Action: "show"}, hub.CodeNotFound, "")
-		r.refuse(ana, team.Request{Action: "remove", Agent: "ana"}, hub.CodeConflict, "last coordinator")
-		r.refuse(ana, team.Request{Action: "role", Agent: "ana", Role: hub.RoleReviewer, Reason: "coverage"}, hub.CodeConflict, "last coordinator")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleCoordinator, Reason: "handoff"})
-		r.must(ana, team.Request{Action: "remove", Agent: "ana"})
-		r.must(operator, team.Request{Action: "add", Agent: "ana", Role: hub.RoleReviewer})
+		r.refuse(bo, team.AddMember{Agent: "eve"}, hub.CodeDenied, "executor")
+		r.refuse(bo, team.RemoveMember{Agent: "cy"}, hub.CodeDenied, "change members")
+		r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleResearcher})
+		r.refuse(ana, team.AddMember{Agent: "eve"}, hub.CodeConflict, "already")
+		r.must(eve, team.RemoveMember{Agent: "eve"})
+		r.refuse(eve, team.Show{}, hub.CodeNotFound, "")
+		r.refuse(ana, team.RemoveMember{Agent: "ana"}, hub.CodeConflict, "last coordinator")
+		r.refuse(ana, team.ChangeRole{Agent: "ana", Role: hub.RoleReviewer, Reason: "coverage"}, hub.CodeConflict, "last coordinator")
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleCoordinator, Reason: "handoff"})
+		r.must(ana, team.RemoveMember{Agent: "ana"})
+		r.must(operator, team.AddMember{Agent: "ana", Role: hub.RoleReviewer})
 	})
 	t.Run("R3-150 the hub tells the members who joins, leaves and changes role", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
-		r.must(ana, team.Request{Action: "role", Agent: "eve", Role: hub.RoleReviewer, Reason: "coverage"})
-		r.must(ana, team.Request{Action: "remove", Agent: "eve"})
+		r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleResearcher})
+		r.must(ana, team.ChangeRole{Agent: "eve", Role: hub.RoleReviewer, Reason: "coverage"})
+		r.must(ana, team.RemoveMember{Agent: "eve"})
 		want := []hub.MessageType{hub.TypeTeamJoin, hub.TypeTeamJoin, hub.TypeTeamRoleChange, hub.TypeTeamLeave}
 		if got, _ := r.inbox(bo); !slices.Equal(got, want) {
 			t.Errorf("bo: got %v, want %v", got, want)
@@ -242,26 +250,26 @@ func TestLifecycle(t *testing.T) {
 		r := open(t)
 		r.form(nil)
 		id := r.newTask("", true)
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskInProgress}, hub.CodeConflict, "forming")
-		r.refuse(ana, team.Request{Action: "close"}, hub.CodeConflict, "T-1")
-		r.refuse(bo, team.Request{Action: "status", Lifecycle: hub.TeamActive}, hub.CodeDenied, "move the team")
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskInProgress}, hub.CodeConflict, "forming")
+		r.refuse(ana, team.Close{}, hub.CodeConflict, "T-1")
+		r.refuse(bo, team.Move{Lifecycle: hub.TeamActive}, hub.CodeDenied, "move the team")
 		for _, l := range []hub.Lifecycle{hub.TeamActive, hub.TeamIncident, hub.TeamActive, hub.TeamStabilizing} {
-			r.must(ana, team.Request{Action: "status", Lifecycle: l})
+			r.must(ana, team.Move{Lifecycle: l})
 		}
-		r.refuse(ana, team.Request{Action: "status", Lifecycle: hub.TeamForming}, hub.CodeConflict, "stabilizing")
-		r.refuse(ana, team.Request{Action: "close"}, hub.CodeConflict, "open tasks")
-		r.refuse(ana, team.Request{Action: "archive"}, hub.CodeConflict, "cannot become archived")
+		r.refuse(ana, team.Move{Lifecycle: hub.TeamForming}, hub.CodeConflict, "stabilizing")
+		r.refuse(ana, team.Close{}, hub.CodeConflict, "open tasks")
+		r.refuse(ana, team.Archive{}, hub.CodeConflict, "cannot become archived")
 		r.move(ana, id, hub.TaskDropped, "not needed")
-		r.must(ana, team.Request{Action: "close"})
-		for _, q := range []team.Request{{Action: "task", Title: "t"}, {Action: "add", Agent: "eve"}, {Action: "decide", Decision: "d", Rationale: "r"}, {Action: "status", Lifecycle: hub.TeamActive}} {
+		r.must(ana, team.Close{})
+		for _, q := range []team.Request{team.CreateTask{Title: "t"}, team.AddMember{Agent: "eve"}, team.Decide{Decision: "d", Rationale: "r"}, team.Move{Lifecycle: hub.TeamActive}} {
 			r.refuse(ana, q, hub.CodeConflict, "closed")
 		}
-		r.must(bo, team.Request{Action: "show"})
-		r.must(ana, team.Request{Action: "archive"})
-		if got := r.must(ana, team.Request{Action: "list"}).Teams; len(got) != 0 {
+		r.must(bo, team.Show{})
+		r.must(ana, team.Archive{})
+		if got := r.list(ana, hub.TeamQuery{}); len(got) != 0 {
 			t.Errorf("list: got %v, want no archived team", got)
 		}
-		if got := r.must(ana, team.Request{Action: "list", Lifecycle: hub.TeamArchived}).Teams; len(got) != 1 {
+		if got := r.list(ana, hub.TeamQuery{Lifecycle: hub.TeamArchived}); len(got) != 1 {
 			t.Errorf("list archived: got %v, want one", got)
 		}
 	})
@@ -282,34 +290,34 @@ func TestLifecycle(t *testing.T) {
 	t.Run("a gated operation is checked, held, and performed when the operator approves it", func(t *testing.T) {
 		r := open(t)
 		r.form(&team.Policy{HumanGateActions: []string{"add", "status"}})
-		r.refuse(bo, team.Request{Action: "add", Agent: "eve"}, hub.CodeDenied, "")
-		held := r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleResearcher})
+		r.refuse(bo, team.AddMember{Agent: "eve"}, hub.CodeDenied, "")
+		held := r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleResearcher})
 		if held.Status != "held" || held.ID == "" {
 			t.Fatalf("got %+v, want held", held)
 		}
-		r.refuse(eve, team.Request{Action: "show"}, hub.CodeNotFound, "")
+		r.refuse(eve, team.Show{}, hub.CodeNotFound, "")
 		if _, err := r.teams.Approve(t.Context(), ana, held.ID); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("an agent approves: got %v", err)
 		}
 		if _, err := r.teams.Approve(t.Context(), operator, held.ID); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.must(eve, team.Request{Action: "show"}).Team.You; got != hub.RoleResearcher {
+		if got := r.must(eve, team.Show{}).Team.You; got != hub.RoleResearcher {
 			t.Errorf("role: got %q", got)
 		}
 		if _, err := r.teams.Approve(t.Context(), operator, held.ID); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("approved twice: got %v", err)
 		}
-		move := r.must(ana, team.Request{Action: "status", Lifecycle: hub.TeamActive})
+		move := r.must(ana, team.Move{Lifecycle: hub.TeamActive})
 		if _, err := r.teams.Deny(t.Context(), operator, move.ID, "not today"); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.must(ana, team.Request{Action: "status"}).Team.Lifecycle; got != hub.TeamForming {
+		if got := r.must(ana, team.Show{}).Team.Lifecycle; got != hub.TeamForming {
 			t.Errorf("lifecycle after a denial: got %s", got)
 		}
-		second := r.must(ana, team.Request{Action: "status", Lifecycle: hub.TeamActive})
-		r.must(operator, team.Request{Action: "role", Agent: "bo", Role: hub.RoleCoordinator, Reason: "incident"})
-		r.must(operator, team.Request{Action: "role", Agent: "ana", Role: hub.RoleResearcher, Reason: "incident"})
+		second := r.must(ana, team.Move{Lifecycle: hub.TeamActive})
+		r.must(operator, team.ChangeRole{Agent: "bo", Role: hub.RoleCoordinator, Reason: "incident"})
+		r.must(operator, team.ChangeRole{Agent: "ana", Role: hub.RoleResearcher, Reason: "incident"})
 		if _, err := r.teams.Approve(t.Context(), operator, second.ID); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("approved after the authority went: got %v", err)
 		}
@@ -320,9 +328,8 @@ func TestLifecycle(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	yes, no := true, false
 	role := func(r *room, agent hub.AgentID) hub.Role {
-		for _, m := range r.must(operator, team.Request{Action: "show"}).Team.Members {
+		for _, m := range r.must(operator, team.Show{}).Team.Members {
 			if m.Agent == agent {
 				return m.Role
 			}
@@ -332,29 +339,29 @@ func TestRoles(t *testing.T) {
 	t.Run("R3-153 a proposed role counts when the agent accepts", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer})
 		if got := role(r, "bo"); got != hub.RoleExecutor {
 			t.Errorf("before: got %s", got)
 		}
-		r.refuse(cy, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeDenied, "does not wait")
-		r.refuse(ana, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeDenied, "does not wait")
-		r.must(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes})
+		r.refuse(cy, team.AnswerRole{Agent: "bo", Accept: true}, hub.CodeDenied, "does not wait")
+		r.refuse(ana, team.AnswerRole{Agent: "bo", Accept: true}, hub.CodeDenied, "does not wait")
+		r.must(bo, team.AnswerRole{Agent: "bo", Accept: true})
 		if got := role(r, "bo"); got != hub.RoleReviewer {
 			t.Errorf("after: got %s", got)
 		}
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleExecutor})
-		r.must(bo, team.Request{Action: "role", Agent: "bo", Accept: &no})
-		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeNotFound, "no role is proposed")
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleExecutor})
+		r.must(bo, team.AnswerRole{Agent: "bo", Accept: false})
+		r.refuse(bo, team.AnswerRole{Agent: "bo", Accept: true}, hub.CodeNotFound, "no role is proposed")
 	})
 	t.Run("R3-153 what an agent proposes for itself a coordinator accepts, and nobody makes itself coordinator", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.refuse(bo, team.Request{Action: "role", Agent: "cy", Role: hub.RoleExecutor}, hub.CodeDenied, "")
-		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Role: hub.RoleCoordinator}, hub.CodeDenied, "itself")
-		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"}, hub.CodeDenied, "")
-		r.must(bo, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer})
-		r.refuse(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes}, hub.CodeDenied, "")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Accept: &yes})
+		r.refuse(bo, team.ChangeRole{Agent: "cy", Role: hub.RoleExecutor}, hub.CodeDenied, "")
+		r.refuse(bo, team.ChangeRole{Agent: "bo", Role: hub.RoleCoordinator}, hub.CodeDenied, "itself")
+		r.refuse(bo, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"}, hub.CodeDenied, "")
+		r.must(bo, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer})
+		r.refuse(bo, team.AnswerRole{Agent: "bo", Accept: true}, hub.CodeDenied, "")
+		r.must(ana, team.AnswerRole{Agent: "bo", Accept: true})
 		if got := role(r, "bo"); got != hub.RoleReviewer {
 			t.Errorf("got %s", got)
 		}
@@ -362,10 +369,10 @@ func TestRoles(t *testing.T) {
 	t.Run("R3-153 what a coordinator proposes for itself another one accepts", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleCoordinator, Reason: "coverage"})
-		r.must(ana, team.Request{Action: "role", Agent: "ana", Role: hub.RoleReviewer})
-		r.refuse(ana, team.Request{Action: "role", Agent: "ana", Accept: &yes}, hub.CodeDenied, "does not wait")
-		r.must(bo, team.Request{Action: "role", Agent: "ana", Accept: &yes})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleCoordinator, Reason: "coverage"})
+		r.must(ana, team.ChangeRole{Agent: "ana", Role: hub.RoleReviewer})
+		r.refuse(ana, team.AnswerRole{Agent: "ana", Accept: true}, hub.CodeDenied, "does not wait")
+		r.must(bo, team.AnswerRole{Agent: "ana", Accept: true})
 		if got := role(r, "ana"); got != hub.RoleReviewer {
 			t.Errorf("got %s", got)
 		}
@@ -373,20 +380,20 @@ func TestRoles(t *testing.T) {
 	t.Run("R3-153 a swap needs both, and a reason of the coordinator nobody", func(t *testing.T) {
 		r := open(t)
 		r.form(nil)
-		r.refuse(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleIntegrator, SwapWith: "cy"}, hub.CodeInvalid, "swap_with")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer, SwapWith: "cy"})
-		r.must(bo, team.Request{Action: "role", Agent: "bo", Accept: &yes})
+		r.refuse(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleIntegrator, SwapWith: "cy"}, hub.CodeInvalid, "swap roles")
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, SwapWith: "cy"})
+		r.must(bo, team.AnswerRole{Agent: "bo", Accept: true})
 		if got := role(r, "bo"); got != hub.RoleExecutor {
 			t.Errorf("after one of two: got %s", got)
 		}
-		r.must(cy, team.Request{Action: "role", Agent: "bo", Accept: &yes})
+		r.must(cy, team.AnswerRole{Agent: "bo", Accept: true})
 		if role(r, "bo") != hub.RoleReviewer || role(r, "cy") != hub.RoleExecutor {
 			t.Errorf("after both: got %s and %s", role(r, "bo"), role(r, "cy"))
 		}
-		r.refuse(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleExecutor, Reason: "mood"}, hub.CodeInvalid, "mood")
+		r.refuse(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleExecutor, Reason: "mood"}, hub.CodeInvalid, "mood")
 		for _, reason := range hub.RoleReasons {
-			r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleExecutor, SwapWith: "cy", Reason: reason})
-			r.must(ana, team.Request{Action: "role", Agent: "cy", Role: hub.RoleExecutor, SwapWith: "bo", Reason: reason})
+			r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleExecutor, SwapWith: "cy", Reason: reason})
+			r.must(ana, team.ChangeRole{Agent: "cy", Role: hub.RoleExecutor, SwapWith: "bo", Reason: reason})
 		}
 		ledger, err := hub.Read(t.Context(), r.store, func(rd hub.Reader) ([]hub.Member, error) {
 			return rd.Teamspaces().Members(hub.MemberQuery{Team: "auth", Agent: "bo", Ended: true, Limit: 99})
@@ -407,7 +414,7 @@ func TestRoles(t *testing.T) {
 		if err != nil || len(g.Cells) != 40 || !slices.Equal(g.Overridden, cell) {
 			t.Errorf("got %v (%v)", g, err)
 		}
-		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskBlocked, Reason: "review"}, hub.CodeDenied, "reviewer")
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskBlocked, Reason: "review"}, hub.CodeDenied, "reviewer")
 		log, err := r.teams.Log(t.Context(), bo, "auth", 0, 200)
 		if err != nil || !slices.ContainsFunc(log.Entries, func(e hub.Entry) bool {
 			return e.Action == actions.TeamPolicy && e.Actor == hub.Operator && strings.Contains(string(e.Facts), `"to":"deny"`)
@@ -422,14 +429,14 @@ func TestTasks(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		id := r.newTask("", false)
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskInProgress}, hub.CodeConflict, "cannot become in_progress")
-		r.must(ana, team.Request{Action: "task", Task: id, Owner: "bo", Reviewer: "cy"})
-		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskInProgress}, hub.CodeDenied, "bo")
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskInProgress}, hub.CodeConflict, "cannot become in_progress")
+		r.must(ana, team.ChangeTask{Task: id, Owner: "bo", Reviewer: "cy"})
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskInProgress}, hub.CodeDenied, "bo")
 		r.move(bo, id, hub.TaskInProgress, "")
-		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskDone}, hub.CodeConflict, "in_progress")
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskDone}, hub.CodeConflict, "in_progress")
 		r.move(bo, id, hub.TaskInReview, "")
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskDone}, hub.CodeDenied, "finish")
-		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskRework}, hub.CodeInvalid, "reason")
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskDone}, hub.CodeDenied, "finish")
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskRework}, hub.CodeInvalid, "reason")
 		r.move(cy, id, hub.TaskRework, "two tests are missing")
 		r.move(bo, id, hub.TaskInProgress, "")
 		r.move(bo, id, hub.TaskInReview, "")
@@ -437,22 +444,22 @@ func TestTasks(t *testing.T) {
 		if got.DoneAt.IsZero() || !slices.Equal(got.Executors, []hub.AgentID{"bo"}) {
 			t.Errorf("done: got %+v", got)
 		}
-		r.refuse(ana, team.Request{Action: "task", Task: id, State: hub.TaskDropped, Reason: "x"}, hub.CodeConflict, "done")
-		r.refuse(ana, team.Request{Action: "task", Task: id, Owner: "bo"}, hub.CodeConflict, "done")
-		r.refuse(ana, team.Request{Action: "task", Task: "T-99"}, hub.CodeNotFound, "T-99")
+		r.refuse(ana, team.MoveTask{Task: id, State: hub.TaskDropped, Reason: "x"}, hub.CodeConflict, "done")
+		r.refuse(ana, team.ChangeTask{Task: id, Owner: "bo"}, hub.CodeConflict, "done")
+		r.refuse(ana, team.ReadTask{Task: "T-99"}, hub.CodeNotFound, "T-99")
 	})
 	t.Run("R3-158 a task is blocked with a reason code and unblocked to where it was", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		id := r.newTask("", true)
 		r.move(bo, id, hub.TaskInProgress, "")
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskBlocked, Reason: "access"}, hub.CodeDenied, "block")
-		r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskBlocked, Reason: "boredom"}, hub.CodeInvalid, "boredom")
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskBlocked, Reason: "access"}, hub.CodeDenied, "block")
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskBlocked, Reason: "boredom"}, hub.CodeInvalid, "boredom")
 		for _, reason := range hub.BlockReasons {
 			if got := r.move(cy, id, hub.TaskBlocked, reason); got.Was != hub.TaskInProgress || got.Reason != reason {
 				t.Errorf("blocked: got %+v", got)
 			}
-			r.refuse(cy, team.Request{Action: "task", Task: id, State: hub.TaskInReview}, hub.CodeConflict, "blocked")
+			r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskInReview}, hub.CodeConflict, "blocked")
 			r.move(bo, id, hub.TaskInProgress, "")
 		}
 	})
@@ -476,13 +483,13 @@ func TestTasks(t *testing.T) {
 		r.work(nil)
 		a, b, c := r.newTask("", true), r.newTask("", true), r.newTask("", true)
 		on := func(ids ...hub.TaskID) *[]hub.TaskID { return &ids }
-		r.must(ana, team.Request{Action: "task", Task: b, DependsOn: on(a)})
-		r.must(ana, team.Request{Action: "task", Task: c, DependsOn: on(b)})
-		r.refuse(ana, team.Request{Action: "task", Task: a, DependsOn: on(c)}, hub.CodeConflict, "wait for itself")
-		r.refuse(ana, team.Request{Action: "task", Task: a, DependsOn: on(a)}, hub.CodeConflict, "wait for itself")
-		r.refuse(ana, team.Request{Action: "task", Task: a, DependsOn: on("T-77")}, hub.CodeNotFound, "T-77")
-		r.refuse(bo, team.Request{Action: "task", Task: a, DependsOn: on()}, hub.CodeDenied, "create a task")
-		r.refuse(bo, team.Request{Action: "task", Task: b, State: hub.TaskInProgress}, hub.CodeConflict, string(a))
+		r.must(ana, team.ChangeTask{Task: b, DependsOn: on(a)})
+		r.must(ana, team.ChangeTask{Task: c, DependsOn: on(b)})
+		r.refuse(ana, team.ChangeTask{Task: a, DependsOn: on(c)}, hub.CodeConflict, "wait for itself")
+		r.refuse(ana, team.ChangeTask{Task: a, DependsOn: on(a)}, hub.CodeConflict, "wait for itself")
+		r.refuse(ana, team.ChangeTask{Task: a, DependsOn: on("T-77")}, hub.CodeNotFound, "T-77")
+		r.refuse(bo, team.ChangeTask{Task: a, DependsOn: on()}, hub.CodeDenied, "create a task")
+		r.refuse(bo, team.MoveTask{Task: b, State: hub.TaskInProgress}, hub.CodeConflict, string(a))
 		r.move(ana, a, hub.TaskDropped, "not needed")
 		r.move(bo, b, hub.TaskInProgress, "")
 	})
@@ -491,14 +498,14 @@ func TestTasks(t *testing.T) {
 		r.work(&team.Policy{MaxParallelTasks: 1})
 		a, b := r.newTask("", true), r.newTask("", true)
 		r.move(bo, a, hub.TaskInProgress, "")
-		r.refuse(bo, team.Request{Action: "task", Task: b, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
+		r.refuse(bo, team.MoveTask{Task: b, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
 		r.move(cy, a, hub.TaskBlocked, "access")
 		r.move(bo, b, hub.TaskInProgress, "")
-		r.refuse(bo, team.Request{Action: "task", Task: a, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
+		r.refuse(bo, team.MoveTask{Task: a, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
 		r.move(bo, b, hub.TaskInReview, "")
 		r.move(bo, a, hub.TaskInProgress, "")
 		r.move(cy, b, hub.TaskRework, "more")
-		r.refuse(bo, team.Request{Action: "task", Task: b, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
+		r.refuse(bo, team.MoveTask{Task: b, State: hub.TaskInProgress}, hub.CodeConflict, "limit")
 	})
 	t.Run("R3-158 each class is finished by the roles that the rules name", func(t *testing.T) {
 		r := open(t)
@@ -516,7 +523,7 @@ func TestTasks(t *testing.T) {
 			id := r.newTask(test.class, true)
 			r.move(bo, id, hub.TaskInProgress, "")
 			r.move(bo, id, hub.TaskInReview, "")
-			_, err := r.do(test.as, team.Request{Action: "task", Task: id, State: hub.TaskDone})
+			_, err := r.do(test.as, team.MoveTask{Task: id, State: hub.TaskDone})
 			if (err == nil) != test.ok || err != nil && hub.CodeOf(err) != hub.CodeDenied {
 				t.Errorf("%s finishes a %s task: got %v, want %v", test.as.ID, test.class, err, test.ok)
 			}
@@ -526,23 +533,23 @@ func TestTasks(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		id := r.newTask(hub.ClassGuarded, true)
-		r.refuse(ana, team.Request{Action: "task", Task: id, Reviewer: "bo"}, hub.CodeDenied, "cannot review")
+		r.refuse(ana, team.ChangeTask{Task: id, Reviewer: "bo"}, hub.CodeDenied, "cannot review")
 		r.move(bo, id, hub.TaskInProgress, "")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
-		r.refuse(ana, team.Request{Action: "task", Task: id, Reviewer: "bo"}, hub.CodePolicy, "cannot review")
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleReviewer, Reason: "coverage"})
+		r.refuse(ana, team.ChangeTask{Task: id, Reviewer: "bo"}, hub.CodePolicy, "cannot review")
 		r.move(bo, id, hub.TaskInReview, "")
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskDone}, hub.CodePolicy, "worked on it")
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskDone}, hub.CodePolicy, "worked on it")
 		r.move(cy, id, hub.TaskDone, "")
 	})
 	t.Run("R3-071 an owner has a role that accepts execution tasks, when it is assigned and when it starts", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		id := r.newTask("", false)
-		r.refuse(ana, team.Request{Action: "task", Task: id, Owner: "cy"}, hub.CodeDenied, "accept an execution task")
-		r.refuse(ana, team.Request{Action: "task", Task: id, Owner: "eve"}, hub.CodeNotFound, "eve")
-		r.must(ana, team.Request{Action: "task", Task: id, Owner: "bo"})
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
-		r.refuse(bo, team.Request{Action: "task", Task: id, State: hub.TaskInProgress}, hub.CodeDenied, "researcher")
+		r.refuse(ana, team.ChangeTask{Task: id, Owner: "cy"}, hub.CodeDenied, "accept an execution task")
+		r.refuse(ana, team.ChangeTask{Task: id, Owner: "eve"}, hub.CodeNotFound, "eve")
+		r.must(ana, team.ChangeTask{Task: id, Owner: "bo"})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
+		r.refuse(bo, team.MoveTask{Task: id, State: hub.TaskInProgress}, hub.CodeDenied, "researcher")
 	})
 	t.Run("R3-151 the tasks of a member that leaves go back to the backlog, and the coordinator is told", func(t *testing.T) {
 		r := open(t)
@@ -550,9 +557,9 @@ func TestTasks(t *testing.T) {
 		id, second := r.newTask("", true), r.newTask("", true)
 		r.move(bo, id, hub.TaskInProgress, "")
 		r.inbox(ana)
-		r.must(bo, team.Request{Action: "remove", Agent: "bo"})
+		r.must(bo, team.RemoveMember{Agent: "bo"})
 		for _, id := range []hub.TaskID{id, second} {
-			if got := r.must(ana, team.Request{Action: "task", Task: id}).Task; got.State != hub.TaskBacklog || got.Owner != "" {
+			if got := r.must(ana, team.ReadTask{Task: id}).Task; got.State != hub.TaskBacklog || got.Owner != "" {
 				t.Errorf("got %+v, want it in the backlog", got)
 			}
 		}
@@ -565,15 +572,14 @@ func TestTasks(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		for _, q := range []team.Request{
-			{Action: "task"}, {Action: "task", Title: strings.Repeat("x", 201)}, {Action: "task", Title: "t", Class: "easy"}, {Action: "task", Task: "12"},
-			{Action: "task", Task: "T-1", State: "gone"}, {Action: "task", Title: "t", ExternalRefs: []hub.ExternalRef{{Type: "stone", Value: "x"}}},
-			{Action: "role", Agent: "bo", Role: "king"}, {Action: "dance"}, {Action: "decide", Decision: "d"}, {Action: "list", Lifecycle: "gone"}, {Action: "show", Limit: 1000},
+			team.CreateTask{}, team.CreateTask{Title: strings.Repeat("x", 201)}, team.CreateTask{Title: "t", Class: "easy"}, team.ReadTask{Task: "12"},
+			team.MoveTask{Task: "T-1", State: "gone"}, team.CreateTask{Title: "t", ExternalRefs: []hub.ExternalRef{{Type: "stone", Value: "x"}}},
+			team.ChangeRole{Agent: "bo", Role: "king"}, team.Decide{Decision: "d"}, team.Show{Limit: 1000},
 		} {
 			before := r.picture()
 			_, err := r.do(ana, q)
 			if code := hub.CodeOf(err); code != hub.CodeInvalid && code != hub.CodeTooLarge {
-				raw, _ := json.Marshal(q)
-				t.Errorf("%s: got %v", raw, err)
+				t.Errorf("%T %+v: got %v", q, q, err)
 			}
 			if r.picture() != before {
 				t.Errorf("%+v changed something", q)

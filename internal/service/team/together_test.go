@@ -61,10 +61,10 @@ func TestOffers(t *testing.T) {
 		wantCode(t, err, "", "")
 		got, err := r.tell(bo, o.ID, hub.TypeTaskAccept, 2, "", "ana")
 		wantCode(t, err, "", "")
-		if !strings.Contains(strings.Join(got.Warnings, " "), "T-1 of the team auth") {
+		if !strings.Contains(strings.Join(got.Warnings, " "), "T-1 of team auth") {
 			t.Errorf("warnings: got %q", got.Warnings)
 		}
-		task := r.must(bo, team.Request{Action: "task", Task: "T-1"}).Task
+		task := r.must(bo, team.ReadTask{Task: "T-1"}).Task
 		if task.Owner != "bo" || task.State != hub.TaskAssigned || task.Title != "rotate" || task.Offer != string(o.ID) || task.CreatedBy != "ana" || task.Queue != hub.QueueNone {
 			t.Errorf("task: got %+v", task)
 		}
@@ -80,7 +80,7 @@ func TestOffers(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tell(ana, o.ID, hub.TypeTaskAccept, 3, "", "bo")
 		wantCode(t, err, "", "")
-		if task := r.must(bo, team.Request{Action: "task", Task: "T-1"}).Task; task.Owner != "bo" || task.Queue != hub.QueueNone {
+		if task := r.must(bo, team.ReadTask{Task: "T-1"}).Task; task.Owner != "bo" || task.Queue != hub.QueueNone {
 			t.Errorf("task: got %+v", task)
 		}
 	})
@@ -92,10 +92,10 @@ func TestOffers(t *testing.T) {
 		_, err = r.offer(ana, "bo", "cy")
 		wantCode(t, err, hub.CodeDenied, "cy")
 		_, err = r.offer(eve, "bo")
-		wantCode(t, err, hub.CodeNotFound, "no team")
+		wantCode(t, err, hub.CodeNotFound, "not a member of a team")
 		o, err := r.offer(ana, "bo")
 		wantCode(t, err, "", "")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
 		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, "", "ana")
 		wantCode(t, err, hub.CodeDenied, "bo")
 	})
@@ -116,7 +116,7 @@ func TestOffers(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, `,"conditions":["a day more"]`, "ana")
 		wantCode(t, err, "", "")
-		r.must(ana, team.Request{Action: "role", Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
+		r.must(ana, team.ChangeRole{Agent: "bo", Role: hub.RoleResearcher, Reason: "coverage"})
 		r.now = r.now.Add(25 * time.Hour)
 		if err := r.talks.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestOffers(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, `,"conditions":["a day more"]`, "ana")
 		wantCode(t, err, "", "")
-		r.must(ana, team.Request{Action: "close"})
+		r.must(ana, team.Close{})
 		r.now = r.now.Add(25 * time.Hour)
 		if err := r.talks.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestOffers(t *testing.T) {
 	t.Run("R3-142 the coordinators of the team decide what its members cannot", func(t *testing.T) {
 		r := open(t)
 		r.work(nil)
-		r.must(ana, team.Request{Action: "add", Agent: "eve", Role: hub.RoleCoordinator})
+		r.must(ana, team.AddMember{Agent: "eve", Role: hub.RoleCoordinator})
 		p := r.sent(ana, mailroom.Draft{To: to("bo"), Type: hub.TypePositionState, Team: "auth"}, `{"topic":"db","position":"p","reasoning":"r","confidence":"low","open_to_revision":true}`)
 		two := int64(2)
 		r.sent(bo, mailroom.Draft{To: to("ana"), Type: hub.TypePositionChallenge, Team: "auth", Sequence: &two}, fmt.Sprintf(`{"position_id":%q,"counter_position":"c","reasoning":"r","severity":"blocking"}`, p.ID))
@@ -186,7 +186,7 @@ func TestHandoffs(t *testing.T) {
 		_, err := r.handOver(eve, id, "bo")
 		wantCode(t, err, hub.CodeNotFound, "no team")
 		_, err = r.handOver(ana, id, "eve")
-		wantCode(t, err, hub.CodePolicy, "no member")
+		wantCode(t, err, hub.CodePolicy, "not a member")
 		_, err = r.handOver(ana, id, "cy")
 		wantCode(t, err, hub.CodeDenied, "accept an execution task")
 		_, err = r.handOver(ana, "T-9", "bo")
@@ -210,20 +210,20 @@ func TestHandoffs(t *testing.T) {
 		if _, err = r.tasks.Accept(t.Context(), bo, h.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "bo" || task.State != hub.TaskInProgress || task.Handoff != h.ID {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.Owner != "bo" || task.State != hub.TaskInProgress || task.Handoff != h.ID {
 			t.Errorf("after the acceptance: got %+v", task)
 		}
 		if _, err = r.tasks.Complete(t.Context(), bo, h.ID, handoff.Completion{Summary: "done", NoChanges: true}); err != nil {
 			t.Fatal(err)
 		}
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInReview {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.State != hub.TaskInReview {
 			t.Errorf("after the completion: got %+v", task)
 		}
 	})
 	t.Run("R3-159 R3-158 a refused acceptance leaves the handoff proposed, and a normal task without reviewers is done", func(t *testing.T) {
 		r := open(t)
 		r.work(&team.Policy{MaxParallelTasks: 1})
-		r.must(ana, team.Request{Action: "remove", Agent: "cy"})
+		r.must(ana, team.RemoveMember{Agent: "cy"})
 		first, second := r.newTask("", true), r.newTask("", true)
 		r.move(bo, first, hub.TaskInProgress, "")
 		h, err := r.handOver(bo, second, "di")
@@ -240,7 +240,7 @@ func TestHandoffs(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tasks.Complete(t.Context(), di, h.ID, handoff.Completion{Summary: "done", NoChanges: true})
 		wantCode(t, err, "", "")
-		if task := r.must(ana, team.Request{Action: "task", Task: second}).Task; task.State != hub.TaskDone || task.Owner != "di" {
+		if task := r.must(ana, team.ReadTask{Task: second}).Task; task.State != hub.TaskDone || task.Owner != "di" {
 			t.Errorf("got %+v", task)
 		}
 	})
@@ -256,7 +256,7 @@ func TestHandoffs(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tasks.Release(t.Context(), operator, h.ID, "stuck")
 		wantCode(t, err, "", "")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskBacklog || task.Owner != "" {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.State != hub.TaskBacklog || task.Owner != "" {
 			t.Errorf("got %+v", task)
 		}
 	})
@@ -268,13 +268,13 @@ func TestGateOfTasks(t *testing.T) {
 		r := open(t)
 		r.work(gate)
 		_, err := r.offer(ana, "bo")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		_, err = r.offer(ana, "bo", "di")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
-		if held := r.must(ana, team.Request{Action: "task", Title: "rotate", Owner: "bo"}); held.Status != "held" {
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
+		if held := r.must(ana, team.CreateTask{Title: "rotate", Owner: "bo"}); held.Status != "held" {
 			t.Errorf("the way that is left: got %+v, want held", held)
 		}
-		if n := r.must(ana, team.Request{Action: "show"}).Team.TaskCounts; len(n) != 0 {
+		if n := r.must(ana, team.Show{}).Team.TaskCounts; len(n) != 0 {
 			t.Errorf("tasks: got %v", n)
 		}
 	})
@@ -289,13 +289,13 @@ func TestGateOfTasks(t *testing.T) {
 		wantCode(t, err, "", "")
 		r.gate("task")
 		_, err = r.tell(bo, plain.ID, hub.TypeTaskAccept, 2, "", "ana")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
 		r.now = r.now.Add(24 * time.Hour)
 		wantCode(t, r.talks.Sweep(t.Context()), "", "")
 		if d, err := r.talks.Show(t.Context(), ana, string(conditional.ID)); err != nil || d.State != hub.TalkDeclined || d.Task != "" {
 			t.Errorf("got %+v (%v)", d, err)
 		}
-		if n := r.must(ana, team.Request{Action: "show"}).Team.TaskCounts; len(n) != 0 {
+		if n := r.must(ana, team.Show{}).Team.TaskCounts; len(n) != 0 {
 			t.Errorf("tasks: got %v", n)
 		}
 	})
@@ -306,34 +306,34 @@ func TestGateOfTasks(t *testing.T) {
 		wantCode(t, err, "", "")
 		_, err = r.tell(bo, o.ID, hub.TypeTaskAccept, 2, "", hub.Operator)
 		wantCode(t, err, "", "")
-		if task := r.must(bo, team.Request{Action: "task", Task: "T-1"}).Task; task.Owner != "bo" {
+		if task := r.must(bo, team.ReadTask{Task: "T-1"}).Task; task.Owner != "bo" {
 			t.Errorf("got %+v", task)
 		}
 	})
 	t.Run("a handoff into the team waits for the operator, and so does the review after it", func(t *testing.T) {
 		r := open(t)
 		r.work(gate)
-		id := r.must(operator, team.Request{Action: "task", Title: "rotate", Owner: "di"}).Task.ID
+		id := r.must(operator, team.CreateTask{Title: "rotate", Owner: "di"}).Task.ID
 		h, err := r.handOver(di, id, "bo")
 		wantCode(t, err, "", "")
 		_, err = r.tasks.ApproveTeam(t.Context(), ana, h.ID)
 		wantCode(t, err, "", "")
 		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
 		wantCode(t, err, hub.CodePolicy, "before the operator approves it")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "di" || task.State != hub.TaskAssigned {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.Owner != "di" || task.State != hub.TaskAssigned {
 			t.Errorf("before: got %+v", task)
 		}
 		_, err = r.tasks.Approve(t.Context(), operator, h.ID)
 		wantCode(t, err, "", "")
 		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
 		wantCode(t, err, "", "")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "bo" || task.State != hub.TaskInProgress {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.Owner != "bo" || task.State != hub.TaskInProgress {
 			t.Errorf("after: got %+v", task)
 		}
 
 		_, err = r.tasks.Complete(t.Context(), bo, h.ID, handoff.Completion{Summary: "done", NoChanges: true})
 		wantCode(t, err, "", "")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInProgress {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.State != hub.TaskInProgress {
 			t.Errorf("completed: got %+v", task)
 		}
 		held, err := r.held(t.Context(), operator)
@@ -342,7 +342,7 @@ func TestGateOfTasks(t *testing.T) {
 		}
 		_, err = r.teams.Approve(t.Context(), operator, held[0].ID)
 		wantCode(t, err, "", "")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.State != hub.TaskInReview {
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.State != hub.TaskInReview {
 			t.Errorf("approved: got %+v", task)
 		}
 	})
@@ -356,8 +356,8 @@ func TestGateOfTasks(t *testing.T) {
 		wantCode(t, err, "", "")
 		r.gate("task")
 		_, err = r.tasks.Accept(t.Context(), bo, h.ID, "")
-		wantCode(t, err, hub.CodePolicy, "wait for the operator")
-		if task := r.must(ana, team.Request{Action: "task", Task: id}).Task; task.Owner != "" || task.State != hub.TaskBacklog {
+		wantCode(t, err, hub.CodePolicy, "the operator must approve tasks")
+		if task := r.must(ana, team.ReadTask{Task: id}).Task; task.Owner != "" || task.State != hub.TaskBacklog {
 			t.Errorf("got %+v", task)
 		}
 	})
@@ -396,9 +396,9 @@ func TestMessages(t *testing.T) {
 			r.inbox(c)
 		}
 		_, err := r.send(eve, mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
-		wantCode(t, err, hub.CodeNotFound, "no team")
+		wantCode(t, err, hub.CodeNotFound, "not a member of a team")
 		_, err = r.send(bo, mailroom.Draft{To: to("team:auth", "eve"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
-		wantCode(t, err, hub.CodeInvalid, "alone")
+		wantCode(t, err, hub.CodeInvalid, "the only recipient")
 		_, err = r.send(bo, mailroom.Draft{To: to("team:nothing"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
 		wantCode(t, err, hub.CodeNotFound, "nothing")
 		got := r.sent(bo, mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}, "")
@@ -419,7 +419,7 @@ func TestMessages(t *testing.T) {
 		r := open(t)
 		r.work(nil)
 		_, err := r.send(ana, mailroom.Draft{To: to("eve"), Type: hub.TypeKnowledgePush, Team: "auth"}, push)
-		wantCode(t, err, hub.CodePolicy, "no member")
+		wantCode(t, err, hub.CodePolicy, "not a member")
 		first := r.sent(ana, mailroom.Draft{To: to("bo"), Type: hub.TypeKnowledgePush, Team: "auth"}, push).ID
 		for who, want := range map[*hub.Caller]int{&ana: 1, &bo: 1, &cy: 1, &di: 1, &eve: 0, &operator: 1} {
 			if got := query(r, *who); got != want {
@@ -430,7 +430,7 @@ func TestMessages(t *testing.T) {
 				t.Errorf("%s reads it by its id: %v", who.ID, err)
 			}
 		}
-		r.must(cy, team.Request{Action: "remove", Agent: "cy"})
+		r.must(cy, team.RemoveMember{Agent: "cy"})
 		second := r.sent(ana, mailroom.Draft{To: to("bo"), Type: hub.TypeKnowledgePush, Team: "auth"}, strings.Replace(push, "rotated", "again", 1)).ID
 		r.sent(ana, mailroom.Draft{To: to("bo"), Type: hub.TypeKnowledgePush, Team: "auth", Policy: &hub.Policy{Visibility: hub.VisibilityPrivate}}, push)
 		if got := query(r, cy); got != 1 {
@@ -442,7 +442,7 @@ func TestMessages(t *testing.T) {
 		if got := query(r, di); got != 2 {
 			t.Errorf("di reads %d, want two: the third is private", got)
 		}
-		r.must(ana, team.Request{Action: "add", Agent: "eve"})
+		r.must(ana, team.AddMember{Agent: "eve"})
 		if got := query(r, eve); got != 2 {
 			t.Errorf("eve joined and reads %d, want two", got)
 		}
@@ -461,7 +461,7 @@ func TestMessages(t *testing.T) {
 		if got := query(r, cy); got != 0 {
 			t.Errorf("cy reads %d private messages", got)
 		}
-		r.must(ana, team.Request{Action: "close"})
+		r.must(ana, team.Close{})
 		_, err := r.send(ana, mailroom.Draft{To: to("team:auth"), Type: hub.TypeKnowledgePush}, push)
 		wantCode(t, err, hub.CodeConflict, "closed")
 	})
@@ -473,11 +473,11 @@ func TestMessages(t *testing.T) {
 			if _, _, _, err := r.keys.AddAgent(t.Context(), operator, hub.Agent{ID: id, Role: hub.RoleExecutor}, keys.NewKey{}); err != nil {
 				t.Fatal(err)
 			}
-			r.must(ana, team.Request{Action: "add", Agent: id})
+			r.must(ana, team.AddMember{Agent: id})
 		}
 		text := mailroom.Draft{To: to("team:auth"), Text: "hello", Type: hub.TypeStatusUpdate}
 		_, err := r.send(bo, text, "")
-		wantCode(t, err, hub.CodeDenied, "coordinator of the team")
+		wantCode(t, err, hub.CodeDenied, "coordinator of team")
 		if got := r.sent(ana, text, ""); len(got.Deliveries) != 11 {
 			t.Errorf("got %d deliveries, want eleven", len(got.Deliveries))
 		}
@@ -506,7 +506,7 @@ func TestMessages(t *testing.T) {
 		if _, err := r.keys.RevokeKeys(t.Context(), operator, "bo", "", r.leave); err != nil {
 			t.Fatal(err)
 		}
-		v := r.must(ana, team.Request{Action: "show"}).Team
+		v := r.must(ana, team.Show{}).Team
 		if len(v.Members) != 3 || v.Tasks[0].State != hub.TaskBacklog {
 			t.Errorf("got %+v", v)
 		}
@@ -571,7 +571,7 @@ func TestManyNotices(t *testing.T) {
 		r.inbox(bo)
 		for n := range int64(75) {
 			text := fmt.Sprint(n)
-			r.must(ana, team.Request{Action: "artifact", Team: "auth", Artifact: "docs/plan.md", ParentVersion: &n, Content: &text})
+			r.must(ana, team.PutArtifact{Artifact: "docs/plan.md", Parent: n, Content: team.Text(text)})
 		}
 		r.inbox(bo)
 		r.now = r.now.Add(31 * time.Second)

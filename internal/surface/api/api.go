@@ -69,21 +69,21 @@ var (
 	Subscribe  = readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)).AsTool("acp_subscribe", "Subscribe to messages", subscribeSchema).Needs(hub.FeatureTeamspaces)
 	Broadcast  = changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast).AsTool("acp_broadcast", "Write to everyone", broadcastSchema)
 
-	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all of them for those who audit, else those that concern you.", talkList).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
-	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement: the operator, and those to whom it was escalated.", decideTalk).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
+	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all for auditors, else those that concern you.", talkList).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
+	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement; for the operator and the agents to whom it was escalated.", decideTalk).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
 	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList).Needs(hub.Features...)
 
-	ListUndelivered = reads("parley/undelivered", "List messages that failed or expired: all of them for those who audit, else yours.", undelivered)
-	Retry           = changes("parley/retry", "Send a message again that failed or expired.", retry)
+	ListUndelivered = reads("parley/undelivered", "List messages that failed or expired: all for auditors, else yours.", undelivered)
+	Retry           = changes("parley/retry", "Send a failed or expired message again.", retry)
 
 	Whoami = reads("parley/whoami", "Return the caller as the hub identified it.", whoami)
 	Trace  = reads("parley/trace", "Show one message from end to end.", trace)
 
 	BeginRun = changes("parley/run/begin", "Record that an agent begins to work on a task, and lend it a key: the operator for any agent, an agent for itself.", runBegin)
-	MoveRun  = changes("parley/run/move", "Record how far a run has come; only for the caller that began it.", runMove)
-	EndRun   = changes("parley/run/end", "Record how a run ended, with report, evidence and verdict; only for the caller that began it.", runEnd)
+	MoveRun  = changes("parley/run/move", "Record the progress of a run; only for the caller that began it.", runMove)
+	EndRun   = changes("parley/run/end", "Record the end of a run, with report, evidence and verdict; only for the caller that began it.", runEnd)
 	ShowRun  = reads("parley/run/show", "Show one run from end to end.", runShow)
-	ListRuns = reads("parley/run/list", "List runs: all of them for those who audit, else those that concern you.", runList)
+	ListRuns = reads("parley/run/list", "List runs: all for auditors, else those that concern you.", runList)
 
 	Recording   = patient(reads("parley/run/recording", "Return the recording and the patch of a run from the files on the hub's machine, for the operator.", runRecording))
 	RepeatRun   = patient(administers("parley/run/again", "Execute a run again on the hub's machine, with the command, task and checks that its files hold.", runAgain))
@@ -98,15 +98,15 @@ var (
 	ResumeAgent = administers("parley/agent/resume", "Let a paused agent send again.", agentState(hub.AgentActive))
 	ResetAgent  = administers("parley/agent/reset", "Lift the suspension of an agent that repeated itself.", agentReset)
 
-	SetContact   = administers("parley/contact/set", "Set who may write to an agent, and who may wake it.", contactSet)
-	ListContacts = reads("parley/contact/list", "List the rules for who may write to agents and wake them.", contactList)
+	SetContact   = administers("parley/contact/set", "Set which agents may write to an agent, and which may wake it.", contactSet)
+	ListContacts = reads("parley/contact/list", "List the rules about writing to agents and waking them.", contactList)
 
 	KeepAgent    = administers("parley/agent/keep", "Run an agent on the hub's machine over ACP, and let mail start its turns.", keep)
 	ListKept     = reads("parley/agent/kept", "List the agents that the hub runs.", keptList)
 	StopAgent    = patient(administers("parley/agent/stop", "Stop an agent that the hub runs; its mail waits.", keptStop))
 	RestartAgent = patient(administers("parley/agent/restart", "End the process of an agent that the hub runs, and let mail start it again.", keptRestart))
 	LogAgent     = patient(reads("parley/agent/log", "Return the last lines of an agent that the hub runs, or wait for one.", keptLog))
-	PromptAgent  = administers("parley/agent/prompt", "Give an agent that the hub runs words of the operator.", keptPrompt)
+	PromptAgent  = administers("parley/agent/prompt", "Send a prompt of the operator to an agent that the hub runs.", keptPrompt)
 	AnswerAgent  = administers("parley/agent/answer", "Answer a question of an agent that the hub runs, or deny it.", keptAnswer)
 
 	ListOperators  = reads("parley/operator/list", "List the people who operate this hub.", operatorList)
@@ -118,13 +118,13 @@ var (
 	RemoveRoot = administers("parley/root/remove", "Forbid the hub to read a folder that was added.", rootRemove)
 
 	WaitWake     = changes("wake/wait", "Serve a session as its waiter: return when a wake is due in it. No message is marked as delivered.", wakeWait)
-	HandedWake   = changes("wake/handed", "Report what became of a wake: handed, held, refused or failed.", wakeHanded)
-	ReportWake   = changes("wake/report", "Report what a session does, and the wakes that were seen in it; the answer may have a notice to show.", wakeReport)
-	ListSessions = reads("wake/sessions", "List sessions of agents, and how their wakes stand.", wakeSessions)
+	HandedWake   = changes("wake/handed", "Report the outcome of a wake: handed, held, refused or failed.", wakeHanded)
+	ReportWake   = changes("wake/report", "Report the activity of a session and the wakes seen in it; the answer may have a notice to show.", wakeReport)
+	ListSessions = reads("wake/sessions", "List sessions of agents, with the state of their wakes.", wakeSessions)
 	AllowWake    = administers("wake/allow", "Record whether mail may start turns of an agent, which cost tokens.", wakeAllow)
-	PauseWake    = administers("wake/pause", "Stop the wakes of an agent, or all. Mail goes on.", wakePause(true))
-	ResumeWake   = administers("wake/resume", "Let mail wake an agent again, or all, also one that was disarmed.", wakePause(false))
-	TestWake     = patient(administers("wake/test", "Show a notice without a message to an agent and wait for the proof; it starts one turn.", wakeTest))
+	PauseWake    = administers("wake/pause", "Stop waking an agent, or all agents. Mail is still delivered.", wakePause(true))
+	ResumeWake   = administers("wake/resume", "Let mail wake an agent again, or all agents, even disarmed ones.", wakePause(false))
+	TestWake     = patient(administers("wake/test", "Show a test notice to an agent and wait for the proof; this starts one turn.", wakeTest))
 
 	ProbeGateway = patient(administers("parley/gateway/probe", "Try every way in which the hub uses its OpenClaw gateway, and store the report; no turn begins.", gatewayProbe))
 
@@ -141,7 +141,7 @@ var (
 	RevokeWeb   = administers("parley/web/revoke", "End a session of a browser, or all.", webRevoke)
 
 	Metrics = reads("parley/metrics", "Return figures about handoffs, tasks, gates, refusals, deliveries, wakes and runs.", showMetrics)
-	Audit   = reads("parley/audit", "Read the journal: everything for those who audit, else the entries that concern you.", audit)
+	Audit   = reads("parley/audit", "Read the journal: all entries for auditors, else those that concern you.", audit)
 	Verify  = patient(reads("parley/audit/verify", "Compare everything with the journal.", verify))
 	Archive = patient(administers("parley/archive", "Move old entries into a file.", archive))
 	Export  = patient(administers("parley/export", "Write everything as JSONL into a folder on the hub's machine.", export))
@@ -150,11 +150,11 @@ var (
 	Forget  = patient(administers("parley/forget", "Remove the text of a message from everything that the hub keeps.", forget))
 	StopHub = administers("parley/stop", "Stop the hub after the calls under way are answered.", stopHub)
 
-	ListTargets = reads("parley/notify/list", "List the targets that tell people what waits for them, for the operator.", targetList)
+	ListTargets = reads("parley/notify/list", "List the targets of notices to people, for the operator.", targetList)
 	TestTarget  = patient(administers("parley/notify/test", "Send a test notice to a target, or to all.", targetTest))
-	ReplayDead  = administers("parley/notify/replay", "Send notices again that a target did not take.", targetReplay)
+	ReplayDead  = administers("parley/notify/replay", "Resend notices that a target did not accept.", targetReplay)
 
-	Now      = reads("parley/now", "Return what happens now: agents and how they stand, tasks that are worked on, everything that waits for a person.", overview)
+	Now      = reads("parley/now", "Return the current state of the hub: agents and their activity, tasks in progress, everything that waits for a person.", overview)
 	ListHeld = reads("parley/held", "List messages and handoffs that wait for a human.", held)
 	Approve  = administers("parley/approve", "Let a held message pass.", approve)
 	Deny     = administers("parley/deny", "Make a held message fail.", deny)

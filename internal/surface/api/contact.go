@@ -34,7 +34,7 @@ type ContactListParams struct {
 
 func contactSet(ctx context.Context, s *Services, a hub.Caller, p ContactParams) (AgentContact, error) {
 	if p.From == nil && p.WakeFrom == nil && !p.Open {
-		return AgentContact{}, hub.Errorf(hub.CodeInvalid, "parley/contact/set", "from, wake_from or open: one is required")
+		return AgentContact{}, hub.Errorf(hub.CodeInvalid, "parley/contact/set", "one of from, wake_from and open is required")
 	}
 	rule, err := s.Mail.SetContact(ctx, a, mailroom.ContactChange(p))
 	return AgentContact{p.Agent, rule}, err

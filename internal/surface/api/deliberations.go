@@ -108,10 +108,10 @@ func decideTalk(ctx context.Context, s *Services, a hub.Caller, p DecideParams) 
 func (s *Services) decideAnswer(ctx context.Context, a hub.Caller, p SendParams) (mailroom.Receipt, error) {
 	const op = "acp/respond"
 	if p.ReplyTo == "" {
-		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to: missing").WithHint("name the message that asks you to decide")
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "reply_to is required").WithHint("give the id of the message that asks you to decide")
 	}
 	if p.Type != "" || len(p.Payload) > 0 || p.Text == "" {
-		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "a decision has its words in decision and its reason in text, and no type or payload")
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "a decision needs decision and text, without type or payload").WithHint("give the reason in text")
 	}
 	r, err := decideTalk(ctx, s, a, DecideParams{Thread: string(p.ReplyTo), Decision: p.Decision, Because: p.Text})
 	if err != nil {

@@ -77,7 +77,7 @@ type KeptLog struct {
 
 func keptLog(ctx context.Context, s *Services, a hub.Caller, p KeptLogParams) (KeptLog, error) {
 	if p.WaitS < 0 || p.WaitS > 30 {
-		return KeptLog{}, hub.Errorf(hub.CodeInvalid, "parley/agent/log", "wait_s: not between 0 and 30")
+		return KeptLog{}, hub.Errorf(hub.CodeInvalid, "parley/agent/log", "wait_s must be between 0 and 30")
 	}
 	lines, err := s.Keeper.Log(ctx, a, p.Agent, p.After, time.Duration(p.WaitS)*time.Second)
 	return KeptLog{lines}, err

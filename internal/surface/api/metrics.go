@@ -17,7 +17,7 @@ type MetricsParams struct {
 
 func showMetrics(ctx context.Context, s *Services, a hub.Caller, p MetricsParams) (metrics.Report, error) {
 	if limit := int64(metrics.MaxPeriod / time.Second); p.PeriodS < 0 || p.PeriodS > limit {
-		return metrics.Report{}, hub.Errorf(hub.CodeInvalid, "parley/metrics", "period_s: %d is not between 3600 and %d", p.PeriodS, limit)
+		return metrics.Report{}, hub.Errorf(hub.CodeInvalid, "parley/metrics", "period_s must be between 3600 and %d, got %d", limit, p.PeriodS)
 	}
 	return s.Metrics.Show(ctx, a, metrics.Query{Period: time.Duration(p.PeriodS) * time.Second, Agent: p.Agent, Team: p.Team})
 }

@@ -77,17 +77,17 @@ func (p SendParams) draft(op string) (mailroom.Draft, error) {
 
 	// Decision and Retry belong to other forms of the call.
 	if p.Decision != "" {
-		return d, hub.Errorf(hub.CodeInvalid, op, "decision: a decision is an answer").WithHint("use {respond} with reply_to, decision and text")
+		return d, hub.Errorf(hub.CodeInvalid, op, "a decision must be an answer").WithHint("use {respond} with reply_to, decision and text")
 	}
 	if p.Retry != "" {
-		return d, hub.Errorf(hub.CodeInvalid, op, "retry: a retry has the recipients and the text of the message that it repeats").WithHint("leave the other members out")
+		return d, hub.Errorf(hub.CodeInvalid, op, "retry cannot be combined with other members").WithHint("leave the other members out")
 	}
 
 	if d.Type == "" && d.Text != "" && op != "acp/respond" {
 		d.Type = mailroom.TypeOfText(d.Text)
 	}
 	if p.Protocol != "" && p.Protocol != hub.Protocol {
-		return d, hub.Errorf(hub.CodeInvalid, op, "protocol: %q is not %q", p.Protocol, hub.Protocol)
+		return d, hub.Errorf(hub.CodeInvalid, op, "protocol must be %q, got %q", hub.Protocol, p.Protocol)
 	}
 
 	// A sender in the parameters is only a claim: the mailroom refuses or ignores it.
@@ -146,11 +146,11 @@ func claimedSender(op string, p SendParams) (claimed *string, extra json.RawMess
 				extra, err = jsonv2.Marshal(members, jsonv2.Deterministic(true))
 			}
 		case "id", "status", "created_at", "updated_at":
-			return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s: the hub fills this in; leave it out", name)
+			return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s is not allowed: the hub sets it", name)
 		default:
 			if near := nearest.Member(name, slices.Values(chosen)); near != "" {
 				return nil, nil, hub.Errorf(hub.CodeInvalid, op, "%s: did you mean %s?", name, near).
-					WithHint("members that the protocol does not define are kept, unless their names are near to one that it does")
+					WithHint("other members are kept, unless their name is close to one of the protocol")
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func query(ctx context.Context, s *Services, a hub.Caller, p QueryParams) (Query
 // overdue answers a query for the messages that were not acknowledged in time.
 func (s *Services) overdue(ctx context.Context, a hub.Caller, p QueryParams) (QueryAnswer, error) {
 	if p != (QueryParams{Overdue: true}) {
-		return QueryAnswer{}, hub.Errorf(hub.CodeInvalid, "acp/query", "overdue: stands alone").WithHint("leave the other members out")
+		return QueryAnswer{}, hub.Errorf(hub.CodeInvalid, "acp/query", "overdue cannot be combined with other members").WithHint("leave the other members out")
 	}
 	list, err := s.Mail.Overdue(ctx, a)
 	if err != nil {
@@ -310,8 +310,8 @@ func (a *AckSet) UnmarshalJSON(b []byte) error {
 func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailroom.Inbox, error) {
 	const op = "acp/inbox"
 	if p.WaitS < 0 || p.WaitS > int(mailroom.MaxWait/time.Second) {
-		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s: %d is not between 0 and %d", p.WaitS, int(mailroom.MaxWait/time.Second)).
-			WithHint("wait again when nothing has come")
+		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "wait_s must be between 0 and %d, got %d", int(mailroom.MaxWait/time.Second), p.WaitS).
+			WithHint("call again if no message arrives")
 	}
 	if p.ID != "" {
 		id, err := s.Mail.Resolve(ctx, op, a, p.ID)
@@ -321,7 +321,7 @@ func inbox(ctx context.Context, s *Services, a hub.Caller, p InboxParams) (mailr
 		return s.Mail.Read(ctx, a, id, int(p.Part))
 	}
 	if p.Part != 0 {
-		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "id: missing").WithHint("part needs the id of a message")
+		return mailroom.Inbox{}, hub.Errorf(hub.CodeInvalid, op, "id is required").WithHint("part needs the id of a message")
 	}
 	for i, id := range p.Ack.IDs {
 		var err error
@@ -352,7 +352,7 @@ func status(ctx context.Context, s *Services, a hub.Caller, p StatusParams) (mai
 		p.Summary, p.Text = p.Text, ""
 	}
 	if p.Type != "" || len(p.Payload) > 0 || p.Text != "" {
-		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "type, payload and text follow from state and summary; leave them out")
+		return mailroom.Receipt{}, hub.Errorf(hub.CodeInvalid, op, "type, payload and text are not allowed: the hub makes them from state and summary")
 	}
 	d, err := p.draft(op)
 	if err == nil {
@@ -486,7 +486,7 @@ type AgentParams struct {
 func (p AgentParams) newKey() (keys.NewKey, error) {
 	const century = 100 * 365 * 24 * 3600
 	if p.ExpiresS < 0 || p.ExpiresS > century {
-		return keys.NewKey{}, hub.Errorf(hub.CodeInvalid, "api.newKey", "expires_s: not between 0 and %d", century)
+		return keys.NewKey{}, hub.Errorf(hub.CodeInvalid, "api.newKey", "expires_s must be between 0 and %d, got %d", century, p.ExpiresS)
 	}
 	return keys.NewKey{Agent: p.ID, Label: p.Label, Expires: time.Duration(p.ExpiresS) * time.Second}, nil
 }

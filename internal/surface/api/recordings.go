@@ -55,7 +55,7 @@ func runRecording(_ context.Context, s *Services, a hub.Caller, p RunIDParams) (
 		return out, nil
 	}
 	if err != nil {
-		return out, hub.Errorf(hub.CodeDegraded, "parley/run/recording", "open the recording: %v", err)
+		return out, hub.Errorf(hub.CodeDegraded, "parley/run/recording", "cannot open the recording: %v", err)
 	}
 	defer f.Close()
 	steps, more, err := run.Steps(f, maxSteps)

@@ -58,7 +58,7 @@ func audit(ctx context.Context, s *Services, a hub.Caller, p AuditParams) (Audit
 		p.Limit = auditPage
 	}
 	if p.Limit < 0 || p.Limit > maxAudit || p.After < 0 {
-		return AuditPage{}, hub.Errorf(hub.CodeInvalid, op, "limit: not between 1 and %d, or after: negative", maxAudit)
+		return AuditPage{}, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, and after must not be negative", maxAudit)
 	}
 
 	head, err := s.Journal.Head(ctx)
@@ -138,15 +138,15 @@ const maxVerify = 10 * time.Minute // of one call
 
 func verify(ctx context.Context, s *Services, a hub.Caller, p VerifyParams) (records.Audit, error) {
 	if !a.Audits() {
-		return records.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors may check the records")
+		return records.Audit{}, hub.Errorf(hub.CodeDenied, "parley/audit/verify", "only the operator and auditors can verify the records")
 	}
 	switch {
 	case p.ForMS < 0 || p.ForMS > maxVerify.Milliseconds():
-		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "for_ms: not between 0 and %d", maxVerify.Milliseconds())
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "for_ms must be between 0 and %d", maxVerify.Milliseconds())
 	case p.ForMS > 0:
 		return s.Records.VerifyFor(ctx, time.Duration(p.ForMS)*time.Millisecond, p.Resume)
 	case p.Resume != "":
-		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "resume: only with for_ms")
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, "parley/audit/verify", "resume needs for_ms")
 	}
 	return s.Records.Verify(ctx)
 }
@@ -159,7 +159,7 @@ type ArchiveParams struct {
 
 func archive(ctx context.Context, s *Services, a hub.Caller, p ArchiveParams) (records.ArchiveReport, error) {
 	if int64(p.KeepS) > int64(100*365*24*time.Hour/time.Second) {
-		return records.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s: not a span of time")
+		return records.ArchiveReport{}, hub.Errorf(hub.CodeInvalid, "parley/archive", "keep_s is not a valid time span")
 	}
 	return s.Records.Archive(ctx, a, records.ArchiveOptions{Keep: time.Duration(p.KeepS) * time.Second, DryRun: p.DryRun})
 }
@@ -172,7 +172,7 @@ type CopyParams struct {
 
 func (p CopyParams) check(op string) error {
 	if !filepath.IsAbs(p.Path) {
-		return hub.Errorf(hub.CodeInvalid, op, "path: %q is not an absolute path", p.Path)
+		return hub.Errorf(hub.CodeInvalid, op, "path must be absolute, got %q", p.Path)
 	}
 	return nil
 }

@@ -15,8 +15,13 @@ var longID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9
 // messages and handoffs. An error that something is not there stays as it is: a short id
 // would tell the caller that there is something which it cannot see.
 func (s *Services) shortenError(ctx context.Context, err error) error {
+	if err == nil || s == nil || s.Store == nil {
+		return err
+	}
+
 	var e *hub.Error
-	if err == nil || s == nil || s.Store == nil || !errors.As(err, &e) || e.Code == hub.CodeNotFound || e.Code == hub.CodeInternal || e.Err == nil {
+	mayShorten := errors.As(err, &e) && e.Code != hub.CodeNotFound && e.Code != hub.CodeInternal && e.Err != nil
+	if !mayShorten {
 		return err
 	}
 	text := e.Error()

@@ -31,15 +31,15 @@ func subscribe(ctx context.Context, s *Services, a hub.Caller, p SubscribeParams
 	case p.Action == "list":
 		out.Subscriptions, err = s.Mail.Subscriptions(ctx, a)
 	case p.Action != "add" && p.Action != "remove":
-		return out, hub.Errorf(hub.CodeInvalid, op, "action: %.40q is not one of add, list and remove", p.Action)
+		return out, hub.Errorf(hub.CodeInvalid, op, "unknown action %.40q: use add, list or remove", p.Action)
 	case a.Kind == hub.CallerViewer:
-		return out, hub.Errorf(hub.CodeDenied, op, "a viewer reads subscriptions and changes none")
+		return out, hub.Errorf(hub.CodeDenied, op, "a viewer can read subscriptions, not change them")
 	case p.Action == "remove" && p.ID == "":
-		return out, hub.Errorf(hub.CodeInvalid, op, "id: missing").WithHint("{subscriptions} lists yours")
+		return out, hub.Errorf(hub.CodeInvalid, op, "id is required").WithHint("to list your subscriptions: {subscriptions}")
 	case p.Action == "remove":
 		*one, err = s.Mail.Unsubscribe(ctx, a, p.ID)
 	case p.Filter == nil:
-		return out, hub.Errorf(hub.CodeInvalid, op, "filter: missing")
+		return out, hub.Errorf(hub.CodeInvalid, op, "filter is required")
 	default:
 		*one, err = s.Mail.Subscribe(ctx, a, *p.Filter)
 	}
@@ -57,7 +57,7 @@ func (s *Services) standing(ctx context.Context, a hub.Caller) (unread int, c hu
 	if a.Kind != hub.CallerViewer {
 		var err error
 		if unread, err = s.Mail.Unread(ctx, a.ID); err != nil {
-			warnings = []string{"your unread messages could not be counted"}
+			warnings = []string{"cannot count your unread messages"}
 		}
 	}
 	return unread, s.Mail.Capabilities(), warnings

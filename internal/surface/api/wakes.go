@@ -63,7 +63,8 @@ func (s *Services) wakes(r hub.Reader, agent hub.AgentID) (AgentWakes, error) {
 		if err != nil {
 			return out, err
 		}
-		if out.Reach == "" || when == hub.ReachNow || (out.Reach == hub.ReachUnreachable && when != hub.ReachUnreachable) {
+		isBetter := when == hub.ReachNow || (out.Reach == hub.ReachUnreachable && when != hub.ReachUnreachable)
+		if out.Reach == "" || isBetter {
 			out.Reach, out.Reason = when, reason
 		}
 		if when == hub.ReachNow {
@@ -112,7 +113,9 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 		// Agents see their own sessions; auditors see those of all agents.
 		found := p.Agent == ""
 		for _, agent := range agents {
-			if (!a.Audits() && agent.ID != a.ID) || (p.Agent != "" && p.Agent != agent.ID) {
+			maySee := a.Audits() || agent.ID == a.ID
+			isWanted := p.Agent == "" || p.Agent == agent.ID
+			if !maySee || !isWanted {
 				continue
 			}
 			found = true
@@ -127,7 +130,7 @@ func wakeSessions(ctx context.Context, s *Services, a hub.Caller, p AgentNamePar
 		}
 
 		if !found {
-			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("{agents} lists them")
+			return hub.Errorf(hub.CodeNotFound, "wake/sessions", "no agent named %q that you can see", p.Agent).WithHint("to list the agents: {agents}")
 		}
 		return nil
 	})

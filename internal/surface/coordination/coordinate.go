@@ -65,7 +65,7 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	}
 	o, ok := coordinated["cacp/"+strings.TrimPrefix(p.Action, "cacp/")]
 	if !ok {
-		return nil, hub.Errorf(hub.CodeInvalid, op, "action: there is no %q", p.Action).WithHint("the tool's description lists the actions")
+		return nil, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).WithHint("the tool's description lists the actions")
 	}
 
 	members := map[string]jsontext.Value{}
@@ -75,7 +75,7 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 		}
 	}
 	if members["from"].Kind() == '"' { // a number is a version, for contract/diff
-		return nil, hub.Errorf(hub.CodeTampering, op, "from: the hub knows the caller by its key").WithHint("leave from out")
+		return nil, hub.Errorf(hub.CodeTampering, op, "from must not be set: the key identifies the caller").WithHint("remove from")
 	}
 
 	// The action of the tool names the operation, so that the action of contract/respond comes as

@@ -46,7 +46,7 @@ func createInvite(ctx context.Context, s *Services, c hub.Caller, p InviteParams
 func seconds(op string, n int64) (time.Duration, error) {
 	const year = 366 * 24 * 3600
 	if n < 0 || n > year {
-		return 0, hub.Errorf(hub.CodeInvalid, op, "ttlS: %d is not between 0 and %d", n, year)
+		return 0, hub.Errorf(hub.CodeInvalid, op, "ttlS must be between 0 and %d, got %d", year, n)
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -151,7 +151,11 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 	}
 	out := PeerNames{[]coord.AID{}}
 	for _, peer := range peers {
-		if (p.AID != "" && p.AID != peer.AID) || (p.AID == "" && peer.State != hub.PeerApproved) {
+		isWanted := p.AID == peer.AID
+		if p.AID == "" {
+			isWanted = peer.State == hub.PeerApproved
+		}
+		if !isWanted {
 			continue
 		}
 		if err := s.Network.Compare(peer.AID); err != nil {
@@ -163,7 +167,7 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 		}
 	}
 	if p.AID != "" && len(out.Peers) == 0 {
-		return out, hub.Errorf(hub.CodeNotFound, "parley/peer/sync", "%.100s is not a peer", p.AID).WithHint("parley peer list shows the peers")
+		return out, hub.Errorf(hub.CodeNotFound, "parley/peer/sync", "no peer with id %.100s", p.AID).WithHint("run \"parley peer list\" to list the peers")
 	}
 	return out, nil
 }

@@ -128,7 +128,7 @@ const projectPage = 100
 
 func listProjects(ctx context.Context, s *Services, c hub.Caller, p ListParams, w io.Writer) error {
 	if p.Limit < 0 {
-		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit: %d is negative", p.Limit)
+		return hub.Errorf(hub.CodeInvalid, "cacp/project/list", "limit must not be negative, got %d", p.Limit)
 	}
 
 	// The list is written while it is read, because all projects together may not fit in memory.
@@ -268,7 +268,7 @@ func changes(ctx context.Context, s *Services, _ hub.Caller, p ChangesParams) (C
 	const op = "cacp/project/changes"
 	wait := time.Duration(p.WaitS) * time.Second
 	if wait < 0 || wait > maxWait {
-		return Changes{}, hub.Errorf(hub.CodeInvalid, op, "waitS: %d is not between 0 and %d", p.WaitS, maxWait/time.Second)
+		return Changes{}, hub.Errorf(hub.CodeInvalid, op, "waitS must be between 0 and %d, got %d", maxWait/time.Second, p.WaitS)
 	}
 
 	// The subscription begins before the first read, so that no change is missed in between.

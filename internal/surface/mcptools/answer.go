@@ -50,7 +50,7 @@ func newCall(m *rpc.Method, raw json.RawMessage) *toolCall {
 			c.asJSON = true
 		case `"text"`, "null":
 		default:
-			c.err = hub.Errorf(hub.CodeInvalid, m.Method, "format: must be text or json")
+			c.err = hub.Errorf(hub.CodeInvalid, m.Method, "format must be text or json")
 		}
 		return nil
 	})
@@ -143,7 +143,7 @@ func (r *readers) outdated(reader string, who api.Identity) (outdated bool) {
 func (r *readers) present(reader string, c *toolCall, perform func(args []byte) (any, error)) (out *mcp.CallToolResult) {
 	defer func() {
 		if p := recover(); p != nil {
-			out = newResult(fmt.Sprintf("%s: the answer cannot be written: %v\n", hub.CodeInternal, p), true)
+			out = newResult(fmt.Sprintf("%s: cannot write the answer: %v\n", hub.CodeInternal, p), true)
 		}
 	}()
 	var result any
@@ -223,7 +223,7 @@ func writeText(b *strings.Builder, result any) {
 		}
 		for _, a := range r.Acked {
 			if !a.First {
-				fmt.Fprintf(b, "%s was dealt with before.\n", a.ID)
+				fmt.Fprintf(b, "%s was already acknowledged.\n", a.ID)
 			}
 		}
 		writeNext(b, r.Next)
@@ -299,7 +299,7 @@ func writeNext(b *strings.Builder, next string) {
 func writeReceipt(b *strings.Builder, r mailroom.Receipt) {
 	word := "Sent"
 	if r.Duplicate {
-		word = "Sent before"
+		word = "Already sent"
 	}
 	if r.Status == mailroom.AlreadyClaimed {
 		fmt.Fprintf(b, "already_claimed by %s at %s.\n", r.ClaimedBy, r.ClaimedAt)

@@ -206,8 +206,8 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 		}{
 			{"acp_send", "message: did you mean text?", map[string]any{"to": "builder", "message": "x"}},
 			{"acp_send", "recipient: did you mean to?", map[string]any{"recipient": "builder", "text": "x"}},
-			{"acp_inbox", "wait: no such member; did you mean wait_s?", map[string]any{"wait": 1}},
-			{"acp_inbox", "timeout: no such member; did you mean wait_s?", map[string]any{"timeout": 1}},
+			{"acp_inbox", "wait: unknown member; did you mean wait_s?", map[string]any{"wait": 1}},
+			{"acp_inbox", "timeout: unknown member; did you mean wait_s?", map[string]any{"timeout": 1}},
 			{"acp_send", "the agents are builder, eve, operator, planner, tester", map[string]any{"to": "zorro", "text": "x"}},
 			{"acp_send", "use acp_handoff to hand work over", map[string]any{"to": "builder", "type": "handoff.initiate", "payload": map[string]any{}}},
 		} {
@@ -219,7 +219,7 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 	t.Run("a folder under no root is refused in words for an agent", func(t *testing.T) {
 		got := planner.text(t, "acp_handoff", map[string]any{"action": "initiate", "to": "builder", "task_id": "T-10", "title": "t", "summary": "s", "next_step": "n",
 			"success_criteria": "one", "worktree_path": "/nowhere/repo"})
-		want := "tell your operator to run in a shell: parley root add /nowhere/repo; or declare why it stays unproven: argument unproven"
+		want := "ask your operator to run: parley root add /nowhere/repo; or declare why it stays unproven: argument unproven"
 		if !got.isError || !strings.Contains(got.text, want) || strings.Contains(got.text, "--") {
 			t.Errorf("got %q, want %q and no flag", got.text, want)
 		}

@@ -28,7 +28,7 @@ func TestRetry(t *testing.T) {
 	if got := builder.text(t, "acp_inbox", nil).text; !strings.Contains(got, "from planner, thread m1, retry of m1, expires ") || !strings.Contains(got, "the schema is frozen") {
 		t.Errorf("the recipient reads %q, want the text with a reference", got)
 	}
-	if got := planner.text(t, "acp_send", map[string]any{"retry": "m1"}); !got.isError || !strings.Contains(got.text, "was sent again already, as m3") {
+	if got := planner.text(t, "acp_send", map[string]any{"retry": "m1"}); !got.isError || !strings.Contains(got.text, "was already sent again as m3") {
 		t.Errorf("a second retry: got %q, want it refused", got.text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -92,6 +93,9 @@ func compareMembers(t *testing.T, place string, schema schemaMember, types []ref
 			}
 			found = true
 			reads = reads || readsInto(p, member)
+			if all := wordsOf[member]; len(p.Enum) > 0 && all != nil {
+				compareWords(t, place+"."+name, p.Enum, all)
+			}
 			if inner := structOf(member); inner != nil && len(p.Properties) > 0 {
 				compareMembers(t, place+"."+name, p, []reflect.Type{inner})
 			}
@@ -105,6 +109,32 @@ func compareMembers(t *testing.T, place string, schema schemaMember, types []ref
 		case !reads:
 			t.Errorf("%s: %s is of type %q in the schema, and no parameter reads that", place, name, p.Type)
 		}
+	}
+}
+
+// wordsOf has the words of types whose values are words. A schema names all of them or has
+// no enum.
+var wordsOf = map[reflect.Type][]string{
+	reflect.TypeFor[hub.Role]():      texts(hub.Roles),
+	reflect.TypeFor[hub.Lifecycle](): texts(hub.Lifecycles),
+	reflect.TypeFor[hub.TaskClass](): texts(hub.TaskClasses),
+	reflect.TypeFor[hub.TaskState](): texts(hub.TaskStates),
+	reflect.TypeFor[hub.Priority]():  texts(hub.Priorities),
+}
+
+func texts[S ~string](words []S) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = string(w)
+	}
+	return out
+}
+
+// compareWords compares the enum of a member with the words of its type.
+func compareWords(t *testing.T, place string, enum, all []string) {
+	t.Helper()
+	if !slices.Equal(slices.Sorted(slices.Values(enum)), slices.Sorted(slices.Values(all))) {
+		t.Errorf("%s: the schema has the words %q, and the type has %q", place, enum, all)
 	}
 }
 

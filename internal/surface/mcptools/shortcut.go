@@ -178,7 +178,8 @@ func (h *Handler) plainCall(body []byte) (req jsonrpc.Request, m *rpc.Method, ar
 		return req, nil, nil, false
 	}
 	req = requests[0]
-	if req.Invalid != nil || req.Notification() || string(req.ID) == "null" || req.Method != "tools/call" {
+	isCall := req.Invalid == nil && !req.Notification() && string(req.ID) != "null" && req.Method == "tools/call"
+	if !isCall {
 		return req, nil, nil, false
 	}
 	var params map[string]json.RawMessage
@@ -203,7 +204,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, caller hub.Call
 	}))
 	answer := jsonrpc.Response{ID: req.ID, Result: raw}
 	if err != nil {
-		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the result cannot be written"}
+		answer.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "cannot write the result"}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")

@@ -143,7 +143,7 @@ func TestNegotiationIsDecided(t *testing.T) {
 		from, to = to, from
 	}
 	// The only coordinator of the team takes part, so that the operator decides.
-	c.has(answer, "the negotiation "+offer+" is escalated, because the limit of counters is reached; it waits for a decision of operator")
+	c.has(answer, "the negotiation "+offer+" is escalated because the limit on counters is reached; it waits for a decision by operator")
 	c.has(c.call("bo", "acp_query", map[string]any{"negotiation": offer}), "escalated to operator")
 	c.has(c.refused("bo", "acp_respond", map[string]any{"reply_to": next, "decision": "accept", "text": "mine"}), "forbidden", "it was escalated to operator")
 
@@ -164,7 +164,7 @@ func TestNegotiationIsDecided(t *testing.T) {
 		}
 		inbox := c.call("boss", "acp_inbox", nil)
 		c.has(inbox, `decide the negotiation about "Rotate the logs" between ana and bo`, "ana: tonight", "bo: tomorrow",
-			"accept: bo has the task, on the terms of the last counter, which is by ana. decline: the offer ends without an owner.")
+			"accept: bo gets the task on the terms of the last counter, by ana. decline: the offer ends without an owner.")
 		asked := c.find(inbox, `→ acp_respond (m\d+), decision: accept or decline, text: why`)
 		c.has(c.refused("boss", "acp_respond", map[string]any{"reply_to": asked, "decision": "yes", "text": "fine"}), "accept or decline", "with bo as owner")
 		c.has(c.call("boss", "acp_query", map[string]any{"negotiation": asked}), "negotiation "+offer+" is escalated", "tomorrow", "→ acp_respond "+offer+", decision: accept or decline, text: why")
@@ -214,9 +214,9 @@ func TestLongArtifacts(t *testing.T) {
 		c.has(c.call("dan", "acp_team", read), "Part 1 of 4.", "part 2")
 
 		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "plan.md", "parent_version": 1, "content": "line 0\n"}
-		c.has(c.refused("dan", "acp_team", put), "of: missing: version 1 has "+fmt.Sprint(long.Len())+" bytes and is read in 4 parts")
+		c.has(c.refused("dan", "acp_team", put), "of is required: version 1 has "+fmt.Sprint(long.Len())+" bytes and is read in 4 parts")
 		put["of"] = "0123456789ab"
-		c.has(c.refused("dan", "acp_team", put), "of: 0123456789ab is not the digest of version 1")
+		c.has(c.refused("dan", "acp_team", put), "of must be the digest of version 1, got 0123456789ab")
 		put["of"] = digest
 		c.has(c.call("dan", "acp_team", put), "version 2")
 	})
@@ -233,7 +233,7 @@ func TestLongArtifacts(t *testing.T) {
 			t.Errorf("got %q, want no digest of a text that is not shown as it is", text)
 		}
 		put := map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md", "parent_version": 1, "content": "ab\n"}
-		c.has(c.refused("dan", "acp_team", put), "has characters that are not shown")
+		c.has(c.refused("dan", "acp_team", put), "has hidden characters")
 		exact := c.agents["dan"].ok(t, "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "odd.md"})
 		put["of"] = exact.data["version"].(map[string]any)["content_hash"]
 		c.call("dan", "acp_team", put)
@@ -254,13 +254,13 @@ func TestDisagreementIsDecided(t *testing.T) {
 	answer := c.call("dan", "acp_respond", map[string]any{"reply_to": first, "type": "position.challenge", "payload": map[string]any{
 		"counter_position": "Postgres", "reasoning": "two writers", "severity": "blocking",
 	}})
-	c.has(answer, "the disagreement "+first+" is escalated, because the challenge is blocking; it waits for a decision of ana")
+	c.has(answer, "the disagreement "+first+" is escalated because the challenge is blocking; it waits for a decision by ana")
 	c.has(c.call("bo", "acp_inbox", nil), `the disagreement "store" is escalated, to be decided by ana (the challenge is blocking)`)
 
 	inbox := c.call("ana", "acp_inbox", nil)
-	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "The decision is in your own words")
+	c.has(inbox, `decide the disagreement about "store" between bo and dan`, "bo: SQLite, because: one file", "dan: Postgres, because: two writers", "Decide in your own words")
 	asked := c.find(inbox, `→ acp_respond (m\d+), decision: your decision, text: why`)
-	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "its reason in text")
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays"}), "the reason in text")
 	c.has(c.call("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "SQLite stays", "text": "one writer is enough"}), "The disagreement "+first+" is decided.")
 
 	for _, member := range []string{"bo", "dan", "rex", "ivo"} {
@@ -269,7 +269,7 @@ func TestDisagreementIsDecided(t *testing.T) {
 		c.has(c.call(member, "acp_team", map[string]any{"action": "show", "team": "auth"}), "decided by ana, about store: SQLite stays")
 	}
 	c.has(c.call("dan", "acp_query", map[string]any{"disagreement": first}), "is decided", "> outcome: SQLite stays", "decided by ana", "> because: one writer is enough")
-	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "Postgres", "text": "after all"}), "conflict", "decided, once")
+	c.has(c.refused("ana", "acp_respond", map[string]any{"reply_to": asked, "decision": "Postgres", "text": "after all"}), "conflict", "decided, not escalated")
 }
 
 func TestConflictIsMergedAndSigned(t *testing.T) {
@@ -282,9 +282,9 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 		return c.call(name, "acp_team", args)
 	}
 	put("bo", 0, "keys = 1\n", "high")
-	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in the team auth, by bo")
+	c.has(c.call("dan", "acp_inbox", nil), "version 1 of keys.md in team auth, by bo")
 	put("dan", 1, "keys = 2\n")
-	c.has(put("bo", 1, "keys = 3\n"), "yours, version 3, is not the newest, which is 2: it was made from 1. ivo merges both")
+	c.has(put("bo", 1, "keys = 3\n"), "your version 3 was made from 1, and the newest version is 2; ivo merges both")
 
 	inbox := c.call("ivo", "acp_inbox", nil)
 	c.has(inbox, "version 3 of keys.md and the newest, 2, must be merged by ivo",
@@ -294,10 +294,10 @@ func TestConflictIsMergedAndSigned(t *testing.T) {
 	}
 	merge := map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "content": "keys = 5\n"}
 	c.has(c.refused("ana", "acp_team", merge), "forbidden", "integrator")
-	c.has(c.call("ivo", "acp_team", merge), "the conflict ends when rex has signed the merge")
+	c.has(c.call("ivo", "acp_team", merge), "the conflict ends when rex signs the merge")
 	c.has(c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}), "to sign: version 4 of keys.md, the merge of version 3, by ivo")
 
-	c.has(c.call("rex", "acp_inbox", nil), "version 4 of keys.md, by ivo, is a merge that waits for the signature of rex", "→ acp_team artifact, team auth, artifact keys.md; then acp_team merge with sign_off true")
+	c.has(c.call("rex", "acp_inbox", nil), "version 4 of keys.md, a merge by ivo, waits for the signature of rex", "→ acp_team artifact, team auth, artifact keys.md; then acp_team merge with sign_off true")
 	c.has(c.call("rex", "acp_team", map[string]any{"action": "artifact", "team": "auth", "artifact": "keys.md"}), "> keys = 5")
 	c.has(c.call("rex", "acp_team", map[string]any{"action": "merge", "team": "auth", "artifact": "keys.md", "sign_off": true}), "keys.md version 4", "resolved")
 	if got := c.call("ana", "acp_team", map[string]any{"action": "show", "team": "auth"}); strings.Contains(got, "to sign") || strings.Contains(got, "to merge") {
@@ -318,7 +318,7 @@ func TestHandoffIntoTeamIsApproved(t *testing.T) {
 	c.refused("bo", "acp_handoff", map[string]any{"action": "approve", "handoff_id": handoff})
 
 	inbox := c.call("ana", "acp_inbox", nil)
-	c.has(inbox, "the handoff "+handoff+" of "+task+" from bo to dan waits for your approval: rotate the keys")
+	c.has(inbox, "handoff "+handoff+" of "+task+" from bo to dan waits for your approval: rotate the keys")
 	if got := c.find(inbox, `→ acp_handoff approve (h\d+)`); got != handoff {
 		t.Errorf("next step: got %s, want %s", got, handoff)
 	}

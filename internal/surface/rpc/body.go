@@ -40,7 +40,7 @@ func readBody(w http.ResponseWriter, r *http.Request, buf []byte, most int64) ([
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request did not arrive within %s", bodyTimeout)
 		default:
-			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request broke off")
+			return buf, hub.Errorf(hub.CodeInvalid, "http", "the request body ended early")
 		}
 	}
 }
@@ -54,6 +54,6 @@ func ArriveWithin(w http.ResponseWriter, d time.Duration) {
 
 // tooLarge is the error of a request with more bytes than it may have.
 func tooLarge(most int64) error {
-	return hub.Errorf(hub.CodeTooLarge, "http", "a request has at most %d bytes", most).
-		WithHint("store what is large: {artifact.put}")
+	return hub.Errorf(hub.CodeTooLarge, "http", "the request is larger than %d bytes", most).
+		WithHint("store large content as an artifact: {artifact.put}")
 }

@@ -71,7 +71,7 @@ func Call[S, P, R any](ctx context.Context, c *Client, o Operation[S, P, R], par
 		return out, err
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return out, fmt.Errorf("rpc: %s: read the answer: %w", o.Method, err)
+		return out, fmt.Errorf("rpc: %s: cannot read the answer: %w", o.Method, err)
 	}
 	return out, nil
 }
@@ -115,8 +115,8 @@ func (c *Client) Raw(ctx context.Context, method string, params []byte) (json.Ra
 		Error  *jsonrpc.Error  `json:"error"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil || (answer.Result == nil && answer.Error == nil) {
-		return nil, hub.Errorf(hub.CodeDegraded, method, "%s answered with status %d, not as a hub does", c.url, res.StatusCode).
-			WithHint("is this the address of a parley hub? see PARLEY_URL")
+		return nil, hub.Errorf(hub.CodeDegraded, method, "%s is not a Parley hub: it answered with status %d", c.url, res.StatusCode).
+			WithHint("check PARLEY_URL, the address of the hub")
 	}
 
 	if answer.Error != nil {
@@ -161,7 +161,7 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 func (c *Client) do(ctx context.Context, method, path, contentType string, body io.Reader, bearer string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
-		return nil, hub.Errorf(hub.CodeInvalid, "rpc.Client", "%q is not the address of a hub", c.url).WithHint("see PARLEY_URL")
+		return nil, hub.Errorf(hub.CodeInvalid, "rpc.Client", "%q is not a valid hub address", c.url).WithHint("check PARLEY_URL")
 	}
 	req.Header.Set("Content-Type", contentType)
 	if bearer != "" {
@@ -185,7 +185,7 @@ func (c *Client) do(ctx context.Context, method, path, contentType string, body 
 var ErrUnreachable = errors.New("hub unreachable")
 
 // StartHint says how a hub comes to answer.
-const StartHint = "start it with: parley serve (or make run); PARLEY_URL says where it is"
+const StartHint = "start it with: parley serve (or make run); PARLEY_URL is its address"
 
 func unreachable(url string, err error) error {
 	// The cause may quote the address, never the key.
@@ -238,5 +238,5 @@ func (c *Client) Follow(ctx context.Context, seq int64, fn func(hub.Entry) error
 	if ctx.Err() != nil {
 		return seq, ctx.Err()
 	}
-	return seq, unreachable(c.url, fmt.Errorf("the stream of events ended: %v", lines.Err()))
+	return seq, unreachable(c.url, fmt.Errorf("the event stream ended: %v", lines.Err()))
 }

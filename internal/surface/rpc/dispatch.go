@@ -146,10 +146,10 @@ func allowed(kinds []hub.CallerKind, op string, caller hub.Caller) error {
 	case slices.Contains(kinds, caller.Kind):
 		return nil
 	case len(kinds) == 1 && kinds[0] == hub.CallerOperator:
-		return hub.Errorf(hub.CodeDenied, op, "only the operator may do this, and you are %s", caller.ID).
-			WithHint("the operator runs it on a terminal without PARLEY_KEY, or with --as-operator")
+		return hub.Errorf(hub.CodeDenied, op, "only the operator can do this; you are %s", caller.ID).
+			WithHint("run it as the operator: on a terminal without PARLEY_KEY, or with --as-operator")
 	}
-	return hub.Errorf(hub.CodeDenied, op, "only agents of this hub may call %s", op)
+	return hub.Errorf(hub.CodeDenied, op, "only this hub's agents can call %s", op)
 }
 
 // perform runs do as a call of m: it checks the caller's kind, ends a panic,
@@ -217,8 +217,8 @@ var _ io.Writer = (*bounded)(nil)
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.buf.Len()+len(p) > b.most {
-		return 0, hub.Errorf(hub.CodeTooLarge, "rpc", "the answer has more than %d bytes", b.most).
-			WithHint("ask for it alone, not in a batch, or page by page")
+		return 0, hub.Errorf(hub.CodeTooLarge, "rpc", "the answer is larger than %d bytes", b.most).
+			WithHint("request it outside a batch, or page by page")
 	}
 	return b.buf.Write(p)
 }

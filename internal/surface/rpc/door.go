@@ -230,7 +230,7 @@ func (d *Door) RequireJSON(w http.ResponseWriter, r *http.Request) bool {
 	case err == nil && t == "application/json":
 	case err == nil && t == "application/x-www-form-urlencoded" && !d.open: // the type that curl -d sends
 	default:
-		writeError(w, http.StatusUnsupportedMediaType, nil, hub.Errorf(hub.CodeInvalid, "http", "a request is application/json"))
+		writeError(w, http.StatusUnsupportedMediaType, nil, hub.Errorf(hub.CodeInvalid, "http", "Content-Type must be application/json"))
 		return false
 	}
 	return true
@@ -266,8 +266,8 @@ func (d *Door) answerAll(w http.ResponseWriter, r *http.Request, caller hub.Call
 }
 
 func batchTooLarge() *jsonrpc.Error {
-	return wireError(Strict, hub.Errorf(hub.CodeTooLarge, "http", "the answers to this batch have more than %d bytes", maxAnswer).
-		WithHint("this call was not made; send it again, in a smaller batch"))
+	return wireError(Strict, hub.Errorf(hub.CodeTooLarge, "http", "the answers to this batch are larger than %d bytes", maxAnswer).
+		WithHint("this call was not performed; send it again in a smaller batch"))
 }
 
 func write(w http.ResponseWriter, b []byte) {
@@ -333,7 +333,8 @@ func (d *Door) answerGroup(ctx context.Context, caller hub.Caller, m *Method, re
 // reports whether the request was one.
 func (d *Door) stream(w http.ResponseWriter, r *http.Request, caller hub.Caller, req jsonrpc.Request, size int) bool {
 	m := d.byName[req.Method]
-	if req.Invalid != nil || m == nil || m.stream == nil || int64(size) > m.MaxBody {
+	isStream := req.Invalid == nil && m != nil && m.stream != nil && int64(size) <= m.MaxBody
+	if !isStream {
 		return false
 	}
 	out := &resultWriter{w: w, id: req.ID}

@@ -65,7 +65,7 @@ func Describe(err error, s Surface) Description {
 	if !errors.As(err, &e) || e.Code == hub.CodeInternal {
 		d.Code = hub.CodeInternal
 		d.Message = "internal error"
-		d.Hint = "this is a bug in the hub; its log says more"
+		d.Hint = "this is a bug in the hub; see its log"
 		return d
 	}
 	d.Code = e.Code
@@ -118,7 +118,7 @@ func frameError(err error) *jsonrpc.Error {
 	errors.As(err, &e)
 	return &jsonrpc.Error{
 		Code: e.Code, Message: e.Message,
-		Data: reason(Reason{Reason: hub.CodeInvalid, Hint: "send one JSON-RPC 2.0 request in UTF-8, each name once"}),
+		Data: reason(Reason{Reason: hub.CodeInvalid, Hint: "send one JSON-RPC 2.0 request in UTF-8 without duplicate member names"}),
 	}
 }
 
@@ -127,7 +127,8 @@ func hubError(method string, e *jsonrpc.Error) error {
 	var r Reason
 	if json.Unmarshal(e.Data, &r) != nil || r.Reason == "" {
 		r.Reason = hub.CodeInternal
-		if e.Code == jsonrpc.CodeParse || e.Code == jsonrpc.CodeInvalidRequest || e.Code == jsonrpc.CodeInvalidParams || e.Code == jsonrpc.CodeMethodNotFound {
+		switch e.Code {
+		case jsonrpc.CodeParse, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound:
 			r.Reason = hub.CodeInvalid
 		}
 	}

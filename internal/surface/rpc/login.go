@@ -56,8 +56,8 @@ func (c *Client) Token(ctx context.Context) (string, error) {
 		return l.token, nil
 	}
 	if u, err := url.Parse(c.url); err != nil || (u.Scheme != "https" && !loopback(u.Hostname())) {
-		return "", hub.Errorf(hub.CodePolicy, "rpc.Client", "an operator does not call %s: on the way others could read and change what is said", c.url).
-			WithHint("start the hub with --tls-cert and --tls-key, and call it with https")
+		return "", hub.Errorf(hub.CodePolicy, "rpc.Client", "the operator's key is not used at %s: without TLS others could read and change the requests", c.url).
+			WithHint("start the hub with --tls-cert and --tls-key, and use an https address")
 	}
 	x := handshake.Begin(l.key)
 	var challenge handshake.Challenge
@@ -117,16 +117,16 @@ func (c *Client) post(ctx context.Context, path string, in, out any) (handshake.
 		channel = handshake.TLS(res.TLS.PeerCertificates[0])
 	}
 	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed {
-		return "", hub.Errorf(hub.CodeDegraded, "rpc.Client", "the program at %s is no hub, or one of an earlier version; the operator's key was not sent", c.url).
-			WithHint("restart the hub with this version; PARLEY_URL says where it is")
+		return "", hub.Errorf(hub.CodeDegraded, "rpc.Client", "%s is not a Parley hub, or an older version; the operator's key was not sent", c.url).
+			WithHint("restart the hub with this version, and check PARLEY_URL, its address")
 	}
 	if res.StatusCode != http.StatusOK {
 		return "", ReadError(res)
 	}
 
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(out); err != nil {
-		return "", hub.Errorf(hub.CodeDegraded, "rpc.Client", "%s did not answer as a hub does; the operator's key was not sent", c.url).
-			WithHint("is this the address of a parley hub? see PARLEY_URL")
+		return "", hub.Errorf(hub.CodeDegraded, "rpc.Client", "%s is not a Parley hub; the operator's key was not sent", c.url).
+			WithHint("check PARLEY_URL, the address of the hub")
 	}
 	return channel, nil
 }

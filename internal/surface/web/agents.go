@@ -86,7 +86,9 @@ func oneAgent(ctx context.Context, v *visit) (string, any, error) {
 			return "", nil, err
 		}
 		for _, l := range log.Lines {
-			if n := len(d.Lines); n > 0 && d.Lines[n-1].Kind == l.Kind && (l.Kind == "text" || l.Kind == "thought") {
+			n := len(d.Lines)
+			continuesLine := n > 0 && d.Lines[n-1].Kind == l.Kind && (l.Kind == "text" || l.Kind == "thought")
+			if continuesLine {
 				d.Lines[n-1].Text += l.Text
 				continue
 			}

@@ -37,15 +37,18 @@ func perform[S, P, R any](ctx context.Context, v *visit, o rpc.Operation[S, P, R
 var changes = map[string]func(context.Context, form) (string, error){
 	"approve": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.Approve, api.IDParams{ID: hub.EnvelopeID(f.Get("id"))})
-		return fmt.Sprintf("Approved: %s may go on to %s.", got.From, joinNames(got.To)), err
+		if len(got.To) == 0 { // an operation of a team
+			return fmt.Sprintf("Approved for %s.", got.From), err
+		}
+		return fmt.Sprintf("Approved for %s, to %s.", got.From, joinNames(got.To)), err
 	},
 	"deny": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.Deny, api.IDParams{ID: hub.EnvelopeID(f.Get("id")), Reason: f.Get("reason")})
-		return fmt.Sprintf("Denied: %s is told.", got.From), err
+		return fmt.Sprintf("Denied: %s is notified.", got.From), err
 	},
 	"answer": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.Respond, api.SendParams{ReplyTo: hub.EnvelopeID(f.Get("id")), Text: f.Get("text"), IdempotencyKey: f.Get("once")})
-		return fmt.Sprintf("Answered as %s.", got.ShortID), err
+		return fmt.Sprintf("Answer %s sent.", got.ShortID), err
 	},
 	"done": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.Inbox, api.InboxParams{Peek: true, Limit: 1, Ack: api.AckSet{IDs: []hub.EnvelopeID{hub.EnvelopeID(f.Get("id"))}}})
@@ -65,11 +68,11 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"pause": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.PauseAgent, api.AgentParams{ID: f.agent()})
-		return fmt.Sprintf("%s is paused: it reads, and sends nothing.", f.agent()), err
+		return fmt.Sprintf("%s is paused: it can read but not send.", f.agent()), err
 	},
 	"resume": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.ResumeAgent, api.AgentParams{ID: f.agent()})
-		return fmt.Sprintf("%s may send again.", f.agent()), err
+		return fmt.Sprintf("%s can send again.", f.agent()), err
 	},
 	"reset": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.ResetAgent, api.AgentParams{ID: f.agent()})
@@ -81,14 +84,14 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"forget": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.Forget, api.IDParams{ID: hub.EnvelopeID(f.Get("id"))})
-		return "The text is removed. Backups, exports and agents that read it are out of reach.", err
+		return "The text is deleted from this hub. Backups, exports and agents that read it may still have it.", err
 	},
 	"release": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.Handoff, api.HandoffParams{Action: "release", ID: hub.HandoffID(f.Get("id")), Detail: f.Get("reason")})
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%s does not have the task any more.", got.Report.To), nil
+		return fmt.Sprintf("%s no longer has the task.", got.Report.To), nil
 	},
 	"hand-on": handOn,
 	"approve-peer": func(ctx context.Context, f form) (string, error) {
@@ -103,7 +106,7 @@ var changes = map[string]func(context.Context, form) (string, error){
 	"agent-answer": func(ctx context.Context, f form) (string, error) {
 		n, err := strconv.Atoi(f.Get("question"))
 		if err != nil {
-			return "", hub.Errorf(hub.CodeInvalid, "web", "question: not a number")
+			return "", hub.Errorf(hub.CodeInvalid, "web", "question must be a number")
 		}
 		if _, err := f.waiting(ctx); err != nil { // before the question is gone
 			return "", err
@@ -116,11 +119,11 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"agent-prompt": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.PromptAgent, api.PromptParams{Agent: f.agent(), Text: f.Get("text")})
-		return fmt.Sprintf("%s gets it as its next turn.", f.agent()), err
+		return fmt.Sprintf("%s starts its next turn with it.", f.agent()), err
 	},
 	"agent-stop": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.StopAgent, api.StopParams{Agent: f.agent()})
-		return fmt.Sprintf("%s is stopped. Its mail waits.", f.agent()), err
+		return fmt.Sprintf("%s is stopped. Its mail is kept.", f.agent()), err
 	},
 	"agent-restart": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, api.RestartAgent, api.RestartParams{Agent: f.agent()})
@@ -135,16 +138,16 @@ var changes = map[string]func(context.Context, form) (string, error){
 			return "", err
 		}
 		err = f.acknowledge(ctx, attention.KindEscalation, got.ID)
-		return fmt.Sprintf("Decided: the %s is %s. Those who took part are told.", got.Kind, got.State), err
+		return fmt.Sprintf("Decided: the %s is %s. The participants are notified.", got.Kind, got.State), err
 	},
 	"merge":      merge,
 	"sign-merge": signMerge,
 	"run-again": func(ctx context.Context, f form) (string, error) {
 		got, err := perform(ctx, f.visit, api.RepeatRun, api.RunAgainParams{ID: hub.RunID(f.Get("id")), Policy: sandbox.Policy(f.Get("policy"))})
-		return fmt.Sprintf("Run %s has begun; the page Runs shows it.", got.ID), err
+		return fmt.Sprintf("Run %s has started; see the Runs page.", got.ID), err
 	},
-	"pause-all":  setAll(hub.AgentActive, api.PauseAgent, api.PauseWake, "%d agents are paused, and mail wakes nobody."),
-	"resume-all": setAll(hub.AgentPaused, api.ResumeAgent, api.ResumeWake, "%d agents may send again, and mail wakes those that allow it."),
+	"pause-all":  setAll(hub.AgentActive, api.PauseAgent, api.PauseWake, "%d agents are paused, and mail wakes no agent."),
+	"resume-all": setAll(hub.AgentPaused, api.ResumeAgent, api.ResumeWake, "%d agents can send again, and mail wakes agents that allow it."),
 }
 
 // handOn takes a task from its owner and proposes it to another agent, with what its
@@ -157,7 +160,7 @@ func handOn(ctx context.Context, f form) (string, error) {
 	}
 	var pkg taskView
 	if err := json.Unmarshal(got.Report.Package, &pkg); err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, "web", "the package of the handoff cannot be read")
+		return "", hub.Errorf(hub.CodeInvalid, "web", "cannot read the package of the handoff")
 	}
 	if _, err := perform(ctx, f.visit, api.Handoff, api.HandoffParams{Action: "release", ID: id, Detail: "handed on to " + f.Get("agent")}); err != nil {
 		return "", err
@@ -210,13 +213,13 @@ func joinNames(names []hub.AgentID) string {
 // checkChange refuses a change that does not come from a page of this session.
 func (h *Handler) checkChange(w http.ResponseWriter, r *http.Request, s session) error {
 	if r.Header.Get("Origin") != ownOrigin(r) {
-		return hub.Errorf(hub.CodeDenied, "web", "changes are made from this page alone")
+		return hub.Errorf(hub.CodeDenied, "web", "the request does not come from this page")
 	}
 	if err := readForm(w, r); err != nil {
 		return err
 	}
 	if r.PostForm.Get("token") != s.token() {
-		return hub.Errorf(hub.CodeDenied, "web", "the form is not of this session").WithHint("load the page again")
+		return hub.Errorf(hub.CodeDenied, "web", "the form belongs to another session").WithHint("reload the page")
 	}
 	return nil
 }
@@ -231,9 +234,9 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, s session) {
 	switch {
 	case err != nil:
 	case !s.caller.IsOperator():
-		err = hub.Errorf(hub.CodeDenied, "web", "viewers read; only operators change something")
+		err = hub.Errorf(hub.CodeDenied, "web", "viewers can only read; sign in as an operator to make changes")
 	case !ok:
-		err = hub.Errorf(hub.CodeNotFound, "web", "there is no such change")
+		err = hub.Errorf(hub.CodeNotFound, "web", "unknown action")
 	default:
 		v := &visit{Handler: h, caller: s.caller, r: r}
 		done.Text, err = do(r.Context(), form{v, r.PostForm})

@@ -77,7 +77,7 @@ func TestHandoffDiffIsBounded(t *testing.T) {
 	has(look(), "+later")
 
 	do(s, s.as("builder"), api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "full"})
-	has(look(), "+later", "when it was first looked at after the task had ended")
+	has(look(), "+later", "the first check after the task ended")
 	write("z.txt", "the next task\n")
 	first := do(s, s.operator, api.DiffHandoff, api.HandoffIDParams{ID: id})
 	if body := look(); strings.Contains(body, "the next task") || first.More != files-199 || first.At.IsZero() {

@@ -234,7 +234,7 @@ func link(e hub.Envelope, about summarized) string {
 }
 
 // hiddenWords stand for a text that the person may not read.
-const hiddenWords = "text of high sensitivity, for operators"
+const hiddenWords = "high-sensitivity text, for operators only"
 
 // words returns the beginning of a message's text.
 func (m message) words(n int) string {

@@ -32,10 +32,10 @@ func newCard(r handoff.Report) card {
 
 func handoffs(ctx context.Context, v *visit) (string, any, error) {
 	board := []column{
-		{Name: "Proposed", Empty: "A task that an agent hands over waits here for its receiver.", States: []hub.HandoffState{hub.HandoffProposed, hub.HandoffValidating}},
-		{Name: "In work", Empty: "A task that its receiver has accepted.", States: []hub.HandoffState{hub.HandoffAccepted, hub.HandoffActivated}},
-		{Name: "Done", Empty: "A task whose owner says that it is done, with the proof.", States: []hub.HandoffState{hub.HandoffCompleted, hub.HandoffClosed}},
-		{Name: "Refused", Empty: "A task that was rejected, withdrawn, or whose claims did not hold.", States: []hub.HandoffState{hub.HandoffRejected}},
+		{Name: "Proposed", Empty: "Tasks that wait for their receiver to accept them.", States: []hub.HandoffState{hub.HandoffProposed, hub.HandoffValidating}},
+		{Name: "In work", Empty: "Tasks that their receiver has accepted.", States: []hub.HandoffState{hub.HandoffAccepted, hub.HandoffActivated}},
+		{Name: "Done", Empty: "Tasks that their owner has completed, with the proof.", States: []hub.HandoffState{hub.HandoffCompleted, hub.HandoffClosed}},
+		{Name: "Refused", Empty: "Tasks that were rejected or withdrawn, or that failed the checks.", States: []hub.HandoffState{hub.HandoffRejected}},
 	}
 	for i := range board {
 		for _, state := range board[i].States {

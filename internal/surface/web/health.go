@@ -151,15 +151,15 @@ func health(ctx context.Context, v *visit) (string, any, error) {
 	now := list[len(list)-1]
 
 	d.Charts = []chart{
-		newChart("Calls a second", list, func(a, b sample, s float64) float64 { return (b.Calls - a.Calls) / s }, number),
-		newChart("Entries of the journal a second", list, func(a, b sample, s float64) float64 { return float64(b.journal-a.journal) / s }, number),
-		newChart("Duration of a call, 95 of 100 are faster", list, func(a, b sample, _ float64) float64 { return 1000 * quantile(a, b, 0.95) }, milliseconds),
-		newChart("Refused calls a minute", list, func(a, b sample, s float64) float64 { return 60 * (b.Refused - a.Refused) / s }, number),
-		newChart("Memory of the process", list, func(_, b sample, _ float64) float64 { return float64(b.Memory) }, func(f float64) string { return byteCount(int64(f)) }),
+		newChart("Calls per second", list, func(a, b sample, s float64) float64 { return (b.Calls - a.Calls) / s }, number),
+		newChart("Journal entries per second", list, func(a, b sample, s float64) float64 { return float64(b.journal-a.journal) / s }, number),
+		newChart("Call duration, 95th percentile", list, func(a, b sample, _ float64) float64 { return 1000 * quantile(a, b, 0.95) }, milliseconds),
+		newChart("Refused calls per minute", list, func(a, b sample, s float64) float64 { return 60 * (b.Refused - a.Refused) / s }, number),
+		newChart("Process memory", list, func(_, b sample, _ float64) float64 { return float64(b.Memory) }, func(f float64) string { return byteCount(int64(f)) }),
 		newChart("Database on disk", list, func(_, b sample, _ float64) float64 { return float64(b.Disk) }, func(f float64) string { return byteCount(int64(f)) }),
 	}
 
-	free := "not known"
+	free := "unknown"
 	if now.Free >= 0 {
 		free = byteCount(now.Free)
 	}
@@ -222,7 +222,7 @@ func metricRows(r metrics.Report) (rows []metricRow) {
 				row.Of = strings.TrimSpace(row.Of + " " + f.Labels[label])
 			}
 			if metrics.Describe(name).Timed {
-				row.Value = fmt.Sprintf("median %.3g s, 95 of 100 below %.3g s, %s in all", f.Value, f.P95, number(f.Count))
+				row.Value = fmt.Sprintf("median %.3g s, 95th percentile %.3g s, %s in total", f.Value, f.P95, number(f.Count))
 			}
 			rows = append(rows, row)
 		}
@@ -233,12 +233,12 @@ func metricRows(r metrics.Report) (rows []metricRow) {
 // limitFields returns the limits of senders and conversations in words.
 func limitFields(l mailroom.Limits) []field {
 	if l.Unsafe {
-		return []field{{Name: "rates and breaker", Text: "off"}, {Name: "messages in a thread", Text: fmt.Sprint(l.ThreadHops)}}
+		return []field{{Name: "rate limits and breaker", Text: "off"}, {Name: "messages per thread", Text: fmt.Sprint(l.ThreadHops)}}
 	}
 	return []field{
-		{Name: "messages a minute, per sender", Text: fmt.Sprint(l.DirectPerMinute)}, {Name: "messages to everyone an hour, per sender", Text: fmt.Sprint(l.BroadcastPerHour)},
-		{Name: "recipients of a message", Text: fmt.Sprint(l.Recipients)}, {Name: "messages in a thread", Text: fmt.Sprint(l.ThreadHops)},
-		{Name: "equal messages before a suspension", Text: fmt.Sprintf("%d within %v", l.Repeats, l.RepeatWindow)}, {Name: "suspensions a day before you must lift one", Text: fmt.Sprint(l.TripsPerDay)},
+		{Name: "messages per minute, per sender", Text: fmt.Sprint(l.DirectPerMinute)}, {Name: "broadcasts per hour, per sender", Text: fmt.Sprint(l.BroadcastPerHour)},
+		{Name: "recipients per message", Text: fmt.Sprint(l.Recipients)}, {Name: "messages per thread", Text: fmt.Sprint(l.ThreadHops)},
+		{Name: "identical messages before a suspension", Text: fmt.Sprintf("%d within %v", l.Repeats, l.RepeatWindow)}, {Name: "suspensions per day before the operator must lift one", Text: fmt.Sprint(l.TripsPerDay)},
 	}
 }
 
@@ -357,7 +357,7 @@ func newChart(title string, list []sample, value func(a, b sample, seconds float
 
 	c.Line = line.String()
 	c.Area = c.Line + fmt.Sprintf("L%.0f %.0fL0 %.0fZ", chartWidth, chartHeight, chartHeight)
-	c.Text = fmt.Sprintf("%s: now %s, at most %s", title, c.Now, c.Max)
+	c.Text = fmt.Sprintf("%s: now %s, peak %s", title, c.Now, c.Max)
 	return c
 }
 

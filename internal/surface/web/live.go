@@ -90,7 +90,7 @@ func (l *live) size() int {
 // holds mu.
 func (l *live) refusal(key viewKey, session string) string {
 	if l.streams[session] >= maxStreams {
-		return fmt.Sprintf("This session follows %d pages already. Close some of them, or reload this page to see what changed.", maxStreams)
+		return fmt.Sprintf("This session already has %d live pages. Close some of them, or reload this page to see changes.", maxStreams)
 	}
 	if l.views[key] != nil {
 		return ""
@@ -102,7 +102,7 @@ func (l *live) refusal(key viewKey, session string) string {
 		}
 	}
 	if len(l.views) >= maxViews || (!key.operator && ofViewers >= viewerViews) {
-		return "The hub follows as many pages as it can. Reload this page to see what changed."
+		return "The hub cannot keep more pages live. Reload this page to see changes."
 	}
 	return ""
 }
@@ -315,13 +315,13 @@ func (h *Handler) pageAt(ctx context.Context, address string) (target, error) {
 	var out target
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, targetKey{}, &out), http.MethodGet, address, nil)
 	if err != nil || !isLocal(address) {
-		return out, hub.Errorf(hub.CodeInvalid, "web", "path: not an address of this page")
+		return out, hub.Errorf(hub.CodeInvalid, "web", "path must be an address on this page")
 	}
 	if _, pattern := h.finder.Handler(r); pattern != "" {
 		h.finder.ServeHTTP(nowhere{}, r)
 	}
 	if out.r == nil {
-		return out, hub.Errorf(hub.CodeNotFound, "web", "path: there is no such page")
+		return out, hub.Errorf(hub.CodeNotFound, "web", "no page at this path")
 	}
 	return out, nil
 }

@@ -16,7 +16,7 @@ func TestOverdueWaits(t *testing.T) {
 	clock := new(hubtest.Clock)
 	s := newSite(t, server.Options{Clock: clock.Now}, "planner", "builder")
 	do(s, s.as("planner"), api.Send, api.SendParams{To: api.Recipients{"builder"}, Text: "keys were rotated", AckBy: "30m"})
-	const words = "builder did not acknowledge a message of planner by"
+	const words = "builder did not acknowledge a message from planner by"
 	shows := func() bool {
 		v := s.visitor()
 		v.signIn(s.invite("ben"))

@@ -221,7 +221,7 @@ func TestChanges(t *testing.T) {
 		}
 		defer res.Body.Close()
 		body := v.get("/").body
-		if !strings.Contains(body, "wants to be a peer") {
+		if !strings.Contains(body, "wants to become a peer") {
 			text, _ := io.ReadAll(res.Body)
 			t.Fatalf("the peer does not wait: %s", text)
 		}
@@ -251,7 +251,7 @@ func TestChanges(t *testing.T) {
 		}
 	})
 	t.Run("verify comes to its end", func(t *testing.T) {
-		if body := v.get("/journal/verify").body; !strings.Contains(body, "everything fits") {
+		if body := v.get("/journal/verify").body; !strings.Contains(body, "no differences") {
 			t.Errorf("got %.1500s", body)
 		}
 	})
@@ -264,7 +264,7 @@ func TestSearchOfViewer(t *testing.T) {
 	v := s.visitor()
 	v.signIn(s.invite("ben"))
 	for _, q := range []string{"xyzzy", "absent"} {
-		if body := v.get("/conversations?q=" + q).body; !strings.Contains(body, "No message has these words") {
+		if body := v.get("/conversations?q=" + q).body; !strings.Contains(body, "No messages match") {
 			t.Errorf("a search for %s tells a viewer of a hit", q)
 		}
 	}

@@ -71,7 +71,7 @@ func TestQualificationsOfProof(t *testing.T) {
 		}
 	}
 	want(read(operator, "/handoffs"), "verified not committed, shared with mallory 1 file +1 -1")
-	want(read(operator, "/handoffs/"+string(open)), "verified not committed, shared with mallory 1 file +1 -1", "Also there: mallory (handoff h1).")
+	want(read(operator, "/handoffs/"+string(open)), "verified not committed, shared with mallory 1 file +1 -1", "Also involved: mallory (handoff h1).")
 	want(read(viewer, "/handoffs/"+string(restricted)), "verified qualified: read it on the hub")
 	told := false
 	for _, m := range do(s, s.as("planner"), api.Inbox, api.InboxParams{}).Messages {

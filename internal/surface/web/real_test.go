@@ -64,8 +64,8 @@ func twoBrowsers(t *testing.T) {
 		both.Go(func() { eval[any](a, approve+".click()") })
 		both.Go(func() { eval[any](b, deny+".click()") })
 		both.Wait()
-		a.sees("Nothing waits for you")
-		b.sees("Nothing waits for you")
+		a.sees("Nothing is waiting for you")
+		b.sees("Nothing is waiting for you")
 	}
 	decisions := 0
 	for _, e := range do(s, s.operator, api.Audit, api.AuditParams{Limit: 1000}).Entries {
@@ -146,7 +146,7 @@ func keyboard(t *testing.T) {
 				t.Error("the focus cannot be seen")
 			}
 			p.run(chromedp.KeyEvent("\r"))
-			p.sees("Nothing waits for you")
+			p.sees("Nothing is waiting for you")
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func background(t *testing.T) {
 	}
 	eval[any](p, "window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
 	s.hold("planner", "builder", "second")
-	p.until("the notice tells how much waits", "notices.length === 1 && notices[0] === 'Parley: 2 things wait for you.'")
+	p.until("the notice tells how much waits", "notices.length === 1 && notices[0] === 'Parley: 2 items are waiting for you.'")
 }
 
 func playback(t *testing.T) {
@@ -378,12 +378,12 @@ func hostileText(t *testing.T) {
 	in := coordination.InProject{Project: project}
 	do(s, s.operator, coordination.JoinProject, coordination.JoinParams{InProject: in, Repo: "backend"})
 	do(s, s.operator, coordination.Propose, contract.Proposal{InProject: in, Type: coord.ContractAPI, Name: corpus[1], Content: []byte(`{"method":"<script>window.hacked=1</script>","path":"<img src=x onerror=window.hacked=1>"}`)})
-	s.team("", team.Request{Action: "create", Team: "bad", Name: corpus[0], Objective: strings.Join(corpus, " "), Members: []team.Seat{{Agent: "planner", Role: hub.RoleCoordinator}, {Agent: "builder", Role: hub.RoleExecutor}}})
-	s.team("", team.Request{Action: "task", Team: "bad", Title: corpus[1]})
-	s.team("planner", team.Request{Action: "decide", Team: "bad", Title: corpus[0], Decision: corpus[9], Rationale: corpus[1]})
+	s.team("", api.TeamParams{Action: "create", Team: "bad", Name: corpus[0], Objective: strings.Join(corpus, " "), Members: []team.Seat{{Agent: "planner", Role: hub.RoleCoordinator}, {Agent: "builder", Role: hub.RoleExecutor}}})
+	s.team("", api.TeamParams{Action: "task", Team: "bad", Title: corpus[1]})
+	s.team("planner", api.TeamParams{Action: "decide", Team: "bad", Title: corpus[0], Decision: corpus[9], Rationale: corpus[1]})
 	for i, as := range []hub.AgentID{"planner", "planner", "builder"} { // the third is in conflict with the second
 		parent, text := int64(min(i, 1)), strings.Join(corpus, fmt.Sprintf(" %d\n", i))
-		s.team(as, team.Request{Action: "artifact", Team: "bad", Artifact: "a.html", ParentVersion: &parent, Content: &text, Note: corpus[9]})
+		s.team(as, api.TeamParams{Action: "artifact", Team: "bad", Artifact: "a.html", ParentVersion: &parent, Content: &text, Note: corpus[9]})
 	}
 	v := s.visitor()
 	v.signIn(s.link())

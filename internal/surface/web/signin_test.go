@@ -189,13 +189,13 @@ func TestSignIn(t *testing.T) {
 			"another origin": {"Origin": "http://evil.example"}, "no origin": {"Origin": ""}, "a file": {"Origin": "null"},
 			"another port": {"Origin": "http://" + strings.Split(strings.TrimPrefix(s.page, "http://"), ":")[0] + ":1"},
 		} {
-			if got := v.request(http.MethodPost, s.page+"/do/pause", form, header); got.StatusCode != http.StatusSeeOther || !strings.Contains(v.get("/").body, "from this page alone") {
+			if got := v.request(http.MethodPost, s.page+"/do/pause", form, header); got.StatusCode != http.StatusSeeOther || !strings.Contains(v.get("/").body, "does not come from this page") {
 				t.Errorf("%s: got %d, want a refusal", name, got.StatusCode)
 			}
 		}
 		for name, token := range map[string]string{"no token": "", "another token": strings.Repeat("0", 32)} {
 			form.Set("token", token)
-			if v.request(http.MethodPost, s.page+"/do/pause", form, nil); !strings.Contains(v.get("/").body, "not of this session") {
+			if v.request(http.MethodPost, s.page+"/do/pause", form, nil); !strings.Contains(v.get("/").body, "belongs to another session") {
 				t.Errorf("%s was not refused", name)
 			}
 		}
@@ -325,7 +325,7 @@ func TestViewer(t *testing.T) {
 		m := regexp.MustCompile(`action="/sign-out"><input type="hidden" name="token" value="([0-9a-f]+)"`).FindStringSubmatch(v.get("/").body)
 		v.token = m[1]
 		for action, form := range map[string]url.Values{"pause": {"agent": {"planner"}}, "send": {"agent": {"planner"}, "text": {"hello"}}, "approve": {"id": {string(do(s, s.operator, api.ListHeld, api.None{}).Messages[0].ID)}}} {
-			if got := v.do(action, form); got.StatusCode != http.StatusSeeOther || !strings.Contains(v.get("/").body, "viewers read") {
+			if got := v.do(action, form); got.StatusCode != http.StatusSeeOther || !strings.Contains(v.get("/").body, "viewers can only read") {
 				t.Errorf("%s: got %d, want a refusal", action, got.StatusCode)
 			}
 		}

@@ -89,7 +89,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		return all
 	}
 	ofBen := open(ben, 20, address)
-	if text := refused(t, ben.stream("/")); !strings.Contains(text, "follows 20 pages already") || !strings.Contains(text, "reload this page") {
+	if text := refused(t, ben.stream("/")); !strings.Contains(text, "already has 20 live pages") || !strings.Contains(text, "reload this page") {
 		t.Errorf("the 21st stream of a session is told %q", text)
 	}
 	open(operator, 1, func() string { return "/" })
@@ -99,7 +99,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 	// Ben has 20 views. Viewers have 30 together, the hub has 50.
 	open(eve, 10, address)
-	if text := refused(t, eve.stream(address())); !strings.Contains(text, "as many pages as it can") {
+	if text := refused(t, eve.stream(address())); !strings.Contains(text, "cannot keep more pages live") {
 		t.Errorf("a 31st view of viewers is told %q", text)
 	}
 	open(eve, 1, func() string { return "/" }) // ben looks at it already
@@ -151,7 +151,7 @@ func TestPageWithoutStream(t *testing.T) {
 	}
 	p.open(s.page + "/handoffs")
 	p.sees("not live: reload the page")
-	p.until("the reason is there", "document.getElementById('live').title.includes('as many pages as it can')")
+	p.until("the reason is there", "document.getElementById('live').title.includes('cannot keep more pages live')")
 	for _, res := range taken {
 		res.Body.Close()
 	}

@@ -33,7 +33,7 @@ type teamsData struct {
 func teams(ctx context.Context, v *visit) (string, any, error) {
 	q := v.r.URL.Query()
 	d := teamsData{Lifecycle: hub.Lifecycle(q.Get("lifecycle")), Lifecycles: hub.Lifecycles, States: hub.TaskStates, Most: team.MaxConflicts}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "list", Lifecycle: d.Lifecycle, Cursor: q.Get("cursor"), Limit: teamPage})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "list", Lifecycle: d.Lifecycle, Cursor: q.Get("cursor"), Limit: teamPage})
 	d.Teams, d.Next = got.Teams, got.Next
 	return "Teams", d, err
 }
@@ -72,7 +72,7 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 	d := teamData{State: hub.TaskState(q.Get("state")), Owner: hub.AgentID(q.Get("owner")), States: hub.TaskStates}
 	filtered := d.State != "" || d.Owner != ""
 
-	r := team.Request{Action: "show", Team: id, State: d.State, Owner: d.Owner, Cursor: q.Get("cursor"), Limit: teamPage}
+	r := api.TeamParams{Action: "show", Team: id, State: d.State, Owner: d.Owner, Cursor: q.Get("cursor"), Limit: teamPage}
 	if !filtered {
 		r.Cursor, r.Limit = "", 1 // the board reads tasks by itself
 	}
@@ -88,7 +88,7 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 		}
 	}
 
-	files, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: id, Cursor: q.Get("artifacts"), Limit: teamPage})
+	files, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: id, Cursor: q.Get("artifacts"), Limit: teamPage})
 	if err != nil {
 		return "", nil, err
 	}
@@ -115,10 +115,10 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 // board returns the tasks of a team by their states.
 func (v *visit) board(ctx context.Context, t team.View) ([]taskColumn, error) {
 	board := []taskColumn{
-		{Name: "To do", Empty: "A task that no member has begun, or that the review sent back.", States: []hub.TaskState{hub.TaskBacklog, hub.TaskAssigned, hub.TaskRework}},
-		{Name: "In progress", Empty: "A task that its owner works on.", States: []hub.TaskState{hub.TaskInProgress}},
-		{Name: "Waiting", Empty: "A task that is in review or blocked.", States: []hub.TaskState{hub.TaskInReview, hub.TaskBlocked}},
-		{Name: "Over", Empty: "A task that is done or dropped.", States: []hub.TaskState{hub.TaskDone, hub.TaskDropped}},
+		{Name: "To do", Empty: "Tasks that are not started, or that the review sent back.", States: []hub.TaskState{hub.TaskBacklog, hub.TaskAssigned, hub.TaskRework}},
+		{Name: "In progress", Empty: "Tasks that their owner is working on.", States: []hub.TaskState{hub.TaskInProgress}},
+		{Name: "Waiting", Empty: "Tasks in review or blocked.", States: []hub.TaskState{hub.TaskInReview, hub.TaskBlocked}},
+		{Name: "Over", Empty: "Tasks that are done or dropped.", States: []hub.TaskState{hub.TaskDone, hub.TaskDropped}},
 	}
 	for i := range board {
 		c := &board[i]
@@ -127,7 +127,7 @@ func (v *visit) board(ctx context.Context, t team.View) ([]taskColumn, error) {
 			if c.Count += n; n == 0 {
 				continue
 			}
-			got, err := perform(ctx, v, api.Team, team.Request{Action: "show", Team: t.ID, State: state, Limit: taskCards})
+			got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "show", Team: t.ID, State: state, Limit: taskCards})
 			if err != nil {
 				return nil, err
 			}
@@ -175,7 +175,7 @@ func versionNumber(text string, without int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, hub.Errorf(hub.CodeInvalid, "web", "%.40q is not the number of a version", text)
+		return 0, hub.Errorf(hub.CodeInvalid, "web", "%.40q is not a version number", text)
 	}
 	return n, nil
 }
@@ -185,7 +185,7 @@ func (v *visit) content(ctx context.Context, a hub.TeamArtifact, version int64) 
 	if version == 0 {
 		return contentView{IsText: true}, nil
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: strictjson.Count(version)})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: a.Team, Artifact: a.ID, Version: strictjson.Count(version)})
 	if err != nil {
 		return out, err
 	}
@@ -210,9 +210,9 @@ type artifactData struct {
 func (v *visit) artifactLog(ctx context.Context, cursor string) (artifactData, team.Answer, error) {
 	name := v.r.PathValue("artifact")
 	if !hub.ValidArtifactID(name) {
-		return artifactData{}, team.Answer{}, hub.Errorf(hub.CodeNotFound, "web", "%.80q is not the name of an artifact", name)
+		return artifactData{}, team.Answer{}, hub.Errorf(hub.CodeNotFound, "web", "%.80q is not a valid artifact name", name)
 	}
-	got, err := perform(ctx, v, api.Team, team.Request{Action: "artifact", Team: hub.TeamID(v.r.PathValue("team")), Artifact: name, Log: true, Cursor: cursor, Limit: teamPage})
+	got, err := perform(ctx, v, api.Team, api.TeamParams{Action: "artifact", Team: hub.TeamID(v.r.PathValue("team")), Artifact: name, Log: true, Cursor: cursor, Limit: teamPage})
 	if err != nil {
 		return artifactData{}, got, err
 	}
@@ -377,7 +377,8 @@ func (d *mergeData) fill(ctx context.Context) error {
 	end := ""
 	for _, p := range d.Panes {
 		mine, ok := lineEnd(p.Text)
-		if !ok || !p.IsText || (mine != "" && end != "" && mine != end) {
+		isMixed := mine != "" && end != "" && mine != end
+		if !ok || !p.IsText || isMixed {
 			return nil
 		}
 		end = cmp.Or(end, mine)
@@ -412,7 +413,7 @@ func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n
 
 // merge stores the text of the form, or one of both versions, as the merge.
 func merge(ctx context.Context, f form) (string, error) {
-	r := team.Request{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), Note: strings.TrimSpace(f.Get("note"))}
+	r := api.TeamParams{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), Note: strings.TrimSpace(f.Get("note"))}
 	for _, name := range []string{"newest", "beside"} {
 		n, err := versionNumber(f.Get(name), 0)
 		if err != nil {
@@ -432,7 +433,7 @@ func merge(ctx context.Context, f form) (string, error) {
 	} else {
 		text := unixLines(f.Get("content"))
 		if line := diff3.Marked([]byte(text)); line > 0 {
-			return "", hub.Errorf(hub.CodeInvalid, "web", "line %d of the text is a mark of a conflict: nothing was stored", line).WithHint("choose the lines of each marked place, and remove its four marks")
+			return "", hub.Errorf(hub.CodeInvalid, "web", "line %d of the text is a conflict marker: nothing was stored", line).WithHint("choose the lines to keep at each marked place, and remove its four markers")
 		}
 		if f.Get("crlf") != "" {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -455,12 +456,12 @@ func merge(ctx context.Context, f form) (string, error) {
 		return "", err
 	}
 	if got.Artifact.Sensitivity == hub.SensitivityHigh {
-		return fmt.Sprintf("Version %d of %s is the merge. A reviewer of the team signs it.", got.Version.Version, r.Artifact), nil
+		return fmt.Sprintf("Version %d of %s is the merge. A team reviewer must sign it.", got.Version.Version, r.Artifact), nil
 	}
-	return fmt.Sprintf("Version %d of %s is the merge. The members are told.", got.Version.Version, r.Artifact), nil
+	return fmt.Sprintf("Version %d of %s is the merge. The members are notified.", got.Version.Version, r.Artifact), nil
 }
 
 func signMerge(ctx context.Context, f form) (string, error) {
-	_, err := perform(ctx, f.visit, api.Team, team.Request{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), SignOff: true})
+	_, err := perform(ctx, f.visit, api.Team, api.TeamParams{Action: "merge", Team: hub.TeamID(f.Get("team")), Artifact: f.Get("artifact"), SignOff: true})
 	return fmt.Sprintf("The merge of %s is signed.", f.Get("artifact")), err
 }

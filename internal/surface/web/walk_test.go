@@ -29,7 +29,7 @@ func TestWalk(t *testing.T) {
 	s.send("builder", "planner", "The schema is frozen.")
 	p.sees("The schema is frozen.")
 	p.click(fmt.Sprintf(`#held-%s form[action="/do/approve"] button`, held))
-	p.sees("Nothing waits for you")
+	p.sees("Nothing is waiting for you")
 	inbox := do(s, s.as("builder"), api.Inbox, api.InboxParams{})
 	if len(inbox.Messages) != 1 || inbox.Messages[0].ID != held {
 		t.Errorf("the inbox of builder after the approval: got %v, want the message that was held", inbox.Messages)
@@ -71,7 +71,7 @@ func walkMerge(s *site, p *tab) {
 		t.Errorf("the form has %q after another version came, want the words and version 2", got)
 	}
 	p.click("#merge button.main")
-	p.sees("is not the newest version of keys.toml any more: 4 is")
+	p.sees("is not the newest version of keys.toml; 4 is")
 	p.sees("live")
 	s.hold("planner", "builder", "May I go on?")
 	p.until("the page was rendered again", "document.title.startsWith('(1) Merge keys.toml')")
@@ -80,7 +80,7 @@ func walkMerge(s *site, p *tab) {
 	}
 	p.click("#merge button.main")
 	p.sees("Version 5 of keys.toml is the merge")
-	if got := s.team("", team.Request{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *got.Content != typed || got.Artifact.State != hub.MergeResolved {
+	if got := s.team("", api.TeamParams{Action: "artifact", Team: "auth", Artifact: "keys.toml"}); *got.Content != typed || got.Artifact.State != hub.MergeResolved {
 		t.Errorf("stored: %q, %s", *got.Content, got.Artifact.State)
 	}
 }

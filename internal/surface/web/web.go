@@ -174,7 +174,7 @@ func NewHandler(o Options) (*Handler, error) {
 	})
 
 	h.handle("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
-		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "there is no page %s", r.URL.Path).WithHint("the navigation leads to every page"))
+		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "no page at %s", r.URL.Path).WithHint("use the navigation to find a page"))
 	}))
 	return h, nil
 }
@@ -307,7 +307,7 @@ func ownOrigin(r *http.Request) string {
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if origin != ownOrigin(r) && origin != noOrigin {
-		h.serveSignIn(w, http.StatusForbidden, hub.Errorf(hub.CodeDenied, "web", "a code is entered on the sign-in page"))
+		h.serveSignIn(w, http.StatusForbidden, hub.Errorf(hub.CodeDenied, "web", "enter the code on the sign-in page"))
 		return
 	}
 	if err := readForm(w, r); err != nil {
@@ -408,7 +408,7 @@ func (h *Handler) write(w http.ResponseWriter, status int, name string, data lay
 	body, err := h.execute(name, "layout", data)
 	if err != nil {
 		h.Log.Error("a page could not be rendered", "op", name, "err", err)
-		http.Error(w, "this page could not be rendered: see the hub's log", http.StatusInternalServerError)
+		http.Error(w, "this page cannot be rendered; see the hub's log", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -550,9 +550,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, s session, err er
 		status = http.StatusBadRequest
 	}
 	data := h.frame(s, page{})
-	data.Title = "This did not work"
+	data.Title = "Something went wrong"
 	data.Note = failure(err)
-	data.Main = `<h1>This did not work</h1><p><a href="/">Back to Now</a></p>`
+	data.Main = `<h1>Something went wrong</h1><p><a href="/">Back to Now</a></p>`
 	h.write(w, status, "verify", data)
 }
 
@@ -567,10 +567,10 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 		err = r.ParseMultipartForm(maxForm)
 	}
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
-		return hub.Errorf(hub.CodeTooLarge, "web", "the form has more than %s", byteCount(large.Limit)).WithHint("long texts are sent by a command")
+		return hub.Errorf(hub.CodeTooLarge, "web", "the form is larger than %s", byteCount(large.Limit)).WithHint("send long texts from the command line")
 	}
 	if err != nil {
-		return hub.Errorf(hub.CodeInvalid, "web", "the form could not be read")
+		return hub.Errorf(hub.CodeInvalid, "web", "cannot read the form")
 	}
 	return nil
 }

@@ -334,14 +334,6 @@ func (s callReader) Receipt(a hub.AgentID, b string) (hub.Receipt, error) {
 	return do1(s.calls, "Receipt", func() (hub.Receipt, error) { return s.r.Receipt(a, b) })
 }
 
-func (s callReader) ItemClaim(a string) (hub.ItemClaim, error) {
-	return do1(s.calls, "ItemClaim", func() (hub.ItemClaim, error) { return s.r.ItemClaim(a) })
-}
-
-func (s callReader) ItemClaims(a hub.AgentID, b int) ([]hub.ItemClaim, error) {
-	return do1(s.calls, "ItemClaims", func() ([]hub.ItemClaim, error) { return s.r.ItemClaims(a, b) })
-}
-
 func (s callReader) Wakes() hub.WakeReader { return callWakes{s.calls, s.r.Wakes(), nil} }
 
 func (s callTx) WriteWakes() hub.WakeWriter { return callWakes{s.calls, nil, s.tx.WriteWakes()} }
@@ -500,14 +492,6 @@ func (s callTx) AddMessage(a hub.Message, b []hub.Party) error {
 
 func (s callTx) AddReceipt(a hub.Receipt) error {
 	return do0(s.calls, "AddReceipt", func() error { return s.tx.AddReceipt(a) })
-}
-
-func (s callTx) PutItemClaim(a hub.ItemClaim) error {
-	return do0(s.calls, "PutItemClaim", func() error { return s.tx.PutItemClaim(a) })
-}
-
-func (s callTx) RemoveItemClaim(a string) error {
-	return do0(s.calls, "RemoveItemClaim", func() error { return s.tx.RemoveItemClaim(a) })
 }
 
 func (s callTx) AddSubscription(a hub.Subscription) error {

@@ -169,22 +169,21 @@ func (h *house) sent(change func(*mailroom.Draft)) hub.EnvelopeID {
 func (h *house) core(gates ...string) {
 	h.t.Helper()
 	for _, r := range []team.Request{
-		{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}, Policy: &team.Policy{HumanGateActions: gates}},
-		{Action: "status", Lifecycle: hub.TeamActive},
-		{Action: "task", Title: "t"},
+		team.Create{Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}, Policy: &team.Policy{HumanGateActions: gates}},
+		team.Move{Lifecycle: hub.TeamActive},
+		team.CreateTask{Title: "t"},
 	} {
 		h.must(h.team(planner, r))
 	}
 }
 
 // put puts a version of an artifact, made from another.
-func put(parent int64, text string) team.Request {
-	return team.Request{Action: "artifact", Artifact: "a", ParentVersion: &parent, Content: &text}
+func put(parent int64, text string) team.PutArtifact {
+	return team.PutArtifact{Artifact: "a", Parent: parent, Content: team.Text(text)}
 }
 
 func (h *house) team(as hub.Caller, r team.Request) error {
-	r.Team = "core"
-	return last(h.teams.Perform(h.ctx, as, r))
+	return last(h.teams.Perform(h.ctx, as, "core", r))
 }
 
 func offered(d *mailroom.Draft) { d.Type = hub.TypeTaskOffer }
@@ -384,33 +383,33 @@ var operations = []struct {
 	}},
 	{"team create", func(h *house) func() error {
 		return func() error {
-			return h.team(planner, team.Request{Action: "create", Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}})
+			return h.team(planner, team.Create{Objective: "o", Members: []team.Seat{{Agent: "builder", Role: hub.RoleExecutor}}})
 		}
 	}},
 	{"team role", func(h *house) func() error {
 		h.core()
 		return func() error {
-			return h.team(planner, team.Request{Action: "role", Agent: "builder", Role: hub.RoleReviewer, Reason: "coverage"})
+			return h.team(planner, team.ChangeRole{Agent: "builder", Role: hub.RoleReviewer, Reason: "coverage"})
 		}
 	}},
 	{"team propose a role", func(h *house) func() error {
 		h.core()
 		return func() error {
-			return h.team(planner, team.Request{Action: "role", Agent: "builder", Role: hub.RoleReviewer})
+			return h.team(planner, team.ChangeRole{Agent: "builder", Role: hub.RoleReviewer})
 		}
 	}},
 	{"team assign", func(h *house) func() error {
 		h.core()
-		return func() error { return h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}) }
+		return func() error { return h.team(planner, team.ChangeTask{Task: "T-1", Owner: "builder"}) }
 	}},
 	{"team remove", func(h *house) func() error {
 		h.core()
-		h.must(h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}))
-		return func() error { return h.team(builder, team.Request{Action: "remove", Agent: "builder"}) }
+		h.must(h.team(planner, team.ChangeTask{Task: "T-1", Owner: "builder"}))
+		return func() error { return h.team(builder, team.RemoveMember{Agent: "builder"}) }
 	}},
 	{"team decide", func(h *house) func() error {
 		h.core()
-		return func() error { return h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}) }
+		return func() error { return h.team(planner, team.Decide{Decision: "d", Rationale: "r"}) }
 	}},
 	{"team put a version", func(h *house) func() error {
 		h.core()
@@ -427,9 +426,7 @@ var operations = []struct {
 		for _, text := range []string{"a\n", "b\n", "c\n"} {
 			h.must(h.team(builder, put(min(1, int64(text[0]-'a')), text)))
 		}
-		q := put(0, "both\n")
-		q.Action, q.ParentVersion = "merge", nil
-		return func() error { return h.team(planner, q) }
+		return func() error { return h.team(planner, team.Merge{Artifact: "a", Content: team.Text("both\n")}) }
 	}},
 	{"team policy", func(h *house) func() error {
 		h.core()
@@ -439,11 +436,11 @@ var operations = []struct {
 	}},
 	{"team hold", func(h *house) func() error {
 		h.core("decide")
-		return func() error { return h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}) }
+		return func() error { return h.team(planner, team.Decide{Decision: "d", Rationale: "r"}) }
 	}},
 	{"team approve", func(h *house) func() error {
 		h.core("decide")
-		h.must(h.team(planner, team.Request{Action: "decide", Decision: "d", Rationale: "r"}))
+		h.must(h.team(planner, team.Decide{Decision: "d", Rationale: "r"}))
 		held, err := attention.New(h.store, mailroom.Headline).Waiting(h.ctx, operator, attention.Sources{})
 		h.must(err)
 		return func() error { return last(h.teams.Approve(h.ctx, operator, held.Operations[0].ID)) }
@@ -467,7 +464,7 @@ var operations = []struct {
 	}},
 	{"keys revoke a member", func(h *house) func() error {
 		h.core()
-		h.must(h.team(planner, team.Request{Action: "task", Task: "T-1", Owner: "builder"}))
+		h.must(h.team(planner, team.ChangeTask{Task: "T-1", Owner: "builder"}))
 		return func() error { return last(h.keys.RevokeKeys(h.ctx, operator, "builder", "", h.leave)) }
 	}},
 	{"handoff initiate", func(h *house) func() error { return func() error { return last(h.initiate()) } }},

@@ -36,7 +36,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"handoffs", handoffTests},
 		{"runs", runTests},
 		{"roots", rootTests},
-		{"claims", claimTests},
+		{"items", itemTests},
 		{"wakes", wakeTests},
 		{"subscriptions", subscriptionTests},
 		{"deliberations", deliberationTests},

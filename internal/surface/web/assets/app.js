@@ -65,7 +65,7 @@
       badge.remove();
     }
     if (page.waiting > waiting && document.hidden && window.Notification && Notification.permission === "granted") {
-      new Notification("Parley", { body: page.waiting === 1 ? "One thing waits for you." : page.waiting + " things wait for you.", tag: "parley-waiting" });
+      new Notification("Parley", { body: page.waiting === 1 ? "One item is waiting for you." : page.waiting + " items are waiting for you.", tag: "parley-waiting" });
     }
     waiting = page.waiting;
   }
