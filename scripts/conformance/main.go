@@ -9,6 +9,8 @@
 //
 // With -write it writes the table to a file. Without it compares the table with the file:
 // byte for byte with -whole, which says that all tests were run, else the verdicts alone.
+// A test that was skipped does not meet its requirement, except with -partial, which says that
+// this machine lacks what some tests need: then the verdict of such a requirement is left alone.
 // It ends with status 1 if a test failed, if a requirement that should be met has no test
 // that passed, or if the file is stale.
 package main
@@ -39,12 +41,13 @@ func main() {
 	table := flag.String("table", "docs/conformance.md", "the table")
 	write := flag.Bool("write", false, "write the table in place of comparing it")
 	whole := flag.Bool("whole", false, "compare the table byte for byte")
+	partial := flag.Bool("partial", false, "tests were skipped because this machine lacks what they need")
 	flag.Parse()
 	in := flag.Args()
 	if len(in) == 0 {
 		in = []string{"/dev/stdin"}
 	}
-	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, whole: *whole}); err != nil {
+	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, whole: *whole, partial: *partial}); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
@@ -52,9 +55,10 @@ func main() {
 
 // options are what run does with the results.
 type options struct {
-	list         string // of requirements
-	table        string // the path of the table
-	write, whole bool   // as the flags
+	list  string // of requirements
+	table string // the path of the table
+
+	write, whole, partial bool // as the flags
 }
 
 func run(in []string, out io.Writer, o options) error {
@@ -80,7 +84,7 @@ func run(in []string, out io.Writer, o options) error {
 	}
 
 	// The table is written, or compared with the file that is there.
-	text, unmet := render(rows, r.found)
+	text, unmet := render(rows, r.found, o.partial && !o.write)
 	var stale error
 	if o.write {
 		stale = os.WriteFile(o.table, text, 0o644)
@@ -287,8 +291,8 @@ func (r *results) add(e event, printed map[string][]byte) {
 }
 
 // render writes the table. The error names requirements whose tests and state do not
-// agree.
-func render(rows map[string]row, found map[string][]result) ([]byte, error) {
+// agree. With partial, tests that were skipped say nothing.
+func render(rows map[string]row, found map[string][]result, partial bool) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`# Conformance
 
@@ -312,6 +316,10 @@ a stand-in, as each of these tests says itself.
 			return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(len(a.rule), len(b.rule)), cmp.Compare(a.rule, b.rule))
 		})
 		tests = slices.Compact(tests)
+		if partial {
+			tests = slices.DeleteFunc(tests, func(t result) bool { return t.action == "skip" })
+		}
+		isUnknown := len(tests) == 0 && len(found[id]) > 0 // all were skipped
 
 		word, rule := verdict[r.state], r.reason
 		real := slices.ContainsFunc(tests, func(t result) bool { return !t.standIn })
@@ -324,6 +332,7 @@ a stand-in, as each of these tests says itself.
 
 		// The state in the list must agree with the tests that were found.
 		switch {
+		case isUnknown:
 		case len(tests) == 0 && r.state != absent:
 			word = "**no test**"
 			bad = append(bad, id+" (no test)")

@@ -75,6 +75,21 @@ func TestConformance(t *testing.T) {
 			t.Errorf("all tests: got %v, want the row", err)
 		}
 	})
+	t.Run("on a machine that lacks a part, skipped tests say nothing", func(t *testing.T) {
+		some := passes + ended("skip", "TestE/R1-003_more")
+		all := strings.Replace(passes, ended("pass", "TestB/R1-002_R1-003_one_test_for_two"), ended("skip", "TestB/R1-002_R1-003_one_test_for_two"), 1)
+		for name, events := range map[string]string{"some of a row": some, "all of a row": all} {
+			if err := run(files(t, events), &out, options{list: listed, table: table, partial: true}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := run(files(t, events), &out, options{list: listed, table: filepath.Join(t.TempDir(), "t"), write: true, partial: true}); err == nil {
+				t.Errorf("%s: the table was written", name)
+			}
+		}
+		if err := run(files(t, passes+ended("fail", "TestE/R1-003_more")), &out, options{list: listed, table: table, partial: true}); err == nil {
+			t.Error("a failed test was not found")
+		}
+	})
 	t.Run("several files are one result", func(t *testing.T) {
 		half := strings.Index(passes, "\n") + 1
 		if err := run(files(t, passes[:half], passes[half:]), &out, options{list: listed, table: table}); err != nil {

@@ -300,7 +300,7 @@ func TestLife(t *testing.T) {
 		sum := sha256.Sum256(raw)
 		same(t, "hash", got.Hash, hex.EncodeToString(sum[:]))
 	})
-	t.Run("R3-034 the receiver gets a message with the summary, in the same breath", func(t *testing.T) {
+	t.Run("R3-034 the receiver gets a message with the summary in the same transaction", func(t *testing.T) {
 		same(t, "inbox", d.inbox(builder), "[handoff.initiate]")
 		d.view(func(r hub.Reader) error {
 			page, err := r.Inbox("builder", hub.InboxFilter{Limit: 1, Now: hub.At(d.clock())})
