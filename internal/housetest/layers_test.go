@@ -43,6 +43,7 @@ var layers = map[string][]string{
 	"internal/stray":      {},
 	"internal/tail":       {},
 	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
+	"internal/effects":    {}, // what a shell command does to files; the one owner of the parser
 	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
 
 	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
@@ -124,6 +125,7 @@ var layers = map[string][]string{
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
+	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"}, // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
 	"internal/service/signin":       {"hub"},
@@ -137,7 +139,7 @@ var layers = map[string][]string{
 	"internal/surface/api": {
 		"hub", "internal/contact", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
+		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent

@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
@@ -35,6 +36,7 @@ type Services struct {
 	Without   []hub.Feature // features that are off
 	Runs      *run.Service
 	Roots     *roots.Service
+	Files     *reservation.Service
 	Keys      *keys.Service
 	Journal   *journal.Journal
 	Records   Records
@@ -135,6 +137,11 @@ var (
 	FinishItem  = changes("workq/done", "Take an item out of the hub's own queue: its owner, or the operator.", finishItem)
 	ListClaims  = reads("workq/list", "List the owners of items of the hub's own queue.", claimList)
 
+	AskFiles     = changes("parley/reservations/ask", "Ask whether files of a working tree may be changed, and reserve them for the edit; for the guard beside an agent.", filesAsk)
+	ReserveFiles = changes("parley/reservations/reserve", "Reserve files or patterns of a working tree before the work.", filesReserve)
+	ReleaseFiles = changes("parley/reservations/release", "Release reserved files: your own, or as the operator those of any agent.", filesRelease)
+	ListFiles    = reads("parley/reservations/list", "List the files that agents change, by working tree, with the agents that wait for them.", filesList)
+
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
 	InviteWeb   = administers("parley/web/invite", "Make a link with which a viewer is signed in, once.", webInvite)
 	WebSessions = reads("parley/web/sessions", "List the sessions of browsers.", webSessions)
@@ -166,6 +173,7 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	SetContact, ListContacts, KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
+	AskFiles, ReserveFiles, ReleaseFiles, ListFiles,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
