@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/service/reservation"
+)
+
+// Questions returns the questions about a call of a tool, one for each working tree: none for
+// a call that failed before it changed a file, and for one in no known folder.
+func Questions(use cli.ToolUse) []reservation.Question {
+	kind, ok := kindOf(use)
+	if !ok || !filepath.IsAbs(use.Dir) {
+		return nil
+	}
+	dir := resolved(use.Dir)
+
+	// Codex edits files by a patch inside of a shell command: they are reserved as in an edit.
+	paths := slices.Clone(use.Paths)
+	if use.Command != "" {
+		paths = append(paths, effects.Read(use.Command, dir).Patched...)
+	}
+
+	// A command is judged in its own folder, with the files of the same working tree.
+	var out []reservation.Question
+	if use.Command != "" {
+		out = append(out, reservation.Question{Tree: dir, Paths: []string{}, Kind: kind, Session: use.Session, Command: use.Command})
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(use.Dir, path)
+		}
+		path = resolved(path)
+		top := treeOf(path, dir)
+		i := slices.IndexFunc(out, func(q reservation.Question) bool {
+			return q.Tree == top || (q.Command != "" && treeOf(dir, dir) == top)
+		})
+		if i < 0 {
+			i = len(out)
+			out = append(out, reservation.Question{Tree: top, Kind: kind, Session: use.Session})
+		}
+		if !slices.Contains(out[i].Paths, path) {
+			out[i].Paths = append(out[i].Paths, path)
+		}
+	}
+	return out
+}
+
+// kindOf returns the kind of the questions about a call. Reads are told when they are over. An
+// edit that failed changed nothing; a command that failed may have.
+func kindOf(use cli.ToolUse) (reservation.Kind, bool) {
+	hasResult := use.Ended && !use.Failed
+	switch use.Kind {
+	case cli.ReadTool:
+		return reservation.Read, hasResult
+	case cli.ShellTool:
+		if use.Ended {
+			return reservation.After, true
+		}
+		return reservation.Edit, true
+	case cli.EditTool:
+		if use.Ended {
+			return reservation.After, hasResult
+		}
+		return reservation.Edit, true
+	}
+	return "", false
+}
+
+// resolved returns an absolute path without links, also of a file that does not exist yet.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	rest := ""
+	for known := path; ; known = filepath.Dir(known) {
+		if real, err := filepath.EvalSymlinks(known); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if known == filepath.Dir(known) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(known), rest)
+	}
+}
+
+// treeOf returns the top of the working tree that a path lies in. Without git it is dir, if the
+// path lies there, else the folder of the file.
+func treeOf(path, dir string) string {
+	for folder := path; ; folder = filepath.Dir(folder) {
+		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
+			return folder
+		}
+		if folder == filepath.Dir(folder) {
+			break
+		}
+	}
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+		return dir
+	}
+	return filepath.Dir(path)
+}
