@@ -26,7 +26,8 @@ func TestPluginsFailOpen(t *testing.T) {
 		"opencode": `import { Parley } from PLUGIN
 const hooks = await Parley({ client: {}, directory: "/" })
 await hooks["tool.execute.after"]({ sessionID: "s" }, { output: "kept" })
-for (const name of ["event", "chat.message", "tool.execute.after", "experimental.chat.system.transform"]) await hooks[name](undefined, undefined)
+await hooks["tool.execute.before"]({ sessionID: "s", tool: "write" }, { args: { filePath: "a" } })
+for (const name of ["event", "chat.message", "tool.execute.before", "tool.execute.after", "experimental.chat.system.transform"]) await hooks[name](undefined, undefined)
 console.log("went on")
 process.exit(0)
 `,
@@ -35,6 +36,7 @@ const hooks = {}
 plugin({ on: (name, handler) => { hooks[name] = handler }, sendUserMessage: () => { throw new Error("no") } })
 await hooks.session_start({}, { sessionManager: { getSessionId: () => "s" } })
 await hooks.tool_result({ content: [] })
+if (await hooks.tool_call({ toolName: "write", input: { path: "a" } })) throw new Error("refused")
 for (const name of Object.keys(hooks)) await hooks[name](undefined, undefined)
 console.log("went on")
 process.exit(0)
