@@ -26,7 +26,7 @@ func HeldBy(dir string, files []string, list []reservation.Row, except hub.Agent
 			path = filepath.Join(dir, path)
 		}
 		path = resolved(path)
-		i := slices.IndexFunc(list, func(r reservation.Row) bool { return r.Holder != except && holds(r.Reservation, path) })
+		i := slices.IndexFunc(list, func(r reservation.Row) bool { return r.Holder != except && holds(r, path) })
 		if i >= 0 {
 			out = append(out, Held{Path: file, Holder: list[i].Holder, Since: list[i].Since})
 		}
@@ -35,8 +35,8 @@ func HeldBy(dir string, files []string, list []reservation.Row, except hub.Agent
 }
 
 // holds reports whether a reservation binds a file, given by its absolute path.
-func holds(r hub.Reservation, path string) bool {
-	rel, err := filepath.Rel(r.Tree.Path, path)
+func holds(r reservation.Row, path string) bool {
+	rel, err := filepath.Rel(r.Tree, path)
 	if err != nil || !filepath.IsLocal(rel) || r.State != hub.ReservationHeld {
 		return false
 	}
