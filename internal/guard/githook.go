@@ -82,6 +82,16 @@ func FindHook(ctx context.Context, dir string, program []string) (GitHook, error
 	return h.judged(), nil
 }
 
+// HookIn returns the pre-commit hook in a folder from which git runs hooks, to take the guard
+// out of it.
+func HookIn(folder string) (GitHook, error) {
+	h := GitHook{Folder: folder, File: filepath.Join(folder, "pre-commit")}
+	if err := h.read(); err != nil {
+		return h, hub.Errorf(hub.CodeDenied, "guard.HookIn", "cannot read %s: %w", h.File, err)
+	}
+	return h.judged(), nil
+}
+
 // callLine returns the line of a hook that calls the guard. Only a refusal ends the hook: without
 // the program, or if that fails, the commit goes on.
 func callLine(program []string) string {
