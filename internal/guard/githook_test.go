@@ -351,6 +351,14 @@ func TestCommits(t *testing.T) {
 		t.Errorf("stash: %s", out)
 	}
 	files("", "commit", "-q", "--allow-empty", "-m", "nothing")
+
+	// A linked working tree has an index of its own.
+	r.git("worktree", "add", "-q", "-b", "linked", r.path("../linked"))
+	main := r
+	r = repository{t, r.path("../linked")}
+	r.write("a.txt", "linked\n")
+	files("a.txt", "commit", "-q", "-a", "-m", "linked")
+	r = main
 	r.git("checkout", "-q", "--orphan", "new")
 	files("a.txt,side.txt,sub/d.txt", "commit", "-q", "-m", "the first of a branch")
 }
