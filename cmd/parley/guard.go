@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/server"
 )
 
 func (a *app) guardCommand() *cobra.Command {
@@ -321,7 +322,7 @@ func (a *app) guardCommit(ctx context.Context) error {
 	// A launch has a key of its agent; a run is known by its id; everything else is a person.
 	switch run := hub.RunID(os.Getenv(fleet.RunVariable)); {
 	case os.Getenv(launch.Variable) != "":
-		return a.refuseCommit(commit.Judge(ctx, a.askFiles, nil))
+		return a.refuseCommit(commit.Judge(ctx, a.askFiles, a.closed))
 	case run != "":
 		held, err := a.heldInCommit(ctx, commit, run)
 		if err != nil || len(held) == 0 {
@@ -347,6 +348,35 @@ func (a *app) refuseCommit(v guard.Verdict) error {
 // askFiles asks the hub about files as the caller.
 func (a *app) askFiles(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
 	return call(ctx, a, api.AskFiles, q)
+}
+
+// closed reports whether the operator wants edits in a folder to be denied while the hub does
+// not answer. A linked working tree follows the rules of its repository, unless a path of the
+// configuration is above it. Without a configuration that can be read, edits go on.
+func (a *app) closed(dir string) bool {
+	home, err := a.homeDir()
+	if err != nil {
+		return false
+	}
+	config, err := a.loadConfig(home)
+	if err != nil {
+		return false
+	}
+	settings, err := config.settings("reservations.unreachable", "repositories")
+	if err != nil {
+		return false
+	}
+
+	folder := guard.MainTree(dir)
+	for i, r := range settings.Repositories {
+		if real, err := filepath.EvalSymlinks(r.Path); err == nil {
+			settings.Repositories[i].Path = real
+		}
+		if rel, err := filepath.Rel(settings.Repositories[i].Path, dir); err == nil && filepath.IsLocal(rel) {
+			folder = dir
+		}
+	}
+	return settings.ReservationsIn(folder).Unreachable == server.UnreachableDeny
 }
 
 // heldInCommit returns the files of a commit that agents hold, without those of the agent of a

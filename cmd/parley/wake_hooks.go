@@ -117,6 +117,7 @@ func (a *app) hook(ctx context.Context, known, name string) {
 func (a *app) attach(w *launch.Waiter) {
 	w.Client = a.client
 	w.Flags = a.callFlags()
+	w.Closed = a.closed
 	home, err := a.homeDir()
 	if err != nil {
 		home = os.TempDir()

@@ -270,6 +270,9 @@ func TestHookOfLinkedWorktrees(t *testing.T) {
 	if h := r.find(program); h.State != guard.HookInstalled || h.Shared {
 		t.Errorf("got %+v", h)
 	}
+	if main := guard.MainTree(linked.dir); main != r.dir || guard.MainTree(r.dir) != r.dir {
+		t.Errorf("got %s, want %s", main, r.dir)
+	}
 	if out, ok := linked.commit(); ok {
 		t.Errorf("the guard refuses, and git commits: %s", out)
 	}

@@ -21,11 +21,7 @@ type Held struct {
 func HeldBy(dir string, files []string, list []reservation.Row, except hub.AgentID) []Held {
 	out := []Held{}
 	for _, file := range files {
-		path := file
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		path = resolved(path)
+		path := resolved(joined(dir, file))
 		i := slices.IndexFunc(list, func(r reservation.Row) bool { return r.Holder != except && holds(r, path) })
 		if i >= 0 {
 			out = append(out, Held{Path: file, Holder: list[i].Holder, Since: list[i].Since})
@@ -49,8 +45,5 @@ func holds(r reservation.Row, path string) bool {
 
 // Tree returns the top of the working tree that a file lies in, as the guard asks about it.
 func Tree(dir, file string) string {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
-	}
-	return treeOf(resolved(file), resolved(dir))
+	return treeOf(resolved(joined(dir, file)), resolved(dir))
 }

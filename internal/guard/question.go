@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/internal/effects"
 	"github.com/parley-agents/parley/internal/reach/cli"
@@ -31,10 +32,7 @@ func Questions(use cli.ToolUse) []reservation.Question {
 		out = append(out, reservation.Question{Tree: dir, Paths: []string{}, Kind: kind, Session: use.Session, Command: use.Command})
 	}
 	for _, path := range paths {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(use.Dir, path)
-		}
-		path = resolved(path)
+		path = resolved(joined(use.Dir, path))
 		top := treeOf(path, dir)
 		i := slices.IndexFunc(out, func(q reservation.Question) bool {
 			return q.Tree == top || (q.Command != "" && treeOf(dir, dir) == top)
@@ -101,4 +99,33 @@ func treeOf(path, dir string) string {
 		return dir
 	}
 	return filepath.Dir(path)
+}
+
+// MainTree returns the first working tree of the repository that a folder lies in, and the
+// folder itself if that is not a linked one.
+func MainTree(dir string) string {
+	dir = resolved(dir)
+	top := treeOf(dir, dir)
+	raw, err := os.ReadFile(filepath.Join(top, ".git"))
+	if err != nil {
+		return dir // it has the folder of the repository itself, or there is no git
+	}
+	name, isLink := strings.CutPrefix(strings.TrimSpace(string(raw)), "gitdir: ")
+	if !isLink {
+		return dir
+	}
+	own := joined(top, name)
+	raw, err = os.ReadFile(filepath.Join(own, "commondir"))
+	if err != nil {
+		return dir // a submodule
+	}
+	return filepath.Dir(joined(own, strings.TrimSpace(string(raw))))
+}
+
+// joined returns a path that begins in a folder.
+func joined(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
 }

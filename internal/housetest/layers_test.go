@@ -101,8 +101,8 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"}, // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
-	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/git", "internal/shorten", "internal/tail"},          // reports whose claims it checks; merges of commits from before; the end of a command's output
+	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
+	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
 	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
@@ -146,7 +146,7 @@ var layers = map[string][]string{
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
+		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -168,7 +168,7 @@ var layers = map[string][]string{
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
+		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
 		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
