@@ -264,3 +264,38 @@ func TestGuardWithoutAHub(t *testing.T) {
 	w.start()
 	contains(t, w.stdin("builder", w.before("s", "a.txt"), "guard", "hook", "claude").out, `"deny"`, "planner")
 }
+
+// TestGuardIsOffered has a launch name the guard once for each repository, and the state of the
+// guard of a CLI whose user has to trust hooks.
+func TestGuardIsOffered(t *testing.T) {
+	w := newWorkshop(t, newHouse(t))
+	path := fakeCLI(t, "codex")
+	start := func() result {
+		t.Helper()
+		cmd := parley(t, append(w.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION=1.0.0"), "codex", "--as-operator", "--as", "builder", "--no-wake")
+		cmd.Dir = w.dir
+		return do(t, cmd)
+	}
+	const offer = "parley guard install"
+	first := start()
+	contains(t, first.err, offer, "until then the guard is not active")
+	if again := start(); strings.Contains(again.err, offer) {
+		t.Errorf("the second time: %s", again.err)
+	}
+	status := do(t, parley(t, w.env(""), "guard", "status", w.dir))
+	contains(t, status.out, "commits: not checked", "codex: asks before edits and commands; not active until you trust Parley's hooks in Codex")
+
+	t.Run("uninstall takes the guard out", func(t *testing.T) {
+		env := append(w.env(""), "HOME="+t.TempDir())
+		hook := filepath.Join(w.dir, ".git", "hooks", "pre-commit")
+		w.ok(do(t, parley(t, env, "guard", "install", w.dir)), nil)
+		if _, err := os.Stat(hook); err != nil {
+			t.Fatal(err)
+		}
+		contains(t, do(t, parley(t, env, "uninstall", "--print")).out, "remove the guard from the pre-commit hook in "+filepath.Dir(hook))
+		w.ok(do(t, parley(t, env, "uninstall", "--yes")), nil)
+		if _, err := os.Stat(hook); !os.IsNotExist(err) {
+			t.Errorf("the hook is still there: %v", err)
+		}
+	})
+}
