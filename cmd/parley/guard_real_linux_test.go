@@ -56,7 +56,7 @@ func testGuardReal(t *testing.T, c realCLI) {
 		d.connect(start)
 		d.show(append(append(start, c.name), c.args...))
 	} else {
-		d.show(append(append(start, self, c.name, "--as", d.agent, "--no-wake", "--"), c.args...))
+		d.show(append(append(start, self, c.name, "--as", d.agent, "--wake", "--"), c.args...))
 	}
 	d.types("write both files")
 	d.await("the free file", func() bool {
