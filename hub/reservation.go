@@ -33,6 +33,19 @@ type WorkingTree struct {
 	Repository string `json:"repository,omitempty"` // the folder of its repository, which linked working trees share; empty without git
 }
 
+// A TreeFile is a file of a working tree at one moment.
+type TreeFile struct {
+	Digest  string // SHA-256 of the content; empty if there is no file
+	Clean   bool   // it is as the checked-out commit has it; never for ignored files and without git
+	Tracked bool   // git knows the file
+}
+
+// A TreeDifference is the change of a file since the checked-out commit.
+type TreeDifference struct {
+	Text  string
+	Lines int // added and removed
+}
+
 // A Reservation is the right of one agent to change a file, or the files of a pattern, in one
 // working tree.
 type Reservation struct {
@@ -72,6 +85,14 @@ func (r Reservation) Advance(next ReservationState, now Time) (Reservation, erro
 		}
 	}
 	return r, Errorf(CodeConflict, "hub.Reservation", "reservation %s is %s and cannot become %s", r.ID, r.State, next)
+}
+
+// A SessionLife is what the hub knows about a session of an agent.
+type SessionLife struct {
+	Known bool
+	Over  bool // the session ended, or its process did
+	Busy  bool // a turn runs in a process that lives
+	Seen  Time // its last sign of life
 }
 
 // A FileWait is an agent that was refused a file and waits for it.
