@@ -22,7 +22,7 @@ func (s *Server) openRepeater(context.Context) error {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.runFiles = runner.NewFiles(home)
-	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} })
+	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} }, nil)
 	return nil
 }
 

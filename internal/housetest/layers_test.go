@@ -125,7 +125,7 @@ var layers = map[string][]string{
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
-	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"}, // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
+	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
 	"internal/service/signin":       {"hub"},
@@ -157,12 +157,16 @@ var layers = map[string][]string{
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
+	// Asks the hub before an agent over ACP changes files: runs and kept agents need it. It knows
+	// the questions and answers of the service, and calls it through a function.
+	"internal/acpguard": {"hub", "acp", "sandbox", "internal/service/reservation"},
+
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
+	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+	"internal/keeper": {"hub", "internal/acpguard", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": {
