@@ -92,9 +92,9 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.consent.Asker(a.ask), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
-		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent,
+		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			process, release, err := a.launch(start, s, o, t, spec.Prompt)
 			if given = err == nil; given {
