@@ -81,7 +81,8 @@ func (g *Guard) turnQuestion(kind reservation.Kind) reservation.Question {
 	return reservation.Question{Tree: g.dir, Paths: []string{}, Kind: kind, Session: g.o.Session + "/turn", Command: wholeTurn}
 }
 
-// Begin begins a turn: the hub notes the files that other agents hold.
+// Begin begins a turn: the hub remembers the files that other agents hold, and answers with its
+// notes for the agent.
 func (g *Guard) Begin(ctx context.Context) {
 	g.mu.Lock()
 	g.calls = acp.ToolCalls{}
@@ -92,7 +93,8 @@ func (g *Guard) Begin(ctx context.Context) {
 	g.unseen = false
 	g.silence = false
 	g.mu.Unlock()
-	g.put(ctx, g.turnQuestion(reservation.Edit))
+	a, _ := g.put(ctx, g.turnQuestion(reservation.Edit))
+	g.note(a.Notes)
 }
 
 // End ends a turn. If the agent ran a command unseen, or reported no tool call at all, the hub
@@ -328,7 +330,7 @@ func Text(unread []string) string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("[parley] About files that you changed or wanted to change in your last turn:\n")
+	b.WriteString("[parley] About files that you change or wanted to change:\n")
 	for _, text := range unread {
 		fmt.Fprintf(&b, "- %s\n", text)
 	}

@@ -196,8 +196,8 @@ func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t
 }
 
 // complete returns the prompt of a turn with the words that it needs besides: that an
-// earlier turn broke off, that a report was refused, what is open and how to report in
-// a new session.
+// earlier turn broke off, that a report was refused, what other agents do to its files, what
+// is open and how to report in a new session.
 func (a *agent) complete(ctx context.Context, t turn) string {
 	var parts []string
 	switch {
@@ -209,6 +209,9 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 	if a.record.Tell != "" {
 		parts = append(parts, a.record.Tell)
 		a.setTell(ctx, "")
+	}
+	if text := a.aboutFiles(); text != "" {
+		parts = append(parts, text)
 	}
 	parts = append(parts, t.Prompt)
 	if a.fresh {

@@ -278,6 +278,7 @@ func (e *execution) work(ctx context.Context) ending {
 	opts.OnUpdate = func(u *acp.Update) { e.update(ctx, u) }
 	if e.guard = e.makeGuard(&opts); e.guard != nil {
 		opts.Guard = e.guard
+		e.guard.Begin(ctx)
 	}
 	mode, _ := cli.ModeOf(e.spec.Command, opts.Policy)
 	spec := fleet.Spec{
@@ -306,9 +307,6 @@ func (e *execution) work(ctx context.Context) ending {
 
 	// The time limit holds for the turn and not for the start.
 	e.move(ctx, hub.RunRunning, agent.Session())
-	if e.guard != nil {
-		e.guard.Begin(ctx)
-	}
 	within, cancel := ctx, func() {}
 	if e.spec.Timeout > 0 {
 		within, cancel = context.WithTimeoutCause(ctx, e.spec.Timeout, errTimeout)
