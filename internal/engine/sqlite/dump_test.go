@@ -188,6 +188,19 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.WriteTeamspaces().PutConflict(hub.Conflict{Team: "core", Artifact: "a", Version: 1, State: hub.MergeManual, At: now})
 		},
+		func(tx hub.Tx) error {
+			r := hub.Reservation{ID: "r1", Fence: 1, Tree: hub.WorkingTree{Path: "/src"}, Path: "a", Holder: "bob", State: hub.ReservationHeld, Since: now, Active: now}
+			return tx.WriteReservations().Put(r, "")
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteReservations().PutWait(hub.FileWait{Tree: "/src", Path: "a", Agent: "ada", Since: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteReservations().PutView(hub.FileView{Tree: "/src", Path: "a", Agent: "bob", Digest: "d", At: now})
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteReservations().AddNote(hub.FileNote{Agent: "bob", Kind: "lapsed", Path: "a", Text: "t"})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

@@ -61,3 +61,19 @@ func join(a, b hub.SessionLife) hub.SessionLife {
 	}
 	return a
 }
+
+// Folders returns the folders in which live sessions of an agent work.
+func (g *Machine) Folders(r hub.Reader, agent hub.AgentID) ([]string, error) {
+	d, err := hub.ReadMeta[document](r, sessionsKey(agent))
+	if err != nil {
+		return nil, err
+	}
+	g.bury(&d, g.o.Clock.Now())
+	var out []string
+	for _, s := range d.Sessions {
+		if s.live() && s.Cwd != "" {
+			out = append(out, s.Cwd)
+		}
+	}
+	return out, nil
+}

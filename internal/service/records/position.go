@@ -40,6 +40,7 @@ type position struct {
 	Agents   register[hub.Agent]         `json:"agents"`
 	Keys     register[recordedKey]       `json:"keys"`
 	Roots    register[hub.Root]          `json:"roots"`
+	Files    register[hub.Reservation]   `json:"files"`    // reservations of files
 	Items    map[string]register[string] `json:"items"`    // the digests of items, by kind
 	Withheld int                         `json:"withheld"` // packages that are not in the store
 

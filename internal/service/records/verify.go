@@ -35,6 +35,8 @@ type Audit struct {
 	Keys      int `json:"keys"`
 	Lines     int `json:"lines"` // of the trail
 
+	Reservations int `json:"reservations"` // of files
+
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
 	More      int       `json:"more"`      // findings beyond those
@@ -67,7 +69,7 @@ const (
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
 // deliveries, handoffs with their history, runs, contracts and context packets,
-// agents, keys and roots; and the trail with the journal. A difference is a finding,
+// agents, keys, roots and reservations of files; and the trail with the journal. A difference is a finding,
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
@@ -135,7 +137,7 @@ type verifier struct {
 func (r *Records) newVerifier() *verifier {
 	v := &verifier{store: r.store, folders: r.folders, position: position{
 		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
-		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{},
+		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{},
 		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
 	}}
 	for _, kind := range teamKinds {
@@ -434,6 +436,9 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.checkItems(r); err != nil {
 			return false, err
 		}
+		if err := v.checkFiles(r); err != nil {
+			return false, err
+		}
 		return false, v.checkTeams(r)
 	})
 	if err == nil {
@@ -461,6 +466,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 			return err
 		}
 		v.recordAgent(e)
+		v.recordFile(e)
 		v.recordItem(e)
 		v.recordTeam(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {

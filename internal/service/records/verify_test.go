@@ -78,6 +78,7 @@ func tell(t *testing.T) *story {
 		s.root = added.Path
 	}
 	s.must(folders.Add(ctx, operator, s.root))
+	s.reserve(ctx)
 	s.journal.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
 
@@ -104,7 +105,7 @@ func TestVerify(t *testing.T) {
 		got.Head.Hash = ""
 		want := records.Audit{
 			Head: hub.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
-			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
+			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
 			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
@@ -365,6 +366,10 @@ func TestTampering(t *testing.T) {
 		{"a root added", `CREATE TEMP TABLE n AS SELECT * FROM roots; UPDATE n SET path = '/etc'; INSERT INTO roots SELECT * FROM n`, []string{"root /etc: no journal row records it"}},
 		{"a root removed", `DELETE FROM roots`, []string{fmt.Sprintf("root %s: it is missing, though journal row %d records it", s.root, s.rowOf(actions.RootAdded, 2))}},
 		{"a root of another time", `UPDATE roots SET added_at = '2026-02-20T09:00:00.000Z'`, []string{fmt.Sprintf("root %s: it differs from journal row %d", s.root, s.rowOf(actions.RootAdded, 2))}},
+		{"a reservation added", `CREATE TEMP TABLE n AS SELECT * FROM reservations WHERE fence = 1; UPDATE n SET fence = 99; INSERT INTO reservations SELECT * FROM n`, []string{"reservation r99: no journal row records it"}},
+		{"a reservation removed", `DELETE FROM reservations WHERE fence = 1`, []string{fmt.Sprintf("reservation r1: it is missing, though journal row %d records it", s.rowOf(actions.ReservationTaken, 0))}},
+		{"a reservation of another agent", change("reservations", "holder = 'bob'", "fence = 1"), []string{fmt.Sprintf("reservation r1: it differs from journal row %d", s.rowOf(actions.ReservationTaken, 0))}},
+		{"an orphan that is held again", change("reservations", "state = 'held'", "fence = 3"), []string{"reservation r3: it is held, but the journal says orphan"}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
 		}},

@@ -91,6 +91,10 @@ func (s *Service) Ask(ctx context.Context, actor hub.Caller, q Question) (Answer
 	if err != nil {
 		return Answer{}, fmt.Errorf("reservation: find the working tree: %w", err)
 	}
+	if s.off != nil && s.off(tree) {
+		return Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}, nil
+	}
+	s.Active(actor.ID)
 	names, err := s.trees.Names(ctx, tree, absolute(q.Tree, q.Paths))
 	if err != nil {
 		return Answer{}, fmt.Errorf("reservation: find the files: %w", err)
@@ -189,6 +193,9 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 		if err := b.settle(x.facts); err != nil {
 			return err
 		}
+		if err := b.renew(); err != nil {
+			return err
+		}
 		switch x.Kind {
 		case Edit:
 			err = b.edit(x)
@@ -215,8 +222,13 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 	return b.answer, nil
 }
 
-// edit decides about an edit and reserves its files.
+// edit decides about an edit and reserves its files. A person is told who holds them, and
+// reserves nothing.
 func (b *board) edit(x *question) error {
+	if b.actor.IsOperator() {
+		b.tellPerson(b.denials(x.names))
+		return nil
+	}
 	if len(x.shell) > 0 {
 		if denied := b.deniedTouches(x.shell); len(denied) > 0 {
 			return b.deny(ReasonShell, denied, shellText(denied, x.shell, b.now))
@@ -224,13 +236,7 @@ func (b *board) edit(x *question) error {
 	}
 
 	// All files of one edit are reserved, or none.
-	var denied []Denial
-	for _, name := range x.names {
-		if r, ok := b.holderOf(name); ok {
-			denied = append(denied, denial(r, name))
-		}
-	}
-	if len(denied) > 0 {
+	if denied := b.denials(x.names); len(denied) > 0 {
 		return b.deny(ReasonHeld, denied, heldText(denied, b.now))
 	}
 	if text, err := b.stale(x); err != nil || text != "" {
@@ -264,7 +270,7 @@ func (b *board) deny(reason string, denied []Denial, text string) error {
 func (b *board) stale(x *question) (string, error) {
 	text := ""
 	for _, name := range x.names {
-		views, err := b.tx.Reservations().Views(b.tree.Path, name)
+		views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
 		if err != nil {
 			return "", err
 		}
@@ -290,6 +296,9 @@ func (b *board) stale(x *question) (string, error) {
 
 // read notes what an agent saw of files.
 func (b *board) read(x *question) error {
+	if b.actor.IsOperator() {
+		return nil
+	}
 	for i, name := range x.names {
 		digest := x.files[name].Digest
 		if seen, ok := x.Seen[x.Paths[i]]; ok {
@@ -304,27 +313,40 @@ func (b *board) read(x *question) error {
 
 // commit refuses an agent that would commit files that others hold. A person is told.
 func (b *board) commit(x *question) error {
-	var denied []Denial
-	for _, name := range x.names {
-		if r, ok := b.holderOf(name); ok {
-			denied = append(denied, denial(r, name))
-		}
-	}
-	if len(denied) == 0 {
+	denied := b.denials(x.names)
+	if b.actor.IsOperator() {
+		b.tellPerson(denied)
 		return nil
 	}
-	if b.actor.IsOperator() {
-		for _, d := range denied[:min(len(denied), maxNotes)] {
-			b.note(Note{Kind: NoteHeld, Path: d.Path, Agent: d.Holder, Text: fmt.Sprintf("%s is changing %s", d.Holder, d.Path)})
-		}
+	if len(denied) == 0 {
 		return nil
 	}
 	return b.deny(ReasonHeld, denied, commitText(denied, b.now))
 }
 
+// denials returns the files that others hold.
+func (b *board) denials(names []string) (out []Denial) {
+	for _, name := range names {
+		if r, ok := b.holderOf(name); ok {
+			out = append(out, denial(r, name))
+		}
+	}
+	return out
+}
+
+// tellPerson notes who holds files. People are never refused.
+func (b *board) tellPerson(denied []Denial) {
+	for _, d := range denied[:min(len(denied), maxNotes)] {
+		b.note(Note{Kind: NoteHeld, Path: d.Path, Agent: d.Holder, Text: fmt.Sprintf("%s is changing %s", d.Holder, d.Path)})
+	}
+}
+
 // after notes the end of an edit or a command: its own files, and files of others that changed
 // while a command ran.
 func (b *board) after(x *question) error {
+	if b.actor.IsOperator() {
+		return nil
+	}
 	for _, name := range x.names {
 		if err := b.edited(name, x.files[name], x.Session); err != nil {
 			return err

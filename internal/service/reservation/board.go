@@ -21,17 +21,26 @@ type board struct {
 	answer Answer
 	posted []hub.Message
 	facts  facts
+
+	counts    map[hub.AgentID]*count
+	elsewhere map[string][]hub.Reservation // files that are held in other working trees of the repository, by path; nil before they are read
 }
 
 // load reads the reservations of a working tree.
 func (s *Service) load(tx hub.Tx, actor hub.Caller, tree hub.WorkingTree) (*board, error) {
-	b := &board{s: s, tx: tx, actor: actor, tree: tree, now: s.clock.Now()}
+	b := &board{s: s, tx: tx, actor: actor, tree: tree, now: s.clock.Now(), counts: map[hub.AgentID]*count{}}
 	var err error
-	if b.all, err = tx.Reservations().OfTree(tree.Path); err != nil {
+	if b.all, err = reservationsOf(tx, tree); err != nil {
 		return nil, err
 	}
-	b.waits, err = tx.Reservations().Waits(tree.Path)
+	b.waits, err = tx.Reservations().Waits(keyOf(tree))
 	return b, err
+}
+
+// reservationsOf returns the reservations of a working tree of one machine.
+func reservationsOf(r hub.Reader, tree hub.WorkingTree) ([]hub.Reservation, error) {
+	all, err := r.Reservations().OfTree(tree.Path)
+	return slices.DeleteFunc(all, func(v hub.Reservation) bool { return v.Tree.Machine != tree.Machine }), err
 }
 
 // announce publishes the messages of a committed transaction.
@@ -45,18 +54,25 @@ func (b *board) announce() {
 // settle ends the reservations whose end has come. It judges those whose files are known.
 func (b *board) settle(known facts) error {
 	b.facts = known
+	sessions := b.s.lives(b.tx)
 	for i := range b.all {
 		r := b.all[i]
 		f, isKnown := known.files[r.Path]
-		if !isKnown && !r.Pattern {
+		if !isKnown && !r.Pattern && !known.gone {
 			continue
 		}
-		life, err := b.s.sessions.Life(b.tx, r.Holder, r.Session)
+		life, err := sessions.of(r)
 		if err != nil {
 			return err
 		}
-		seen := observe(r, f, b.now)
-		end := judge(seen, f, life, b.s.idle, b.now)
+		seen, end := known.judge(r, f, life, b.s.idleIn(b.tree), b.now)
+		isDone, err := isDone(b.tx, r)
+		if err != nil {
+			return err
+		}
+		if isDone {
+			end = ending{hub.ReservationOver, whyDone}
+		}
 		if end.next == r.State && seen == r {
 			continue
 		}
@@ -86,19 +102,30 @@ func (b *board) move(i int, r hub.Reservation, end ending) error {
 		action = actions.ReservationOrphaned
 		next.Left, next.Lines = b.facts.left[r.Path].sha256, b.facts.left[r.Path].lines
 		facts["left"] = next.Left
+		if err := b.share(next.Left, r.Holder); err != nil {
+			return err
+		}
 	}
 	if err := b.tx.WriteReservations().Put(next, was); err != nil {
 		return err
 	}
 	b.all[i] = next
 	if end.why == whyIdle && r.Changed {
-		text := fmt.Sprintf("your reservation of %s ended after %s without activity", r.Path, spoken(b.s.idle))
+		text := fmt.Sprintf("your reservation of %s ended after %s without activity", r.Path, spoken(b.s.idleIn(b.tree)))
 		if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: r.Holder, Kind: NoteLapsed, Path: r.Path, Text: text}); err != nil {
 			return err
 		}
 	}
 	_, err = b.tx.Append(b.actor.Entry(b.now, action, string(r.ID), facts))
 	return err
+}
+
+// share lets an agent read the difference that an orphan left.
+func (b *board) share(sha256 string, with hub.AgentID) error {
+	if sha256 == "" {
+		return nil
+	}
+	return b.tx.AddArtifactReader(sha256, with)
 }
 
 // holderOf returns the reservation of another agent that keeps the caller from a file.
@@ -129,7 +156,12 @@ func (b *board) take(name string, f File, session string) error {
 		}
 		switch {
 		case r.State == hub.ReservationOrphan:
-			b.note(Note{Kind: NoteOrphan, Path: name, Agent: r.Holder, Text: orphanText(r)})
+			if r.Holder != b.actor.ID {
+				b.note(Note{Kind: NoteOrphan, Path: name, Agent: r.Holder, Text: orphanText(r)})
+				if err := b.share(r.Left, b.actor.ID); err != nil {
+					return err
+				}
+			}
 			if err := b.move(i, r, ending{hub.ReservationOver, whySession}); err != nil {
 				return err
 			}
@@ -151,22 +183,17 @@ func (b *board) reason(reason string, fence int64) {
 	b.answer.Fence = max(b.answer.Fence, fence)
 }
 
-// add stores a new reservation of the caller.
+// add stores a new reservation, of the caller if it names no holder.
 func (b *board) add(r hub.Reservation) error {
-	own, err := b.tx.Reservations().OfAgent(b.actor.ID)
+	if r.Holder == "" {
+		r.Holder = b.actor.ID
+	}
+	n, err := b.counted(r.Holder)
 	if err != nil {
 		return err
 	}
-	paths, patterns := 0, 0
-	for _, o := range own {
-		if o.Pattern {
-			patterns++
-		} else {
-			paths++
-		}
-	}
-	if paths >= maxPaths || (r.Pattern && patterns >= maxPatterns) {
-		return hub.Errorf(hub.CodeTooLarge, "reservation.add", "%s already holds %d files and %d patterns", b.actor.ID, paths, patterns).WithHint("release some with {release}")
+	if (!r.Pattern && n.paths >= maxPaths) || (r.Pattern && n.patterns >= maxPatterns) {
+		return hub.Errorf(hub.CodeTooLarge, "reservation.add", "%s already holds %d files and %d patterns", r.Holder, n.paths, n.patterns).WithHint("release some with {release}")
 	}
 
 	fence, err := nextFence(b.tx)
@@ -176,13 +203,13 @@ func (b *board) add(r hub.Reservation) error {
 	r.ID = hub.NewReservationID(fence)
 	r.Fence = fence
 	r.Tree = b.tree
-	r.Holder = b.actor.ID
 	r.State = hub.ReservationHeld
 	r.Since, r.Active = b.now, b.now
 	if err := b.tx.WriteReservations().Put(r, ""); err != nil {
 		return err
 	}
 	b.all = append(b.all, r)
+	n.add(r)
 	b.answer.Fence = max(b.answer.Fence, fence)
 	if err := b.leaveWait(r.Path); err != nil {
 		return err
@@ -192,6 +219,34 @@ func (b *board) add(r hub.Reservation) error {
 	}
 	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationTaken, string(r.ID), map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}))
 	return err
+}
+
+// A count is the number of reservations of an agent in all working trees.
+type count struct{ paths, patterns int }
+
+func (c *count) add(r hub.Reservation) {
+	if r.Pattern {
+		c.patterns++
+	} else {
+		c.paths++
+	}
+}
+
+// counted returns the number of reservations of an agent. They are read once in a transaction.
+func (b *board) counted(agent hub.AgentID) (*count, error) {
+	if n := b.counts[agent]; n != nil {
+		return n, nil
+	}
+	own, err := b.tx.Reservations().OfAgent(agent)
+	if err != nil {
+		return nil, err
+	}
+	n := &count{}
+	for _, r := range own {
+		n.add(r)
+	}
+	b.counts[agent] = n
+	return n, nil
 }
 
 // fenceKey is where the last fence is stored.
@@ -235,7 +290,7 @@ func (b *board) edited(name string, f File, session string) error {
 
 // see stores what the caller saw of a file.
 func (b *board) see(name, digest string, wrote bool) error {
-	return b.tx.WriteReservations().PutView(hub.FileView{Tree: b.tree.Path, Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
+	return b.tx.WriteReservations().PutView(hub.FileView{Tree: keyOf(b.tree), Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
 }
 
 // note adds a note to the answer.
@@ -259,4 +314,24 @@ func (b *board) deliverNotes() error {
 		b.note(Note{Kind: n.Kind, Path: n.Path, Agent: n.Other, Text: text})
 	}
 	return b.tx.WriteReservations().RemoveNotes(b.actor.ID)
+}
+
+// isDone reports whether the task or handoff is over for which a file was reserved.
+func isDone(r hub.Reader, v hub.Reservation) (bool, error) {
+	if v.Handoff != "" {
+		h, err := r.Handoff(v.Handoff)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return true, nil
+		}
+		isOver := h.Status == hub.HandoffCompleted || h.Status == hub.HandoffRejected || h.Status == hub.HandoffClosed
+		return err == nil && isOver, err
+	}
+	if v.Task != "" {
+		t, err := r.Teamspaces().Task(v.Task)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return true, nil
+		}
+		return err == nil && t.State.Over(), err
+	}
+	return false, nil
 }

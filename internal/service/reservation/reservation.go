@@ -32,6 +32,7 @@ const (
 	warnAfter    = 30 * time.Minute // of waiting, before the operator is told
 	sweepEvery   = 15 * time.Second
 	keepViews    = 30 * 24 * time.Hour // what agents saw of files is forgotten after this time
+	keepOrphans  = 30 * 24 * time.Hour // changes that nobody committed are told for this time
 	longest      = 24 * time.Hour      // of a reservation that was asked ahead
 	maxPaths     = 4096                // of one question, and reserved by one agent
 	maxPatterns  = 64                  // reserved by one agent
@@ -46,19 +47,11 @@ const (
 	overlapEvery = 24 * time.Hour // for one pair of agents and one path
 )
 
-// A File is a file of a working tree at one moment.
-type File struct {
-	Digest string // SHA-256 of the content; empty if there is no file
-	Clean  bool   // it is as the checked-out commit has it; never for ignored files and without git
-
-	Tracked bool // git knows the file
-}
-
-// A Difference is the change of a file since the checked-out commit.
-type Difference struct {
-	Text  string
-	Lines int // added and removed
-}
+// Files and differences of working trees.
+type (
+	File       = hub.TreeFile
+	Difference = hub.TreeDifference
+)
 
 // Trees reads working trees on the machine of this hub.
 type Trees interface {
@@ -81,12 +74,7 @@ type Trees interface {
 }
 
 // A Life is what the hub knows about a session.
-type Life struct {
-	Known bool
-	Over  bool     // the session ended, or its process did
-	Busy  bool     // a turn runs in a process that lives
-	Seen  hub.Time // its last sign of life
-}
+type Life = hub.SessionLife
 
 // Sessions knows the sessions of agents.
 type Sessions interface {
@@ -111,6 +99,15 @@ type Options struct {
 	Bus   hub.Bus       // gets a hint after every change; may be nil
 	Log   *slog.Logger  // default silent
 	Idle  time.Duration // default DefaultIdle; one minute to 24 hours
+
+	// Machine is the name of this machine where hubs of others have the same store, else "".
+	Machine string
+	// IdleOf returns the time of idleness in the repository of a working tree, 0 for Idle. It may
+	// be nil.
+	IdleOf func(tree hub.WorkingTree) time.Duration
+	// Off reports whether the repository of a working tree wants no guard: every edit there is
+	// allowed, and reserves nothing. It may be nil.
+	Off func(tree hub.WorkingTree) bool
 }
 
 // A Service keeps reservations in a store. It is safe for concurrent use.
@@ -123,7 +120,11 @@ type Service struct {
 	bus      hub.Bus
 	log      *slog.Logger
 	idle     time.Duration
+	idleOf   func(hub.WorkingTree) time.Duration
+	off      func(hub.WorkingTree) bool
+	machine  string
 	watched  watched
+	activity activity
 }
 
 // New returns a Service. opts may be nil. It reports CodeInvalid for a time of idleness out of
@@ -142,13 +143,32 @@ func New(store hub.Store, trees Trees, sessions Sessions, mail Mail, opts *Optio
 	if o.Idle == 0 {
 		o.Idle = DefaultIdle
 	}
-	if o.Idle < minIdle || o.Idle > maxIdle {
-		return nil, hub.Errorf(hub.CodeInvalid, "reservation.New", "reservations.idle must be between %s and %s, got %s", minIdle, maxIdle, o.Idle)
+	if err := CheckIdle(o.Idle); err != nil {
+		return nil, err
 	}
 
 	return &Service{
 		store: store, trees: trees, sessions: sessions, mail: mail,
-		clock: o.Clock, bus: o.Bus, log: o.Log, idle: o.Idle,
-		watched: watched{calls: map[callKey]map[string]string{}},
+		clock: o.Clock, bus: o.Bus, log: o.Log, idle: o.Idle, idleOf: o.IdleOf, off: o.Off, machine: o.Machine,
+		watched:  watched{calls: map[callKey]map[string]string{}},
+		activity: activity{last: map[hub.AgentID]hub.Time{}},
 	}, nil
+}
+
+// CheckIdle reports CodeInvalid for a time of idleness out of its bounds.
+func CheckIdle(d time.Duration) error {
+	if d < minIdle || d > maxIdle {
+		return hub.Errorf(hub.CodeInvalid, "reservation.CheckIdle", "reservations.idle must be between %s and %s, got %s", minIdle, maxIdle, d)
+	}
+	return nil
+}
+
+// idleIn returns the time of idleness in a working tree.
+func (s *Service) idleIn(t hub.WorkingTree) time.Duration {
+	if s.idleOf != nil {
+		if d := s.idleOf(t); d != 0 {
+			return d
+		}
+	}
+	return s.idle
 }

@@ -3,7 +3,10 @@ package reservation
 import (
 	"context"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +23,7 @@ type Request struct {
 	Task     hub.TaskID    `json:"task,omitempty"`
 	Handoff  hub.HandoffID `json:"handoff,omitempty"`
 	Session  string        `json:"session,omitempty"`
+	Agent    hub.AgentID   `json:"agent,omitempty"` // the holder; the caller if empty. For the operator, and the coordinator of a team for its members
 }
 
 // A Grant is the answer to a Request.
@@ -58,9 +62,15 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 	case len(r.Why) > maxWhy:
 		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "why must be at most %d bytes", maxWhy)
 	}
+	if r.Agent == "" {
+		r.Agent = actor.ID
+	}
 	tree, err := s.trees.Tree(ctx, r.Tree)
 	if err != nil {
 		return Grant{}, fmt.Errorf("reservation: find the working tree: %w", err)
+	}
+	if r.Patterns, err = s.fromTop(ctx, tree, r.Tree, r.Patterns); err != nil {
+		return Grant{}, err
 	}
 	for _, p := range r.Patterns {
 		if err := s.checkPattern(ctx, op, tree, p); err != nil {
@@ -76,6 +86,12 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 		if b, err = s.load(tx, actor, tree); err != nil {
 			return err
 		}
+		if err := b.mayActFor(op, r.Agent); err != nil {
+			return err
+		}
+		if err := b.mayBeFor(op, r); err != nil {
+			return err
+		}
 		for _, p := range r.Patterns {
 			if err := b.reserve(&out, r, p); err != nil {
 				return err
@@ -87,6 +103,29 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 		return Grant{}, err
 	}
 	b.announce()
+	return out, nil
+}
+
+// fromTop returns patterns that begin in a folder of a tree as patterns that begin at its top.
+func (s *Service) fromTop(ctx context.Context, tree hub.WorkingTree, folder string, patterns []string) ([]string, error) {
+	if filepath.Clean(folder) == tree.Path {
+		return patterns, nil
+	}
+	names, err := s.trees.Names(ctx, tree, []string{filepath.Join(folder, "any")})
+	if err != nil {
+		return nil, fmt.Errorf("reservation: find the folder: %w", err)
+	}
+	prefix := path.Dir(names[0])
+	if prefix == "." {
+		return patterns, nil
+	}
+	out := make([]string, len(patterns))
+	for i, p := range patterns {
+		out[i] = prefix + "/" + p
+		if p == "" || p[0] == '/' || p[0] == ':' { // refused later as it is
+			out[i] = p
+		}
+	}
 	return out, nil
 }
 
@@ -113,7 +152,7 @@ func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingT
 func (b *board) reserve(out *Grant, r Request, pattern string) error {
 	until := b.now.Add(r.For)
 	for i, v := range b.all {
-		isOwn := v.Holder == b.actor.ID && v.Pattern && v.Path == pattern && v.State == hub.ReservationHeld
+		isOwn := v.Holder == r.Agent && v.Pattern && v.Path == pattern && v.State == hub.ReservationHeld
 		if isOwn {
 			v.Until, v.Active = until, b.now
 			v.Shared, v.Why = r.Shared, r.Why
@@ -126,13 +165,13 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 	}
 	for _, v := range b.all {
 		mayMeet := covers(v, pattern) || covers(hub.Reservation{Pattern: true, Path: pattern}, v.Path)
-		if mayMeet && binds(v, b.actor.ID, r.Shared) {
+		if mayMeet && binds(v, r.Agent, r.Shared) {
 			out.Overlaps = append(out.Overlaps, Overlap{pattern, v.Holder, v.Path})
 		}
 	}
 
 	err := b.add(hub.Reservation{
-		Path: pattern, Pattern: true, Session: r.Session, Shared: r.Shared, Task: r.Task, Handoff: r.Handoff, Why: r.Why, Until: until,
+		Holder: r.Agent, Path: pattern, Pattern: true, Session: r.Session, Shared: r.Shared, Task: r.Task, Handoff: r.Handoff, Why: r.Why, Until: until,
 	})
 	if err != nil {
 		return err
@@ -144,7 +183,7 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 
 // A Release names reservations by their files or by an id.
 type Release struct {
-	Tree  string            `json:"tree"`
+	Tree  string            `json:"tree,omitempty"`  // not needed with an id
 	Paths []string          `json:"paths,omitempty"` // empty for all of the caller in the tree
 	ID    hub.ReservationID `json:"id,omitempty"`
 }
@@ -154,16 +193,17 @@ type Released struct {
 	Released int `json:"released"`
 }
 
-// Release ends reservations of the caller; the operator ends those of any agent, which is told.
+// Release ends reservations of the caller. The operator ends those of any agent, and the
+// coordinator of a team those of its members; the holder is told. It works for a working tree
+// that was moved or deleted, too.
 func (s *Service) Release(ctx context.Context, actor hub.Caller, r Release) (Released, error) {
 	const op = "reservation.Release"
-	tree, err := s.trees.Tree(ctx, r.Tree)
-	if err != nil {
-		return Released{}, fmt.Errorf("reservation: find the working tree: %w", err)
+	if len(r.Paths) > maxPaths {
+		return Released{}, hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, limit %d", len(r.Paths), maxPaths)
 	}
-	names, err := s.trees.Names(ctx, tree, absolute(r.Tree, r.Paths))
+	tree, names, err := s.released(ctx, op, r)
 	if err != nil {
-		return Released{}, fmt.Errorf("reservation: find the files: %w", err)
+		return Released{}, err
 	}
 
 	var out Released
@@ -187,6 +227,49 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, r Release) (Rel
 	return out, nil
 }
 
+// released returns the working tree of a release and the names of its files there.
+func (s *Service) released(ctx context.Context, op string, r Release) (hub.WorkingTree, []string, error) {
+	var tree hub.WorkingTree
+	if r.ID != "" {
+		tree, err := s.storedTree(ctx, func(v hub.Reservation) bool { return v.ID == r.ID })
+		if err == nil && tree.Path == "" {
+			err = hub.Errorf(hub.CodeNotFound, op, "no reservation %.50q", r.ID).WithHint("{reservations} lists them")
+		}
+		return tree, nil, err
+	}
+
+	tree, err := s.trees.Tree(ctx, r.Tree)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		gone, findErr := s.storedTree(ctx, func(v hub.Reservation) bool {
+			return v.Tree.Machine == s.machine && v.Tree.Path == filepath.Clean(r.Tree)
+		})
+		if findErr == nil && gone.Path != "" { // its files are named as they were reserved
+			return gone, nil, nil
+		}
+	}
+	if err != nil {
+		return tree, nil, fmt.Errorf("reservation: find the working tree: %w", err)
+	}
+	names, err := s.trees.Names(ctx, tree, absolute(r.Tree, r.Paths))
+	if err != nil {
+		return tree, nil, fmt.Errorf("reservation: find the files: %w", err)
+	}
+	return tree, names, nil
+}
+
+// storedTree returns the working tree of a stored reservation, empty if none matches.
+func (s *Service) storedTree(ctx context.Context, match func(hub.Reservation) bool) (hub.WorkingTree, error) {
+	return hub.Read(ctx, s.store, func(r hub.Reader) (hub.WorkingTree, error) {
+		all, err := r.Reservations().OfAgent("")
+		for _, v := range all {
+			if match(v) {
+				return v.Tree, nil
+			}
+		}
+		return hub.WorkingTree{}, err
+	})
+}
+
 // release ends the named reservations. It reports CodeDenied for one of another agent.
 func (b *board) release(op string, names []string, r Release) (n int, err error) {
 	for i, v := range b.all {
@@ -195,13 +278,14 @@ func (b *board) release(op string, names []string, r Release) (n int, err error)
 		if !isNamed && !isAll {
 			continue
 		}
+		if err := b.mayActFor(op, v.Holder); err != nil {
+			return n, err
+		}
 		why := whyRelease
 		if v.Holder != b.actor.ID {
-			if !b.actor.IsOperator() {
-				return n, hub.Errorf(hub.CodeDenied, op, "%s is reserved by %s, not by you", v.Path, v.Holder).WithHint("ask %s to release it", v.Holder)
-			}
 			why = whyOperator
-			if err := b.notify(v.Holder, hub.PriorityNormal, "the operator released "+v.Path, "ask again before you change it", v.Path); err != nil {
+			summary := fmt.Sprintf("%s released %s, which you held", releaser(b.actor), v.Path)
+			if err := b.notify(v.Holder, hub.PriorityNormal, summary, "ask again before you change it", v.Path); err != nil {
 				return n, err
 			}
 		}
@@ -214,6 +298,14 @@ func (b *board) release(op string, names []string, r Release) (n int, err error)
 		return 0, hub.Errorf(hub.CodeNotFound, op, "no such reservation in %s", b.tree.Path).WithHint("{reservations} lists them")
 	}
 	return n, nil
+}
+
+// releaser names the caller that released a reservation of another agent.
+func releaser(c hub.Caller) string {
+	if c.IsOperator() {
+		return "the operator"
+	}
+	return string(c.ID)
 }
 
 // Done ends the reservations of a task or handoff that is over, inside the transaction of the
@@ -253,21 +345,48 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 
 // A Filter chooses reservations of a list.
 type Filter struct {
-	Tree  string               `json:"tree,omitempty"`
-	Agent hub.AgentID          `json:"agent,omitempty"`
-	State hub.ReservationState `json:"state,omitempty"`
+	Tree   string               `json:"tree,omitempty"`
+	Agent  hub.AgentID          `json:"agent,omitempty"`
+	State  hub.ReservationState `json:"state,omitempty"`
+	Cursor hub.ReservationID    `json:"cursor,omitempty"` // the last one of the page before
 }
 
 // A Row is a reservation in a list.
 type Row struct {
-	hub.Reservation
-	Waiting []hub.AgentID `json:"waiting"`
+	ID         hub.ReservationID    `json:"id"`
+	Tree       string               `json:"tree"`
+	Repository string               `json:"repository"` // empty without git
+	Machine    string               `json:"machine,omitempty"`
+	Path       string               `json:"path"`
+	Pattern    bool                 `json:"pattern,omitempty"`
+	Holder     hub.AgentID          `json:"holder"`
+	Shared     bool                 `json:"shared"`
+	Fence      int64                `json:"fence"`
+	Since      hub.Time             `json:"since,omitzero"`
+	Active     hub.Time             `json:"last_activity,omitzero"`
+	Until      hub.Time             `json:"until,omitzero"`
+	Task       hub.TaskID           `json:"task,omitempty"`
+	Handoff    hub.HandoffID        `json:"handoff,omitempty"`
+	Why        string               `json:"why,omitempty"`
+	State      hub.ReservationState `json:"state"`
+	Waiting    []hub.AgentID        `json:"waiting"`
+	Changed    bool                 `json:"changed"`
+	Left       string               `json:"left,omitempty"`  // of an orphan: SHA-256 of the artifact with the difference
+	Lines      int                  `json:"lines,omitempty"` // of that difference
+}
+
+func rowOf(v hub.Reservation) Row {
+	return Row{
+		ID: v.ID, Tree: v.Tree.Path, Repository: v.Tree.Repository, Machine: v.Tree.Machine, Path: v.Path, Pattern: v.Pattern, Holder: v.Holder, Shared: v.Shared, Fence: v.Fence,
+		Since: v.Since, Active: v.Active, Until: v.Until, Task: v.Task, Handoff: v.Handoff, Why: v.Why, State: v.State, Waiting: []hub.AgentID{}, Changed: v.Changed, Left: v.Left, Lines: v.Lines,
+	}
 }
 
 // A Listing is a list of reservations.
 type Listing struct {
-	Reservations []Row       `json:"reservations"`
-	Overlaps     []TreeClash `json:"overlaps"`
+	Reservations []Row             `json:"reservations"`
+	Overlaps     []TreeClash       `json:"overlaps"`
+	Next         hub.ReservationID `json:"next,omitempty"` // the cursor of the next page
 }
 
 // A TreeClash is a path that two agents change in two working trees of one repository.
@@ -278,23 +397,63 @@ type TreeClash struct {
 	Trees      []string      `json:"trees"`
 }
 
-// List returns reservations by working tree and path, with the agents that wait for them.
+// List returns reservations by their fences, with the agents that wait for them.
 func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 	const op = "reservation.List"
 	if f.State != "" && f.State != hub.ReservationHeld && f.State != hub.ReservationOrphan {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %q: use held or orphan", f.State)
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %.50q: use held or orphan", f.State)
+	}
+	after, ok := fenceOf(f.Cursor)
+	if !ok {
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "%.50q is not a cursor of this list", f.Cursor)
 	}
 	if f.Tree != "" {
 		tree, err := s.trees.Tree(ctx, f.Tree)
 		if err != nil {
 			return Listing{}, fmt.Errorf("reservation: find the working tree: %w", err)
 		}
-		f.Tree = tree.Path
+		f.Tree = keyOf(tree)
 	}
-	return hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return list(r, f) })
+	return hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.list(r, f, after) })
 }
 
-func list(r hub.Reader, f Filter) (Listing, error) {
+// Top returns the top of the working tree of a folder.
+func (s *Service) Top(ctx context.Context, folder string) (string, error) {
+	t, err := s.trees.Tree(ctx, folder)
+	return t.Path, err
+}
+
+// Who returns the reservations of a working tree that cover one of some files.
+func (s *Service) Who(ctx context.Context, folder string, paths []string) (Listing, error) {
+	if len(paths) > maxPaths {
+		return Listing{}, hub.Errorf(hub.CodeTooLarge, "reservation.Who", "too many paths: %d, limit %d", len(paths), maxPaths)
+	}
+	tree, err := s.trees.Tree(ctx, folder)
+	if err != nil {
+		return Listing{}, fmt.Errorf("reservation: find the working tree: %w", err)
+	}
+	names, err := s.trees.Names(ctx, tree, absolute(folder, paths))
+	if err != nil {
+		return Listing{}, fmt.Errorf("reservation: find the files: %w", err)
+	}
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.list(r, Filter{Tree: keyOf(tree)}, 0) })
+	all.Reservations = slices.DeleteFunc(all.Reservations, func(r Row) bool {
+		v := hub.Reservation{Path: r.Path, Pattern: r.Pattern}
+		return !slices.ContainsFunc(names, func(name string) bool { return covers(v, name) })
+	})
+	return all, err
+}
+
+// fenceOf returns the fence in the id of a reservation, 0 for none.
+func fenceOf(id hub.ReservationID) (int64, bool) {
+	if id == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(string(id), "r"), 10, 64)
+	return n, err == nil && n > 0 && hub.NewReservationID(n) == id
+}
+
+func (s *Service) list(r hub.Reader, f Filter, after int64) (Listing, error) {
 	out := Listing{Reservations: []Row{}, Overlaps: []TreeClash{}}
 	all, err := r.Reservations().OfAgent("")
 	if err != nil {
@@ -304,14 +463,28 @@ func list(r hub.Reader, f Filter) (Listing, error) {
 	if err != nil {
 		return out, err
 	}
+	sessions := s.lives(r)
 	for _, v := range all {
-		isChosen := (f.Tree == "" || v.Tree.Path == f.Tree) && (f.Agent == "" || v.Holder == f.Agent) && (f.State == "" || v.State == f.State)
-		if !isChosen || len(out.Reservations) == maxListed {
+		isChosen := (f.Tree == "" || keyOf(v.Tree) == f.Tree) && (f.Agent == "" || v.Holder == f.Agent) && (f.State == "" || v.State == f.State)
+		if !isChosen || v.Fence <= after {
 			continue
 		}
-		row := Row{Reservation: v, Waiting: []hub.AgentID{}}
+		if len(out.Reservations) == maxListed {
+			out.Next = out.Reservations[maxListed-1].ID
+			break
+		}
+
+		// The session may show activity that is not stored with the reservation.
+		row := rowOf(v)
+		life, err := sessions.of(v)
+		if err != nil {
+			return out, err
+		}
+		if life.Seen.After(row.Active.Time) {
+			row.Active = life.Seen
+		}
 		for _, w := range waits {
-			if w.Tree == v.Tree.Path && covers(v, w.Path) {
+			if w.Tree == keyOf(v.Tree) && covers(v, w.Path) && !slices.Contains(row.Waiting, w.Agent) {
 				row.Waiting = append(row.Waiting, w.Agent)
 			}
 		}
@@ -323,14 +496,20 @@ func list(r hub.Reader, f Filter) (Listing, error) {
 
 // clashes returns the paths that agents change in several working trees of one repository.
 func clashes(all []hub.Reservation) []TreeClash {
+	type place struct{ machine, repository, path string }
+	byPlace := map[place][]hub.Reservation{}
 	out := []TreeClash{}
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			isClash := a.Tree.Repository != "" && a.Tree.Repository == b.Tree.Repository && a.Tree.Path != b.Tree.Path && !a.Pattern && !b.Pattern && a.Path == b.Path && a.Holder != b.Holder
-			if isClash {
-				out = append(out, TreeClash{a.Tree.Repository, a.Path, []hub.AgentID{a.Holder, b.Holder}, []string{a.Tree.Path, b.Tree.Path}})
+	for _, b := range all {
+		if b.Tree.Repository == "" || b.Pattern || b.State != hub.ReservationHeld {
+			continue
+		}
+		at := place{b.Tree.Machine, b.Tree.Repository, b.Path}
+		for _, a := range byPlace[at] {
+			if a.Tree.Path != b.Tree.Path && a.Holder != b.Holder {
+				out = append(out, TreeClash{b.Tree.Repository, b.Path, []hub.AgentID{a.Holder, b.Holder}, []string{a.Tree.Path, b.Tree.Path}})
 			}
 		}
+		byPlace[at] = append(byPlace[at], b)
 	}
 	return out
 }

@@ -42,6 +42,9 @@ func judge(r hub.Reservation, f File, life Life, idle time.Duration, now hub.Tim
 		if f.Clean { // the changes that an orphan left are committed or thrown away
 			return ending{hub.ReservationOver, whyCommit}
 		}
+		if now.Sub(r.Active.Time) >= keepOrphans {
+			return ending{hub.ReservationOver, whyIdle}
+		}
 		return ending{next: r.State}
 	}
 	switch {
@@ -60,9 +63,9 @@ func judge(r hub.Reservation, f File, life Life, idle time.Duration, now hub.Tim
 }
 
 // leave returns the end of a reservation whose holder is gone: changes that are not committed
-// make it an orphan.
+// make it an orphan. Without git there are no commits, and nothing is left to tell.
 func leave(r hub.Reservation, f File, why string) ending {
-	if r.Changed && !f.Clean {
+	if r.Changed && !f.Clean && r.Tree.Repository != "" {
 		return ending{hub.ReservationOrphan, why}
 	}
 	return ending{hub.ReservationOver, why}

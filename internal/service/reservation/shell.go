@@ -209,7 +209,7 @@ func (b *board) violated(name string, f File, during bool) error {
 	if !ok || !r.Asked.IsZero() {
 		return nil
 	}
-	views, err := b.tx.Reservations().Views(b.tree.Path, name)
+	views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -13,6 +14,22 @@ type facts struct {
 	files map[string]File    // by name
 	held  []hub.Reservation  // of the tree, when the files were read
 	left  map[string]remains // differences that orphans leave, by name
+	gone  bool               // the working tree was moved or deleted
+}
+
+// judge returns a reservation as its file shows it, and its end if that has come. A working tree
+// that is gone has no files: its reservations end with the sessions of their holders, and nothing
+// is left in it.
+func (k facts) judge(r hub.Reservation, f File, life Life, idle time.Duration, now hub.Time) (hub.Reservation, ending) {
+	if !k.gone {
+		r = observe(r, f, now)
+		return r, judge(r, f, life, idle, now)
+	}
+	end := judge(r, File{Digest: r.Digest}, life, idle, now)
+	if end.next == hub.ReservationOrphan {
+		return r, ending{hub.ReservationOver, whySession}
+	}
+	return r, end
 }
 
 // remains are changes that a holder left and that are not committed, as an artifact.
@@ -28,11 +45,12 @@ func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []stri
 	known := facts{left: map[string]remains{}}
 	lives := map[hub.ReservationID]Life{}
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
-		if known.held, err = r.Reservations().OfTree(tree.Path); err != nil {
+		if known.held, err = reservationsOf(r, tree); err != nil {
 			return err
 		}
+		sessions := s.lives(r)
 		for _, v := range known.held {
-			if lives[v.ID], err = s.sessions.Life(r, v.Holder, v.Session); err != nil {
+			if lives[v.ID], err = sessions.of(v); err != nil {
 				return err
 			}
 		}
@@ -49,14 +67,22 @@ func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []stri
 		}
 	}
 	slices.Sort(names)
-	if known.files, err = s.trees.Files(ctx, tree, slices.Compact(names)); err != nil {
+	known.files, err = s.trees.Files(ctx, tree, slices.Compact(names))
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		known.gone = true
+		return known, nil
+	}
+	if err != nil {
 		return known, fmt.Errorf("reservation: read the files: %w", err)
 	}
 
 	now := s.clock.Now()
 	for _, r := range known.held {
 		f, ok := known.files[r.Path]
-		if !ok || r.State != hub.ReservationHeld || judge(observe(r, f, now), f, lives[r.ID], s.idle, now).next != hub.ReservationOrphan {
+		if !ok || r.State != hub.ReservationHeld {
+			continue
+		}
+		if _, end := known.judge(r, f, lives[r.ID], s.idleIn(tree), now); end.next != hub.ReservationOrphan {
 			continue
 		}
 		if known.left[r.Path], err = s.keep(ctx, tree, r.Path); err != nil {

@@ -2,6 +2,7 @@ package reservation
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -58,11 +59,17 @@ func (s *Service) reservedTrees(ctx context.Context) ([]hub.WorkingTree, error) 
 			}
 		}
 		for _, v := range all {
-			add(v.Tree)
+			if v.Tree.Machine == s.machine {
+				add(v.Tree)
+			}
 		}
 		waits, err := r.Reservations().Waits("")
 		for _, w := range waits {
-			add(hub.WorkingTree{Path: w.Tree})
+			t := hub.WorkingTree{Machine: s.machine}
+			var isHere bool
+			if t.Path, isHere = strings.CutPrefix(w.Tree, keyOf(t)); isHere {
+				add(t)
+			}
 		}
 		return out, err
 	})

@@ -13,7 +13,7 @@ func (b *board) wait(d Denial) error {
 	if b.actor.IsOperator() || slices.ContainsFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID }) {
 		return nil
 	}
-	w := hub.FileWait{Tree: b.tree.Path, Path: d.Path, Agent: b.actor.ID, Since: b.now}
+	w := hub.FileWait{Tree: keyOf(b.tree), Path: d.Path, Agent: b.actor.ID, Since: b.now}
 	if err := b.tx.WriteReservations().PutWait(w); err != nil {
 		return err
 	}
@@ -112,42 +112,65 @@ func (b *board) overlaps(r hub.Reservation) error {
 	if b.tree.Repository == "" || r.Pattern {
 		return nil
 	}
-	all, err := b.tx.Reservations().OfAgent("")
-	if err != nil {
+	if err := b.readElsewhere(); err != nil {
 		return err
 	}
-	told, err := hub.ReadMeta[map[string]hub.Time](b.tx, overlapsKey)
-	if err != nil {
-		return err
-	}
-	for _, o := range all {
-		isSame := o.Tree.Repository == b.tree.Repository && o.Tree.Machine == b.tree.Machine && o.Tree.Path != b.tree.Path && o.Path == r.Path
-		if !isSame || o.Holder == r.Holder || o.State != hub.ReservationHeld {
+	for _, o := range b.elsewhere[r.Path] {
+		if o.Holder == r.Holder || len(b.answer.Notes) >= maxNotes { // more notes than an answer has would not be read
 			continue
 		}
-		pair := []string{string(o.Holder), string(r.Holder)}
-		slices.Sort(pair)
-		key := b.tree.Repository + "\x00" + r.Path + "\x00" + pair[0] + "\x00" + pair[1]
-		if at, ok := told[key]; ok && b.now.Sub(at.Time) < overlapEvery {
-			continue
-		}
-
-		if told == nil {
-			told = map[string]hub.Time{}
-		}
-		told[key] = b.now
-		b.note(Note{Kind: NoteOverlap, Path: r.Path, Agent: o.Holder, Text: overlapText(o.Holder, r.Path, o.Tree.Path)})
-		if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: o.Holder, Kind: NoteOverlap, Path: r.Path, Other: r.Holder, Text: overlapText(r.Holder, r.Path, b.tree.Path)}); err != nil {
-			return err
-		}
-		for k, at := range told {
-			if b.now.Sub(at.Time) >= overlapEvery {
-				delete(told, k)
-			}
-		}
-		if err := hub.WriteMeta(b.tx, overlapsKey, told); err != nil {
+		if err := b.overlap(r, o); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readElsewhere reads the files that are held in other working trees of the repository, once.
+func (b *board) readElsewhere() error {
+	if b.elsewhere != nil {
+		return nil
+	}
+	all, err := b.tx.Reservations().OfAgent("")
+	if err != nil {
+		return err
+	}
+	b.elsewhere = map[string][]hub.Reservation{}
+	for _, o := range all {
+		isSame := o.Tree.Repository == b.tree.Repository && o.Tree.Machine == b.tree.Machine && o.Tree.Path != b.tree.Path
+		if isSame && !o.Pattern && o.State == hub.ReservationHeld {
+			b.elsewhere[o.Path] = append(b.elsewhere[o.Path], o)
+		}
+	}
+	return nil
+}
+
+// overlap tells the holders of two reservations of one path, once in a day.
+func (b *board) overlap(r, o hub.Reservation) error {
+	told, err := hub.ReadMeta[map[string]hub.Time](b.tx, overlapsKey)
+	if err != nil {
+		return err
+	}
+	pair := []string{string(o.Holder), string(r.Holder)}
+	slices.Sort(pair)
+	key := b.tree.Repository + "\x00" + r.Path + "\x00" + pair[0] + "\x00" + pair[1]
+	if at, ok := told[key]; ok && b.now.Sub(at.Time) < overlapEvery {
+		return nil
+	}
+
+	if told == nil {
+		told = map[string]hub.Time{}
+	}
+	for k, at := range told {
+		if b.now.Sub(at.Time) >= overlapEvery {
+			delete(told, k)
+		}
+	}
+	told[key] = b.now
+	b.note(Note{Kind: NoteOverlap, Path: r.Path, Agent: o.Holder, Text: overlapText(o.Holder, r.Path, o.Tree.Path)})
+	n := hub.FileNote{Agent: o.Holder, Kind: NoteOverlap, Path: r.Path, Other: r.Holder, Text: overlapText(r.Holder, r.Path, b.tree.Path)}
+	if err := b.tx.WriteReservations().AddNote(n); err != nil {
+		return err
+	}
+	return hub.WriteMeta(b.tx, overlapsKey, told)
 }

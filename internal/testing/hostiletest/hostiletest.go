@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,7 @@ type Hub struct {
 	Run                           string
 	Team, Task, Artifact          string // versions 2 and 3 of the artifact are in conflict
 	Project, Contract, Packet     string
+	Tree                          string // a working tree in which planner has reserved a.txt
 }
 
 // Call calls a method and returns its result. It fails the test if the hub refuses.
@@ -104,9 +106,22 @@ func (h *Hub) Call(t testing.TB, key, method string, params map[string]any) map[
 // text returns a member of a result.
 func text(result map[string]any, member string) string { return fmt.Sprint(result[member]) }
 
+// fillTree reserves files of a working tree.
+func (h *Hub) fillTree(t testing.TB) {
+	t.Helper()
+	tree, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Tree = tree
+	h.Call(t, h.Operator, "parley/root/add", map[string]any{"path": h.Tree})
+	h.Call(t, h.Planner, "parley/reservations/reserve", map[string]any{"tree": h.Tree, "patterns": []string{"a*.txt", short}, "why": Text()})
+}
+
 // Fill puts hostile text into the hub.
 func (h *Hub) Fill(t testing.TB) {
 	t.Helper()
+	h.fillTree(t)
 	h.fillMail(t)
 	h.fillDeliberations(t)
 	h.fillHandoffs(t)

@@ -30,6 +30,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/team"
@@ -64,6 +65,8 @@ type house struct {
 	wakes     *wake.Machine
 	runs      *run.Service
 	roots     *roots.Service
+	files     *reservation.Service
+	written   map[string]string // contents of the files of the working tree
 	contracts *contract.Service
 	peers     *peers.Service
 	callers   *callers.Service
@@ -107,6 +110,9 @@ func newHouse(t *testing.T) *house {
 	h.must(err)
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
 	h.roots, err = roots.New(h.store, h.home, &roots.Options{Clock: clock, Bus: hints})
+	h.must(err)
+	h.written = map[string]string{}
+	h.files, err = reservation.New(h.store, h, h.wakes, h.mail, &reservation.Options{Clock: clock, Bus: hints})
 	h.must(err)
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
 	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
@@ -291,6 +297,44 @@ func (h *house) whole(p coord.ProjectID) federation.ProjectCopy {
 	return whole
 }
 
+// ask asks about a file of the working tree.
+func (h *house) ask(as hub.Caller, k reservation.Kind) error {
+	return last(h.files.Ask(h.ctx, as, reservation.Question{Tree: "/src", Paths: []string{"a"}, Kind: k}))
+}
+
+// The house is the working trees of its own: one, without git.
+
+func (h *house) Tree(context.Context, string) (hub.WorkingTree, error) {
+	return hub.WorkingTree{Path: "/src", Repository: "/src/.git"}, nil
+}
+
+func (h *house) Names(_ context.Context, _ hub.WorkingTree, paths []string) (out []string, _ error) {
+	for _, p := range paths {
+		out = append(out, filepath.Base(p))
+	}
+	return out, nil
+}
+
+func (h *house) Files(_ context.Context, _ hub.WorkingTree, names []string) (map[string]hub.TreeFile, error) {
+	out := map[string]hub.TreeFile{}
+	for _, n := range names {
+		out[n] = hub.TreeFile{Digest: h.written[n], Clean: h.written[n] == ""}
+	}
+	return out, nil
+}
+
+func (h *house) Count(context.Context, hub.WorkingTree, string, int) (int, error) { return 1, nil }
+
+func (h *house) Differs(context.Context, hub.WorkingTree, string, []string) ([]string, error) {
+	return nil, nil
+}
+
+func (h *house) Staged(context.Context, hub.WorkingTree) ([]string, error) { return nil, nil }
+
+func (h *house) Difference(context.Context, hub.WorkingTree, string) (hub.TreeDifference, error) {
+	return hub.TreeDifference{Text: "+changed\n", Lines: 1}, nil
+}
+
 func last[T any](_ T, err error) error { return err }
 
 func last2[T, U any](_ T, _ U, err error) error { return err }
@@ -301,6 +345,41 @@ var operations = []struct {
 	name    string
 	prepare func(h *house) (do func() error)
 }{
+	{"reservation ask", func(h *house) func() error { return func() error { return h.ask(builder, reservation.Edit) } }},
+	{"reservation ask for a file that is held", func(h *house) func() error {
+		h.must(h.ask(builder, reservation.Edit))
+		return func() error { return h.ask(planner, reservation.Edit) }
+	}},
+	{"reservation ask after a time of idleness", func(h *house) func() error {
+		h.must(h.ask(planner, reservation.Edit))
+		h.must(h.ask(builder, reservation.Edit))
+		h.written["a"] = "changed"
+		h.must(h.ask(planner, reservation.After))
+		h.now = h.now.Add(time.Hour)
+		return func() error { return h.ask(builder, reservation.Edit) }
+	}},
+	{"reservation read", func(h *house) func() error {
+		h.must(h.ask(builder, reservation.Edit))
+		h.written["a"] = "changed"
+		h.now = h.now.Add(time.Hour)
+		h.must(h.files.Sweep(h.ctx))
+		return func() error { return h.ask(builder, reservation.Read) }
+	}},
+	{"reservation sweep", func(h *house) func() error {
+		h.must(h.ask(builder, reservation.Edit))
+		h.must(h.ask(planner, reservation.Edit))
+		h.now = h.now.Add(40 * 24 * time.Hour)
+		return func() error { return h.files.Sweep(h.ctx) }
+	}},
+	{"reservation reserve", func(h *house) func() error {
+		return func() error {
+			return last(h.files.Reserve(h.ctx, builder, reservation.Request{Tree: "/src", Patterns: []string{"docs"}}))
+		}
+	}},
+	{"reservation release", func(h *house) func() error {
+		h.must(h.ask(builder, reservation.Edit))
+		return func() error { return last(h.files.Release(h.ctx, operator, reservation.Release{Tree: "/src"})) }
+	}},
 	{"mailroom send", func(h *house) func() error { return func() error { return last(h.send("builder", nil)) } }},
 	{"mailroom send with a key", func(h *house) func() error {
 		return func() error {
@@ -738,7 +817,7 @@ var operations = []struct {
 
 // inSteps are operations of several updates, each complete in itself: they go on after
 // a failure, so that what was stored before stays.
-var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies"}
+var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep"}
 
 // peerOnly are the methods that the delivery to peers calls, and no service.
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}
@@ -804,11 +883,14 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
-// calledAs returns the name under which a call of a part fails. Wakes have short names of
-// their own.
+// calledAs returns the name under which a call of a part fails. Wakes and reservations have
+// short names of their own.
 func calledAs(part reflect.Type, method string) string {
-	if part == reflect.TypeFor[hub.WakeWriter]() {
+	switch part {
+	case reflect.TypeFor[hub.WakeWriter]():
 		return "Wakes." + method
+	case reflect.TypeFor[hub.ReservationWriter]():
+		return "Reservations." + method
 	}
 	return method
 }

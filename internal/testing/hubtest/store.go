@@ -38,6 +38,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"roots", rootTests},
 		{"items", itemTests},
 		{"wakes", wakeTests},
+		{"reservations", reservationTests},
 		{"subscriptions", subscriptionTests},
 		{"deliberations", deliberationTests},
 		{"teams", teamTests},
