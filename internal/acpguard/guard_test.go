@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/plainagent"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -46,7 +47,7 @@ func newFolder(t *testing.T) *folder {
 		t.Fatal(err)
 	}
 	f := &folder{t: t, dir: dir, committed: map[string]string{}}
-	if f.service, err = reservation.New(openStore(t), f, f, f, nil); err != nil {
+	if f.service, err = reservation.New(storetest.Open(t, t.TempDir()), f, f, f, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.write("a.txt", "one\n")
