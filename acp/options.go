@@ -32,6 +32,10 @@ type Options struct {
 	Terminals   Terminals
 	Permissions Permissions
 
+	// Guard is asked about each write, command and request for permission that the policy
+	// allows; nil for none. Files and Terminals that are set above are not guarded.
+	Guard Guard
+
 	// Elicit puts a question of the agent to the user. It must return when ctx ends.
 	// Without it elicitations are refused. ElicitDone is called when the user has
 	// finished a URL elicitation.

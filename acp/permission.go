@@ -92,7 +92,7 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 	r.Title = m.Title
 	r.Description = m.Description.Or("")
 
-	switch subject := m.Subject.Or(acpv2.RequestPermissionSubject{}); {
+	switch subject := m.Subject.Or(noSubject); {
 	case subject.ToolCall != nil:
 		r.Kind = sandbox.Kind(subject.ToolCall.ToolCall.Kind.Or(""))
 		for _, l := range subject.ToolCall.ToolCall.Locations.Or(nil) {
@@ -114,6 +114,9 @@ func readPermission(version int, params json.RawMessage) (*PermissionRequest, er
 	}
 	return r, nil
 }
+
+// noSubject is the subject of a request that has none.
+var noSubject = acpv2.RequestPermissionSubject{}
 
 // changedPaths returns the files that a difference names.
 func changedPaths(d *acpv2.Diff) (paths []string) {
@@ -156,6 +159,9 @@ func (c *Client) permission(ctx context.Context, version int, params json.RawMes
 	if ctx.Err() == nil {
 		if decision, err = permissions.Decide(ctx, r); err != nil {
 			c.reportProblem(fmt.Errorf("acp: permission request %q answered as cancelled: %w", r.Title, err))
+		}
+		if err == nil && ctx.Err() == nil {
+			decision = s.guarded(ctx, r, decision)
 		}
 	}
 	outcome := acpv1.RequestPermissionOutcome{Cancelled: &acpv1.CancelledPermissionOutcome{}}

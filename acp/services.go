@@ -1,9 +1,11 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -68,24 +70,33 @@ func (c *Client) openWorkspace(dirs []string) (*workspace, error) {
 	}
 	permissions := sandbox.NewPermissions(c.opts.Policy, c.opts.Ask)
 	if files {
-		w.files = sandbox.NewGuarded(sandbox.NewFiles(roots), permissions)
+		guarded := sandbox.NewGuarded(sandbox.NewFiles(roots), permissions)
+		if c.opts.Guard != nil {
+			guarded.Around(guardWrites(c.opts.Guard, dirs[0]))
+		}
+		w.files = guarded
 	}
 	w.close = roots.Close
 	if terminals {
-		t := sandbox.NewTerminals(roots, &c.opts.Terminal)
-		w.terminals = guardedTerminals{t, permissions}
+		t := &guardedTerminals{Terminals: sandbox.NewTerminals(roots, &c.opts.Terminal), permissions: permissions, guard: c.opts.Guard, dir: dirs[0]}
+		w.terminals = t
 		w.close = func() error { return errors.Join(t.Close(), roots.Close()) }
 	}
 	return w, nil
 }
 
-// guardedTerminals checks each command against the policy.
+// guardedTerminals checks each command against the policy, and asks the guard about it.
 type guardedTerminals struct {
 	*sandbox.Terminals
 	permissions *sandbox.Permissions
+	guard       Guard  // nil for none
+	dir         string // of commands that name none
+
+	commands sync.WaitGroup // whose end the guard is told
 }
 
-func (g guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string, error) {
+// Create starts a command that the policy and the guard allow.
+func (g *guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string, error) {
 	title := "run " + c.Name
 	for _, arg := range c.Args {
 		title += " " + arg
@@ -93,7 +104,34 @@ func (g guardedTerminals) Create(ctx context.Context, c sandbox.Command) (string
 	if err := g.permissions.Permit(ctx, sandbox.KindExecute, title); err != nil {
 		return "", err
 	}
-	return g.Terminals.Create(ctx, c)
+	if g.guard == nil {
+		return g.Terminals.Create(ctx, c)
+	}
+
+	change := Change{Command: commandLine(c), Dir: cmp.Or(c.Dir, g.dir)}
+	if reason := g.guard.Before(ctx, change); reason != "" {
+		return "", refused(reason)
+	}
+	id, err := g.Terminals.Create(ctx, c)
+	if err != nil {
+		return "", err
+	}
+
+	// The guard is told when the command has ended, even if its terminal is released first.
+	ctx = context.WithoutCancel(ctx)
+	ended := g.Terminals.Ended(id)
+	g.commands.Go(func() {
+		<-ended
+		g.guard.After(ctx, change)
+	})
+	return id, nil
+}
+
+// Close ends all commands, and returns when the guard was told.
+func (g *guardedTerminals) Close() error {
+	err := g.Terminals.Close()
+	g.commands.Wait()
+	return err
 }
 
 // service returns the handler of a request about the files or terminals of a

@@ -25,8 +25,9 @@ type Session struct {
 	// mu comes after Client.mu in the lock order.
 	mu       sync.Mutex // guards the fields below
 	settings Settings
-	turn     *Turn // nil between turns
-	ended    error // the error of further prompts; nil while the session is open
+	calls    ToolCalls // of the turn, for the guard; empty without one
+	turn     *Turn     // nil between turns
+	ended    error     // the error of further prompts; nil while the session is open
 }
 
 // Settings returns a copy of the settings.
@@ -220,6 +221,9 @@ func (c *Client) session(id SessionID) *Session {
 func (s *Session) update(u *Update, size int) {
 	s.mu.Lock()
 	s.settings.apply(u)
+	if s.client.opts.Guard != nil {
+		s.calls.Add(u)
+	}
 	turn := s.turn
 	s.mu.Unlock()
 	switch {

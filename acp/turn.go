@@ -99,6 +99,7 @@ func (s *Session) Prompt(ctx context.Context, prompt ...acpv2.ContentBlock) (*Tu
 		return nil, err
 	}
 	s.turn = t
+	s.calls = ToolCalls{}
 	s.mu.Unlock()
 
 	t.send(params)

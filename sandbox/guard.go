@@ -212,11 +212,19 @@ type Guarded struct {
 	files       *Files
 	permissions *Permissions
 	writing     chan struct{} // holds a value while a write is decided and made
+	around      func(ctx context.Context, path string, write func() error) error
 }
 
 // NewGuarded returns the files with a decision before each use.
 func NewGuarded(files *Files, permissions *Permissions) *Guarded {
-	return &Guarded{files, permissions, make(chan struct{}, 1)}
+	plain := func(_ context.Context, _ string, write func() error) error { return write() }
+	return &Guarded{files, permissions, make(chan struct{}, 1), plain}
+}
+
+// Around sets the function that makes each write that was permitted: it calls write, or
+// refuses the write with an error. It must be called before the first use.
+func (g *Guarded) Around(f func(ctx context.Context, path string, write func() error) error) {
+	g.around = f
 }
 
 // Read is [Files.Read] after a decision. A refusal has CodeRefused.
@@ -246,5 +254,5 @@ func (g *Guarded) Write(ctx context.Context, path, text string) error {
 	if err := g.permissions.permit(ctx, r); err != nil {
 		return err
 	}
-	return g.files.Write(ctx, path, text)
+	return g.around(ctx, path, func() error { return g.files.Write(ctx, path, text) })
 }

@@ -223,6 +223,19 @@ func wait(ctx context.Context, verb, id string, term *terminal) (Exit, error) {
 	}
 }
 
+// Ended returns a channel that is closed when the command of a terminal has ended, even if the
+// terminal is released before. It is closed if there is no such terminal.
+func (t *Terminals) Ended(id string) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if term, ok := t.open[id]; ok {
+		return term.done
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
 // Kill ends the command if it still runs, first by a signal, and waits until it has
 // ended. The terminal keeps its output and exit, and must be released. If ctx ends
 // first, the command is ended all the same.

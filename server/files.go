@@ -110,7 +110,7 @@ func (s *Server) openFiles(context.Context) error {
 		o.Machine = s.postgres.Machine()
 		trees = distantTrees{evidence.NewTrees(in, o.Machine), s.distant}
 	}
-	s.files, err = reservation.New(s.store, trees, lives{s.wakes}, s.mail, o)
+	s.files, err = reservation.New(s.store, trees, lives{s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) }}, s.mail, o)
 	return err
 }
 
@@ -155,13 +155,19 @@ func (d distantTrees) Tree(ctx context.Context, path string) (hub.WorkingTree, e
 
 // lives knows the sessions of agents: those in terminals and of kept agents by their presence,
 // those of runs by the runs.
-type lives struct{ wakes *wake.Machine }
+type lives struct {
+	wakes *wake.Machine
+	kept  func(hub.AgentID) bool // whether a turn of a kept agent runs
+}
 
 // openRuns bounds the runs of one agent that are considered.
 const openRuns = 20
 
 // Life implements reservation.Sessions.
 func (l lives) Life(r hub.Reader, agent hub.AgentID, session string) (hub.SessionLife, error) {
+	if l.kept(agent) {
+		return hub.SessionLife{Known: true, Busy: true}, nil
+	}
 	if session == "" {
 		return l.wakes.Life(r, agent, session)
 	}

@@ -26,7 +26,7 @@ func (s *Server) openKeeper(context.Context) error {
 	o := keeper.Options{
 		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
-		Record: s.recordTurn, Summary: s.openWork, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
+		Record: s.recordTurn, Summary: s.openWork, AskFiles: s.files.Ask, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
@@ -37,6 +37,12 @@ func (s *Server) openKeeper(context.Context) error {
 	}
 	s.keeper = keeper.New(s.store, s.wakes, s.keys, o)
 	return nil
+}
+
+// deniesUnanswered reports whether changes of files in a folder are refused while the hub gives no
+// answer.
+func (s *Server) deniesUnanswered(dir string) bool {
+	return s.opts.ReservationsIn(dir).Unreachable == UnreachableDeny
 }
 
 // recordTurn records a turn of a kept agent that ended with a report as a run, whose

@@ -141,6 +141,12 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return &jsonrpc.Error{Code: jsonrpc.CodeServer, Message: "Internal error", Data: json.RawMessage(`{"codexErrorInfo":"usageLimitExceeded"}`)}
 	case has("forge"):
 		return forge(ctx, t)
+	case has("amend"):
+		return amend(ctx, t)
+	case has("deposit"):
+		return deposit(ctx, t)
+	case has("overwrite"):
+		return overwrite(ctx, t)
 	case has("trespass"):
 		os.WriteFile(filepath.Join(dir, "silent.txt"), []byte("nobody was asked\n"), 0o600)
 	case has("crash"):

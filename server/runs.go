@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	runner "github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/run"
 )
 
@@ -22,8 +24,17 @@ func (s *Server) openRepeater(context.Context) error {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.runFiles = runner.NewFiles(home)
-	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} })
+	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} }, s.askFiles)
 	return nil
+}
+
+// askFiles returns the function with which the agent of a run that the hub executes asks about
+// files.
+func (s *Server) askFiles(r hub.Run, _ string) acpguard.Ask {
+	actor := hub.Caller{Kind: hub.CallerAgent, ID: r.Agent}
+	return func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
+		return s.files.Ask(ctx, actor, q)
+	}
 }
 
 // ownRuns is the hub of a run that the hub itself executes for a caller. It

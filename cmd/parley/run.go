@@ -206,7 +206,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	settings, err := c.settings("runs.keep", "runs.max_age")
+	settings, err := c.settings("runs.keep", "runs.max_age", "reservations.unreachable", "repositories")
 	if err != nil {
 		return err
 	}
@@ -227,6 +227,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			return err
 		}
 		opts.Hub = link
+		opts.Ask = link.askFiles
+		opts.DenyUnanswered = settings.deniesUnanswered(f.Dir)
 		if err := a.offerRoot(ctx, link.Client, f.Dir); err != nil {
 			return err
 		}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -51,6 +53,22 @@ func (h *runHub) Tools(key string) *fleet.Tools {
 		t.Bridge = []string{self, "mcp"}
 	}
 	return t
+}
+
+// askFiles returns the function with which the agent of a run asks about files, with the key that
+// it is lent.
+func (h *runHub) askFiles(_ hub.Run, key string) acpguard.Ask {
+	c := clientAt(h.home, h.url, key, "")
+	return func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
+		return rpc.Call(ctx, c, api.AskFiles, q)
+	}
+}
+
+// deniesUnanswered reports whether changes of files in a folder are refused while the hub does not
+// answer.
+func (s hubSettings) deniesUnanswered(folder string) bool {
+	dir, err := filepath.Abs(folder)
+	return err == nil && s.ReservationsIn(dir).Unreachable == server.UnreachableDeny
 }
 
 func newRunHub(home, url, key string) (*runHub, error) {

@@ -157,19 +157,23 @@ var layers = map[string][]string{
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
+	// Asks the hub before an agent over ACP changes files: runs and kept agents need it. It knows
+	// the questions and answers of the service, and calls it through a function.
+	"internal/acpguard": {"hub", "acp", "sandbox", "internal/service/reservation"},
+
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
+	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/roots"}, // roots: the folders that hold the hub's keys
+	"internal/keeper": {"hub", "internal/acpguard", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
-		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
@@ -189,7 +193,7 @@ var layers = map[string][]string{
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
-		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},

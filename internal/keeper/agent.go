@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -45,6 +46,7 @@ type agent struct {
 	failures int          // starts in a row that failed
 	fresh    bool         // no turn was given in this session yet
 	tap      tap
+	guard    *acpguard.Guard // of the files that it changes; nil for none
 
 	mu       sync.Mutex // guards what follows
 	state    State
@@ -121,6 +123,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	}
 	defer unlock()
 	defer a.end()
+	a.guard = a.makeGuard()
 
 	// A hub that was killed may have left processes, and a turn to continue.
 	if id := a.record.Launch; id != "" {
@@ -285,15 +288,16 @@ func (a *agent) work(ctx context.Context, t turn) {
 		a.move(Idle)
 		a.keepTurn(ctx, nil)
 		notice := a.report(ctx, wake.EventTurnEnd, "")
+		refusal := a.aboutFiles() + result.refusal
 		switch {
 		case result.refusal != "" && repairs < maxRepairs:
 			repairs++
-			t = turn{Prompt: result.refusal + notice, Noted: notice != ""}
+			t = turn{Prompt: refusal + notice, Noted: notice != ""}
 		case notice != "":
-			a.setTell(ctx, result.refusal)
+			a.setTell(ctx, refusal)
 			t = turn{Prompt: notice, Noted: true}
 		default:
-			a.setTell(ctx, result.refusal)
+			a.setTell(ctx, refusal)
 			return
 		}
 	}
@@ -310,7 +314,7 @@ func (a *agent) keepTurn(ctx context.Context, t *turn) {
 	a.save(ctx, func(r *record) { r.Turn = t })
 }
 
-// setTell stores the refusal that the next turn begins with.
+// setTell stores the refusals that the next turn begins with.
 func (a *agent) setTell(ctx context.Context, text string) {
 	if a.record.Tell != text {
 		a.record.Tell = text

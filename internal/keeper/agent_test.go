@@ -141,3 +141,21 @@ func TestQuestions(t *testing.T) {
 		}
 	})
 }
+
+func TestBusy(t *testing.T) {
+	a, _ := newTestAgent(Definition{})
+	a.agents["builder"] = a
+	for _, c := range []struct {
+		state State
+		pid   int
+		want  bool
+	}{{Sleeping, 0, false}, {Starting, 0, false}, {Working, 7, true}, {Asking, 7, true}, {Idle, 7, false}, {Failing, 0, false}} {
+		a.state, a.pid = c.state, c.pid
+		if got := a.Busy("builder"); got != c.want {
+			t.Errorf("%s with process %d: got %v, want %v", c.state, c.pid, got, c.want)
+		}
+	}
+	if a.Busy("nobody") {
+		t.Error("an agent that is not kept: got true, want false")
+	}
+}

@@ -47,7 +47,7 @@ type permissions struct{ *agent }
 
 // Decide logs each request that is refused.
 func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sandbox.Decision, error) {
-	policy := acp.ByPolicy(p.record.Policy, p.consent.Asker(p.ask))
+	policy := acp.ByPolicy(p.record.Policy, p.asker())
 	if !r.Unknown && p.hubTool(r.Request) {
 		policy = acp.ByPolicy(sandbox.PolicyYolo, nil)
 	}

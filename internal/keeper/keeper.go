@@ -33,6 +33,7 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/sandbox"
@@ -214,6 +215,11 @@ type Options struct {
 	Record func(ctx context.Context, r hub.Run) (hub.Run, error)
 	// Summary returns the open work of an agent, for a session that begins anew.
 	Summary func(ctx context.Context, agent hub.AgentID) (string, error)
+	// AskFiles asks about files that an agent changes; nil if nothing guards them.
+	// DenyUnanswered reports whether changes of files in a folder are refused while there is no
+	// answer.
+	AskFiles       func(ctx context.Context, actor hub.Caller, q reservation.Question) (reservation.Answer, error)
+	DenyUnanswered func(dir string) bool
 	// Tell writes a message of the hub to the operator inside a transaction;
 	// Announce wakes its reader after the commit.
 	// Ask writes a question to the operator, about the thing that waits for the answer.
@@ -686,4 +692,17 @@ func (k *Keeper) serving(ctx context.Context, op string, name hub.AgentID) (*age
 		return nil, hub.Errorf(hub.CodeConflict, op, "%s is stopped", name).WithHint("parley agent restart %s", name)
 	}
 	return a, nil
+}
+
+// Busy reports whether a turn of a kept agent runs in a process of this machine.
+func (k *Keeper) Busy(name hub.AgentID) bool {
+	k.mu.Lock()
+	a := k.agents[name]
+	k.mu.Unlock()
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pid != 0 && (a.state == Working || a.state == Asking)
 }

@@ -92,9 +92,9 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.consent.Asker(a.ask), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
-		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent,
+		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			process, release, err := a.launch(start, s, o, t, spec.Prompt)
 			if given = err == nil; given {
@@ -196,8 +196,8 @@ func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t
 }
 
 // complete returns the prompt of a turn with the words that it needs besides: that an
-// earlier turn broke off, that a report was refused, what is open and how to report in
-// a new session.
+// earlier turn broke off, that a report was refused, what other agents do to its files, what
+// is open and how to report in a new session.
 func (a *agent) complete(ctx context.Context, t turn) string {
 	var parts []string
 	switch {
@@ -209,6 +209,9 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 	if a.record.Tell != "" {
 		parts = append(parts, a.record.Tell)
 		a.setTell(ctx, "")
+	}
+	if text := a.aboutFiles(); text != "" {
+		parts = append(parts, text)
 	}
 	parts = append(parts, t.Prompt)
 	if a.fresh {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/report"
 	"github.com/parley-agents/parley/sandbox"
@@ -46,6 +47,7 @@ const maxRepeats = 4
 type Repeater struct {
 	home, version string
 	hub           func(actor hub.Caller) Hub
+	ask           func(r hub.Run, key string) acpguard.Ask
 
 	mu      sync.Mutex      // guards what follows
 	ctx     context.Context // while Run works; else nil
@@ -54,9 +56,9 @@ type Repeater struct {
 }
 
 // NewRepeater returns a repeater of the runs whose files are in home. hub returns the
-// hub as a caller reaches it.
-func NewRepeater(home, version string, hub func(actor hub.Caller) Hub) *Repeater {
-	return &Repeater{home: home, version: version, hub: hub}
+// hub as a caller reaches it; ask is that of [Options], and may be nil.
+func NewRepeater(home, version string, hub func(actor hub.Caller) Hub, ask func(r hub.Run, key string) acpguard.Ask) *Repeater {
+	return &Repeater{home: home, version: version, hub: hub, ask: ask}
 }
 
 // Run lets runs work until ctx ends, and returns when they have ended.
@@ -104,7 +106,7 @@ func (p *Repeater) Repeat(ctx context.Context, actor hub.Caller, id hub.RunID, p
 	// The first state of the new run has its id; an error at its end says why it did not begin.
 	begun, ended := make(chan hub.RunID, 1), make(chan error, 1)
 	opts := &Options{
-		Agent: fleet.Options{Options: acp.Options{Name: "parley", Version: p.version, Policy: policy}}, Hub: p.hub(actor),
+		Agent: fleet.Options{Options: acp.Options{Name: "parley", Version: p.version, Policy: policy}}, Hub: p.hub(actor), Ask: p.ask,
 		On: Events{State: func(r hub.Run) {
 			if r.State == hub.RunStarting {
 				begun <- r.ID

@@ -25,6 +25,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
@@ -65,6 +66,13 @@ type Options struct {
 	// Alone says that this process executes nothing but the run, so that every process
 	// that is left below it is one of the run's, also if it cleared its environment.
 	Alone bool
+
+	// Guard is asked before the agent changes files. If it is nil, the run makes one that asks
+	// the hub as the agent: Ask returns its function for a run and the key that the hub lends,
+	// and is nil if nothing guards the files. DenyUnanswered is an option of that guard.
+	Guard          *acpguard.Guard
+	Ask            func(r hub.Run, key string) acpguard.Ask
+	DenyUnanswered bool
 
 	// Consent has the permissions that a person gave in the run; default one that hears
 	// the answers to Agent.Ask. The caller of a process with several runs has one for all.
@@ -126,9 +134,10 @@ type execution struct {
 	files  *Files
 	folder *Folder
 	base   *evidence.Base
-	pen    *stray.Pen // of the processes of the run; nil unless Options.Alone
-	key    string     // lent by the hub; empty without one
-	tokens *Tokens    // the newest that the agent reported
+	guard  *acpguard.Guard // of the files that the agent changes; nil for none
+	pen    *stray.Pen      // of the processes of the run; nil unless Options.Alone
+	key    string          // lent by the hub; empty without one
+	tokens *Tokens         // the newest that the agent reported
 }
 
 // Execute executes a run and returns when it is over. Its files are kept in home.
@@ -266,7 +275,11 @@ func (e *execution) work(ctx context.Context) ending {
 	opts := e.opts.Agent
 	opts.Tap = recorder.Frame
 	opts.OnProblem = e.problem
-	opts.OnUpdate = e.update
+	opts.OnUpdate = func(u *acp.Update) { e.update(ctx, u) }
+	if e.guard = e.makeGuard(&opts); e.guard != nil {
+		opts.Guard = e.guard
+		e.guard.Begin(ctx)
+	}
 	mode, _ := cli.ModeOf(e.spec.Command, opts.Policy)
 	spec := fleet.Spec{
 		Command: slices.Concat(e.spec.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
@@ -309,6 +322,9 @@ func (e *execution) work(ctx context.Context) ending {
 		err = agent.Fail(err)
 	}
 	e.problem(release())
+	if e.guard != nil {
+		e.guard.End(context.WithoutCancel(ctx)) // a turn that was cancelled may have changed files
+	}
 
 	// The end of ctx counts before the errors that it causes.
 	end := ending{state: hub.RunDone, stop: string(reply.StopReason), report: reply.Report, err: err}
@@ -327,14 +343,18 @@ func (e *execution) work(ctx context.Context) ending {
 	return end
 }
 
-// update keeps the tokens that the agent reports, and passes the update on.
-func (e *execution) update(u *acp.Update) {
+// update keeps the tokens that the agent reports, passes the update on, and follows the changes
+// of files.
+func (e *execution) update(ctx context.Context, u *acp.Update) {
 	if used := u.Usage(); used != nil {
 		tokens := Tokens(*used)
 		e.tokens = &tokens
 	}
 	if e.opts.Agent.OnUpdate != nil {
 		e.opts.Agent.OnUpdate(u)
+	}
+	if e.guard != nil {
+		e.guard.Update(context.WithoutCancel(ctx), u) // an edit that was made counts, even if the turn was cancelled
 	}
 }
 

@@ -60,6 +60,18 @@ func serveAgent(mode string) {
 				}}}),
 			})
 			return acpv2.StopReasonEndTurn, errors.Join(err, os.WriteFile("hello.txt", []byte("hello\n"), 0o644), t.Say(ctx, "STATUS:ok\nFILES_CREATED:hello.txt"))
+		case "edits": // through its client, and reports the answer
+			text := "written"
+			if err := t.Files().Write(ctx, filepath.Join(t.Dir, "hello.txt"), "hello\n"); err != nil {
+				text = err.Error()
+			}
+			return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nLEARNED:"+text)
+		case "reports": // an edit that it has made without asking
+			err := os.WriteFile("hello.txt", []byte("hello\n"), 0o644)
+			return acpv2.StopReasonEndTurn, errors.Join(err, t.ToolCall(ctx, acpv2.ToolCallUpdate{
+				ToolCallID: "1", Title: acpv2.Set("write hello.txt"), Kind: acpv2.Set(acpv2.ToolKindEdit), Status: acpv2.Set(acpv2.ToolCallStatusCompleted),
+				Locations: acpv2.Set([]acpv2.ToolCallLocation{{Path: acpv2.AbsolutePath(filepath.Join(t.Dir, "hello.txt"))}}),
+			}), t.Say(ctx, "STATUS:ok\nFILES_CREATED:hello.txt"))
 		case "tells": // how it was started
 			return acpv2.StopReasonEndTurn, t.Say(ctx, "STATUS:ok\nLEARNED:"+strings.Join(append(os.Args[1:], os.Getenv("INITIAL_AGENT_MODE"), string(t.Options[0].Select.CurrentValue)), " "))
 		}

@@ -39,6 +39,8 @@ type CLI struct {
 	installs []string // where its own installer may put it, under the home folder
 	modes    modes    // how it is held to a policy
 
+	noReject bool // over ACP the guard of files does not refuse its requests for permission; see NoReject
+
 	connecting
 	launching
 	guarding

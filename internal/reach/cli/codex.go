@@ -29,7 +29,8 @@ var codex = CLI{
 	Name: "codex", Title: "Codex CLI", Binaries: []string{"codex"},
 	ACP: []string{"codex-acp"}, Adapter: "@agentclientprotocol/codex-acp",
 	// Its sandbox holds commands that run without a question: they can read.
-	modes: careful(Mode{Env: []string{"INITIAL_AGENT_MODE=read-only"}}),
+	noReject: true, // ends the turn as cancelled
+	modes:    careful(Mode{Env: []string{"INITIAL_AGENT_MODE=read-only"}}),
 
 	connecting: connecting{
 		format: tomlFormat{},

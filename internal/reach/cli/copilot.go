@@ -15,7 +15,8 @@ var copilotExtension string
 // process that the CLI runs beside the session; extensions are experimental there.
 var copilot = CLI{
 	Name: "copilot", Title: "GitHub Copilot CLI", Binaries: []string{"copilot"},
-	ACP: []string{"copilot", "--acp"},
+	ACP:      []string{"copilot", "--acp"},
+	noReject: true, // ends the turn
 	modes: careful(Mode{Env: []string{"COPILOT_ALLOW_ALL="}}).
 		with(sandbox.PolicyNone, Mode{Args: []string{"--deny-tool=shell", "--deny-tool=write"}}).
 		with(sandbox.PolicyRead, Mode{Args: []string{"--deny-tool=write"}}),

@@ -43,14 +43,29 @@ func (m modes) with(p sandbox.Policy, more Mode) modes {
 // name of a CLI, or of its adapter. Of any other program no mode is known, and ok is
 // false.
 func ModeOf(command []string, p sandbox.Policy) (_ Mode, ok bool) {
+	c, ok := agentOf(command)
+	return c.modes[p], ok
+}
+
+// NoReject reports whether a refused permission does not help to keep the agent that a command
+// starts from a file: it ends the turn, so that the model cannot go on with something else, or
+// the agent writes through its client, whose error tells the model the reason. Other agents, also
+// those that are not in the table, go on after a refusal.
+func NoReject(command []string) bool {
+	c, _ := agentOf(command)
+	return c.noReject
+}
+
+// agentOf returns the CLI whose program, or that of its adapter, a command starts over ACP.
+func agentOf(command []string) (CLI, bool) {
 	if len(command) == 0 {
-		return Mode{}, false
+		return CLI{}, false
 	}
 	name := strings.ToLower(filepath.Base(command[0]))
 	for _, c := range Agents() {
 		if name == c.ACP[0] || name == c.ACP[0]+".exe" || name == c.ACP[0]+".cmd" {
-			return c.modes[p], true
+			return c, true
 		}
 	}
-	return Mode{}, false
+	return CLI{}, false
 }

@@ -36,3 +36,15 @@ func TestModeOf(t *testing.T) {
 		t.Error("the name of a program on Windows is not known")
 	}
 }
+
+func TestNoReject(t *testing.T) {
+	want := map[string]bool{"codex": true, "copilot": true, "opencode": true, "qwen": true}
+	for _, c := range cli.Agents() {
+		if got := cli.NoReject([]string{"/opt/bin/" + c.ACP[0]}); got != want[c.Name] {
+			t.Errorf("%s: got %v, want %v", c.Name, got, want[c.Name])
+		}
+	}
+	if cli.NoReject(nil) || cli.NoReject([]string{"my-agent"}) {
+		t.Error("an unknown agent: got true, want false")
+	}
+}

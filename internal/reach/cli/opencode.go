@@ -17,6 +17,7 @@ var opencode = CLI{
 	Name: "opencode", Title: "opencode", Binaries: []string{"opencode"},
 	ACP:      []string{"opencode", "acp"},
 	installs: []string{".opencode/bin/opencode"},
+	noReject: true, // ends the turn
 	modes: modes{
 		sandbox.PolicyNone:  {Env: []string{opencodePermission("deny")}},
 		sandbox.PolicyRead:  {Env: []string{opencodePermission("deny")}},

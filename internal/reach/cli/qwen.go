@@ -14,7 +14,8 @@ import (
 // qwen is Qwen Code. It reads prompts from a file that launch names.
 var qwen = CLI{
 	Name: "qwen", Title: "Qwen Code", Binaries: []string{"qwen"},
-	ACP: []string{"qwen", "--acp"},
+	ACP:      []string{"qwen", "--acp"},
+	noReject: true, // writes through its client
 	// Rules of its user that allow tools count even so, unless it does not have the tool.
 	modes: careful(Mode{Args: []string{"--approval-mode", "default"}}).
 		with(sandbox.PolicyNone, Mode{Args: []string{"--exclude-tools", "edit", "--exclude-tools", "write_file", "--exclude-tools", "run_shell_command"}}).

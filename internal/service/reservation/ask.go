@@ -361,7 +361,7 @@ func (b *board) after(x *question) error {
 		}
 	}
 	for _, name := range x.written {
-		if err := b.violated(name, x.files[name]); err != nil {
+		if err := b.violated(name, x.files[name], true); err != nil {
 			return err
 		}
 	}

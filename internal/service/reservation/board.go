@@ -289,7 +289,7 @@ func (b *board) edited(name string, f File, session string) error {
 		}
 	}
 	if _, isForeign := b.holderOf(name); isForeign && !isOwn {
-		return b.violated(name, f)
+		return b.violated(name, f, false)
 	}
 	if !isOwn && !f.Clean {
 		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Changed: true}); err != nil {

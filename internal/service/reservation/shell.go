@@ -203,9 +203,10 @@ func (b *board) heldByOthers(files map[string]File) map[string]string {
 	return out
 }
 
-// violated notes that a file of another agent changed while a command of the caller ran. An edit
-// of the holder that is under way, or was reported meanwhile, explains the change.
-func (b *board) violated(name string, f File) error {
+// violated notes that the caller changed a file of another agent, or that the file changed during
+// a command of the caller. An edit of the holder that is under way, or was reported meanwhile,
+// explains the change; a violation is noted once.
+func (b *board) violated(name string, f File, during bool) error {
 	r, ok := b.holderOf(name)
 	if !ok || !r.Asked.IsZero() {
 		return nil
@@ -215,13 +216,14 @@ func (b *board) violated(name string, f File) error {
 		return err
 	}
 	for _, v := range views {
-		if v.Agent == r.Holder && v.Wrote && v.Digest == f.Digest {
+		isReported := v.Agent == r.Holder || !v.At.Before(r.Since.Time) // the latter is a violation that was noted
+		if isReported && v.Wrote && v.Digest == f.Digest {
 			return nil
 		}
 	}
 
 	// Both agents and the operator are told.
-	text := violationText(b.actor.ID, r.Holder, name)
+	text := violationText(b.actor.ID, r.Holder, name, during)
 	b.note(Note{Kind: NoteViolation, Path: name, Agent: r.Holder, Text: text})
 	if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: r.Holder, Kind: NoteViolation, Path: name, Other: b.actor.ID, Text: text}); err != nil {
 		return err

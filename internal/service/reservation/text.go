@@ -80,6 +80,11 @@ func overlapText(other hub.AgentID, name, tree string) string {
 	return fmt.Sprintf("%s changes %s, too, in %s: expect a merge conflict", other, name, tree)
 }
 
-func violationText(by, holder hub.AgentID, name string) string {
-	return fmt.Sprintf("a command of %s changed %s, which %s holds", by, name, holder)
+// violationText is told to both agents and to the operator. That a file changed while an agent
+// ran a command does not prove that the command changed it.
+func violationText(by, holder hub.AgentID, name string, during bool) string {
+	if during {
+		return fmt.Sprintf("%s, which %s holds, changed while a command of %s ran", name, holder, by)
+	}
+	return fmt.Sprintf("%s changed %s, which %s holds", by, name, holder)
 }
