@@ -76,6 +76,9 @@ var wakeSchema string
 //go:embed schema/0020_tasks.sql
 var taskSchema string
 
+//go:embed schema/0021_reservations.sql
+var reservationSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -138,6 +141,7 @@ var migrations = []func(*conn) error{
 	},
 	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
 	func(c *conn) error { return c.db.Exec(taskSchema) },
+	func(c *conn) error { return c.db.Exec(reservationSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.
