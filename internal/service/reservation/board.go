@@ -102,14 +102,29 @@ func (b *board) move(i int, r hub.Reservation, end ending) error {
 }
 
 // holderOf returns the reservation of another agent that keeps the caller from a file.
-func (b *board) holderOf(name string) (hub.Reservation, bool) {
-	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == b.actor.ID && r.Shared && covers(r, name) })
-	for _, r := range b.all {
-		if binds(r, b.actor.ID, shared) && covers(r, name) {
-			return r, true
+func (b *board) holderOf(name string) (hub.Reservation, bool) { return b.keeps(name, b.actor.ID) }
+
+// keeps returns the reservation of another agent that keeps an agent from a file. A file belongs
+// to the agent that changes it, else to the agent whose pattern is the oldest: of two agents with
+// patterns that overlap one can go on.
+func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
+	isHeld := func(r hub.Reservation) bool { return r.State == hub.ReservationHeld && covers(r, name) }
+	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == agent && r.Shared && isHeld(r) })
+	best := -1
+	for i, r := range b.all { // by fences
+		isOwn := r.Holder == agent && isHeld(r)
+		isForeign := binds(r, agent, shared) && covers(r, name)
+		if !isOwn && !isForeign {
+			continue
+		}
+		if best < 0 || (b.all[best].Pattern && !r.Pattern) {
+			best = i
 		}
 	}
-	return hub.Reservation{}, false
+	if best < 0 || b.all[best].Holder == agent {
+		return hub.Reservation{}, false
+	}
+	return b.all[best], true
 }
 
 func denial(r hub.Reservation, name string) Denial {

@@ -38,7 +38,7 @@ func (b *board) tellWaiting() error {
 	first := map[string]bool{} // files whose first agent was looked at
 	for i := 0; i < len(b.waits); i++ {
 		w := b.waits[i]
-		if first[w.Path] || b.isHeld(w.Path, w.Agent) {
+		if _, isHeld := b.keeps(w.Path, w.Agent); isHeld || first[w.Path] {
 			continue
 		}
 		if !w.Told.IsZero() && b.now.Sub(w.Told.Time) >= takeWithin {
@@ -64,11 +64,6 @@ func (b *board) tellWaiting() error {
 		}
 	}
 	return nil
-}
-
-// isHeld reports whether an agent other than the given one holds a file.
-func (b *board) isHeld(name string, agent hub.AgentID) bool {
-	return slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return binds(r, agent, false) && covers(r, name) })
 }
 
 // warnOperator tells the operator of agents that have waited for long, once each.
