@@ -8,16 +8,27 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// wait puts the caller on the waiting list of a file. The holder is told once.
+// wait puts the caller on the waiting list of a file, in its old place if it was told that the
+// file is free and another agent was faster. The holder is told once.
 func (b *board) wait(d Denial) error {
-	if b.actor.IsOperator() || slices.ContainsFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID }) {
+	if b.actor.IsOperator() {
 		return nil
 	}
 	w := hub.FileWait{Tree: b.tree.Path, Path: d.Path, Agent: b.actor.ID, Since: b.now}
+	i := slices.IndexFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID })
+	switch {
+	case i < 0:
+		b.waits = append(b.waits, w)
+	case b.waits[i].Told.IsZero():
+		return nil
+	default:
+		w = b.waits[i]
+		w.Told = hub.Time{}
+		b.waits[i] = w
+	}
 	if err := b.tx.WriteReservations().PutWait(w); err != nil {
 		return err
 	}
-	b.waits = append(b.waits, w)
 	return b.notify(d.Holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", b.actor.ID, d.Path), "when you are done with it: acp_files release", d.Path)
 }
 
