@@ -248,8 +248,16 @@ func (b *board) edited(name string, f File, session string) error {
 	return b.see(name, f.Digest, true)
 }
 
-// see stores what the caller saw of a file.
+// see stores what the caller saw of a file. An agent that reads its own edit stays its writer.
 func (b *board) see(name, digest string, wrote bool) error {
+	views, err := b.tx.Reservations().Views(b.tree.Path, name)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		isOwnEdit := v.Agent == b.actor.ID && v.Wrote && v.Digest == digest
+		wrote = wrote || isOwnEdit
+	}
 	return b.tx.WriteReservations().PutView(hub.FileView{Tree: b.tree.Path, Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
 }
 
