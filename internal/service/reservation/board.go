@@ -188,6 +188,12 @@ func (b *board) add(r hub.Reservation) error {
 	if err != nil {
 		return err
 	}
+	isSharedWith := func(o hub.Reservation) bool {
+		return o.Holder == b.actor.ID && o.State == hub.ReservationHeld && o.Shared && covers(o, r.Path)
+	}
+	if !r.Pattern { // a file of a shared pattern is shared
+		r.Shared = slices.ContainsFunc(b.all, isSharedWith)
+	}
 	r.ID = hub.NewReservationID(fence)
 	r.Fence = fence
 	r.Tree = b.tree
