@@ -20,12 +20,16 @@ import (
 //   - Times are ages in classes that no sequence of steps within the depth tells apart. Ages above
 //     every bound are one class, although a clock that is set back could tell them apart.
 //
+// The key of a future leaves out what no longer matters after the time that passes first: ages
+// below it, edits and commands that were begun, and whether the clock was set back.
+//
 // The key is a hash of 64 bits. Among a million states two with one key have a probability below
 // one in ten million.
 type keyMaker struct {
-	w    *world
-	out  []byte
-	swap []byte
+	w      *world
+	future bool // make the key of a future
+	out    []byte
+	swap   []byte
 }
 
 var keySeed = maphash.MakeSeed()
@@ -41,10 +45,17 @@ func (k *keyMaker) of(w *world) uint64 {
 	return maphash.Bytes(keySeed, k.out)
 }
 
+// ofFuture returns the key of a future of a world.
+func (k *keyMaker) ofFuture(w *world) uint64 {
+	k.future = true
+	defer func() { k.future = false }()
+	return k.of(w)
+}
+
 // describe appends a description of the world in which the agent with the given number is first.
 func (k *keyMaker) describe(b []byte, lead int) []byte {
 	w := k.w
-	b = append(b, bits(w.away, w.jumped, w.wasToldOverlap()))
+	b = append(b, bits(w.away, w.jumped && !k.future, w.wasToldOverlap()))
 	for p := range files {
 		b = append(b, k.writer(w.files[p], lead), bits(w.isDirty(p)))
 	}
@@ -52,7 +63,7 @@ func (k *keyMaker) describe(b []byte, lead int) []byte {
 		b = k.agent(b, n^lead)
 	}
 	isFirst := w.agents[lead].since < w.agents[1-lead].since
-	hasBoth := w.agents[0].pattern != unset && w.agents[1].pattern != unset
+	hasBoth := w.agents[0].pattern != unset && w.agents[1].pattern != unset && !k.future
 	b = append(b, bits(hasBoth && isFirst))
 	return k.stored(b, lead)
 }
@@ -102,6 +113,9 @@ func (k *keyMaker) age(at moment, bounds ...time.Duration) byte {
 	if at == unset {
 		return 255
 	}
+	if k.future {
+		return 0
+	}
 	age := k.w.now - at
 	if age < 0 {
 		return 128 + byte(min(-age/time.Minute, 120))
@@ -124,7 +138,7 @@ func (k *keyMaker) stamp(t hub.Time, bounds ...time.Duration) byte {
 
 // left returns the class of the time until a moment, in steps of 16 minutes.
 func (k *keyMaker) left(until moment) byte {
-	if until == unset || until <= k.w.now {
+	if until == unset || until <= k.w.now || k.future {
 		return 0
 	}
 	return 1 + byte((until-k.w.now)/(16*time.Minute))
@@ -133,22 +147,27 @@ func (k *keyMaker) left(until moment) byte {
 // agent appends the model's record of an agent.
 func (k *keyMaker) agent(b []byte, i int) []byte {
 	a := &k.w.agents[i]
-	b = append(b, bits(a.alive, a.runs, a.compared), k.left(a.pattern))
+	b = append(b, bits(a.alive, a.runs && !k.future, a.compared && !k.future), k.left(a.pattern))
 	if a.alive {
 		b = append(b, k.age(a.active, idleTime))
 	}
 	for p := range a.files {
 		c := &a.files[p]
-		base := byte(0)
+		base, asked := byte(0), byte(0)
+		if !k.future {
+			asked = k.age(c.asked, editTime)
+		}
 		if c.holds {
 			base = k.content(c.base, p)
 		}
 		isWarned := c.warned == k.w.files[p]
-		b = append(b, bits(c.command, c.holds, c.wrote, isWarned, c.waits, c.left, c.lapsed, c.unseen), k.age(c.asked, editTime), base, k.content(c.saw, p))
+		b = append(b, bits(c.holds, c.wrote, isWarned, c.waits, c.left, c.lapsed, c.unseen), asked, base, k.content(c.saw, p))
 	}
 
-	name := string(names[i]) + "-" + strconv.Itoa(a.session)
-	watched := reservation.Watching(k.w.watched, names[i], name, places[first].tree)
+	if k.future || len(k.w.watched) == 0 {
+		return b
+	}
+	watched := reservation.Watching(k.w.watched, names[i], k.w.session(i), places[first].tree)
 	for p := range linked {
 		d, ok := watched[places[p].path]
 		if ok {
@@ -196,7 +215,7 @@ func (k *keyMaker) row(b []byte, r *hub.Reservation, lead int) []byte {
 		return append(b, 'o', byte(p), holder)
 	}
 	i := slices.Index(names[:], r.Holder)
-	isPresent := r.Session == string(r.Holder)+"-"+strconv.Itoa(k.w.agents[i].session)
+	isPresent := r.Session == k.w.session(i)
 	b = append(b, 'r', byte(p), holder, bits(r.Changed, isPresent))
 	if r.Pattern {
 		return append(b, k.left(r.Until.Sub(epoch)))

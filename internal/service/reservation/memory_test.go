@@ -98,9 +98,13 @@ func without[T any](list []T, remove func(*T) bool) []T {
 // matching returns the values of a list that keep reports, as a new list.
 func matching[T any](list []T, keep func(*T) bool) (out []T) {
 	for i := range list {
-		if keep(&list[i]) {
-			out = append(out, list[i])
+		if !keep(&list[i]) {
+			continue
 		}
+		if out == nil {
+			out = make([]T, 0, len(list)+1)
+		}
+		out = append(out, list[i])
 	}
 	return out
 }

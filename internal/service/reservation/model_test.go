@@ -195,11 +195,12 @@ func (e *explorer) check(list []*world) {
 const (
 	death = iota
 	silence
+	later
 )
 
 // isNew reports whether a future of the world of the stage was not looked at before.
 func (w *worker) isNew(kind uint64) bool {
-	key := w.stage.key.of(&w.stage.w) ^ kind
+	key := w.stage.key.ofFuture(&w.stage.w) ^ kind
 	_, isKnown := w.promised[key]
 	w.promised[key] = struct{}{}
 	return !isKnown
@@ -216,11 +217,11 @@ func (w *worker) afterDeath(from *world) string {
 		return ""
 	}
 	s := w.future(from)
+	if !w.isNew(death) {
+		return ""
+	}
 	for range 3 {
 		s.pass(61 * time.Second)
-		if !w.isNew(death) {
-			return s.broken
-		}
 	}
 	if why := s.isFree(last); why != "" {
 		return why + " after " + string(names[1-last]) + " is gone"
@@ -236,19 +237,22 @@ func (w *worker) afterSilence(from *world) string {
 		return ""
 	}
 	s := w.future(from)
+	if !w.isNew(silence) {
+		return ""
+	}
 	s.pass(80 * time.Minute)
+	if !w.isNew(later) {
+		return s.broken
+	}
 	for range 3 {
-		if !w.isNew(silence) {
-			return s.broken
-		}
 		s.pass(61 * time.Second)
 	}
-	later := s.w
+	quiet := s.w
 	for i := range names {
-		if !later.agents[i].alive {
+		if !quiet.agents[i].alive {
 			continue
 		}
-		s := w.future(&later)
+		s := w.future(&quiet)
 		if why := s.isFree(i); why != "" {
 			return why + " after 80 minutes of silence"
 		}

@@ -22,7 +22,7 @@ func TestShared(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage()
 			for i, shared := range tt.isShared {
-				r := reservation.Request{Tree: places[first].tree, Patterns: []string{pattern}, Shared: shared, Session: s.session(i)}
+				r := reservation.Request{Tree: places[first].tree, Patterns: []string{pattern}, Shared: shared, Session: s.w.session(i)}
 				if _, err := s.service.Reserve(t.Context(), agentCaller(i), r); err != nil {
 					t.Fatal(err)
 				}

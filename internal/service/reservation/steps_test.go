@@ -15,7 +15,8 @@ type step struct {
 var steps = allSteps()
 
 // allSteps returns the steps of the model. An edit of x has two steps, the question and the edit,
-// so that those of two agents mix; so has a command whose text names no file.
+// so that those of two agents mix; so has a command whose text names no file. The clock jumps once
+// at most.
 func allSteps() (out []step) {
 	add := func(name string, can func(*world) bool, do func(*stage)) {
 		out = append(out, step{name, can, do})
@@ -29,12 +30,12 @@ func allSteps() (out []step) {
 		}
 
 		agent("asks for x", alive, func(s *stage) { s.request(i, "", first) })
-		agent("asks to run "+namedCommand, alive, func(s *stage) { s.request(i, namedCommand, first) })
-		agent("writes x", func(w *world) bool { return w.agents[i].files[first].asked != unset }, func(s *stage) { s.write(i, first) })
+		agent("runs "+namedCommand, alive, func(s *stage) { s.edit(i, first, namedCommand) })
+		agent("writes x", func(w *world) bool { return w.agents[i].files[first].asked != unset }, func(s *stage) { s.write(i, first, "") })
 		agent("reads x", alive, func(s *stage) { s.read(i, first) })
 		agent("commits x", alive, func(s *stage) { s.commit(i, first) })
-		agent("edits y", alive, func(s *stage) { s.edit(i, second) })
-		agent("edits x in the other tree", alive, func(s *stage) { s.edit(i, linked) })
+		agent("edits y", alive, func(s *stage) { s.edit(i, second, "") })
+		agent("edits x in the other tree", alive, func(s *stage) { s.edit(i, linked, "") })
 
 		agent("runs a script", func(w *world) bool { return w.agents[i].alive && !w.agents[i].runs }, func(s *stage) { s.begin(i) })
 		agent("ends its script", runs, func(s *stage) { s.end(i, false) })
@@ -54,11 +55,14 @@ func allSteps() (out []step) {
 
 	add("a minute passes", always, func(s *stage) { s.pass(61 * time.Second) })
 	add("16 minutes pass", always, func(s *stage) { s.pass(16 * time.Minute) })
-	add("the clock jumps a day ahead", always, func(s *stage) { s.w.now += 25 * time.Hour })
-	add("the clock jumps an hour back", func(w *world) bool { return !w.jumped }, func(s *stage) {
-		s.w.now -= time.Hour
-		s.w.jumped = true
-	})
+	jump := func(name string, d time.Duration) {
+		add("the clock jumps "+name, func(w *world) bool { return !w.jumped }, func(s *stage) {
+			s.w.now += d
+			s.w.jumped = true
+		})
+	}
+	jump("a day ahead", 25*time.Hour)
+	jump("an hour back", -time.Hour)
 
 	isRunning := func(w *world) bool { return !w.away && (w.agents[0].runs || w.agents[1].runs) }
 	add("the hub starts again", isRunning, func(s *stage) {

@@ -71,7 +71,7 @@ type world struct {
 	writers []uint8        // of each content
 	agents  [2]agent
 	away    bool   // the hub does not answer
-	jumped  bool   // the clock was set back
+	jumped  bool   // the clock has jumped
 	overlap moment // when agents were told that they change x in both working trees
 
 	watched reservation.Watched // what the service keeps in memory
@@ -92,17 +92,16 @@ type agent struct {
 
 // A claim is what an agent does with a file, as far as the hub was told.
 type claim struct {
-	asked   moment  // when an edit was allowed that has not been made; unset if there is none
-	command bool    // that edit is a command that names the file
-	base    content // of the file when it was reserved
-	holds   bool    // the hub has reserved the file for the agent
-	wrote   bool    // the agent has changed the file since
-	saw     content // that it read or wrote last
-	warned  content // about which it was refused once
-	waits   bool    // it was refused the file and has not been told that it is free
-	left    bool    // it is gone and left changes
-	lapsed  bool    // it has not been told that its reservation ended
-	unseen  bool    // its reservation ended by a commit that the hub may not have seen
+	asked  moment  // when an edit was allowed that has not been made; unset if there is none
+	base   content // of the file when it was reserved
+	holds  bool    // the hub has reserved the file for the agent
+	wrote  bool    // the agent has changed the file since
+	saw    content // that it read or wrote last
+	warned content // about which it was refused once
+	waits  bool    // it was refused the file and has not been told that it is free
+	left   bool    // it is gone and left changes
+	lapsed bool    // it has not been told that its reservation ended
+	unseen bool    // its reservation ended by a commit that the hub may not have seen
 }
 
 var noClaim = claim{asked: unset, saw: never, warned: never}
@@ -216,12 +215,18 @@ func (s *stage) run(w *world, step int) bool {
 	s.w.trail = append(slices.Clip(w.trail), uint8(step))
 	s.resume()
 	steps[step].do(s)
-	s.w.watched = s.service.Commands()
+	s.w.watched = nil
+	if calls := s.service.Commands(); len(calls) > 0 {
+		s.w.watched = calls
+	}
 	return true
 }
 
 // resume gives the service what it kept in memory in this state of the world.
 func (s *stage) resume() {
+	if len(s.w.watched) == 0 && len(s.service.Commands()) == 0 {
+		return
+	}
 	calls := make(reservation.Watched, len(s.w.watched))
 	for k, v := range s.w.watched {
 		calls[k] = v
@@ -248,7 +253,22 @@ func (s *stage) Names(_ context.Context, t hub.WorkingTree, paths []string) ([]s
 	return out, nil
 }
 
-func digest(c content) string { return "d" + strconv.Itoa(int(c)) }
+// digest returns the digest of a content.
+func digest(c content) string { return digests[c] }
+
+// digests and sessions are texts that the service compares.
+var (
+	digests  = numbered("d", 512)
+	sessions = [2][]string{numbered("ada-", 512), numbered("bob-", 512)}
+)
+
+func numbered(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = prefix + strconv.Itoa(i)
+	}
+	return out
+}
 
 func (s *stage) Files(_ context.Context, t hub.WorkingTree, names []string) (map[string]reservation.File, error) {
 	out := make(map[string]reservation.File, len(names))
@@ -272,14 +292,12 @@ func (s *stage) Difference(context.Context, hub.WorkingTree, string) (reservatio
 	return reservation.Difference{Text: "-a\n+b\n", Lines: 2}, nil
 }
 
-func (s *stage) session(i int) string {
-	return string(names[i]) + "-" + strconv.Itoa(s.w.agents[i].session)
-}
+func (w *world) session(i int) string { return sessions[i][w.agents[i].session] }
 
 func (s *stage) Life(_ hub.Reader, name hub.AgentID, session string) (reservation.Life, error) {
 	i := slices.Index(names[:], name)
 	a := &s.w.agents[i]
-	isOld := session != s.session(i)
+	isOld := session != s.w.session(i)
 	return reservation.Life{Known: true, Over: isOld || !a.alive, Seen: hub.At(epoch.Add(a.active))}, nil
 }
 
@@ -319,7 +337,7 @@ func (s *stage) ask(i int, k reservation.Kind, command string, about ...int) res
 	}
 	a := &s.w.agents[i]
 	a.active = s.w.now
-	q := reservation.Question{Tree: places[first].tree, Kind: k, Session: s.session(i), Command: command}
+	q := reservation.Question{Tree: places[first].tree, Kind: k, Session: s.w.session(i), Command: command}
 	for _, p := range about {
 		q.Tree = places[p].tree
 		if command == "" {
@@ -444,7 +462,7 @@ func (s *stage) request(i int, command string, about ...int) bool {
 		c := &s.w.agents[i].files[p]
 		switch {
 		case isAllowed:
-			s.allowed(i, p, command)
+			s.allowed(i, p)
 		case got.Reason == reservation.ReasonStale:
 			s.checkStale(&before, i, p)
 			c.warned = s.w.files[p]
@@ -455,7 +473,7 @@ func (s *stage) request(i int, command string, about ...int) bool {
 }
 
 // allowed notes an edit that the agent may make.
-func (s *stage) allowed(i, p int, command string) {
+func (s *stage) allowed(i, p int) {
 	c := &s.w.agents[i].files[p]
 	if !s.w.away {
 		if !c.holds {
@@ -469,7 +487,6 @@ func (s *stage) allowed(i, p int, command string) {
 		}
 	}
 	c.asked = s.w.now
-	c.command = command != ""
 }
 
 // checkAllowed compares the permission of an edit with the promises. before is the world in which
@@ -526,17 +543,12 @@ func (s *stage) checkDenied(before *world, i int, tree string, got reservation.A
 	}
 }
 
-// write makes an edit that was allowed, and reports its end. An edit that comes too late, while
-// another agent holds the file, is a violation.
-func (s *stage) write(i, p int) {
+// write makes an edit that was allowed, by a command if it is not empty, and reports its end. An
+// edit that comes too late, while another agent holds the file, is a violation.
+func (s *stage) write(i, p int, command string) {
 	c := &s.w.agents[i].files[p]
 	wasHeld := s.w.holds(1-i, p)
-	command := ""
-	if c.command {
-		command = namedCommand
-	}
 	c.asked = unset
-	c.command = false
 	s.w.put(p, i)
 	got := s.ask(i, reservation.After, command, p)
 
@@ -594,10 +606,10 @@ func (s *stage) end(i int, hasWritten bool) {
 	}
 }
 
-// edit asks for a file and changes it in one step.
-func (s *stage) edit(i, p int) {
-	if s.request(i, "", p) {
-		s.write(i, p)
+// edit asks for a file and changes it in one step, by a command if it is not empty.
+func (s *stage) edit(i, p int, command string) {
+	if s.request(i, command, p) {
+		s.write(i, p, command)
 	}
 }
 
@@ -699,7 +711,7 @@ func (s *stage) reserve(i int) {
 	a := &s.w.agents[i]
 	a.active = s.w.now
 	got, err := s.service.Reserve(context.Background(), agentCaller(i), reservation.Request{
-		Tree: places[first].tree, Patterns: []string{pattern}, For: ahead, Session: s.session(i),
+		Tree: places[first].tree, Patterns: []string{pattern}, For: ahead, Session: s.w.session(i),
 	})
 	if err != nil {
 		s.breaks("%s reserves %s: %v", names[i], pattern, err)
@@ -724,7 +736,6 @@ func (s *stage) die(i int) {
 		c := &a.files[p]
 		c.left = c.left || (c.holds && c.wrote && s.w.isDirty(p))
 		c.asked = unset
-		c.command = false
 		c.holds = false
 		c.wrote = false
 		c.waits = false
