@@ -21,7 +21,7 @@ import (
 //     every bound are one class, although a clock that is set back could tell them apart.
 //
 // The key of a future leaves out what no longer matters after the time that passes first: ages
-// below it, edits and commands that were begun, and whether the clock was set back.
+// below it, and edits and commands that were begun.
 //
 // The key is a hash of 64 bits. Among a million states two with one key have a probability below
 // one in ten million.
@@ -55,7 +55,7 @@ func (k *keyMaker) ofFuture(w *world) uint64 {
 // describe appends a description of the world in which the agent with the given number is first.
 func (k *keyMaker) describe(b []byte, lead int) []byte {
 	w := k.w
-	b = append(b, bits(w.away, w.jumped && !k.future, w.wasToldOverlap()))
+	b = append(b, bits(w.away, w.wasToldOverlap()))
 	for p := range files {
 		b = append(b, k.writer(w.files[p], lead), bits(w.isDirty(p)))
 	}
@@ -108,7 +108,7 @@ func (k *keyMaker) digest(d string, p int) byte {
 }
 
 // age returns the class of a moment: the number of bounds that its age has reached. The age of a
-// moment in the future is counted in minutes.
+// moment in the future is counted in steps of 16 minutes.
 func (k *keyMaker) age(at moment, bounds ...time.Duration) byte {
 	if at == unset {
 		return 255
@@ -118,7 +118,7 @@ func (k *keyMaker) age(at moment, bounds ...time.Duration) byte {
 	}
 	age := k.w.now - at
 	if age < 0 {
-		return 128 + byte(min(-age/time.Minute, 120))
+		return 128 + byte(-age/(16*time.Minute))
 	}
 	class := byte(0)
 	for _, bound := range bounds {
@@ -148,7 +148,7 @@ func (k *keyMaker) left(until moment) byte {
 func (k *keyMaker) agent(b []byte, i int) []byte {
 	a := &k.w.agents[i]
 	b = append(b, bits(a.alive, a.runs && !k.future, a.compared && !k.future), k.left(a.pattern))
-	if a.alive {
+	if a.alive && k.w.isEngaged(i) {
 		b = append(b, k.age(a.active, idleTime))
 	}
 	for p := range a.files {
@@ -167,7 +167,7 @@ func (k *keyMaker) agent(b []byte, i int) []byte {
 	if k.future || len(k.w.watched) == 0 {
 		return b
 	}
-	watched := reservation.Watching(k.w.watched, names[i], k.w.session(i), places[first].tree)
+	watched := reservation.Watching(k.w.watched, names[i], k.w.session(i), places[first].tree, script)
 	for p := range linked {
 		d, ok := watched[places[p].path]
 		if ok {

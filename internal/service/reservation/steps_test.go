@@ -15,8 +15,10 @@ type step struct {
 var steps = allSteps()
 
 // allSteps returns the steps of the model. An edit of x has two steps, the question and the edit,
-// so that those of two agents mix; so has a command whose text names no file. The clock jumps once
-// at most.
+// so that those of two agents mix; so has a command whose text names no file. Steps that cannot
+// matter are left out: a script while the other agent has reserved nothing, the death of an agent
+// that has nothing, edits of the other files and jumps of the clock while nothing is reserved, a
+// second read of one content. The clock is not set back twice before it has gone on.
 func allSteps() (out []step) {
 	add := func(name string, can func(*world) bool, do func(*stage)) {
 		out = append(out, step{name, can, do})
@@ -32,37 +34,31 @@ func allSteps() (out []step) {
 		agent("asks for x", alive, func(s *stage) { s.request(i, "", first) })
 		agent("runs "+namedCommand, alive, func(s *stage) { s.edit(i, first, namedCommand) })
 		agent("writes x", func(w *world) bool { return w.agents[i].files[first].asked != unset }, func(s *stage) { s.write(i, first, "") })
-		agent("reads x", alive, func(s *stage) { s.read(i, first) })
-		agent("commits x", alive, func(s *stage) { s.commit(i, first) })
-		agent("edits y", alive, func(s *stage) { s.edit(i, second, "") })
-		agent("edits x in the other tree", alive, func(s *stage) { s.edit(i, linked, "") })
+		agent("reads x", func(w *world) bool { return w.agents[i].alive && w.agents[i].files[first].saw != w.files[first] }, func(s *stage) { s.read(i, first) })
+		agent("commits x", func(w *world) bool { return w.agents[i].alive && w.isDirty(first) }, func(s *stage) { s.commit(i, first) })
+		agent("edits y", func(w *world) bool { return w.mayEdit(i, second) }, func(s *stage) { s.edit(i, second, "") })
+		agent("edits x in the other tree", func(w *world) bool { return w.mayEdit(i, linked) }, func(s *stage) { s.edit(i, linked, "") })
 
-		agent("runs a script", func(w *world) bool { return w.agents[i].alive && !w.agents[i].runs }, func(s *stage) { s.begin(i) })
+		agent("runs a script", func(w *world) bool { return online(w) && !w.agents[i].runs && w.hasRows(1-i) }, func(s *stage) { s.begin(i) })
 		agent("ends its script", runs, func(s *stage) { s.end(i, false) })
 		agent("ends its script, which changed x", runs, func(s *stage) { s.end(i, true) })
 
-		agent("releases its files", online, func(s *stage) { s.release(i) })
+		agent("releases its files", func(w *world) bool { return online(w) && w.hasRows(i) }, func(s *stage) { s.release(i) })
 		agent("reserves "+pattern, online, func(s *stage) { s.reserve(i) })
-		agent("dies", alive, func(s *stage) { s.die(i) })
+		agent("dies", func(w *world) bool { return w.agents[i].alive && w.isEngaged(i) }, func(s *stage) { s.die(i) })
 		agent("comes back", func(w *world) bool { return !w.agents[i].alive }, func(s *stage) { s.comeBack(i) })
 	}
 
 	always := func(*world) bool { return true }
 	online := func(w *world) bool { return !w.away }
 	add("a person changes x", always, func(s *stage) { s.w.put(first, person) })
-	add("a person commits x", always, func(s *stage) { s.personCommits(first) })
-	add("a person releases x", online, func(s *stage) { s.personReleases(first) })
+	add("a person commits x", func(w *world) bool { return w.isDirty(first) }, func(s *stage) { s.personCommits(first) })
+	add("a person releases x", func(w *world) bool { return !w.away && len(w.store.rows) > 0 }, func(s *stage) { s.personReleases(first) })
 
 	add("a minute passes", always, func(s *stage) { s.pass(61 * time.Second) })
 	add("16 minutes pass", always, func(s *stage) { s.pass(16 * time.Minute) })
-	jump := func(name string, d time.Duration) {
-		add("the clock jumps "+name, func(w *world) bool { return !w.jumped }, func(s *stage) {
-			s.w.now += d
-			s.w.jumped = true
-		})
-	}
-	jump("a day ahead", 25*time.Hour)
-	jump("an hour back", -time.Hour)
+	add("the clock jumps a day ahead", func(w *world) bool { return len(w.store.rows) > 0 }, func(s *stage) { s.w.now += 25 * time.Hour })
+	add("the clock jumps an hour back", func(w *world) bool { return len(w.store.rows) > 0 && !w.isEarly() }, func(s *stage) { s.w.now -= time.Hour })
 
 	isRunning := func(w *world) bool { return !w.away && (w.agents[0].runs || w.agents[1].runs) }
 	add("the hub starts again", isRunning, func(s *stage) {
@@ -74,4 +70,51 @@ func allSteps() (out []step) {
 	add("the hub goes away", online, func(s *stage) { s.w.away = true })
 	add("the hub answers again", func(w *world) bool { return w.away }, func(s *stage) { s.w.away = false })
 	return out
+}
+
+// hasRows reports whether the store has reservations of an agent.
+func (w *world) hasRows(i int) bool {
+	for n := range w.store.rows {
+		if w.store.rows[n].Holder == names[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// mayEdit reports whether an agent may edit one of the other files: something is reserved, and it
+// has not changed the file already.
+func (w *world) mayEdit(i, p int) bool {
+	return w.agents[i].alive && len(w.store.rows) > 0 && !w.agents[i].files[p].wrote
+}
+
+// isEngaged reports whether an agent has reserved, asked or begun something.
+func (w *world) isEngaged(i int) bool {
+	a := &w.agents[i]
+	isEngaged := a.runs || w.hasRows(i)
+	for p := range a.files {
+		c := &a.files[p]
+		isEngaged = isEngaged || c.waits || c.lapsed || c.asked != unset
+	}
+	return isEngaged
+}
+
+// isEarly reports whether something was done later than the time that the clock shows.
+func (w *world) isEarly() bool {
+	for n := range w.store.rows {
+		if w.store.rows[n].Active.Sub(epoch) > w.now+time.Minute {
+			return true
+		}
+	}
+	for i := range w.agents {
+		if w.agents[i].active > w.now+time.Minute {
+			return true
+		}
+	}
+	for n := range w.store.waits {
+		if w.store.waits[n].Since.Sub(epoch) > w.now+time.Minute {
+			return true
+		}
+	}
+	return false
 }

@@ -40,6 +40,7 @@ func walk(t *testing.T, random *rand.Rand) {
 	onDisk.restart()
 	for range 100 {
 		step := random.IntN(len(steps))
+		onDisk.w.store = inMemory.w.store // says which steps are possible
 		want := transcript(t, inMemory, step)
 		got := transcript(t, onDisk, step)
 		trail := story(inMemory.w.trail)

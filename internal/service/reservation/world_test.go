@@ -71,7 +71,6 @@ type world struct {
 	writers []uint8        // of each content
 	agents  [2]agent
 	away    bool   // the hub does not answer
-	jumped  bool   // the clock has jumped
 	overlap moment // when agents were told that they change x in both working trees
 
 	watched reservation.Watched // what the service keeps in memory
@@ -354,6 +353,12 @@ func (s *stage) ask(i int, k reservation.Kind, command string, about ...int) res
 	}
 	for _, p := range about {
 		s.look(p)
+		s.missed(1-i, p)
+	}
+	for p := range files {
+		if places[p].tree == q.Tree {
+			s.missed(i, p)
+		}
 	}
 	s.expire(q.Tree)
 	s.lapses()
@@ -386,13 +391,16 @@ func (s *stage) lapses() {
 		a := &s.w.agents[i]
 		for p := range a.files {
 			c := &a.files[p]
-			hasIdled := a.alive && c.holds && c.wrote && s.w.isDirty(p) && s.w.now-a.active >= idleTime
-			if hasIdled && !s.isReserved(i, p) {
-				c.holds = false
-				c.wrote = false
+			hasIdled := a.alive && c.holds && s.w.now-a.active >= idleTime
+			if !hasIdled || s.isReserved(i, p) {
+				continue
+			}
+			if c.wrote && s.w.isDirty(p) {
 				c.left = true
 				c.lapsed = true
 			}
+			c.holds = false
+			c.wrote = false
 		}
 	}
 }
@@ -481,12 +489,13 @@ func (s *stage) allowed(i, p int) {
 		}
 		c.holds = true
 		c.waits = false
-		c.unseen = false
 		for j := range s.w.agents {
 			s.w.agents[j].files[p].left = false
 		}
 	}
-	c.asked = s.w.now
+	if !s.w.away || !c.holds || c.asked == unset { // else the hub counts from the question before
+		c.asked = s.w.now
+	}
 }
 
 // checkAllowed compares the permission of an edit with the promises. before is the world in which
@@ -644,7 +653,7 @@ func (s *stage) committed(p int) {
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
 		c.left = false
-		if c.holds && (c.wrote || c.base != s.w.files[p]) {
+		if c.holds && (c.wrote || c.unseen || c.base != s.w.files[p]) {
 			c.unseen = true
 			c.holds = false
 			c.wrote = false
