@@ -12,17 +12,42 @@ import (
 	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
-var walkSeed = flag.Uint64("walk-seed", 0, "seed of the steps of TestModelOnSQLite; 0 for a new one")
+var walkSeed = flag.Uint64("walk-seed", 0, "seed of the random steps of the model; 0 for a new one")
 
-// TestModelOnSQLite makes random steps of the model on a real store with one connection for
-// reading, and compares each answer and each message with those of the store in memory.
-func TestModelOnSQLite(t *testing.T) {
+// newRandom returns the source of the random steps of a test, whose seed the test prints.
+func newRandom(t *testing.T) *rand.Rand {
 	seed := *walkSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("go test -run TestModelOnSQLite -walk-seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("go test -run %s -walk-seed %d", t.Name(), seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestModelWalks makes random steps of the model, more of them than TestModel, and checks the
+// answers of the service.
+func TestModelWalks(t *testing.T) {
+	random := newRandom(t)
+	walks := 2000
+	if patience.Race {
+		walks = 100
+	}
+	for range walks {
+		s := newStage()
+		for range 60 {
+			from := s.w
+			s.run(&from, random.IntN(len(steps)))
+			if s.broken != "" {
+				t.Fatalf("%s\nafter: %s", s.broken, story(s.w.trail))
+			}
+		}
+	}
+}
+
+// TestModelOnSQLite makes random steps of the model on a real store with one connection for
+// reading, and compares each answer and each message with those of the store in memory.
+func TestModelOnSQLite(t *testing.T) {
+	random := newRandom(t)
 	walks := 20
 	if patience.Race {
 		walks = 4

@@ -459,6 +459,10 @@ func isViolator(got reservation.Answer, i, p int) bool {
 // request asks for an edit of files as an agent, and compares the answer with the promises.
 func (s *stage) request(i int, command string, about ...int) bool {
 	before := s.w
+	var isKnown [files]bool // a reservation that is renewed brings no note about an overlap
+	for _, p := range about {
+		isKnown[p] = before.edits(1-i, twins[p]) && s.isReserved(i, p)
+	}
 	got := s.ask(i, reservation.Edit, command, about...)
 	isAllowed := got.Decision == reservation.Allow
 	tree := places[first].tree
@@ -466,6 +470,7 @@ func (s *stage) request(i int, command string, about ...int) bool {
 		tree = places[p].tree
 		if isAllowed {
 			s.checkAllowed(&before, i, p, got)
+			s.checkOverlap(&before, i, p, isKnown[p], got)
 		}
 		c := &s.w.agents[i].files[p]
 		switch {
@@ -520,8 +525,17 @@ func (s *stage) checkAllowed(before *world, i, p int, got reservation.Answer) {
 	if before.agents[other].files[p].left && before.isDirty(p) && !hasNote(got, reservation.NoteOrphan, p) {
 		s.breaks("%s was not told that %s left changes in %s", names[i], names[other], places[p].path)
 	}
-	twin := [files]int{first: linked, second: second, linked: first}[p]
-	mustTell := twin != p && before.edits(other, twin) && !c.holds && !before.wasToldOverlap()
+}
+
+// twins are the files of one path in the other working tree; y has none.
+var twins = [files]int{first: linked, second: second, linked: first}
+
+// checkOverlap compares the notes of a permission with the promise that an agent is told of the
+// other one that changes the path in another working tree.
+func (s *stage) checkOverlap(before *world, i, p int, isKnown bool, got reservation.Answer) {
+	other := 1 - i
+	isOverlap := twins[p] != p && !before.away && before.edits(other, twins[p])
+	mustTell := isOverlap && !isKnown && !before.wasToldOverlap()
 	if mustTell && !hasNote(got, reservation.NoteOverlap, p) {
 		s.breaks("%s was not told that %s changes %s in another working tree", names[i], names[other], places[p].path)
 	}
