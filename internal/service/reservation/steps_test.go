@@ -18,7 +18,7 @@ var steps = allSteps()
 // so that those of two agents mix; so has a command whose text names no file. Steps that cannot
 // matter are left out: a script while the other agent has reserved nothing, the death of an agent
 // that has nothing, edits of the other files and jumps of the clock while nothing is reserved, a
-// second read of one content. The clock is not set back twice before it has gone on.
+// second read of the content of others. The clock is not set back twice before it has gone on.
 func allSteps() (out []step) {
 	add := func(name string, can func(*world) bool, do func(*stage)) {
 		out = append(out, step{name, can, do})
@@ -34,7 +34,7 @@ func allSteps() (out []step) {
 		agent("asks for x", alive, func(s *stage) { s.request(i, "", first) })
 		agent("runs "+namedCommand, alive, func(s *stage) { s.edit(i, first, namedCommand) })
 		agent("writes x", func(w *world) bool { return w.agents[i].files[first].asked != unset }, func(s *stage) { s.write(i, first, "") })
-		agent("reads x", func(w *world) bool { return w.agents[i].alive && w.agents[i].files[first].saw != w.files[first] }, func(s *stage) { s.read(i, first) })
+		agent("reads x", func(w *world) bool { return w.mayRead(i) }, func(s *stage) { s.read(i, first) })
 		agent("commits x", func(w *world) bool { return w.agents[i].alive && w.isDirty(first) }, func(s *stage) { s.commit(i, first) })
 		agent("edits y", func(w *world) bool { return w.mayEdit(i, second) }, func(s *stage) { s.edit(i, second, "") })
 		agent("edits x in the other tree", func(w *world) bool { return w.mayEdit(i, linked) }, func(s *stage) { s.edit(i, linked, "") })
@@ -80,6 +80,13 @@ func (w *world) hasRows(i int) bool {
 		}
 	}
 	return false
+}
+
+// mayRead reports whether an agent may read x: its content is new to the agent, or its own edit.
+func (w *world) mayRead(i int) bool {
+	current := w.files[first]
+	isOwn := int(w.writers[current]) == i
+	return w.agents[i].alive && (isOwn || w.agents[i].files[first].saw != current)
 }
 
 // mayEdit reports whether an agent may edit one of the other files: something is reserved, and it
