@@ -83,8 +83,8 @@ mutants: build ## run the whole suite against the good agents and every mutant, 
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
 	PARLEY_MODEL_MUTANTS=1 $(GO) test -count 1 -run '^TestModelMutants$$' -timeout 30m -v ./internal/service/reservation
 
-model: ## run every sequence of DEPTH steps of two agents, a person and a hub against the service that reserves files
-	PARLEY_MODEL_DEPTH=$(DEPTH) $(GO) test -count 1 -run '^TestModel$$' -timeout 12h -v ./internal/service/reservation
+model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, against the service that reserves files
+	PARLEY_MODEL_CORE=$(DEPTH) PARLEY_MODEL_DEPTH=7 $(GO) test -count 1 -run '^TestModel(Core)?$$' -timeout 12h -v ./internal/service/reservation
 
 compliance: ## write docs/compliance.md and docs/rules from the rules, tests and mutants
 	$(GO) run ./scripts/compliance > docs/compliance.md

@@ -27,9 +27,29 @@ func TestModel(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv("PARLEY_MODEL_DEPTH")); err == nil {
 		depth = v
 	}
+	explore(t, depth, func(step) bool { return true })
+}
 
+// TestModelCore runs longer sequences of the steps that concern one file: without scripts,
+// patterns, other files and jumps of the clock. It runs with PARLEY_MODEL_CORE, the depth, in
+// make model.
+func TestModelCore(t *testing.T) {
+	depth, err := strconv.Atoi(os.Getenv("PARLEY_MODEL_CORE"))
+	if err != nil {
+		t.Skip("it takes long: set PARLEY_MODEL_CORE=9, or use make model")
+	}
+	explore(t, depth, func(s step) bool { return s.core })
+}
+
+// explore runs every sequence of some steps up to a depth.
+func explore(t *testing.T, depth int, chosen func(step) bool) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // most of the memory is used once
 	e := newExplorer()
+	for i, s := range steps {
+		if chosen(s) {
+			e.chosen = append(e.chosen, i)
+		}
+	}
 	level := []*world{e.start()}
 	for d := 1; d <= depth && len(level) > 0; d++ {
 		level = e.expand(level, d < depth)
@@ -38,12 +58,13 @@ func TestModel(t *testing.T) {
 		}
 		t.Logf("depth %d: %d states, %d steps", d, len(e.seen), e.steps.Load())
 	}
-	t.Logf("%d states within %d of %d steps, all as promised", len(e.seen), depth, e.steps.Load())
+	t.Logf("%d states within depth %d, %d steps, all as promised", len(e.seen), depth, e.steps.Load())
 }
 
 // An explorer visits the states of the model, breadth first. It divides a level among workers and
 // takes their results in the order of the level, so that each run visits the same states.
 type explorer struct {
+	chosen  []int               // the steps
 	seen    map[uint64]struct{} // the keys of all states
 	steps   atomic.Int64
 	workers []*worker
@@ -125,7 +146,7 @@ func (e *explorer) each(n int, do func(w *worker, i int)) {
 // successors makes each step from a state and returns the states that were not seen before this
 // block.
 func (e *explorer) successors(w *worker, from *world) (out []found) {
-	for i := range steps {
+	for _, i := range e.chosen {
 		s := w.stage
 		if !s.run(from, i) {
 			continue

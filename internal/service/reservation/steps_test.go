@@ -2,6 +2,8 @@ package reservation_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,6 +12,7 @@ type step struct {
 	name string
 	can  func(*world) bool
 	do   func(*stage)
+	core bool // it is among the steps of TestModelCore
 }
 
 var steps = allSteps()
@@ -21,7 +24,9 @@ var steps = allSteps()
 // second read of the content of others. The clock is not set back twice before it has gone on.
 func allSteps() (out []step) {
 	add := func(name string, can func(*world) bool, do func(*stage)) {
-		out = append(out, step{name, can, do})
+		isOther := func(word string) bool { return strings.Contains(name, word) }
+		isCore := !slices.ContainsFunc([]string{"edits", "script", "reserves", "person releases", "jumps", "starts again"}, isOther)
+		out = append(out, step{name, can, do, isCore})
 	}
 	for i, name := range names {
 		alive := func(w *world) bool { return w.agents[i].alive }

@@ -391,7 +391,7 @@ func (s *stage) lapses() {
 		a := &s.w.agents[i]
 		for p := range a.files {
 			c := &a.files[p]
-			hasIdled := a.alive && c.holds && s.w.now-a.active >= idleTime
+			hasIdled := a.alive && (c.holds || c.unseen) && s.w.now-a.active >= idleTime
 			if !hasIdled || s.isReserved(i, p) {
 				continue
 			}
@@ -401,6 +401,7 @@ func (s *stage) lapses() {
 			}
 			c.holds = false
 			c.wrote = false
+			c.unseen = false
 		}
 	}
 }
@@ -683,6 +684,10 @@ func (s *stage) personCommits(p int) {
 		}
 		if s.answers != nil {
 			s.answers(got)
+		}
+		s.look(p)
+		for i := range names {
+			s.missed(i, p)
 		}
 		s.expire(places[p].tree)
 		s.lapses()
