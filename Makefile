@@ -6,13 +6,14 @@ FUZZ    ?= 5s
 KILLS   ?= 50
 RUNS    ?= 2
 REACH   ?= 10
+DEPTH   ?= 9
 MODEL   ?=
 URL     ?= https://api.openai.com/v1
 PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants compliance release-dry clean
+.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants model compliance release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -77,9 +78,13 @@ agents: build ## install the agents of other projects that can be had, test thos
 	RUNS=$(RUNS) ./scripts/agents-run
 	$(GO) run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 
-mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix; about 30 minutes
+mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix, then the model of reservations against its mutants; about 30 minutes
 	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
+	PARLEY_MODEL_MUTANTS=1 $(GO) test -count 1 -run '^TestModelMutants$$' -timeout 30m -v ./internal/service/reservation
+
+model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, against the service that reserves files
+	PARLEY_MODEL_CORE=$(DEPTH) PARLEY_MODEL_DEPTH=7 $(GO) test -count 1 -run '^TestModel(Core)?$$' -timeout 12h -v ./internal/service/reservation
 
 compliance: ## write docs/compliance.md and docs/rules from the rules, tests and mutants
 	$(GO) run ./scripts/compliance > docs/compliance.md

@@ -106,7 +106,7 @@ func (s *Service) Ask(ctx context.Context, actor hub.Caller, q Question) (Answer
 	// Files are read before the transaction: those of the question, and those of reservations
 	// that it can end or break.
 	x := &question{Question: q, s: s, op: op, actor: actor, tree: tree, names: names}
-	if q.Kind == After {
+	if q.Kind == Edit || q.Kind == After {
 		x.names = append(x.names, x.writtenByName()...)
 	}
 	if err := x.gather(ctx); err != nil {

@@ -129,14 +129,29 @@ func (b *board) share(sha256 string, with hub.AgentID) error {
 }
 
 // holderOf returns the reservation of another agent that keeps the caller from a file.
-func (b *board) holderOf(name string) (hub.Reservation, bool) {
-	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == b.actor.ID && r.Shared && covers(r, name) })
-	for _, r := range b.all {
-		if binds(r, b.actor.ID, shared) && covers(r, name) {
-			return r, true
+func (b *board) holderOf(name string) (hub.Reservation, bool) { return b.keeps(name, b.actor.ID) }
+
+// keeps returns the reservation of another agent that keeps an agent from a file. A file belongs
+// to the agent that changes it, else to the agent whose pattern is the oldest: of two agents with
+// patterns that overlap one can go on.
+func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
+	isHeld := func(r hub.Reservation) bool { return r.State == hub.ReservationHeld && covers(r, name) }
+	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == agent && r.Shared && isHeld(r) })
+	best := -1
+	for i, r := range b.all { // by fences
+		isOwn := r.Holder == agent && isHeld(r)
+		isForeign := binds(r, agent, shared) && covers(r, name)
+		if !isOwn && !isForeign {
+			continue
+		}
+		if best < 0 || (b.all[best].Pattern && !r.Pattern) {
+			best = i
 		}
 	}
-	return hub.Reservation{}, false
+	if best < 0 || b.all[best].Holder == agent {
+		return hub.Reservation{}, false
+	}
+	return b.all[best], true
 }
 
 func denial(r hub.Reservation, name string) Denial {
@@ -205,6 +220,12 @@ func (b *board) add(r hub.Reservation) error {
 	fence, err := nextFence(b.tx)
 	if err != nil {
 		return err
+	}
+	isSharedWith := func(o hub.Reservation) bool {
+		return o.Holder == b.actor.ID && o.State == hub.ReservationHeld && o.Shared && covers(o, r.Path)
+	}
+	if !r.Pattern { // a file of a shared pattern is shared
+		r.Shared = slices.ContainsFunc(b.all, isSharedWith)
 	}
 	r.ID = hub.NewReservationID(fence)
 	r.Fence = fence
@@ -299,8 +320,16 @@ func (b *board) edited(name string, f File, session string) error {
 	return b.see(name, f.Digest, true)
 }
 
-// see stores what the caller saw of a file.
+// see stores what the caller saw of a file. An agent that reads its own edit stays its writer.
 func (b *board) see(name, digest string, wrote bool) error {
+	views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		isOwnEdit := v.Agent == b.actor.ID && v.Wrote && v.Digest == digest
+		wrote = wrote || isOwnEdit
+	}
 	return b.tx.WriteReservations().PutView(hub.FileView{Tree: keyOf(b.tree), Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
 }
 

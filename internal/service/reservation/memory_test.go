@@ -1,164 +1,181 @@
 package reservation_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// A memory is the part of a store that reservations need, small enough to be copied for every
-// state of the model. TestModelOnSQLite compares it with a real store.
+// A memory is the part of a store that reservations need. Its lists are never changed in place:
+// a writer replaces them, so that an assignment copies a memory. TestModelOnSQLite compares it
+// with a real store.
 type memory struct {
+	rows  []hub.Reservation // by fences
+	waits []hub.FileWait    // those that wait longest first, then by agent
+	views []hub.FileView    // by tree, path and agent
+	notes []hub.FileNote    // in order
+	meta  []fact
+}
+
+// A fact is a key with its value.
+type fact struct{ key, value string }
+
+// A memoryStore is the hub.Store of a memory.
+type memoryStore struct {
 	hub.Store
-	rows  []hub.Reservation
-	waits []hub.FileWait
-	views []hub.FileView
-	notes []hub.FileNote
-	meta  map[string]string
+	tx memoryTx
 }
 
-func (m *memory) clone() *memory {
-	c := &memory{rows: slices.Clone(m.rows), waits: slices.Clone(m.waits), views: slices.Clone(m.views), notes: slices.Clone(m.notes), meta: make(map[string]string, len(m.meta))}
-	for k, v := range m.meta {
-		c.meta[k] = v
+func newMemoryStore(m *memory) *memoryStore { return &memoryStore{tx: memoryTx{memory: m}} }
+
+func (s *memoryStore) View(_ context.Context, fn func(hub.Reader) error) error { return fn(&s.tx) }
+
+func (s *memoryStore) Update(_ context.Context, _ hub.Durability, fn func(hub.Tx) error) error {
+	before := *s.tx.memory
+	err := fn(&s.tx)
+	if err != nil {
+		*s.tx.memory = before
 	}
-	return c
+	return err
 }
 
-func (m *memory) View(_ context.Context, fn func(hub.Reader) error) error {
-	return fn(memoryTx{memory: m})
-}
-
-// Update changes the memory at once; an error of fn ends the test, because no step of the model
-// fails inside a transaction.
-func (m *memory) Update(_ context.Context, _ hub.Durability, fn func(hub.Tx) error) error {
-	return fn(memoryTx{memory: m})
-}
-
+// A memoryTx is a transaction on a memory. The journal is not kept.
 type memoryTx struct {
 	hub.Tx
 	memory *memory
 }
 
-func (t memoryTx) Reservations() hub.ReservationReader      { return memoryPart{t.memory} }
-func (t memoryTx) WriteReservations() hub.ReservationWriter { return memoryPart{t.memory} }
-func (t memoryTx) Append(e hub.Entry) (hub.Entry, error)    { return e, nil }
+func (t *memoryTx) Reservations() hub.ReservationReader      { return t.memory }
+func (t *memoryTx) WriteReservations() hub.ReservationWriter { return t.memory }
+func (t *memoryTx) Append(e hub.Entry) (hub.Entry, error)    { return e, nil }
 
-func (t memoryTx) Meta(key string) (string, error) {
-	v, ok := t.memory.meta[key]
-	if !ok {
-		return "", hub.Errorf(hub.CodeNotFound, "memory.Meta", "no %s", key)
+func (t *memoryTx) Meta(key string) (string, error) {
+	for _, f := range t.memory.meta {
+		if f.key == key {
+			return f.value, nil
+		}
 	}
-	return v, nil
+	return "", errNoMeta
 }
 
-func (t memoryTx) PutMeta(key, value string) error {
-	t.memory.meta[key] = value
+var errNoMeta = hub.Errorf(hub.CodeNotFound, "memory.Meta", "no such fact")
+
+func (t *memoryTx) PutMeta(key, value string) error {
+	t.memory.meta = put(t.memory.meta, fact{key, value}, func(a, b fact) int { return cmp.Compare(a.key, b.key) })
 	return nil
 }
 
-// A memoryPart is the reservations of a memory.
-type memoryPart struct{ m *memory }
-
-func (p memoryPart) OfTree(tree string) (out []hub.Reservation, _ error) {
-	for _, r := range p.m.rows {
-		if r.Tree.Path == tree {
-			out = append(out, r)
-		}
+// put returns a copy of a sorted list in which v replaces the value that is equal in order, or is
+// new.
+func put[T any](list []T, v T, order func(a, b T) int) []T {
+	i, found := slices.BinarySearchFunc(list, v, order)
+	out := make([]T, 0, len(list)+1)
+	out = append(out, list[:i]...)
+	out = append(out, v)
+	if found {
+		i++
 	}
-	return out, nil
+	return append(out, list[i:]...)
 }
 
-func (p memoryPart) OfAgent(agent hub.AgentID) (out []hub.Reservation, _ error) {
-	for _, r := range p.m.rows {
-		if agent == "" || r.Holder == agent {
-			out = append(out, r)
+// without returns the values of a list that remove does not report; the list itself if there is
+// nothing to remove.
+func without[T any](list []T, remove func(*T) bool) []T {
+	n := 0
+	for i := range list {
+		if remove(&list[i]) {
+			n++
 		}
 	}
-	return out, nil
-}
-
-func (p memoryPart) Waits(tree string) (out []hub.FileWait, _ error) {
-	for _, w := range p.m.waits {
-		if tree == "" || w.Tree == tree {
-			out = append(out, w)
-		}
+	if n == 0 {
+		return list
 	}
-	slices.SortStableFunc(out, func(a, b hub.FileWait) int { return a.Since.Compare(b.Since.Time) })
-	return out, nil
+	return matching(list, func(v *T) bool { return !remove(v) })
 }
 
-func (p memoryPart) Views(tree, path string) (out []hub.FileView, _ error) {
-	for _, v := range p.m.views {
-		if v.Tree == tree && v.Path == path {
-			out = append(out, v)
+// matching returns the values of a list that keep reports, as a new list.
+func matching[T any](list []T, keep func(*T) bool) (out []T) {
+	for i := range list {
+		if !keep(&list[i]) {
+			continue
 		}
-	}
-	return out, nil
-}
-
-func (p memoryPart) Notes(agent hub.AgentID) (out []hub.FileNote, _ error) {
-	for _, n := range p.m.notes {
-		if n.Agent == agent {
-			out = append(out, n)
+		if out == nil {
+			out = make([]T, 0, len(list)+1)
 		}
+		out = append(out, list[i])
 	}
-	return out, nil
+	return out
 }
 
-func (p memoryPart) Put(r hub.Reservation, was hub.ReservationState) error {
-	i := slices.IndexFunc(p.m.rows, func(o hub.Reservation) bool { return o.Fence == r.Fence })
-	switch {
-	case was == "" && i < 0:
-		p.m.rows = append(p.m.rows, r)
-	case was == "" || i < 0 || p.m.rows[i].State != was:
+func (m *memory) OfTree(tree string) ([]hub.Reservation, error) {
+	return matching(m.rows, func(r *hub.Reservation) bool { return r.Tree.Path == tree }), nil
+}
+
+func (m *memory) OfAgent(agent hub.AgentID) ([]hub.Reservation, error) {
+	return matching(m.rows, func(r *hub.Reservation) bool { return agent == "" || r.Holder == agent }), nil
+}
+
+func (m *memory) Waits(tree string) ([]hub.FileWait, error) {
+	return matching(m.waits, func(w *hub.FileWait) bool { return tree == "" || w.Tree == tree }), nil
+}
+
+func (m *memory) Views(tree, path string) ([]hub.FileView, error) {
+	return matching(m.views, func(v *hub.FileView) bool { return v.Tree == tree && v.Path == path }), nil
+}
+
+func (m *memory) Notes(agent hub.AgentID) ([]hub.FileNote, error) {
+	return matching(m.notes, func(n *hub.FileNote) bool { return n.Agent == agent }), nil
+}
+
+func (m *memory) Put(r hub.Reservation, was hub.ReservationState) error {
+	i := slices.IndexFunc(m.rows, func(o hub.Reservation) bool { return o.Fence == r.Fence })
+	isNew := was == "" && i < 0
+	isThere := was != "" && i >= 0 && m.rows[i].State == was
+	if !isNew && !isThere {
 		return hub.Errorf(hub.CodeConflict, "memory.Put", "reservation %s has changed", r.ID)
-	case r.State == hub.ReservationOver:
-		p.m.rows = slices.Delete(p.m.rows, i, i+1)
-	default:
-		p.m.rows[i] = r
 	}
-	return nil
-}
-
-func (p memoryPart) PutWait(w hub.FileWait) error {
-	i := slices.IndexFunc(p.m.waits, func(o hub.FileWait) bool { return o.Tree == w.Tree && o.Path == w.Path && o.Agent == w.Agent })
-	if i < 0 {
-		p.m.waits = append(p.m.waits, w)
-	} else {
-		p.m.waits[i] = w
+	if r.State == hub.ReservationOver {
+		m.rows = without(m.rows, func(o *hub.Reservation) bool { return o.Fence == r.Fence })
+		return nil
 	}
+	m.rows = put(m.rows, r, func(a, b hub.Reservation) int { return cmp.Compare(a.Fence, b.Fence) })
 	return nil
 }
 
-func (p memoryPart) RemoveWait(tree, path string, agent hub.AgentID) error {
-	p.m.waits = slices.DeleteFunc(p.m.waits, func(o hub.FileWait) bool { return o.Tree == tree && o.Path == path && o.Agent == agent })
+func (m *memory) PutWait(w hub.FileWait) error {
+	_ = m.RemoveWait(w.Tree, w.Path, w.Agent)
+	m.waits = put(m.waits, w, func(a, b hub.FileWait) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Tree, b.Tree), cmp.Compare(a.Path, b.Path))
+	})
 	return nil
 }
 
-func (p memoryPart) PutView(v hub.FileView) error {
-	i := slices.IndexFunc(p.m.views, func(o hub.FileView) bool { return o.Tree == v.Tree && o.Path == v.Path && o.Agent == v.Agent })
-	if i < 0 {
-		p.m.views = append(p.m.views, v)
-	} else {
-		p.m.views[i] = v
-	}
+func (m *memory) RemoveWait(tree, path string, agent hub.AgentID) error {
+	m.waits = without(m.waits, func(o *hub.FileWait) bool { return o.Tree == tree && o.Path == path && o.Agent == agent })
 	return nil
 }
 
-func (p memoryPart) RemoveViews(before hub.Time, _ int) (int, error) {
-	n := len(p.m.views)
-	p.m.views = slices.DeleteFunc(p.m.views, func(v hub.FileView) bool { return v.At.Before(before.Time) })
-	return n - len(p.m.views), nil
-}
-
-func (p memoryPart) AddNote(n hub.FileNote) error {
-	p.m.notes = append(p.m.notes, n)
+func (m *memory) PutView(v hub.FileView) error {
+	m.views = put(m.views, v, func(a, b hub.FileView) int {
+		return cmp.Or(cmp.Compare(a.Tree, b.Tree), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Agent, b.Agent))
+	})
 	return nil
 }
 
-func (p memoryPart) RemoveNotes(agent hub.AgentID) error {
-	p.m.notes = slices.DeleteFunc(p.m.notes, func(n hub.FileNote) bool { return n.Agent == agent })
+func (m *memory) RemoveViews(before hub.Time, _ int) (int, error) {
+	n := len(m.views)
+	m.views = without(m.views, func(v *hub.FileView) bool { return v.At.Before(before.Time) })
+	return n - len(m.views), nil
+}
+
+func (m *memory) AddNote(n hub.FileNote) error {
+	m.notes = append(slices.Clip(m.notes), n)
+	return nil
+}
+
+func (m *memory) RemoveNotes(agent hub.AgentID) error {
+	m.notes = without(m.notes, func(n *hub.FileNote) bool { return n.Agent == agent })
 	return nil
 }

@@ -94,6 +94,9 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 		if err := b.mayBeFor(op, r); err != nil {
 			return err
 		}
+		if err := b.settle(facts{}); err != nil { // patterns whose end has come are not renewed
+			return err
+		}
 		for _, p := range r.Patterns {
 			if err := b.reserve(&out, r, p); err != nil {
 				return err
@@ -166,6 +169,7 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 		isOwn := v.Holder == r.Agent && v.Pattern && v.Path == pattern && v.State == hub.ReservationHeld
 		if isOwn {
 			v.Until, v.Active = until, b.now
+			v.Session = r.Session
 			v.Shared, v.Why = r.Shared, r.Why
 			if err := b.move(i, v, ending{next: v.State}); err != nil {
 				return err

@@ -2,6 +2,7 @@ package reservation
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -150,14 +151,17 @@ func (b *board) deniedTouches(list []touch) []Denial {
 	return out
 }
 
-// A callKey names the command that an agent runs in a working tree.
+// A callKey names a command that an agent runs in a working tree. An agent may run several.
 type callKey struct {
 	agent   hub.AgentID
 	session string
 	tree    string
+	command [sha256.Size]byte // of its text
 }
 
-func (x *question) call() callKey { return callKey{x.actor.ID, x.Session, x.tree.Path} }
+func (x *question) call() callKey {
+	return callKey{x.actor.ID, x.Session, x.tree.Path, sha256.Sum256([]byte(x.Command))}
+}
 
 // watched has the files of others, with their contents, while commands of agents run. It is kept
 // in memory: after a restart of the hub a command that ran meanwhile is not compared.
@@ -166,16 +170,24 @@ type watched struct {
 	calls map[callKey]map[string]string // digest by name
 }
 
-// maxWatched bounds the commands that are watched at once; of more than that none is begun.
+// maxWatched bounds the commands that are watched at once. Commands whose end is never reported
+// give way to new ones.
 const maxWatched = 1000
 
 func (w *watched) begin(key callKey, files map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.calls, key)
-	if len(files) > 0 && len(w.calls) < maxWatched {
-		w.calls[key] = files
+	if len(files) == 0 {
+		return
 	}
+	for old := range w.calls {
+		if len(w.calls) < maxWatched {
+			break
+		}
+		delete(w.calls, old)
+	}
+	w.calls[key] = files
 }
 
 // compare returns the files that changed since the command began, and forgets the command.

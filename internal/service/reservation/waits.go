@@ -8,16 +8,27 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// wait puts the caller on the waiting list of a file. The holder is told once.
+// wait puts the caller on the waiting list of a file, in its old place if it was told that the
+// file is free and another agent was faster. The holder is told once.
 func (b *board) wait(d Denial) error {
-	if b.actor.IsOperator() || slices.ContainsFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID }) {
+	if b.actor.IsOperator() {
 		return nil
 	}
 	w := hub.FileWait{Tree: keyOf(b.tree), Path: d.Path, Agent: b.actor.ID, Since: b.now}
+	i := slices.IndexFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID })
+	switch {
+	case i < 0:
+		b.waits = append(b.waits, w)
+	case b.waits[i].Told.IsZero():
+		return nil
+	default:
+		w = b.waits[i]
+		w.Told = hub.Time{}
+		b.waits[i] = w
+	}
 	if err := b.tx.WriteReservations().PutWait(w); err != nil {
 		return err
 	}
-	b.waits = append(b.waits, w)
 	return b.notify(d.Holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", b.actor.ID, d.Path), "when you are done with it: acp_files release", d.Path)
 }
 
@@ -38,7 +49,7 @@ func (b *board) tellWaiting() error {
 	first := map[string]bool{} // files whose first agent was looked at
 	for i := 0; i < len(b.waits); i++ {
 		w := b.waits[i]
-		if first[w.Path] || b.isHeld(w.Path, w.Agent) {
+		if _, isHeld := b.keeps(w.Path, w.Agent); isHeld || first[w.Path] {
 			continue
 		}
 		if !w.Told.IsZero() && b.now.Sub(w.Told.Time) >= takeWithin {
@@ -64,11 +75,6 @@ func (b *board) tellWaiting() error {
 		}
 	}
 	return nil
-}
-
-// isHeld reports whether an agent other than the given one holds a file.
-func (b *board) isHeld(name string, agent hub.AgentID) bool {
-	return slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return binds(r, agent, false) && covers(r, name) })
 }
 
 // warnOperator tells the operator of agents that have waited for long, once each.

@@ -1,0 +1,109 @@
+package reservation_test
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/storetest"
+)
+
+var walkSeed = flag.Uint64("walk-seed", 0, "seed of the random steps of the model; 0 for a new one")
+
+// newRandom returns the source of the random steps of a test, whose seed the test prints.
+func newRandom(t *testing.T) *rand.Rand {
+	seed := *walkSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("go test -run %s -walk-seed %d", t.Name(), seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestModelWalks makes random steps of the model, more of them than TestModel, and checks the
+// answers of the service.
+func TestModelWalks(t *testing.T) {
+	random := newRandom(t)
+	walks := 2000
+	if patience.Race {
+		walks = 100
+	}
+	for range walks {
+		s := newStage()
+		for range 60 {
+			from := s.w
+			s.run(&from, random.IntN(len(steps)))
+			if s.broken != "" {
+				t.Fatalf("%s\nafter: %s", s.broken, story(s.w.trail))
+			}
+		}
+	}
+}
+
+// TestModelOnSQLite makes random steps of the model on a real store with one connection for
+// reading, and compares each answer and each message with those of the store in memory.
+func TestModelOnSQLite(t *testing.T) {
+	random := newRandom(t)
+	walks := 20
+	if patience.Race {
+		walks = 4
+	}
+	for range walks {
+		walk(t, random)
+	}
+}
+
+// walk makes the steps of one walk.
+func walk(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	inMemory, onDisk := newStage(), newStage()
+	onDisk.store = storetest.Open(t, t.TempDir())
+	onDisk.restart()
+	for range 100 {
+		step := random.IntN(len(steps))
+		onDisk.w.store = inMemory.w.store // says which steps are possible
+		want := transcript(t, inMemory, step)
+		got := transcript(t, onDisk, step)
+		trail := story(inMemory.w.trail)
+		if !slices.Equal(got, want) {
+			t.Fatalf("the stores differ\nin memory: %s\non disk:   %s\nafter: %s", want, got, trail)
+		}
+		if inMemory.broken != "" || onDisk.broken != "" {
+			t.Fatalf("%s%s\nafter: %s", inMemory.broken, onDisk.broken, trail)
+		}
+	}
+}
+
+// transcript makes a step and returns the answers and messages of the service, and its
+// reservations after it.
+func transcript(t *testing.T, s *stage, step int) (out []string) {
+	t.Helper()
+	add := func(v any) {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(raw))
+	}
+	s.answers = add
+	from := s.w
+	if !s.run(&from, step) {
+		return nil
+	}
+
+	err := s.store.View(t.Context(), func(r hub.Reader) error {
+		rows, err := r.Reservations().OfAgent("")
+		for _, v := range rows {
+			add(v)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
