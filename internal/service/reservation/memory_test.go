@@ -79,6 +79,16 @@ func (p memoryPart) OfAgent(agent hub.AgentID) (out []hub.Reservation, _ error) 
 	return out, nil
 }
 
+func (p memoryPart) Counts() (map[hub.AgentID]int, error) {
+	out := map[hub.AgentID]int{}
+	for _, r := range p.m.rows {
+		if r.State == hub.ReservationHeld && !r.Pattern {
+			out[r.Holder]++
+		}
+	}
+	return out, nil
+}
+
 func (p memoryPart) Waits(tree string) (out []hub.FileWait, _ error) {
 	for _, w := range p.m.waits {
 		if tree == "" || w.Tree == tree {
