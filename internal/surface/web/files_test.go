@@ -33,23 +33,57 @@ func newWorkshop(t *testing.T) *workshop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workshop{clock: new(hubtest.Clock), app: filepath.Join(root, "app"), copy: filepath.Join(root, "copy")}
+	w := &workshop{clock: new(hubtest.Clock)}
+	w.site = newSite(t, server.Options{Clock: w.clock.Now, Roots: []string{root}, Limits: server.Limits{Unsafe: true}}, "builder", "tester")
+	w.layOut(root)
+	return w
+}
+
+// layOut makes the repository and its two working trees in a folder.
+func (w *workshop) layOut(root string) {
+	w.t.Helper()
+	w.app = filepath.Join(root, "app")
+	w.copy = filepath.Join(root, "copy")
 	if err := os.Mkdir(w.app, 0o700); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	git := func(args ...string) {
-		t.Helper()
-		if out, err := exec.Command("git", append([]string{"-C", w.app, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v %s", args, err, out)
+	if err := os.WriteFile(filepath.Join(w.app, "a.go"), []byte("package a\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-qm", "first"}, {"worktree", "add", "-q", w.copy}} {
+		git := append([]string{"-C", w.app, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)
+		if out, err := exec.Command("git", git...).CombinedOutput(); err != nil {
+			w.t.Fatalf("git %v: %v %s", args, err, out)
 		}
 	}
-	git("init", "-q")
-	write(t, filepath.Join(w.app, "a.go"), "package a\n")
-	git("add", ".")
-	git("commit", "-qm", "first")
-	git("worktree", "add", "-q", w.copy)
-	w.site = newSite(t, server.Options{Clock: w.clock.Now, Roots: []string{root}, Limits: server.Limits{Unsafe: true}}, "builder", "tester")
-	return w
+}
+
+// filesDemo has agents of the demo change files: one waits, two change the same file in two working
+// trees, and a command of one changes a file of another.
+func filesDemo(s *site, dir string) {
+	s.t.Helper()
+	root := filepath.Join(dir, "src")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	do(s, s.operator, api.AddRoot, api.RootParams{Path: root})
+	w := &workshop{site: s}
+	w.layOut(root)
+
+	w.edit("builder", w.app, "loader.go", "package loader\n")
+	w.edit("builder", w.app, "a.go", "package b\n")
+	w.edit("tester", w.app, "loader_test.go", "package loader\n")
+	w.edit("reviewer", w.copy, "a.go", "package c\n")
+	w.ask("tester", w.app, reservation.Edit, "loader.go")
+	do(s, s.as("docs-writer"), api.ReserveFiles, api.ReserveParams{Request: reservation.Request{Tree: w.app, Patterns: []string{"docs/*.md"}, Why: "describe the nullable avatar"}})
+
+	command := reservation.Question{Tree: w.app, Kind: reservation.Edit, Command: "make generate"}
+	do(s, s.as("tester"), api.AskFiles, command)
+	if err := os.WriteFile(filepath.Join(w.app, "a.go"), []byte("package generated\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	command.Kind = reservation.After
+	do(s, s.as("tester"), api.AskFiles, command)
 }
 
 // ask asks the hub about files as the guard of an agent does, and returns the decision.
@@ -146,7 +180,7 @@ func TestFiles(t *testing.T) {
 		command.Kind = reservation.After
 		do(w.site, w.as("tester"), api.AskFiles, command)
 		for _, v := range []*visitor{operator, viewer} {
-			has(t, wordsOf(v.get("/files").body), "tester changed a.go , which builder held")
+			has(t, wordsOf(v.get("/files").body), "tester changed a.go while builder held it")
 		}
 		body := operator.get("/").body
 		has(t, wordsOf(body), "a command of tester changed a.go, which builder holds")
