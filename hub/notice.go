@@ -17,6 +17,9 @@ type NoticeSubject struct {
 const (
 	NoticeQuestion = "question" // of an agent that the hub runs
 	NoticeOverdue  = "overdue"  // a message that was not acknowledged in time
+	NoticeBlocked  = "blocked"  // an agent that has waited for a file for long
+
+	NoticeViolation = "violation" // a file that another agent changed than the one that holds it
 )
 
 // NoticeSubject returns the subject of a notice. It reports false for a notice without one,

@@ -105,6 +105,9 @@ type FileWait struct {
 	Warned bool    `json:"warned,omitempty"` // the operator was told how long it waits
 }
 
+// ID returns a name that no other wait has: the agent and the file.
+func (w FileWait) ID() string { return string(w.Agent) + " " + w.Tree + "/" + w.Path }
+
 // A FileView is what one agent last saw of a file.
 type FileView struct {
 	Tree   string
@@ -132,6 +135,8 @@ type ReservationReader interface {
 	OfTree(tree string) ([]Reservation, error)
 	// OfAgent returns the reservations of an agent, or of all if it is "", by their fences.
 	OfAgent(agent AgentID) ([]Reservation, error)
+	// Counts returns how many files each agent holds, without patterns.
+	Counts() (map[AgentID]int, error)
 	// Waits returns the agents that wait for files of a working tree, or of all if it is "",
 	// those that wait longest first.
 	Waits(tree string) ([]FileWait, error)

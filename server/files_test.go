@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -453,4 +454,45 @@ func TestRulesOfRepositories(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What waits for a person about files: an agent that waits for long, together with the notice
+// about it, and a violation until its notice is read.
+func TestFilesWaitForAPerson(t *testing.T) {
+	w := newSharedTree(t)
+	want := func(kinds ...string) []attention.Item {
+		t.Helper()
+		items := must(rpc.Call(t.Context(), w.as(w.operator), api.Now, api.None{}))(t).Waiting.Items()
+		var got []string
+		for _, i := range items {
+			got = append(got, string(i.Kind)+" "+string(i.Agent))
+		}
+		if strings.Join(got, ", ") != strings.Join(kinds, ", ") {
+			t.Errorf("got %q, want %q", got, kinds)
+		}
+		return items
+	}
+
+	must(rpc.Call(t.Context(), w.as(w.keys["builder"]), api.ReserveFiles, api.ReserveParams{Request: reservation.Request{Tree: w.repo, Patterns: []string{"a.txt"}}}))(t)
+	w.ask("tester", reservation.Edit, "a.txt")
+	w.pass(29 * time.Minute)
+	want()
+	w.pass(2 * time.Minute)
+	if items := want("blocked tester"); len(items) == 1 && (items[0].Title != "a.txt" || items[0].Command != "parley release --id r1") {
+		t.Errorf("got %+v", items[0])
+	}
+	must(rpc.Call(t.Context(), w.as(w.operator), api.ReleaseFiles, reservation.Release{ID: "r1"}))(t)
+	mail := want("mail hub") // the notice is still unread
+
+	w.edit("builder", "src/b.txt", "two\n")
+	command := reservation.Question{Tree: w.repo, Kind: reservation.Edit, Command: "make"}
+	must(rpc.Call(t.Context(), w.as(w.keys["tester"]), api.AskFiles, command))(t)
+	w.write("repo/src/b.txt", "made\n")
+	command.Kind = reservation.After
+	must(rpc.Call(t.Context(), w.as(w.keys["tester"]), api.AskFiles, command))(t)
+	items := want("violation hub", "mail hub")
+	for _, i := range append(mail[:1:1], items[0]) {
+		must(rpc.Call(t.Context(), w.as(w.operator), api.Inbox, api.InboxParams{Peek: true, Ack: api.AckSet{IDs: []hub.EnvelopeID{hub.EnvelopeID(i.ID)}}}))(t)
+	}
+	want()
 }

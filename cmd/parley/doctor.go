@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,7 +18,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/git"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -50,7 +53,9 @@ code is 1 if there is a problem.`,
 
 			// Agents and connections are checked if the hub answers and takes the key.
 			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
-				checks = append(checks, checkHub(cmd.Context(), clientAt(home, url, key, ""))...)
+				client := clientAt(home, url, key, "")
+				checks = append(checks, checkHub(cmd.Context(), client)...)
+				checks = append(checks, checkTrees(cmd.Context(), client, a.guardOf)...)
 				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
 			}
 
@@ -152,6 +157,113 @@ func checkKept(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		out = append(out, server.Check{What: "kept agents", OK: true, Detail: fmt.Sprintf("%d, no problems", len(got.Agents))})
 	}
 	return out
+}
+
+// A treeGuard is a working tree of git, and whether its commits are checked.
+type treeGuard struct {
+	tree    string // its top
+	guarded bool
+}
+
+// checkTrees names the working trees in which several agents work and no guard checks commits.
+// find returns the working tree of a folder, with an error if the folder is in none.
+func checkTrees(ctx context.Context, c *rpc.Client, find func(ctx context.Context, folder string) (treeGuard, error)) (out []server.Check) {
+	folders, err := agentFolders(ctx, c)
+	if err != nil {
+		return []server.Check{{What: "working trees", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+
+	trees := map[string]treeGuard{}
+	agents := map[string][]string{} // by the top of their working tree
+	for _, f := range folders {
+		found, err := find(ctx, f.folder)
+		if err != nil { // no repository, or of another machine
+			continue
+		}
+		trees[found.tree] = found
+		if !slices.Contains(agents[found.tree], string(f.agent)) {
+			agents[found.tree] = append(agents[found.tree], string(f.agent))
+		}
+	}
+
+	shared := 0
+	for _, tree := range slices.Sorted(maps.Keys(trees)) {
+		if len(agents[tree]) < 2 {
+			continue
+		}
+		shared++
+		if !trees[tree].guarded {
+			slices.Sort(agents[tree])
+			out = append(out, server.Check{
+				What:   "working tree " + tree,
+				Detail: fmt.Sprintf("%s work in it, and their commits are not checked", strings.Join(agents[tree], " and ")),
+				Hint: fmt.Sprintf(`run "parley guard install %s" to check them; or give each agent a working tree of its own, with --worktree of "parley agent keep" and "parley run"`,
+					shell.Word(tree)),
+			})
+		}
+	}
+	if len(out) == 0 && shared > 0 {
+		out = append(out, server.Check{What: "working trees", OK: true, Detail: counted(shared, "tree") + " with several agents, all with a guard"})
+	}
+	return out
+}
+
+// guardMark is in every pre-commit hook that asks the guard.
+const guardMark = "parley guard"
+
+// guardOf returns the working tree of a folder, and whether its pre-commit hook asks the guard.
+func (a *app) guardOf(ctx context.Context, folder string) (treeGuard, error) {
+	cmd := git.In(ctx, "git", folder, "rev-parse", "--show-toplevel", "--git-path", "hooks/pre-commit")
+	// The command runs no hook, and must not hide where they are.
+	if i := slices.Index(cmd.Args, "core.hooksPath="+os.DevNull); i > 0 {
+		cmd.Args = slices.Delete(cmd.Args, i-1, i+1)
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return treeGuard{}, err
+	}
+	top, hook, _ := strings.Cut(strings.TrimRight(string(out), "\r\n"), "\n")
+	if !filepath.IsAbs(hook) {
+		hook = filepath.Join(folder, hook)
+	}
+	text, err := os.ReadFile(hook)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return treeGuard{tree: filepath.FromSlash(top), guarded: strings.Contains(string(text), guardMark)}, err
+}
+
+// An agentFolder is a folder in which a live agent works.
+type agentFolder struct {
+	agent  hub.AgentID
+	folder string
+}
+
+// agentFolders returns the folders of sessions that are open, and of agents that the hub runs.
+func agentFolders(ctx context.Context, c *rpc.Client) (out []agentFolder, err error) {
+	open, err := rpc.Call(ctx, c, api.ListSessions, api.AgentNameParams{})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range open.Agents {
+		for _, s := range w.Sessions {
+			if s.State != wake.SessionEnded && filepath.IsAbs(s.Cwd) {
+				out = append(out, agentFolder{w.Agent, s.Cwd})
+			}
+		}
+	}
+
+	kept, err := rpc.Call(ctx, c, api.ListKept, api.None{})
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kept.Agents {
+		isHere := k.State != keeper.Stopped && k.State != keeper.Elsewhere && k.State != keeper.Away
+		if isHere {
+			out = append(out, agentFolder{k.Agent, k.Dir})
+		}
+	}
+	return out, nil
 }
 
 // checkPeers looks for changes that a peer and this hub did not take from each other.

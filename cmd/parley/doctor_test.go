@@ -231,3 +231,50 @@ func TestDoctorNamesAgents(t *testing.T) {
 		t.Log(got.out)
 	}
 }
+
+// TestDoctorNamesSharedTrees has agents work in one working tree, with and without a guard of its
+// commits.
+func TestDoctorNamesSharedTrees(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	tree, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(tree, "src")
+	hooks := filepath.Join(tree, ".githooks")
+	for _, dir := range []string{below, hooks} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"config", "core.hooksPath", ".githooks"}} {
+		if out, err := exec.Command("git", append([]string{"-C", tree}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	work := func(p patient, dir string) {
+		t.Helper()
+		answered(p, api.ReportWake, wake.Report{Key: p.key, Cwd: dir, Event: wake.EventStart})
+	}
+
+	first := h.admit("first")
+	work(first, below)
+	if got := h.operator("doctor").out; strings.Contains(got, "working tree") {
+		t.Errorf("an agent alone is a problem:\n%s", got)
+	}
+	second := h.admit("second")
+	work(second, tree)
+	alone := h.admit("alone")
+	work(alone, t.TempDir())
+	got := h.operator("doctor")
+	if got.code != exitCheck {
+		t.Errorf("exit %d, want %d", got.code, exitCheck)
+	}
+	contains(t, got.out, "FAIL working tree "+tree+": first and second work in it, and their commits are not checked\n     run \"parley guard install "+tree+"\" to check them; or give each agent a working tree of its own, with --worktree of")
+
+	if err := os.WriteFile(filepath.Join(hooks, "pre-commit"), []byte("#!/bin/sh\n# >>> parley guard >>>\n# <<< parley guard <<<\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, h.operator("doctor").out, "ok   working trees: 1 tree with several agents, all with a guard\n")
+}

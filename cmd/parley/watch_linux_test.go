@@ -1,10 +1,16 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // resize gives a terminal a size, and tells its programs.
@@ -94,9 +100,55 @@ func TestWatchScreen(t *testing.T) {
 		}
 	})
 
+	t.Run("files that agents change, and a violation until it is read", func(t *testing.T) { watchFiles(t) })
+
 	t.Run("an agent that may not see everything is refused", func(t *testing.T) {
 		if r := h.as("mallory", "watch"); r.code != exitRefused {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
 	})
+}
+
+// watchFiles watches a hub on which an agent changes a file of another one.
+func watchFiles(t *testing.T) {
+	tree, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, "--root", tree)
+	ask := func(agent string, q reservation.Question) {
+		t.Helper()
+		q.Tree = tree
+		got, err := rpc.Call(t.Context(), rpc.NewClient(h.url, h.keys[agent], "", nil), api.AskFiles, q)
+		if err != nil || got.Decision != reservation.Allow {
+			t.Fatalf("%s: got %+v, %v", agent, got, err)
+		}
+	}
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(tree, "a.txt"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ask("builder", reservation.Question{Kind: reservation.Edit, Paths: []string{"a.txt"}})
+	put("one")
+	ask("builder", reservation.Question{Kind: reservation.After, Paths: []string{"a.txt"}})
+	lines := spawn(t, parley(t, h.env(""), "watch", "--plain", "--as-operator"))
+	s := sit(t, parley(t, append(h.env(""), "TERM=xterm-256color"), "watch"))
+	s.resize(t, 120, 30)
+	s.shows(t, "changes 1 file")
+
+	ask("tester", reservation.Question{Kind: reservation.Edit, Command: "make"})
+	put("made")
+	ask("tester", reservation.Question{Kind: reservation.After, Command: "make"})
+	lines.stdout.await(t, "waits: violation: an agent changed a file that another agent holds: a command of tester changed a.txt, which builder holds (parley inbox --as-operator)")
+	s.shows(t, "mark as read")
+	s.press(t, "y")
+	lines.stdout.await(t, "no longer waits: violation: an agent changed a file that another agent holds")
+	s.press(t, "q")
+	if code, screen := s.leaves(t); code != 0 {
+		t.Errorf("exit %d\n%s", code, screen)
+	}
+	lines.signal(t, syscall.SIGINT)
 }

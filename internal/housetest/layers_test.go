@@ -114,7 +114,7 @@ var layers = map[string][]string{
 	"internal/reach/wake": {"hub", "internal/contact", "channel", "internal/spans"},
 
 	// What a hub decides. Siblings never import each other.
-	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs and the disk
+	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs, the reservations and the disk
 	"internal/service/keys":         {"hub", "internal/vault"},
 	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
 	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
@@ -153,7 +153,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
@@ -195,6 +195,7 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
+		"internal/git",                                                 // the working trees in which agents work
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 

@@ -27,7 +27,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 		return "", hub.Errorf(hub.CodeInvalid, "watch", "this item cannot be answered with a key").WithHint("%s", i.Command)
 	}
 
-	// Mail has no operation here: it is acknowledged below.
+	// Mail and violations have no operation here: they are acknowledged below.
 	var err error
 	switch i.Kind {
 	case attention.KindHeld, attention.KindApproval:
@@ -52,7 +52,7 @@ func answer(ctx context.Context, c *rpc.Client, w api.Waiting, i attention.Item,
 
 	// The answer also acknowledges mail, and the hub's notices about the item.
 	ids := w.About(i)
-	if i.Kind == attention.KindMail {
+	if i.Kind == attention.KindMail || i.Kind == attention.KindViolation {
 		ids = []hub.EnvelopeID{hub.EnvelopeID(i.ID)}
 	}
 	if err == nil && len(ids) > 0 {

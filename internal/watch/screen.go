@@ -344,12 +344,23 @@ func (s screen) agents() []string {
 		if a.Unread > 0 {
 			line += fmt.Sprintf("  %d unread", a.Unread)
 		}
+		if a.Files > 0 {
+			line += "  " + paint("36", changes(a.Files))
+		}
 		if a.Doing != "" {
 			line += "  " + plaintext.Line(a.Doing)
 		}
 		out = append(out, line)
 	}
 	return out
+}
+
+// changes returns the number of files that an agent changes in words.
+func changes(files int) string {
+	if files == 1 {
+		return "changes 1 file"
+	}
+	return fmt.Sprintf("changes %d files", files)
 }
 
 // proofs are the colours of proof.

@@ -104,6 +104,16 @@ func TestScreen(t *testing.T) {
 		}
 	})
 
+	t.Run("agents say how many files they change", func(t *testing.T) {
+		for files, want := range map[int]string{1: "working  changes 1 file  the plan", 3: "working  changes 3 files  the plan", 0: "working  the plan"} {
+			o := held()
+			o.Agents[0].Files = files
+			if got := ansi.Strip(update(screen{}, tea.WindowSizeMsg{Width: 200, Height: 30}, reading{now: o}).View().Content); !strings.Contains(got, want) {
+				t.Errorf("%q is not shown:\n%s", want, got)
+			}
+		}
+	})
+
 	t.Run("the qualifications of a proof stand before the title, which an agent wrote", func(t *testing.T) {
 		n := reading{now: held(1), handoffs: []handoff.Report{{
 			ShortID: "h1", From: "planner", To: "builder", Title: strings.Repeat("a long title ", 20), Status: hub.HandoffClosed, Proof: hub.ProofVerified,

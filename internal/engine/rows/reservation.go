@@ -60,6 +60,7 @@ var fileNotes = newTable("file_notes", "note", "agent, n, kind, path, other, tex
 
 var (
 	reservationsOfTree = reservations.query(`WHERE tree = ?1 ORDER BY fence`)
+	countReservations  = statement(`SELECT holder, count(*) FROM reservations WHERE state = 'held' AND is_pattern = 0 GROUP BY holder`)
 	putReservation     = reservations.update(1, "session", ` AND state = ?23`)
 	removeReservation  = statement(`DELETE FROM reservations WHERE fence = ?1 AND state = ?2`)
 
@@ -98,6 +99,15 @@ func (v reservationReader) OfAgent(agent hub.AgentID) ([]hub.Reservation, error)
 
 // maxReservations bounds a list of all reservations of a hub.
 const maxReservations = 100_000
+
+func (v reservationReader) Counts() (map[hub.AgentID]int, error) {
+	q := v.r.query(countReservations)
+	out := map[hub.AgentID]int{}
+	for q.next() {
+		out[hub.AgentID(q.s.ColumnText(0))] = int(q.s.ColumnInt64(1))
+	}
+	return out, engineError("store.Reservations.Counts", q.done())
+}
 
 func (v reservationReader) Waits(tree string) ([]hub.FileWait, error) {
 	var f filter

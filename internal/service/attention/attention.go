@@ -1,6 +1,6 @@
 // Package attention lists what waits for a person: messages and tasks that need a yes,
 // questions of agents, escalated discussions, hubs that want to be peers, conflicts, agents
-// in trouble, late work and mail of the operator. The page, parley watch, the notices to
+// in trouble, files that agents changed or wait for, late work and mail of the operator. The page, parley watch, the notices to
 // people and parley approve ask this one list.
 //
 // Service.Waiting reads the store in one view, and asks its Sources for the things that are
@@ -52,6 +52,7 @@ func New(store hub.Store, headline Headline) *Service {
 type Sources struct {
 	Keeper Keeper
 	Agents Agents
+	Files  Files
 	Tasks  Tasks
 	Mail   Mail
 	Disk   Disk
@@ -65,6 +66,11 @@ type Keeper interface {
 // Agents knows the agents that are stuck or suspended.
 type Agents interface {
 	Troubled(ctx context.Context) ([]Trouble, error)
+}
+
+// Files knows the agents that have waited for files of others for long.
+type Files interface {
+	Blocked(ctx context.Context) ([]Blocked, error)
 }
 
 // Tasks knows the tasks that were not done in time.
@@ -115,6 +121,11 @@ func (w *Waiting) ask(ctx context.Context, actor hub.Caller, from Sources) (err 
 	}
 	if from.Agents != nil {
 		if w.Troubled, err = from.Agents.Troubled(ctx); err != nil {
+			return err
+		}
+	}
+	if from.Files != nil {
+		if w.Blocked, err = from.Files.Blocked(ctx); err != nil {
 			return err
 		}
 	}

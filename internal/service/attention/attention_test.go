@@ -36,6 +36,7 @@ type desk struct {
 	ids   *hub.IDs
 
 	questions []attention.Question
+	blocked   []attention.Blocked
 	free      int64
 }
 
@@ -66,8 +67,9 @@ func (d *desk) must(err error) {
 	}
 }
 
-// Questions, Free, Overdue and Inbox are the sources of the desk.
+// Questions, Blocked, Free, Overdue and Inbox are the sources of the desk.
 func (d *desk) Questions(context.Context) ([]attention.Question, error) { return d.questions, nil }
+func (d *desk) Blocked(context.Context) ([]attention.Blocked, error)    { return d.blocked, nil }
 func (d *desk) Free() int64                                             { return d.free }
 
 func (d *desk) Overdue(ctx context.Context) (out []attention.Overdue, err error) {
@@ -86,7 +88,7 @@ func (d *desk) Inbox(ctx context.Context) ([]hub.Envelope, int, error) {
 // list returns what waits, as an actor sees it.
 func (d *desk) list(actor hub.Caller) (attention.Waiting, []attention.Item) {
 	d.t.Helper()
-	got, err := d.Waiting(d.t.Context(), actor, attention.Sources{Keeper: d, Mail: d, Disk: d})
+	got, err := d.Waiting(d.t.Context(), actor, attention.Sources{Keeper: d, Files: d, Mail: d, Disk: d})
 	d.must(err)
 	return got, got.Items(mailroom.Headline)
 }
@@ -114,6 +116,19 @@ func (d *desk) hold(text string) hub.EnvelopeID {
 	})
 	d.must(err)
 	return r.ID
+}
+
+// tell writes a notice about something that waits to the operator.
+func (d *desk) tell(text string, about hub.NoticeSubject) hub.EnvelopeID {
+	d.t.Helper()
+	payload, err := json.Marshal(map[string]any{"summary": text, hub.NoticeMember: about})
+	d.must(err)
+	var m hub.Message
+	d.must(d.store.Update(d.t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+		m, err = d.mail.Notify(tx, hub.Envelope{To: []hub.AgentID{hub.Operator}, Type: hub.TypeStatusUpdate, Priority: hub.PriorityHigh, Payload: payload})
+		return err
+	}))
+	return m.ID
 }
 
 // propose stores a handoff.
@@ -203,6 +218,28 @@ func TestWaiting(t *testing.T) {
 		_, items := d.list(operator)
 		if yes, none := items[1], items[2]; yes.Yes != "allow once" || yes.Answer != (attention.Answer{Question: 2, Choice: "once"}) || none.Yes != "" || none.No != "deny" {
 			t.Errorf("got %+v and %+v", yes, none)
+		}
+	})
+	t.Run("an agent that waits for a file, and a violation until it is read", func(t *testing.T) {
+		d := open(t)
+		d.blocked = []attention.Blocked{{ID: "builder /app/a.go", Agent: "builder", Tree: "/app", Path: "a.go", Holder: "planner", Reservation: "r3"}}
+		d.tell("builder has waited for a.go for 30 min", hub.NoticeSubject{Kind: hub.NoticeBlocked, ID: "builder /app/a.go"})
+		violated := d.tell("a command of builder changed b.go, which planner holds", hub.NoticeSubject{Kind: hub.NoticeViolation, ID: "r4"})
+		d.want(operator, "violation "+string(violated), "blocked builder /app/a.go")
+		d.want(auditor, "blocked builder /app/a.go")
+
+		got, items := d.list(operator)
+		if about := got.About(items[1]); len(about) != 1 || items[1].Title != "a.go" || items[1].Agent != "builder" {
+			t.Errorf("got %+v with the notices %v", items[1], about)
+		}
+		if v := items[0]; v.Yes != "mark as read" || !strings.Contains(v.Title, "b.go") || strings.Contains(v.Fact, "b.go") {
+			t.Errorf("got %+v", v)
+		}
+		_, err := d.mail.Inbox(t.Context(), operator, mailroom.InboxRequest{Ack: []hub.EnvelopeID{violated}})
+		d.must(err)
+		d.blocked = nil
+		if _, items := d.list(operator); len(items) != 1 || items[0].Kind != attention.KindMail {
+			t.Errorf("after both are over: got %v", keysOf(items))
 		}
 	})
 	t.Run("agents list nothing, and viewers no titles of restricted tasks", func(t *testing.T) {
@@ -328,7 +365,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	if all := attention.Kinds(); len(all) != 12 || all[0] != attention.KindDisk || all[11] != attention.KindMail {
+	if all := attention.Kinds(); len(all) != 14 || all[0] != attention.KindDisk || all[13] != attention.KindMail {
 		t.Errorf("got %v", all)
 	}
 }

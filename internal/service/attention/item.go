@@ -87,6 +87,17 @@ type Overdue struct {
 	Missing []hub.AgentID // the recipients without an acknowledgement; never empty
 }
 
+// A Blocked is an agent that has waited for a file of another agent for long.
+type Blocked struct {
+	ID          string // of the wait
+	Agent       hub.AgentID
+	Since       hub.Time
+	Tree        string // the path of the working tree
+	Path        string // of the file, relative to the tree
+	Holder      hub.AgentID
+	Reservation hub.ReservationID // of the holder
+}
+
 // A Contract is a contract of a project, one content of which lost.
 type Contract struct {
 	Project coord.ProjectID
@@ -104,6 +115,7 @@ type Waiting struct {
 	Talks      []hub.Deliberation
 	Peers      []coord.AID
 	Troubled   []Trouble
+	Blocked    []Blocked
 	Late       []Task
 	Overdue    []Overdue
 	Contracts  []Contract
@@ -166,6 +178,9 @@ func (w Waiting) Items(title Headline) []Item {
 
 	for _, t := range w.Troubled {
 		out = append(out, troubleItem(t))
+	}
+	for _, b := range w.Blocked {
+		out = append(out, blockedItem(b))
 	}
 	for _, c := range w.Contracts {
 		out = append(out, contractItem(c))
@@ -315,6 +330,18 @@ func troubleItem(t Trouble) Item {
 	return i
 }
 
+func blockedItem(b Blocked) Item {
+	return Item{
+		Kind:    KindBlocked,
+		ID:      b.ID,
+		Agent:   b.Agent,
+		Since:   b.Since,
+		Fact:    fmt.Sprintf("%s has waited since %s for a file that %s holds", b.Agent, minute(b.Since), b.Holder),
+		Title:   b.Path,
+		Command: "parley release --id " + string(b.Reservation),
+	}
+}
+
 func contractItem(c Contract) Item {
 	return Item{
 		Kind:    KindConflict,
@@ -380,6 +407,8 @@ func diskItem(free int64) Item {
 	}
 }
 
+// mail returns the item of a message to the operator. A notice about a violation is an item of
+// its own kind, which waits until it is read.
 func (l lister) mail(e hub.Envelope) Item {
 	i := Item{
 		Kind:    KindMail,
@@ -393,6 +422,10 @@ func (l lister) mail(e hub.Envelope) Item {
 	}
 	if e.From == hub.Self {
 		i.Command = "parley inbox --as-operator"
+	}
+	if about, ok := e.NoticeSubject(); ok && about.Kind == hub.NoticeViolation {
+		i.Kind = KindViolation
+		i.Fact = "an agent changed a file that another agent holds"
 	}
 	return i
 }

@@ -11,18 +11,20 @@ type Kind string
 
 // The kinds.
 const (
-	KindQuestion   Kind = hub.NoticeQuestion // a kept agent asks before it continues
-	KindHeld       Kind = "held"             // a message needs approval
-	KindApproval   Kind = "approval"         // a task, or an operation of a team, needs approval
-	KindEscalation Kind = "escalation"       // a negotiation or disagreement needs a decision
-	KindPeer       Kind = "peer"             // a hub asks to become a peer
-	KindConflict   Kind = "conflict"         // a content of a contract lost against another, or two versions of an artifact must be merged
-	KindStuck      Kind = "stuck"            // nothing is heard of a turn
-	KindSuspended  Kind = "suspended"        // an agent repeated itself
-	KindLate       Kind = "late"             // a task was not done in time
-	KindOverdue    Kind = hub.NoticeOverdue  // a message was not acknowledged in time
-	KindDisk       Kind = "disk"             // the disk of the hub is nearly full
-	KindMail       Kind = "mail"             // a message to the operator
+	KindQuestion   Kind = hub.NoticeQuestion  // a kept agent asks before it continues
+	KindHeld       Kind = "held"              // a message needs approval
+	KindApproval   Kind = "approval"          // a task, or an operation of a team, needs approval
+	KindEscalation Kind = "escalation"        // a negotiation or disagreement needs a decision
+	KindPeer       Kind = "peer"              // a hub asks to become a peer
+	KindConflict   Kind = "conflict"          // a content of a contract lost against another, or two versions of an artifact must be merged
+	KindStuck      Kind = "stuck"             // nothing is heard of a turn
+	KindSuspended  Kind = "suspended"         // an agent repeated itself
+	KindViolation  Kind = hub.NoticeViolation // an agent changed a file that another one holds
+	KindBlocked    Kind = hub.NoticeBlocked   // an agent has waited for a file of another one for long
+	KindLate       Kind = "late"              // a task was not done in time
+	KindOverdue    Kind = hub.NoticeOverdue   // a message was not acknowledged in time
+	KindDisk       Kind = "disk"              // the disk of the hub is nearly full
+	KindMail       Kind = "mail"              // a message to the operator
 )
 
 // A kindRow is the row of a kind in the table: the effect of each answer, and how the hub's
@@ -44,6 +46,8 @@ var table = []kindRow{
 	{kind: KindPeer, yes: "approve"},
 	{kind: KindStuck},
 	{kind: KindSuspended, yes: "lift the suspension"},
+	{kind: KindViolation, yes: "mark as read"},
+	{kind: KindBlocked, notice: namesItem},
 	{kind: KindConflict},
 	{kind: KindLate},
 	{kind: KindOverdue, notice: namesItem},

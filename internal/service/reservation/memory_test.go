@@ -117,6 +117,16 @@ func (m *memory) OfAgent(agent hub.AgentID) ([]hub.Reservation, error) {
 	return matching(m.rows, func(r *hub.Reservation) bool { return agent == "" || r.Holder == agent }), nil
 }
 
+func (m *memory) Counts() (map[hub.AgentID]int, error) {
+	out := map[hub.AgentID]int{}
+	for _, r := range m.rows {
+		if r.State == hub.ReservationHeld && !r.Pattern {
+			out[r.Holder]++
+		}
+	}
+	return out, nil
+}
+
 func (m *memory) Waits(tree string) ([]hub.FileWait, error) {
 	return matching(m.waits, func(w *hub.FileWait) bool { return tree == "" || w.Tree == tree }), nil
 }

@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -371,6 +372,7 @@ type Filter struct {
 	Agent  hub.AgentID          `json:"agent,omitempty"`
 	State  hub.ReservationState `json:"state,omitempty"`
 	Cursor hub.ReservationID    `json:"cursor,omitempty"` // the last one of the page before
+	Limit  int                  `json:"limit,omitempty"`  // default and most 1000
 }
 
 // A Row is a reservation in a list.
@@ -424,6 +426,9 @@ func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 	const op = "reservation.List"
 	if f.State != "" && f.State != hub.ReservationHeld && f.State != hub.ReservationOrphan {
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %.50q: use held or orphan", f.State)
+	}
+	if f.Limit < 0 || f.Limit > maxListed {
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxListed, f.Limit)
 	}
 	after, ok := fenceOf(f.Cursor)
 	if !ok {
@@ -491,8 +496,8 @@ func (s *Service) list(r hub.Reader, f Filter, after int64) (Listing, error) {
 		if !isChosen || v.Fence <= after {
 			continue
 		}
-		if len(out.Reservations) == maxListed {
-			out.Next = out.Reservations[maxListed-1].ID
+		if len(out.Reservations) == cmp.Or(f.Limit, maxListed) {
+			out.Next = out.Reservations[len(out.Reservations)-1].ID
 			break
 		}
 

@@ -243,7 +243,8 @@ func (b *board) violated(name string, f File, during bool) error {
 	if err := b.see(name, f.Digest, true); err != nil {
 		return err
 	}
-	if err := b.notify(hub.Operator, hub.PriorityHigh, text, "compare the file with its commit", name); err != nil {
+	about := hub.NoticeSubject{Kind: hub.NoticeViolation, ID: string(r.ID)}
+	if err := b.tellOperator(text, "compare the file with its commit", name, about); err != nil {
 		return err
 	}
 	facts := map[string]any{"tree": b.tree.Path, "path": name, "holder": r.Holder, "by": b.actor.ID}

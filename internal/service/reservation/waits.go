@@ -89,7 +89,8 @@ func (b *board) warnOperator() error {
 			return err
 		}
 		text := fmt.Sprintf("%s has waited for %s for %s", w.Agent, w.Path, spoken(b.now.Sub(w.Since.Time)))
-		if err := b.notify(hub.Operator, hub.PriorityHigh, text, "parley release "+w.Path+" frees it", w.Path); err != nil {
+		about := hub.NoticeSubject{Kind: hub.NoticeBlocked, ID: w.ID()}
+		if err := b.tellOperator(text, "parley release "+w.Path+" frees it", w.Path, about); err != nil {
 			return err
 		}
 	}
@@ -98,7 +99,19 @@ func (b *board) warnOperator() error {
 
 // notify writes a message of the hub about a file.
 func (b *board) notify(to hub.AgentID, p hub.Priority, summary, next, name string) error {
-	payload, err := json.Marshal(map[string]any{"summary": summary, "next_step": next, "path": name, "tree": b.tree.Path})
+	return b.post(to, p, map[string]any{"summary": summary, "next_step": next, "path": name, "tree": b.tree.Path})
+}
+
+// tellOperator writes a notice to the operator about something that waits for a person.
+func (b *board) tellOperator(summary, next, name string, about hub.NoticeSubject) error {
+	return b.post(hub.Operator, hub.PriorityHigh, map[string]any{
+		"summary": summary, "next_step": next, "path": name, "tree": b.tree.Path, hub.NoticeMember: about,
+	})
+}
+
+// post writes a message of the hub.
+func (b *board) post(to hub.AgentID, p hub.Priority, members map[string]any) error {
+	payload, err := json.Marshal(members)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *Services) WaitingItems(ctx context.Context) (notify.Waiting, error) {
 		out.Items = append(out.Items, notify.Wait{Kind: string(i.Kind), ID: i.ID, Agent: i.Agent, Fact: i.Fact, Text: i.Title, Private: i.Private, Command: i.Command})
 	}
 	if now.Waiting.More > 0 {
-		out.Partial = []string{string(attention.KindMail)}
+		out.Partial = []string{string(attention.KindMail), string(attention.KindViolation)}
 	}
 	return out, err
 }

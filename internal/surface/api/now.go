@@ -27,6 +27,7 @@ type AgentNow struct {
 	Doing string        `json:"doing,omitempty"`
 	Run   hub.RunID     `json:"run_id,omitempty"`     // the run that it does
 	Task  hub.HandoffID `json:"handoff_id,omitempty"` // or the task
+	Files int           `json:"files,omitempty"`      // that it holds, without patterns
 	Kept  *KeptAgent    `json:"kept,omitempty"`       // nil for one that the hub does not run
 }
 
@@ -100,12 +101,20 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 		return out, err
 	}
 
+	held, err := s.Files.Counts(ctx)
+	if err != nil {
+		return out, err
+	}
+
 	// The activity of an agent follows from the runs and tasks above.
 	now := s.Clock.Now()
 	for _, profile := range list.Agents {
-		if profile.ID != hub.Operator {
-			out.Agents = append(out.Agents, agentNow(profile, now, kept, runs.Runs, out.Tasks))
+		if profile.ID == hub.Operator {
+			continue
 		}
+		agent := agentNow(profile, now, kept, runs.Runs, out.Tasks)
+		agent.Files = held[agent.ID]
+		out.Agents = append(out.Agents, agent)
 	}
 	out.Waiting, err = s.waiting(ctx, a, out, kept)
 	return out, err

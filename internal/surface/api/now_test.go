@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -31,12 +32,16 @@ func everything() api.Waiting {
 		Talks:     []hub.Deliberation{{ID: "t1", Kind: hub.KindNegotiation, Title: "plain", From: "planner"}, {ID: "t2", Kind: hub.KindDisagreement, Title: "secret", Policy: hub.Policy{Sensitivity: hub.SensitivityHigh}}},
 		Peers:     []federation.PeerStatus{{Peer: hub.Peer{AID: "aid://shop.example/hub@1.0.0"}}},
 		Troubled:  []api.AgentNow{trouble("builder", "stuck"), trouble("tester", "suspended")},
+		Blocked:   []reservation.Blocked{{ID: "builder /app/plain", Agent: "builder", Tree: "/app", Path: "plain", Holder: "tester"}},
 		Late:      []handoff.Report{{ID: "h2", To: "builder", Title: "secret", Restricted: true}},
 		Conflicts: []api.ConflictedContract{{Project: "p", ID: "c", Name: "plain", Version: 2}},
 		Merges:    []hub.Conflict{{Team: "alpha", Artifact: "plain", Version: 2}, {Team: "alpha", Artifact: "plain", Version: 4, Result: 5}},
 		Overdue:   []mailroom.Overdue{{Message: message("m4", hub.SensitivityHigh, "secret"), Missing: []hub.AgentID{"builder"}}},
 		Free:      1 << 20,
-		Inbox:     []hub.Envelope{message("m3", hub.SensitivityLow, "plain")},
+		Inbox: []hub.Envelope{
+			message("m3", hub.SensitivityLow, "plain"),
+			{ID: "m5", From: hub.Self, To: []hub.AgentID{hub.Operator}, Payload: json.RawMessage(`{"summary":"plain","about":{"kind":"violation","id":"r3"}}`)},
+		},
 		Notices: []hub.Envelope{
 			{ID: "n1", From: hub.Self, ThreadID: "t1", Payload: payload("escalated")},
 			{ID: "n3", From: hub.Self, ReplyTo: "m4", Payload: json.RawMessage(`{"code":"ack_overdue","message":"late","about":{"kind":"overdue","id":"m4"}}`)},

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/sandbox"
 )
 
@@ -29,6 +30,7 @@ type Waiting struct {
 	Talks     []hub.Deliberation      `json:"talks,omitempty"`
 	Peers     []federation.PeerStatus `json:"peers,omitempty"`
 	Troubled  []AgentNow              `json:"troubled,omitempty"` // agents that are stuck or suspended
+	Blocked   []reservation.Blocked   `json:"blocked,omitempty"`  // agents that have waited for files of others for long
 	Late      []handoff.Report        `json:"late,omitempty"`
 	Overdue   []mailroom.Overdue      `json:"overdue,omitempty"`    // messages that were not acknowledged in time
 	Conflicts []ConflictedContract    `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
@@ -78,8 +80,8 @@ func (l HeldList) Find(id string) (attention.Item, bool) {
 // hub as the hub itself does.
 func (w Waiting) nouns() attention.Waiting {
 	out := attention.Waiting{
-		Questions: questions(w.Asks), Messages: w.Messages, Operations: w.Teams, Talks: w.Talks, Troubled: troubles(w.Troubled), Late: lateTasks(w.Late),
-		Overdue: overdueMessages(w.Overdue), Merges: w.Merges, Free: w.Free, Inbox: w.Inbox, More: w.More, Notices: w.Notices, ShortIDs: w.ShortIDs,
+		Questions: questions(w.Asks), Messages: w.Messages, Operations: w.Teams, Talks: w.Talks, Troubled: troubles(w.Troubled), Blocked: blockedAgents(w.Blocked),
+		Late: lateTasks(w.Late), Overdue: overdueMessages(w.Overdue), Merges: w.Merges, Free: w.Free, Inbox: w.Inbox, More: w.More, Notices: w.Notices, ShortIDs: w.ShortIDs,
 	}
 	for _, h := range w.Handoffs {
 		out.Handoffs = append(out.Handoffs, hub.Handoff{ID: h.ID, From: h.From, To: h.To, Title: h.Title, Restricted: h.Restricted, InitiatedAt: h.InitiatedAt})
@@ -118,6 +120,14 @@ func troubles(agents []AgentNow) (out []attention.Trouble) {
 	return out
 }
 
+// blockedAgents returns the agents that have waited for files of others for long.
+func blockedAgents(list []reservation.Blocked) (out []attention.Blocked) {
+	for _, b := range list {
+		out = append(out, attention.Blocked(b))
+	}
+	return out
+}
+
 // lateTasks returns handoffs as tasks that were not done in time.
 func lateTasks(late []handoff.Report) (out []attention.Task) {
 	for _, h := range late {
@@ -142,6 +152,7 @@ type sources struct {
 	now   Overview
 	kept  []KeptAgent
 
+	blocked []reservation.Blocked
 	late    []handoff.Report
 	overdue []mailroom.Overdue
 	mail    mailroom.Inbox
@@ -149,7 +160,7 @@ type sources struct {
 
 // all returns every source that the services have.
 func (x *sources) all() attention.Sources {
-	out := attention.Sources{Keeper: x, Agents: x, Tasks: x, Mail: x}
+	out := attention.Sources{Keeper: x, Agents: x, Files: x, Tasks: x, Mail: x}
 	if x.s.Around != nil {
 		out.Disk = x.s.Around
 	}
@@ -164,6 +175,12 @@ func (x *sources) Questions(context.Context) ([]attention.Question, error) {
 // Troubled returns the agents that are stuck or suspended.
 func (x *sources) Troubled(context.Context) ([]attention.Trouble, error) {
 	return troubles(x.now.Agents), nil
+}
+
+// Blocked returns the agents that have waited for files of others for long.
+func (x *sources) Blocked(ctx context.Context) (_ []attention.Blocked, err error) {
+	x.blocked, err = x.s.Files.Blocked(ctx)
+	return blockedAgents(x.blocked), err
 }
 
 // Late returns the tasks that were not done in time.
@@ -197,7 +214,7 @@ func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept
 		return Waiting{}, err
 	}
 	out := Waiting{
-		Talks: got.Talks, Late: x.late, Overdue: x.overdue, Merges: got.Merges, Free: got.Free, Inbox: got.Inbox, More: got.More, Notices: got.Notices,
+		Talks: got.Talks, Blocked: x.blocked, Late: x.late, Overdue: x.overdue, Merges: got.Merges, Free: got.Free, Inbox: got.Inbox, More: got.More, Notices: got.Notices,
 	}
 	if out.HeldList, err = s.heldList(ctx, a, got, kept); err != nil {
 		return Waiting{}, err

@@ -93,7 +93,8 @@ var changes = map[string]func(context.Context, form) (string, error){
 		}
 		return fmt.Sprintf("%s no longer has the task.", got.Report.To), nil
 	},
-	"hand-on": handOn,
+	"hand-on":      handOn,
+	"release-file": releaseFile,
 	"approve-peer": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(f.Get("aid"))})
 		return "The peer is approved.", err

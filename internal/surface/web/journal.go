@@ -48,7 +48,7 @@ func journal(ctx context.Context, v *visit) (string, any, error) {
 var journalActions = []actions.Action{
 	actions.MessageSent, actions.MessageHeld, actions.MessageApproved, actions.MessageDenied, actions.MessageRead, actions.HandoffProposed, actions.HandoffActivated,
 	actions.HandoffCompleted, actions.HandoffRejected, actions.HandoffEscalated, actions.RunDone, actions.RunFailed, actions.ContractProposed, actions.ContractAgreed,
-	actions.WakeAllowed, actions.WakePaused, actions.AgentAdded, actions.KeyMinted, actions.KeyRevoked, actions.Refused, actions.BreakerOpen, actions.WebSignedIn, actions.HubStarted,
+	actions.ReservationTaken, actions.ReservationReleased, actions.ReservationOrphaned, actions.ReservationViolated, actions.WakeAllowed, actions.WakePaused, actions.AgentAdded, actions.KeyMinted, actions.KeyRevoked, actions.Refused, actions.BreakerOpen, actions.WebSignedIn, actions.HubStarted,
 }
 
 // exportJournal answers GET /journal/export: the entries that the filter chooses, as

@@ -73,7 +73,7 @@ func hostileSite(t *testing.T) *site {
 // event reads the first event of the stream of a page.
 func (v *visitor) event(address string) (title, main string) {
 	v.s.t.Helper()
-	req, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodGet, v.s.page+"/live?after=0&path="+url.QueryEscape(address), nil)
+	req, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodGet, v.page+"/live?after=0&path="+url.QueryEscape(address), nil)
 	if err != nil {
 		v.s.t.Fatal(err)
 	}

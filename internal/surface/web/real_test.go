@@ -324,7 +324,7 @@ func withoutScript(t *testing.T) {
 	if got := do(s, s.as("builder"), api.Inbox, api.InboxParams{}); len(got.Messages) != 1 {
 		t.Errorf("builder has %d messages after the approval, want 1", len(got.Messages))
 	}
-	for _, path := range []string{"/conversations", "/handoffs", "/teams", "/runs", "/contracts", "/journal", "/health"} {
+	for _, path := range []string{"/conversations", "/handoffs", "/teams", "/files", "/runs", "/contracts", "/journal", "/health"} {
 		p.open(s.page + path)
 		p.run(chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}
@@ -439,7 +439,7 @@ func axe(t *testing.T) {
 	}
 	message := do(s, s.operator, api.Query, api.QueryParams{Limit: 1}).Messages[0]
 	run := do(s, s.operator, api.ListRuns, api.RunListParams{}).Runs[0]
-	check(s, "/", "/agents/planner", "/conversations", "/conversations/"+message.ThreadID, "/messages/"+string(message.ID), "/handoffs", "/handoffs/"+string(handoff[0].ID), "/runs", "/runs/"+string(run.ID), "/journal", "/journal/verify", "/health",
+	check(s, "/", "/agents/planner", "/conversations", "/conversations/"+message.ThreadID, "/messages/"+string(message.ID), "/handoffs", "/handoffs/"+string(handoff[0].ID), "/files", "/runs", "/runs/"+string(run.ID), "/journal", "/journal/verify", "/health",
 		"/teams", "/teams/avatars", "/teams/avatars?state=blocked", "/teams/avatars/artifacts/config/rollout.toml?version=2&from=1", "/teams/avatars/merge/config/rollout.toml")
 	p.signIn(two.link())
 	w := two.visitor()

@@ -63,6 +63,7 @@ func demoSite(t testing.TB) *site {
 	})
 	runDemo(s)
 	teamDemo(s)
+	filesDemo(s, dir)
 	return s
 }
 
@@ -80,7 +81,7 @@ func pairSite(t testing.TB) *site {
 // the other leads to.
 var shots = []struct{ name, path, below string }{
 	{"now", "/", ""}, {"agent", "/", "/agents/migrator"}, {"conversations", "/conversations", ""}, {"conversation", "/conversations", "/conversations/"},
-	{"handoffs", "/handoffs", ""}, {"handoff", "/handoffs", "/handoffs/"}, {"teams", "/teams", ""}, {"team", "/teams", "/teams/"}, {"merge", "/teams/avatars", "/teams/avatars/merge/"}, {"runs", "/runs", ""}, {"run", "/runs", "/runs/"},
+	{"handoffs", "/handoffs", ""}, {"handoff", "/handoffs", "/handoffs/"}, {"teams", "/teams", ""}, {"team", "/teams", "/teams/"}, {"merge", "/teams/avatars", "/teams/avatars/merge/"}, {"files", "/files", ""}, {"runs", "/runs", ""}, {"run", "/runs", "/runs/"},
 	{"contracts", "/contracts", ""}, {"contract", "/contracts", "/contracts/"}, {"journal", "/journal", ""}, {"health", "/health", ""},
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
+// withoutCard are the kinds of items that the page shows as sentences.
+var withoutCard = []attention.Kind{attention.KindStuck, attention.KindSuspended, attention.KindBlocked, attention.KindOverdue, attention.KindDisk}
+
 // waits is everything that waits for a person, as the page shows it.
 type waits struct {
 	api.Waiting
@@ -52,7 +55,7 @@ func (v *visit) waiting(ctx context.Context) (*waits, error) {
 		w.Inbox = append(w.Inbox, v.message(e, now.Waiting.ShortIDs))
 	}
 	for _, i := range items {
-		if slices.Contains([]attention.Kind{attention.KindStuck, attention.KindSuspended, attention.KindOverdue, attention.KindDisk}, i.Kind) {
+		if slices.Contains(withoutCard, i.Kind) {
 			w.Others = append(w.Others, i)
 		}
 	}

@@ -380,6 +380,10 @@ func (s callReservations) OfAgent(a hub.AgentID) ([]hub.Reservation, error) {
 	return do1(s.calls, "Reservations.OfAgent", func() ([]hub.Reservation, error) { return s.r.OfAgent(a) })
 }
 
+func (s callReservations) Counts() (map[hub.AgentID]int, error) {
+	return do1(s.calls, "Reservations.Counts", func() (map[hub.AgentID]int, error) { return s.r.Counts() })
+}
+
 func (s callReservations) Waits(a string) ([]hub.FileWait, error) {
 	return do1(s.calls, "Reservations.Waits", func() ([]hub.FileWait, error) { return s.r.Waits(a) })
 }

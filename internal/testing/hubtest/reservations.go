@@ -79,6 +79,31 @@ var reservationTests = []storeTest{
 			return err
 		})
 	}},
+	{"files that agents hold are counted without patterns and orphans", func(w *world) {
+		w.update(func(tx hub.Tx) error {
+			for fence := range int64(6) {
+				r := aReservation(fence+1, "/one", "builder")
+				r.Pattern = fence == 0
+				if fence == 5 {
+					r.Holder = "planner"
+				}
+				if err := tx.WriteReservations().Put(r, ""); err != nil {
+					return err
+				}
+			}
+			left := aReservation(5, "/one", "builder")
+			left.Pattern = false
+			left.State = hub.ReservationOrphan
+			return tx.WriteReservations().Put(left, hub.ReservationHeld)
+		})
+		w.view(func(r hub.Reader) error {
+			got, err := r.Reservations().Counts()
+			if want := (map[hub.AgentID]int{"builder": 3, "planner": 1}); !reflect.DeepEqual(got, want) {
+				w.Errorf("got %v, want %v", got, want)
+			}
+			return err
+		})
+	}},
 	{"waiting agents, views and notes are kept apart", func(w *world) {
 		early := hub.FileWait{Tree: "/one", Path: "a", Agent: "planner", Since: epoch}
 		late := hub.FileWait{Tree: "/one", Path: "a", Agent: "builder", Since: epoch.Add(time.Minute), Told: epoch.Add(time.Hour), Warned: true}

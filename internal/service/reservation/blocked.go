@@ -1,0 +1,62 @@
+package reservation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// A Blocked is an agent that has waited for a file of another agent for long.
+type Blocked struct {
+	ID          string            `json:"id"` // of the wait
+	Agent       hub.AgentID       `json:"agent"`
+	Since       hub.Time          `json:"since,omitzero"`
+	Tree        string            `json:"tree"`
+	Path        string            `json:"path"`
+	Holder      hub.AgentID       `json:"holder"`
+	Reservation hub.ReservationID `json:"reservation"` // of the holder
+}
+
+// maxBlocked bounds a list of agents that wait.
+const maxBlocked = 100
+
+// Blocked returns the agents that have waited for files of others so long that the operator is
+// told, those that wait longest first.
+func (s *Service) Blocked(ctx context.Context) ([]Blocked, error) {
+	return hub.Read(ctx, s.store, func(r hub.Reader) ([]Blocked, error) {
+		waits, err := r.Reservations().Waits("")
+		if err != nil {
+			return nil, err
+		}
+		now := s.clock.Now()
+		waits = slices.DeleteFunc(waits, func(w hub.FileWait) bool {
+			return !w.Told.IsZero() || now.Sub(w.Since.Time) < warnAfter
+		})
+		if len(waits) == 0 {
+			return nil, nil
+		}
+
+		all, err := r.Reservations().OfAgent("")
+		if err != nil {
+			return nil, err
+		}
+		var out []Blocked
+		for _, w := range waits[:min(len(waits), maxBlocked)] {
+			i := slices.IndexFunc(all, func(v hub.Reservation) bool {
+				return keyOf(v.Tree) == w.Tree && binds(v, w.Agent, false) && covers(v, w.Path)
+			})
+			if i < 0 { // it is free: the agent is told soon
+				continue
+			}
+			held := all[i]
+			out = append(out, Blocked{ID: w.ID(), Agent: w.Agent, Since: w.Since, Tree: held.Tree.Path, Path: w.Path, Holder: held.Holder, Reservation: held.ID})
+		}
+		return out, nil
+	})
+}
+
+// Counts returns how many files each agent holds, without patterns.
+func (s *Service) Counts(ctx context.Context) (map[hub.AgentID]int, error) {
+	return hub.Read(ctx, s.store, func(r hub.Reader) (map[hub.AgentID]int, error) { return r.Reservations().Counts() })
+}
