@@ -53,7 +53,10 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	if pkg, err := shape.DecodePackage(h.Package); err == nil {
 		out.Criteria = pkg.Task.Criteria
 	}
-	return out, nil
+	reserved, warnings, err := s.reserve(ctx, actor, h)
+	out.Reserved = reserved
+	out.Warnings = append(out.Warnings, warnings...)
+	return out, err
 }
 
 // checkPackage checks the claims of a package and, if they hold, asks the queue about the
