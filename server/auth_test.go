@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -207,6 +208,12 @@ func TestEveryWrite(t *testing.T) {
 	begun := func() string {
 		return string(must(rpc.Call(t.Context(), r.as(r.operator), api.BeginRun, api.RunParams{ID: hub.RunID(ids.Next()), Agent: "worker", Task: "t", TimeoutS: 60}))(t).Run.ID)
 	}
+	tree := must(rpc.Call(t.Context(), r.as(r.operator), api.AddRoot, api.RootParams{Path: t.TempDir()}))(t).Path
+	reserved := func() string {
+		name := string(ids.Next())
+		must(rpc.Call(t.Context(), r.as(alice), api.ReserveFiles, api.ReserveParams{Request: reservation.Request{Tree: tree, Patterns: []string{name}}}))(t)
+		return name
+	}
 	// How to call each with success, as whom, without the braces.
 	writes := map[string]struct {
 		key    string
@@ -295,6 +302,19 @@ func TestEveryWrite(t *testing.T) {
 			id := held()
 			must(rpc.Call(t.Context(), r.as(r.operator), api.Deny, api.IDParams{ID: id}))(t)
 			return `"id":"` + string(id) + `"`
+		}},
+
+		"parley/reservations/ask": {alice, func() string {
+			return fmt.Sprintf(`"tree":%q,"kind":"edit","paths":[%q]`, tree, ids.Next())
+		}},
+		"parley/reservations/reserve": {alice, func() string {
+			return fmt.Sprintf(`"tree":%q,"patterns":[%q]`, tree, ids.Next())
+		}},
+		"parley/reservations/release": {alice, func() string {
+			return fmt.Sprintf(`"tree":%q,"paths":[%q]`, tree, reserved())
+		}},
+		"parley/files": {alice, func() string {
+			return fmt.Sprintf(`"action":"release","tree":%q,"paths":[%q]`, tree, reserved())
 		}},
 
 		"parley/forget":  {r.operator, func() string { return `"id":"` + string(r.send(t, alice, "bob", "my secret")) + `"` }},

@@ -45,6 +45,7 @@ func (s *Server) openOperations(context.Context) error {
 		Repeater:  s.repeater,
 		Keeper:    s.keeper,
 		Roots:     s.roots,
+		Files:     s.files,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,
@@ -76,7 +77,7 @@ func (s *Server) openOperations(context.Context) error {
 
 	s.meters = newMeters(s.store, s.metrics)
 	s.dispatcher = rpc.NewDispatcher(
-		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: s.meters.observe, Capabilities: s.mail.Capabilities},
+		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: s.meters.observe, Capabilities: s.mail.Capabilities, Called: s.files.Active},
 		api.Operations.Bind(s.services),
 		coordination.Operations.Bind(between),
 	)

@@ -56,3 +56,11 @@ func Impatient(o Options) Options {
 // Break makes a part of the hub panic: the work on peers beside requests, and the
 // page of peers.
 func (s *Server) Break() { s.syncer = nil }
+
+// SweepFiles ends the reservations whose end has come, as the work beside requests does.
+func (s *Server) SweepFiles(t testing.TB) {
+	t.Helper()
+	if err := s.files.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

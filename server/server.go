@@ -80,6 +80,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
@@ -162,6 +163,11 @@ type Options struct {
 	Notify []NotifyTarget // ways to tell people what waits for them
 
 	Gateway *GatewayOptions // an OpenClaw gateway that the hub uses; may be nil
+
+	// Reservations are the rules about files that agents reserve, and Repositories those of
+	// single repositories.
+	Reservations Reservations
+	Repositories []Repository
 
 	Kept   int    // processes of agents that the hub runs at a time; default 8
 	Bridge string // path of the parley program, for agents whose MCP client does not speak HTTP
@@ -251,6 +257,7 @@ type Server struct {
 	folders   *folder.Folders // nil with teams
 	inspector *evidence.Inspector
 	distant   *distantInspector // nil on SQLite
+	files     *reservation.Service
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	runFiles  *runner.Files

@@ -156,6 +156,14 @@ func toggleKind(at func(*hubSettings) *bool) kind {
 	)
 }
 
+// pointerKind returns the kind of switches, true or false, whose default is not false.
+func pointerKind(at func(*hubSettings) **bool) kind {
+	return kindOf(nil, nil, func(to *hubSettings, _ *hubSetting, value *bool) error {
+		*at(to) = value
+		return nil
+	})
+}
+
 // numberKind returns the kind of a positive integer.
 func numberKind(at func(*hubSettings) *int) kind {
 	return kindOf(
@@ -255,6 +263,37 @@ func repoRole(to *hubSettings, _ *hubSetting, role string) error {
 	}
 	to.Coordination.Role = role
 	return nil
+}
+
+// unreachable stores the decision about edits while the hub does not answer.
+func unreachable(to *hubSettings, s *hubSetting, value string) error {
+	if value != server.UnreachableAllow && value != server.UnreachableDeny {
+		return hub.Errorf(hub.CodeInvalid, "parley", "%s must be %s or %s, got %q", s.name(), server.UnreachableAllow, server.UnreachableDeny, value)
+	}
+	to.Reservations.Unreachable = value
+	return nil
+}
+
+// A repositoryConfig has the settings of one repository in the configuration file.
+type repositoryConfig struct {
+	Path         string `yaml:"path"`
+	Reservations struct {
+		Idle        strictyaml.Period `yaml:"idle"`
+		Unreachable string            `yaml:"unreachable"`
+		Guard       *bool             `yaml:"guard"`
+	} `yaml:"reservations"`
+}
+
+// options returns the settings as the server takes them.
+func (r repositoryConfig) options() (server.Repository, error) {
+	out := server.Repository{Path: r.Path}
+	if !filepath.IsAbs(r.Path) {
+		return out, hub.Errorf(hub.CodeInvalid, "parley", "repositories: path must be an absolute path, got %q", r.Path)
+	}
+	out.Reservations.Idle = time.Duration(r.Reservations.Idle)
+	out.Reservations.Unreachable = r.Reservations.Unreachable
+	out.Reservations.Guard = r.Reservations.Guard
+	return out, nil
 }
 
 // openClawTeamspaces returns the folder of teams in the workspace of an OpenClaw

@@ -301,6 +301,30 @@ var hubSettingRows = []*hubSetting{
 		Kind:    numberKind(func(to *hubSettings) *int { return &to.Wakes.PairPerHour }),
 	},
 	{
+		Member:  "reservations.idle",
+		Help:    "time without a sign of life of an agent after which its reservations of files end",
+		Default: "15m",
+		More:    "From 1m to 24h",
+		Kind:    lengthKind(func(to *hubSettings) *time.Duration { return &to.Reservations.Idle }),
+	},
+	{
+		Member:  "reservations.unreachable",
+		Help:    "decision about an agent's edit while the hub does not answer: allow or deny",
+		Default: "allow",
+		Kind:    checkedKind(unreachable),
+	},
+	{
+		Member:  "reservations.guard",
+		Help:    "keep agents from changing files that other agents have reserved",
+		Default: "true",
+		Kind:    pointerKind(func(to *hubSettings) **bool { return &to.Reservations.Guard }),
+	},
+	{
+		Member: "repositories",
+		Help:   "[settings of single repositories](#repositories)",
+		Kind:   structuresKind(func(to *hubSettings) *[]server.Repository { return &to.Repositories }, repositoryConfig.options),
+	},
+	{
 		Member:  "kept",
 		Help:    "processes of [kept agents](agents-kept.md) that can run at the same time",
 		Default: "8",

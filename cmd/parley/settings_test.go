@@ -126,6 +126,8 @@ func settingSample(s *hubSetting) string {
 		return "backend"
 	case "peer_allow":
 		return "10.0.0.0/8"
+	case "reservations.unreachable":
+		return "deny"
 	case "sla", "response_time", "merge_sla":
 		return "1h"
 	}
@@ -156,6 +158,8 @@ func settingValue(t *testing.T, s *hubSetting) any {
 		return strictyaml.Period(1)
 	case reflect.TypeFor[[]notifyTarget]():
 		return []notifyTarget{{Name: sample}}
+	case reflect.TypeFor[[]repositoryConfig]():
+		return []repositoryConfig{{Path: "/" + sample}}
 	case reflect.TypeFor[*gatewayConfig]():
 		return &gatewayConfig{URL: sample}
 	}
@@ -165,7 +169,7 @@ func settingValue(t *testing.T, s *hubSetting) any {
 
 // isGroup reports whether the members of t are settings of their own.
 func isGroup(f reflect.StructField) bool {
-	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs"))
+	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs" || f.Name == "Reservations"))
 }
 
 // allMembers returns the paths of the members of t.
@@ -211,7 +215,7 @@ func settingsTable() string {
 			meaning += ". " + s.More
 		}
 		standard := s.Default
-		if s.Kind.member == reflect.TypeFor[*bool]() {
+		if s.Kind.member == reflect.TypeFor[*bool]() && standard == "" {
 			standard = "false"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", coded("", s.Member), coded("", s.Variable), coded("--", s.Flag), standard, meaning)

@@ -101,8 +101,8 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given
-	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the end of a command's output
+	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/nearest", "internal/quota"},                                // sandbox: the mode of each CLI for each policy; briefing: the text that each is given
+	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
 	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
@@ -125,7 +125,7 @@ var layers = map[string][]string{
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
-	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"}, // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
+	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
 	"internal/service/signin":       {"hub"},
@@ -146,7 +146,7 @@ var layers = map[string][]string{
 	},
 	"internal/surface/coordination": {"hub", "internal/federation", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/team",
+		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -168,7 +168,7 @@ var layers = map[string][]string{
 	"server": {
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/service/records", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
+		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
 		"channel", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
@@ -186,7 +186,7 @@ var layers = map[string][]string{
 	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/signin", "internal/service/team",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test

@@ -34,6 +34,13 @@
 // git open a file outside the roots; the answer then only shows whether that file is
 // the git object in question.
 //
+// # Working trees
+//
+// [Trees] reads files of working trees under the same roots, to decide which agent may change
+// them: their content, and whether the commit that is checked out has it. An answer takes
+// milliseconds, so git runs in the repository itself, with commands that read its objects and
+// its index alone.
+//
 // # Reports
 //
 // A Base compares trees, not commits: an agent that commits, stages or switches

@@ -95,6 +95,9 @@ func (s *Service) Ask(ctx context.Context, actor hub.Caller, q Question) (Answer
 		return Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}, nil
 	}
 	s.Active(actor.ID)
+	if q.Tree, err = s.folderIn(ctx, tree, q.Tree); err != nil {
+		return Answer{}, err
+	}
 	names, err := s.trees.Names(ctx, tree, absolute(q.Tree, q.Paths))
 	if err != nil {
 		return Answer{}, fmt.Errorf("reservation: find the files: %w", err)
@@ -121,6 +124,8 @@ func checkQuestion(op string, q Question) error {
 		return hub.Errorf(hub.CodeInvalid, op, "tree must be an absolute path, got %.200q", q.Tree)
 	case len(q.Paths) > maxPaths:
 		return hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, limit %d", len(q.Paths), maxPaths)
+	case len(q.Seen) > maxPaths || len(q.Session) > maxSession:
+		return hub.Errorf(hub.CodeTooLarge, op, "seen must have at most %d paths, and session %d bytes", maxPaths, maxSession)
 	case len(q.Command) > maxCommand:
 		return hub.Errorf(hub.CodeTooLarge, op, "the command is too long: %d bytes, limit %d", len(q.Command), maxCommand)
 	case len(q.Paths) == 0 && q.Command == "":

@@ -37,6 +37,7 @@ const (
 	maxPaths     = 4096                // of one question, and reserved by one agent
 	maxPatterns  = 64                  // reserved by one agent
 	maxPath      = 4096                // bytes of a path
+	maxSession   = 512                 // bytes of the id of a session
 	maxCommand   = 1 << 18             // bytes of a command
 	maxWhy       = 500                 // bytes
 	maxText      = 400                 // bytes of the text of a denial, which a model reads

@@ -59,6 +59,8 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 		return Grant{}, hub.Errorf(hub.CodeInvalid, op, "1 to %d patterns are required, got %d", maxPatterns, len(r.Patterns))
 	case r.For < time.Minute || r.For > longest:
 		return Grant{}, hub.Errorf(hub.CodeInvalid, op, "for must be between 1m and %s, got %s", longest, r.For)
+	case len(r.Session) > maxSession:
+		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "session must be at most %d bytes", maxSession)
 	case len(r.Why) > maxWhy:
 		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "why must be at most %d bytes", maxWhy)
 	}
@@ -106,22 +108,31 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 	return out, nil
 }
 
-// fromTop returns patterns that begin in a folder of a tree as patterns that begin at its top.
-func (s *Service) fromTop(ctx context.Context, tree hub.WorkingTree, folder string, patterns []string) ([]string, error) {
+// folderIn returns a folder of a tree without links.
+func (s *Service) folderIn(ctx context.Context, tree hub.WorkingTree, folder string) (string, error) {
 	if filepath.Clean(folder) == tree.Path {
-		return patterns, nil
+		return tree.Path, nil
 	}
 	names, err := s.trees.Names(ctx, tree, []string{filepath.Join(folder, "any")})
 	if err != nil {
-		return nil, fmt.Errorf("reservation: find the folder: %w", err)
+		return "", fmt.Errorf("reservation: find the folder: %w", err)
 	}
-	prefix := path.Dir(names[0])
-	if prefix == "." {
-		return patterns, nil
+	return filepath.Join(tree.Path, filepath.FromSlash(path.Dir(names[0]))), nil
+}
+
+// fromTop returns patterns that begin in a folder of a tree as patterns that begin at its top.
+func (s *Service) fromTop(ctx context.Context, tree hub.WorkingTree, folder string, patterns []string) ([]string, error) {
+	folder, err := s.folderIn(ctx, tree, folder)
+	if err != nil || folder == tree.Path {
+		return patterns, err
+	}
+	prefix, err := filepath.Rel(tree.Path, folder)
+	if err != nil {
+		return nil, fmt.Errorf("reservation: find the folder: %w", err)
 	}
 	out := make([]string, len(patterns))
 	for i, p := range patterns {
-		out[i] = prefix + "/" + p
+		out[i] = filepath.ToSlash(prefix) + "/" + p
 		if p == "" || p[0] == '/' || p[0] == ':' { // refused later as it is
 			out[i] = p
 		}

@@ -140,6 +140,7 @@ var (
 	AskFiles     = changes("parley/reservations/ask", "Ask whether files of a working tree may be changed, and reserve them for the edit; for the guard beside an agent.", filesAsk)
 	ReserveFiles = changes("parley/reservations/reserve", "Reserve files or patterns of a working tree before the work.", filesReserve)
 	ReleaseFiles = changes("parley/reservations/release", "Release reserved files: your own, or as the operator those of any agent.", filesRelease)
+	Files        = changes("parley/files", "See which agents change files in your working tree; reserve or release files.", files).AsTool("acp_files", "Who changes a file, reserve files", filesSchema)
 	ListFiles    = reads("parley/reservations/list", "List the files that agents change, by working tree, with the agents that wait for them.", filesList)
 
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
@@ -173,7 +174,7 @@ var Operations = rpc.Table[*Services]{
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	SetContact, ListContacts, KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
-	AskFiles, ReserveFiles, ReleaseFiles, ListFiles,
+	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 

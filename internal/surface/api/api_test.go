@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
@@ -30,6 +31,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/records"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/signin"
@@ -89,7 +91,16 @@ func newDesk(t testing.TB) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reader, err := evidence.New(nil, &evidence.Options{Roots: folders.Paths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := reservation.New(store, evidence.NewTrees(reader, ""), wakes, mail, &reservation.Options{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Services = &api.Services{
+		Files:   files,
 		Metrics: metrics.New(store, nil),
 		Talks:   talks, Notify: people, Clock: clock,
 		Store: store, Wakes: wakes, SignIn: signIn,

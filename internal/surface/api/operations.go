@@ -372,9 +372,10 @@ type Identity struct {
 	ID           hub.AgentID        `json:"id"`
 	Role         hub.Role           `json:"role"`
 	Auditor      bool               `json:"auditor"`
-	Contacts     []mailroom.Contact `json:"agents"`     // the other agents of the hub, at most 50
-	InTeam       bool               `json:"in_team"`    // it is a member of a team that works, or may make one
-	InProject    bool               `json:"in_project"` // a project concerns it
+	Contacts     []mailroom.Contact `json:"agents"`      // the other agents of the hub, at most 50
+	InTeam       bool               `json:"in_team"`     // it is a member of a team that works, or may make one
+	InProject    bool               `json:"in_project"`  // a project concerns it
+	SharesTree   bool               `json:"shares_tree"` // another agent works in its working tree
 	Capabilities hub.Capabilities   `json:"capabilities"`
 	Without      []hub.Feature      `json:"without,omitempty"` // features that this hub has off
 }
@@ -389,8 +390,11 @@ func whoami(ctx context.Context, s *Services, a hub.Caller, _ None) (Identity, e
 		return Identity{}, err
 	}
 	if s.Projects != nil {
-		id.InProject, err = s.Projects.Concerns(ctx, a)
+		if id.InProject, err = s.Projects.Concerns(ctx, a); err != nil {
+			return Identity{}, err
+		}
 	}
+	id.SharesTree, err = s.sharesTree(ctx, a)
 	return id, err
 }
 

@@ -110,6 +110,14 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "part":{"type":"integer"},
 "cursor":{"type":"string"}}}`
 
+const filesSchema = `{"type":"object","required":["action"],"properties":{
+"action":{"enum":["who","reserve","release","list"]},
+"paths":{"type":"array","items":{"type":"string"},"description":"reserve: also patterns"},
+"for":{"type":"string","description":"2h"},
+"why":{"type":"string"},
+"shared":{"type":"boolean"},
+"tree":{"type":"string"}}}`
+
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "action":{"enum":["initiate","accept","reject","complete","show","list","withdraw","approve","activate","close"]},
 "handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},

@@ -118,7 +118,9 @@ func (r *readers) meet(reader, agents string) (news bool) {
 }
 
 // membership returns the facts about an agent that decide which tools are listed to it.
-func membership(who api.Identity) string { return fmt.Sprint(who.InTeam, who.InProject) }
+func membership(who api.Identity) string {
+	return fmt.Sprint(who.InTeam, who.InProject, who.SharesTree)
+}
 
 // listed notes that a reader got the list of its tools.
 func (r *readers) listed(reader string, who api.Identity) {
@@ -241,6 +243,9 @@ func writeText(b *strings.Builder, result any) {
 		}
 		writeTrial(b, *r.Trial)
 		unread = r.Trial.Unread
+
+	case api.FilesAnswer:
+		writeFiles(b, r)
 
 	case api.HandoffAnswer:
 		unread = writeHandoffs(b, r)

@@ -102,7 +102,7 @@ func TestListedTools(t *testing.T) {
 				}})
 				<-changed
 				if got := builder.names(t); !slices.Contains(got, "coordinate") || len(got) != 10 {
-					t.Errorf("tools: got %v, want all ten", got)
+					t.Errorf("tools: got %v, want all but acp_files", got)
 				}
 			})
 			t.Run("who left the team sees its tools no longer", func(t *testing.T) {
@@ -117,9 +117,34 @@ func TestListedTools(t *testing.T) {
 				for _, name := range []string{"codex-mcp-client", "qwen-cli-mcp-client-parley"} {
 					client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
 					loner := &agent{ClientSession: connect(r, t, client, r.add(t, hub.AgentID(name)))}
-					if got := loner.names(t); len(got) != 10 || !slices.Contains(got, "acp_team") {
-						t.Errorf("%s: tools: got %v, want all ten", name, got)
+					if got := loner.names(t); len(got) != 11 || !slices.Contains(got, "acp_team") || !slices.Contains(got, "acp_files") {
+						t.Errorf("%s: tools: got %v, want all eleven", name, got)
 					}
+				}
+			})
+			t.Run("an agent sees the tool for files while another one works in its working tree", func(t *testing.T) {
+				folder := t.TempDir()
+				r.do(t, r.operator, "parley/root/add", map[string]any{"path": folder})
+				session := func(key, id, event string) {
+					r.do(t, key, "wake/report", map[string]any{"cli": "claude", "session": id, "cwd": folder, "event": event})
+				}
+				other := r.add(t, "other")
+				session(key, "one", "start")
+				builder.text(t, "acp_inbox", nil)
+				if got := builder.names(t); slices.Contains(got, "acp_files") {
+					t.Errorf("alone: got %v, want no acp_files", got)
+				}
+				session(other, "two", "start")
+				builder.text(t, "acp_inbox", nil)
+				<-changed
+				if got := builder.names(t); !slices.Contains(got, "acp_files") {
+					t.Errorf("beside another: got %v, want acp_files", got)
+				}
+				session(other, "two", "end")
+				builder.text(t, "acp_inbox", nil)
+				<-changed
+				if got := builder.names(t); slices.Contains(got, "acp_files") {
+					t.Errorf("alone again: got %v, want no acp_files", got)
 				}
 			})
 			t.Run("a coordinator sees the tools for teams, because it makes them", func(t *testing.T) {

@@ -166,7 +166,8 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 }
 
 // Listed reports whether a tool is listed to an agent. The tools for teams and projects
-// are listed to their members alone, because every request of a model carries every
+// are listed to their members alone, and the one for files to agents that work beside
+// others in one working tree, because every request of a model carries every
 // listed tool. A tool that is not listed can be called all the same.
 func Listed(tool string, who api.Identity) bool {
 	switch tool {
@@ -174,6 +175,8 @@ func Listed(tool string, who api.Identity) bool {
 		return who.InTeam
 	case coordinateTool:
 		return who.InProject
+	case api.Files.Tool:
+		return who.SharesTree
 	}
 	return true
 }

@@ -36,6 +36,7 @@ func readings(h *hostiletest.Hub) map[string][]map[string]any {
 		"acp_inbox":     {{}, {"id": h.Message}, {"id": h.Long, "part": 1}},
 		"acp_query":     {{}, {"team": h.Team}, {"text": hostiletest.Marker}, {"negotiation": h.Offer}, {"disagreement": h.Position}},
 		"acp_subscribe": {{"action": "list"}},
+		"acp_files":     {{"action": "list", "tree": h.Tree}, {"action": "who", "tree": h.Tree, "paths": []string{"a.txt"}}},
 		"acp_handoff":   {{"action": "list"}, {"action": "show", "handoff_id": h.Proposed}, {"action": "show", "handoff_id": h.Done}},
 		"acp_team": {
 			{"action": "list"}, team(map[string]any{"action": "show"}), team(map[string]any{"action": "task", "task": h.Task}),

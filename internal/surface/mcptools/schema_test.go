@@ -37,8 +37,8 @@ func TestSchemasAgreeWithParameters(t *testing.T) {
 	for _, o := range coordination.Operations {
 		addParameters(o.Bind(nil).Spec, o, methods, tools)
 	}
-	if len(tools) != 10 {
-		t.Fatalf("%d tools were found, want 10", len(tools))
+	if len(tools) != 11 {
+		t.Fatalf("%d tools were found, want 11", len(tools))
 	}
 
 	for name, spec := range tools {

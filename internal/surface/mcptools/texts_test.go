@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/testing/tokentest"
 	"github.com/parley-agents/parley/server"
 )
@@ -217,11 +220,15 @@ func definitions(t *testing.T, tools []*mcp.Tool) string {
 	return string(raw)
 }
 
+// filesTool is listed to agents that work beside others in one working tree.
+var filesTool = mcptools.Tool(api.Files.Spec)
+
 func TestTokens(t *testing.T) {
 	r := readAll(t)
 	tools := []specimen{
 		{"Tools", "of an agent in no team and no project, in every request", definitions(t, r.alone), 1999},
 		{"Tools", "of a member of both", definitions(t, r.members), 3500},
+		{"Tools", "acp_files, of an agent beside others in one working tree", definitions(t, []*mcp.Tool{filesTool}), 150},
 	}
 	var table strings.Builder
 	table.WriteString("| text | tokens | at most |\n|---|---:|---:|\n")
@@ -260,7 +267,7 @@ func (r *reading) page(t *testing.T) string {
 	for _, tool := range r.alone {
 		everyone[tool.Name] = true
 	}
-	for _, tool := range r.members {
+	for _, tool := range append(slices.Clone(r.members), filesTool) {
 		schema, err := json.Marshal(tool.InputSchema)
 		if err != nil {
 			t.Fatal(err)
@@ -268,6 +275,9 @@ func (r *reading) page(t *testing.T) string {
 		whom := ""
 		if !everyone[tool.Name] {
 			whom = " (listed to members of a team or project)"
+		}
+		if tool == filesTool {
+			whom = " (listed to agents beside others in one working tree)"
 		}
 		fmt.Fprintf(&b, "`%s`%s: %s\n\n```json\n%s\n```\n\n", tool.Name, whom, tool.Description, schema)
 	}

@@ -33,6 +33,9 @@ type Recorder struct {
 	// Observe gets every performed call with its code, "" for success; may be nil.
 	Observe func(method string, code hub.Code, took time.Duration)
 
+	// Called gets the agent of every call of a tool; may be nil.
+	Called func(agent hub.AgentID)
+
 	// Capabilities returns the capabilities that errors of the strict dialect
 	// carry; may be nil.
 	Capabilities func() hub.Capabilities
@@ -87,6 +90,10 @@ func (d *Dispatcher) Methods() []*Method { return d.methods }
 
 // Call performs a method that is a tool and returns its result as its own type.
 func (d *Dispatcher) Call(ctx context.Context, caller hub.Caller, m *Method, params []byte) (result any, err error) {
+	isAgent := caller.Kind == hub.CallerAgent || caller.Kind == hub.CallerRun
+	if isAgent && d.recorder.Called != nil {
+		d.recorder.Called(caller.ID)
+	}
 	err = d.perform(ctx, caller, m, func(ctx context.Context) (err error) {
 		result, err = m.do(ctx, caller, params)
 		return err

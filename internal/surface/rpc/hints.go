@@ -46,6 +46,8 @@ var references = map[string][3]string{
 	"project.leave":     {"cacp/project/leave", "parley project leave", "coordinate with action project/leave"},
 	"project.list":      {"cacp/project/list", "parley project list", "coordinate with action project/list"},
 	"query":             {"acp/query", "parley query", "acp_query"},
+	"release":           {"parley/reservations/release", "parley release", "acp_files with action release"},
+	"reservations":      {"parley/reservations/list", "parley reservations", "acp_files with action list"},
 	"respond":           {"acp/respond", "parley respond", "acp_respond"},
 	"root.add":          {"the operator calls parley/root/add:", "the operator runs: parley root add", "ask your operator to run: parley root add"},
 	"root.list":         {"parley/root/list", "parley root list", "`parley root list` in a shell"},

@@ -361,6 +361,7 @@ var operations = []struct {
 	{"reservation read", func(h *house) func() error {
 		h.must(h.ask(builder, reservation.Edit))
 		h.written["a"] = "changed"
+		h.must(h.ask(builder, reservation.After))
 		h.now = h.now.Add(time.Hour)
 		h.must(h.files.Sweep(h.ctx))
 		return func() error { return h.ask(builder, reservation.Read) }

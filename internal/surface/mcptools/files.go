@@ -1,0 +1,53 @@
+package mcptools
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+// writeFiles writes who changes which files.
+func writeFiles(b *strings.Builder, a api.FilesAnswer) {
+	switch {
+	case a.Listing != nil:
+		for _, r := range a.Listing.Reservations {
+			writeReservation(b, r)
+		}
+		if len(a.Listing.Reservations) == 0 {
+			b.WriteString("No other agent changes them: they are free.\n")
+		}
+		writeNext(b, string(a.Listing.Next))
+	case a.Grant != nil:
+		for _, r := range a.Grant.Reservations {
+			fmt.Fprintf(b, "%s reserved as %s until %s.\n", plaintext.Line(r.Pattern), r.ID, r.Until)
+		}
+		for _, o := range a.Grant.Overlaps {
+			fmt.Fprintf(b, "Note: %s holds %s; its edits win over yours there.\n", o.Holder, plaintext.Line(o.Other))
+		}
+	case a.Released != nil:
+		fmt.Fprintf(b, "Released: %d.\n", a.Released.Released)
+	}
+}
+
+// writeReservation writes one reservation as a line.
+func writeReservation(b *strings.Builder, r reservation.Row) {
+	if r.State == hub.ReservationOrphan {
+		fmt.Fprintf(b, "%s: free, but %s left changes that are not committed.\n", plaintext.Line(r.Path), r.Holder)
+		return
+	}
+	fmt.Fprintf(b, "%s: %s since %s", plaintext.Line(r.Path), r.Holder, r.Since)
+	if r.Shared {
+		b.WriteString(", shared")
+	}
+	if r.Why != "" {
+		fmt.Fprintf(b, " (%s)", plaintext.Line(r.Why))
+	}
+	if len(r.Waiting) > 0 {
+		fmt.Fprintf(b, "; %d waiting", len(r.Waiting))
+	}
+	b.WriteString(".\n")
+}
