@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,9 @@ func Files(editor ...string) Demo {
 type filesDemo struct {
 	taskDemo
 	command []string
-	ada     *exec.Cmd // nil before it runs
-	input   io.Closer // of ada, which ends when it is closed
-	read    int64     // the last line of ben's log that was read
+	ada     *exec.Cmd      // nil before it runs
+	input   io.WriteCloser // of ada, which ends when it is closed
+	read    int64          // the last line of ben's log that was read
 }
 
 // The tasks of the agents, which their script knows.
@@ -110,8 +111,12 @@ func (d *filesDemo) finish(ctx context.Context) {
 	d.holds(ctx)
 }
 
-// hear tells the next report of ada.
+// hear lets ada read its mail, and tells its report.
 func (d *filesDemo) hear(ctx context.Context) {
+	d.try(func() error {
+		_, err := io.WriteString(d.input, "\n")
+		return err
+	})
 	for polls := 0; d.err == nil; polls++ {
 		if polls == 10 { // some of them return at once, with notices
 			d.failf("no report of ada")
@@ -209,7 +214,7 @@ func newEditor(url, key, repo string) *editor {
 }
 
 // Editor is an agent of the Files demo. It follows a script, no model is asked. With the key of a
-// hub in its environment it waits for mail until its input ends; else it serves ACP.
+// hub in its environment it is ada, else it serves ACP as ben.
 func Editor(ctx context.Context, in io.Reader, out io.Writer) error {
 	if os.Getenv(memberURL) != "" {
 		return editByMail(ctx, in)
@@ -231,35 +236,29 @@ func Editor(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // editByMail is ada: it does its task, commits when another agent waits for the file, and reports
-// both to the operator.
+// both to the operator. It reads its mail after each line of its input, and ends with the input.
 func editByMail(ctx context.Context, in io.Reader) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		io.Copy(io.Discard, in)
-		cancel()
-	}()
-
 	repo, err := os.Getwd()
 	if err != nil {
 		return err
 	}
 	e := newEditor(os.Getenv(memberURL), os.Getenv(memberKey), repo)
-	for e.err == nil {
+	for steps := bufio.NewScanner(in); steps.Scan(); {
 		mail := call(ctx, &e.script, e.client, api.Inbox, api.InboxParams{WaitS: 20, Ack: api.AckSet{All: true}})
-		for _, m := range mail.Messages {
-			report := e.first(ctx, textOf(m))
-			if e.err != nil {
-				report = "failed: " + e.err.Error()
-				e.err = nil
-			}
-			call(ctx, &e.script, e.client, api.Send, api.SendParams{To: api.Recipients{hub.Operator}, Type: hub.TypeStatusUpdate, Text: report})
+		if e.err == nil && len(mail.Messages) != 1 {
+			e.failf("%d messages, not one", len(mail.Messages))
 		}
+		report := ""
+		if e.err == nil {
+			report = e.first(ctx, textOf(mail.Messages[0]))
+		}
+		if e.err != nil {
+			report = "failed: " + e.err.Error()
+			e.err = nil
+		}
+		call(ctx, &e.script, e.client, api.Send, api.SendParams{To: api.Recipients{hub.Operator}, Type: hub.TypeStatusUpdate, Text: report})
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("demo: ada: %w", e.err)
+	return e.err
 }
 
 // first is the work of ada after a message.
