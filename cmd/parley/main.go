@@ -192,7 +192,7 @@ func (a *app) root() *cobra.Command {
 	}{
 		{"Hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
 		{"Agents in this terminal:", a.launchCommands()},
-		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
+		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.guardCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
 			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),

@@ -30,7 +30,10 @@ const asParley = "PARLEY_TEST_AS_COMMAND"
 const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asParley) != "" || slices.ContainsFunc(os.Args[1:], func(arg string) bool { return arg == "serve" || arg == "wake" || arg == "mcp" || arg == "demo" }) { // a command starts its own program for a hub, and a CLI for its hooks and tools
+	// A command starts its own program for a hub; a CLI and git start it for hooks and tools.
+	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo"}
+	isOwn := slices.ContainsFunc(os.Args[1:], func(arg string) bool { return slices.Contains(ownCommands, arg) })
+	if os.Getenv(asParley) != "" || isOwn {
 		os.Unsetenv(asParley)
 		if os.Getenv(verifyByPage) != "" {
 			verifyPart = time.Millisecond

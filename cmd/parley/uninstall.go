@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
+	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/cli"
 )
@@ -91,7 +92,7 @@ func (a *app) uninstaller() (*connect.Uninstaller, error) {
 	operator.asOperator = true
 	operator.keyFile = ""
 
-	u := &connect.Uninstaller{Home: home, Launches: launches{app: &operator}, Client: operator.client, Note: a.note}
+	u := &connect.Uninstaller{Home: home, Launches: launches{app: &operator}, Guards: guards(home), Client: operator.client, Note: a.note}
 	u.Stop = func(ctx context.Context) error {
 		c, err := operator.client()
 		if err == nil {
@@ -110,6 +111,24 @@ func (a *app) uninstaller() (*connect.Uninstaller, error) {
 	u.Service = s
 	u.ServiceFile = s.File
 	return u, nil
+}
+
+// guards are the hooks of git that call the guard of a home.
+type guards string
+
+// Folders returns the hooks folders of repositories.
+func (g guards) Folders() []string { return guard.Installed(string(g)) }
+
+// Remove takes the guard out of the hook in a folder.
+func (g guards) Remove(folder string) error {
+	h, err := guard.HookIn(folder)
+	if err != nil {
+		return err
+	}
+	if _, err := h.Remove(); err != nil {
+		return err
+	}
+	return guard.Note(string(g), h, false)
 }
 
 // launches are the agent CLIs that were launched as agents of the app's home, which is

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
 // hookTime is the time for the one call of a hook.
@@ -79,19 +81,21 @@ session without a person, in a session that has a waiter, and when the hub is no
 
 func (a *app) wakeHookCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "hook CLI EVENT",
+		Use:   "hook CLI [EVENT]",
 		Short: "Report a session's activity to the hub (for hooks)",
 		Long: `Report a session's activity to the hub. The CLI passes the hook's input on standard
 input; the output is for the CLI to show to the model, if there is mail that it was not
-notified of. The command makes one call to the hub and gives up silently after two
-seconds. Its exit code is always 0, so that no hub holds up an agent.`,
+notified of. Before and after tools that change files it asks as "parley guard hook" does.
+Without EVENT the input names the event. The command gives up silently after two seconds.
+Its exit code is always 0, so that no hub holds up an agent.`,
 		Args: cobra.ArbitraryArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)
 			defer cancel()
 			defer func() { recover() }() // a panic would end with exit code 2, by which a CLI refuses
-			if len(args) == 2 && !a.displaced() {
-				a.hook(ctx, args[0], args[1])
+			isKnown := len(args) == 1 || len(args) == 2
+			if isKnown && !a.displaced() {
+				a.hook(ctx, args[0], strings.Join(args[1:], ""))
 			}
 			return nil
 		},
@@ -104,7 +108,7 @@ func (a *app) hook(ctx context.Context, known, name string) {
 	if err != nil {
 		return
 	}
-	w := launch.Waiter{CLI: c}
+	w := launch.Waiter{CLI: c, Unguarded: a.keyFile != "" && os.Getenv(fleet.RunVariable) != ""} // the hooks of a connection are another agent in a run
 	a.attach(&w)
 	a.out.Write(w.Hook(ctx, name, a.in)) // a CLI that does not read it loses nothing
 }
@@ -113,6 +117,7 @@ func (a *app) hook(ctx context.Context, known, name string) {
 func (a *app) attach(w *launch.Waiter) {
 	w.Client = a.client
 	w.Flags = a.callFlags()
+	w.Closed = a.closed
 	home, err := a.homeDir()
 	if err != nil {
 		home = os.TempDir()

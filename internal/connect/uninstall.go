@@ -33,12 +33,22 @@ type Launches interface {
 	Forget(ctx context.Context, cli string) error
 }
 
+// Guards are the hooks of git that call the guard of the home.
+type Guards interface {
+	// Folders returns the hooks folders of repositories.
+	Folders() []string
+
+	// Remove takes the guard out of the hook in a folder.
+	Remove(folder string) error
+}
+
 // An Uninstaller removes Parley from a machine as far as one home is concerned.
 type Uninstaller struct {
 	Home        string  // absolute path
 	Service     Service // nil on a system without services
 	ServiceFile string
 	Launches    Launches
+	Guards      Guards
 
 	// Client returns a client that calls the hub of the home as the operator.
 	Client func() (*rpc.Client, error)
@@ -56,6 +66,7 @@ type Removal struct {
 	Home        string   `json:"home"`
 	Connections []Record `json:"connections"`       // entries in files of CLIs
 	Launched    []string `json:"launched"`          // CLIs that were launched as agents
+	Guarded     []string `json:"guarded"`           // hooks folders of repositories whose commits are checked
 	Service     string   `json:"service,omitempty"` // the file of the service
 	Running     bool     `json:"running"`           // a hub, before
 	Worktrees   []string `json:"worktrees"`         // folders of kept agents, with their work
@@ -73,6 +84,7 @@ func (u *Uninstaller) Find() (*Removal, error) {
 	if r.Connections == nil {
 		r.Connections = []Record{}
 	}
+	r.Guarded = append([]string{}, u.Guards.Folders()...)
 	if u.Service != nil {
 		switch installed, err := u.Service.Installed(); {
 		case hub.CodeOf(err) == hub.CodeConflict: // the service of another home stays
@@ -107,6 +119,9 @@ func (r *Removal) WritePlan(w io.Writer, purge bool) {
 	for _, name := range r.Launched {
 		fmt.Fprintf(w, "forget the launches of %s\n", name)
 	}
+	for _, folder := range r.Guarded {
+		fmt.Fprintf(w, "remove the guard from the pre-commit hook in %s\n", folder)
+	}
 	if r.Service != "" {
 		fmt.Fprintf(w, "remove the service %s\n", r.Service)
 	}
@@ -136,6 +151,13 @@ func (u *Uninstaller) Remove(ctx context.Context, r *Removal, purge bool) error 
 			if err := u.Launches.Forget(ctx, name); err != nil {
 				return fmt.Errorf("cannot forget the launches of %s: %w", name, err)
 			}
+		}
+	}
+
+	// A hook that cannot be changed lets commits pass when the program is gone.
+	for _, folder := range r.Guarded {
+		if err := u.Guards.Remove(folder); err != nil {
+			u.Note(fmt.Sprintf("the guard stays in the pre-commit hook in %s: %v", folder, err))
 		}
 	}
 

@@ -25,8 +25,9 @@ const (
 
 // Effects are what a command does to files, as far as its text says.
 type Effects struct {
-	Writes []Target // files that it writes, moves or removes itself
-	Git    []Git    // in the order of the text
+	Writes  []Target // files that it writes, moves or removes itself
+	Patched []string // absolute paths of files that its apply_patch changes; they are in Writes, too
+	Git     []Git    // in the order of the text
 }
 
 // A Target names files by an absolute path or a pattern.

@@ -225,7 +225,11 @@ func applyPatch(r *reader, c call) scope {
 		text = c.args[1].text
 	}
 	for _, name := range PatchPaths(text) {
-		r.write(Target{Path: c.scope.resolve(name)})
+		file := c.scope.resolve(name)
+		r.write(Target{Path: file})
+		if file != "" {
+			r.effects.Patched = append(r.effects.Patched, file)
+		}
 	}
 	return c.scope
 }

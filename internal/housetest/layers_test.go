@@ -101,7 +101,7 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/nearest", "internal/quota"},                                // sandbox: the mode of each CLI for each policy; briefing: the text that each is given
+	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
 	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
 	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
@@ -179,14 +179,15 @@ var layers = map[string][]string{
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
-	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags
-		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
-		"internal/surface/api", "internal/surface/rpc",
+	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
+	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
+		"internal/service/reservation", "internal/surface/api", "internal/surface/rpc",
 	},
 	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test

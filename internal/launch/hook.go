@@ -1,16 +1,20 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/internal/briefing"
+	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -22,6 +26,15 @@ const maxInput = 64 << 20
 // ReadInput reads the input of a hook. It returns early when ctx ends; the read then ends
 // with the process.
 func ReadInput(ctx context.Context, in io.Reader) (cli.Input, error) {
+	raw, err := ReadBytes(ctx, in)
+	if err != nil {
+		return cli.Input{}, err
+	}
+	return cli.ReadInput(raw)
+}
+
+// ReadBytes returns the input of a hook as it came, as ReadInput does.
+func ReadBytes(ctx context.Context, in io.Reader) ([]byte, error) {
 	type result struct {
 		raw []byte
 		err error
@@ -33,29 +46,65 @@ func ReadInput(ctx context.Context, in io.Reader) (cli.Input, error) {
 	}()
 	select {
 	case r := <-done:
-		if r.err != nil {
-			return cli.Input{}, r.err
-		}
-		return cli.ReadInput(r.raw)
+		return r.raw, r.err
 	case <-ctx.Done():
-		return cli.Input{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // Hook tells the hub of an event in the session of the waiter, as the hook of the CLI with
-// a name reports it on in, and returns the output for the CLI. It starts the waiter of a
+// a name reports it on in, and returns the output for the CLI. Without a name the input tells
+// it. Before and after tools that change files it asks the guard. It starts the waiter of a
 // CLI that cannot hold a request itself. It fails without a word: the output is empty then.
 func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
-	h, ok := w.CLI.Hook(name)
+	raw, err := ReadBytes(ctx, in)
+	if err != nil {
+		return nil
+	}
+	input, err := cli.ReadInput(raw)
+	if err != nil {
+		return nil
+	}
+	h, ok := w.CLI.Hook(cmp.Or(name, input.Hook))
 	if !ok {
 		return nil
 	}
-	input, err := ReadInput(ctx, in)
-	isReminder := h.Event == cli.Waiting && input.Reminds
-	if err != nil || input.Session == "" || isReminder {
-		return nil
+	if h.Event == cli.Before || h.Event == cli.After { // of which only the guard hears
+		return w.Guard(ctx, h, raw)
 	}
 
+	isReminder := h.Event == cli.Waiting && input.Reminds
+	if input.Session == "" || isReminder {
+		return nil
+	}
+	return w.CLI.Answer(h, w.tell(ctx, h, input, raw))
+}
+
+// Guard asks the guard about a tool call and returns the output for the CLI.
+func (w *Waiter) Guard(ctx context.Context, h cli.Hook, raw []byte) []byte {
+	if w.Unguarded {
+		return nil
+	}
+	g := w.guard()
+	return g.Output(h, g.Judge(ctx, h, raw))
+}
+
+// guard returns the guard of the session.
+func (w *Waiter) guard() *guard.Guard {
+	return &guard.Guard{
+		CLI: w.CLI, Notes: guard.Notes(filepath.Join(w.Home, guard.Dir)), Closed: w.Closed,
+		Ask: func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
+			client, err := w.Client()
+			if err != nil {
+				return reservation.Answer{}, err
+			}
+			return rpc.Call(ctx, client, api.AskFiles, q)
+		},
+	}
+}
+
+// tell tells the hub of an event and returns the text for the model.
+func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []byte) string {
 	w.Session = input.Session
 	w.Dir = input.Dir
 	if w.CLI.Follows() {
@@ -69,17 +118,34 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		w.detach(os.LookupEnv)
 	}
 
-	// The text for the CLI is the instruction, at the start of a session, and the hub's notice.
+	// The guard compares files while the hub is told of the event.
+	notes := make(chan string, 1)
+	go func() {
+		text := ""
+		defer func() {
+			recover() // a panic would end with exit code 2, by which a CLI complains to the model
+			notes <- text
+		}()
+		if h.Event == cli.Tool && !w.Unguarded {
+			text = w.guard().Judge(ctx, h, raw).Text
+		}
+	}()
+	if h.Event == cli.End {
+		w.guard().Notes.Drop(w.CLI.Name, input.Session)
+	}
+
+	// The text for the CLI is the instruction, at the start of a session, the hub's notice, and
+	// the notes of the guard.
 	text := ""
 	if h.Event == cli.Start && w.CLI.Tells && w.launch.Agent != "" {
 		text = briefing.Instruction(w.launch.Agent)
 	}
 	if client, err := w.Client(); err == nil {
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, w.report(h, input)); err == nil {
-			text = strings.TrimSpace(text + "\n" + advice.Notice)
+			text += "\n" + advice.Notice
 		}
 	}
-	return w.CLI.Answer(h, text)
+	return strings.TrimSpace(text + "\n" + <-notes)
 }
 
 // maxWakes is the number of wakes that a report of one prompt names at most.

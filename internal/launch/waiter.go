@@ -49,6 +49,9 @@ type Waiter struct {
 	Flags  []string
 	Client func() (*rpc.Client, error) // calls the hub as the agent
 
+	Unguarded bool                  // tool calls are not asked about
+	Closed    func(dir string) bool // edits in a folder are denied while the hub is away; may be nil
+
 	key    wake.Key
 	launch cli.Launch // empty for a CLI that launch did not start
 }

@@ -63,7 +63,7 @@ func hookFile(path string, timeout int) func(CLI, []string) []file {
 	return func(c CLI, program []string) []file {
 		hooks := map[string]object{}
 		for _, h := range c.hooks {
-			hooks[h.Name] = object{"hooks": []object{{"type": "command", "command": c.command(program, h), "timeout": timeout}}}
+			hooks[h.Name] = c.hookEntry(program, h, timeout)
 		}
 		return []file{{Path: path, Hooks: hooks, Mark: " wake hook " + c.Name}}
 	}

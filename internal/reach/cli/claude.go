@@ -48,7 +48,7 @@ var claude = CLI{
 	launching: launching{
 		resume: []string{"--resume"}, Mechanism: "monitor", ProcessVariable: "CLAUDE_PID",
 		hooks: []Hook{
-			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
+			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 		},
 		answer: claudeAnswer,
 		plan: func(c CLI, p *planner) {
@@ -68,6 +68,18 @@ var claude = CLI{
 				p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))
 			}
 		},
+	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"Write":        {kind: EditTool, paths: []string{"file_path"}},
+			"Edit":         {kind: EditTool, paths: []string{"file_path"}},
+			"MultiEdit":    {kind: EditTool, paths: []string{"file_path"}}, // of earlier versions
+			"NotebookEdit": {kind: EditTool, paths: []string{"notebook_path"}},
+			"Read":         {kind: ReadTool, paths: []string{"file_path"}},
+			"Bash":         {kind: ShellTool, command: "command"},
+		},
+		deny: claudeDenial,
 	},
 }
 

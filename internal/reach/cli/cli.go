@@ -1,7 +1,7 @@
 // Package cli knows the agent CLIs that people have installed, one file for each: how to
 // find it, start it over ACP and hold it to a policy; where it keeps MCP servers and
-// instructions; how it is launched in a terminal, what its hooks send and expect, and how
-// a notice starts a turn of an idle session.
+// instructions; how it is launched in a terminal, what its hooks send and expect, which of
+// its tools change files, and how a notice starts a turn of an idle session.
 //
 // [PlanConnection], [PlanRemoval], [Allow] and [Extend] only read. They return a Change; its
 // Apply writes. Files are edited in place: every other entry keeps its bytes, comments and
@@ -41,6 +41,7 @@ type CLI struct {
 
 	connecting
 	launching
+	guarding
 }
 
 // A connecting is how a CLI is connected: the files in which it finds a hub in every

@@ -43,7 +43,7 @@ var codex = CLI{
 			instruction: choice{paths: []string{"{base}/AGENTS.override.md", "{base}/AGENTS.md"}, made: 1},
 			note:        "Codex reads the configuration of a project only if you trust that project",
 		},
-		Stays: "Codex asks once whether you trust the hooks; without that the hub cannot see its sessions or wake them",
+		Stays: "Codex asks once whether you trust the hooks; until then the guard is not active, and the hub cannot see its sessions or wake them",
 		stay:  hookFile("hooks.json", codexSeconds),
 	},
 
@@ -52,7 +52,7 @@ var codex = CLI{
 		Parting:   "ignore Codex commands that name a server: the server ended with this window",
 		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it has no effect without launch",
 		hooks: []Hook{
-			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
+			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 		},
 		answer: claudeAnswer,
 		turn:   codexTurn,
@@ -72,7 +72,7 @@ var codex = CLI{
 			}
 			slices.Sort(overrides)
 			for _, h := range c.hooks {
-				overrides = append(overrides, fmt.Sprintf(`hooks.%s=[{hooks=[{type="command",command=%s,timeout=%d}]}]`, h.Name, toml(c.command(p.Program, h)), codexSeconds))
+				overrides = append(overrides, c.codexHook(p.Program, h))
 			}
 			p.plan.Beside = []string{"app-server", "--listen", p.plan.Launch.Socket}
 			for _, o := range overrides {
@@ -80,9 +80,29 @@ var codex = CLI{
 			}
 			p.plan.Beside = append(p.plan.Beside, shared(p.Args)...)
 			p.plan.Args = []string{"--remote", p.plan.Launch.Socket}
-			p.plan.Notes = []string{"Codex asks once whether you trust Parley's hooks; without them the hub cannot see the session or wake it"}
+			p.plan.Notes = []string{"Codex asks once whether you trust Parley's hooks; until then the guard is not active, and the hub cannot see the session or wake it"}
 		},
 	},
+
+	guarding: guarding{
+		// A patch inside of a shell command is found in the command. What a running command reads
+		// from its input comes without a hook.
+		tools: map[string]tool{
+			"apply_patch": {kind: EditTool, patch: "command"},
+			"Bash":        {kind: ShellTool, command: "command"},
+		},
+		deny:  claudeDenial,
+		Trust: "not active until you trust Parley's hooks in Codex",
+	},
+}
+
+// codexHook returns one hook as a setting of the command line.
+func (c CLI) codexHook(program []string, h Hook) string {
+	matcher := ""
+	if tools := c.matcher(h); tools != "" {
+		matcher = "matcher=" + toml(tools) + ","
+	}
+	return fmt.Sprintf(`hooks.%s=[{%shooks=[{type="command",command=%s,timeout=%d}]}]`, h.Name, matcher, toml(c.command(program, h)), codexSeconds)
 }
 
 // codexTurn reads a line of the rollout file. Codex runs no hook at the end of a turn that

@@ -41,7 +41,7 @@ var copilot = CLI{
 			}
 			return []file{
 				{Path: "hooks/parley.json", Text: string(hooks) + "\n", Mark: " wake hook copilot"},
-				{Path: "extensions/parley/extension.mjs", Text: Script(copilotExtension, program, true), Mark: "Parley in Copilot"},
+				{Path: "extensions/parley/extension.mjs", Text: c.Script(copilotExtension, program, true), Mark: "Parley in Copilot"},
 			}
 		},
 	},
@@ -49,7 +49,7 @@ var copilot = CLI{
 	launching: launching{
 		resume: []string{"--resume"}, Mechanism: "extension",
 		hooks: []Hook{
-			{"sessionStart", Start}, {"userPromptSubmitted", Prompt}, {"postToolUse", Tool}, {"agentStop", TurnEnd}, {"errorOccurred", Failed}, {"notification", Waiting}, {"sessionEnd", End},
+			{"sessionStart", Start}, {"userPromptSubmitted", Prompt}, {"preToolUse", Before}, {"postToolUse", Tool}, {"agentStop", TurnEnd}, {"errorOccurred", Failed}, {"notification", Waiting}, {"sessionEnd", End},
 		},
 		answer: func(h Hook, text string) any {
 			if h.Event == TurnEnd {
@@ -62,7 +62,7 @@ var copilot = CLI{
 			p.plan.Args = []string{"--additional-mcp-config", "@" + p.servers(object{"type": "local", "tools": []string{"*"}}), "--allow-tool=parley"}
 			if p.Wake {
 				manifest["extensions"] = "extensions"
-				p.file("plugin/extensions/parley/extension.mjs", p.script(copilotExtension))
+				p.file("plugin/extensions/parley/extension.mjs", c.Script(copilotExtension, p.Program, p.Wake))
 				p.plan.Args = append(p.plan.Args, "--experimental")
 				p.plan.Notes = []string{"Copilot runs with --experimental, which its extensions need"}
 			}
@@ -75,13 +75,30 @@ var copilot = CLI{
 			p.plan.Env = append(p.plan.Env, "COPILOT_CUSTOM_INSTRUCTIONS_DIRS="+dirs)
 		},
 	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"create": {kind: EditTool, paths: []string{"path"}},
+			"edit":   {kind: EditTool, paths: []string{"path"}},
+			"view":   {kind: ReadTool, paths: []string{"path"}},
+			"bash":   {kind: ShellTool, command: "command"},
+		},
+		deny: func(reason string) any {
+			return map[string]string{"permissionDecision": "deny", "permissionDecisionReason": reason}
+		},
+	},
 }
 
-// copilotHooks returns the file with the hooks.
+// copilotHooks returns the file with the hooks. A hook before a tool that fails would refuse
+// the call, so that its exit code is always 0.
 func (c CLI) copilotHooks(program []string) object {
 	hooks := object{}
 	for _, h := range c.hooks {
-		hooks[h.Name] = []object{{"type": "command", "bash": c.command(program, h), "timeoutSec": hookSeconds}}
+		command := c.command(program, h)
+		if h.Event == Before {
+			command += " || :"
+		}
+		hooks[h.Name] = []object{{"type": "command", "bash": command, "timeoutSec": hookSeconds}}
 	}
 	return object{"version": 1, "hooks": hooks}
 }

@@ -27,7 +27,7 @@ var gemini = CLI{
 	launching: launching{
 		Tells: true, RootOnly: true,
 		hooks: []Hook{
-			{"SessionStart", Start}, {"BeforeAgent", Prompt}, {"AfterTool", Tool}, {"AfterAgent", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
+			{"SessionStart", Start}, {"BeforeAgent", Prompt}, {"BeforeTool", Before}, {"AfterTool", Tool}, {"AfterAgent", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
 		},
 		answer: func(h Hook, text string) any {
 			if h.Event == TurnEnd {
@@ -44,6 +44,16 @@ var gemini = CLI{
 			})
 			p.plan.Notes = []string{"Gemini CLI cannot be woken while it is idle: it sees mail with your next prompt and at the end of a turn"}
 		},
+	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"write_file":        {kind: EditTool, paths: []string{"file_path"}},
+			"replace":           {kind: EditTool, paths: []string{"file_path"}},
+			"read_file":         {kind: ReadTool, paths: []string{"file_path", "absolute_path"}},
+			"run_shell_command": {kind: ShellTool, command: "command", dir: "dir_path"},
+		},
+		deny: func(reason string) any { return map[string]string{"decision": "deny", "reason": reason} },
 	},
 }
 

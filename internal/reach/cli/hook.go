@@ -19,7 +19,9 @@ type Event string
 const (
 	Start   Event = "start"    // the session began
 	Prompt  Event = "prompt"   // a turn begins with a prompt
+	Before  Event = "before"   // a tool call is about to run
 	Tool    Event = "tool"     // a tool call ended
+	After   Event = "after"    // a tool call ended, of which only the guard hears
 	TurnEnd Event = "turn_end" // a turn ended
 	Failed  Event = "failed"   // a turn ended with an error of the model; no TurnEnd follows
 	Waiting Event = "waiting"  // the CLI waits for a person
@@ -44,6 +46,7 @@ func (c CLI) Hook(name string) (Hook, bool) {
 // An Input is the part of a hook's input that Parley reads. Of a prompt it keeps the
 // ids of wakes and nothing else.
 type Input struct {
+	Hook       string // the hook's name, if the CLI tells it
 	Session    string
 	Dir        string
 	Wakes      []string
@@ -67,6 +70,7 @@ var wakeForm = regexp.MustCompile(`\bw_[0-9]{12}\b`)
 // ReadInput reads the input of a hook. The CLIs differ in the case of the names.
 func ReadInput(raw []byte) (Input, error) {
 	var in struct {
+		Hook         string `json:"hook_event_name"`
 		Session      string `json:"session_id"`
 		SessionCamel string `json:"sessionId"`
 		Dir          string `json:"cwd"`
@@ -85,7 +89,7 @@ func ReadInput(raw []byte) (Input, error) {
 		return Input{}, fmt.Errorf("cli: input of a hook: %w", err)
 	}
 
-	out := Input{Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
+	out := Input{Hook: in.Hook, Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
 	if out.Session == "" {
 		out.Session = in.SessionCamel
 	}
@@ -104,7 +108,7 @@ func ReadInput(raw []byte) (Input, error) {
 // at the end of a turn as the reason to go on. It is empty for an empty text, and for
 // a hook that cannot show one.
 func (c CLI) Answer(h Hook, text string) []byte {
-	cannotShow := c.answer == nil || h.Event == Waiting || h.Event == Failed || h.Event == End
+	cannotShow := c.answer == nil || slices.Contains([]Event{Before, Waiting, Failed, End}, h.Event)
 	if text == "" || cannotShow {
 		return nil
 	}
@@ -123,13 +127,28 @@ func claudeAnswer(h Hook, text string) any {
 	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": h.Name, "additionalContext": text}}
 }
 
-// command returns the command line of a hook, for a shell.
+// command returns the command line of a hook, for a shell. A CLI that asks its user to trust
+// each hook has one line for all hooks: their input names the event.
 func (c CLI) command(program []string, h Hook) string {
-	words := make([]string, 0, len(program)+4)
-	for _, w := range append(slices.Clone(program), "wake", "hook", c.Name, h.Name) {
+	call := append(slices.Clone(program), "wake", "hook", c.Name)
+	if c.Trust == "" {
+		call = append(call, h.Name)
+	}
+	words := make([]string, 0, len(call))
+	for _, w := range call {
 		words = append(words, shell.Word(w))
 	}
 	return strings.Join(words, " ")
+}
+
+// hookEntry returns the entry of one hook as Claude Code, Codex, Gemini and Qwen read it.
+// timeout is in the unit of the CLI.
+func (c CLI) hookEntry(program []string, h Hook, timeout int) object {
+	entry := object{"hooks": []object{{"type": "command", "command": c.command(program, h), "timeout": timeout}}}
+	if tools := c.matcher(h); tools != "" {
+		entry["matcher"] = tools
+	}
+	return entry
 }
 
 // hookSettings returns the hooks as Claude Code, Codex, Gemini and Qwen read them.
@@ -137,7 +156,7 @@ func (c CLI) command(program []string, h Hook) string {
 func (c CLI) hookSettings(program []string, timeout int) object {
 	out := object{}
 	for _, h := range c.hooks {
-		out[h.Name] = []object{{"hooks": []object{{"type": "command", "command": c.command(program, h), "timeout": timeout}}}}
+		out[h.Name] = []object{c.hookEntry(program, h, timeout)}
 	}
 	return out
 }

@@ -40,8 +40,8 @@ var opencode = CLI{
 			}},
 			instruction: choice{paths: []string{"{base}/AGENTS.md", "{base}/CLAUDE.md", "{base}/CONTEXT.md"}},
 		},
-		stay: func(_ CLI, program []string) []file {
-			return []file{{Path: "plugin/parley.js", Text: Script(opencodePlugin, program, true), Mark: "Parley in opencode"}}
+		stay: func(c CLI, program []string) []file {
+			return []file{{Path: "plugin/parley.js", Text: c.Script(opencodePlugin, program, true), Mark: "Parley in opencode"}}
 		},
 	},
 
@@ -64,7 +64,7 @@ var opencode = CLI{
 			servers["parley"] = object{"type": "local", "command": append([]string{s["command"].(string)}, s["args"].([]string)...), "environment": s["env"], "enabled": true}
 			config["mcp"] = servers
 			plugins, _ := config["plugin"].([]any)
-			config["plugin"] = append(plugins, "file://"+p.file("parley.js", p.script(opencodePlugin)))
+			config["plugin"] = append(plugins, "file://"+p.file("parley.js", c.Script(opencodePlugin, p.Program, p.Wake)))
 			instructions, _ := config["instructions"].([]any)
 			config["instructions"] = append(instructions, p.file("instructions.md", briefing.Instruction(p.Agent)+"\n"))
 			raw, err := json.Marshal(config)
@@ -74,31 +74,44 @@ var opencode = CLI{
 			p.plan.Env = append(p.plan.Env, opencodeConfig+"="+string(raw))
 		},
 	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"write":       {kind: EditTool, paths: []string{"filePath"}},
+			"edit":        {kind: EditTool, paths: []string{"filePath"}},
+			"apply_patch": {kind: EditTool, patch: "patchText"}, // with some models, instead of the two above
+			"read":        {kind: ReadTool, paths: []string{"filePath"}},
+			"bash":        {kind: ShellTool, command: "command", dir: "workdir"},
+		},
+		deny: pluginDenial,
+	},
 }
 
 // opencodeConfig is the variable with a configuration that is merged over the files.
 const opencodeConfig = "OPENCODE_CONFIG_CONTENT"
 
 // pluginHooks are the hooks that our own plugins call.
-var pluginHooks = []Hook{{"start", Start}, {"prompt", Prompt}, {"tool", Tool}, {"turn_end", TurnEnd}, {"waiting", Waiting}, {"end", End}}
+var pluginHooks = []Hook{{"start", Start}, {"prompt", Prompt}, {"before", Before}, {"tool", Tool}, {"after", After}, {"turn_end", TurnEnd}, {"waiting", Waiting}, {"end", End}}
 
 // pluginAnswer is the output that our own plugins read.
 func pluginAnswer(_ Hook, text string) any { return map[string]string{"notice": text} }
 
-// script returns the text of a plugin with the words of the parley command in it.
-func (p *planner) script(text string) string { return Script(text, p.Program, p.Wake) }
+// Script fills the places of a plugin: the words of the parley command, whether mail may
+// start turns, and the tools that the guard is asked about.
+func (c CLI) Script(text string, program []string, wake bool) string {
+	return strings.NewReplacer(
+		"PARLEY_COMMAND", literal(program), "PARLEY_WAKE", literal(wake),
+		"PARLEY_ASKED", literal(c.askedTools()), "PARLEY_MEMBERS", literal(c.watchedMembers()),
+	).Replace(text)
+}
 
-// Script fills the places of a plugin.
-func Script(text string, program []string, wake bool) string {
-	words, err := json.Marshal(program)
+// literal returns a value as JavaScript.
+func literal(value any) string {
+	raw, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // strings always encode
 	}
-	armed := "false"
-	if wake {
-		armed = "true"
-	}
-	return strings.NewReplacer("PARLEY_COMMAND", string(words), "PARLEY_WAKE", armed).Replace(text)
+	return string(raw)
 }
 
 // opencodeMembers returns the entry of an MCP server, as opencode writes it.

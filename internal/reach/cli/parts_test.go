@@ -40,6 +40,7 @@ func TestEveryCLIHasItsParts(t *testing.T) {
 			part("answer", c.answer != nil)
 			part("mechanism", c.Mechanism != "")
 			part("resume", c.resume != nil)
+			part("guard", c.Guards() && hasTools(c))
 			checkHooks(t, c)
 
 			// A waiter that the hooks start has to write notices itself.
@@ -63,10 +64,64 @@ func hasModes(c CLI) bool {
 // hasFiles reports whether a layout names files for servers and instructions.
 func hasFiles(l layout) bool { return len(l.config.paths) > 0 && len(l.instruction.paths) > 0 }
 
+// hasTools reports whether the tools that edit files and run commands are known, each with a
+// member that says which.
+func hasTools(c CLI) bool {
+	found := map[ToolKind]bool{}
+	for _, t := range c.tools {
+		if len(t.members()) == 0 {
+			return false
+		}
+		found[t.kind] = true
+	}
+	return found[EditTool] && found[ShellTool]
+}
+
+// TestHooksBeforeTools holds that reads and tools of MCP servers start no process where the CLI
+// takes matchers, that a CLI which asks its user for trust has one command line for all hooks,
+// and that no failure of a hook of Copilot refuses a call.
+func TestHooksBeforeTools(t *testing.T) {
+	program := []string{"/opt/parley"}
+	for name, want := range map[string]string{
+		"claude": "Bash|Edit|MultiEdit|NotebookEdit|Write", "codex": "Bash|apply_patch",
+		"gemini": "replace|run_shell_command|write_file", "qwen": "edit|notebook_edit|run_shell_command|write_file",
+	} {
+		c, err := Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range c.hooks {
+			entry := c.hookEntry(program, h, 5)
+			got, _ := entry["matcher"].(string)
+			switch {
+			case h.Event == Before && got != want:
+				t.Errorf("%s %s: matcher %q, want %q", name, h.Name, got, want)
+			case h.Event == After && !slices.Contains([]string{"Bash", "run_shell_command"}, got):
+				t.Errorf("%s %s: matcher %q", name, h.Name, got)
+			case h.Event != Before && h.Event != After && got != "":
+				t.Errorf("%s %s has the matcher %q", name, h.Name, got)
+			}
+		}
+	}
+
+	for _, h := range codex.hooks {
+		if got := codex.command(program, h); got != "/opt/parley wake hook codex" {
+			t.Errorf("%s: got %s", h.Name, got)
+		}
+	}
+	if got := codex.codexHook(program, Hook{"PreToolUse", Before}); got != `hooks.PreToolUse=[{matcher="Bash|apply_patch",hooks=[{type="command",command="/opt/parley wake hook codex",timeout=3}]}]` {
+		t.Errorf("got %s", got)
+	}
+	raw, err := json.Marshal(copilot.copilotHooks(program))
+	if err != nil || !strings.Contains(string(raw), "wake hook copilot preToolUse || :") {
+		t.Errorf("got %s, %v", raw, err)
+	}
+}
+
 // checkHooks holds that the hooks of a CLI tell the whole of a session, each once.
 func checkHooks(t *testing.T, c CLI) {
 	t.Helper()
-	for _, event := range []Event{Start, Prompt, Tool, TurnEnd, Waiting, End} {
+	for _, event := range []Event{Start, Prompt, Before, Tool, TurnEnd, Waiting, End} {
 		if !slices.ContainsFunc(c.hooks, func(h Hook) bool { return h.Event == event }) {
 			t.Errorf("no hook tells %s", event)
 		}

@@ -21,8 +21,18 @@ var pi = CLI{
 		hooks:  pluginHooks,
 		answer: pluginAnswer,
 		plan: func(c CLI, p *planner) {
-			p.plan.Args = []string{"-e", p.file("parley.ts", p.script(piExtension)), "--append-system-prompt", briefing.ShellInstruction(p.Agent, commandLine(p.Program))}
+			p.plan.Args = []string{"-e", p.file("parley.ts", c.Script(piExtension, p.Program, p.Wake)), "--append-system-prompt", briefing.ShellInstruction(p.Agent, commandLine(p.Program))}
 		},
+	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"write": {kind: EditTool, paths: []string{"path"}},
+			"edit":  {kind: EditTool, paths: []string{"path"}},
+			"read":  {kind: ReadTool, paths: []string{"path"}},
+			"bash":  {kind: ShellTool, command: "command"},
+		},
+		deny: pluginDenial,
 	},
 }
 

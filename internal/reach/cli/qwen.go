@@ -38,7 +38,7 @@ var qwen = CLI{
 	launching: launching{
 		resume: []string{"--resume"}, Mechanism: "input-file", Detached: true, Variables: []string{"QWEN_HOME"},
 		hooks: []Hook{
-			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
+			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 		},
 		answer: claudeAnswer,
 		hand: func(_ context.Context, t Target, n Notice) error {
@@ -67,6 +67,17 @@ var qwen = CLI{
 				p.plan.Args = append(p.plan.Args, "--input-file", p.plan.Launch.Input)
 			}
 		},
+	},
+
+	guarding: guarding{
+		tools: map[string]tool{
+			"write_file":        {kind: EditTool, paths: []string{"file_path"}},
+			"edit":              {kind: EditTool, paths: []string{"file_path"}},
+			"notebook_edit":     {kind: EditTool, paths: []string{"notebook_path"}},
+			"read_file":         {kind: ReadTool, paths: []string{"file_path", "absolute_path"}},
+			"run_shell_command": {kind: ShellTool, command: "command", dir: "directory"},
+		},
+		deny: claudeDenial,
 	},
 }
 

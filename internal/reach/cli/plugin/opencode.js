@@ -5,28 +5,41 @@ import { createInterface } from "node:readline"
 const parley = PARLEY_COMMAND
 const wake = PARLEY_WAKE
 
-// patience is the time that a hook may take, in milliseconds: the CLI has no limit of its own.
-const patience = 3000
+const asked = PARLEY_ASKED // the tools that the guard is asked about before a call
+const members = PARLEY_MEMBERS // the arguments that it is told, by tool
 
-// hook tells the hub of an event. It returns the notice to show, "" if there is none
-// or the hub is away, and never fails.
+// patience is the time that a hook may take, and guardPatience the time for an answer of the
+// guard, in milliseconds: the CLI has no limit of its own.
+const patience = 3000
+const guardPatience = 2000
+
+// hook tells the hub of an event. It returns the answer, an object that is empty if the hub is
+// away, and never fails.
 function hook(event, input) {
   return new Promise((done) => {
     let child
-    const timer = setTimeout(() => { done(""); if (child) child.kill() }, patience)
-    const end = (text) => { clearTimeout(timer); done(text) }
+    const timer = setTimeout(() => { done({}); if (child) child.kill() }, event === "before" ? guardPatience : patience)
+    const end = (answer) => { clearTimeout(timer); done(answer) }
     try {
       child = spawn(parley[0], [...parley.slice(1), "wake", "hook", "opencode", event], { stdio: ["pipe", "pipe", "ignore"] })
       let out = ""
       child.stdout.on("data", (part) => (out += part))
-      child.on("error", () => end(""))
+      child.on("error", () => end({}))
       child.on("close", () => {
-        try { end(JSON.parse(out).notice || "") } catch { end("") }
+        try { end(JSON.parse(out) || {}) } catch { end({}) }
       })
       child.stdin.on("error", () => {})
       child.stdin.end(JSON.stringify(input))
-    } catch { end("") }
+    } catch { end({}) }
   })
+}
+
+// call returns the part of a tool call that the guard is told; {} for other tools.
+function call(tool, args) {
+  if (!members[tool] || !args) return {}
+  const told = {}
+  for (const name of members[tool]) if (typeof args[name] === "string") told[name] = args[name]
+  return { tool_name: tool, tool_input: told }
 }
 
 // opening is the hub's name for the session of a CLI that has none yet.
@@ -46,7 +59,8 @@ export const Parley = async ({ client, directory }) => {
   let shown = "" // a notice for the next request
 
   const send = (id, text) => client.session.promptAsync({ path: { id }, body: { parts: [{ type: "text", text }] } })
-  const tell = (event, id, more) => hook(event, { session_id: id, cwd: directory, ...more })
+  const ask = (event, id, more) => hook(event, { hook_event_name: event, session_id: id, cwd: directory, ...more })
+  const tell = async (event, id, more) => (await ask(event, id, more)).notice || ""
 
   // watch waits for mail to a session. Each line is a notice.
   const watch = (id, write) => {
@@ -73,12 +87,20 @@ export const Parley = async ({ client, directory }) => {
   if (!process.argv.some((word) => headless.includes(word))) watch(opening, begin)
   process.on("exit", () => watcher && watcher.kill())
 
-  const children = new Set() // sessions of subagents
+  const children = new Map() // sessions of subagents, with the session that started each
+  const parent = (id) => { // the conversation to which a subagent belongs
+    for (let i = 0; i < 100 && children.has(id); i++) id = children.get(id)
+    return id
+  }
+  const refusal = safe(async (input, output) => {
+    if (!asked.includes(input.tool)) return ""
+    return (await ask("before", parent(input.sessionID), call(input.tool, output.args))).deny
+  })
   return {
     event: safe(async ({ event }) => {
       const p = event.properties || {}
       if (event.type === "session.created" && p.info) {
-        if (p.info.parentID) { children.add(p.info.id); return }
+        if (p.info.parentID) { children.set(p.info.id, p.info.parentID); return }
         follow(p.info.id)
         shown = (await tell("start", p.info.id)) || shown
       }
@@ -94,9 +116,15 @@ export const Parley = async ({ client, directory }) => {
       const prompt = output.parts.map((part) => part.text || "").join("\n")
       shown = (await tell("prompt", input.sessionID, { prompt })) || shown
     }),
+    "tool.execute.before": async (input, output) => {
+      const reason = await refusal(input, output)
+      if (reason) throw new Error(reason) // by which the CLI refuses the call
+    },
     "tool.execute.after": safe(async (input, output) => {
-      if (children.has(input.sessionID)) return
-      const notice = await tell("tool", input.sessionID)
+      const use = call(input.tool, input.args)
+      if (children.has(input.sessionID) && !use.tool_name) return
+      const event = children.has(input.sessionID) ? "after" : "tool"
+      const notice = await tell(event, parent(input.sessionID), use)
       if (notice && output) output.output = (output.output || "") + "\n\n" + notice
     }),
     "experimental.chat.system.transform": safe(async (_input, output) => {

@@ -5,28 +5,41 @@ import { createInterface } from "node:readline"
 const parley: string[] = PARLEY_COMMAND
 const wake: boolean = PARLEY_WAKE
 
-// patience is the time that a hook may take, in milliseconds: the CLI has no limit of its own.
-const patience = 3000
+const asked: string[] = PARLEY_ASKED // the tools that the guard is asked about before a call
+const members: any = PARLEY_MEMBERS // the arguments that it is told, by tool
 
-// hook tells the hub of an event. It returns the notice to show, "" if there is none
-// or the hub is away, and never fails.
-function hook(event: string, input: object): Promise<string> {
+// patience is the time that a hook may take, and guardPatience the time for an answer of the
+// guard, in milliseconds: the CLI has no limit of its own.
+const patience = 3000
+const guardPatience = 2000
+
+// hook tells the hub of an event. It returns the answer, an object that is empty if the hub is
+// away, and never fails.
+function hook(event: string, input: object): Promise<any> {
   return new Promise((done) => {
     let child: any
-    const timer = setTimeout(() => { done(""); if (child) child.kill() }, patience)
-    const end = (text: string) => { clearTimeout(timer); done(text) }
+    const timer = setTimeout(() => { done({}); if (child) child.kill() }, event === "before" ? guardPatience : patience)
+    const end = (answer: any) => { clearTimeout(timer); done(answer) }
     try {
       child = spawn(parley[0], [...parley.slice(1), "wake", "hook", "pi", event], { stdio: ["pipe", "pipe", "ignore"] })
       let out = ""
       child.stdout.on("data", (part: any) => (out += part))
-      child.on("error", () => end(""))
+      child.on("error", () => end({}))
       child.on("close", () => {
-        try { end(JSON.parse(out).notice || "") } catch { end("") }
+        try { end(JSON.parse(out) || {}) } catch { end({}) }
       })
       child.stdin.on("error", () => {})
       child.stdin.end(JSON.stringify(input))
-    } catch { end("") }
+    } catch { end({}) }
   })
+}
+
+// call returns the part of a tool call that the guard is told; {} for other tools.
+function call(tool: string, args: any): any {
+  if (!members[tool] || !args) return {}
+  const told: any = {}
+  for (const name of members[tool]) if (typeof args[name] === "string") told[name] = args[name]
+  return { tool_name: tool, tool_input: told }
 }
 
 // safe keeps an error of a handler away from the CLI, which would refuse a tool call for it.
@@ -35,16 +48,19 @@ const safe = (handler: any) => async (...args: any[]) => {
 }
 
 export default function (pi: any) {
-  let session = ""
+  let session = "" // of a conversation with a person
+  let guarded = "" // of any conversation
   let cwd = process.cwd()
   let watcher: any
-  const tell = (event: string, more: object = {}) => hook(event, { session_id: session, cwd, ...more })
+  const ask = (event: string, id: string, more: object) => hook(event, { hook_event_name: event, session_id: id, cwd, ...more })
+  const tell = async (event: string, more: object = {}) => (await ask(event, session, more)).notice || ""
   const send = (text: string) => pi.sendUserMessage(text, { deliverAs: "followUp" })
 
   pi.on("session_start", safe(async (_event: any, ctx: any) => {
-    if (ctx.mode && ctx.mode !== "tui") return // no person sees a turn that a notice starts
-    session = ctx.sessionManager.getSessionId()
     cwd = ctx.cwd || cwd
+    guarded = ctx.sessionManager.getSessionId()
+    if (ctx.mode && ctx.mode !== "tui") return // no person sees a turn that a notice starts
+    session = guarded
     await tell("start")
     if (watcher) watcher.kill()
     if (!wake) return
@@ -57,9 +73,15 @@ export default function (pi: any) {
     const notice = await tell("prompt", { prompt: event.prompt })
     if (notice) return { message: { customType: "parley", content: notice, display: true } }
   }))
+  pi.on("tool_call", safe(async (event: any) => {
+    if (!asked.includes(event.toolName)) return
+    const { deny } = await ask("before", guarded, call(event.toolName, event.input))
+    if (deny) return { block: true, reason: deny }
+  }))
   pi.on("tool_result", safe(async (event: any) => {
-    if (!session) return
-    const notice = await tell("tool")
+    const use = { ...call(event.toolName, event.input), failed: !!event.isError }
+    if (!session && !use.tool_name) return
+    const { notice } = await ask(session ? "tool" : "after", guarded, use)
     if (notice) return { content: [...(event.content || []), { type: "text", text: notice }] }
   }))
   let failure = "" // the error with which the last answer of the model ended

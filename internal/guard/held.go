@@ -1,0 +1,49 @@
+package guard
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/service/reservation"
+)
+
+// A Held is a file that an agent changes.
+type Held struct {
+	Path   string      `json:"path"` // as it was asked for
+	Holder hub.AgentID `json:"holder"`
+	Since  hub.Time    `json:"since,omitzero"`
+}
+
+// HeldBy returns the files, given by their paths in dir, that agents other than one hold, by
+// the list of their reservations.
+func HeldBy(dir string, files []string, list []reservation.Row, except hub.AgentID) []Held {
+	out := []Held{}
+	for _, file := range files {
+		path := resolved(joined(dir, file))
+		i := slices.IndexFunc(list, func(r reservation.Row) bool { return r.Holder != except && holds(r, path) })
+		if i >= 0 {
+			out = append(out, Held{Path: file, Holder: list[i].Holder, Since: list[i].Since})
+		}
+	}
+	return out
+}
+
+// holds reports whether a reservation binds a file, given by its absolute path.
+func holds(r reservation.Row, path string) bool {
+	rel, err := filepath.Rel(r.Tree, path)
+	if err != nil || !filepath.IsLocal(rel) || r.State != hub.ReservationHeld {
+		return false
+	}
+	name := filepath.ToSlash(rel)
+	if r.Pattern {
+		return effects.Pathspec(r.Path).Matches("/" + name)
+	}
+	return r.Path == name
+}
+
+// Tree returns the top of the working tree that a file lies in, as the guard asks about it.
+func Tree(dir, file string) string {
+	return treeOf(resolved(joined(dir, file)), resolved(dir))
+}

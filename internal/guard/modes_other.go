@@ -1,0 +1,6 @@
+//go:build !windows
+
+package guard
+
+// hasModes says that files have a mode by which git tells hooks that it runs.
+const hasModes = true

@@ -1,0 +1,61 @@
+package guard
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/parley-agents/parley/internal/durable"
+)
+
+// A record has the repositories that the guard of a home knows, by their hooks folders.
+type record struct {
+	Offered   []string `json:"offered"`   // whose user was told of the guard
+	Installed []string `json:"installed"` // whose hook calls the guard
+}
+
+func recordFile(home string) string { return filepath.Join(home, Dir, "repositories.json") }
+
+func readRecord(home string) (r record) {
+	raw, err := os.ReadFile(recordFile(home))
+	if err != nil || json.Unmarshal(raw, &r) != nil {
+		return record{}
+	}
+	return r
+}
+
+func (r record) save(home string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(home, Dir), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(recordFile(home), append(raw, '\n'), 0o600)
+}
+
+// Offer reports whether the user of a home is to be told that the guard can be installed in a
+// repository: once for each, and never for one that has or cannot have it.
+func Offer(home string, h GitHook) bool {
+	r := readRecord(home)
+	if h.State != HookAbsent || slices.Contains(r.Offered, h.Folder) {
+		return false
+	}
+	r.Offered = append(r.Offered, h.Folder)
+	return r.save(home) == nil // else it would be told each time
+}
+
+// Note records that a hook calls the guard, or does no longer.
+func Note(home string, h GitHook, installed bool) error {
+	r := readRecord(home)
+	r.Installed = slices.DeleteFunc(r.Installed, func(folder string) bool { return folder == h.Folder })
+	if installed {
+		r.Installed = append(r.Installed, h.Folder)
+	}
+	return r.save(home)
+}
+
+// Installed returns the hooks folders of the repositories whose hook calls the guard of a home.
+func Installed(home string) []string { return readRecord(home).Installed }
