@@ -70,7 +70,7 @@ type Reservation struct {
 	Base    string `json:"-"`               // SHA-256 of the file when it was reserved; empty if there was none
 	Digest  string `json:"-"`               // the same when the hub last looked
 	Changed bool   `json:"changed"`         // the hub saw the file differ from Base
-	Left    string `json:"left,omitempty"`  // of an orphan: SHA-256 of the artifact with the difference
+	Left    string `json:"left,omitempty"`  // SHA-256 of the artifact with the changes that an orphan has, or that its holder found when it took one
 	Lines   int    `json:"lines,omitempty"` // of that difference
 }
 

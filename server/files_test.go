@@ -208,6 +208,10 @@ func TestReservations(t *testing.T) {
 		if a := w.do(t, "GET", "/artifacts/"+rows[0].Left, w.keys["tester"], nil); a.status != 200 {
 			t.Errorf("the next agent reads the difference: got %d %s", a.status, a.body)
 		}
+		now := must(rpc.Call(t.Context(), w.as(w.operator), api.ListFiles, reservation.Filter{Tree: w.repo}))(t).Reservations
+		if len(now) != 1 || now[0].Holder != "tester" || now[0].Left != rows[0].Left {
+			t.Errorf("the next holder: got %+v, want the difference of the former one", now)
+		}
 		w.wantClean()
 	})
 }
@@ -383,6 +387,16 @@ func TestAuthorityOverReservations(t *testing.T) {
 		w.pass(time.Hour)
 		w.wantList()
 		w.wantClean()
+	})
+	t.Run("a session that lies about its folder is refused", func(t *testing.T) {
+		for folder, want := range map[string]hub.Code{"/etc": hub.CodeOutsideRoots, "repo": hub.CodeInvalid, w.root + "/gone": hub.CodeNotFound} {
+			k := wake.Key{CLI: "claude", ID: "liar", Process: 8}
+			must(rpc.Call(t.Context(), w.as(w.keys["mallory"]), api.ReportWake, wake.Report{Key: k, Cwd: folder, Event: wake.EventStart}))(t)
+			_, err := rpc.Call(t.Context(), w.as(w.keys["mallory"]), api.Files, api.FilesParams{Action: "reserve", Paths: []string{"src"}})
+			if hub.CodeOf(err) != want {
+				t.Errorf("%s: got %v, want %s", folder, err, want)
+			}
+		}
 	})
 	t.Run("the guard of a repository can be off", func(t *testing.T) {
 		off := false

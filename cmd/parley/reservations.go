@@ -155,8 +155,12 @@ func reservationNote(r reservation.Row) string {
 	if !r.Until.IsZero() {
 		parts = append(parts, "until "+when(r.Until))
 	}
-	if r.Lines > 0 {
+	switch {
+	case r.Lines == 0:
+	case r.State == hub.ReservationOrphan:
 		parts = append(parts, counted(r.Lines, "changed line"))
+	default:
+		parts = append(parts, "found "+counted(r.Lines, "changed line"))
 	}
 	if r.Why != "" {
 		parts = append(parts, r.Why)

@@ -21,7 +21,7 @@ func (v *verifier) recordFile(e hub.Entry) {
 	switch e.Action {
 	case actions.ReservationTaken:
 		if v.decodeFacts(e, &f) {
-			want := hub.Reservation{Tree: hub.WorkingTree{Path: f.Tree}, Path: f.Path, Holder: f.Holder, State: hub.ReservationHeld, Since: e.At}
+			want := hub.Reservation{Tree: hub.WorkingTree{Path: f.Tree}, Path: f.Path, Holder: f.Holder, State: hub.ReservationHeld, Since: e.At, Left: f.Left}
 			v.Files.put(e.Subject, want, e)
 		}
 	case actions.ReservationOrphaned:

@@ -167,9 +167,10 @@ type question struct {
 
 // gather reads the files that decide the question.
 func (x *question) gather(ctx context.Context) error {
+	mayHaveCommitted := x.Kind == After || x.Kind == Commit
 	concerned := func(r hub.Reservation) bool {
 		isAsked := slices.ContainsFunc(x.names, func(name string) bool { return covers(r, name) })
-		return isAsked || x.Command != "" || r.Holder == x.actor.ID
+		return isAsked || x.Command != "" || (mayHaveCommitted && r.Holder == x.actor.ID)
 	}
 	var err error
 	if x.facts, err = x.s.survey(ctx, x.tree, x.names, concerned); err != nil || x.Command == "" {

@@ -150,12 +150,14 @@ func denial(r hub.Reservation, name string) Denial {
 // take reserves a file for the caller, or renews its reservation. Changes that a former holder
 // left are noted.
 func (b *board) take(name string, f File, session string) error {
+	var left hub.Reservation
 	for i, r := range b.all {
 		if r.Pattern || r.Path != name {
 			continue
 		}
 		switch {
 		case r.State == hub.ReservationOrphan:
+			left = r
 			if r.Holder != b.actor.ID {
 				b.note(Note{Kind: NoteOrphan, Path: name, Agent: r.Holder, Text: orphanText(r)})
 				if err := b.share(r.Left, b.actor.ID); err != nil {
@@ -174,7 +176,7 @@ func (b *board) take(name string, f File, session string) error {
 			b.reason(ReasonShared, r.Fence)
 		}
 	}
-	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Asked: b.now})
+	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Asked: b.now, Left: left.Left, Lines: left.Lines})
 }
 
 // reason notes why an edit is allowed.
@@ -217,7 +219,11 @@ func (b *board) add(r hub.Reservation) error {
 	if err := b.overlaps(r); err != nil {
 		return err
 	}
-	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationTaken, string(r.ID), map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}))
+	facts := map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}
+	if r.Left != "" {
+		facts["left"] = r.Left
+	}
+	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationTaken, string(r.ID), facts))
 	return err
 }
 

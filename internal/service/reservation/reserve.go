@@ -382,7 +382,7 @@ type Row struct {
 	State      hub.ReservationState `json:"state"`
 	Waiting    []hub.AgentID        `json:"waiting"`
 	Changed    bool                 `json:"changed"`
-	Left       string               `json:"left,omitempty"`  // of an orphan: SHA-256 of the artifact with the difference
+	Left       string               `json:"left,omitempty"`  // SHA-256 of the artifact with the changes that an orphan has, or that its holder found when it took one
 	Lines      int                  `json:"lines,omitempty"` // of that difference
 }
 
