@@ -8,19 +8,22 @@ import (
 	"github.com/parley-agents/parley/internal/shape"
 )
 
-// reserve reserves the files of an accepted handoff for its receiver. Files that cannot be
-// reserved are no reason to refuse the task: the warnings name them, and every edit is asked
-// about again.
-func (s *Service) reserve(ctx context.Context, actor hub.Caller, h hub.Handoff) (reserved, warnings []string, err error) {
+// withFiles reserves the files of an accepted handoff for its receiver and adds the result to the
+// answer. Files that cannot be reserved are no reason to refuse the task: the warnings name them,
+// and every edit is asked about again.
+func (s *Service) withFiles(ctx context.Context, actor hub.Caller, h hub.Handoff, out Report) (Report, error) {
 	if s.files == nil || h.Status != hub.HandoffActivated {
-		return nil, nil, nil
+		return out, nil
 	}
 	scope, err := s.scopeOf(ctx, h)
 	if err != nil || len(scope.Paths) == 0 {
-		return nil, nil, err
+		return out, err
 	}
-	reserved, warnings = s.files.ReserveScope(ctx, actor, scope)
-	return reserved, warnings, nil
+
+	reserved, warnings := s.files.ReserveScope(ctx, actor, scope)
+	out.Reserved = reserved
+	out.Warnings = append(out.Warnings, warnings...)
+	return out, nil
 }
 
 // scopeOf returns the files that a handoff reserves: those of its package or, if it names none,
