@@ -307,6 +307,7 @@ func (s *scene) hiddenText() {
 	s.do(s.t, "POST", "/mcp", h.Builder, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), tools, session)
 	for _, c := range []struct{ tool, args string }{
 		{"acp_inbox", `{}`}, {"acp_inbox", `{"id":"` + h.Long + `","part":1}`}, {"acp_query", `{}`}, {"acp_query", `{"negotiation":"` + h.Offer + `"}`}, {"acp_query", `{"disagreement":"` + h.Position + `"}`},
+		{"acp_files", `{"action":"list","tree":"` + h.Tree + `"}`},
 		{"acp_subscribe", `{"action":"list"}`}, {"acp_handoff", `{"action":"list"}`}, {"acp_handoff", `{"action":"show","handoff_id":"` + h.Proposed + `"}`}, {"acp_handoff", `{"action":"show","handoff_id":"` + h.Done + `"}`},
 		{"acp_team", `{"action":"list"}`}, {"acp_team", `{"action":"show","team":"` + h.Team + `"}`}, {"acp_team", `{"action":"artifact","team":"` + h.Team + `","artifact":"` + h.Artifact + `"}`},
 		{"coordinate", `{"action":"project/list"}`}, {"coordinate", `{"action":"contract/get","projectId":"` + h.Project + `","contractId":"` + h.Contract + `"}`}, {"coordinate", `{"action":"context/list","projectId":"` + h.Project + `"}`},

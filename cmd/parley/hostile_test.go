@@ -87,6 +87,7 @@ func TestCommandsPrintPlainText(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"inbox", "builder"}, {"query"}, {"query", "--text", hostiletest.Marker}, {"log"}, {"trace", on.Done}, {"trace", on.Run}, {"subscriptions"}, {"approve"}, {"audit"},
+		{"reservations"}, {"reservations", "show", "--tree", on.Tree, "a.txt"},
 		{"handoff", "list"}, {"handoff", "show", on.Proposed}, {"handoff", "show", on.Done}, {"negotiations"}, {"negotiations", on.Offer}, {"positions", on.Position}, {"decisions"},
 		{"team", "list"}, {"team", "show", on.Team}, {"team", "task", on.Team, on.Task}, {"project", "list"}, {"project", "show", on.Project},
 		{"contract", "list", "--project", on.Project}, {"contract", "show", "--project", on.Project, on.Contract}, {"contract", "diff", "--project", on.Project, on.Contract}, {"context", "list", "--project", on.Project},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -57,7 +58,7 @@ func writeGrant(w io.Writer, got reservation.Grant) {
 		fmt.Fprintf(w, "reserved %s until %s (%s)\n", r.Pattern, when(r.Until), r.ID)
 	}
 	for _, o := range got.Overlaps {
-		fmt.Fprintf(w, "%s %s holds %s\n", paint(w, "33", "warning:"), o.Holder, o.Other)
+		fmt.Fprintf(w, "%s %s holds %s\n", paint(w, "33", "warning:"), o.Holder, plaintext.Line(o.Other))
 	}
 }
 
@@ -133,7 +134,7 @@ func writeReservations(w io.Writer, got reservation.Listing) {
 		})
 	}
 	for _, o := range got.Overlaps {
-		fmt.Fprintf(w, "%s %s change %s in different working trees: expect a merge conflict\n", paint(w, "33", "note:"), strings.Join(words(o.Agents), " and "), o.Path)
+		fmt.Fprintf(w, "%s %s change %s in different working trees: expect a merge conflict\n", paint(w, "33", "note:"), strings.Join(words(o.Agents), " and "), plaintext.Line(o.Path))
 	}
 	if got.Next != "" {
 		fmt.Fprintf(w, "more: --cursor %s\n", got.Next)

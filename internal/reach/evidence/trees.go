@@ -85,7 +85,8 @@ func (in *Inspector) rootOf(path string) (root, at string, err error) {
 	at, err = filepath.EvalSymlinks(path)
 	for _, r := range in.roots {
 		_, isInside := under(r.dir, at)
-		if err == nil && isInside && (root == "" || len(r.dir) < len(root)) {
+		isOutermost := root == "" || len(r.dir) < len(root)
+		if err == nil && isInside && isOutermost {
 			root = r.dir
 		}
 	}

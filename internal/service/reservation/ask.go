@@ -246,7 +246,9 @@ func (b *board) edit(x *question) error {
 		return b.deny(ReasonHeld, denied, heldText(denied, b.now))
 	}
 	if text, err := b.stale(x); err != nil || text != "" {
-		b.answer.Decision, b.answer.Reason, b.answer.Text = Deny, ReasonStale, text
+		b.answer.Decision = Deny
+		b.answer.Reason = ReasonStale
+		b.answer.Text = text
 		return err
 	}
 

@@ -194,7 +194,11 @@ func (b *board) add(r hub.Reservation) error {
 	if err != nil {
 		return err
 	}
-	if (!r.Pattern && n.paths >= maxPaths) || (r.Pattern && n.patterns >= maxPatterns) {
+	isFull := n.paths >= maxPaths
+	if r.Pattern {
+		isFull = n.patterns >= maxPatterns
+	}
+	if isFull {
 		return hub.Errorf(hub.CodeTooLarge, "reservation.add", "%s already holds %d files and %d patterns", r.Holder, n.paths, n.patterns).WithHint("release some with {release}")
 	}
 
@@ -273,7 +277,8 @@ func nextFence(tx hub.Tx) (int64, error) {
 func (b *board) edited(name string, f File, session string) error {
 	isOwn := false
 	for i, r := range b.all {
-		if r.Holder != b.actor.ID || r.Pattern || r.Path != name || r.State != hub.ReservationHeld {
+		isHeld := r.Holder == b.actor.ID && r.State == hub.ReservationHeld
+		if !isHeld || r.Pattern || r.Path != name {
 			continue
 		}
 		isOwn = true

@@ -329,17 +329,16 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 	var posted []hub.Message
 	done := map[string]bool{}
 	for _, v := range all {
-		isFor := (task != "" && v.Task == task) || (handoff != "" && v.Handoff == handoff)
-		if !isFor || done[v.Tree.Path] {
+		if !isFor(v, task, handoff) || done[keyOf(v.Tree)] {
 			continue
 		}
-		done[v.Tree.Path] = true
+		done[keyOf(v.Tree)] = true
 		b, err := s.load(tx, actor, v.Tree)
 		if err != nil {
 			return nil, err
 		}
 		for i, r := range b.all {
-			if (task != "" && r.Task == task) || (handoff != "" && r.Handoff == handoff) {
+			if isFor(r, task, handoff) {
 				if err := b.move(i, r, ending{hub.ReservationOver, whyDone}); err != nil {
 					return nil, err
 				}
@@ -352,6 +351,14 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 		posted = append(posted, b.posted...)
 	}
 	return posted, nil
+}
+
+// isFor reports whether a file was reserved for a task or a handoff.
+func isFor(r hub.Reservation, task hub.TaskID, handoff hub.HandoffID) bool {
+	if task != "" && r.Task == task {
+		return true
+	}
+	return handoff != "" && r.Handoff == handoff
 }
 
 // A Filter chooses reservations of a list.

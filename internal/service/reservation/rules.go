@@ -79,7 +79,8 @@ func neverEdited(r hub.Reservation, now hub.Time) bool {
 // isIdle reports whether the holder has shown no sign of life for too long. A reservation for a
 // task or handoff ends with that, and one that was asked ahead at its time.
 func isIdle(r hub.Reservation, life Life, idle time.Duration, now hub.Time) bool {
-	if life.Busy || r.Task != "" || r.Handoff != "" || !r.Until.IsZero() {
+	hasOwnEnd := r.Task != "" || r.Handoff != "" || !r.Until.IsZero()
+	if life.Busy || hasOwnEnd {
 		return false
 	}
 	last := r.Active
@@ -122,7 +123,10 @@ func stale(views []hub.FileView, agent hub.AgentID, digest string) (staleness, b
 			writer = &views[i]
 		}
 	}
-	if own == nil || writer == nil || own.Digest == digest || own.Stale == digest {
+	if own == nil || writer == nil {
+		return staleness{}, false
+	}
+	if own.Digest == digest || own.Stale == digest {
 		return staleness{}, false
 	}
 	return staleness{by: writer.Agent, at: writer.At}, true

@@ -79,7 +79,9 @@ func (x *question) writtenByName() (names []string) {
 	}
 	for _, w := range effects.Read(x.Command, x.Tree).Writes {
 		rel, err := filepath.Rel(x.tree.Path, filepath.FromSlash(w.Path))
-		if err == nil && filepath.IsLocal(rel) && rel != "." && !w.Glob && !w.Spec && len(names) < maxPaths {
+		isFile := err == nil && filepath.IsLocal(rel) && rel != "."
+		isOne := !w.Glob && !w.Spec
+		if isFile && isOne && len(names) < maxPaths {
 			names = append(names, filepath.ToSlash(rel))
 		}
 	}
