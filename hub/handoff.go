@@ -56,6 +56,12 @@ var ActiveHandoffs = []HandoffState{HandoffProposed, HandoffValidating, HandoffA
 // Active reports whether s is one of ActiveHandoffs.
 func (s HandoffState) Active() bool { return slices.Contains(ActiveHandoffs, s) }
 
+// EndedHandoffs lists the states in which a handoff has ended. It never leaves them.
+var EndedHandoffs = []HandoffState{HandoffRejected, HandoffCompleted, HandoffClosed}
+
+// Ended reports whether s is one of EndedHandoffs.
+func (s HandoffState) Ended() bool { return slices.Contains(EndedHandoffs, s) }
+
 // A RejectReason says why a handoff was rejected.
 type RejectReason string
 

@@ -217,3 +217,27 @@ func TestTypes(t *testing.T) {
 		t.Error("low comes after normal")
 	}
 }
+
+func TestEndedHandoffs(t *testing.T) {
+	for _, s := range hub.HandoffStates {
+		isFinal := true
+		for _, next := range hub.HandoffStates {
+			if !s.CanBecome(next) {
+				continue
+			}
+			isFinal = false
+			if s.Ended() && !next.Ended() {
+				t.Errorf("%s has ended and can become %s", s, next)
+			}
+			if s.Active() && !next.Active() && !next.Ended() {
+				t.Errorf("%s can become %s, which is neither active nor ended", s, next)
+			}
+		}
+		if isFinal && !s.Ended() {
+			t.Errorf("%s is final and has not ended", s)
+		}
+		if s.Ended() && s.Active() {
+			t.Errorf("%s is active and has ended", s)
+		}
+	}
+}

@@ -74,6 +74,15 @@ type Reservation struct {
 	Lines   int    `json:"lines,omitempty"` // of that difference
 }
 
+// A FileScope has the files that a task or handoff reserves for its owner.
+type FileScope struct {
+	Owner   AgentID
+	Tree    string   // an absolute path in the working tree
+	Paths   []string // files, folders or pathspecs of git, relative to Tree
+	Task    TaskID
+	Handoff HandoffID // the one of Task and Handoff that ends the reservations
+}
+
 // Advance returns r in another state. It reports CodeConflict when the state machine has no
 // such move, and then returns r unchanged.
 func (r Reservation) Advance(next ReservationState, now Time) (Reservation, error) {

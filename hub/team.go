@@ -301,11 +301,13 @@ type Task struct {
 	Executors    []AgentID     `json:"executors,omitempty"` // those that have worked on it
 	DependsOn    []TaskID      `json:"depends_on,omitempty"`
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
-	Reason       string        `json:"reason,omitempty"`      // of the state blocked, rework or dropped
-	Offer        string        `json:"offer,omitempty"`       // the negotiation that it was agreed in
-	Handoff      HandoffID     `json:"handoff,omitempty"`     // by which its owner got it
-	Queue        Ownership     `json:"queue"`                 // whether a queue outside the hub knows its owner
-	QueueOwner   AgentID       `json:"queue_owner,omitempty"` // the owner that it knows
+	Worktree     string        `json:"worktree_path,omitempty"` // in which the files of Scope are
+	Scope        []string      `json:"scope,omitempty"`         // files, folders or pathspecs of git that are reserved for the owner at work
+	Reason       string        `json:"reason,omitempty"`        // of the state blocked, rework or dropped
+	Offer        string        `json:"offer,omitempty"`         // the negotiation that it was agreed in
+	Handoff      HandoffID     `json:"handoff,omitempty"`       // by which its owner got it
+	Queue        Ownership     `json:"queue"`                   // whether a queue outside the hub knows its owner
+	QueueOwner   AgentID       `json:"queue_owner,omitempty"`   // the owner that it knows
 	CreatedBy    AgentID       `json:"created_by"`
 	CreatedAt    Time          `json:"created_at,omitzero"` // zero for an item that was claimed and never added to the queue
 	StartedAt    Time          `json:"started_at,omitzero"`

@@ -18,6 +18,7 @@ type Comparison struct {
 	Keep    HandoffID `json:"keep"`              // whose completion it is: the state of now is kept under this name
 	Named   []string  `json:"named,omitempty"`   // absolute paths of files that must have changed
 	Expect  []string  `json:"expect,omitempty"`  // patterns of files that must have changed
+	Scope   []string  `json:"scope,omitempty"`   // pathspecs of git: changes of other files are named
 	Known   []string  `json:"known,omitempty"`   // commits that count as from before, too
 	Merge   bool      `json:"merge,omitempty"`   // commits from before count, too
 	Trivial bool      `json:"trivial,omitempty"` // a trivial change touches an expected file, too
@@ -57,6 +58,7 @@ type WorkChange struct {
 	Commits     int      `json:"commits,omitempty"`      // since the state, in the history of the one that is checked out
 	OldCommits  int      `json:"old_commits,omitempty"`  // of those, the ones that existed before
 	Untouched   []string `json:"untouched,omitempty"`    // patterns of Expect that no changed file matches
+	Outside     []string `json:"outside,omitempty"`      // at most 50 of the files that Scope does not have
 	NotChanged  []string `json:"not_changed,omitempty"`  // files of Named that did not change
 	NotCompared string   `json:"not_compared,omitempty"` // why other branches were not compared
 	ByOwner     int      `json:"by_owner,omitempty"`     // files that only commits of the owner changed

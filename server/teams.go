@@ -29,7 +29,7 @@ var Features = slices.Clone(hub.Features)
 // openTeams builds the service of teams.
 // Tasks of teams go through the queue of the gateway if that has one.
 func (s *Server) openTeams(context.Context) (err error) {
-	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints}
+	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}}
 	if s.hasQueue() {
 		o.Queue = s.gateway
 	}
@@ -45,4 +45,18 @@ func (s *Server) openFolders(context.Context) error {
 	}
 	s.folders = folder.New(s.store, s.content, root, &folder.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	return nil
+}
+
+// filesOf reserves the files of tasks. The service of reservations needs the roots and is opened
+// after that of teams.
+type filesOf struct{ *Server }
+
+// ReserveScope implements team.Files.
+func (f filesOf) ReserveScope(ctx context.Context, actor hub.Caller, scope hub.FileScope) (reserved, warnings []string) {
+	return f.files.ReserveScope(ctx, actor, scope)
+}
+
+// Done implements team.Files.
+func (f filesOf) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error) {
+	return f.files.Done(tx, actor, task, handoff)
 }

@@ -91,6 +91,7 @@ func (s *Server) openHandoffs(context.Context) error {
 	if s.teams != nil {
 		o.Board = s.teams
 	}
+	o.Files = s.files
 	s.handoffs = handoff.New(s.store, s.mail, o)
 	return nil
 }

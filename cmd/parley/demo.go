@@ -45,7 +45,15 @@ of this program following a script; no model is used. The demo runs on its own h
 temporary folder and leaves nothing behind.`,
 	}, demo.Team, func(ctx context.Context) error { return demo.Member(ctx, a.in) })
 
-	cmd.AddCommand(agents, teams)
+	files := a.processDemo(&cobra.Command{
+		Use: "files", Short: "Watch two agents that need the same file",
+		Long: `Watch two agents that need the same file of one repository: the second is refused, waits,
+and is woken when the first has committed. Each agent is a process of this program
+following a script; no model is used. The demo runs on its own hub in a temporary folder
+and leaves nothing behind.`,
+	}, demo.Files, func(ctx context.Context) error { return demo.Editor(ctx, a.in, a.out.raw) })
+
+	cmd.AddCommand(agents, teams, files)
 	return cmd
 }
 
@@ -73,7 +81,7 @@ func (a *app) processDemo(cmd *cobra.Command, run func(command ...string) demo.D
 }
 
 // demoColours are the colours of the actors in demos.
-var demoColours = map[string]string{"planner": "36", "builder": "35", "backend": "36", "frontend": "35", "ana": "36", "rita": "35", "dan": "33", "ben": "32", "cleo": "34", "eva": "31", "ivo": "95"}
+var demoColours = map[string]string{"planner": "36", "builder": "35", "backend": "36", "frontend": "35", "ana": "36", "rita": "35", "dan": "33", "ben": "32", "cleo": "34", "eva": "31", "ivo": "95", "ada": "36"}
 
 // demo completes a command that runs a demo in a temporary folder.
 func (a *app) demo(cmd *cobra.Command, run demo.Demo, keep *bool) *cobra.Command {

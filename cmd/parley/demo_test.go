@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -89,6 +90,26 @@ func TestDemoTeam(t *testing.T) {
 	shown := res.out[:strings.Index(res.out, "Everything is in a journal")] // the number of entries differs
 	if !strings.Contains(string(page), "$ parley demo team\n"+shown) {
 		t.Errorf("docs/teams.md shows something else than\n%s", res.out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v (%v), want an empty folder", left, err)
+	}
+}
+
+func TestDemoFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "files"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	page, err := os.ReadFile("../../docs/files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 0 s") // the time differs
+	if !strings.Contains(string(page), "$ parley demo files\n"+shown) {
+		t.Errorf("docs/files.md shows something else than\n%s", shown)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("got %v (%v), want an empty folder", left, err)

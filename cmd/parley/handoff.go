@@ -131,6 +131,7 @@ list"), unless --unproven explains why they are not.`,
 	f.StringVar(&p.Reason, "reason", "", "reason for the handoff (default requested)")
 	f.StringVar(&p.Unproven, "unproven", "", "reason why the files are not below a root, so the hub cannot check them")
 	f.StringArrayVar(&p.Expect.Paths, "expect", nil, "file, folder or pattern in the worktree that must change (repeatable)")
+	f.StringArrayVar(&p.Scope, "scope", nil, "file, folder or pattern in the worktree that is reserved for the new owner (repeatable)")
 	f.BoolVar(&p.Expect.Merge, "expect-merge", false, "the task is a merge: existing commits count")
 	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "require the operator's approval before it can be accepted")
 	f.BoolVar(&restricted, "restricted", false, "keep the package on this hub")

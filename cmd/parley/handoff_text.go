@@ -76,6 +76,9 @@ func handoffFacts(r handoff.Report) facts {
 	for _, run := range r.Runs {
 		f.add("runs", runSentence(run))
 	}
+	for _, path := range r.Reserved {
+		f.add("reserved", path)
+	}
 	for _, note := range r.Warnings {
 		f.add("note", note)
 	}
@@ -144,6 +147,7 @@ type packageText struct {
 	Artifacts []shape.PackageArtifact `json:"artifacts"`
 	Unproven  string                  `json:"unproven"`
 	Expect    shape.Expectation       `json:"expect"`
+	Scope     []string                `json:"scope"`
 }
 
 // writePackage writes the text of a package as a quote, if there is one. The frame is for
@@ -186,6 +190,7 @@ func writePackage(w io.Writer, raw json.RawMessage) {
 	quote("branch", p.Work.Branch)
 	quote("tests", p.Work.Tests)
 	quote("must change", p.Expect.Paths...)
+	quote("reserved", p.Scope...)
 	for _, a := range p.Artifacts {
 		quote(a.Ref.Type, artifactText(a.Ref))
 	}

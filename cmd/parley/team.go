@@ -180,13 +180,20 @@ it (--state, with --reason if the state needs one), or show it.`,
 	f.StringVar((*string)(&p.Reviewer), "reviewer", "", "member that reviews the task")
 	f.StringVar((*string)(&p.State), "state", "", "move the task to this state: "+strings.Join(words(hub.TaskStates), ", "))
 	f.StringVar(&p.Reason, "reason", "", "reason for blocked: "+strings.Join(hub.BlockReasons, ", ")+"; for rework, backlog and dropped: any text")
+	f.StringArrayVar(&p.Scope, "scope", nil, "file, folder or pattern that is reserved for the owner of a new task while it works (repeatable)")
+	f.StringVar(&p.Worktree, "worktree", "", "folder of the files in --scope")
 	choices(cmd, "class", hub.TaskClasses...)
 	choices(cmd, "state", hub.TaskStates...)
 
-	return a.team(cmd, &p, argument(0, &p.Team), func(_ context.Context, args []string) error {
+	return a.team(cmd, &p, argument(0, &p.Team), func(_ context.Context, args []string) (err error) {
 		// An argument that is no id of a task is the title of a new one.
 		if p.Task = hub.TaskID(args[1]); !p.Task.Valid() {
 			p.Task, p.Title = "", args[1]
+		}
+		if p.Worktree != "" {
+			if p.Worktree, err = realPath(p.Worktree); err != nil {
+				return err
+			}
 		}
 
 		// An empty --depends removes all dependencies: the flag counts as soon as it is given.

@@ -18,7 +18,7 @@ func writeTeam(w io.Writer, got team.Answer) {
 	case got.Status == "held":
 		fmt.Fprintf(w, "%s %s: the operator must approve it\n", cmp.Or(string(got.ShortID), got.ID), state("held").on(w))
 	case got.Task != nil:
-		writeTask(w, *got.Task)
+		writeTask(w, *got.Task, got.Reserved, got.Warnings)
 	case got.Decision != nil:
 		writeRuling(w, *got.Decision)
 	case got.Team != nil:
@@ -90,8 +90,9 @@ func conflictText(k hub.Conflict) string {
 	return fmt.Sprintf("version %d of %s by %s, made from %d, is %s", k.Version, k.Artifact, k.Author, k.Base, k.State)
 }
 
-// writeTask writes a task of a team.
-func writeTask(w io.Writer, t hub.Task) {
+// writeTask writes a task of a team, with the files that were reserved when it started and the
+// warnings.
+func writeTask(w io.Writer, t hub.Task, reserved, warnings []string) {
 	fmt.Fprintf(w, "%s %s: %q", t.ID, state(t.State).on(w), plaintext.Line(t.Title))
 	if t.Owner != "" {
 		fmt.Fprintf(w, " by %s", t.Owner)
@@ -106,12 +107,21 @@ func writeTask(w io.Writer, t hub.Task) {
 		f.add("class", string(t.Class))
 	}
 	f.add("after", joinedWords(t.DependsOn))
+	if len(t.Scope) > 0 {
+		f.add("files", fmt.Sprintf("%s in %s", strings.Join(t.Scope, ", "), t.Worktree))
+	}
 	f.add("created", fmt.Sprintf("%s by %s", when(t.CreatedAt), t.CreatedBy))
 	if !t.StartedAt.IsZero() {
 		f.add("started", when(t.StartedAt))
 	}
 	if !t.DoneAt.IsZero() {
 		f.add("done", when(t.DoneAt))
+	}
+	for _, path := range reserved {
+		f.add("reserved", path)
+	}
+	for _, note := range warnings {
+		f.add("note", note)
 	}
 	f.write(w)
 }

@@ -179,7 +179,7 @@ var layers = map[string][]string{
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},

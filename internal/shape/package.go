@@ -55,7 +55,10 @@ type Package struct {
 	// the sender's declaration, and a member of this hub, not of the protocol.
 	Unproven string `json:"unproven"`
 	// Expect is what the sender expects of the work. It is a member of this hub, too.
-	Expect       Expectation `json:"expect"`
+	Expect Expectation `json:"expect"`
+	// Scope has the files that are reserved for the receiver while it owns the task:
+	// files, folders or pathspecs of git in the worktree. It is a member of this hub, too.
+	Scope        []string `json:"scope"`
 	Verification struct {
 		SchemaVersion string `json:"schema_version"`
 		Hash          string `json:"package_hash"`

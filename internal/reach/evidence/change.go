@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/effects"
 )
 
 // Limits of a comparison.
@@ -101,6 +102,7 @@ func (r *changeReader) read(ctx context.Context) (err error) {
 		return err
 	}
 	r.lookUpNamed()
+	r.lookOutside()
 	r.sum()
 	return nil
 }
@@ -256,6 +258,21 @@ func (r *changeReader) lookUpNamed() {
 		}
 		if !slices.ContainsFunc(r.own(), touched) {
 			c.Untouched = append(c.Untouched, pattern)
+		}
+	}
+}
+
+// lookOutside finds the changed files that the scope does not have.
+func (r *changeReader) lookOutside() {
+	if len(r.q.Scope) == 0 {
+		return
+	}
+	for _, f := range r.own() {
+		isInside := slices.ContainsFunc(r.q.Scope, func(pattern string) bool {
+			return effects.Pathspec(filepath.ToSlash(pattern)).Matches("/" + f.name)
+		})
+		if !isInside && len(r.change.Outside) < maxSome {
+			r.change.Outside = append(r.change.Outside, f.name)
 		}
 	}
 }

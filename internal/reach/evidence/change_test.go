@@ -280,3 +280,28 @@ func TestNamedAndExpected(t *testing.T) {
 		})
 	}
 }
+
+func TestChangeOutsideOfScope(t *testing.T) {
+	k := newTask(t, nil)
+	k.write("lines.txt", "changed\n")
+	k.write("src/a.go", "package a\n")
+	k.write("src/deep/b.go", "package b\n")
+	for _, tt := range []struct {
+		name  string
+		scope []string
+		want  string
+	}{
+		{"no scope has everything", nil, ""},
+		{"a folder has the files in it", []string{"src"}, "lines.txt"},
+		{"a pattern is a pathspec", []string{"src/*.go", "lines.txt"}, ""},
+		{"a file", []string{"src/a.go"}, "lines.txt src/deep/b.go"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k.t = t
+			got := k.compare(func(q *hub.Comparison) { q.Scope = tt.scope })
+			if text := strings.Join(got.Outside, " "); text != tt.want {
+				t.Errorf("got %q, want %q", text, tt.want)
+			}
+		})
+	}
+}

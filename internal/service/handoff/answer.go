@@ -53,7 +53,7 @@ func (s *Service) Accept(ctx context.Context, actor hub.Caller, id hub.HandoffID
 	if pkg, err := shape.DecodePackage(h.Package); err == nil {
 		out.Criteria = pkg.Task.Criteria
 	}
-	return out, nil
+	return s.withFiles(ctx, actor, h, out)
 }
 
 // checkPackage checks the claims of a package and, if they hold, asks the queue about the

@@ -282,13 +282,17 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 		}
 		return nil
 	})
-	if err == nil && h.Status == hub.HandoffAccepted {
-		h, _, err = s.takeOver(ctx, op, actor, h)
-	}
 	if err != nil {
 		return Report{}, err
 	}
-	return s.answer(h, nil), nil
+	if h.Status == hub.HandoffActivated {
+		return s.answer(h, nil), nil
+	}
+
+	if h, _, err = s.takeOver(ctx, op, actor, h); err != nil {
+		return Report{}, err
+	}
+	return s.withFiles(ctx, actor, h, s.answer(h, nil))
 }
 
 // Close closes a handoff that has ended. Complete does so already; a rejected

@@ -104,9 +104,20 @@ type Queue interface {
 	Transfer(ctx context.Context, t hub.Transfer) (hub.Ownership, []hub.Check)
 }
 
+// Files reserves the files that handoffs name, so that other agents do not change them.
+type Files interface {
+	// ReserveScope reserves files for the owner of a task. It returns the paths that it
+	// reserved, and sentences about files that it could not reserve or that others change.
+	ReserveScope(ctx context.Context, actor hub.Caller, s hub.FileScope) (reserved, warnings []string)
+	// Done frees the files that were reserved for a task or handoff, inside tx. The caller
+	// announces the messages after the commit.
+	Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Board     Board         // without one no handoff goes into a team
+	Files     Files         // without it no files are reserved
 	Clock     hub.Clock     // default time.Now
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
@@ -131,6 +142,7 @@ type Service struct {
 	sender    Sender
 	inspector Inspector
 	board     Board
+	files     Files
 	queue     Queue
 	clock     hub.Clock
 	ids       *hub.IDs
@@ -167,7 +179,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 		o.Page = maxPage
 	}
 	return &Service{
-		store: store, sender: sender, inspector: o.Inspector, board: o.Board, queue: o.Queue, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
+		store: store, sender: sender, inspector: o.Inspector, board: o.Board, files: o.Files, queue: o.Queue, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
 		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof, diffs: newDiffs(),
 	}
 }
@@ -194,6 +206,7 @@ type Report struct {
 	ThreadID         string           `json:"thread_id"`
 	Reason           string           `json:"reason"`                     // why the task changes hands
 	Criteria         []string         `json:"success_criteria,omitempty"` // only in the answer to accept
+	Reserved         []string         `json:"reserved,omitempty"`         // likewise: the files of the scope that are reserved for the receiver
 	Checks           []hub.Check      `json:"checks"`                     // the most recent checks
 	Proof            hub.Proof        `json:"proof"`
 	ProofReason      string           `json:"proof_reason,omitempty"` // why it is unproven or refused
@@ -511,6 +524,7 @@ type mover struct {
 	tx     hub.Tx
 	actor  hub.Caller
 	now    hub.Time
+	files  Files // may be nil
 	posted []hub.Message
 }
 
@@ -520,7 +534,7 @@ type mover struct {
 func (s *Service) update(ctx context.Context, op string, actor hub.Caller, fn func(*mover) error) error {
 	var m *mover
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		m = &mover{tx: tx, actor: actor, now: s.clock.Now()}
+		m = &mover{tx: tx, actor: actor, now: s.clock.Now(), files: s.files}
 		return fn(m)
 	})
 	if err != nil {
@@ -530,7 +544,8 @@ func (s *Service) update(ctx context.Context, op string, actor hub.Caller, fn fu
 	return nil
 }
 
-// move advances h to next with a step in its history and a journal entry.
+// move advances h to next with a step in its history and a journal entry. When it ends, the
+// files that were reserved for it become free.
 func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks []hub.Check) error {
 	moved, err := h.Advance(next, m.now)
 	if err != nil {
@@ -540,8 +555,14 @@ func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks 
 	if err := m.tx.PutHandoff(moved, h.Status, &step); err != nil {
 		return err
 	}
+	ends := next.Ended() && !h.Status.Ended()
 	*h = moved
-	return m.record(*h, step)
+	if err := m.record(*h, step); err != nil || !ends || m.files == nil {
+		return err
+	}
+	posted, err := m.files.Done(m.tx, m.actor, "", h.ID)
+	m.posted = append(m.posted, posted...)
+	return err
 }
 
 // record writes the journal entry for a step.

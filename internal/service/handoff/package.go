@@ -60,6 +60,9 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if err := p.checkExpect(op); err != nil {
 		return nil, err
 	}
+	if err := p.checkScope(op); err != nil {
+		return nil, err
+	}
 
 	// The hub fills in the members that the sender left out.
 	fill(p.members, "protocol", hub.Protocol)
@@ -79,9 +82,10 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	return p, p.readProvenance(op, actor)
 }
 
-// Limits of the files that a package expects to change.
+// Limits of the files that a package expects to change, and of those that it reserves.
 const (
 	maxExpected     = 100
+	maxScope        = 64
 	maxExpectedPath = 1000 // bytes
 )
 
@@ -106,16 +110,46 @@ func (p *packageBuilder) checkExpect(op string) error {
 			return hub.Errorf(hub.CodeInvalid, op, "package.expect.%s: expect takes paths (a list of at most %d) and merge (true or false)", name, maxExpected)
 		}
 		for _, entry := range paths {
-			path, _ := entry.(string)
-			local := filepath.IsLocal(filepath.FromSlash(path)) && len(path) <= maxExpectedPath && !strings.ContainsFunc(path, invisible)
-			if !local {
-				return hub.Errorf(hub.CodeInvalid, op, "package.expect.paths: %q is not a file path relative to the worktree", cut(path, 200))
+			if err := checkPath(op, "expect.paths", entry); err != nil {
+				return err
 			}
 		}
 	}
+	return p.checkWorktree(op, "expect")
+}
 
+// checkScope refuses a scope that is not a list of paths in the worktree.
+func (p *packageBuilder) checkScope(op string) error {
+	given, ok := p.members["scope"]
+	if !ok {
+		return nil
+	}
+	paths, isList := given.([]any)
+	if !isList || len(paths) == 0 || len(paths) > maxScope {
+		return hub.Errorf(hub.CodeInvalid, op, "package.scope: must be a list of 1 to %d paths", maxScope)
+	}
+	for _, entry := range paths {
+		if err := checkPath(op, "scope", entry); err != nil {
+			return err
+		}
+	}
+	return p.checkWorktree(op, "scope")
+}
+
+// checkPath refuses a member of the package that is not a path in the worktree.
+func checkPath(op, member string, entry any) error {
+	path, _ := entry.(string)
+	local := filepath.IsLocal(filepath.FromSlash(path)) && len(path) <= maxExpectedPath && !strings.ContainsFunc(path, invisible)
+	if !local {
+		return hub.Errorf(hub.CodeInvalid, op, "package.%s: %q is not a file path relative to the worktree", member, cut(path, 200))
+	}
+	return nil
+}
+
+// checkWorktree refuses a package whose member is about a worktree that it does not name.
+func (p *packageBuilder) checkWorktree(op, member string) error {
 	if worktree, _ := p.object("work_state")["worktree_path"].(string); worktree == "" {
-		return hub.Errorf(hub.CodeInvalid, op, "package.expect: the package names no worktree").WithHint("name it in work_state.worktree_path")
+		return hub.Errorf(hub.CodeInvalid, op, "package.%s: the package names no worktree", member).WithHint("name it in work_state.worktree_path")
 	}
 	return nil
 }

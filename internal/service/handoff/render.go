@@ -32,6 +32,9 @@ func Render(r Report) string {
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "Due %s.\n", r.DueAt)
 	}
+	if len(r.Reserved) > 0 {
+		fmt.Fprintf(&b, "Reserved for you until the task ends: %s.\n", some(r.Reserved))
+	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "Note: %s.\n", w)
 	}

@@ -76,7 +76,7 @@ func (s *Service) compareWork(ctx context.Context, h hub.Handoff, pkg shape.Pack
 	path := pkg.WorkState.Worktree
 	q := hub.Comparison{
 		Path: path, Since: x.since, Before: x.accepted, Keep: h.ID, Owner: h.To, Others: x.others(), Known: x.commits, Elsewhere: x.elsewhere,
-		Expect: pkg.Expect.Paths, Merge: pkg.Expect.Merge, Trivial: c.Trivial != "",
+		Expect: pkg.Expect.Paths, Scope: pkg.Scope, Merge: pkg.Expect.Merge, Trivial: c.Trivial != "",
 	}
 	for _, a := range c.Artifacts {
 		if a.Type == "file" {
@@ -195,6 +195,9 @@ func qualifications(h hub.Handoff, pkg shape.Package, x setting, change hub.Work
 
 	if removed := namedByTask(pkg, change.Removed); len(removed) > 0 {
 		note("removes %s, which the task names", some(removed))
+	}
+	if len(change.Outside) > 0 {
+		note("outside the scope: %s", some(change.Outside))
 	}
 	if change.NotCompared != "" {
 		note("other branches were not compared: %s", change.NotCompared)

@@ -363,8 +363,7 @@ func isDone(r hub.Reader, v hub.Reservation) (bool, error) {
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return true, nil
 		}
-		isOver := h.Status == hub.HandoffCompleted || h.Status == hub.HandoffRejected || h.Status == hub.HandoffClosed
-		return err == nil && isOver, err
+		return err == nil && h.Status.Ended(), err
 	}
 	if v.Task != "" {
 		t, err := r.Teamspaces().Task(v.Task)

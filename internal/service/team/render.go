@@ -17,6 +17,7 @@ func Render(a Answer) string {
 		fmt.Fprintf(&b, "held: the operator must approve it (%s)\n", cmp.Or(string(a.ShortID), a.ID))
 	case a.Task != nil:
 		b.WriteString(renderTask(*a.Task))
+		renderFiles(&b, a)
 	case a.Decision != nil:
 		fmt.Fprintf(&b, "%s: %s\n", a.Decision.Status, plaintext.Line(a.Decision.Decision))
 	case a.Decisions != nil:
@@ -36,6 +37,16 @@ func Render(a Answer) string {
 		fmt.Fprintf(&b, "More: cursor %s\n", a.Next)
 	}
 	return b.String()
+}
+
+// renderFiles writes the files that were reserved with the start of a task, and the warnings.
+func renderFiles(b *strings.Builder, a Answer) {
+	if len(a.Reserved) > 0 {
+		fmt.Fprintf(b, "Reserved for %s: %s.\n", a.Task.Owner, plaintext.Line(strings.Join(a.Reserved, ", ")))
+	}
+	for _, w := range a.Warnings {
+		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
+	}
 }
 
 // renderList returns the lines of a list, or a sentence if it has none.

@@ -93,6 +93,8 @@ type (
 		Reviewer     hub.AgentID       `json:"reviewer,omitempty"`
 		DependsOn    []hub.TaskID      `json:"depends_on,omitempty"`
 		ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
+		Worktree     string            `json:"worktree_path,omitempty"` // absolute; in which the files of Scope are
+		Scope        []string          `json:"scope,omitempty"`         // see hub.Task
 	}
 
 	// ReadTask reads a task.

@@ -56,13 +56,17 @@ func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, err
 	if !slices.Contains(hub.TaskStates, r.State) {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown task state %q", r.State).WithHint("use %s", joined(hub.TaskStates))
 	}
-	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+	out, err := s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
 		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
 		if err != nil {
 			return t, err
 		}
 		return c.moveTask(t, r.State, r.Reason)
 	})
+	if err == nil && out.Task.State == hub.TaskInProgress {
+		out.Reserved, out.Warnings = s.reserve(ctx, in.actor, *out.Task)
+	}
+	return out, err
 }
 
 // updateTask runs fn in one transaction and answers with the task that it returns.
@@ -112,11 +116,15 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 		}
 	}
 
+	if err := checkScope(c.op, r.Worktree, r.Scope); err != nil {
+		return t, err
+	}
 	if err := c.allow(hub.MayCreateTask, r.Class); err != nil {
 		return t, err
 	}
 
 	t = hub.Task{
+		Worktree: r.Worktree, Scope: r.Scope,
 		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
 	}
 	if t, err = c.depend(t, r.DependsOn); err != nil {
@@ -133,9 +141,13 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 	return c.changeTask(t, ChangeTask{Owner: r.Owner, Reviewer: r.Reviewer})
 }
 
-// putTask stores a task with its journal entry.
+// putTask stores a task with its journal entry. Files that were reserved for it become free if
+// its owner does not work on it any more.
 func (c *change) putTask(t *hub.Task) (err error) {
 	t.UpdatedAt = c.now
+	if err := c.freeFiles(*t); err != nil {
+		return err
+	}
 	if t.ID, err = c.tx.WriteTeamspaces().PutTask(*t); err != nil {
 		return err
 	}

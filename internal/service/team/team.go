@@ -35,9 +35,20 @@ type Mail interface {
 	Announce(...hub.Message)
 }
 
+// Files reserves the files that tasks name, so that other agents do not change them.
+type Files interface {
+	// ReserveScope reserves files for the owner of a task. It returns the paths that it
+	// reserved, and sentences about files that it could not reserve or that others change.
+	ReserveScope(ctx context.Context, actor hub.Caller, s hub.FileScope) (reserved, warnings []string)
+	// Done frees the files that were reserved for a task or handoff, inside tx. The caller
+	// announces the messages after the commit.
+	Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock     hub.Clock     // default time.Now
+	Files     Files         // without it no files are reserved
 	Log       *slog.Logger  // default silent
 	Artifacts Artifacts     // without it teams have no artifacts
 	Queue     Queue         // without one the board is the queue
@@ -54,6 +65,7 @@ type Service struct {
 	log   *slog.Logger
 
 	artifacts Artifacts
+	files     Files
 	queue     Queue
 	bus       hub.Bus
 	mergeSLA  time.Duration
@@ -81,7 +93,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla must be between 0 and %s, got %s", DefaultMergeSLA, o.MergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	s := &Service{
-		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, files: o.Files, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
 	}
 	for i := range s.putting {
 		s.putting[i] = make(chan struct{}, 1)
@@ -112,6 +124,7 @@ type Answer struct {
 	Team     *View         `json:"team,omitempty"`
 	Teams    []View        `json:"teams,omitzero"`
 	Task     *hub.Task     `json:"task,omitempty"`
+	Reserved []string      `json:"reserved,omitempty"` // the files of the task that are reserved for its owner; after a start alone
 	Decision *hub.Decision `json:"decision,omitempty"`
 
 	Decisions []hub.Decision `json:"decisions,omitzero"` // newest first

@@ -45,6 +45,7 @@ type HandoffParams struct {
 	Trivial   string `json:"trivial,omitempty"` // to complete: why a trivial change is the task
 
 	Expect        shape.Expectation `json:"expect,omitzero"`          // to initiate: what the work must change
+	Scope         []string          `json:"scope,omitempty"`          // to initiate: files that are reserved for the receiver
 	CommitMessage string            `json:"commit_message,omitempty"` // to complete: the hub commits the artifacts with it
 	SameChangeAs  hub.HandoffID     `json:"same_change_as,omitempty"` // to complete: the handoff whose change did this task, too
 	Done          bool              `json:"done,omitempty"`           // to settle an item of a queue: it was moved by hand
@@ -211,6 +212,7 @@ func (p HandoffParams) packageParts() packageParts {
 		Classification: p.Classification,
 		ThreadID:       p.ThreadID,
 		Expect:         p.Expect,
+		Scope:          p.Scope,
 		Unproven:       p.Unproven,
 	}
 }

@@ -30,6 +30,7 @@ type packageParts struct {
 
 	Artifacts []hub.ArtifactRef
 	Expect    shape.Expectation
+	Scope     []string
 	ThreadID  string
 	Unproven  string
 }
@@ -64,6 +65,9 @@ func (p packageParts) assemble() (json.RawMessage, error) {
 	}
 	if p.expects() {
 		b.add("expect", p.Expect, "expect is already in the package", "give it once")
+	}
+	if len(p.Scope) > 0 {
+		b.add("scope", p.Scope, "scope is already in the package", "give it once")
 	}
 
 	// A given thread_id or unproven replaces the member of the package.
@@ -158,7 +162,7 @@ func (b *packageBuilder) replace(name, text string) {
 func (p packageParts) plain() bool {
 	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
 		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
-		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == "" && !p.expects()
+		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == "" && !p.expects() && len(p.Scope) == 0
 }
 
 // expects reports whether an expectation was given beside the package.

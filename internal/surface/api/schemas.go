@@ -133,5 +133,6 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 ` + teamMember + `"reason":{"type":"string","description":"reject: capacity_unavailable, success_criteria_ambiguous, other, ..."},
 "detail":{"type":"string","description":"reject"},
 "expect":{"type":"object","description":"initiate: {paths:[must change], merge:true}"},
+"scope":{"type":"array","items":{"type":"string"},"description":"initiate: files to reserve"},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "state":{"type":"string","description":"list"}}}`

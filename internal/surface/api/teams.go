@@ -42,6 +42,8 @@ type TeamParams struct {
 	State        hub.TaskState     `json:"state,omitempty"`
 	DependsOn    *[]hub.TaskID     `json:"depends_on,omitempty"`
 	ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
+	Worktree     string            `json:"worktree_path,omitempty"` // of a new task with a scope
+	Scope        []string          `json:"scope,omitempty"`         // files that are reserved for the owner at work
 	Decision     string            `json:"decision,omitempty"`
 	Rationale    string            `json:"rationale,omitempty"`
 
@@ -131,15 +133,18 @@ func taskRequest(p TeamParams) (team.Request, error) {
 	switch {
 	case p.State != "" && changes:
 		return nil, hub.Errorf(hub.CodeInvalid, op, "state cannot be combined with owner, reviewer or depends_on").WithHint("move the task and change it in two calls")
-	case p.Task != "" && (p.Title != "" || p.Class != "" || len(p.ExternalRefs) > 0):
-		return nil, hub.Errorf(hub.CodeInvalid, op, "title, class and external_refs cannot be changed").WithHint("leave task out to create a task with them")
+	case p.Task != "" && p.describesTask():
+		return nil, hub.Errorf(hub.CodeInvalid, op, "title, class, external_refs, worktree_path and scope cannot be changed").WithHint("leave task out to create a task with them")
 	case p.Task == "" && p.State != "":
 		return nil, hub.Errorf(hub.CodeInvalid, op, "a new task has no state: it starts in the backlog").WithHint("give an owner to assign it")
 	}
 
 	switch {
 	case p.Task == "":
-		r := team.CreateTask{Title: p.Title, Class: p.Class, Owner: p.Owner, Reviewer: p.Reviewer, ExternalRefs: p.ExternalRefs}
+		r := team.CreateTask{
+			Title: p.Title, Class: p.Class, Owner: p.Owner, Reviewer: p.Reviewer, ExternalRefs: p.ExternalRefs,
+			Worktree: p.Worktree, Scope: p.Scope,
+		}
 		if p.DependsOn != nil {
 			r.DependsOn = *p.DependsOn
 		}
@@ -150,6 +155,12 @@ func taskRequest(p TeamParams) (team.Request, error) {
 		return team.ChangeTask{Task: p.Task, Owner: p.Owner, Reviewer: p.Reviewer, DependsOn: p.DependsOn}, nil
 	}
 	return team.ReadTask{Task: p.Task}, nil
+}
+
+// describesTask reports whether members are given that a task has from its creation on.
+func (p TeamParams) describesTask() bool {
+	hasText := p.Title != "" || p.Class != "" || p.Worktree != ""
+	return hasText || len(p.ExternalRefs) > 0 || len(p.Scope) > 0
 }
 
 // artifactRequest puts a version if there is a content, else it reads: the list of

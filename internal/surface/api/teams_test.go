@@ -73,7 +73,7 @@ func TestMembersOfTeamActions(t *testing.T) {
 		{`{"action":"task","title":"t"}`, `team name "" is not valid`},
 		{`{"action":"task","task":"T-9"}`, "no task with id T-9 that you can see"},
 		{`{"action":"task","task":"T-1","state":"done","owner":"bob"}`, "state cannot be combined with owner, reviewer or depends_on"},
-		{`{"action":"task","task":"T-1","title":"t"}`, "title, class and external_refs cannot be changed"},
+		{`{"action":"task","task":"T-1","title":"t"}`, "title, class, external_refs, worktree_path and scope cannot be changed"},
 		{`{"action":"task","team":"core","title":"t","state":"done"}`, "a new task has no state: it starts in the backlog"},
 		{`{"action":"role","team":"core","agent":"bob","accept":true,"reason":"mood"}`, `unknown reason "mood" for a change of roles`},
 		{`{"action":"artifact","team":"core","artifact":"a","content":"x"}`, "parent_version is required"},
