@@ -107,7 +107,7 @@ func TestReachKept(t *testing.T) {
 func (c realCLI) version(t *testing.T) string {
 	t.Helper()
 	var pins struct{ Dependencies map[string]string }
-	raw, err := os.ReadFile(filepath.Join("..", "..", "internal", "reach", "terminal", "testdata", "clis", c.name, "package.json"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "internal", "reach", "cli", "testdata", "clis", c.name, "package.json"))
 	if err == nil {
 		err = json.Unmarshal(raw, &pins)
 	}

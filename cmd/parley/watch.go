@@ -35,7 +35,7 @@ func (a *app) watch(ctx context.Context, plain bool) error {
 	if err != nil {
 		return err
 	}
-	o := watch.Options{Connect: a.client, URL: url, In: a.in, Out: a.out}
+	o := watch.Options{Connect: a.client, URL: url, In: a.in, Out: a.out, When: when}
 	canDraw := isTerminal(a.in) && isTerminal(a.out) && os.Getenv("TERM") != "dumb"
 	if plain || !canDraw {
 		return watch.Plain(ctx, o)

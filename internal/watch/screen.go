@@ -49,6 +49,7 @@ type outcome struct {
 type screen struct {
 	url           string
 	width, height int
+	when          func(hub.Time) string // writes times in messages; nil for UTC
 
 	now      api.Overview
 	items    []attention.Item
@@ -249,9 +250,9 @@ func (s screen) text() []string {
 	is := func(e hub.Envelope) bool { return string(e.ID) == i.ID }
 	task := func(h handoff.Report) bool { return string(h.ID) == i.ID }
 	if at := slices.IndexFunc(w.Messages, is); at >= 0 {
-		full = mailroom.RenderMessages(w.Messages[at:at+1], w.ShortIDs, "")
+		full = mailroom.Text{Short: w.ShortIDs, When: s.when}.Messages(w.Messages[at : at+1])
 	} else if at := slices.IndexFunc(w.Inbox, is); at >= 0 {
-		full = mailroom.RenderMessages(w.Inbox[at:at+1], w.ShortIDs, hub.Operator)
+		full = mailroom.Text{Short: w.ShortIDs, Viewer: hub.Operator, When: s.when}.Messages(w.Inbox[at : at+1])
 	} else if at := slices.IndexFunc(w.Handoffs, task); at >= 0 {
 		full = handoff.Render(w.Handoffs[at])
 	} else if at := slices.IndexFunc(w.Late, task); at >= 0 {

@@ -125,6 +125,14 @@ func TestScreen(t *testing.T) {
 		}
 	})
 
+	t.Run("a whole message has its time as the person reads it", func(t *testing.T) {
+		s := screen{when: func(hub.Time) string { return "half past nine" }}
+		s = update(s, size, reading{now: held(1)}, press("j"), tea.KeyPressMsg{Code: tea.KeyEnter})
+		if got := ansi.Strip(s.View().Content); !strings.Contains(got, "half past nine") {
+			t.Errorf("the time is not shown:\n%s", got)
+		}
+	})
+
 	t.Run("no text of others hides or moves the cursor, wherever it stands", func(t *testing.T) {
 		evil := "x"
 		for _, row := range plaintext.Table() {

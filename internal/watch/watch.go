@@ -35,6 +35,7 @@ type Options struct {
 	URL     string // of the hub, for people
 	In      io.Reader
 	Out     io.Writer
+	When    func(hub.Time) string // writes times in messages as the person reads them; nil for UTC
 }
 
 // Run shows the hub in the terminal until the person quits or ctx ends.
@@ -50,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	// An answer runs beside the screen, and makes the reader read again.
 	ctx, cancel := context.WithCancel(ctx)
 	r := newReader(o.Connect)
-	s := screen{url: o.URL, answer: func(w api.Waiting, i attention.Item, yes bool) tea.Cmd {
+	s := screen{url: o.URL, when: o.When, answer: func(w api.Waiting, i attention.Item, yes bool) tea.Cmd {
 		return func() tea.Msg {
 			ctx, cancel := context.WithTimeout(ctx, answerTime)
 			defer cancel()

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/runtime"
@@ -203,17 +205,32 @@ func (p *tab) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(p.ctx, patience.For(20*time.Second))
 }
 
-// run performs actions within the patience of a test.
+// run performs actions within the patience of a test. An action whose element was
+// replaced between finding and using it has not happened, and is performed again.
 func (p *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	if err := chromedp.Do(p.ctx); err != nil { // the first call on a context must not end
 		p.t.Fatal(err)
 	}
+
 	ctx, cancel := p.patient()
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		p.t.Fatalf("%v; the page says:\n%.3000s", err, p.text())
+	for _, action := range actions {
+		err := chromedp.Do(ctx, action)
+		for replaced(err) && ctx.Err() == nil {
+			err = chromedp.Do(ctx, action)
+		}
+		if err != nil {
+			p.t.Fatalf("%v; the page says:\n%.3000s", err, p.text())
+		}
 	}
+}
+
+// replaced reports whether the page was rendered anew while an action looked for its
+// element: the browser no longer knows the node.
+func replaced(err error) bool {
+	refused, ok := errors.AsType[*cdproto.Error](err)
+	return ok && strings.Contains(refused.Message, "node with given id")
 }
 
 // text returns what the page says.

@@ -183,6 +183,7 @@ func playback(t *testing.T) {
 	p := newBrowser(t).tab()
 	p.signIn(s.link())
 	p.open(s.page + "/runs/" + string(id))
+	p.until("the player is there", "!!document.querySelector('.player:not([hidden])')")
 	p.until("everything is shown at first", "document.querySelectorAll('.replay li').length > 3 && !document.querySelector('.replay li.later')")
 	eval[any](p, "const r = document.querySelector('.player input'); r.value = 0; r.dispatchEvent(new Event('input', {bubbles: true}))")
 	p.until("the beginning has few steps", "document.querySelectorAll('.replay li.later').length > 0")
