@@ -20,7 +20,7 @@ import (
 
 func (a *app) contractCommand() *cobra.Command {
 	cmd := group("contract", "Agree on interfaces between repositories",
-		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
+		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
 others, implemented by all, and verified together. Each change of its content is a

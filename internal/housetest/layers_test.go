@@ -59,6 +59,7 @@ var layers = map[string][]string{
 	"jsonrpc":           {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
 	"sandbox":           {"internal/tail"},                        // the end of a command's output
 	"report":            {"internal/shorten"},
+	"compat":            {}, // is a new version of a schema compatible: others import it, so it needs no hub
 
 	// The Agent Client Protocol.
 	"acp/internal/wire": {},
@@ -192,7 +193,7 @@ var layers = map[string][]string{
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "compat", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/git",                                                 // the working trees in which agents work
@@ -245,7 +246,8 @@ var owners = map[string][]string{
 	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
-	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules", "compat"}, // comply and compat must not depend on a hub
+	"github.com/getkin/kin-openapi":            {"compat"},
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
 	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
@@ -259,7 +261,7 @@ var owners = map[string][]string{
 	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"mvdan.cc/sh/v3":                           {"internal/effects"},
-	"go.yaml.in/yaml/v3":                       {"internal/strictyaml"},
+	"go.yaml.in/yaml/v3":                       {"internal/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form
 	"golang.org/x/term":                        {"cmd/parley"},
 	"github.com/tiktoken-go/tokenizer":         {"internal/testing/tokentest"},
 }

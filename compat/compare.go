@@ -1,0 +1,447 @@
+package compat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Options are the parameters of Compare. The zero Options compare for a consumer that uses
+// everything.
+type Options struct {
+	// Direction of a document without operations. "" takes the direction of its type: an
+	// event is a response, everything else is both. The operations of an API have directions
+	// of their own, and it says nothing about them.
+	Direction Direction
+
+	// Consumers get a verdict each.
+	Consumers []Consumer
+}
+
+// Compare returns whether a new version may replace an old one. It is a pure function: the
+// same documents and options give the same verdict, with the same examples, everywhere.
+func Compare(old, new Document, options Options) Verdict {
+	c := newComparison(old.source(), new.source())
+	switch {
+	case equal(c.old.tree.value, c.new.tree.value) && c.old.format == c.new.format:
+		// nothing changed
+	case c.old.format != c.new.format:
+		c.plain("BOTH-format-of-document-changed", "", fmt.Sprintf("the format changed from %s to %s", c.old.format, c.new.format))
+	case c.old.format == FormatCustom:
+		c.plain("BOTH-custom-content", "", "custom content has no rules")
+	default:
+		c.documents(directionOf(options.Direction, c.new))
+		if len(c.findings) == 0 {
+			c.plain("BOTH-same-meaning", "", "the versions mean the same: only words for readers or the arrangement changed")
+		}
+	}
+
+	v := Verdict{Verdict: Compatible, RulesVersion: RulesVersion, Findings: c.finish(), Consumers: []ConsumerVerdict{}, old: Document{c.old}, new: Document{c.new}}
+	for _, f := range v.Findings {
+		v.Verdict = worse(v.Verdict, f.Verdict)
+	}
+	for _, consumer := range options.Consumers {
+		one := v.For(consumer.Parts)
+		one.Repository = consumer.Repository
+		v.Consumers = append(v.Consumers, one)
+		for _, i := range one.Findings {
+			v.Findings[i].Consumers = append(v.Findings[i].Consumers, consumer.Repository)
+		}
+	}
+	return v
+}
+
+// source returns the content of d; that of the zero Document is null.
+func (d Document) source() *source {
+	if d.s == nil {
+		return &source{tree: &tree{lines: map[string]int{}}, format: FormatCustom}
+	}
+	return d.s
+}
+
+// directionOf returns the direction in which a schema is compared.
+func directionOf(given Direction, s *source) Direction {
+	switch {
+	case given != "":
+		return given
+	case s.kind == typeEvent, s.kind == "" && isEventShape(s):
+		return Response
+	}
+	return Both
+}
+
+// isEventShape reports whether a document of the small shape describes an event.
+func isEventShape(s *source) bool {
+	doc, _ := s.tree.value.(map[string]any)
+	return s.format == FormatShape && !isFields(doc) && !isEndpoint(doc)
+}
+
+// A comparison collects the findings about two documents.
+type comparison struct {
+	old, new *source
+	sides    map[Direction][2]*side
+	findings []Finding
+	index    map[string]int // of findings, by rule, pointer and direction
+	generate *generator
+	searches int // for examples that are left
+}
+
+// maxSearches is the number of examples that are searched for in one comparison.
+const maxSearches = 60
+
+func newComparison(old, new *source) *comparison {
+	c := &comparison{
+		old: old, new: new, index: map[string]int{}, searches: maxSearches,
+		generate: newGenerator(old.tree.value, new.tree.value),
+	}
+	c.sides = map[Direction][2]*side{
+		Request:  {newSide("old", old, old.requests), newSide("new", new, new.requests)},
+		Response: {newSide("old", old, old.responses), newSide("new", new, new.responses)},
+	}
+	return c
+}
+
+// documents compares two documents of one format.
+func (c *comparison) documents(d Direction) {
+	for _, s := range []*source{c.old, c.new} {
+		for _, at := range s.unsupported {
+			rule := "BOTH-keyword-unsupported"
+			if strings.Contains(at.text, "regular expression") {
+				rule = "BOTH-pattern-unsupported"
+			}
+			c.plain(rule, s.original(at.pointer), at.text)
+		}
+	}
+	switch {
+	case len(c.old.operations()) > 0 || c.old.format == FormatOpenAPI || len(c.new.operations()) > 0:
+		c.apis()
+	case c.old.format == FormatShape:
+		c.models(d, modelPointer)
+		c.rest(c.old, c.new, "/"+restWord, "/"+restWord, nil)
+	default:
+		c.models(d, "")
+		c.definitions(d)
+	}
+}
+
+// models compares the schema at a pointer in both documents.
+func (c *comparison) models(d Direction, pointer string) {
+	at := pointer
+	if at == "" {
+		at = rootPointer
+	}
+	contexts := []string{at, ""}
+	for _, s := range []*source{c.old, c.new} {
+		raw, _ := lookup(s.base, pointer)
+		m, _ := raw.(map[string]any)
+		if title, ok := m["title"].(string); ok && !slices.Contains(contexts, title) {
+			contexts = append(contexts, title)
+		}
+	}
+	c.schemas(d, pointer, pointer, "document", contexts, "")
+}
+
+// definitions compares the named schemas of a JSON Schema that its root does not lead to.
+func (c *comparison) definitions(d Direction) {
+	reached := c.old.reached([]string{""}, []string{"$defs", "definitions"})
+	for _, group := range []string{"$defs", "definitions"} {
+		c.namedSchemas(d, "/"+group, reached)
+	}
+}
+
+// namedSchemas compares the schemas below a pointer that nothing else leads to.
+func (c *comparison) namedSchemas(d Direction, group string, reached map[string]bool) {
+	raw, _ := lookup(c.old.base, group)
+	olds, _ := raw.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(olds)) {
+		at := join(group, name)
+		switch _, ok := lookup(c.new.base, at); {
+		case reached[at]:
+		case !ok:
+			c.add(Finding{Rule: "BOTH-schema-removed", Pointer: at, Direction: Both, Text: "the schema " + name + " is gone", Parts: []string{at, name}})
+		default:
+			c.schemas(d, at, at, "document of "+name, []string{at, name}, "")
+		}
+	}
+}
+
+// reached returns the places that references lead to from given places, directly or not.
+// Members with the names in skip are not looked into at a given place itself.
+func (s *source) reached(from, skip []string) map[string]bool {
+	out := map[string]bool{}
+	var queue []any
+	for _, at := range from {
+		raw, _ := lookup(s.base, at)
+		if m, ok := raw.(map[string]any); ok {
+			m = maps.Clone(m)
+			for _, name := range skip {
+				delete(m, name)
+			}
+			raw = m
+		}
+		queue = append(queue, raw)
+	}
+	for len(queue) > 0 {
+		for _, ref := range referencesIn(queue[0], nil) {
+			at, ok := s.target(ref)
+			if ok && !out[at] {
+				out[at] = true
+				value, _ := lookup(s.base, at)
+				queue = append(queue, value)
+			}
+		}
+		queue = queue[1:]
+	}
+	return out
+}
+
+// referencesIn appends the references in a value at any depth, in order.
+func referencesIn(value any, out []string) []string {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if ref, ok := v[name].(string); ok && name == "$ref" {
+				out = append(out, ref)
+			}
+			out = referencesIn(v[name], out)
+		}
+	case []any:
+		for _, item := range v {
+			out = referencesIn(item, out)
+		}
+	}
+	return out
+}
+
+// schemas compares the schema at a pointer of the old version with one of the new version.
+// where is the place of a document; operation is that of the schemas, "" if there is none.
+func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts []string, operation string) {
+	if d == Both {
+		c.schemas(Request, oldAt, newAt, where, contexts, operation)
+		c.schemas(Response, oldAt, newAt, where, contexts, operation)
+		return
+	}
+	sides := c.sides[d]
+	sub := conjunction{sides[0].at(oldAt)}
+	sup := conjunction{sides[1].at(newAt)}
+	if d == Response {
+		sub = conjunction{sides[1].at(newAt)}
+		sup = conjunction{sides[0].at(oldAt)}
+	}
+	if sameSchemas(sub, sup) {
+		return
+	}
+	p := newComparer(d)
+	p.contain(sub, sup, position{contexts: contexts})
+	if p.gaveUp && !p.failed(0) {
+		p.add(gap{kind: kindBound, verdict: Unknown, sub: sub, sup: sup, at: position{contexts: contexts}, text: "the schemas are too large to compare within the bound"})
+	}
+
+	// A proof without a gap is a finding of its own, for people.
+	if !p.failed(0) {
+		rule := "REQ-accepts-no-less"
+		text := "the new version takes every document that the old one took"
+		if d == Response {
+			rule = "RES-gives-no-more"
+			text = "every document of the new version is one that the old one allowed"
+		}
+		c.add(Finding{Rule: rule, Pointer: c.new.original(newAt), Direction: d, Text: text, Parts: c.parts(contexts, operation)})
+	}
+	for _, g := range p.gaps {
+		c.gap(d, g, sub, sup, where, operation)
+	}
+}
+
+// gap turns a gap of a proof into a finding, with an example.
+func (c *comparison) gap(d Direction, g *gap, sub, sup conjunction, where, operation string) {
+	rule, ok := ruleOf(d, g.kind)
+	if !ok {
+		rule = "BOTH-difference-without-rule"
+	}
+	f := Finding{Rule: rule, Verdict: g.verdict, Pointer: c.place(g.pointer), Direction: d, Text: g.text, Parts: c.parts(g.at.contexts, operation)}
+	if strings.HasPrefix(rule, "BOTH-") {
+		f.Direction = Both
+	}
+	plain := []kind{kindUndescribed, kindForbidden, kindUnion, kindType}
+	isPromise := d == Response && f.Direction == Response && g.verdict != Compatible && !slices.Contains(plain, g.kind)
+	if isPromise {
+		f.Text = "no longer guaranteed: " + g.text
+	}
+	if g.kind == kindForbidden {
+		if at := strings.TrimPrefix(g.at.contexts[0], rootPointer); strings.HasPrefix(at, "/") {
+			f.Pointer = c.place(at)
+		}
+		f.Text = "the property is no longer allowed"
+		if d == Response {
+			f.Text = "the property is new, and the old version allowed no other properties"
+		}
+	}
+
+	// A document makes a breaking finding of one that could not be decided.
+	if g.verdict != Compatible && hasExample(g) {
+		f.NoExample = NoExampleFound
+		if c.searches > 0 {
+			c.searches--
+			c.show(&f, g, sub, sup, where)
+		}
+	}
+	c.add(f)
+}
+
+// show searches for the example of a finding.
+func (c *comparison) show(f *Finding, g *gap, sub, sup conjunction, where string) {
+	value, ok := c.generate.example(sub, sup, g)
+	if !ok {
+		return
+	}
+	f.Example = &Example{Document: rawOf(value), Where: where, TakenBy: sub[0].side.name, RefusedBy: sup[0].side.name, Reason: refusal(sup, value)}
+	f.NoExample = ""
+	f.Verdict = Breaking
+}
+
+// hasExample reports whether a document can show a gap: differences of keywords that the
+// validator does not look at have none.
+func hasExample(g *gap) bool {
+	switch g.kind {
+	case kindUndescribed:
+		return g.verdict == Breaking
+	case kindFormat:
+		return true
+	case kindBound:
+		return false
+	}
+	return !isWatched(g.kind)
+}
+
+// parts returns the names of a place for consumers.
+func (c *comparison) parts(contexts []string, operation string) []string {
+	var out []string
+	for _, at := range contexts {
+		switch {
+		case at == "" || at == everything:
+			at = everything
+		case at == rootPointer:
+		case strings.HasPrefix(at, rootPointer):
+			at = at[1:]
+		}
+		if strings.HasPrefix(at, "/") {
+			at = c.place(at)
+			if at == "" {
+				at = rootPointer
+			}
+		}
+		out = append(out, at)
+	}
+	if operation != "" {
+		out = append(out, operation)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// place returns the pointer into a text for a pointer into a rewritten document. A part that
+// is in the old version alone has the pointer of that version.
+func (c *comparison) place(pointer string) string {
+	if _, ok := c.new.origin[pointer]; !ok {
+		if at, ok := c.old.origin[pointer]; ok {
+			return at
+		}
+	}
+	return c.new.original(pointer)
+}
+
+// plain adds a finding about a whole document.
+func (c *comparison) plain(rule, pointer, text string) {
+	c.add(Finding{Rule: rule, Pointer: pointer, Direction: Both, Text: text, Parts: []string{everything}})
+}
+
+// add adds a finding. The same difference that was met in several operations is one finding
+// with the parts of all.
+func (c *comparison) add(f Finding) {
+	if f.Verdict == "" {
+		r, _ := RuleByID(f.Rule)
+		f.Verdict = r.Verdict
+	}
+	key := f.Rule + "\n" + f.Pointer + "\n" + string(f.Direction) + "\n" + f.Text
+	i, ok := c.index[key]
+	if !ok {
+		c.index[key] = len(c.findings)
+		f.Consumers = []string{}
+		c.findings = append(c.findings, f)
+		return
+	}
+	known := &c.findings[i]
+	known.Verdict = worse(known.Verdict, f.Verdict)
+	if known.Example == nil {
+		known.Example = f.Example
+		known.NoExample = f.NoExample
+	}
+	known.Parts = append(known.Parts, f.Parts...)
+	slices.Sort(known.Parts)
+	known.Parts = slices.Compact(known.Parts)
+}
+
+// finish returns the findings, the worst first.
+func (c *comparison) finish() []Finding {
+	slices.SortStableFunc(c.findings, func(a, b Finding) int { return b.Verdict.rank() - a.Verdict.rank() })
+	if c.findings == nil {
+		return []Finding{}
+	}
+	return c.findings
+}
+
+// rest compares the members of two objects that have no comparison of their own. handled
+// lists the members that have one, or that say nothing.
+func (c *comparison) rest(old, new *source, oldAt, newAt string, handled []string) {
+	c.restIn(old, new, oldAt, newAt, handled, everything)
+}
+
+func (c *comparison) restIn(old, new *source, oldAt, newAt string, handled []string, part string) {
+	a, _ := lookup(old.base, oldAt)
+	b, _ := lookup(new.base, newAt)
+	olds, _ := a.(map[string]any)
+	news, _ := b.(map[string]any)
+	all := maps.Clone(olds)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, news)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if slices.Contains(handled, name) || old.closureOf(olds[name]) == new.closureOf(news[name]) {
+			continue
+		}
+		at := join(new.original(newAt), name)
+		if _, ok := news[name]; !ok {
+			at = join(old.original(oldAt), name)
+		}
+		rule := "BOTH-difference-without-rule"
+		if strings.HasPrefix(name, "x-") && name != restWord {
+			rule = "BOTH-extension-changed"
+		}
+		c.add(Finding{Rule: rule, Pointer: at, Direction: Both, Text: name + " changed", Parts: []string{at, part}})
+	}
+}
+
+// closureOf returns a text that is equal for two values that are written in the same way,
+// with everything that they refer to.
+func (s *source) closureOf(value any) string {
+	var b strings.Builder
+	b.Write(rawOf(value))
+	seen := map[string]bool{}
+	queue := referencesIn(value, nil)
+	for len(queue) > 0 {
+		ref := queue[0]
+		queue = queue[1:]
+		if seen[ref] {
+			continue
+		}
+		seen[ref] = true
+		at, _ := s.target(ref)
+		target, _ := lookup(s.base, at)
+		b.WriteString("\n" + ref + "\n")
+		b.Write(rawOf(target))
+		queue = referencesIn(target, queue)
+	}
+	return b.String()
+}

@@ -1,0 +1,839 @@
+package compat
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// keywords are the keywords of JSON Schema and OpenAPI that the comparer knows: it compares
+// them, or they say nothing about documents.
+var keywords = slices.Concat(inOne, inList, inMap, assertions, annotations, watched)
+
+// assertions are the keywords without schemas in them that decide about a value.
+var assertions = []string{
+	"$ref", "const", "dependentRequired", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maximum", "maxItems", "maxLength", "maxProperties",
+	"minContains", "minimum", "minItems", "minLength", "minProperties", "multipleOf", "pattern", "required", "type", "uniqueItems",
+}
+
+// annotations are keywords for readers: a change of one is compatible.
+var annotations = []string{"$anchor", "$comment", "$id", "$schema", "deprecated", "description", "example", "examples", "externalDocs", "title", "xml"}
+
+// watched are keywords that the validator does not need but programs use: a change is unknown.
+var watched = []string{"contentEncoding", "contentMediaType", "default", "discriminator", "format", "readOnly", "writeOnly"}
+
+// Keywords that one dialect does not know. A schema may have them, and they decide nothing.
+var (
+	notDraft7  = []string{"$defs", "contentSchema", "dependentRequired", "dependentSchemas", "maxContains", "minContains", "prefixItems", "unevaluatedItems", "unevaluatedProperties"}
+	not2020    = []string{"additionalItems", "definitions", "dependencies"}
+	onlyHolder = []string{"$defs", "definitions"} // they hold schemas and apply none
+)
+
+// isForeign reports whether a keyword is one of another dialect.
+func (s schema) isForeign(name string) bool {
+	if s.side.src.draft7 {
+		return slices.Contains(notDraft7, name)
+	}
+	return slices.Contains(not2020, name)
+}
+
+// A typeSet is a set of types of JSON. Numbers are two types: integers and the others.
+type typeSet uint8
+
+const (
+	isNull typeSet = 1 << iota
+	isBoolean
+	isInteger
+	isFraction
+	isString
+	isArray
+	isObject
+	anyType = isNull | isBoolean | isInteger | isFraction | isString | isArray | isObject
+	number  = isInteger | isFraction
+)
+
+var typeBits = map[string]typeSet{
+	"null": isNull, "boolean": isBoolean, "integer": isInteger, "number": number, "string": isString, "array": isArray, "object": isObject,
+}
+
+// String returns the names of the types.
+func (t typeSet) String() string {
+	var out []string
+	for _, name := range typeWords {
+		bits := typeBits[name]
+		isNumber := name == "integer" && t&number == number
+		if t&bits == bits && !isNumber {
+			out = append(out, name)
+		}
+	}
+	if t&number == isFraction {
+		out = append(out, "number with a fraction")
+	}
+	return strings.Join(out, " or ")
+}
+
+// typeOfValue returns the type of a JSON value.
+func typeOfValue(v any) typeSet {
+	switch v := v.(type) {
+	case nil:
+		return isNull
+	case bool:
+		return isBoolean
+	case string:
+		return isString
+	case []any:
+		return isArray
+	case map[string]any:
+		return isObject
+	case json.Number:
+		if rat(v).IsInt() {
+			return isInteger
+		}
+		return isFraction
+	}
+	return anyType
+}
+
+// A schema is one schema of a document, by its place.
+type schema struct {
+	side    *side
+	pointer string
+	raw     any // bool or map[string]any
+}
+
+// A conjunction is a list of schemas that all apply to one value. The empty one takes
+// everything.
+type conjunction []schema
+
+// key identifies a conjunction within a comparison.
+func (c conjunction) key() string {
+	parts := make([]string, 0, len(c))
+	for _, s := range c {
+		parts = append(parts, s.side.name+s.pointer)
+	}
+	slices.Sort(parts)
+	return strings.Join(slices.Compact(parts), "\n")
+}
+
+// with returns c and one more schema.
+func (c conjunction) with(more ...schema) conjunction { return slices.Concat(c, more) }
+
+// A side is one of the two documents of a comparison, in one direction.
+type side struct {
+	name     string // "old" or "new"
+	src      *source
+	root     any
+	check    *checker
+	closures map[string]string // by pointer
+}
+
+func newSide(name string, src *source, root any) *side {
+	return &side{name: name, src: src, root: root, check: newChecker(root, src.draft7), closures: map[string]string{}}
+}
+
+// at returns the schema at a pointer.
+func (d *side) at(pointer string) schema {
+	raw, _ := lookup(d.root, pointer)
+	return schema{d, pointer, raw}
+}
+
+// child returns a schema inside s.
+func (s schema) child(names ...string) schema {
+	pointer := join(s.pointer, names...)
+	raw, _ := lookup(s.side.root, pointer)
+	if strings.HasPrefix(s.pointer, madeUp) {
+		raw, _ = lookup(s.raw, join("", names...))
+	}
+	return schema{s.side, pointer, raw}
+}
+
+// madeUp begins the pointers of schemas that are in no document.
+const madeUp = "made-up:"
+
+// onlyType returns a schema for one type, which is in no document.
+func (d *side) onlyType(t typeSet, name string) schema {
+	return schema{d, madeUp + name, map[string]any{"type": name}}
+}
+
+// closure returns a text that is equal for two schemas that are written in the same way, with
+// everything that they refer to.
+func (s schema) closure() string {
+	if text, ok := s.side.closures[s.pointer]; ok {
+		return text
+	}
+	var b strings.Builder
+	seen := map[string]bool{}
+	queue := []any{s.raw}
+	for len(queue) > 0 {
+		raw := queue[0]
+		queue = queue[1:]
+		text, _ := json.Marshal(bare(raw)) // members are sorted
+		b.Write(text)
+		b.WriteByte('\n')
+		eachSchema(raw, "", func(_ string, m map[string]any) {
+			ref, ok := m["$ref"].(string)
+			if !ok || seen[ref] {
+				return
+			}
+			seen[ref] = true
+			at, _ := s.side.src.target(ref)
+			target, _ := lookup(s.side.root, at)
+			b.WriteString(ref)
+			queue = append(queue, target)
+		})
+	}
+	text := b.String()
+	s.side.closures[s.pointer] = text
+	return text
+}
+
+// bare returns a schema without the keywords for readers, at any depth.
+func bare(raw any) any {
+	m, ok := raw.(map[string]any)
+	if !ok {
+		return raw
+	}
+	out := map[string]any{}
+	for name, value := range m {
+		list, isList := value.([]any)
+		members, isMap := value.(map[string]any)
+		switch {
+		case slices.Contains(annotations, name):
+		case slices.Contains(inMap, name) && isMap:
+			inner := map[string]any{}
+			for key, v := range members {
+				inner[key] = bare(v)
+			}
+			out[name] = inner
+		case slices.Contains(inList, name) && isList:
+			inner := make([]any, len(list))
+			for i, v := range list {
+				inner[i] = bare(v)
+			}
+			out[name] = inner
+		case slices.Contains(inOne, name):
+			out[name] = bare(value)
+		default:
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// A bound is a limit of numbers.
+type bound struct {
+	value     *big.Rat
+	exclusive bool
+	at        string // pointer of the keyword
+}
+
+// A limit is a count: of characters, items or properties.
+type limit struct {
+	n  int
+	at string
+}
+
+// An objectGroup is properties, patternProperties and additionalProperties of one schema.
+type objectGroup struct {
+	at       string
+	names    map[string]schema
+	patterns []namePattern
+	rest     *schema // nil takes everything
+}
+
+type namePattern struct {
+	text string
+	re   *regexp.Regexp
+	is   schema
+}
+
+// An arrayGroup is prefixItems and items of one schema.
+type arrayGroup struct {
+	prefix []schema
+	rest   *schema // nil takes everything
+}
+
+// A union is anyOf or oneOf of one schema.
+type union struct {
+	at       string
+	branches []schema
+	one      bool
+}
+
+// A condition is if, then and else of one schema.
+type condition struct {
+	at               string
+	test             schema
+	then, otherwise  schema
+	hasThen, hasElse bool
+	whole            schema
+}
+
+// A containment is contains with its counts.
+type containment struct {
+	at  string
+	is  schema
+	min int
+	max int // -1 has no limit
+}
+
+// A normal is a conjunction whose keywords were put together: the tightest bounds, all
+// required names, and the keywords that apply to parts as lists.
+type normal struct {
+	parts conjunction // without references and allOf
+	never bool
+	types typeSet
+	typed string // pointer of the keyword type
+
+	values    []any // of enum and const; nil if there is none
+	valuesAt  string
+	min, max  *bound
+	multiples []bound
+
+	minLength, maxLength *limit
+	minItems, maxItems   *limit
+	minProps, maxProps   *limit
+	unique               string // pointer; "" if items may repeat
+	patterns             []place
+	required             map[string]string // with the pointer
+
+	objects         []objectGroup
+	arrays          []arrayGroup
+	propertyNames   []schema
+	contains        []containment
+	unions          []union
+	nots            []schema
+	conditions      []condition
+	dependents      []dependent
+	unevaluated     []schema // schemas with unevaluatedProperties or unevaluatedItems
+	watched         map[string][]any
+	watchedAt       map[string]string
+	names           []string // of schemas that were referred to by name
+	referred        []string // pointers that references led to
+	tooMany, loaded bool
+}
+
+// A dependent is what the presence of a property demands.
+type dependent struct {
+	at       string
+	name     string
+	required []string
+	is       *schema
+}
+
+// maxParts is the number of schemas that may apply to one value.
+const maxParts = 200
+
+// normalise puts the keywords of a conjunction together.
+func normalise(c conjunction) *normal {
+	n := &normal{types: anyType, required: map[string]string{}, watched: map[string][]any{}, watchedAt: map[string]string{}}
+	seen := map[string]bool{}
+	for _, s := range c {
+		n.flatten(s, seen)
+	}
+	for _, s := range n.parts {
+		n.take(s)
+	}
+
+	// A union narrows the types, which many comparisons need.
+	for _, u := range n.unions {
+		var types typeSet
+		for _, b := range u.branches {
+			types |= shallowTypes(b, 4)
+		}
+		n.types &= types
+	}
+	if n.values != nil {
+		var types typeSet
+		for _, v := range n.values {
+			types |= typeOfValue(v)
+		}
+		n.types &= types
+	}
+	if n.types == 0 {
+		n.never = true
+	}
+	return n
+}
+
+// shallowTypes returns the types that a schema may take, looking through a few references.
+func shallowTypes(s schema, hops int) typeSet {
+	m, ok := s.raw.(map[string]any)
+	if !ok {
+		if is, _ := s.raw.(bool); is {
+			return anyType
+		}
+		return 0
+	}
+	types := typesOf(m)
+	if ref, ok := m["$ref"].(string); ok && hops > 0 {
+		at, _ := s.side.src.target(ref)
+		types &= shallowTypes(s.side.at(at), hops-1)
+	}
+	if all, ok := m["allOf"].([]any); ok && hops > 0 {
+		for i := range all {
+			types &= shallowTypes(s.child("allOf", itoa(i)), hops-1)
+		}
+	}
+	return types
+}
+
+// typesOf returns the types in the keywords type, enum and const.
+func typesOf(m map[string]any) typeSet {
+	types := anyType
+	switch t := m["type"].(type) {
+	case string:
+		types = typeBits[t]
+	case []any:
+		types = 0
+		for _, name := range t {
+			text, _ := name.(string)
+			types |= typeBits[text]
+		}
+	}
+	if list, ok := m["enum"].([]any); ok {
+		var of typeSet
+		for _, v := range list {
+			of |= typeOfValue(v)
+		}
+		types &= of
+	}
+	if v, ok := m["const"]; ok {
+		types &= typeOfValue(v)
+	}
+	return types
+}
+
+// flatten adds s, the schemas in its allOf and those that it refers to.
+func (n *normal) flatten(s schema, seen map[string]bool) {
+	id := s.side.name + s.pointer
+	if seen[id] {
+		return
+	}
+	seen[id] = true
+	if len(n.parts) >= maxParts {
+		n.tooMany = true
+		return
+	}
+	m, ok := s.raw.(map[string]any)
+	if !ok {
+		n.parts = append(n.parts, s)
+		return
+	}
+	if ref, ok := m["$ref"].(string); ok {
+		at, _ := s.side.src.target(ref)
+		n.referred = append(n.referred, at)
+		if name := componentName(at); name != "" {
+			n.names = append(n.names, name)
+		}
+		n.flatten(s.side.at(at), seen)
+		if s.side.src.draft7 {
+			return
+		}
+	}
+	n.parts = append(n.parts, s)
+	all, _ := m["allOf"].([]any)
+	for i := range all {
+		n.flatten(s.child("allOf", itoa(i)), seen)
+	}
+}
+
+// componentName returns the name of a schema that has one of its own place.
+func componentName(pointer string) string {
+	for _, prefix := range []string{"/components/schemas/", "/$defs/", "/definitions/"} {
+		if name, ok := strings.CutPrefix(pointer, prefix); ok && !strings.Contains(name, "/") {
+			return unescape(name)
+		}
+	}
+	return ""
+}
+
+// take adds the keywords of one schema.
+func (n *normal) take(s schema) {
+	m, ok := s.raw.(map[string]any)
+	if !ok {
+		if is, _ := s.raw.(bool); !is {
+			n.never = true
+		}
+		return
+	}
+	m = s.ownKeywords(m)
+	if types := typesOf(map[string]any{"type": m["type"]}); types != anyType || m["type"] != nil {
+		n.types &= types
+		n.typed = join(s.pointer, "type")
+	}
+	n.takeValues(s, m)
+	n.takeNumbers(s, m)
+	n.takeLimits(s, m)
+	n.takeObject(s, m)
+	n.takeArray(s, m)
+	n.takeLogic(s, m)
+	whole, _ := s.raw.(map[string]any)
+	n.takeWatched(s, whole)
+}
+
+// ownKeywords returns the keywords of the dialect of s.
+func (s schema) ownKeywords(m map[string]any) map[string]any {
+	own := m
+	for name := range m {
+		if s.isForeign(name) {
+			if len(own) == len(m) {
+				own = maps.Clone(m)
+			}
+			delete(own, name)
+		}
+	}
+	return own
+}
+
+func (n *normal) takeValues(s schema, m map[string]any) {
+	narrow := func(list []any, at string) {
+		if n.values == nil {
+			n.values = slices.Clone(list)
+			n.valuesAt = at
+		} else {
+			n.values = slices.DeleteFunc(n.values, func(v any) bool {
+				return !slices.ContainsFunc(list, func(w any) bool { return equal(v, w) })
+			})
+		}
+		if len(n.values) == 0 {
+			n.never = true
+		}
+	}
+	if list, ok := m["enum"].([]any); ok {
+		narrow(list, join(s.pointer, "enum"))
+	}
+	if v, ok := m["const"]; ok {
+		narrow([]any{v}, join(s.pointer, "const"))
+	}
+}
+
+func (n *normal) takeNumbers(s schema, m map[string]any) {
+	for _, name := range []string{"minimum", "exclusiveMinimum"} {
+		if v, ok := m[name].(json.Number); ok {
+			b := &bound{rat(v), name != "minimum", join(s.pointer, name)}
+			if n.min == nil || isTighter(b, n.min, 1) {
+				n.min = b
+			}
+		}
+	}
+	for _, name := range []string{"maximum", "exclusiveMaximum"} {
+		if v, ok := m[name].(json.Number); ok {
+			b := &bound{rat(v), name != "maximum", join(s.pointer, name)}
+			if n.max == nil || isTighter(b, n.max, -1) {
+				n.max = b
+			}
+		}
+	}
+	if v, ok := m["multipleOf"].(json.Number); ok {
+		n.multiples = append(n.multiples, bound{value: rat(v), at: join(s.pointer, "multipleOf")})
+	}
+}
+
+// isTighter reports whether a excludes more than b. sign is 1 for lower bounds and -1 for
+// upper ones.
+func isTighter(a, b *bound, sign int) bool {
+	order := a.value.Cmp(b.value) * sign
+	return order > 0 || (order == 0 && a.exclusive && !b.exclusive)
+}
+
+func (n *normal) takeLimits(s schema, m map[string]any) {
+	limits := []struct {
+		name  string
+		into  **limit
+		lower bool
+	}{
+		{"minLength", &n.minLength, true},
+		{"maxLength", &n.maxLength, false},
+		{"minItems", &n.minItems, true},
+		{"maxItems", &n.maxItems, false},
+		{"minProperties", &n.minProps, true},
+		{"maxProperties", &n.maxProps, false},
+	}
+	for _, l := range limits {
+		count, ok := countOf(m[l.name])
+		if !ok {
+			continue
+		}
+		was := *l.into
+		isTighter := was == nil || (l.lower && count > was.n) || (!l.lower && count < was.n)
+		if isTighter {
+			*l.into = &limit{count, join(s.pointer, l.name)}
+		}
+	}
+	if is, _ := m["uniqueItems"].(bool); is {
+		n.unique = join(s.pointer, "uniqueItems")
+	}
+	if text, ok := m["pattern"].(string); ok {
+		n.patterns = append(n.patterns, place{join(s.pointer, "pattern"), text})
+	}
+	list, _ := m["required"].([]any)
+	for _, name := range list {
+		if text, ok := name.(string); ok && n.required[text] == "" {
+			n.required[text] = join(s.pointer, "required")
+		}
+	}
+}
+
+// countOf returns a count, at most what an int of 32 bits holds.
+func countOf(v any) (int, bool) {
+	text, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	r := rat(text)
+	if !r.IsInt() {
+		return 0, false
+	}
+	if !r.Num().IsInt64() || r.Num().Int64() > 1<<31-1 {
+		return 1<<31 - 1, true
+	}
+	return int(r.Num().Int64()), true
+}
+
+func (n *normal) takeObject(s schema, m map[string]any) {
+	properties, hasNames := m["properties"].(map[string]any)
+	patterns, hasPatterns := m["patternProperties"].(map[string]any)
+	_, hasRest := m["additionalProperties"]
+
+	// unevaluatedProperties is additionalProperties where nothing else looks at properties.
+	restName := "additionalProperties"
+	if _, ok := m["unevaluatedProperties"]; ok && !hasRest && !hasAny(m, []string{"allOf", "anyOf", "oneOf", "if", "then", "else", "$ref", "dependentSchemas", "not"}) {
+		hasRest = true
+		restName = "unevaluatedProperties"
+	} else if ok {
+		n.unevaluated = append(n.unevaluated, s)
+	}
+	if hasNames || hasPatterns || hasRest {
+		g := objectGroup{at: s.pointer, names: map[string]schema{}}
+		for name := range properties {
+			g.names[name] = s.child("properties", name)
+		}
+		for _, text := range slices.Sorted(maps.Keys(patterns)) {
+			re, err := regexp.Compile(text)
+			if err != nil { // the document is unknown for this reason
+				re = regexp.MustCompile("")
+			}
+			g.patterns = append(g.patterns, namePattern{text, re, s.child("patternProperties", text)})
+		}
+		if hasRest {
+			rest := s.child(restName)
+			g.rest = &rest
+		}
+		n.objects = append(n.objects, g)
+	}
+	if _, ok := m["propertyNames"]; ok {
+		n.propertyNames = append(n.propertyNames, s.child("propertyNames"))
+	}
+	n.takeDependents(s, m)
+}
+
+func (n *normal) takeDependents(s schema, m map[string]any) {
+	for _, keyword := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
+		members, _ := m[keyword].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			d := dependent{at: join(s.pointer, keyword, name), name: name}
+			if list, ok := members[name].([]any); ok {
+				for _, v := range list {
+					text, _ := v.(string)
+					d.required = append(d.required, text)
+				}
+			} else {
+				is := s.child(keyword, name)
+				d.is = &is
+			}
+			n.dependents = append(n.dependents, d)
+		}
+	}
+}
+
+func (n *normal) takeArray(s schema, m map[string]any) {
+	var g arrayGroup
+	prefix, hasPrefix := m["prefixItems"].([]any)
+	prefixName := "prefixItems"
+	restName := "items"
+	if list, ok := m["items"].([]any); ok { // draft-07
+		prefix = list
+		hasPrefix = true
+		prefixName = "items"
+		restName = "additionalItems"
+	}
+	for i := range prefix {
+		g.prefix = append(g.prefix, s.child(prefixName, itoa(i)))
+	}
+	_, hasRest := m[restName]
+	if _, ok := m["unevaluatedItems"]; ok {
+		n.unevaluated = append(n.unevaluated, s)
+	}
+	if hasRest {
+		rest := s.child(restName)
+		g.rest = &rest
+	}
+	if hasPrefix || hasRest {
+		n.arrays = append(n.arrays, g)
+	}
+	if _, ok := m["contains"]; ok {
+		c := containment{at: join(s.pointer, "contains"), is: s.child("contains"), min: 1, max: -1}
+		if !s.side.src.draft7 {
+			if count, ok := countOf(m["minContains"]); ok {
+				c.min = count
+			}
+			if count, ok := countOf(m["maxContains"]); ok {
+				c.max = count
+			}
+		}
+		n.contains = append(n.contains, c)
+	}
+}
+
+func (n *normal) takeLogic(s schema, m map[string]any) {
+	for _, name := range []string{"anyOf", "oneOf"} {
+		list, ok := m[name].([]any)
+		if !ok {
+			continue
+		}
+		u := union{at: join(s.pointer, name), one: name == "oneOf"}
+		for i := range list {
+			u.branches = append(u.branches, s.child(name, itoa(i)))
+		}
+		n.unions = append(n.unions, u)
+	}
+	if _, ok := m["not"]; ok {
+		n.nots = append(n.nots, s.child("not"))
+	}
+	if _, ok := m["if"]; ok && hasAny(m, []string{"then", "else"}) {
+		_, hasThen := m["then"]
+		_, hasElse := m["else"]
+		n.conditions = append(n.conditions, condition{
+			at: join(s.pointer, "if"), test: s.child("if"), then: s.child("then"), otherwise: s.child("else"),
+			hasThen: hasThen, hasElse: hasElse, whole: s,
+		})
+	}
+}
+
+// takeWatched keeps the values of keywords that no proof covers. Keywords without a rule are
+// among them.
+func (n *normal) takeWatched(s schema, m map[string]any) {
+	for name, value := range m {
+		isKnown := slices.Contains(keywords, name) && !slices.Contains(watched, name)
+		isForeign := s.isForeign(name) && !slices.Contains(onlyHolder, name)
+		if (isKnown && !isForeign) || strings.HasPrefix(s.pointer, madeUp) {
+			continue
+		}
+		if isForeign {
+			value = s.side.src.closureOf(value)
+		}
+		if !slices.ContainsFunc(n.watched[name], func(v any) bool { return equal(v, value) }) {
+			n.watched[name] = append(n.watched[name], value)
+			slices.SortFunc(n.watched[name], func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+		n.watchedAt[name] = join(s.pointer, name)
+	}
+}
+
+// property returns the schemas that apply to a property.
+func (n *normal) property(name string) conjunction {
+	var out conjunction
+	for _, g := range n.objects {
+		is, found := g.names[name]
+		if found {
+			out = append(out, is)
+		}
+		for _, p := range g.patterns {
+			if p.re.MatchString(name) {
+				out = append(out, p.is)
+				found = true
+			}
+		}
+		if !found && g.rest != nil {
+			out = append(out, *g.rest)
+		}
+	}
+	return out
+}
+
+// rests returns the schemas that apply to a property without a name or pattern of its own.
+func (n *normal) rests() conjunction {
+	var out conjunction
+	for _, g := range n.objects {
+		if g.rest != nil {
+			out = append(out, *g.rest)
+		}
+	}
+	return out
+}
+
+// named reports whether a property is described by name.
+func (n *normal) named(name string) bool {
+	return slices.ContainsFunc(n.objects, func(g objectGroup) bool {
+		_, ok := g.names[name]
+		return ok
+	})
+}
+
+// item returns the schemas that apply to the item at an index; -1 is one after all prefixes.
+func (n *normal) item(i int) conjunction {
+	var out conjunction
+	for _, g := range n.arrays {
+		switch {
+		case i >= 0 && i < len(g.prefix):
+			out = append(out, g.prefix[i])
+		case g.rest != nil:
+			out = append(out, *g.rest)
+		}
+	}
+	return out
+}
+
+// prefixes returns the largest number of items with a schema of their own.
+func (n *normal) prefixes() int {
+	most := 0
+	for _, g := range n.arrays {
+		most = max(most, len(g.prefix))
+	}
+	return most
+}
+
+// propertyNamesOf returns the names of the described properties of both, sorted.
+func propertyNamesOf(both ...*normal) []string {
+	all := map[string]bool{}
+	for _, n := range both {
+		for _, g := range n.objects {
+			for name := range g.names {
+				all[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// isFalse reports whether no value can be valid for c, as far as it can be seen at once.
+func isFalse(c conjunction) bool {
+	return slices.ContainsFunc(c, func(s schema) bool {
+		is, isBool := s.raw.(bool)
+		return isBool && !is
+	})
+}
+
+// isTrue reports whether c takes every value, as far as it can be seen at once.
+func isTrue(c conjunction) bool {
+	return !slices.ContainsFunc(c, func(s schema) bool {
+		if is, ok := s.raw.(bool); ok {
+			return !is
+		}
+		m, _ := s.raw.(map[string]any)
+		for name := range m {
+			if !slices.Contains(annotations, name) {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,170 @@
+package compat
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// documentURL is the name of a document inside the validator. It is never fetched.
+const documentURL = "parley-document:///document"
+
+// errFetch is the answer to every attempt to load another document.
+var errFetch = errors.New("references to other documents are never fetched")
+
+// noLoader refuses to load documents.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errFetch }
+
+// A looseExpression stands for an expression that RE2 does not have. Documents with one are
+// unknown, so that it decides nothing.
+type looseExpression string
+
+func (e looseExpression) MatchString(string) bool { return true }
+func (e looseExpression) String() string          { return string(e) }
+
+// expressions is the engine of regular expressions of the validator.
+func expressions(pattern string) (jsonschema.Regexp, error) {
+	if re, err := regexp.Compile(pattern); err == nil {
+		return re, nil
+	}
+	return looseExpression(pattern), nil
+}
+
+// supported reports whether RE2 has a regular expression.
+func supported(pattern string) bool {
+	_, err := regexp.Compile(pattern)
+	return err == nil
+}
+
+func unsupportedText(pattern string) string {
+	return "the regular expression " + shortText(pattern) + " is not one of RE2 and cannot be compared"
+}
+
+// A checker validates values against the schemas of one document. It compiles each schema
+// once and is used by one goroutine.
+type checker struct {
+	compiler *jsonschema.Compiler
+	compiled map[string]*jsonschema.Schema // nil for a schema that cannot be compiled
+}
+
+// newChecker returns a checker for the schemas in root.
+func newChecker(root any, draft7 bool) *checker {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if draft7 {
+		c.DefaultDraft(jsonschema.Draft7)
+	}
+	c.AssertFormat()
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(expressions)
+	c.AddResource(documentURL, root) // fails only for a name that is taken
+	return &checker{compiler: c, compiled: map[string]*jsonschema.Schema{}}
+}
+
+// compile returns the schema at a pointer.
+func (c *checker) compile(pointer string) (*jsonschema.Schema, error) {
+	if sch, ok := c.compiled[pointer]; ok {
+		return sch, nil
+	}
+	var escaped strings.Builder
+	for _, part := range strings.Split(pointer, "/") {
+		escaped.WriteString("/" + url.PathEscape(part))
+	}
+	fragment := strings.TrimPrefix(escaped.String(), "/")
+	sch, err := c.compiler.Compile(documentURL + "#" + fragment)
+	if err != nil {
+		return nil, err
+	}
+	c.compiled[pointer] = sch
+	return sch, nil
+}
+
+// validate returns the reason why the schema at a pointer refuses a value, "" if it takes it.
+func (c *checker) validate(pointer string, value any) string {
+	sch, err := c.compile(pointer)
+	if err != nil {
+		return ""
+	}
+	err = sch.Validate(value)
+	var refused *jsonschema.ValidationError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &refused):
+		return reasonOf(refused)
+	}
+	return err.Error()
+}
+
+// reasonOf returns the first leaf of an error of the validator: the place in the value, and
+// the reason.
+func reasonOf(err *jsonschema.ValidationError) string {
+	leaf := err
+	for len(leaf.Causes) > 0 {
+		leaf = leaf.Causes[0]
+	}
+	unit := leaf.BasicOutput()
+	text := "it is not valid"
+	if unit.Error != nil {
+		text = unit.Error.String()
+	} else if len(unit.Errors) > 0 && unit.Errors[0].Error != nil {
+		text = unit.Errors[0].Error.String()
+	}
+	if len(leaf.InstanceLocation) > 0 {
+		text = join("", leaf.InstanceLocation...) + ": " + text
+	}
+	return text
+}
+
+// compileAll compiles the schemas at the pointers, so that a schema that breaks its own rules
+// is refused with its place.
+func (s *source) compileAll(pointers []string) error {
+	c := newChecker(s.base, s.draft7)
+	for _, pointer := range pointers {
+		_, err := c.compile(pointer)
+		if err == nil {
+			continue
+		}
+		var invalid *jsonschema.SchemaValidationError
+		var refused *jsonschema.ValidationError
+		if errors.As(err, &invalid) && errors.As(invalid.Err, &refused) {
+			return s.schemaRefusal(invalid.URL, refused)
+		}
+		return s.tree.refuse(s.original(pointer), "%s", strings.ReplaceAll(err.Error(), documentURL, ""))
+	}
+	return nil
+}
+
+// schemaRefusal returns the deepest place at which a schema breaks the rules of schemas.
+func (s *source) schemaRefusal(at string, err *jsonschema.ValidationError) *Refusal {
+	_, fragment, _ := strings.Cut(at, "#")
+	leaf := err
+	for len(leaf.Causes) > 0 {
+		next := leaf.Causes[0]
+		for _, cause := range leaf.Causes {
+			if len(cause.InstanceLocation) > len(next.InstanceLocation) {
+				next = cause
+			}
+		}
+		leaf = next
+	}
+	pointer := decodePercent(fragment) + join("", leaf.InstanceLocation...)
+	reason := reasonOf(leaf)
+	if _, text, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(reason, "/") {
+		reason = text
+	}
+	return s.tree.refuse(s.original(pointer), "not a valid schema: %s", reason)
+}
+
+// decodePercent returns the fragment of a URL as it was meant.
+func decodePercent(fragment string) string {
+	if text, err := url.PathUnescape(fragment); err == nil {
+		return text
+	}
+	return fragment
+}
