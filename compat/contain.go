@@ -191,6 +191,7 @@ func (c *comparer) probe(f func(*comparer)) bool {
 		return false
 	}
 	maps.Copy(c.pairs, p.pairs)
+	c.gaps = append(c.gaps, p.gaps...) // remarks
 	return true
 }
 
