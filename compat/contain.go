@@ -614,7 +614,7 @@ func (c *comparer) compareContains(ns *normal, want containment, at position, ga
 }
 
 func (c *comparer) compareObjects(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) {
-	removed := c.compareProperties(sub, sup, ns, np, at, gapOf)
+	removed := c.compareProperties(ns, np, at, gapOf)
 	for _, name := range slices.Sorted(maps.Keys(np.required)) {
 		if _, ok := ns.required[name]; ok || removed[name] {
 			continue
@@ -637,65 +637,76 @@ func (c *comparer) compareObjects(sub, sup conjunction, ns, np *normal, at posit
 
 // compareProperties compares the properties that either side describes by name. It returns
 // the names that a response no longer has, which are one finding each.
-func (c *comparer) compareProperties(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) map[string]bool {
+func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker) map[string]bool {
 	removed := map[string]bool{}
 	for _, name := range propertyNamesOf(ns, np) {
-		here := at.property(name)
 		have := ns.property(name)
-		want := np.property(name)
 		isNew := np.named(name) && !ns.named(name)
-		isGone := ns.named(name) && !np.named(name)
 		if isFalse(have) && !isNew {
-			continue
+			continue // no value of sub has it
 		}
+
+		// The rulings about properties that one side does not describe come first.
 		remark := gapOf(kindDescribed, nameOf(np, name), "the property %s is described", name)
-		remark.at = here
+		remark.at = at.property(name)
 		remark.at.path = at.path
 		remark.verdict = Compatible
-
-		// In a request sub is the old version, in a response it is the new one.
-		free := !at.strict && isTrue(have) && !c.mentions(ns, name)
-		switch {
-		case isNew && free && c.direction == Request && !isFalse(want):
+		isFree := isNew && !at.strict && !c.mentions(ns, name)
+		if isFree && c.direction == Request && isTrue(have) && !isFalse(np.property(name)) {
 			c.add(remark)
 			continue
-		case isNew && !at.strict && c.direction == Response && !c.mentions(ns, name):
-			g := remark
-			g.kind = kindUndescribed
-			g.verdict = Unknown
-			g.text = fmt.Sprintf("the property %s is no longer described", name)
-			if _, was := np.required[name]; was {
-				g.verdict = Breaking
-				removed[name] = true
-			}
-			c.add(g)
+		}
+		if isFree && c.direction == Response {
+			removed[name] = c.addUndescribed(remark, np, name)
 			if isTrue(have) {
 				continue
 			}
 		}
+
+		// Then its values are compared like all others.
+		here := at.property(name)
 		here.never = kindForbidden
 		start := len(c.gaps)
-		c.contain(have, want, here)
-		isRemark := isGone && !at.strict && !isFalse(have)
-		if !isRemark || c.failed(start) {
-			continue
-		}
-		g := remark
-		g.pointer = nameOf(ns, name)
-		switch c.direction {
-		case Response:
-			g.text = fmt.Sprintf("the property %s is new", name)
-			c.add(g)
-		case Request:
-			if !c.mentions(np, name) && !slices.Contains(at.outer, name) {
-				g.kind = kindUndescribed
-				g.verdict = Unknown
-				g.text = fmt.Sprintf("the property %s is no longer described, and may be ignored", name)
-				c.add(g)
-			}
+		c.contain(have, np.property(name), here)
+		isGone := ns.named(name) && !np.named(name)
+		if isGone && !at.strict && !c.failed(start) {
+			c.addGone(remark, ns, np, name, at)
 		}
 	}
 	return removed
+}
+
+// addUndescribed records that a response no longer describes a property. It reports whether
+// the old version promised the property: then it breaks every consumer.
+func (c *comparer) addUndescribed(g gap, np *normal, name string) bool {
+	_, wasRequired := np.required[name]
+	g.kind = kindUndescribed
+	g.verdict = Unknown
+	if wasRequired {
+		g.verdict = Breaking
+	}
+	g.text = fmt.Sprintf("the property %s is no longer described", name)
+	c.add(g)
+	return wasRequired
+}
+
+// addGone records a property that sub describes and sup does not: in a response the new
+// version added it; in a request the new version may ignore it.
+func (c *comparer) addGone(g gap, ns, np *normal, name string, at position) {
+	g.pointer = nameOf(ns, name)
+	switch c.direction {
+	case Response:
+		g.text = fmt.Sprintf("the property %s is new", name)
+		c.add(g)
+	case Request:
+		if c.mentions(np, name) || slices.Contains(at.outer, name) {
+			return
+		}
+		g.kind = kindUndescribed
+		g.verdict = Unknown
+		g.text = fmt.Sprintf("the property %s is no longer described, and may be ignored", name)
+		c.add(g)
+	}
 }
 
 // nameOf returns the pointer of a described property.

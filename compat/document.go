@@ -153,17 +153,32 @@ func detect(value any, kind string) Format {
 		return FormatJSONSchema
 	}
 
-	// The members decide, as the hub knows the usual content of each type.
+	return detectByMembers(doc, kind)
+}
+
+// detectByMembers returns the format of an object that names none: the members decide, as
+// the hub knows the usual content of each type of contract.
+func detectByMembers(doc map[string]any, kind string) Format {
+	isAnyKind := kind == ""
+	schema := isSchema(doc)
+	switch kind {
+	case typeEvent:
+		if !schema && hasAny(doc, eventNames) && hasAny(doc, payloadName) {
+			return FormatShape
+		}
+	case typeModel:
+		if !schema && hasAny(doc, []string{"fields", "schema", "properties"}) {
+			return FormatShape
+		}
+	}
+
+	// Without a type, an operation, fields or an event are known by their members.
 	switch {
-	case isEndpoint(doc) && (kind == "" || kind == typeEndpoint):
+	case isEndpoint(doc) && (isAnyKind || kind == typeEndpoint):
 		return FormatShape
-	case kind == typeEvent && hasAny(doc, eventNames) && hasAny(doc, payloadName) && !isSchema(doc):
+	case isAnyKind && !schema && (isFields(doc) || isEvent(doc)):
 		return FormatShape
-	case kind == typeModel && !isSchema(doc) && hasAny(doc, []string{"fields", "schema", "properties"}):
-		return FormatShape
-	case kind == "" && !isSchema(doc) && (isFields(doc) || isEvent(doc)):
-		return FormatShape
-	case isSchema(doc) && (kind == "" || kind == typeEvent || kind == typeModel):
+	case schema && slices.Contains([]string{"", typeEvent, typeModel}, kind):
 		return FormatJSONSchema
 	}
 	return FormatCustom

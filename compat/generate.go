@@ -305,57 +305,25 @@ func numberOf(r *big.Rat) json.Number {
 // objects returns objects: with the required properties, with all of them, with each value
 // of each property, without each property, and with properties that nobody described.
 func (g *generator) objects(n, h *normal, depth int) []any {
-	names := propertyNamesOf(n, h)
-	for _, of := range []*normal{n, h} {
-		for name := range of.required {
-			names = append(names, name)
-		}
-		for _, d := range of.dependents {
-			names = append(append(names, d.name), d.required...)
-		}
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	varied := names
-	if len(names) > manyNames { // of many, those that differ
-		varied = nil
-		for _, name := range names {
-			_, required := h.required[name]
-			if len(varied) < manyNames && (required || !sameSchemas(n.property(name), h.property(name))) {
-				varied = append(varied, name)
-			}
-		}
-	}
-
+	names := allNames(n, h)
+	varied := variedNames(n, h, names)
 	values := map[string][]any{}
 	for _, name := range names {
 		_, required := n.required[name]
-		if required || len(names) <= manyNames || slices.Contains(varied, name) {
+		if required || slices.Contains(varied, name) {
 			values[name] = g.values(n.property(name), h.property(name), depth+1)
 		}
 	}
 
 	// Where nothing is varied, a value that both schemas take is best.
-	usual := func(name string) any {
-		want := h.property(name)
-		for _, v := range values[name] {
-			if takes(want, v) {
-				return v
-			}
-		}
-		return values[name][0]
-	}
-	base := map[string]any{}
-	for name := range n.required {
-		if len(values[name]) == 0 {
-			return nil
-		}
-		base[name] = usual(name)
+	base, ok := smallest(n, h, values)
+	if !ok {
+		return nil
 	}
 	full := maps.Clone(base)
 	for _, name := range names {
 		if len(values[name]) > 0 && !isFalse(h.property(name)) {
-			full[name] = usual(name)
+			full[name] = usual(h, name, values[name])
 		}
 	}
 	out := []any{full, base}
@@ -372,16 +340,8 @@ func (g *generator) objects(n, h *normal, depth int) []any {
 			delete(less, name)
 			out = append(out, less)
 		}
-		if isAdded(n, h, name) { // its values show nothing: it was not described
-			continue
-		}
-		for i, v := range values[name] {
-			if i < 24 {
-				out = append(out, member(base, name, v))
-			}
-			if i < 24 && len(names) < 30 {
-				out = append(out, member(full, name, v))
-			}
+		if !isAdded(n, h, name) { // values of a property that was not described show nothing
+			out = append(out, variants(base, full, name, values[name], len(names) < 30)...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
@@ -389,6 +349,79 @@ func (g *generator) objects(n, h *normal, depth int) []any {
 			if i < 12 {
 				out = append(out, member(base, name, v), member(full, name, v))
 			}
+		}
+	}
+	return out
+}
+
+// allNames returns the names of properties that either schema speaks of, sorted.
+func allNames(n, h *normal) []string {
+	names := propertyNamesOf(n, h)
+	for _, of := range []*normal{n, h} {
+		for name := range of.required {
+			names = append(names, name)
+		}
+		for _, d := range of.dependents {
+			names = append(append(names, d.name), d.required...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// variedNames returns the names whose values are tried one by one: all, or of many only
+// those that differ between the schemas.
+func variedNames(n, h *normal, names []string) []string {
+	if len(names) <= manyNames {
+		return names
+	}
+	var out []string
+	for _, name := range names {
+		_, required := h.required[name]
+		differs := required || !sameSchemas(n.property(name), h.property(name))
+		if differs && len(out) < manyNames {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// smallest returns an object with the required properties alone. It reports false if one of
+// them has no value.
+func smallest(n, h *normal, values map[string][]any) (map[string]any, bool) {
+	base := map[string]any{}
+	for name := range n.required {
+		if len(values[name]) == 0 {
+			return nil, false
+		}
+		base[name] = usual(h, name, values[name])
+	}
+	return base, true
+}
+
+// usual returns the first value of a property that the other schema takes as well, or the
+// first one of all.
+func usual(h *normal, name string, values []any) any {
+	want := h.property(name)
+	for _, v := range values {
+		if takes(want, v) {
+			return v
+		}
+	}
+	return values[0]
+}
+
+// variants returns objects with the first values of one property: in the smallest object,
+// and in the full one if that is not too large.
+func variants(base, full map[string]any, name string, values []any, isSmall bool) []any {
+	var out []any
+	for i, v := range values {
+		if i >= 24 {
+			break
+		}
+		out = append(out, member(base, name, v))
+		if isSmall {
+			out = append(out, member(full, name, v))
 		}
 	}
 	return out
@@ -464,7 +497,7 @@ func padded(base map[string]any, n, h *normal, extra map[string][]any) []any {
 // of two schemas, and with items that repeat.
 func (g *generator) arrays(n, h *normal, depth int) []any {
 	prefixes := max(n.prefixes(), h.prefixes())
-	at := func(i int) []any {
+	at := func(i int) []any { // the values of one place
 		if i >= prefixes {
 			i = -1
 		}
@@ -474,18 +507,11 @@ func (g *generator) arrays(n, h *normal, depth int) []any {
 		}
 		return g.values(n.item(i), want, depth+1)
 	}
-	counts := map[int]bool{0: true, 1: true, 2: true, prefixes: true, prefixes + 1: true}
-	for _, l := range []*limit{n.minItems, n.maxItems, h.minItems, h.maxItems} {
-		if l != nil && l.n <= maxArray {
-			counts[max(l.n-1, 0)] = true
-			counts[l.n] = true
-			counts[l.n+1] = true
-		}
-	}
 
+	// Arrays of each length that a bound names.
 	var out []any
 	least := max(prefixes, 1)
-	for _, count := range slices.Sorted(maps.Keys(counts)) {
+	for _, count := range lengthsOf(n, h, prefixes) {
 		same := []any{}
 		different := []any{}
 		for i := range count {
@@ -507,23 +533,7 @@ func (g *generator) arrays(n, h *normal, depth int) []any {
 
 	// Each value of each place, in an array that is as short as allowed.
 	for i := range max(least, prefixes+1) {
-		for j, v := range at(i) {
-			if j >= 24 {
-				break
-			}
-			array := []any{}
-			for k := range max(least, i+1) {
-				list := at(k)
-				if len(list) == 0 {
-					break
-				}
-				array = append(array, list[(k+j)%len(list)])
-			}
-			if i < len(array) {
-				array[i] = v
-				out = append(out, array)
-			}
-		}
+		out = append(out, g.arraysWith(i, max(least, i+1), at)...)
 	}
 	for _, c := range n.contains { // arrays that contain what they must
 		inside := g.values(n.item(-1).with(c.is), h.item(-1), depth+1)
@@ -532,6 +542,42 @@ func (g *generator) arrays(n, h *normal, depth int) []any {
 			array = append(array, inside[i%len(inside)])
 		}
 		out = append(out, array)
+	}
+	return out
+}
+
+// lengthsOf returns the lengths of arrays that are of interest, sorted.
+func lengthsOf(n, h *normal, prefixes int) []int {
+	counts := map[int]bool{0: true, 1: true, 2: true, prefixes: true, prefixes + 1: true}
+	for _, l := range []*limit{n.minItems, n.maxItems, h.minItems, h.maxItems} {
+		if l != nil && l.n <= maxArray {
+			counts[max(l.n-1, 0)] = true
+			counts[l.n] = true
+			counts[l.n+1] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(counts))
+}
+
+// arraysWith returns arrays of a length, one for each of the first values of the place i.
+func (g *generator) arraysWith(i, length int, at func(int) []any) []any {
+	var out []any
+	for j, v := range at(i) {
+		if j >= 24 || !g.spend(length) {
+			break
+		}
+		array := []any{}
+		for k := range length {
+			list := at(k)
+			if len(list) == 0 {
+				break
+			}
+			array = append(array, list[(k+j)%len(list)])
+		}
+		if i < len(array) {
+			array[i] = v
+			out = append(out, array)
+		}
 	}
 	return out
 }
