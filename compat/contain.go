@@ -652,7 +652,8 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 		remark.at.path = at.path
 		remark.verdict = Compatible
 		isFree := isNew && !at.strict && !c.mentions(ns, name)
-		if isFree && c.direction == Request && isTrue(have) && !isFalse(np.property(name)) {
+		isOptional := isTrue(have) && !isFalse(np.property(name))
+		if isFree && isOptional && c.direction == Request {
 			c.add(remark)
 			continue
 		}

@@ -211,6 +211,12 @@ func (c *comparer) impliesNot(ns *normal, want schema, at position) bool {
 			return true
 		}
 	}
+
+	// An object without a property is not one that must have it. Values of other types need
+	// no properties.
+	if ns.types&excluded.types != isObject {
+		return false
+	}
 	for name := range excluded.required {
 		if isFalse(ns.property(name)) {
 			return true
