@@ -31,6 +31,8 @@ func pathKey(path string) string { return pathName.ReplaceAllString(path, "{}") 
 // operations returns the operations of a document, in order.
 func (s *source) operations() []operation { return s.operationsIn("/paths") }
 
+// operationsIn returns the operations of the paths in one member of the root: paths or
+// webhooks. The order is that of the paths, then that of the methods.
 func (s *source) operationsIn(group string) []operation {
 	raw, _ := lookup(s.base, group)
 	paths, _ := raw.(map[string]any)

@@ -90,6 +90,8 @@ type comparison struct {
 // maxSearches is the number of examples that are searched for in one comparison.
 const maxSearches = 60
 
+// newComparison returns an empty comparison. Each direction has sides of its own, because a
+// property that only responses have is not demanded of requests.
 func newComparison(old, new *source) *comparison {
 	c := &comparison{
 		old: old, new: new, index: map[string]int{}, searches: maxSearches,
@@ -397,6 +399,8 @@ func (c *comparison) rest(old, new *source, oldAt, newAt string, handled []strin
 	c.restIn(old, new, oldAt, newAt, handled, everything)
 }
 
+// restIn is rest for members that belong to one part, such as an operation. A member that
+// refers to others is compared with everything that it refers to.
 func (c *comparison) restIn(old, new *source, oldAt, newAt string, handled []string, part string) {
 	a, _ := lookup(old.base, oldAt)
 	b, _ := lookup(new.base, newAt)

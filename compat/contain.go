@@ -175,6 +175,7 @@ type comparer struct {
 // about a fifth of a second.
 const maxSteps = 20_000
 
+// newComparer returns a comparer that knows nothing yet.
 func newComparer(d Direction) *comparer {
 	steps := maxSteps
 	return &comparer{direction: d, pairs: map[string]*pair{}, steps: &steps}
@@ -310,6 +311,8 @@ func sameSchemas(a, b conjunction) bool {
 	return true
 }
 
+// sameSchema reports whether two schemas are written in the same way, apart from words for
+// readers. Schemas of two dialects never are: the same keywords may mean something else.
 func sameSchema(a, b schema) bool {
 	if a.side == b.side && a.pointer == b.pointer {
 		return true
@@ -484,6 +487,8 @@ func (c *comparer) compareListAdded(sub, sup conjunction, ns, np *normal, gapOf 
 	c.add(gapOf(kindEnumAdded, np.valuesAt, "only %d listed values are allowed", len(np.values)))
 }
 
+// compareNumbers compares the bounds of numbers. A multiple of 6 is a multiple of 3, and every
+// integer is a multiple of 1; other multiples are not implied.
 func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 	if np.min != nil && (ns.min == nil || isTighter(np.min, ns.min, 1)) {
 		c.add(gapOf(kindRange, np.min.at, "numbers must be %s", boundText(np.min, "at least", "more than")))
@@ -505,6 +510,7 @@ func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 	}
 }
 
+// boundText returns a bound in words.
 func boundText(b *bound, plain, exclusive string) string {
 	word := plain
 	if b.exclusive {
@@ -513,6 +519,8 @@ func boundText(b *bound, plain, exclusive string) string {
 	return word + " " + b.value.RatString()
 }
 
+// compareStrings compares the lengths and the expressions of strings. The same expression
+// implies itself, and no other one.
 func (c *comparer) compareStrings(ns, np *normal, gapOf gapMaker) {
 	if isRaised(ns.minLength, np.minLength) {
 		c.add(gapOf(kindLength, np.minLength.at, "strings must have at least %s", plural(np.minLength.n, "character")))
@@ -547,6 +555,7 @@ func isLowered(was, is *limit) bool {
 	return is != nil && (was == nil || was.n > is.n)
 }
 
+// plural returns a count with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -563,6 +572,8 @@ func shortText(text string) string {
 	return text
 }
 
+// compareArrays compares the number of items, the items themselves and those that an array
+// must contain. Items beyond maxItems of sub do not exist, so that their schemas say nothing.
 func (c *comparer) compareArrays(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) {
 	if isRaised(ns.minItems, np.minItems) {
 		c.add(gapOf(kindItems, np.minItems.at, "arrays must have at least %s", plural(np.minItems.n, "item")))
@@ -613,6 +624,8 @@ func (c *comparer) compareContains(ns *normal, want containment, at position, ga
 	}
 }
 
+// compareObjects compares the properties that have names, the required ones, all others, and
+// the keywords that count properties or look at their names.
 func (c *comparer) compareObjects(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) {
 	removed := c.compareProperties(ns, np, at, gapOf)
 	for _, name := range slices.Sorted(maps.Keys(np.required)) {
@@ -816,6 +829,8 @@ func (c *comparer) comparePattern(ns *normal, p namePattern, here position) {
 	}
 }
 
+// compareCounts compares the number of properties. Required properties are counted, and the
+// names of a closed object are known.
 func (c *comparer) compareCounts(ns, np *normal, gapOf gapMaker) {
 	if isRaised(ns.minProps, np.minProps) && np.minProps.n > len(ns.required) {
 		c.add(gapOf(kindCount, np.minProps.at, "objects must have at least %s", counted(np.minProps.n)))
@@ -829,6 +844,7 @@ func (c *comparer) compareCounts(ns, np *normal, gapOf gapMaker) {
 	}
 }
 
+// counted returns a number of properties in words.
 func counted(n int) string {
 	if n == 1 {
 		return "1 property"
@@ -846,6 +862,8 @@ func closedNames(n *normal) ([]string, bool) {
 	return nil, false
 }
 
+// comparePropertyNames looks at one propertyNames of sup. The names of a closed object are
+// tried one by one; otherwise a propertyNames of sub must imply it.
 func (c *comparer) comparePropertyNames(ns *normal, want schema, at position, gapOf gapMaker) {
 	if names, isClosed := closedNames(ns); isClosed {
 		allowed := !slices.ContainsFunc(names, func(name string) bool { return !takes(conjunction{want}, name) })
@@ -864,6 +882,8 @@ func (c *comparer) comparePropertyNames(ns *normal, want schema, at position, ga
 	c.add(gapOf(kindNames, want.pointer, "the names of properties must match other rules"))
 }
 
+// compareDependent looks at one demand that sup makes of objects with a property. Objects of
+// sub that cannot have the property meet it.
 func (c *comparer) compareDependent(sub conjunction, ns *normal, want dependent, at position, gapOf gapMaker) {
 	if isFalse(ns.property(want.name)) {
 		return
@@ -942,6 +962,7 @@ func isFalseMark(a, b []any) bool {
 	return true
 }
 
+// textOf returns the first of a few values, or none.
 func textOf(list []any) string {
 	if len(list) == 0 {
 		return "none"

@@ -191,11 +191,13 @@ func isEndpoint(doc map[string]any) bool {
 	return method && path
 }
 
+// isFields reports whether an object describes a model as a list of fields.
 func isFields(doc map[string]any) bool {
 	_, ok := doc["fields"].(map[string]any)
 	return ok
 }
 
+// isEvent reports whether an object describes an event by its name and its payload.
 func isEvent(doc map[string]any) bool {
 	_, payload := doc["payload"].(map[string]any)
 	return payload && hasAny(doc, eventNames)
@@ -215,6 +217,7 @@ func isSchema(doc map[string]any) bool {
 	return words && !hasAny(doc, []string{"event", "eventName", "event_name", "topic", "channel", "payload", "fields"})
 }
 
+// hasAny reports whether an object has a member with one of the names.
 func hasAny(doc map[string]any, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, ok := doc[name]

@@ -160,6 +160,8 @@ func exclusive(list []schema) bool {
 	return true
 }
 
+// disjoint reports whether no value is taken by both. It looks at types and listed values, of
+// the values themselves and of the properties that both require.
 func disjoint(a, b *normal) bool {
 	if excludes(a, b) {
 		return true
@@ -272,6 +274,7 @@ func (c *comparer) impliesCondition(sub conjunction, ns *normal, want condition,
 	})
 }
 
+// sameCondition reports whether two conditions are written in the same way.
 func sameCondition(a, b condition) bool {
 	if a.hasThen != b.hasThen || a.hasElse != b.hasElse || !sameSchema(a.test, b.test) {
 		return false

@@ -91,6 +91,8 @@ func (s *source) checkReferences(value any, pointer string, names bool) error {
 	return nil
 }
 
+// checkReference checks one reference outside of schemas. A chain of references must end at a
+// value of the document.
 func (s *source) checkReference(ref, pointer string) error {
 	if !strings.HasPrefix(ref, "#") {
 		return s.tree.refuse(join(pointer, "$ref"), "the reference %q leads out of the document; references to other files are never fetched", ref)

@@ -11,6 +11,7 @@ import (
 	"strings"
 )
 
+// itoa returns a number as a part of a pointer.
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // keywords are the keywords of JSON Schema and OpenAPI that the comparer knows: it compares
@@ -134,6 +135,7 @@ type side struct {
 	closures map[string]string // by pointer
 }
 
+// newSide returns a side with a validator for its schemas.
 func newSide(name string, src *source, root any) *side {
 	return &side{name: name, src: src, root: root, check: newChecker(root, src.draft7), closures: map[string]string{}}
 }
@@ -493,6 +495,7 @@ func (s schema) ownKeywords(m map[string]any) map[string]any {
 	return own
 }
 
+// takeValues adds enum and const. Several lists leave the values that are in all of them.
 func (n *normal) takeValues(s schema, m map[string]any) {
 	narrow := func(list []any, at string) {
 		if n.values == nil {
@@ -515,6 +518,8 @@ func (n *normal) takeValues(s schema, m map[string]any) {
 	}
 }
 
+// takeNumbers adds the bounds of numbers and keeps the tightest. Every multipleOf is kept: a
+// number must be a multiple of each.
 func (n *normal) takeNumbers(s schema, m map[string]any) {
 	for _, name := range []string{"minimum", "exclusiveMinimum"} {
 		if v, ok := m[name].(json.Number); ok {
@@ -544,6 +549,8 @@ func isTighter(a, b *bound, sign int) bool {
 	return order > 0 || (order == 0 && a.exclusive && !b.exclusive)
 }
 
+// takeLimits adds the counts of characters, items and properties, the expressions of strings
+// and the required names.
 func (n *normal) takeLimits(s schema, m map[string]any) {
 	limits := []struct {
 		name  string
@@ -598,6 +605,8 @@ func countOf(v any) (int, bool) {
 	return int(r.Num().Int64()), true
 }
 
+// takeObject adds the keywords that describe properties. They are kept together for each
+// schema, because additionalProperties speaks of the names that its own schema leaves over.
 func (n *normal) takeObject(s schema, m map[string]any) {
 	properties, hasNames := m["properties"].(map[string]any)
 	patterns, hasPatterns := m["patternProperties"].(map[string]any)
@@ -635,6 +644,8 @@ func (n *normal) takeObject(s schema, m map[string]any) {
 	n.takeDependents(s, m)
 }
 
+// takeDependents adds what the presence of a property demands. The keyword of draft-07 holds
+// both forms: lists of names, and schemas.
 func (n *normal) takeDependents(s schema, m map[string]any) {
 	for _, keyword := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
 		members, _ := m[keyword].(map[string]any)
@@ -654,6 +665,8 @@ func (n *normal) takeDependents(s schema, m map[string]any) {
 	}
 }
 
+// takeArray adds the keywords that describe items. The places of the first items have two
+// spellings: prefixItems, and a list of items in draft-07.
 func (n *normal) takeArray(s schema, m map[string]any) {
 	var g arrayGroup
 	prefix, hasPrefix := m["prefixItems"].([]any)
@@ -693,6 +706,8 @@ func (n *normal) takeArray(s schema, m map[string]any) {
 	}
 }
 
+// takeLogic adds alternatives, exclusions and conditions. They are not put together: each is
+// proved by itself.
 func (n *normal) takeLogic(s schema, m map[string]any) {
 	for _, name := range []string{"anyOf", "oneOf"} {
 		list, ok := m[name].([]any)

@@ -114,6 +114,7 @@ type jsonReader struct {
 	breaks []int // offsets of the line breaks
 }
 
+// readJSON reads a text of JSON by its tokens, so that no value is made before it was counted.
 func (t *tree) readJSON(text []byte) error {
 	r := jsonReader{tree: t, dec: json.NewDecoder(bytes.NewReader(text))}
 	r.dec.UseNumber()
@@ -178,6 +179,7 @@ func (r *jsonReader) read(pointer string, depth int) (any, error) {
 	return tok, nil
 }
 
+// object reads the members of an object. The brace that opens it was read.
 func (r *jsonReader) object(pointer string, depth int) (any, error) {
 	out := map[string]any{}
 	for r.dec.More() {
@@ -197,6 +199,7 @@ func (r *jsonReader) object(pointer string, depth int) (any, error) {
 	return out, err
 }
 
+// array reads the items of an array. The bracket that opens it was read.
 func (r *jsonReader) array(pointer string, depth int) (any, error) {
 	out := []any{}
 	for r.dec.More() {
@@ -222,6 +225,8 @@ func (t *tree) checkNumber(pointer string, n json.Number) error {
 	return nil
 }
 
+// readYAML reads a text of YAML. The parser gives nodes with lines, in which aliases are not
+// yet expanded.
 func (t *tree) readYAML(text []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc yaml.Node
@@ -277,6 +282,8 @@ func (t *tree) fromYAML(pointer string, n *yaml.Node, depth int) (any, error) {
 	return t.fromScalar(pointer, n)
 }
 
+// fromMapping returns the object of a mapping. Names are taken as they are written: the key
+// 200 is the name "200".
 func (t *tree) fromMapping(pointer string, n *yaml.Node, depth int) (any, error) {
 	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

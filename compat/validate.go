@@ -18,14 +18,18 @@ var errFetch = errors.New("references to other documents are never fetched")
 // noLoader refuses to load documents.
 type noLoader struct{}
 
+// Load returns an error for every address.
 func (noLoader) Load(string) (any, error) { return nil, errFetch }
 
 // A looseExpression stands for an expression that RE2 does not have. Documents with one are
 // unknown, so that it decides nothing.
 type looseExpression string
 
+// MatchString takes every text.
 func (e looseExpression) MatchString(string) bool { return true }
-func (e looseExpression) String() string          { return string(e) }
+
+// String returns the expression as it was written.
+func (e looseExpression) String() string { return string(e) }
 
 // expressions is the engine of regular expressions of the validator.
 func expressions(pattern string) (jsonschema.Regexp, error) {
@@ -41,6 +45,7 @@ func supported(pattern string) bool {
 	return err == nil
 }
 
+// unsupportedText returns the text of a finding about an expression.
 func unsupportedText(pattern string) string {
 	return "the regular expression " + shortText(pattern) + " is not one of RE2 and cannot be compared"
 }
