@@ -221,8 +221,10 @@ func (s *stage) run(w *world, step int) bool {
 	return true
 }
 
-// resume gives the service what it kept in memory in this state of the world.
+// resume gives the service what it kept in memory in this state of the world. The last calls of
+// agents are known from their sessions, too.
 func (s *stage) resume() {
+	s.service.ForgetCalls()
 	if len(s.w.watched) == 0 && len(s.service.Commands()) == 0 {
 		return
 	}
@@ -451,9 +453,11 @@ func hasNote(got reservation.Answer, kind string, p int) bool {
 
 // isViolator reports whether an answer tells an agent that it changed a file of another one.
 func isViolator(got reservation.Answer, i, p int) bool {
-	by := "a command of " + string(names[i])
+	isBy := func(text string) bool {
+		return strings.HasPrefix(text, string(names[i])+" changed") || strings.Contains(text, "while a command of "+string(names[i]))
+	}
 	return slices.ContainsFunc(got.Notes, func(n reservation.Note) bool {
-		return n.Kind == reservation.NoteViolation && n.Path == places[p].path && strings.HasPrefix(n.Text, by)
+		return n.Kind == reservation.NoteViolation && n.Path == places[p].path && isBy(n.Text)
 	})
 }
 
