@@ -24,6 +24,7 @@ CREATE TABLE reservations (
   left_lines  BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX reservations_tree ON reservations (tree, fence);
+CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
 
 -- Agents that were refused a file and wait for it.
 CREATE TABLE file_waits (

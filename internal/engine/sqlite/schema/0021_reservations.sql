@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS reservations (
   left_lines  INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS reservations_tree ON reservations (tree, fence);
+CREATE INDEX IF NOT EXISTS reservations_held ON reservations (state, is_pattern, holder);
 
 -- Agents that were refused a file and wait for it.
 CREATE TABLE IF NOT EXISTS file_waits (
