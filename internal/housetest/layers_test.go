@@ -195,7 +195,6 @@ var layers = map[string][]string{
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
 		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"internal/git",                                                 // the working trees in which agents work
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
