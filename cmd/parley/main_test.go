@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
@@ -114,9 +116,16 @@ func newHouseIn(t *testing.T, home string, flags ...string) *house {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	os.Chmod(h.home, 0o700)
 	h.start(flags...)
+	key, err := operatorKey(h.home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := clientAt(h.home, h.url, key, "")
 	for name, role := range cast {
-		var got struct{ Key string }
-		h.ok(h.operator("agent", "add", name, "--role", role, "--json"), &got)
+		got, err := rpc.Call(t.Context(), client, api.AddAgent, api.AgentParams{ID: hub.AgentID(name), Role: hub.Role(role)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		h.keys[name] = got.Key
 	}
 	return h
