@@ -102,16 +102,16 @@ func newCrew(t *testing.T, random *rand.Rand) *crew {
 	return w
 }
 
-// prompt is what a person types for a round. The dot tells round 1 from round 10.
-func prompt(n int) string { return fmt.Sprintf("round %d.", n) }
+// prompt is what a person types for a try of a round. Each is a text of its own, also on the screen.
+func prompt(n, try int) string { return fmt.Sprintf("round %d try %d.", n, try) }
 
 // give gives the model of a desk the steps of a round.
-func (w *crew) give(d *desk, n int) {
+func (w *crew) give(d *desk, n, try int) {
 	w.t.Helper()
 	script := d.cli.obedient(w.t)
 	commit := fmt.Sprintf("git -c user.name=%[1]s -c user.email=%[1]s@example.com commit -q -m '%[1]s %[2]d' -- %[3]s", d.agent, n, sharedFile)
 	script.Rules = append(script.Rules, model.Rule{
-		When: model.Condition{Prompt: regexp.MustCompile(regexp.QuoteMeta(prompt(n)))},
+		When: model.Condition{Prompt: regexp.MustCompile(regexp.QuoteMeta(prompt(n, try)))},
 		Do: []model.Step{
 			{Do: model.Read, Path: filepath.Join(w.dir, sharedFile)},
 			{Do: model.Edit, Path: filepath.Join(w.dir, sharedFile), Old: fmt.Sprintf("%s %d.", d.agent, n-1), New: fmt.Sprintf("%s %d.", d.agent, n)},
@@ -122,10 +122,10 @@ func (w *crew) give(d *desk, n int) {
 	d.model.Config.Handler = model.New(script)
 }
 
-// isDone reports whether the turn of a round has ended.
-func (d *desk) isDone(n int) bool {
+// isDone reports whether the turn of a try has ended.
+func (d *desk) isDone(n, try int) bool {
 	return slices.ContainsFunc(d.exchanges(), func(x model.Exchange) bool {
-		return strings.Contains(x.Prompt, prompt(n)) && !x.Side && !strings.HasSuffix(x.Answer, "calls")
+		return strings.Contains(x.Prompt, prompt(n, try)) && !x.Side && !strings.HasSuffix(x.Answer, "calls")
 	})
 }
 
@@ -138,8 +138,8 @@ func (d *desk) wasRefused() bool {
 func (w *crew) round(n int) {
 	w.t.Helper()
 	for _, d := range w.desks {
-		w.give(d, n)
-		d.draft(prompt(n))
+		w.give(d, n, 1)
+		d.draft(prompt(n, 1))
 	}
 	for _, d := range w.desks {
 		d.tmux("send-keys", "-t", "w", "Enter")
@@ -151,7 +151,7 @@ func (w *crew) round(n int) {
 		}
 		d.await("the end of a turn", func() bool {
 			d.answer(d.screen())
-			return d.isDone(n) && d.idle()
+			return d.isDone(n, 1) && d.idle()
 		})
 		if d.wasRefused() {
 			w.refused++
@@ -209,15 +209,15 @@ func (w *crew) reopen(i int) {
 // agent may not be named as the one that is changing the file.
 func (w *crew) alone(d *desk, n int) {
 	w.t.Helper()
-	for try := 0; w.line("HEAD:"+sharedFile, d.agent) != n; try++ {
-		if try == 3 {
+	for try := 2; w.line("HEAD:"+sharedFile, d.agent) != n; try++ {
+		if try > 4 {
 			w.t.Fatalf("%s cannot commit its line in round %d:\n%s", d.agent, n, w.git(nil, "diff").out)
 		}
-		w.give(d, n)
-		d.types(prompt(n))
+		w.give(d, n, try)
+		d.types(prompt(n, try))
 		d.await("the end of a turn", func() bool {
 			d.answer(d.screen())
-			return d.isDone(n) && d.idle()
+			return d.isDone(n, try) && d.idle()
 		})
 		if d.wasRefused() {
 			w.t.Errorf("%s was refused in round %d while nobody else was at work:\n%s", d.agent, n, w.operator("reservations").out)
