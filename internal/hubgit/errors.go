@@ -13,6 +13,8 @@ var (
 	ErrNoCommit     = errors.New("no such commit")
 	ErrIncomplete   = errors.New("the repository lacks objects")
 	ErrName         = errors.New("not a valid name")
+	ErrUnrelated    = errors.New("the commits have no common history")
+	ErrOldGit       = errors.New("git is too old")
 	ErrGit          = errors.New("git failed")
 )
 
