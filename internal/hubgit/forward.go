@@ -3,8 +3,10 @@ package hubgit
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,10 +38,11 @@ const finishTime = 2 * time.Minute
 // [ErrNotForward] if new does not contain old. A branch that is at new already is moved.
 func (c *Copy) Forward(ctx context.Context, branch, old, new string) (Forwarded, error) {
 	defer c.lock()()
-	return c.forward(ctx, branch, old, new)
+	return c.forward(ctx, strings.ToLower(rand.Text()), branch, old, new)
 }
 
-func (c *Copy) forward(ctx context.Context, branch, old, new string) (Forwarded, error) {
+// forward is Forward as the step of an id.
+func (c *Copy) forward(ctx context.Context, id, branch, old, new string) (Forwarded, error) {
 	if err := c.checkForward(ctx, branch, old, new); err != nil {
 		return Forwarded{}, err
 	}
@@ -60,7 +63,7 @@ func (c *Copy) forward(ctx context.Context, branch, old, new string) (Forwarded,
 		return Forwarded{Waits: waits}, err
 	}
 
-	s := c.newStep(branch, old, new, trees, changes)
+	s := c.newStep(id, branch, old, new, trees, changes)
 	if err := s.open(ctx, c); err != nil {
 		return Forwarded{}, err
 	}
@@ -172,7 +175,11 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 	done := false
 	defer func() {
 		if !done {
-			err = errors.Join(err, s.giveUp(ctx))
+			undone := s.giveUp(ctx)
+			if undone == nil {
+				undone = s.forget()
+			}
+			err = errors.Join(err, undone) // a record that stays is for Recover
 		}
 	}()
 	for _, w := range s.works {
@@ -219,19 +226,29 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 	return nil, err
 }
 
-// giveUp brings the trees back to their state before the step, and removes its traces.
+// giveUp brings the trees back to their state before the step, and removes its traces there.
 func (s *step) giveUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	for _, w := range s.works {
 		if _, err := w.undo(ctx); err != nil {
-			return err // the record stays, for Recover
+			return err
 		}
 		if err := w.release(nil); err != nil {
 			return err
 		}
 	}
-	return os.Remove(s.file())
+	return nil
+}
+
+// forget removes the record.
+func (s *step) forget() error {
+	s.home.pause("remove the record")
+	err := os.Remove(s.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // finish removes the traces of a step that is done.
@@ -243,8 +260,7 @@ func (s *step) finish() (kept []string, err error) {
 			return kept, err
 		}
 	}
-	s.home.pause("remove the record")
-	return kept, os.Remove(s.file())
+	return kept, s.forget()
 }
 
 // send packs the commits of the copy that a branch of the user lacks into the user's
@@ -262,7 +278,7 @@ func (c *Copy) send(ctx context.Context, old, new string) error {
 	if err != nil {
 		return err
 	}
-	store := []string{"-c", "core.fsync=all", "unpack-objects", "-q"}
+	store := []string{"-c", "core.fsync=all", "-c", "core.fsyncMethod=batch", "unpack-objects", "-q"}
 	if len(number) > len("100") {
 		store = []string{"-c", "core.fsync=all", "index-pack", "--stdin"}
 	}
@@ -287,7 +303,7 @@ func (s source) begin(ctx context.Context, ref, old, new string, pause func(stri
 		old = strings.Repeat("0", len(new))
 	}
 	s = s.shared()
-	cmd := s.user(context.WithoutCancel(ctx), "-c", "core.fsync=all", "-c", "core.filesRefLockTimeout=3000", "update-ref", "-m", "parley: landed", "--stdin")
+	cmd := s.user(context.WithoutCancel(ctx), "-c", "core.fsync=all", "-c", "core.filesRefLockTimeout=500", "update-ref", "-m", "parley: landed", "--stdin")
 	cmd.Env = append(cmd.Env, identity("")...)
 	t := &transaction{cmd: cmd, pause: pause, folder: s.folder}
 	cmd.Stderr = &t.errText

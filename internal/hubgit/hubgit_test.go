@@ -18,23 +18,52 @@ type repository struct {
 	copies *hubgit.Copies
 }
 
-// newRepository makes an empty repository, a user's configuration and a folder of copies.
+// userSettings are the user's configuration in all tests.
+const userSettings = "[user]\n\tname = u\n\temail = u@example.org\n[init]\n\tdefaultBranch = main\n[core]\n\tfsync = none\n"
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Getenv(childCopies) != "" {
+		return child()
+	}
+	// The tests end processes, not machines, so a file system in memory will do.
+	memory, err := os.MkdirTemp("/dev/shm", "hubgit-")
+	if err == nil {
+		os.Setenv("TMPDIR", memory)
+		defer os.RemoveAll(memory)
+	}
+	home, err := os.MkdirTemp("", "hubgit-home-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("HOME", home)
+	os.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "xdg"))
+	os.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(home, ".gitconfig"))
+	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(userSettings), 0o600); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+	return m.Run()
+}
+
+// newRepository makes an empty repository and a folder of copies. The test runs beside others
+// from here on.
 func newRepository(t *testing.T, args ...string) *repository {
 	t.Helper()
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "xdg"))
-	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(home, ".gitconfig"))
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	settings := "[user]\n\tname = u\n\temail = u@example.org\n[init]\n\tdefaultBranch = main\n"
-	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	return serialRepository(t, args...)
+}
+
+// serialRepository is newRepository for a test that changes the environment.
+func serialRepository(t *testing.T, args ...string) *repository {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	copies, err := hubgit.Open(filepath.Join(home, "copies"))
+	copies, err := hubgit.Open(filepath.Join(t.TempDir(), "copies"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (c *Copies) Recover(ctx context.Context) ([]Recovered, error) {
 func (s *step) recover(ctx context.Context, r *Recovered) error {
 	source, err := locate(ctx, s.Common)
 	if errors.Is(err, ErrNoRepository) {
-		return os.Remove(s.file()) // the repository is gone, and its trees with it
+		return s.forget() // the repository is gone, and its trees with it
 	}
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *step) recover(ctx context.Context, r *Recovered) error {
 			return err
 		}
 	}
-	return os.Remove(s.file())
+	return s.forget()
 }
 
 // present returns the trees whose folders are there.
@@ -120,22 +120,25 @@ func (s *step) again(ctx context.Context, c *Copy, r *Recovered) error {
 		return err
 	}
 	if s.Branch == "" {
-		return nil
+		return s.forget()
 	}
 
 	// Git removes its lock when the process that asked for it ends, but not when the machine
 	// does. The content of the lock says whose it is.
 	lock := c.source.lockOfBranch(s.Branch)
-	out, err := c.forward(ctx, s.Branch, s.Old, s.New)
+	out, err := c.forward(ctx, s.ID, s.Branch, s.Old, s.New)
 	if errors.Is(err, ErrGit) && strings.TrimSpace(readText(lock)) == s.New {
 		if err := os.Remove(lock); err != nil {
 			return err
 		}
-		out, err = c.forward(ctx, s.Branch, s.Old, s.New)
+		out, err = c.forward(ctx, s.ID, s.Branch, s.Old, s.New)
+	}
+	if err != nil {
+		return err
 	}
 	r.Landed = out.Moved
 	r.Waits = out.Waits
-	return err
+	return s.forget()
 }
 
 // restoreMissing returns the files that the step set aside to paths at which there is

@@ -2,7 +2,6 @@ package hubgit
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/internal/durable"
@@ -64,9 +62,8 @@ const (
 	stagedFile  = "staged" // the numbers of the files that the step puts; is there once all new files are
 )
 
-// newStep returns a step with an id of its own.
-func (c *Copy) newStep(branch, old, new string, trees []tree, changes []Change) *step {
-	id := strings.ToLower(rand.Text())
+// newStep returns a step that has not begun.
+func (c *Copy) newStep(id, branch, old, new string, trees []tree, changes []Change) *step {
 	return &step{ID: id, Copy: c.bare, Common: c.source.common, Branch: branch, Old: old, New: new, Trees: trees, At: time.Now().UTC(), home: c.home, changes: changes}
 }
 
@@ -197,10 +194,22 @@ func (w *work) copyIndex(ctx context.Context, to string) error {
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := durable.Copy(ctx, from, filepath.Join(w.control, oldIndex)); err != nil {
+	if err := linkOrCopy(ctx, from, filepath.Join(w.control, oldIndex)); err != nil {
 		return err
 	}
-	return durable.Copy(ctx, from, to)
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, raw, 0o600)
+}
+
+// linkOrCopy gives a file, which is replaced and never written to, a second name.
+func linkOrCopy(ctx context.Context, from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	return durable.Copy(ctx, from, to) // the file system has no hard links
 }
 
 // readTree runs git read-tree on the folder of new files and an index.
@@ -363,7 +372,7 @@ func (w *work) installIndex(ctx context.Context) error {
 	if err := durable.SyncFile(index); err != nil {
 		return err
 	}
-	if err := durable.Copy(ctx, index, filepath.Join(w.control, putIndex)); err != nil {
+	if err := linkOrCopy(ctx, index, filepath.Join(w.control, putIndex)); err != nil {
 		return err
 	}
 	if info, err := os.Stat(w.files.tree.index()); err == nil {
