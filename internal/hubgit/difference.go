@@ -198,7 +198,7 @@ func (d *distiller) Write(p []byte) (int, error) {
 			d.lineBuf = append(d.lineBuf, '\n')
 		}
 		d.lineBuf = append(d.lineBuf, b)
-		if b != ' ' && b != '\t' && b != '\v' && b != '\f' {
+		if !strings.ContainsRune(" \t\v\f", rune(b)) {
 			d.wordBuf = append(d.wordBuf, b)
 		}
 	}

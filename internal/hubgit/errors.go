@@ -16,6 +16,7 @@ var (
 	ErrUnrelated    = errors.New("the commits have no common history")
 	ErrMoved        = errors.New("the branch is at another commit")
 	ErrNotForward   = errors.New("the commit does not contain the branch")
+	ErrTooLarge     = errors.New("too large")
 	ErrOldGit       = errors.New("git is too old")
 	ErrGit          = errors.New("git failed")
 )

@@ -26,8 +26,11 @@ const maxInfo = 1 << 20
 // [ErrIncomplete] if the repository has not all of its objects, such as a partial clone.
 func (c *Copy) Fetch(ctx context.Context, revision string) (Commit, error) {
 	const op = "fetch"
-	if revision == "" || strings.HasPrefix(revision, "-") || strings.ContainsAny(revision, "\x00\n") {
+	if !isRevision(revision) {
 		return Commit{}, fail(ErrNoCommit, op, c.source.folder, "the revision is not valid")
+	}
+	if err := c.source.checkObjects(); err != nil {
+		return Commit{}, err
 	}
 	id, err := c.source.run(ctx, "rev-parse", "--verify", "--quiet", revision+"^{commit}")
 	if errors.Is(err, ErrGit) {
@@ -44,6 +47,11 @@ func (c *Copy) Fetch(ctx context.Context, revision string) (Commit, error) {
 	return c.commit(ctx, id)
 }
 
+// isRevision refuses texts that git would not read as one revision.
+func isRevision(text string) bool {
+	return text != "" && !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "^") && !strings.ContainsAny(text, "\x00\n")
+}
+
 // commit returns a commit of the copy by its id.
 func (c *Copy) commit(ctx context.Context, id string) (Commit, error) {
 	tree, err := c.run(ctx, "rev-parse", "--verify", "--quiet", id+"^{tree}")
@@ -54,7 +62,7 @@ func (c *Copy) commit(ctx context.Context, id string) (Commit, error) {
 }
 
 // bring packs a commit of the user's repository, with all that the copy lacks of its
-// history, into the copy.
+// history, into the copy. The caller has checked the objects there.
 func (c *Copy) bring(ctx context.Context, id string) error {
 	changed, err := c.takeBoundary(ctx)
 	if err != nil {
@@ -63,19 +71,11 @@ func (c *Copy) bring(ctx context.Context, id string) error {
 	if !changed && c.complete(ctx, id) {
 		return nil
 	}
-	if err := c.source.checkObjects(); err != nil {
-		return err
-	}
-
 	known, err := c.run(ctx, "for-each-ref", "--format=%(objectname)", fetchedRefs)
 	if err != nil {
 		return err
 	}
-	pack := c.alone(ctx, "pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
-	pack.Env = append(pack.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternate(filepath.Join(c.source.common, "objects")))
-	pack.Stdin = strings.NewReader(id + "\n--not\n" + known + "\n")
-	index := c.alone(ctx, "index-pack", "--stdin", "--fix-thin")
-	if err := c.pipe(pack, index); err != nil {
+	if err := c.take(ctx, id+"\n--not\n"+known+"\n"); err != nil {
 		return err
 	}
 	if err := c.source.checkObjects(); err != nil {
@@ -86,6 +86,20 @@ func (c *Copy) bring(ctx context.Context, id string) error {
 	}
 	_, err = c.run(ctx, "update-ref", fetchedRefs+id[:2], id)
 	return err
+}
+
+// take packs the objects of revisions, as git pack-objects reads them, from the user's
+// repository into the copy.
+func (c *Copy) take(ctx context.Context, revisions string) error {
+	pack := c.alone(ctx, "pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
+	pack.Env = append(pack.Env, c.borrow())
+	pack.Stdin = strings.NewReader(revisions)
+	return c.pipe(pack, c.alone(ctx, "index-pack", "--stdin", "--fix-thin"))
+}
+
+// borrow returns the variable with which git reads the objects of the user's repository, too.
+func (c *Copy) borrow() string {
+	return "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate(filepath.Join(c.source.common, "objects"))
 }
 
 // complete reports whether the copy has a commit and all objects of its history.

@@ -26,6 +26,7 @@ type files struct {
 	root    *os.Root
 	scratch *git.Scratch
 
+	raw      bool // files count in the form in which they are, too
 	modes    bool // the file system keeps the permission to execute
 	links    bool // links are links
 	caseless bool // names that differ in case only are one file
@@ -72,6 +73,7 @@ func (f *files) close() {
 type state struct {
 	info   fs.FileInfo // nil if there is nothing
 	id     string      // of the content as git would store it; "" for a folder or a device
+	raw    string      // of the content without the conversion by filters; may be ""
 	parent string      // the folder above that is none, so that there can be nothing
 }
 
@@ -119,6 +121,21 @@ func (f *files) look(ctx context.Context, paths []string) (map[string]state, err
 	for i, name := range regular {
 		s := out[name]
 		s.id = ids[i]
+		out[name] = s
+	}
+	if !f.raw {
+		return out, nil
+	}
+
+	f.scratch.Plain = true
+	raws, err := f.hash(ctx, regular)
+	f.scratch.Plain = false
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range regular {
+		s := out[name]
+		s.raw = raws[i]
 		out[name] = s
 	}
 	return out, nil
@@ -208,7 +225,7 @@ func (f *files) is(s state, mode, id string) bool {
 		return false
 	case mode == modeSubmodule:
 		return s.info.IsDir()
-	case s.id != id:
+	case s.id != id && s.raw != id:
 		return false
 	case mode == modeLink:
 		return isLink(s.info.Mode()) || !f.links

@@ -175,11 +175,7 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 	done := false
 	defer func() {
 		if !done {
-			undone := s.giveUp(ctx)
-			if undone == nil {
-				undone = s.forget()
-			}
-			err = errors.Join(err, undone) // a record that stays is for Recover
+			err = errors.Join(err, s.abandon(ctx))
 		}
 	}()
 	for _, w := range s.works {
@@ -200,7 +196,7 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 		}
 	}
 
-	t, err := c.source.begin(ctx, "refs/heads/"+s.Branch, s.Old, s.New, s.home.pause)
+	t, err := c.begin(ctx, "refs/heads/"+s.Branch, s.Old, s.New)
 	if err != nil {
 		return nil, err
 	}
@@ -210,9 +206,8 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 		if err == nil {
 			err = w.installIndex(ctx)
 		}
-		var by *touched
-		if errors.As(err, &by) {
-			return []Waits{{Folder: w.files.tree.Folder, Reason: Changed, Paths: []string{by.path}}}, nil
+		if waits := w.waitsFor(err); len(waits) > 0 {
+			return waits, nil
 		}
 		if err != nil {
 			return nil, err
@@ -224,6 +219,23 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 		return nil, nil
 	}
 	return nil, err
+}
+
+// abandon undoes a step that could not be done. A record that stays is for Recover.
+func (s *step) abandon(ctx context.Context) error {
+	if err := s.giveUp(ctx); err != nil {
+		return err
+	}
+	return s.forget()
+}
+
+// waitsFor returns the reason to wait for a file that a person has changed meanwhile.
+func (w *work) waitsFor(err error) []Waits {
+	var by *touched
+	if !errors.As(err, &by) {
+		return nil
+	}
+	return []Waits{{Folder: w.files.tree.Folder, Reason: Changed, Paths: []string{by.path}}}
 }
 
 // giveUp brings the trees back to their state before the step, and removes its traces there.
@@ -294,18 +306,40 @@ type transaction struct {
 	ended   bool
 	pause   func(string)
 	folder  string
+	stand   string // the folder of git of the working tree that stands in
 }
 
 // begin locks a branch and compares it with the old commit. If this process ends, git takes
 // the lock away.
-func (s source) begin(ctx context.Context, ref, old, new string, pause func(string)) (*transaction, error) {
+//
+// Git also locks the head of the tree in which it runs, by an empty file. So it runs for a
+// working tree without files that has the head detached: then the lock of the branch is the
+// only one, and its content, the new commit, says whose it is.
+func (c *Copy) begin(ctx context.Context, ref, old, new string) (*transaction, error) {
+	stand, err := os.MkdirTemp(c.home.folder, draftName)
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range map[string]string{"HEAD": new, "commondir": c.source.common, "gitdir": filepath.Join(stand, ".git")} {
+		if err := os.WriteFile(filepath.Join(stand, name), []byte(text+"\n"), 0o600); err != nil {
+			os.RemoveAll(stand)
+			return nil, err
+		}
+	}
+	t, err := c.source.shared().begin(ctx, stand, ref, old, new, c.home.pause)
+	if err != nil {
+		os.RemoveAll(stand)
+	}
+	return t, err
+}
+
+func (s source) begin(ctx context.Context, stand, ref, old, new string, pause func(string)) (*transaction, error) {
 	if old == "" {
 		old = strings.Repeat("0", len(new))
 	}
-	s = s.shared()
 	cmd := s.user(context.WithoutCancel(ctx), "-c", "core.fsync=all", "-c", "core.filesRefLockTimeout=500", "update-ref", "-m", "parley: landed", "--stdin")
-	cmd.Env = append(cmd.Env, identity("")...)
-	t := &transaction{cmd: cmd, pause: pause, folder: s.folder}
+	cmd.Env = append(cmd.Env, append(identity(""), "GIT_DIR="+stand)...)
+	t := &transaction{cmd: cmd, pause: pause, folder: s.folder, stand: stand}
 	cmd.Stderr = &t.errText
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -372,6 +406,7 @@ func (t *transaction) abort() {
 	t.in.Close()
 	io.Copy(io.Discard, t.out)
 	t.cmd.Wait() // its failure is known from the answers
+	os.RemoveAll(t.stand)
 }
 
 // lockOfBranch returns the path of the file with which git locks a branch.

@@ -16,6 +16,7 @@ import (
 type landing struct {
 	*repository
 	old, new hubgit.Commit
+	group    bool // children are ended with their processes of git
 }
 
 func newLanding(t *testing.T, args ...string) *landing {

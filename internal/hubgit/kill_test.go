@@ -20,6 +20,7 @@ const (
 	childFolder = "HUBGIT_TEST_FOLDER" // a folder of the user's repository; "" to recover
 	childMove   = "HUBGIT_TEST_MOVE"   // the old and the new commit
 	childKill   = "HUBGIT_TEST_KILL"   // the number of the write before which the child ends
+	childGroup  = "HUBGIT_TEST_GROUP"  // set if the processes of git end with it
 )
 
 // killed is the exit code of a child that ended where it was told to.
@@ -39,6 +40,9 @@ func child() int {
 	copies.SetPause(func(before string) {
 		if count++; count == last {
 			fmt.Println("before:", before)
+			if os.Getenv(childGroup) != "" {
+				killGroup()
+			}
 			os.Exit(killed)
 		}
 	})
@@ -70,11 +74,15 @@ func (l *landing) runChild(folder string, kill int) string {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), childCopies+"="+filepath.Dir(l.copy().Folder()), childFolder+"="+folder, childMove+"="+l.old.ID+" "+l.new.ID, childKill+"="+strconv.Itoa(kill))
+	if l.group {
+		cmd.Env = append(cmd.Env, childGroup+"=1")
+		ownGroup(cmd)
+	}
 	out, err := cmd.CombinedOutput()
 	switch code := cmd.ProcessState.ExitCode(); code {
 	case 0:
 		return ""
-	case killed:
+	case killed, -1:
 		_, before, _ := strings.Cut(strings.TrimSpace(string(out)), "before: ")
 		return before
 	default:
@@ -152,18 +160,18 @@ func (k *killable) recover() hubgit.Recovered {
 	return got[0]
 }
 
-// inParts runs a test in parallel parts, of which each takes every fourth number.
-func inParts(t *testing.T, test func(k *killable, first, step int)) {
+// inParts runs a test in four parallel parts, which together take every multiple of a number.
+func inParts(t *testing.T, every int, test func(k *killable, first, step int)) {
 	const parts = 4
 	for i := range parts {
-		t.Run(strconv.Itoa(i), func(t *testing.T) { test(newKillable(t), i+1, parts) })
+		t.Run(strconv.Itoa(i), func(t *testing.T) { test(newKillable(t), (i+1)*every, parts*every) })
 	}
 }
 
 // The process is killed before each of its writes. Afterwards the landing is complete: the
 // branch and both trees.
 func TestRecoverAfterEveryWrite(t *testing.T) {
-	inParts(t, func(k *killable, first, step int) {
+	inParts(t, 1, func(k *killable, first, step int) {
 		for n := first; ; n += step {
 			before := k.runChild(k.dir, n)
 			if before == "" {
@@ -194,8 +202,8 @@ func TestRecoverAfterEveryWrite(t *testing.T) {
 // After a kill a person writes a file that the landing touches. The landing is stopped, all
 // else is as before, and the file stays.
 func TestRecoverStopsAtContentOfAPerson(t *testing.T) {
-	inParts(t, func(k *killable, first, step int) {
-		for n := first + 1; k.runChild(k.dir, n) != ""; n += step {
+	inParts(t, 3, func(k *killable, first, step int) {
+		for n := first; k.runChild(k.dir, n) != ""; n += step {
 			moved := k.git("rev-parse", "main") == k.new.ID
 			writeFile(k.T, filepath.Join(k.linked, "a.txt"), "of a person\n")
 			got := k.recover()
@@ -222,10 +230,10 @@ func TestRecoverStopsAtContentOfAPerson(t *testing.T) {
 	})
 }
 
-// Recover is killed before each of its writes, too.
+// Recover is killed, too.
 func TestRecoverAfterKillsOfRecover(t *testing.T) {
 	const middle = 22 // a write in the second tree
-	inParts(t, func(k *killable, first, step int) {
+	inParts(t, 3, func(k *killable, first, step int) {
 		for n := first; ; n += step {
 			if k.runChild(k.dir, middle) == "" {
 				k.Fatal("the landing was not killed")
@@ -244,4 +252,115 @@ func TestRecoverAfterKillsOfRecover(t *testing.T) {
 			k.reset()
 		}
 	})
+}
+
+// The machine stops, and the processes of git with ours: nobody removes their locks.
+func TestRecoverRemovesLocksOfGit(t *testing.T) {
+	k := newKillable(t)
+	k.group = true
+	lock := filepath.Join(k.dir, ".git", "refs", "heads", "main.lock")
+	found := 0
+	for n := 14; n < 40; n += 6 {
+		if k.runChild(k.dir, n) == "" {
+			break
+		}
+		if read(t, lock) != "-" {
+			found++
+		}
+		if got := k.recover(); !got.Landed {
+			t.Errorf("killed before write %d: %+v", n, got)
+		}
+		k.landed(k.dir, status)
+		k.landed(k.linked, status)
+		k.reset()
+	}
+	if found == 0 {
+		t.Error("no lock of the branch was left")
+	}
+}
+
+// Somebody has moved the branch after a kill. The files are theirs then: nothing is changed
+// but for files that the step had set aside.
+func TestRecoverOfABranchThatMoved(t *testing.T) {
+	k := newKillable(t)
+	for n := 4; k.runChild(k.dir, n) != ""; n += 5 {
+		if k.git("rev-parse", "main") == k.new.ID {
+			break
+		}
+		elsewhere := k.git("commit-tree", k.old.Tree, "-p", k.old.ID, "-m", "elsewhere")
+		k.git("update-ref", "refs/heads/main", elsewhere)
+		if got := k.recover(); got.Landed || got.At != elsewhere {
+			t.Errorf("killed before write %d: %+v", n, got)
+		}
+		k.whole()
+		for _, dir := range []string{k.dir, k.linked} {
+			if read(t, dir, "a.txt") == "-" {
+				t.Errorf("killed before write %d: a.txt is not there", n)
+			}
+		}
+		k.noTraces()
+		k.reset()
+	}
+}
+
+// A person works in the tree while it is brought forward.
+func TestForwardBesideAPerson(t *testing.T) {
+	tests := []struct {
+		name, before string
+		do           func(l *landing)
+		path         string
+	}{
+		{"writes before a file is set aside", "set aside a.txt", func(l *landing) { l.write("a.txt", "mine\n") }, "a.txt"},
+		{"writes the same number of bytes", "set aside a.txt", func(l *landing) { l.write("a.txt", "old b\n") }, "a.txt"},
+		{"replaces a file", "set aside gone.txt", func(l *landing) {
+			l.write("gone.new", "mine\n")
+			os.Rename(filepath.Join(l.dir, "gone.new"), filepath.Join(l.dir, "gone.txt"))
+		}, "gone.txt"},
+		{"removes a file", "set aside gone.txt", func(l *landing) { os.Remove(filepath.Join(l.dir, "gone.txt")) }, "gone.txt"},
+		{"writes where a file was", "put a.txt", func(l *landing) { l.write("a.txt", "mine\n") }, "a.txt"},
+		{"makes a file that comes", "put new/n.txt", func(l *landing) { l.write("new/n.txt", "mine\n") }, "new/n.txt"},
+		{"makes a link where a folder comes", "put new/n.txt", func(l *landing) { os.Symlink(l.TempDir(), filepath.Join(l.dir, "new")) }, "new/n.txt"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLanding(t)
+			l.copies.SetPause(func(before string) {
+				if before == test.before {
+					test.do(l)
+				}
+			})
+			got := l.forward()
+			l.waited(got, l.dir, hubgit.Changed, test.path)
+			l.copies.SetPause(func(string) {})
+
+			// All other files are as before.
+			for name, want := range map[string]string{"a.txt": "old a\n", "gone.txt": "old gone\n", "run.sh": "#!/bin/sh\n"} {
+				if name != test.path && read(t, l.dir, name) != want {
+					t.Errorf("%s is %q", name, read(t, l.dir, name))
+				}
+			}
+			if text := read(t, l.dir, test.path); test.name != "removes a file" && test.name != "makes a link where a folder comes" && text != "mine\n" && text != "old b\n" {
+				t.Errorf("the file of the person is %q", text)
+			}
+		})
+	}
+}
+
+// A program that has a file open writes to it after it was replaced.
+func TestForwardKeepsWhatOpenFilesGet(t *testing.T) {
+	l := newLanding(t)
+	file, err := os.OpenFile(filepath.Join(l.dir, "a.txt"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	l.copies.SetPause(func(before string) {
+		if before == "move the branch" {
+			file.WriteString("mine\n")
+		}
+	})
+	got := l.forward()
+	if !got.Moved || len(got.Kept) != 1 || read(t, got.Kept[0]) != "old a\nmine\n" || read(t, l.dir, "a.txt") != "new a\n" {
+		t.Errorf("got %+v", got)
+	}
 }

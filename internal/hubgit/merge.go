@@ -84,21 +84,7 @@ func (c *Copy) Revert(ctx context.Context, base Commit, merged string, message s
 		return Merge{}, err
 	}
 
-	// Git finds the base of a merge by the history, so these commits have one in which the
-	// undone state lies before the other two.
-	var ids []string
-	for _, tree := range []string{undone.Tree, base.Tree, before} {
-		var parents []string
-		if len(ids) > 0 {
-			parents = ids[:1]
-		}
-		id, err := c.commitTree(ctx, tree, "revert", parents, "@0 +0000")
-		if err != nil {
-			return Merge{}, err
-		}
-		ids = append(ids, id)
-	}
-	out, tree, err := c.mergeTrees(ctx, ids[1], ids[2])
+	out, tree, err := c.mergeFrom(ctx, undone.Tree, base.Tree, before)
 	if err != nil || len(out.Conflicts) > 0 {
 		return out, err
 	}
@@ -106,6 +92,20 @@ func (c *Copy) Revert(ctx context.Context, base Commit, merged string, message s
 		return Merge{Commit: base, Unchanged: true}, nil
 	}
 	return c.finishMerge(ctx, out, base, tree, message, base.ID)
+}
+
+// mergeFrom merges two trees that have a common base. Git finds the base of a merge by the
+// history, so commits are made in which the base lies before the other two.
+func (c *Copy) mergeFrom(ctx context.Context, base, ours, theirs string) (Merge, string, error) {
+	var ids []string
+	for _, tree := range []string{base, ours, theirs} {
+		id, err := c.commitTree(ctx, tree, "base of a merge", ids[:min(len(ids), 1)], "@0 +0000")
+		if err != nil {
+			return Merge{}, "", err
+		}
+		ids = append(ids, id)
+	}
+	return c.mergeTrees(ctx, ids[1], ids[2])
 }
 
 // emptyTree writes the tree without files into the copy, and returns its id.

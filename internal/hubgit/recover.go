@@ -79,6 +79,9 @@ func (s *step) recover(ctx context.Context, r *Recovered) error {
 		return err
 	}
 	defer s.close()
+	for _, w := range s.works {
+		w.files.raw = s.Branch == ""
+	}
 
 	now := ""
 	if s.Branch != "" {

@@ -70,7 +70,8 @@ func (s *source) search() error {
 		case err == nil && info.Mode()&fs.ModeSymlink != 0:
 			return fail(ErrUnsafe, op, s.folder, at+" is a link")
 		case err == nil && info.IsDir():
-			s.top, s.gitDir, s.common = dir, at, at
+			s.top = dir
+			s.gitDir, s.common = at, at
 			if _, err := os.Lstat(filepath.Join(at, "commondir")); err == nil {
 				return fail(ErrUnsafe, op, s.folder, at+" uses the objects and refs of another folder")
 			}

@@ -140,6 +140,9 @@ func (w *work) indexLock() string { return w.files.tree.index() + ".lock" }
 // index keeps staged changes of other paths.
 func (w *work) stage(ctx context.Context, indexed bool) error {
 	w.step.home.pause("stage")
+	if err := os.MkdirAll(w.control, 0o700); err != nil {
+		return err
+	}
 	for _, name := range []string{newFiles, oldFiles, undoneFiles} {
 		if err := w.files.root.MkdirAll(w.at(name), 0o700); err != nil {
 			return err
@@ -160,12 +163,15 @@ func (w *work) stage(ctx context.Context, indexed bool) error {
 	} else if err := w.readTree(ctx, index, from); err != nil {
 		return err
 	}
-	if err := w.readTree(ctx, index, "-m", "-u", "--no-recurse-submodules", from, w.step.New); err != nil {
+	w.files.scratch.Plain = w.files.raw
+	err := w.readTree(ctx, index, "-m", "-u", "--no-recurse-submodules", from, w.step.New)
+	w.files.scratch.Plain = false
+	if err != nil {
 		return err
 	}
 
 	// The new files are on disk before the first old one goes.
-	err := filepath.WalkDir(w.folder(newFiles), func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(w.folder(newFiles), func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			err = durable.SyncFile(name)
 		}
@@ -350,7 +356,7 @@ func (w *work) setAside(ctx context.Context, i int, ch Change) error {
 	same := s.same(info)
 	if same && info.Mode().IsRegular() && w.step.At.Sub(info.ModTime()) < racy {
 		id, err := output(w.files.git(ctx, w.files.tree.index(), "hash-object", "--path="+ch.Path, "--", to), "compare files", w.files.tree.Folder)
-		same = err == nil && id == s.id
+		same = err == nil && (id == s.id || id == s.raw)
 	}
 	if same {
 		return nil
