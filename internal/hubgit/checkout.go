@@ -28,7 +28,7 @@ func (c *Copy) Checkout(ctx context.Context, id, folder string) (err error) {
 			c.Remove(ctx, folder) // the first error matters
 		}
 	}()
-	if _, err := c.run(ctx, "worktree", "add", "--quiet", "--detach", "--no-checkout", folder, id); err != nil {
+	if err := c.trees(ctx, "add", "--quiet", "--detach", "--no-checkout", folder, id); err != nil {
 		return err
 	}
 	cmd := c.alone(ctx, "-C", folder, "read-tree", "--reset", "-u", "--no-recurse-submodules", id)
@@ -54,7 +54,14 @@ func (c *Copy) Remove(ctx context.Context, folder string) error {
 	if err := removeAll(folder); err != nil {
 		return err
 	}
-	_, err := c.run(ctx, "worktree", "prune", "--expire=now")
+	return c.trees(ctx, "prune", "--expire=now")
+}
+
+// trees changes the list of working trees of the copy. Git would take an entry that another
+// process has just begun for one that is broken.
+func (c *Copy) trees(ctx context.Context, args ...string) error {
+	defer c.lockOf("trees")()
+	_, err := c.run(ctx, append([]string{"worktree"}, args...)...)
 	return err
 }
 

@@ -84,8 +84,47 @@ func (c *Copy) bring(ctx context.Context, id string) error {
 	if !c.complete(ctx, id) {
 		return fail(ErrIncomplete, "fetch", c.source.folder, id)
 	}
-	_, err = c.run(ctx, "update-ref", fetchedRefs+id[:2], id)
+	if _, err = c.run(ctx, "update-ref", fetchedRefs+id[:2], id); err != nil {
+		return err
+	}
+	return c.rollUp(ctx)
+}
+
+// maxPacks is the number of packs from which on small ones are joined.
+const maxPacks = 20
+
+// rollUp joins small packs, so that the copy does not become slower with each fetch. It costs
+// time for new objects, not for the whole history, and removes no object.
+func (c *Copy) rollUp(ctx context.Context) error {
+	packs, err := filepath.Glob(filepath.Join(c.bare, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) < maxPacks {
+		return err
+	}
+	_, err = c.run(ctx, "repack", "--quiet", "-d", "--geometric=2")
 	return err
+}
+
+// unusedTime is the age from which on Compact removes objects that no name keeps, in the words
+// of git.
+const unusedTime = "2.weeks.ago"
+
+// Compact packs every copy anew and removes old objects that no name keeps. It costs time for
+// the whole history, so it is for quiet hours.
+func (c *Copies) Compact(ctx context.Context) error {
+	folders, err := filepath.Glob(filepath.Join(c.folder, "*"+copySuffix))
+	if err != nil {
+		return err
+	}
+	for _, bare := range folders {
+		one := &Copy{home: c, bare: bare}
+		unlock := one.lock()
+		_, err := one.run(ctx, "gc", "--quiet", "--prune="+unusedTime)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take packs the objects of revisions, as git pack-objects reads them, from the user's

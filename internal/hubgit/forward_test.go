@@ -522,3 +522,82 @@ func TestForwardRefuses(t *testing.T) {
 	}
 	l.noTraces()
 }
+
+// Files outside of a sparse checkout come into the index alone.
+func TestForwardSparseCheckout(t *testing.T) {
+	for _, index := range []string{"--sparse-index", "--no-sparse-index"} {
+		t.Run(index, func(t *testing.T) {
+			l := newLanding(t)
+			l.git("sparse-checkout", "set", "--cone", index, "kept")
+			if got := l.forward(); !got.Moved {
+				t.Errorf("got %+v", got)
+			}
+			if read(t, l.dir, "new", "n.txt") != "-" || read(t, l.dir, "a.txt") != "new a\n" || l.git("status", "--porcelain") != "" || l.git("rev-parse", "main") != l.new.ID {
+				t.Errorf("the status is %q", l.git("status", "--porcelain"))
+			}
+			l.noTraces()
+		})
+	}
+}
+
+func TestForwardSettingsOfTheTree(t *testing.T) {
+	for _, setting := range []string{"core.splitIndex=true", "core.untrackedCache=true", "index.version=4"} {
+		t.Run(setting, func(t *testing.T) {
+			l := newLanding(t)
+			name, value, _ := strings.Cut(setting, "=")
+			l.git("config", name, value)
+			l.write("other.txt", "mine\n")
+			l.git("add", "other.txt")
+			l.git("status")
+			if got := l.forward(); !got.Moved {
+				t.Fatalf("got %+v", got)
+			}
+			l.landed(l.dir, "M  other.txt")
+		})
+	}
+}
+
+func TestForwardLineEnds(t *testing.T) {
+	l := newLanding(t)
+	l.git("config", "core.autocrlf", "true")
+	for _, name := range []string{"a.txt", "gone.txt", "run.sh"} {
+		os.Remove(filepath.Join(l.dir, name))
+	}
+	l.git("checkout", ".")
+	if got := l.forward(); !got.Moved {
+		t.Fatalf("got %+v", got)
+	}
+	if got := read(t, l.dir, "a.txt"); got != "new a\r\n" || l.git("status", "--porcelain") != "" {
+		t.Errorf("a.txt is %q", got)
+	}
+}
+
+// A name that changes in case alone makes place for itself.
+func TestForwardRenamesInCase(t *testing.T) {
+	r := newRepository(t)
+	first := r.commit("readme", "text\n")
+	r.git("checkout", "-q", "-b", "work")
+	r.git("mv", "-f", "readme", "README")
+	r.commit()
+	r.git("checkout", "-q", "main")
+	r.git("config", "core.ignorecase", "true")
+	l := &landing{repository: r, old: r.fetch(first), new: r.fetch("work")}
+	if got := l.forward(); !got.Moved {
+		t.Fatalf("got %+v", got)
+	}
+	if read(t, r.dir, "README") != "text\n" || r.git("ls-files") != "README" {
+		t.Errorf("the index has %q", r.git("ls-files"))
+	}
+}
+
+// Waits name the first paths alone.
+func TestWaitsText(t *testing.T) {
+	w := hubgit.Waits{Folder: "/w", Reason: hubgit.Changed, Paths: []string{"a", "b", "c", "d"}}
+	if got := w.String(); got != "waits for /w: it has changes in a, b, c, ..." {
+		t.Errorf("got %q", got)
+	}
+	w = hubgit.Waits{Folder: "/w", Reason: hubgit.Rebasing}
+	if got := w.String(); got != "waits for /w: a rebase is in progress" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -12,6 +12,14 @@
 //     the copy. Git runs with the configuration of the copy while it reads them.
 //   - [Copy.Keep] protects a commit in the copy by a ref; [Copy.Drop] removes the ref.
 //   - [Copy.Checkout] writes the files of a commit into a folder; [Copy.Remove] removes it.
+//   - [Copy.Difference] and [Copy.History] say what the change is, and whose commits it has.
+//   - [Copy.Merge] and [Copy.Revert] make the commit that will land, without a working tree.
+//   - [Copy.Forward] moves the user's branch to it, together with the working trees in which
+//     the branch is checked out, or says what it waits for. After a kill [Copies.Recover]
+//     finishes the move or undoes it.
+//
+// [Copy.Snapshot] keeps the uncommitted work of a working tree in the copy, and [Copy.Apply]
+// brings it into another one.
 //
 // A repository of a user is a folder that others may have written. Its hooks, filters, file
 // monitors and helpers are never run, and a repository that leads git to another folder,
@@ -40,7 +48,7 @@ type Copies struct {
 	pause  func(before string) // called before each write to a repository of a user; for tests
 
 	mu    sync.Mutex
-	locks map[string]*sync.Mutex // by the folder of a copy; see Copy.lock
+	locks map[string]*sync.Mutex // by purpose and folder of a copy; see Copy.lockOf
 }
 
 // A Copy is the hub's bare repository for one repository of a user, seen from one folder of
@@ -164,14 +172,18 @@ func (c *Copy) create(ctx context.Context) error {
 	return durable.Rename(draft, c.bare)
 }
 
-// lock waits until no other call writes to the copy, and returns the function that lets the
-// next one in.
-func (c *Copy) lock() (unlock func()) {
+// lock waits until no other call fetches into the copy or moves a branch, and returns the
+// function that lets the next one in.
+func (c *Copy) lock() (unlock func()) { return c.lockOf("fetch") }
+
+// lockOf is lock for one purpose.
+func (c *Copy) lockOf(purpose string) (unlock func()) {
+	key := purpose + " " + c.bare
 	c.home.mu.Lock()
-	one := c.home.locks[c.bare]
+	one := c.home.locks[key]
 	if one == nil {
 		one = &sync.Mutex{}
-		c.home.locks[c.bare] = one
+		c.home.locks[key] = one
 	}
 	c.home.mu.Unlock()
 

@@ -230,3 +230,88 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 		t.Errorf("the copy does not work any more: %v", err)
 	}
 }
+
+// A partial clone lacks objects, and git may not fetch them for us.
+func TestFetchFromAPartialClone(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "one\n")
+	r.commit("a.txt", "two\n")
+	r.git("config", "uploadpack.allowFilter", "true")
+	partial := t.TempDir()
+	r.git("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+r.dir, partial)
+	c, err := r.copies.Of(t.Context(), partial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fetch(t.Context(), "HEAD"); !errors.Is(err, hubgit.ErrIncomplete) {
+		t.Errorf("got %v, want ErrIncomplete", err)
+	}
+}
+
+func TestFetchRefusesRevisions(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "one\n")
+	for _, revision := range []string{"", "--all", "^HEAD", "none", "HEAD\nHEAD", "HEAD:a.txt"} {
+		if _, err := r.copy().Fetch(t.Context(), revision); !errors.Is(err, hubgit.ErrNoCommit) {
+			t.Errorf("%q: %v, want ErrNoCommit", revision, err)
+		}
+	}
+	for _, name := range []string{"", "../x", "a..b", "x.lock"} {
+		if err := r.copy().Keep(t.Context(), name, "HEAD"); !errors.Is(err, hubgit.ErrName) {
+			t.Errorf("%q: %v, want ErrName", name, err)
+		}
+	}
+	if _, err := r.copies.Of(t.Context(), t.TempDir()); !errors.Is(err, hubgit.ErrNoRepository) {
+		t.Errorf("outside of a repository: %v, want ErrNoRepository", err)
+	}
+}
+
+// Many fetches leave few packs, and what is kept survives the removal of the rest.
+func TestManyFetches(t *testing.T) {
+	r := newRepository(t)
+	var last string
+	for range 25 {
+		last = r.commit("a.txt", r.git("hash-object", "-w", "--stdin", "--path=x")+last+"\n")
+		r.fetch("HEAD")
+	}
+	c := r.copy()
+	packs, _ := filepath.Glob(filepath.Join(c.Folder(), "objects", "pack", "*.pack"))
+	if len(packs) > 20 {
+		t.Errorf("there are %d packs", len(packs))
+	}
+	if err := c.Keep(t.Context(), "last", last); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.copies.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.gitIn(c.Folder(), "fsck", "--full")
+	if kept, err := c.Kept(t.Context(), "last"); err != nil || kept.ID != last {
+		t.Errorf("kept %v (%v)", kept, err)
+	}
+}
+
+// Checks run beside each other.
+func TestCheckoutsBesideEachOther(t *testing.T) {
+	r := newRepository(t)
+	id := r.commit("a.txt", "one\n")
+	r.fetch("HEAD")
+	c := r.copy()
+	base := t.TempDir()
+	done := make(chan error)
+	for i := range 8 {
+		go func() {
+			folder := filepath.Join(base, string(rune('a'+i)), "try")
+			err := c.Checkout(t.Context(), id, folder)
+			if err == nil {
+				err = c.Remove(t.Context(), folder)
+			}
+			done <- err
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -192,37 +192,52 @@ func belowAny(names map[string]bool, name string) bool {
 
 // check looks for reasons to wait at one path.
 func (p *plan) check(ch Change, found *findings) error {
-	s := p.states[ch.Path]
 	in, known := p.index[ch.Path]
-	if p.index != nil {
-		if !known {
-			in.mode = modeNone
-		}
-		isOld := in.is(ch.oldMode, ch.oldID)
-		isNew := in.is(ch.newMode, ch.newID)
-		if !isOld && !isNew {
+	if !known {
+		in.mode = modeNone
+	}
+	if p.index != nil && !in.is(ch.oldMode, ch.oldID) {
+		if !in.is(ch.newMode, ch.newID) {
 			found.staged = append(found.staged, ch.Path)
 		}
-		if !isOld {
-			return nil // what is staged already is the landing's: the file stays as it is
-		}
+		return nil // what is staged already is the landing's: the file stays as it is
 	}
+	if ch.wasFile() {
+		p.checkFile(ch, in, found)
+		return nil
+	}
+	return p.checkPlace(ch, found)
+}
 
-	// A submodule is a folder that the landing never touches.
-	wasFile := ch.oldMode != modeNone && ch.oldMode != modeSubmodule
-	becomesFile := ch.newMode != modeNone && ch.newMode != modeSubmodule
+// wasFile reports whether the path was a file or a link. A submodule is a folder that no
+// landing touches.
+func (ch Change) wasFile() bool { return ch.oldMode != modeNone && ch.oldMode != modeSubmodule }
+
+// becomesFile reports whether the path is a file or a link afterwards.
+func (ch Change) becomesFile() bool { return ch.newMode != modeNone && ch.newMode != modeSubmodule }
+
+// checkFile looks at a file that the landing changes or removes.
+func (p *plan) checkFile(ch Change, in entry, found *findings) {
+	s := p.states[ch.Path]
+	known := p.files.is(s, ch.newMode, ch.newID) || p.files.is(s, ch.oldMode, ch.oldID)
+	unwanted := s.absent() && s.parent == "" && in.hidden
+	if !known && !unwanted {
+		found.changed = append(found.changed, ch.Path)
+	}
+}
+
+// checkPlace looks at the place of a file or submodule that the landing adds.
+func (p *plan) checkPlace(ch Change, found *findings) error {
+	s := p.states[ch.Path]
 	switch {
-	case ch.oldMode == modeSubmodule && !becomesFile:
-	case s.parent != "" && !wasFile:
+	case ch.oldMode == modeSubmodule && !ch.becomesFile():
+	case s.parent != "":
 		if !p.goes(s.parent) {
 			found.inWay = append(found.inWay, s.parent)
 		}
-	case s.info != nil && s.info.IsDir() && becomesFile && !wasFile:
+	case s.absent() || p.files.is(s, ch.newMode, ch.newID):
+	case s.info.IsDir():
 		return p.checkFolder(ch, found)
-	case p.files.is(s, ch.newMode, ch.newID) || p.files.is(s, ch.oldMode, ch.oldID):
-	case s.absent() && (in.hidden || !wasFile):
-	case wasFile:
-		found.changed = append(found.changed, ch.Path)
 	default:
 		found.inWay = append(found.inWay, ch.Path)
 	}
