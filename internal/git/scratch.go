@@ -18,9 +18,10 @@ import (
 // defined convert files, those of the repository do not, and a filter that the user has not
 // defined leaves the content as it is stored.
 type Scratch struct {
-	folder  string
-	objects string
-	Plain   bool // git reads no configuration of the system and the user either, so that no filter runs
+	folder   string
+	objects  string
+	settings map[string]string
+	Plain    bool // git reads no configuration of the system and the user either, so that no filter runs
 }
 
 // NewScratch makes a scratch for a working tree of a repository. own is the tree's own folder
@@ -55,6 +56,41 @@ func (s *Scratch) Command(ctx context.Context, program, top, index string, args 
 	return cmd
 }
 
+// Is reports whether a setting of the repository or the user, with a name in lower case, is
+// true. A setting that is not there has the given value.
+func (s *Scratch) Is(name string, otherwise bool) bool {
+	value, ok := s.settings[name]
+	if !ok {
+		return otherwise
+	}
+	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
+}
+
+// Settings returns the settings in a file of a configuration, by their names in lower case, but
+// for the middle of a name. Files that it includes are not read. A setting without a value is
+// true.
+func Settings(ctx context.Context, file string) (map[string]string, error) {
+	list, err := output(In(ctx, "git", filepath.Dir(file), "config", "--no-includes", "--file", file, "--null", "--list"))
+	if err != nil {
+		return nil, err
+	}
+	return parseSettings(list), nil
+}
+
+// parseSettings reads a list of settings that git writes with zero bytes. The last one of a
+// name counts.
+func parseSettings(list string) map[string]string {
+	out := map[string]string{}
+	for _, setting := range strings.Split(list, "\x00") {
+		name, value, assigned := strings.Cut(setting, "\n")
+		if !assigned {
+			value = "true"
+		}
+		out[name] = value
+	}
+	return out
+}
+
 // lay makes the repository.
 func (s *Scratch) lay(ctx context.Context, tree, own, common string) error {
 	for _, folder := range []string{"objects", "refs", "info"} {
@@ -67,6 +103,7 @@ func (s *Scratch) lay(ctx context.Context, tree, own, common string) error {
 	if err != nil {
 		return err
 	}
+	s.settings = parseSettings(settings)
 	files := map[string][]byte{
 		"HEAD":   []byte("ref: refs/heads/none\n"),
 		"config": scratchConfig(settings, common),

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -43,25 +42,15 @@ func openFiles(ctx context.Context, s source, t tree) (*files, error) {
 		root.Close()
 		return nil, failed(err, "read the settings", t.Folder)
 	}
-	f := &files{tree: t, source: s, root: root, scratch: scratch, modes: true, links: true}
-	list, err := output(git.In(ctx, program, t.Folder, "config", "--null", "--list"), "config", t.Folder)
-	if err != nil {
-		f.close()
-		return nil, err
-	}
-	for _, setting := range strings.Split(list, "\x00") {
-		name, value, assigned := strings.Cut(setting, "\n")
-		yes := !assigned || slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
-		switch name {
-		case "core.filemode":
-			f.modes = yes
-		case "core.symlinks":
-			f.links = yes
-		case "core.ignorecase":
-			f.caseless = yes
-		}
-	}
-	return f, nil
+	return &files{
+		tree:     t,
+		source:   s,
+		root:     root,
+		scratch:  scratch,
+		modes:    scratch.Is("core.filemode", true),
+		links:    scratch.Is("core.symlinks", true),
+		caseless: scratch.Is("core.ignorecase", false),
+	}, nil
 }
 
 func (f *files) close() {

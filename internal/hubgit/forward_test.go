@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-agents/parley/internal/hubgit"
@@ -22,15 +23,33 @@ type landing struct {
 func newLanding(t *testing.T, args ...string) *landing {
 	t.Helper()
 	r := newRepository(t, args...)
-	first := r.commit("a.txt", "old a\n", "gone.txt", "old gone\n", "run.sh", "#!/bin/sh\n", "other.txt", "other\n", ".gitignore", "*.tmp\n")
+	format := strings.Join(args, "")
+	made, _ := templates.LoadOrStore(format, sync.OnceValue(func() string {
+		at := &repository{T: t, dir: filepath.Join(os.Getenv("HOME"), "template"+format)}
+		gitCommand(os.Getenv("HOME"), append([]string{"init", "-q", at.dir}, args...)...).Run()
+		at.fillTemplate()
+		return at.dir
+	}))
+	os.RemoveAll(filepath.Join(r.dir, ".git"))
+	if err := os.CopyFS(r.dir, os.DirFS(made.(func() string)())); err != nil {
+		t.Fatal(err)
+	}
+	old := r.fetch("main")
+	return &landing{repository: r, old: old, new: r.merge(old, r.fetch("work")).Commit}
+}
+
+// templates are the repositories that landings begin with, by their format.
+var templates sync.Map
+
+// fillTemplate makes the commits of a landing.
+func (r *repository) fillTemplate() {
+	r.Helper()
+	r.commit("a.txt", "old a\n", "gone.txt", "old gone\n", "run.sh", "#!/bin/sh\n", "other.txt", "other\n", ".gitignore", "*.tmp\n")
 	r.git("checkout", "-q", "-b", "work")
 	os.Remove(filepath.Join(r.dir, "gone.txt"))
 	os.Chmod(filepath.Join(r.dir, "run.sh"), 0o755)
 	r.commit("a.txt", "new a\n", "new/n.txt", "new n\n")
-	work := r.fetch("work")
 	r.git("checkout", "-q", "main")
-	old := r.fetch(first)
-	return &landing{repository: r, old: old, new: r.merge(old, work).Commit}
 }
 
 // forward lands, and fails on an error.

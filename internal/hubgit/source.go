@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/parley-agents/parley/internal/git"
 )
 
 // The names of the formats of objects, as git spells them.
@@ -39,7 +37,7 @@ func locate(ctx context.Context, folder string) (source, error) {
 		return source{}, fail(ErrNoRepository, op, folder, err.Error())
 	}
 	s := source{folder: real}
-	if err := s.search(); err != nil {
+	if err := s.search(ctx); err != nil {
 		return source{}, err
 	}
 
@@ -61,7 +59,7 @@ func locate(ctx context.Context, folder string) (source, error) {
 }
 
 // search sets the folders of the nearest repository upwards.
-func (s *source) search() error {
+func (s *source) search(ctx context.Context) error {
 	const op = "find the repository"
 	for dir := s.folder; ; dir = filepath.Dir(dir) {
 		at := filepath.Join(dir, ".git")
@@ -78,7 +76,7 @@ func (s *source) search() error {
 			return s.plain()
 		case err == nil && info.Mode().IsRegular():
 			s.top = dir
-			return s.follow(at)
+			return s.follow(ctx, at)
 		case isBare(dir):
 			s.gitDir, s.common = dir, dir
 			if filepath.Base(dir) == ".git" {
@@ -105,7 +103,7 @@ func isBare(dir string) bool {
 // follow sets the folders for a .git that is a file. The folder that it names must know this
 // tree: a linked one is registered in the repository, and the repository of a submodule, or
 // one that was made apart from its files, names the tree in its configuration.
-func (s *source) follow(file string) error {
+func (s *source) follow(ctx context.Context, file string) error {
 	const op = "find the repository"
 	to, ok := strings.CutPrefix(strings.TrimSpace(readText(file)), "gitdir: ")
 	if !ok {
@@ -119,9 +117,10 @@ func (s *source) follow(file string) error {
 
 	shared := strings.TrimSpace(readText(filepath.Join(dir, "commondir")))
 	if shared == "" {
-		tree, err := output(git.In(context.Background(), program, dir, "config", "--no-includes", "--file", filepath.Join(dir, "config"), "--get", "core.worktree"), op, dir)
+		settings, err := s.settings(ctx)
+		tree := ""
 		if err == nil {
-			tree, err = realFrom(dir, tree)
+			tree, err = realFrom(dir, settings["core.worktree"])
 		}
 		if err != nil || tree != s.top {
 			return fail(ErrUnsafe, op, s.folder, dir+" is the repository of another folder")

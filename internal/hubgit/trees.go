@@ -3,8 +3,10 @@ package hubgit
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/internal/git"
@@ -61,14 +63,18 @@ func leadsTo(file, dir string) bool {
 
 // mainTree returns the top of the main working tree, "" if the repository has none.
 func (s source) mainTree(ctx context.Context) (string, error) {
-	if s.setting(ctx, "core.bare", "--type=bool") == "true" {
+	settings, err := s.settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	if slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(settings["core.bare"])) {
 		return "", nil
 	}
 	around := ""
 	if filepath.Base(s.common) == ".git" {
 		around = filepath.Dir(s.common)
 	}
-	named := s.setting(ctx, "core.worktree")
+	named := settings["core.worktree"]
 	if named == "" {
 		return around, nil
 	}
@@ -82,15 +88,21 @@ func (s source) mainTree(ctx context.Context) (string, error) {
 	return folder, nil
 }
 
-// setting returns a setting from the files of the repository itself.
-func (s source) setting(ctx context.Context, name string, args ...string) string {
-	for _, file := range []string{"config.worktree", "config"} {
-		args := append([]string{"config", "--no-includes", "--file", filepath.Join(s.common, file)}, args...)
-		if value, err := output(git.In(ctx, program, s.common, append(args, "--get", name)...), "config", s.common); err == nil {
-			return value
+// settings returns the settings in the files of the repository itself.
+func (s source) settings(ctx context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range []string{"config", "config.worktree"} {
+		file := filepath.Join(s.common, name)
+		if _, err := os.Lstat(file); err != nil {
+			continue
 		}
+		some, err := git.Settings(ctx, file)
+		if err != nil {
+			return nil, failed(err, "read the settings", s.folder)
+		}
+		maps.Copy(out, some)
 	}
-	return ""
+	return out, nil
 }
 
 // head returns the name of the branch that is checked out in a tree, with refs/heads/; "" if
