@@ -16,6 +16,7 @@ const removeTime = 30 * time.Second
 // not exist. The folder is a working tree of the copy: git works in it. No filter converts
 // the files.
 func (c *Copy) Checkout(ctx context.Context, id, folder string) (err error) {
+	defer typed(&err, "check out", folder)
 	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return err
@@ -48,7 +49,8 @@ func withoutGitDir(env []string) (out []string) {
 }
 
 // Remove removes a folder that Checkout filled, also after the end of ctx.
-func (c *Copy) Remove(ctx context.Context, folder string) error {
+func (c *Copy) Remove(ctx context.Context, folder string) (err error) {
+	defer typed(&err, "remove", folder)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	if err := removeAll(folder); err != nil {

@@ -1,6 +1,7 @@
 package hubgit
 
 import (
+	"context"
 	"errors"
 	"strings"
 )
@@ -18,6 +19,7 @@ var (
 	ErrNotForward   = errors.New("the commit does not contain the branch")
 	ErrTooLarge     = errors.New("too large")
 	ErrOldGit       = errors.New("git is too old")
+	ErrFiles        = errors.New("a file could not be read or written")
 	ErrGit          = errors.New("git failed")
 )
 
@@ -28,6 +30,7 @@ type Error struct {
 	Folder string // of the repository, or the one in question
 	Kind   error
 	Detail string // what git or the system said; may be empty
+	Cause  error  // the error of the system, if there is one
 }
 
 func (e *Error) Error() string {
@@ -38,8 +41,24 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the kind.
-func (e *Error) Unwrap() error { return e.Kind }
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// typed makes an error of the system an Error. Those of contexts stay as they are. It is
+// deferred by exported functions.
+func typed(err *error, op, folder string) {
+	var known *Error
+	ended := errors.Is(*err, context.Canceled) || errors.Is(*err, context.DeadlineExceeded)
+	if *err == nil || ended || errors.As(*err, &known) {
+		return
+	}
+	*err = &Error{Op: op, Folder: folder, Kind: ErrFiles, Detail: (*err).Error(), Cause: *err}
+}
 
 func fail(kind error, op, folder, detail string) error {
 	return &Error{Op: op, Folder: folder, Kind: kind, Detail: detail}

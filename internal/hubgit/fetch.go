@@ -24,8 +24,9 @@ const maxInfo = 1 << 20
 // Fetch resolves a revision in the user's repository and brings the commit with its history
 // into the copy. The error is [ErrNoCommit] if the revision names no commit, and
 // [ErrIncomplete] if the repository has not all of its objects, such as a partial clone.
-func (c *Copy) Fetch(ctx context.Context, revision string) (Commit, error) {
+func (c *Copy) Fetch(ctx context.Context, revision string) (_ Commit, err error) {
 	const op = "fetch"
+	defer typed(&err, op, c.source.folder)
 	if !isRevision(revision) {
 		return Commit{}, fail(ErrNoCommit, op, c.source.folder, "the revision is not valid")
 	}

@@ -21,7 +21,7 @@ type Forwarded struct {
 	Trees      []string `json:"trees,omitempty"`      // the folders whose files were brought forward
 	Waits      []Waits  `json:"waits,omitempty"`      // the folders that keep the branch where it is
 	Submodules []string `json:"submodules,omitempty"` // paths whose submodule must be updated by a person
-	Kept       []string `json:"kept,omitempty"`       // replaced files that a program wrote to meanwhile, and where they are
+	Kept       []string `json:"kept,omitempty"`       // where files are that persons wrote meanwhile, and whose places are taken
 }
 
 // finishTime bounds the steps that must be done after the caller's context has ended.
@@ -36,7 +36,8 @@ const finishTime = 2 * time.Minute
 // of a person is overwritten: where the landing would do that, Forward changes nothing and
 // returns the reasons to wait. The error is [ErrMoved] if the branch is not at old, and
 // [ErrNotForward] if new does not contain old. A branch that is at new already is moved.
-func (c *Copy) Forward(ctx context.Context, branch, old, new string) (Forwarded, error) {
+func (c *Copy) Forward(ctx context.Context, branch, old, new string) (_ Forwarded, err error) {
+	defer typed(&err, "move "+branch, c.source.folder)
 	defer c.lock()()
 	return c.forward(ctx, strings.ToLower(rand.Text()), branch, old, new)
 }
@@ -75,7 +76,7 @@ func (c *Copy) forward(ctx context.Context, id, branch, old, new string) (Forwar
 		return Forwarded{}, err
 	}
 	if waits, err = s.run(ctx, c); err != nil || len(waits) > 0 {
-		return Forwarded{Waits: waits}, err
+		return Forwarded{Waits: waits, Kept: s.kept}, err
 	}
 
 	out.Moved = true
@@ -201,6 +202,7 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 		return nil, err
 	}
 	defer t.abort()
+	ctx = context.WithoutCancel(ctx) // what has begun is finished
 	for _, w := range s.works {
 		err := w.move(ctx)
 		if err == nil {
@@ -214,7 +216,7 @@ func (s *step) run(ctx context.Context, c *Copy) (waits []Waits, err error) {
 		}
 	}
 	err = t.commit()
-	done = err == nil || c.source.branch(context.WithoutCancel(ctx), s.Branch) == s.New
+	done = err == nil || c.source.branch(ctx, s.Branch) == s.New
 	if done {
 		return nil, nil
 	}
@@ -243,10 +245,10 @@ func (s *step) giveUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	for _, w := range s.works {
-		if _, err := w.undo(ctx); err != nil {
+		if err := w.undo(ctx); err != nil {
 			return err
 		}
-		if err := w.release(nil); err != nil {
+		if err := w.releaseAll(ctx); err != nil {
 			return err
 		}
 	}

@@ -80,8 +80,9 @@ type origin struct {
 
 // Open opens the folder of copies, and makes it if there is none. It removes the working
 // trees, locks and drafts that a killed process left in the copies.
-func Open(folder string) (*Copies, error) {
-	folder, err := filepath.Abs(folder)
+func Open(folder string) (_ *Copies, err error) {
+	defer typed(&err, "open the copies", folder)
+	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ func Open(folder string) (*Copies, error) {
 // Of returns the copy for the repository that contains a folder. Revisions such as HEAD mean
 // those of the folder. The error is [ErrNoRepository] if there is no repository, and
 // [ErrUnsafe] if it leads to another folder.
-func (c *Copies) Of(ctx context.Context, folder string) (*Copy, error) {
+func (c *Copies) Of(ctx context.Context, folder string) (_ *Copy, err error) {
+	defer typed(&err, "open the copy", folder)
 	s, err := locate(ctx, folder)
 	if err != nil {
 		return nil, err

@@ -364,3 +364,24 @@ func TestForwardKeepsWhatOpenFilesGet(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A person replaces a file while it is moved, twice: the first of the new files is in the way
+// of the second. Both are kept.
+func TestForwardKeepsBothFilesOfAPerson(t *testing.T) {
+	l := newLanding(t)
+	l.copies.SetPause(func(before string) {
+		switch before {
+		case "set aside a.txt":
+			l.write("a.txt", "mine, first\n")
+		case "put back a.txt":
+			l.write("a.txt", "mine, second\n")
+		}
+	})
+	got := l.forward()
+	if got.Moved || len(got.Waits) != 1 || len(got.Kept) != 1 || read(t, got.Kept[0]) != "mine, first\n" || read(t, l.dir, "a.txt") != "mine, second\n" {
+		t.Errorf("got %+v", got)
+	}
+	if read(t, l.dir, "gone.txt") != "old gone\n" || l.git("rev-parse", "main") != l.old.ID {
+		t.Error("the landing was not undone")
+	}
+}

@@ -12,26 +12,27 @@ import (
 // A Recovered is the outcome of a step that a killed process had begun. At most one of
 // Landed, Waits and At is set; none of them means that the step was undone.
 type Recovered struct {
-	Repository string  `json:"repository"` // as Copy.Repository returns it
-	Branch     string  `json:"branch,omitempty"`
-	Old        string  `json:"old,omitempty"`
-	New        string  `json:"new"`
-	Landed     bool    `json:"landed"`            // the branch is at New, and the trees with it
-	Waits      []Waits `json:"waits,omitempty"`   // the trees are in their old state, but for the changes of persons
-	At         string  `json:"at,omitempty"`      // the commit to which somebody else has moved the branch
-	Failure    string  `json:"failure,omitempty"` // why the step could not be finished; the record stays
+	Repository string   `json:"repository"` // as Copy.Repository returns it
+	Branch     string   `json:"branch,omitempty"`
+	Old        string   `json:"old,omitempty"`
+	New        string   `json:"new"`
+	Landed     bool     `json:"landed"`            // the branch is at New, and the trees with it
+	Waits      []Waits  `json:"waits,omitempty"`   // the trees are in their old state, but for the changes of persons
+	At         string   `json:"at,omitempty"`      // the commit to which somebody else has moved the branch
+	Kept       []string `json:"kept,omitempty"`    // as in Forwarded
+	Failure    string   `json:"failure,omitempty"` // why the step could not be finished; the record stays
 }
 
 // Recover finishes the steps that a killed process had begun: files that are as before or
 // after the landing are brought to the landing, and the branch with them. Any other content
 // stops that: then the files of the step are as before, and a Waits names the others. Locks
 // and folders of the step are removed. It is called before anything else is landed.
-func (c *Copies) Recover(ctx context.Context) ([]Recovered, error) {
+func (c *Copies) Recover(ctx context.Context) (out []Recovered, err error) {
+	defer typed(&err, "recover", c.folder)
 	records, err := os.ReadDir(filepath.Join(c.folder, stepFolder))
 	if err != nil {
 		return nil, err
 	}
-	var out []Recovered
 	for _, record := range records {
 		path := filepath.Join(c.folder, stepFolder, record.Name())
 		if !strings.HasSuffix(path, ".json") {
@@ -40,6 +41,7 @@ func (c *Copies) Recover(ctx context.Context) ([]Recovered, error) {
 			}
 			continue
 		}
+
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			return out, err
@@ -55,6 +57,7 @@ func (c *Copies) Recover(ctx context.Context) ([]Recovered, error) {
 			}
 			r.Failure = err.Error()
 		}
+		r.Kept = append(r.Kept, s.kept...)
 		out = append(out, r)
 	}
 	return out, nil
@@ -99,7 +102,7 @@ func (s *step) recover(ctx context.Context, r *Recovered) error {
 		if r.At != "" {
 			w.restoreMissing()
 		}
-		if err := w.release(nil); err != nil {
+		if err := w.releaseAll(ctx); err != nil {
 			return err
 		}
 	}
@@ -141,6 +144,7 @@ func (s *step) again(ctx context.Context, c *Copy, r *Recovered) error {
 	}
 	r.Landed = out.Moved
 	r.Waits = out.Waits
+	r.Kept = out.Kept
 	return s.forget()
 }
 

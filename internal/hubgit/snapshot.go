@@ -35,7 +35,8 @@ type Snapshot struct {
 // index, branches and refs of the user are only read. Filters do not convert the files: they
 // are stored as they are, but for the conversion of line ends that git does itself. The error
 // is [ErrTooLarge] for more than 1 GiB of changed files.
-func (c *Copy) Snapshot(ctx context.Context, folder, message string) (Snapshot, error) {
+func (c *Copy) Snapshot(ctx context.Context, folder, message string) (_ Snapshot, err error) {
+	defer typed(&err, "take a snapshot", folder)
 	at, f, err := c.openTree(ctx, folder)
 	if err != nil {
 		return Snapshot{}, err
@@ -274,7 +275,8 @@ type Applied struct {
 // that are not committed. Index and branch stay as they are. If another commit is checked out
 // than the base of the snapshot, the changes are merged with it. Nothing of a person is
 // overwritten: changed paths are reasons to wait, as for [Copy.Forward].
-func (c *Copy) Apply(ctx context.Context, snapshot, folder string) (Applied, error) {
+func (c *Copy) Apply(ctx context.Context, snapshot, folder string) (out Applied, err error) {
+	defer typed(&err, "apply a snapshot", folder)
 	at, f, err := c.openTree(ctx, folder)
 	if err != nil {
 		return Applied{}, err
@@ -299,8 +301,9 @@ func (c *Copy) Apply(ctx context.Context, snapshot, folder string) (Applied, err
 		return Applied{}, err
 	}
 	defer s.close()
-	out := Applied{Submodules: submodules(changes)}
+	out.Submodules = submodules(changes)
 	if out.Waits, err = s.apply(ctx); err != nil || len(out.Waits) > 0 {
+		out.Kept = s.kept
 		return out, err
 	}
 	for _, ch := range changes {
@@ -353,7 +356,7 @@ func (s *step) apply(ctx context.Context) (waits []Waits, err error) {
 	for _, w := range s.works {
 		err := w.stage(ctx, false)
 		if err == nil {
-			err = w.move(ctx)
+			err = w.move(context.WithoutCancel(ctx))
 		}
 		if waits := w.waitsFor(err); len(waits) > 0 {
 			return waits, nil

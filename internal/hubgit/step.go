@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +36,7 @@ type step struct {
 	home    *Copies
 	changes []Change
 	works   []*work
+	kept    []string // files of persons that had to stay in the folders of the step
 }
 
 // A work is the part of a step in one working tree.
@@ -122,6 +122,7 @@ func (w *work) lock() (bool, error) {
 	if err := os.WriteFile(own, []byte(w.step.lockText()), 0o600); err != nil {
 		return false, err
 	}
+
 	w.step.home.pause("lock")
 	err := os.Link(own, w.indexLock())
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -151,6 +152,7 @@ func (w *work) stage(ctx context.Context, indexed bool) error {
 	if err := w.files.root.WriteFile(w.at(".gitignore"), []byte("*\n"), 0o600); err != nil {
 		return err
 	}
+
 	index := filepath.Join(w.control, newIndex)
 	from := w.step.Old
 	if from == "" {
@@ -180,6 +182,12 @@ func (w *work) stage(ctx context.Context, indexed bool) error {
 	if err != nil {
 		return err
 	}
+	return w.markStaged()
+}
+
+// markStaged writes the numbers of the files that the step will put. From here on undo has
+// something to do.
+func (w *work) markStaged() error {
 	numbers := []int{}
 	for i, ch := range w.step.changes {
 		if !w.skips(ch) {
@@ -353,6 +361,7 @@ func (w *work) setAside(ctx context.Context, i int, ch Change) error {
 	if err != nil {
 		return err
 	}
+
 	same := s.same(info)
 	if same && info.Mode().IsRegular() && w.step.At.Sub(info.ModTime()) < racy {
 		id, err := output(w.files.git(ctx, w.files.tree.index(), "hash-object", "--path="+ch.Path, "--", to), "compare files", w.files.tree.Folder)
@@ -362,10 +371,10 @@ func (w *work) setAside(ctx context.Context, i int, ch Change) error {
 		return nil
 	}
 	w.step.home.pause("put back " + ch.Path)
-	if err := w.files.place(to, ch.Path); err != nil {
-		return fmt.Errorf("%s is kept as %s: %w", ch.Path, to, err)
+	if err := w.files.place(to, ch.Path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	return &touched{ch.Path}
+	return &touched{ch.Path} // a file whose place is taken is kept where it is
 }
 
 // installIndex replaces the tree's index by the new one.

@@ -14,22 +14,23 @@ import (
 
 // undo brings a tree back to its state before the step, from any point of it: files that the
 // step moved aside return, files that it put go. A file that a person has written since stays.
-// It can be killed and called again. The paths of the old files whose place is taken are
-// returned; their content is in the repository.
-func (w *work) undo(ctx context.Context) (taken []string, err error) {
+// An old file whose place is taken stays in the folder of the step. It can be killed and called
+// again.
+func (w *work) undo(ctx context.Context) error {
 	raw, err := os.ReadFile(filepath.Join(w.control, stagedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // no file has been moved
+		return nil // no file has been moved
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var numbers []int
 	if err := json.Unmarshal(raw, &numbers); err != nil {
-		return nil, err
+		return err
 	}
+
 	if err := w.undoIndex(); err != nil {
-		return nil, err
+		return err
 	}
 	var paths []string
 	for _, ch := range w.step.changes {
@@ -37,14 +38,14 @@ func (w *work) undo(ctx context.Context) (taken []string, err error) {
 	}
 	states, err := w.files.look(ctx, paths)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	// New files go first: one can be where a folder of an old one was.
 	for _, i := range numbers {
 		ch := w.step.changes[i]
 		if err := w.takeBack(i, ch, states[ch.Path]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i, ch := range w.step.changes {
@@ -53,14 +54,31 @@ func (w *work) undo(ctx context.Context) (taken []string, err error) {
 			continue
 		}
 		w.step.home.pause("restore " + ch.Path)
-		err := w.files.place(aside, ch.Path)
-		if errors.Is(err, fs.ErrExist) {
-			taken = append(taken, ch.Path)
-		} else if err != nil {
-			return nil, err
+		if err := w.files.place(aside, ch.Path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
-	return taken, nil
+	return nil
+}
+
+// releaseAll is release for a step that was undone, or that another process has done. An old
+// file that is still in the folder of the step goes if its content is in the repository, and
+// stays otherwise.
+func (w *work) releaseAll(ctx context.Context) error {
+	var kept []string
+	for i, ch := range w.step.changes {
+		name := w.at(oldFiles) + "/" + number(i)
+		info, err := w.files.root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		id, err := output(w.files.git(ctx, w.files.tree.index(), "hash-object", "--path="+ch.Path, "--", name), "compare files", w.files.tree.Folder)
+		if err != nil || id != ch.oldID {
+			kept = append(kept, w.folder(oldFiles+"/"+number(i)))
+		}
+	}
+	w.step.kept = append(w.step.kept, kept...)
+	return w.release(kept)
 }
 
 // takeBack removes a file that the step put. It is the step's if it has the new content and
