@@ -81,6 +81,7 @@ func (c *Copy) pipe(from, to *exec.Cmd) error {
 		r.Close() // so that the writer does not wait for a reader
 		read <- err
 	}()
+
 	writeErr := finish(from)
 	w.Close()
 	readErr := <-read

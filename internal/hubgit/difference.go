@@ -194,6 +194,7 @@ func (d *distiller) Write(p []byte) (int, error) {
 		case '\r':
 			continue
 		}
+
 		for ; d.newlines > 0; d.newlines-- {
 			d.lineBuf = append(d.lineBuf, '\n')
 		}

@@ -79,6 +79,7 @@ func (c *Copy) bring(ctx context.Context, id string) error {
 	if err := c.take(ctx, id+"\n--not\n"+known+"\n"); err != nil {
 		return err
 	}
+
 	if err := c.source.checkObjects(); err != nil {
 		return err // it began to borrow objects meanwhile
 	}
@@ -195,6 +196,7 @@ func (s source) checkObjects() error {
 			return fail(ErrUnsafe, op, s.folder, "it borrows objects of another repository (objects/info/"+name+")")
 		}
 	}
+
 	folders, err := os.ReadDir(store)
 	if err != nil {
 		return fail(ErrNoRepository, op, s.folder, err.Error())

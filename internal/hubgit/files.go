@@ -169,6 +169,7 @@ func (f *files) hash(ctx context.Context, names []string) ([]string, error) {
 	if len(readable) == 0 {
 		return out, nil
 	}
+
 	cmd := f.git(ctx, f.tree.index(), "hash-object", "--stdin-paths")
 	cmd.Stdin = strings.NewReader(list.String())
 	said, err := output(cmd, "compare files", f.tree.Folder)

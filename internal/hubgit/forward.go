@@ -149,6 +149,7 @@ func (s *step) plan(ctx context.Context, indexed bool) (waits []Waits, err error
 			waits = append(waits, Waits{Folder: w.files.tree.Folder, Reason: Locked})
 			continue
 		}
+
 		p, reasons, err := newPlan(ctx, w.files, s.changes, indexed)
 		if err != nil {
 			return nil, err

@@ -104,6 +104,7 @@ func (s source) places(ctx context.Context, own string, at time.Time) ([]place, 
 	if err != nil {
 		return nil, err
 	}
+
 	var out []place
 	for _, line := range strings.Split(list, "\n") {
 		f := strings.Fields(line)

@@ -89,6 +89,7 @@ func Open(folder string) (_ *Copies, err error) {
 	if err := os.MkdirAll(filepath.Join(folder, stepFolder), 0o700); err != nil {
 		return nil, err
 	}
+
 	c := &Copies{folder: folder, pause: func(string) {}, locks: map[string]*sync.Mutex{}}
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -277,6 +277,7 @@ func (p *plan) waits(ctx context.Context, found findings) ([]Waits, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Waits
 	add := func(reason Reason, paths []string) {
 		slices.Sort(paths)

@@ -130,6 +130,7 @@ func (p *photo) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	list, err := output(p.git(ctx, "ls-files", "-z", "-v"), "read the index", p.files.tree.Folder)
 	if err != nil {
 		return err
@@ -146,6 +147,7 @@ func (p *photo) prepare(ctx context.Context) error {
 			}
 		}
 	}
+
 	if err := p.update(ctx, assumed, "--no-assume-unchanged"); err != nil {
 		return err
 	}
@@ -223,6 +225,7 @@ func (p *photo) store(ctx context.Context, base Commit, message string) (Snapsho
 		p.out.Commit = base
 		return p.out, nil
 	}
+
 	var parents []string
 	not := ""
 	if base.ID != "" {
@@ -344,6 +347,7 @@ func (s *step) apply(ctx context.Context) (waits []Waits, err error) {
 	if waits, err = s.plan(ctx, false); err != nil || len(waits) > 0 {
 		return waits, err
 	}
+
 	if err := s.write(); err != nil {
 		return nil, err
 	}

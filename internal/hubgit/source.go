@@ -84,6 +84,7 @@ func (s *source) search(ctx context.Context) error {
 			}
 			return s.plain()
 		}
+
 		if dir == filepath.Dir(dir) {
 			return fail(ErrNoRepository, op, s.folder, "")
 		}

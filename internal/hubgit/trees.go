@@ -74,6 +74,7 @@ func (s source) mainTree(ctx context.Context) (string, error) {
 	if filepath.Base(s.common) == ".git" {
 		around = filepath.Dir(s.common)
 	}
+
 	named := settings["core.worktree"]
 	if named == "" {
 		return around, nil
@@ -138,6 +139,7 @@ func (t tree) underWay(branch string, checkedOut bool) Reason {
 			return Rebasing
 		}
 	}
+
 	if t.has("BISECT_LOG") {
 		from := strings.TrimSpace(readText(filepath.Join(t.GitDir, "BISECT_START")))
 		if checkedOut || from == branch {
