@@ -31,7 +31,7 @@ type step struct {
 	Old    string    `json:"old,omitempty"`    // "" if the branch has no commit yet
 	New    string    `json:"new"`
 	Trees  []tree    `json:"trees"`
-	At     time.Time `json:"at"`
+	At     time.Time `json:"at,omitzero"`
 
 	home    *Copies
 	changes []Change
