@@ -24,10 +24,14 @@ type Scratch struct {
 	Plain    bool // git reads no configuration of the system and the user either, so that no filter runs
 }
 
-// NewScratch makes a scratch for a working tree of a repository. own is the tree's own folder
-// of git, and common the one that all trees share. The caller closes it.
-func NewScratch(ctx context.Context, tree, own, common string) (*Scratch, error) {
-	folder, err := os.MkdirTemp("", "parley-worktree-*")
+// ScratchName begins the names of the folders of scratches. A killed process leaves them.
+const ScratchName = "parley-worktree-"
+
+// NewScratch makes a scratch in a folder, or in that for temporary files if it is "", for a
+// working tree of a repository. own is the tree's own folder of git, and common the one that
+// all trees share. The caller closes it.
+func NewScratch(ctx context.Context, in, tree, own, common string) (*Scratch, error) {
+	folder, err := os.MkdirTemp(in, ScratchName+"*")
 	if err != nil {
 		return nil, err
 	}

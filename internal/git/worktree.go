@@ -87,7 +87,7 @@ func (w Worktree) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := NewScratch(ctx, w.Folder, own, common)
+	s, err := NewScratch(ctx, "", w.Folder, own, common)
 	if err != nil {
 		return err
 	}

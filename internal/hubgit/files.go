@@ -32,12 +32,12 @@ type files struct {
 }
 
 // openFiles opens the files of a tree, which the caller closes.
-func openFiles(ctx context.Context, s source, t tree) (*files, error) {
+func (c *Copies) openFiles(ctx context.Context, s source, t tree) (*files, error) {
 	root, err := os.OpenRoot(t.Folder)
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := git.NewScratch(ctx, t.Folder, t.GitDir, s.common)
+	scratch, err := git.NewScratch(ctx, c.folder, t.Folder, t.GitDir, s.common)
 	if err != nil {
 		root.Close()
 		return nil, failed(err, "read the settings", t.Folder)

@@ -105,8 +105,10 @@ func (l *landing) noTraces() {
 			l.Errorf("left: %v", left)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(l.copy().Folder()), "steps", "*")); len(left) > 0 {
-		l.Errorf("left: %v", left)
+	for _, pattern := range []string{"steps/*", "draft-*", "parley-worktree-*"} {
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(l.copy().Folder()), pattern)); len(left) > 0 {
+			l.Errorf("left: %v", left)
+		}
 	}
 }
 

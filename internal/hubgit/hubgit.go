@@ -40,6 +40,7 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/git"
 )
 
 // Copies is the folder of copies in the hub's home. One process uses it at a time.
@@ -98,7 +99,7 @@ func Open(folder string) (_ *Copies, err error) {
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), draftName):
+		case strings.HasPrefix(e.Name(), draftName) || strings.HasPrefix(e.Name(), git.ScratchName):
 			err = removeAll(path)
 		case strings.HasSuffix(e.Name(), copySuffix) && e.IsDir():
 			err = sweep(path)

@@ -74,7 +74,7 @@ func (c *Copy) openTree(ctx context.Context, folder string) (*Copy, *files, erro
 	if s.common != c.source.common || s.top == "" {
 		return nil, nil, fail(ErrNoRepository, "open the working tree", folder, "it is not a working tree of "+c.source.common)
 	}
-	f, err := openFiles(ctx, s, tree{Folder: s.top, GitDir: s.gitDir})
+	f, err := c.home.openFiles(ctx, s, tree{Folder: s.top, GitDir: s.gitDir})
 	if err != nil {
 		return nil, nil, err
 	}

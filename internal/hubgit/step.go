@@ -83,7 +83,7 @@ func (s *step) write() error {
 // open opens the files of the trees, which close closes.
 func (s *step) open(ctx context.Context, c *Copy) error {
 	for _, t := range s.Trees {
-		f, err := openFiles(ctx, c.source, t)
+		f, err := s.home.openFiles(ctx, c.source, t)
 		if err != nil {
 			s.close()
 			return err
