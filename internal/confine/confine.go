@@ -9,11 +9,14 @@
 //
 // The confinement is that of Landlock, so it needs Linux 6.2 or later ([Supported]). A confined
 // command writes to the folders of its [Rules] alone, and reads everything but the hidden files,
-// devices, and the folders above hidden files. [Report] says what the system did enforce.
+// devices, and the folders above hidden files. Where the system lets a user make namespaces, the
+// command is sealed as well: it has mounts of its own, in which all other files are read-only and
+// the sockets of services that act for the user are not there. [Report] says what the system did.
 //
-// A confined command is not kept from Unix sockets in the file system before Linux 7.1, from
-// using the processor and the disk, and, before Linux 6.12, from signals to other processes of
-// the same user.
+// A command that is not sealed can change modes, owners, times and attributes of the user's
+// files, and it can use Unix sockets in the file system, unless the kernel has Landlock 9. Before
+// Linux 6.12 a command can send signals to other processes of the user. No command is kept from
+// using the processor and filling the disk, and from finding out which files there are.
 package confine
 
 import (
@@ -35,8 +38,10 @@ var ErrUnsupported = errors.New("this system cannot confine a command")
 type Rules struct {
 	Unconfined bool     `json:"unconfined,omitempty"` // only Offline and the limits apply
 	Write      []string `json:"write,omitempty"`      // absolute paths of folders that it may read and change
+	Base       string   `json:"base,omitempty"`       // a folder above some of those, which has nothing else in it: files can be moved between them
 	Read       []string `json:"read,omitempty"`       // absolute paths that it may read although a hidden folder contains them
 	Hidden     []string `json:"hidden,omitempty"`     // absolute paths that it may not read; see Secrets
+	Protected  []string `json:"protected,omitempty"`  // absolute paths in writable folders that it may not change, where the system can do it; see Report.Sealed
 	Offline    bool     `json:"offline,omitempty"`    // without the network, where the system can do it
 
 	Processes int   `json:"processes,omitempty"` // at a time; 0 for no limit
@@ -78,6 +83,7 @@ type Report struct {
 	Left     int    `json:"left,omitempty"`  // processes that it had left behind, which were ended
 
 	Confined bool   `json:"confined"`
+	Sealed   bool   `json:"sealed,omitempty"`  // all else is mounted read-only, and sockets of services are out of reach
 	Network  string `json:"network,omitempty"` // of a command that must not use it
 }
 

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(confine.Main(os.Args[2:]))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "dial" {
-		os.Exit(dial())
+		os.Exit(dial(os.Args[2:]))
 	}
 	if len(os.Args) > 2 && os.Args[1] == "start" {
 		os.Exit(startAndWait(os.Args[2]))
@@ -32,11 +32,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dial connects to a server of its own, and returns the exit code.
-func dial() int {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		_, err = net.Dial("tcp", server.Addr().String())
+// dial connects to a socket, by default to one of its own, and returns the exit code.
+func dial(socket []string) int {
+	var err error
+	if len(socket) > 0 {
+		_, err = net.Dial("unix", socket[0])
+	} else {
+		var server net.Listener
+		server, err = net.Listen("tcp", "127.0.0.1:0")
+		if err == nil {
+			_, err = net.Dial("tcp", server.Addr().String())
+		}
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -144,6 +150,13 @@ func (r room) run(c confine.Command) (confine.Report, string) {
 	return wait()
 }
 
+// refusal is what programs say about files that they may not touch. A read-only mount is another
+// refusal.
+const refusal = "ermission denied"
+
+// refused returns an output in which both refusals are the same.
+func refused(out string) string { return strings.ReplaceAll(out, "Read-only file system", refusal) }
+
 func TestConfined(t *testing.T) {
 	supported(t)
 	for _, tt := range []struct {
@@ -156,27 +169,30 @@ func TestConfined(t *testing.T) {
 		{"a signal is 128 and its number", `kill -9 $$`, 137, ""},
 		{"it moves files between its folders", `mkdir a b && echo x > a/f && mv a/f b/f && cat b/f`, 0, "x\n"},
 		{"it reads files of others that are not hidden", `cat $OUTSIDE/file`, 0, "text of others"},
-		{"it does not write to them", `echo x >> $OUTSIDE/file`, 2, "ermission denied"},
-		{"it does not make files beside them", `echo x > $OUTSIDE/new`, 2, "ermission denied"},
-		{"it does not remove them", `rm -f $OUTSIDE/file`, 1, "ermission denied"},
-		{"it does not empty them", `truncate -s 0 $OUTSIDE/file`, 1, "ermission denied"},
+		{"it does not write to them", `echo x >> $OUTSIDE/file`, 2, refusal},
+		{"it does not make files beside them", `echo x > $OUTSIDE/new`, 2, refusal},
+		{"it does not remove them", `rm -f $OUTSIDE/file`, 1, refusal},
+		{"it does not empty them", `truncate -s 0 $OUTSIDE/file`, 1, refusal},
 		{"it does not link to them", `ln $OUTSIDE/file mine`, 1, ""},
-		{"it does not read a hidden file", `cat $PRIVATE/key`, 1, "ermission denied"},
-		{"nor through a link", `ln -s $PRIVATE/key mine && cat mine`, 1, "ermission denied"},
-		{"nor through the folder of a process", `cd / && cat /proc/self/root$PRIVATE/key`, 1, "ermission denied"},
-		{"it does not list a hidden folder", `ls $PRIVATE`, 2, "ermission denied"},
-		{"it does not list a folder with a hidden one in it", `ls $PRIVATE/..`, 2, "ermission denied"},
+		{"it does not read a hidden file", `cat $PRIVATE/key`, 1, refusal},
+		{"nor through a link", `ln -s $PRIVATE/key mine && cat mine`, 1, refusal},
+		{"nor through the folder of a process", `cd / && cat /proc/self/root$PRIVATE/key`, 1, refusal},
+		{"it does not list a hidden folder", `ls $PRIVATE`, 2, refusal},
+		{"it does not list a folder with a hidden one in it", `ls $PRIVATE/..`, 2, refusal},
 		{"it does not read devices", `head -c 1 /dev/vda /dev/sda /dev/nvme0n1 /dev/mem /dev/kmsg 2>/dev/null | wc -c`, 0, "0\n"},
 		{"it uses the common devices", `echo x > /dev/null && head -c 3 /dev/zero | wc -c`, 0, "3\n"},
 		{"it gains no privileges", `grep NoNewPrivs /proc/self/status`, 0, "1\n"},
-		{"it does not read the environment of other processes", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/environ`, 1, "ermission denied"},
+		{"it does not read the environment of other processes", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/environ`, 1, refusal},
 		{"it reads nothing from its standard input", `cat`, 0, ""},
 		{"it has no terminal", `echo x > /dev/tty`, 2, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRoom(t)
 			report, out := r.run(r.command(tt.line))
-			if report.ExitCode != tt.code || !strings.Contains(out, tt.contains) || strings.Contains(out, "the secret") || !report.Confined || !report.Started {
+			if os.Getenv(notSealed) != "" && report.Sealed {
+				t.Error("the command was sealed")
+			}
+			if report.ExitCode != tt.code || !strings.Contains(refused(out), tt.contains) || strings.Contains(out, "the secret") || !report.Confined || !report.Started {
 				t.Errorf("got %+v, %q", report, out)
 			}
 			if text, err := os.ReadFile(filepath.Join(r.outside, "file")); err != nil || string(text) != "text of others" {
@@ -199,7 +215,80 @@ func TestReadInsideAHiddenFolder(t *testing.T) {
 	r.put(filepath.Join(allowed, "file"), "public")
 	c := r.command(`cat $PRIVATE/copy/file; cat $PRIVATE/key; echo x > $PRIVATE/copy/file`)
 	c.Read = []string{allowed}
-	if report, out := r.run(c); report.ExitCode == 0 || !strings.HasPrefix(out, "public") || strings.Contains(out, "the secret") || strings.Count(out, "ermission denied") != 2 {
+	if report, out := r.run(c); report.ExitCode == 0 || !strings.HasPrefix(out, "public") || strings.Contains(out, "the secret") || strings.Count(refused(out), refusal) != 2 {
+		t.Errorf("got %+v, %q", report, out)
+	}
+}
+
+// In mounts of its own, a command changes nothing about files of others, and finds no sockets of
+// services.
+func TestSealed(t *testing.T) {
+	supported(t)
+	r := newRoom(t)
+	if report, _ := r.run(r.command("true")); !report.Sealed {
+		missing(t, "this system makes no mounts of its own for a command")
+	}
+	for name, line := range map[string]string{
+		"modes":      `chmod 777 $OUTSIDE/file`,
+		"owners":     `chown $(id -u) $OUTSIDE/file`,
+		"times":      `touch -d 2001-01-01 $OUTSIDE/file`,
+		"attributes": `python3 -c 'import os; os.setxattr(os.environ["OUTSIDE"] + "/file", "user.x", b"x")'`,
+		"a mount":    `mount -o remount,rw / || umount $WORK`,
+	} {
+		before, err := os.Stat(filepath.Join(r.outside, "file"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report, out := r.run(r.command(line)); report.ExitCode == 0 || !report.Sealed {
+			t.Errorf("%s: got %+v, %q", name, report, out)
+		}
+		after, err := os.Stat(filepath.Join(r.outside, "file"))
+		if err != nil || after.Mode() != before.Mode() || after.ModTime() != before.ModTime() {
+			t.Errorf("%s were changed: %v, %v", name, after, err)
+		}
+	}
+
+	t.Chdir(r.private) // the name of a socket must be short
+	socket, err := net.Listen("unix", "hub.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	c := r.command("")
+	c.Args = []string{os.Args[0], "dial", filepath.Join(r.private, "hub.sock")}
+	if report, out := r.run(c); report.ExitCode != 1 {
+		t.Errorf("the socket: got %+v, %q", report, out)
+	}
+	c.Rules = confine.Rules{Unconfined: true}
+	if report, out := r.run(c); report.ExitCode != 0 {
+		t.Errorf("the socket, unconfined: got %+v, %q", report, out)
+	}
+
+	git := filepath.Join(r.work, ".git")
+	if err := os.Mkdir(git, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c = r.command(`echo x > made && ! echo x > .git/hook && ! mv .git away`)
+	c.Protected = []string{git}
+	if report, out := r.run(c); report.ExitCode != 0 {
+		t.Errorf("a protected folder: got %+v, %q", report, out)
+	}
+}
+
+// Files can be moved between the writable folders of a base.
+func TestBase(t *testing.T) {
+	supported(t)
+	r := newRoom(t)
+	for _, dir := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(r.work, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := r.command(`echo x > f && ln f ../b/g && mv f ../b/f && cat ../b/f && ! touch ../new && ! mv ../b ../c`)
+	c.Dir = filepath.Join(r.work, "a")
+	c.Write = []string{c.Dir, filepath.Join(r.work, "b")}
+	c.Base = r.work
+	if report, out := r.run(c); report.ExitCode != 0 {
 		t.Errorf("got %+v, %q", report, out)
 	}
 }
@@ -404,6 +493,9 @@ func TestOffline(t *testing.T) {
 	if report.Network == confine.NetworkOpen {
 		missing(t, "this system cannot turn the network off")
 	}
+	if os.Getenv(notSealed) != "" && report.Network != confine.NetworkNoTCP {
+		t.Errorf("without namespaces: got %+v", report)
+	}
 	if strings.Contains(out, "connected") {
 		t.Errorf("without the network: got %+v, %q", report, out)
 	}
@@ -422,6 +514,29 @@ func TestOfflineLoopback(t *testing.T) {
 	}
 	if report.Network != confine.NetworkLoopback {
 		t.Skipf("this system makes no network of its own for a command: %s", report.Network)
+	}
+}
+
+// notSealed is the variable that tells these tests that the system lets nobody make namespaces.
+const notSealed = "CONFINE_TEST_NOT_SEALED"
+
+// TestWithoutNamespaces runs the hostile commands on a system that lets nobody make namespaces.
+func TestWithoutNamespaces(t *testing.T) {
+	supported(t)
+	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" "$@"`,
+		os.Args[0], "-test.run=^(TestConfined|TestBase|TestReadInsideAHiddenFolder|TestProcesses.*|TestEnd|TestOffline|TestSignalsStayInside)$")
+	cmd.Env = append(os.Environ(), notSealed+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
+		return // this is such a system, and the other tests ran on it
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -447,7 +562,7 @@ func TestOtherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-test.run=^(TestConfined|TestProcesses.*|TestTheNumberOfProcessesIsLimited|TestEnd|TestOffline.*|TestSignalsStayInside)$", "-test.v")
+	cmd := exec.Command(program, "-test.run=^(TestConfined|TestSealed|TestBase|TestProcesses.*|TestTheNumberOfProcessesIsLimited|TestEnd|TestOffline.*|TestSignalsStayInside)$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

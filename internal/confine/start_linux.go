@@ -72,13 +72,14 @@ func memory(pid int) int64 {
 // A stageRequest is what the process that becomes the command reads from its standard input.
 type stageRequest struct {
 	Rules
-	Network string `json:"network,omitempty"`  // as the supervisor made it
-	OwnUser bool   `json:"own_user,omitempty"` // it is in a namespace of users of its own
+	Network string `json:"network,omitempty"` // as the supervisor made it
+	Own     bool   `json:"own,omitempty"`     // it has users and mounts of its own
 }
 
 // A stageAnswer is what that process says before it becomes the command, or why it cannot.
 type stageAnswer struct {
 	Confined bool   `json:"confined,omitempty"`
+	Sealed   bool   `json:"sealed,omitempty"`
 	Network  string `json:"network,omitempty"`
 	Error    string `json:"error,omitempty"`
 }
@@ -90,17 +91,18 @@ func start(args []string, rules Rules) (child, error) {
 	pid := 0
 	var answer stageAnswer
 	var err error
-	if rules.Offline {
+	separate := rules.Offline || !rules.Unconfined
+	if separate {
 		pid, answer, err = startStage(args, rules, true)
 	}
-	if !rules.Offline || errors.Is(err, errNoNamespace) {
+	if !separate || errors.Is(err, errNoNamespace) {
 		pid, answer, err = startStage(args, rules, false)
 	}
 	if err != nil {
 		return child{}, err
 	}
 
-	c := child{pid: pid, confined: answer.Confined, network: answer.Network, ended: make(chan int, 1)}
+	c := child{pid: pid, confined: answer.Confined, sealed: answer.Sealed, network: answer.Network, ended: make(chan int, 1)}
 	go c.reap()
 	if answer.Error != "" {
 		return child{}, errNotStarted(answer.Error)
@@ -130,8 +132,8 @@ func (c child) reap() {
 var errNoNamespace = errors.New("no namespace")
 
 // startStage starts this program again with the argument that makes it become the command, and
-// returns its answer. With isolate, the process is in a network of its own.
-func startStage(args []string, rules Rules, isolate bool) (pid int, answer stageAnswer, err error) {
+// returns its answer. With separate, the process is in namespaces of its own.
+func startStage(args []string, rules Rules, separate bool) (pid int, answer stageAnswer, err error) {
 	requestIn, requestOut, err := os.Pipe()
 	if err != nil {
 		return 0, answer, err
@@ -147,10 +149,14 @@ func startStage(args []string, rules Rules, isolate bool) (pid int, answer stage
 
 	request := stageRequest{Rules: rules}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if isolate {
-		request.Network = NetworkNone
-		request.OwnUser = true
-		namespace(attr)
+	if separate {
+		request.Own = true
+		if rules.Offline {
+			request.Network = NetworkNone
+		}
+		if err := namespaces(attr, rules.Offline); err != nil {
+			return 0, answer, errNoNamespace
+		}
 	}
 	raw, err := json.Marshal(request)
 	if err != nil {
@@ -161,7 +167,7 @@ func startStage(args []string, rules Rules, isolate bool) (pid int, answer stage
 		Env: os.Environ(), Files: []*os.File{requestIn, os.Stderr, os.Stderr, answerOut}, Sys: attr,
 	})
 	if err != nil {
-		if isolate {
+		if separate {
 			err = errNoNamespace
 		}
 		return 0, answer, err
@@ -181,24 +187,6 @@ func startStage(args []string, rules Rules, isolate bool) (pid int, answer stage
 	for dec.Decode(&answer) == nil {
 	}
 	return pid, answer, nil
-}
-
-// capNetAdmin is CAP_NET_ADMIN of capabilities(7).
-const capNetAdmin = 12
-
-// namespace makes a process have users and a network of its own. Users keep their numbers.
-func namespace(attr *syscall.SysProcAttr) {
-	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
-	if os.Getuid() == 0 {
-		const all = 1<<32 - 1
-		attr.UidMappings = []syscall.SysProcIDMap{{Size: all}}
-		attr.GidMappings = []syscall.SysProcIDMap{{Size: all}}
-		attr.GidMappingsEnableSetgroups = true
-		return
-	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
-	attr.AmbientCaps = []uintptr{capNetAdmin} // for the loopback addresses
 }
 
 // become confines this process and then becomes the command. It returns only on failure.
@@ -223,8 +211,16 @@ func limitAndExec(args []string, say *json.Encoder) error {
 		return err
 	}
 
-	if request.OwnUser && loopback() == nil {
+	if request.Network == NetworkNone && loopback() == nil {
 		request.Network = NetworkLoopback
+	}
+	sealed := false
+	if request.Own && !request.Unconfined {
+		err := seal(request.Rules)
+		if errors.Is(err, errSealed) {
+			return err
+		}
+		sealed = err == nil
 	}
 	if err := limit(request); err != nil {
 		return err
@@ -248,7 +244,7 @@ func limitAndExec(args []string, say *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	if err := say.Encode(stageAnswer{Confined: !request.Unconfined, Network: request.Network}); err != nil {
+	if err := say.Encode(stageAnswer{Confined: !request.Unconfined, Sealed: sealed, Network: request.Network}); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w", program, syscall.Exec(program, args, os.Environ()))
@@ -261,6 +257,7 @@ const (
 	prCapAmbientClear   = 4
 	prSetNoNewPrivs     = 38
 	prCapBsetDrop       = 24
+	keyctlJoinSession   = 1
 	lastCapability      = 63
 	tasksOfProcess      = 8     // the kernel counts threads, too
 	niceness            = 5     // the hub and its agents go first
@@ -275,7 +272,7 @@ func limit(request stageRequest) error {
 	}
 	if request.Processes > 0 && os.Getuid() != 0 { // the kernel does not limit root
 		tasks := uint64(request.Processes) * tasksOfProcess
-		if !request.OwnUser {
+		if !request.Own {
 			tasks += tasksOfUser() // the kernel counts all processes of the user
 		}
 		var now syscall.Rlimit
@@ -289,7 +286,8 @@ func limit(request stageRequest) error {
 		}
 	}
 
-	// Not all systems let a process have these.
+	// Not all systems let a process have these. A key ring of its own has no keys.
+	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
 	syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
 	os.WriteFile("/proc/self/oom_score_adj", []byte(outOfMemoryPriority), 0)
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)

@@ -56,6 +56,7 @@ func Main(args []string) int {
 type child struct {
 	pid      int
 	confined bool
+	sealed   bool
 	network  string
 	ended    chan int // gets the exit code
 }
@@ -69,7 +70,7 @@ func supervise(args []string, rules Rules, released <-chan struct{}) Report {
 		pen.Kill()
 		return Report{Error: err.Error()}
 	}
-	report := Report{Started: true, Confined: c.confined, Network: c.network, ExitCode: -1}
+	report := Report{Started: true, Confined: c.confined, Sealed: c.sealed, Network: c.network, ExitCode: -1}
 
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()

@@ -35,7 +35,8 @@ const removeTime = 2 * time.Minute
 type run struct {
 	shop   *Shop
 	job    Job
-	folder string // the folder of the place: tree, home and temporary files
+	folder string // the folder of the place: the record, and the work folder
+	work   string // the folder with tree, home and temporary files
 	tree   string
 	record record
 	output *outputFile
@@ -57,8 +58,9 @@ const recordName = "run.json"
 // newRun makes the folders of a run.
 func (s *Shop) newRun(place int, job Job) (*run, error) {
 	folder := filepath.Join(s.runs(), strconv.Itoa(place))
+	work := filepath.Join(folder, "work")
 	r := &run{
-		shop: s, job: job, folder: folder, tree: filepath.Join(folder, "tree"),
+		shop: s, job: job, folder: folder, work: work, tree: filepath.Join(work, "tree"),
 		record: record{Copy: job.Copy, Mark: markName + "=" + rand.Text()},
 		result: Result{ExitCode: -1, InPlace: job.InPlace != ""},
 	}
@@ -72,7 +74,7 @@ func (s *Shop) newRun(place int, job Job) (*run, error) {
 	if err := removeAll(folder); err != nil { // of a run that could not be removed
 		return nil, err
 	}
-	for _, dir := range []string{folder, r.home(), r.temporary()} {
+	for _, dir := range []string{folder, work, r.home(), r.temporary()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -86,8 +88,8 @@ func (s *Shop) newRun(place int, job Job) (*run, error) {
 	return r, err
 }
 
-func (r *run) home() string      { return filepath.Join(r.folder, "home") }
-func (r *run) temporary() string { return filepath.Join(r.folder, "tmp") }
+func (r *run) home() string      { return filepath.Join(r.work, "home") }
+func (r *run) temporary() string { return filepath.Join(r.work, "tmp") }
 
 // write stores the record. A kill of the machine ends the processes as well, so it need not be
 // on disk.
@@ -249,11 +251,16 @@ func (r *run) rules() confine.Rules {
 	check := r.job.Check
 	rules := confine.Rules{
 		Unconfined: check.Unconfined, Offline: check.Offline, Hidden: r.shop.hidden(),
+		Base:      r.work,
 		Write:     slices.Concat([]string{r.tree, r.home(), r.temporary()}, check.Writable),
 		Processes: r.shop.opts.Processes, Memory: r.shop.opts.Memory,
 	}
 	if r.job.InPlace == "" {
 		rules.Read = []string{r.job.Copy} // for git in the worktree
+		return rules
+	}
+	if own := filepath.Join(r.tree, ".git"); plainFolder(r.tree, ".git") {
+		rules.Protected = []string{own}
 	}
 	return rules
 }
@@ -262,6 +269,7 @@ func (r *run) rules() confine.Rules {
 func (r *run) judge(ctx context.Context, report confine.Report, err error) State {
 	res := &r.result
 	res.Confined = report.Confined
+	res.Sealed = report.Sealed
 	res.Network = report.Network
 	res.Left += report.Left
 	res.State = StateFailed

@@ -102,6 +102,7 @@ type Result struct {
 	Output   Output
 
 	Confined bool
+	Sealed   bool   // see confine.Report
 	Network  string // what was done to turn the network off; see confine.Report
 	InPlace  bool
 	Before   string // digest of the working tree before a run in place, and after it

@@ -226,7 +226,7 @@ func TestSystemThatCannotConfine(t *testing.T) {
 // code than 0, and prints no secret.
 var hostile = map[string]string{
 	"it reads the operator's key":                    `cat $HUB/operator.key`,
-	"it reads the key through the folder of its run": `cat $PWD/../../../../operator.key`,
+	"it reads the key through the folder of its run": `cat $PWD/../../../../../operator.key`,
 	"it lists the hub's home":                        `ls $HUB`,
 	"it reads a key of ssh":                          `cat $USER_HOME/.ssh/id_ed25519`,
 	"it reads the passwords of servers":              `cat $USER_HOME/.netrc`,
@@ -250,6 +250,8 @@ var hostile = map[string]string{
 	"it writes to the folders of other runs":         `mkdir $SHOP/runs/2`,
 	"it writes the record of its own run":            `echo '{}' > $SHOP/runs/1/run.json`,
 	"it writes to the folder of all programs":        `touch /tmp/parley-check-was-here-$$`,
+	"it changes the mode of a key":                   `chmod 777 $USER_HOME/.ssh`,
+	"it replaces its own worktree":                   `mv $PWD ../other && ln -s $APP $PWD`,
 	"it writes to shared memory":                     `touch /dev/shm/parley-check-was-here-$$`,
 	"it ends its supervisor":                         `kill -9 $PPID`,
 	"it ends the hub":                                `kill -9 $HUB_PID`,
@@ -263,6 +265,9 @@ func TestHostileChecks(t *testing.T) {
 	before := digest(t, s.user) + digest(t, filepath.Join(s.home, ".ssh")) + digest(t, s.copy)
 	for name, line := range hostile {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "mode") && !sealed(t, s) {
+				t.Skip("this system makes no mounts of its own for a check")
+			}
 			if strings.HasPrefix(name, "it ends") && !scoped() {
 				t.Skip("Linux before 6.12 does not confine signals")
 			}
@@ -286,6 +291,12 @@ func TestHostileChecks(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.home, ".bashrc")); err != nil || len(text) > 0 {
 		t.Errorf(".bashrc: %q, %v", text, err)
 	}
+}
+
+// sealed reports whether checks have mounts of their own.
+func sealed(t *testing.T, s *site) bool {
+	t.Helper()
+	return s.run(s.job("true")).Sealed
 }
 
 // scoped reports whether the kernel confines signals, which it does since 6.12.
@@ -589,8 +600,9 @@ func TestInPlace(t *testing.T) {
 	if r.State != workshop.StateFailed || r.Before == r.After || strings.Contains(string(r.Output.Tail), secret) {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
-	if _, err := os.Stat(filepath.Join(s.user, "uncommitted")); err != nil {
-		t.Error(err)
+	job.Check.Command = []string{"sh", "-c", "git config core.fsmonitor evil"}
+	if r := s.run(job); r.Sealed && r.State != workshop.StateFailed {
+		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
 }
 
@@ -683,7 +695,7 @@ func TestKill(t *testing.T) {
 			cmd.Stderr = os.Stderr
 			must(t, cmd.Start())
 			run := filepath.Join(s.shops, "runs", "1")
-			near, far := await(t, filepath.Join(run, "tree", "left")), await(t, filepath.Join(run, "tree", "far"))
+			near, far := await(t, filepath.Join(run, "work", "tree", "left")), await(t, filepath.Join(run, "work", "tree", "far"))
 			var record struct{ Pid int }
 			readJSON(t, filepath.Join(run, "run.json"), &record)
 			if both {
