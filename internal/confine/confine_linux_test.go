@@ -157,7 +157,8 @@ const refusal = "ermission denied"
 // refused returns an output in which both refusals are the same.
 func refused(out string) string { return strings.ReplaceAll(out, "Read-only file system", refusal) }
 
-func TestConfined(t *testing.T) {
+func TestHostileCommands(t *testing.T) {
+	patience.NotUnderRace(t)
 	supported(t)
 	for _, tt := range []struct {
 		name, line string
@@ -222,7 +223,8 @@ func TestReadInsideAHiddenFolder(t *testing.T) {
 
 // In mounts of its own, a command changes nothing about files of others, and finds no sockets of
 // services.
-func TestSealed(t *testing.T) {
+func TestHostileCommandsSealed(t *testing.T) {
+	patience.NotUnderRace(t)
 	supported(t)
 	r := newRoom(t)
 	if report, _ := r.run(r.command("true")); !report.Sealed {
@@ -520,11 +522,12 @@ func TestOfflineLoopback(t *testing.T) {
 // notSealed is the variable that tells these tests that the system lets nobody make namespaces.
 const notSealed = "CONFINE_TEST_NOT_SEALED"
 
-// TestWithoutNamespaces runs the hostile commands on a system that lets nobody make namespaces.
-func TestWithoutNamespaces(t *testing.T) {
+// TestHostileCommandsWithoutNamespaces runs the hostile commands on a system that lets nobody make namespaces.
+func TestHostileCommandsWithoutNamespaces(t *testing.T) {
+	patience.NotUnderRace(t)
 	supported(t)
 	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" "$@"`,
-		os.Args[0], "-test.run=^(TestConfined|TestBase|TestReadInsideAHiddenFolder|TestProcesses.*|TestEnd|TestOffline|TestSignalsStayInside)$")
+		os.Args[0], "-test.run=^(TestHostileCommands|TestBase|TestReadInsideAHiddenFolder|TestProcesses.*|TestEnd|TestOffline|TestSignalsStayInside)$")
 	cmd.Env = append(os.Environ(), notSealed+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
@@ -540,8 +543,9 @@ func TestWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// TestOtherUser runs the hostile commands as a user who is not root, if this one is.
-func TestOtherUser(t *testing.T) {
+// TestHostileCommandsOfAUser runs the hostile commands as a user who is not root, if this one is.
+func TestHostileCommandsOfAUser(t *testing.T) {
+	patience.NotUnderRace(t)
 	supported(t)
 	if os.Getuid() != 0 {
 		t.Skip("the other tests run as a user who is not root")
@@ -562,7 +566,7 @@ func TestOtherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-test.run=^(TestConfined|TestSealed|TestBase|TestProcesses.*|TestTheNumberOfProcessesIsLimited|TestEnd|TestOffline.*|TestSignalsStayInside)$", "-test.v")
+	cmd := exec.Command(program, "-test.run=^(TestHostileCommands|TestHostileCommandsSealed|TestBase|TestProcesses.*|TestTheNumberOfProcessesIsLimited|TestEnd|TestOffline.*|TestSignalsStayInside)$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -258,6 +258,7 @@ var hostile = map[string]string{
 }
 
 func TestHostileChecks(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := newSite(t)
 	t.Setenv("PARLEY_KEY", secret)
 	put(t, filepath.Join(s.home, ".bashrc"), "")
@@ -431,7 +432,8 @@ func TestCancelled(t *testing.T) {
 }
 
 // The bomb makes at most 2,000 processes.
-func TestForkBomb(t *testing.T) {
+func TestHostileForkBomb(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := newSite(t)
 	r := s.run(s.job(`i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done; wait`))
 	if r.State != workshop.StateFailed || !strings.Contains(r.Reason, "more than 60 processes") {
@@ -440,7 +442,7 @@ func TestForkBomb(t *testing.T) {
 	s.clean()
 }
 
-func TestOneGigabyteOfOutput(t *testing.T) {
+func TestHostileOutput(t *testing.T) {
 	patience.NotUnderRace(t)
 	s := newSite(t)
 	r := s.run(s.job(`head -c 1000000000 /dev/zero; echo end`))
@@ -471,6 +473,7 @@ func TestEditedTree(t *testing.T) {
 // A commit names programs in its attributes, and the user's configuration defines them; the
 // worktree of a check is made without.
 func TestHostileCommit(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := newSite(t)
 	mark := filepath.Join(s.home, "ran")
 	s.commit(map[string]string{".gitattributes": "* filter=evil\n", ".gitmodules": "[submodule \"x\"]\n\tpath = x\n\turl = ext::touch " + mark + "\n", "package.json": `{"scripts": {"postinstall": "touch ` + mark + `"}}`})
@@ -555,7 +558,8 @@ func TestKeptFolders(t *testing.T) {
 }
 
 // A commit cannot lead a kept folder elsewhere, or hide its own files behind the cache.
-func TestKeptFoldersOfHostileCommits(t *testing.T) {
+func TestHostileKeptFolders(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := newSite(t)
 	job := s.setup("true")
 	job.Target = true
@@ -606,7 +610,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-func TestTestsOfARun(t *testing.T) {
+func TestHostileReports(t *testing.T) {
+	patience.NotUnderRace(t)
 	s := newSite(t)
 	s.commit(map[string]string{"out/old.xml": `<testsuite><testcase name="lie"/></testsuite>`})
 	job := s.job(`mkdir -p out; for i in 1 2; do echo '<testsuite tests="900"><testcase name="a"/><testcase><failure/></testcase><testcase><skipped/></testcase></testsuite>' > out/$i.xml; done`)
