@@ -304,7 +304,8 @@ func TestHiddenLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.command(`cat $PRIVATE/key $OUTSIDE/link/key`)
-	c.Hidden = []string{link, filepath.Join(r.outside, "absent")}
+	r.put(filepath.Join(r.private, "second"), "") // a hidden file in a hidden folder
+	c.Hidden = []string{link, filepath.Join(r.outside, "absent"), filepath.Join(r.private, "second")}
 	if report, out := r.run(c); report.ExitCode == 0 || strings.Contains(out, "the secret") {
 		t.Errorf("got %+v, %q", report, out)
 	}

@@ -437,17 +437,15 @@ func readable(hidden []string) (folders, files []string) {
 		return []string{"/"}, nil
 	}
 
-	queue := []string{"/"}
-	for len(queue) > 0 {
-		dir := queue[0]
-		queue = queue[1:]
+	for dir := range above {
+		if inside(dir, hide) {
+			continue
+		}
 		entries, _ := os.ReadDir(dir) // none of a folder that this user cannot list
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			switch {
-			case hide[path] || e.Type()&os.ModeSymlink != 0:
-			case above[path]:
-				queue = append(queue, path)
+			case hide[path] || above[path] || e.Type()&os.ModeSymlink != 0:
 			case e.IsDir():
 				folders = append(folders, path)
 			default:
@@ -456,4 +454,14 @@ func readable(hidden []string) (folders, files []string) {
 		}
 	}
 	return folders, files
+}
+
+// inside reports whether a path, or a folder that it is in, is in a set.
+func inside(path string, set map[string]bool) bool {
+	for ; path != "/"; path = filepath.Dir(path) {
+		if set[path] {
+			return true
+		}
+	}
+	return set["/"]
 }

@@ -212,8 +212,7 @@ func (r *run) command(ctx context.Context, args []string) (confine.Report, error
 		close(copied)
 	}()
 	report, err := r.wait(ctx, p)
-	if err != nil {
-		p.Kill()
+	if err != nil { // the supervisor was killed
 		err = errors.Join(err, stray.Kill(r.record.Mark))
 	}
 	in.SetReadDeadline(time.Now().Add(drainTime))

@@ -431,6 +431,21 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// A check that is not confined can kill its supervisor. Its processes are ended all the same.
+func TestSupervisorIsKilled(t *testing.T) {
+	s := newSite(t)
+	job := s.job(`setsid sh -c 'echo $$ > left; exec sleep 1000' & while ! test -s left; do :; done; cat left; kill -9 $PPID; sleep 1000`)
+	job.Check.Unconfined = true
+	r := s.run(job)
+	if r.State != workshop.StateFailed || !strings.Contains(r.Reason, "supervisor") {
+		t.Errorf("got %+v\n%s", r, r.Output.Tail)
+	}
+	if process.Stamp(left(t, r.Output.Tail)) != "" {
+		t.Error("the process is alive")
+	}
+	s.clean()
+}
+
 // The bomb makes at most 2,000 processes.
 func TestHostileForkBomb(t *testing.T) {
 	patience.NotUnderRace(t)
