@@ -39,6 +39,7 @@ type Rules struct {
 	Unconfined bool     `json:"unconfined,omitempty"` // only Offline and the limits apply
 	Write      []string `json:"write,omitempty"`      // absolute paths of folders that it may read and change
 	Base       string   `json:"base,omitempty"`       // a folder above some of those, which has nothing else in it: files can be moved between them
+	Temporary  string   `json:"temporary,omitempty"`  // one of Write that is /tmp as well, where the system can do it
 	Read       []string `json:"read,omitempty"`       // absolute paths that it may read although a hidden folder contains them
 	Hidden     []string `json:"hidden,omitempty"`     // absolute paths that it may not read; see Secrets
 	Protected  []string `json:"protected,omitempty"`  // absolute paths in writable folders that it may not change, where the system can do it; see Report.Sealed

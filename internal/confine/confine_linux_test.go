@@ -277,6 +277,35 @@ func TestHostileCommandsSealed(t *testing.T) {
 	}
 }
 
+// A sealed command has its own /tmp and its own shared memory.
+func TestSealedTemporaryFolder(t *testing.T) {
+	supported(t)
+	top, err := os.MkdirTemp("/var/tmp", "confine-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	r := room{t: t, work: top}
+	own := filepath.Join(top, "own")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := r.command(`touch /tmp/mine /dev/shm/mine && ls /tmp own && mv /tmp/mine . && ls`)
+	c.Base = top
+	c.Write = append(c.Write, own)
+	c.Temporary = own
+	report, out := r.run(c)
+	if !report.Sealed {
+		missing(t, "this system makes no mounts of its own for a command")
+	}
+	if report.ExitCode != 0 || out != "/tmp:\nmine\n\nown:\nmine\nmine\nown\n" {
+		t.Errorf("got %+v, %q", report, out)
+	}
+	if _, err := os.Stat("/dev/shm/mine"); err == nil {
+		t.Error("the shared memory is that of all")
+	}
+}
+
 // Files can be moved between the writable folders of a base.
 func TestBase(t *testing.T) {
 	supported(t)

@@ -80,11 +80,18 @@ const (
 // errSealed is the error about mounts that could be made, but not undone.
 var errSealed = errors.New("the folders of the command stay read-only")
 
+// Folders that a sealed command has for itself.
+const (
+	temporary        = "/tmp"
+	sharedMemory     = "/dev/shm"
+	sharedMemorySize = "size=512m,mode=1777"
+)
+
 // seal makes every file read-only for this process but those below the writable folders, without
 // the protected ones, and puts empty files and folders in place of sockets. That includes modes,
 // owners, times and attributes of files, about which Landlock says nothing. The process must have
 // mounts of its own. The error is errSealed if the process cannot go on.
-func seal(rules Rules) error {
+func seal(rules Rules, program string) error {
 	if err := syscall.Mount("", "/", "", privateRecursive, ""); err != nil {
 		return err
 	}
@@ -101,7 +108,23 @@ func seal(rules Rules) error {
 	for _, path := range sockets(rules) {
 		cover(path) // one that cannot be covered can be reached, as without mounts
 	}
+	if syscall.Mount("tmpfs", sharedMemory, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, sharedMemorySize) == nil {
+		writable = append(writable, sharedMemory)
+	}
+	if rules.Temporary != "" && !rules.needs(temporary, program) && syscall.Mount(rules.Temporary, temporary, "", syscall.MS_BIND, "") == nil {
+		writable = append(writable, temporary)
+	}
+	return readOnlyBut(writable)
+}
 
+// needs reports whether a command needs something in a folder.
+func (r Rules) needs(folder, program string) bool {
+	paths := slices.Concat(r.Write, r.Read, []string{program})
+	return slices.ContainsFunc(paths, func(path string) bool { return path != "" && Covers(folder, path) })
+}
+
+// readOnlyBut makes all mounts read-only but some.
+func readOnlyBut(writable []string) error {
 	if err := setReadOnly("/", atRecursive, true); err != nil {
 		return err
 	}
@@ -137,10 +160,7 @@ func sockets(rules Rules) (paths []string) {
 			}
 		}
 	}
-	needed := slices.Concat(rules.Write, rules.Read)
-	return slices.DeleteFunc(paths, func(path string) bool {
-		return slices.ContainsFunc(needed, func(folder string) bool { return Covers(path, folder) })
-	})
+	return slices.DeleteFunc(paths, func(path string) bool { return rules.needs(path, "") })
 }
 
 // cover puts an empty folder or file in place of another.

@@ -216,7 +216,7 @@ func limitAndExec(args []string, say *json.Encoder) error {
 	}
 	sealed := false
 	if request.Own && !request.Unconfined {
-		err := seal(request.Rules)
+		err := seal(request.Rules, program)
 		if errors.Is(err, errSealed) {
 			return err
 		}
@@ -232,7 +232,7 @@ func limitAndExec(args []string, say *json.Encoder) error {
 		request.Network = NetworkOpen
 	}
 	if !request.Unconfined {
-		if err := restrict(&request); err != nil {
+		if err := restrict(&request, sealed); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,6 @@ const (
 	keyctlJoinSession   = 1
 	lastCapability      = 63
 	tasksOfProcess      = 8     // the kernel counts threads, too
-	niceness            = 5     // the hub and its agents go first
 	outOfMemoryPriority = "800" // if the machine has no memory left, the command is ended first
 )
 
@@ -288,7 +287,6 @@ func limit(request stageRequest) error {
 
 	// Not all systems let a process have these. A key ring of its own has no keys.
 	syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoinSession, 0, 0)
-	syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
 	os.WriteFile("/proc/self/oom_score_adj", []byte(outOfMemoryPriority), 0)
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 	if errno != 0 {
@@ -378,8 +376,9 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // terminals is the folder of the terminals that processes make for themselves.
 const terminals = "/dev/pts"
 
-// restrict confines this process with Landlock.
-func restrict(request *stageRequest) error {
+// restrict confines this process with Landlock. A process that is sealed has shared memory of its
+// own.
+func restrict(request *stageRequest, sealed bool) error {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
 		return err
@@ -403,12 +402,16 @@ func restrict(request *stageRequest) error {
 			files = append(files, path)
 		}
 	}
+	write := request.Write
+	if sealed {
+		write = append(write, sharedMemory)
+	}
 	err = config.Restrict(
 		landlock.RODirs(folders...).IgnoreIfMissing(),
 		landlock.ROFiles(files...).IgnoreIfMissing(),
 		landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing(),
 		landlock.RWDirs(terminals).WithIoctlDev().IgnoreIfMissing(),
-		landlock.RWDirs(request.Write...).WithRefer(),
+		landlock.RWDirs(write...).WithRefer(),
 	)
 	if err != nil {
 		return fmt.Errorf("confine the command: %w", err)

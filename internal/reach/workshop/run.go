@@ -251,6 +251,7 @@ func (r *run) rules() confine.Rules {
 	rules := confine.Rules{
 		Unconfined: check.Unconfined, Offline: check.Offline, Hidden: r.shop.hidden(),
 		Base:      r.work,
+		Temporary: r.temporary(),
 		Write:     slices.Concat([]string{r.tree, r.home(), r.temporary()}, check.Writable),
 		Processes: r.shop.opts.Processes, Memory: r.shop.opts.Memory,
 	}

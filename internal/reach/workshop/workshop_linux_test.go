@@ -252,7 +252,7 @@ var hostile = map[string]string{
 	"it writes to the folder of all programs":        `touch /tmp/parley-check-was-here-$$`,
 	"it changes the mode of a key":                   `chmod 777 $USER_HOME/.ssh`,
 	"it replaces its own worktree":                   `mv $PWD ../other && ln -s $APP $PWD`,
-	"it writes to shared memory":                     `touch /dev/shm/parley-check-was-here-$$`,
+	"it reads the shared memory of others":           `cat /dev/shm/parley-check-test`,
 	"it ends its supervisor":                         `kill -9 $PPID`,
 	"it ends the hub":                                `kill -9 $HUB_PID`,
 }
@@ -262,6 +262,8 @@ func TestHostileChecks(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("PARLEY_KEY", secret)
 	put(t, filepath.Join(s.home, ".bashrc"), "")
+	put(t, "/dev/shm/parley-check-test", secret)
+	t.Cleanup(func() { os.Remove("/dev/shm/parley-check-test") })
 	s.job("") // brings the commit to the copy
 	before := digest(t, s.user) + digest(t, filepath.Join(s.home, ".ssh")) + digest(t, s.copy)
 	for name, line := range hostile {
