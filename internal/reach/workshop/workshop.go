@@ -238,28 +238,38 @@ func (s *Shop) check(job Job) error {
 			return fmt.Errorf("workshop: check %s: %q is not a folder of the worktree that can be kept", job.Check.Name, folder)
 		}
 	}
+	if job.InPlace != "" {
+		if err := s.mayWrite(job.InPlace, false); err != nil {
+			return fmt.Errorf("workshop: check %s: %w", job.Check.Name, err)
+		}
+	} else if !filepath.IsAbs(job.Copy) {
+		return fmt.Errorf("workshop: the copy %q is not an absolute path", job.Copy)
+	}
 	for _, folder := range job.Check.Writable {
-		if err := s.mayWrite(folder); err != nil {
+		if err := s.mayWrite(folder, true); err != nil {
 			return fmt.Errorf("workshop: check %s: %w", job.Check.Name, err)
 		}
 	}
 	return nil
 }
 
-// mayWrite reports a folder that no check may write to: one that is hidden, or has a hidden file
-// in it.
-func (s *Shop) mayWrite(folder string) error {
+// mayWrite reports a folder that no check may write to: one with a hidden file in it, and with
+// within one that is in a hidden folder. Agents can have working trees in the hub's home.
+func (s *Shop) mayWrite(folder string, within bool) error {
 	if !filepath.IsAbs(folder) {
-		return fmt.Errorf("the writable folder %s is not an absolute path", folder)
+		return fmt.Errorf("the folder %s is not an absolute path", folder)
 	}
 	real, err := filepath.EvalSymlinks(folder)
 	if err != nil {
-		return fmt.Errorf("the writable folder: %w", err)
+		return err
 	}
-	for _, hidden := range append(s.hidden(), s.folder) {
+	for _, hidden := range s.hidden() {
 		path, err := filepath.EvalSymlinks(hidden)
-		if err == nil && (confine.Covers(real, path) || confine.Covers(path, real)) {
-			return fmt.Errorf("the folder %s cannot be writable: checks must not read %s", folder, hidden)
+		if err != nil {
+			continue // there is no such file
+		}
+		if confine.Covers(real, path) || (within && confine.Covers(path, real)) {
+			return fmt.Errorf("a check cannot write to %s, because it must not read %s", folder, hidden)
 		}
 	}
 	return nil

@@ -391,7 +391,7 @@ func TestTimeout(t *testing.T) {
 	if r.State != workshop.StateTimedOut || r.ExitCode != -1 {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
-	if process.Stamp(left(t, r.Output.Tail)) != "" {
+	if len(r.Output.Tail) > 0 && process.Stamp(left(t, r.Output.Tail)) != "" { // on a busy machine it has not come so far
 		t.Error("the process is alive")
 	}
 	s.clean()
@@ -624,6 +624,10 @@ func TestInPlace(t *testing.T) {
 	job.Check.Command = []string{"sh", "-c", "git config core.fsmonitor evil"}
 	if r := s.run(job); r.Sealed && r.State != workshop.StateFailed {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
+	}
+	job.InPlace = s.home
+	if _, err := s.shop.Run(t.Context(), job); err == nil {
+		t.Error("a check ran in a folder with keys in it")
 	}
 }
 
