@@ -266,6 +266,23 @@ func TestHostileCommandsSealed(t *testing.T) {
 		t.Errorf("the socket, unconfined: got %+v, %q", report, out)
 	}
 
+	// A server that starts programs for its user, such as tmux.
+	dir, err := os.MkdirTemp("/tmp", "tmux-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	service, err := net.Listen("unix", filepath.Join(dir, "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	c = r.command("")
+	c.Args = []string{os.Args[0], "dial", filepath.Join(dir, "default")}
+	if report, out := r.run(c); report.ExitCode != 1 {
+		t.Errorf("the socket of a service: got %+v, %q", report, out)
+	}
+
 	git := filepath.Join(r.work, ".git")
 	if err := os.Mkdir(git, 0o755); err != nil {
 		t.Fatal(err)
@@ -303,6 +320,20 @@ func TestSealedTemporaryFolder(t *testing.T) {
 	}
 	if _, err := os.Stat("/dev/shm/mine"); err == nil {
 		t.Error("the shared memory is that of all")
+	}
+}
+
+// A command whose folders are in shared memory keeps them.
+func TestSealedInSharedMemory(t *testing.T) {
+	supported(t)
+	top, err := os.MkdirTemp("/dev/shm", "confine-test-*")
+	if err != nil {
+		missing(t, err.Error())
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	r := room{t: t, work: top}
+	if report, out := r.run(r.command(`touch mine && ! touch ../mine`)); report.ExitCode != 0 {
+		t.Errorf("got %+v, %q", report, out)
 	}
 }
 

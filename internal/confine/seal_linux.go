@@ -90,10 +90,11 @@ const (
 // seal makes every file read-only for this process but those below the writable folders, without
 // the protected ones, and puts empty files and folders in place of sockets. That includes modes,
 // owners, times and attributes of files, about which Landlock says nothing. The process must have
-// mounts of its own. The error is errSealed if the process cannot go on.
-func seal(rules Rules, program string) error {
+// mounts of its own. seal returns the folders that the process has for itself. The error is
+// errSealed if the process cannot go on.
+func seal(rules Rules, program string) (own []string, err error) {
 	if err := syscall.Mount("", "/", "", privateRecursive, ""); err != nil {
-		return err
+		return nil, err
 	}
 	writable := rules.Write
 	if rules.Base != "" {
@@ -102,19 +103,22 @@ func seal(rules Rules, program string) error {
 	}
 	for _, path := range slices.Concat(writable, rules.Protected) {
 		if err := syscall.Mount(path, path, "", bindRecursive, ""); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, path := range sockets(rules) {
 		cover(path) // one that cannot be covered can be reached, as without mounts
 	}
-	if syscall.Mount("tmpfs", sharedMemory, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, sharedMemorySize) == nil {
-		writable = append(writable, sharedMemory)
+
+	// A folder in which the command needs something stays.
+	if !rules.needs(sharedMemory, program) && syscall.Mount("tmpfs", sharedMemory, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, sharedMemorySize) == nil {
+		own = append(own, sharedMemory)
 	}
-	if rules.Temporary != "" && !rules.needs(temporary, program) && syscall.Mount(rules.Temporary, temporary, "", syscall.MS_BIND, "") == nil {
-		writable = append(writable, temporary)
+	mayReplace := rules.Temporary != "" && !rules.needs(temporary, program)
+	if mayReplace && syscall.Mount(rules.Temporary, temporary, "", syscall.MS_BIND, "") == nil {
+		own = append(own, temporary)
 	}
-	return readOnlyBut(writable)
+	return own, readOnlyBut(slices.Concat(writable, own))
 }
 
 // needs reports whether a command needs something in a folder.

@@ -216,11 +216,14 @@ func limitAndExec(args []string, say *json.Encoder) error {
 	}
 	sealed := false
 	if request.Own && !request.Unconfined {
-		err := seal(request.Rules, program)
+		own, err := seal(request.Rules, program)
 		if errors.Is(err, errSealed) {
 			return err
 		}
 		sealed = err == nil
+		if sealed {
+			request.Write = append(request.Write, own...)
+		}
 	}
 	if err := limit(request); err != nil {
 		return err
@@ -232,7 +235,7 @@ func limitAndExec(args []string, say *json.Encoder) error {
 		request.Network = NetworkOpen
 	}
 	if !request.Unconfined {
-		if err := restrict(&request, sealed); err != nil {
+		if err := restrict(&request); err != nil {
 			return err
 		}
 	}
@@ -376,9 +379,8 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // terminals is the folder of the terminals that processes make for themselves.
 const terminals = "/dev/pts"
 
-// restrict confines this process with Landlock. A process that is sealed has shared memory of its
-// own.
-func restrict(request *stageRequest, sealed bool) error {
+// restrict confines this process with Landlock.
+func restrict(request *stageRequest) error {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
 		return err
@@ -402,16 +404,12 @@ func restrict(request *stageRequest, sealed bool) error {
 			files = append(files, path)
 		}
 	}
-	write := request.Write
-	if sealed {
-		write = append(write, sharedMemory)
-	}
 	err = config.Restrict(
 		landlock.RODirs(folders...).IgnoreIfMissing(),
 		landlock.ROFiles(files...).IgnoreIfMissing(),
 		landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing(),
 		landlock.RWDirs(terminals).WithIoctlDev().IgnoreIfMissing(),
-		landlock.RWDirs(write...).WithRefer(),
+		landlock.RWDirs(request.Write...).WithRefer(),
 	)
 	if err != nil {
 		return fmt.Errorf("confine the command: %w", err)
