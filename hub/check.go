@@ -199,6 +199,7 @@ type CheckResult struct {
 	Tests    *TestCount  `json:"tests,omitempty"`
 	Output   CheckOutput `json:"output"`
 	Reason   string      `json:"reason,omitempty"` // why it was not started or ended early
+	Note     string      `json:"note,omitempty"`   // what a reviewer must know, such as "tests: 41 before, 12 now"
 	Again    bool        `json:"again,omitempty"`  // it ran though there was a kept result
 	Fills    bool        `json:"fills,omitempty"`  // the commit is one of the target branch, so that the run fills the caches
 	By       AgentID     `json:"by,omitempty"`
@@ -252,6 +253,34 @@ func (r CheckResult) Failure() string {
 		return name + " was cancelled"
 	}
 	return ""
+}
+
+// A CheckPlan is a commit with the checks that are to run on it.
+type CheckPlan struct {
+	Repository
+	Worktree string // the folder in which the commit was named
+	Commit   string
+	Tree     string
+	Base     string            // the commit with which it was compared; may be empty
+	Checks   []RepositoryCheck // by name
+	Changes  []CommitChange    // from Base; nil without one
+	Require  bool              // the operator wants passed checks for every completion in the repository
+	Notes    []string          // what the caller must know, such as checks that are not trusted
+	Fills    bool              // the commit is one of the target branch
+}
+
+// Names returns the names of the checks.
+func (p CheckPlan) Names() (names []string) {
+	for _, c := range p.Checks {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// A CommitChange is a file that differs between two commits.
+type CommitChange struct {
+	Path    string
+	Trivial bool // only whitespace, line ends or mode differ, or the file is empty
 }
 
 // A CheckResultQuery chooses results, newest first. Empty members do not restrict.

@@ -46,7 +46,8 @@ var layers = map[string][]string{
 	"internal/effects":    {}, // what a shell command does to files; the one owner of the parser
 	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
 
-	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
+	"internal/checkfile":  {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
+	"internal/strictyaml": {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
 
 	// The domain, and what stands beside it for other people too.
 	"internal/digest":   {}, // hashes of nouns, of the hub and of coordination
@@ -119,7 +120,8 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
 	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/records":      {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
+	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                      // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
 	"internal/service/contract":     {"hub", "internal/federation"},
 	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
 	"internal/service/folder":       {"hub", "internal/durable"},
