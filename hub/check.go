@@ -45,7 +45,7 @@ type RepositoryCheck struct {
 	JUnit    string            `json:"junit,omitempty"`   // the file that the command writes its results to
 
 	Required   bool     `json:"required"`             // for every completion
-	When       []string `json:"when,omitempty"`       // pathspecs of git: it runs if the change touches one; always without any
+	When       []string `json:"when"`                 // pathspecs of git: it runs if the change touches one; always without any
 	Unconfined bool     `json:"unconfined,omitempty"` // it may run where the system cannot confine it
 	InPlace    bool     `json:"in_place,omitempty"`   // it runs in the agent's own working tree, and never counts for landing
 
@@ -98,6 +98,9 @@ func (d Duration) String() string {
 	}
 	return text
 }
+
+// Duration returns d as package time has it.
+func (d Duration) Duration() time.Duration { return time.Duration(d) }
 
 // MarshalText writes d as String does.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

@@ -213,6 +213,7 @@ func sameCheck(a, b hub.RepositoryCheck) bool {
 		c.Digest, c.AddedBy = "", ""
 		c.AddedAt = hub.Time{}
 		c.Trusted = false
+		c.When = append([]string{}, c.When...)
 		if c.Timeout == 0 {
 			c.Timeout = hub.Duration(DefaultTimeout)
 		}
@@ -408,6 +409,9 @@ func prepared(op string, c hub.RepositoryCheck, actor hub.Caller, now hub.Time) 
 	}
 	if why := mistake(c); why != "" {
 		return c, hub.Errorf(hub.CodeInvalid, op, "check %.100s: %s", c.Name, why)
+	}
+	if c.When == nil {
+		c.When = []string{}
 	}
 	c.Digest = c.RunDigest()
 	c.AddedBy = actor.ID

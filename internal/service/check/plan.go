@@ -13,9 +13,14 @@ import (
 // Plan chooses the checks for work: those that were asked for by name, and the required ones whose
 // patterns the change touches. The change is the difference of the commit, which a revision names
 // in a folder, from base; without a base every required check runs. It reports CodeNotFound for a
-// name that the repository does not have.
+// name that the repository does not have. The plan has no commit if the repository has no checks and
+// the caller names neither a check nor a revision.
 func (s *Service) Plan(ctx context.Context, folder, revision, base string, names []string) (hub.CheckPlan, error) {
 	const op = "check.Plan"
+	idle, err := s.idle(ctx, folder)
+	if err != nil || (idle && revision == "" && len(names) == 0) {
+		return hub.CheckPlan{Worktree: folder}, err
+	}
 	if revision == "" {
 		revision = "HEAD"
 	}
@@ -45,6 +50,23 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 	})
 	p.Notes, err = s.notes(ctx, folder, p)
 	return p, err
+}
+
+// idle reports whether the repository around a folder has no checks and requires none, so that its
+// commits need not be read.
+func (s *Service) idle(ctx context.Context, folder string) (bool, error) {
+	repo, err := s.repos.Find(ctx, folder)
+	if err != nil {
+		return false, err
+	}
+	return hub.Read(ctx, s.store, func(r hub.Reader) (bool, error) {
+		policy, err := r.Checks().Policy(repo)
+		if err != nil || s.required(policy) {
+			return false, err
+		}
+		all, err := r.Checks().OfRepository(repo)
+		return len(all) == 0, err
+	})
 }
 
 // touches reports whether the change of a plan touches the patterns of a check. A check without

@@ -179,7 +179,7 @@ var checkTests = []storeTest{
 		p := hub.Progress{
 			Subject: "h", Repository: aRepository, Worktree: "/src/shop", Commit: "c", Tree: "t", Base: "b", Proof: hub.ProofVerified, Checks: hub.ChecksRunning,
 			Names: []string{"test"}, Results: []hub.CheckResultID{"c1"}, Review: hub.ReviewApproved, Landing: hub.LandingLanded, Landed: "m",
-			Actor: "builder", Claim: json.RawMessage(`{"summary":"done"}`), UpdatedAt: epoch,
+			Reason: "r", Actor: "builder", Claim: json.RawMessage(`{"summary":"done"}`), UpdatedAt: epoch,
 		}
 		read := func(want hub.Progress) {
 			w.view(func(r hub.Reader) error {
