@@ -238,6 +238,7 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 		return cmd.Help()
 	}
 
+	root.AddCommand(a.confinedCommand()) // for the hub, not for people
 	root.Version = version()
 	root.SetVersionTemplate("parley {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
