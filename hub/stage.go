@@ -87,7 +87,7 @@ type Progress struct {
 
 	Reason    string          `json:"reason,omitempty"` // why the work went back to its owner
 	Actor     AgentID         `json:"actor,omitempty"`  // the author of the claim
-	Claim     json.RawMessage `json:"claim,omitempty"` // what the service stores when the checks pass; of a claim whose checks run
+	Claim     json.RawMessage `json:"claim,omitempty"`  // what the service stores when the checks pass; of a claim whose checks run
 	UpdatedAt Time            `json:"updated_at,omitzero"`
 	Revision  int64           `json:"-"` // of the row; 0 for one that is not stored
 }
