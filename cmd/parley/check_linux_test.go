@@ -376,7 +376,7 @@ func TestCompletionThatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.ok(b.as("builder", "check", "run", "slow", "--repo", b.repo), nil)
-		mail := b.as("builder", "inbox", "--wait", "60", "--json").out
+		mail := b.as("builder", "inbox", "--wait", "60s", "--json").out
 		if !strings.Contains(mail, "the checks of T-1 passed") {
 			t.Errorf("the owner got %s", mail)
 		}

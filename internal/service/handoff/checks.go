@@ -302,15 +302,15 @@ func (s *Service) awaitChecks(ctx context.Context, id hub.HandoffID, most time.D
 	}
 }
 
-// runSettling ends completions whose checks have ended, until ctx ends.
-func (s *Service) runSettling(ctx context.Context) {
+// runChecked ends completions whose checks have ended, until ctx ends.
+func (s *Service) runChecked(ctx context.Context) {
 	hints, cancel := s.bus.Subscribe(checksTopic)
 	defer cancel()
 	tick := time.NewTicker(lookForChecks)
 	defer tick.Stop()
 	for {
-		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("completions could not be ended", "op", "handoff.Settle", "code", hub.CodeOf(err), "err", err)
+		if err := s.EndChecked(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("completions could not be ended", "op", "handoff.EndChecked", "code", hub.CodeOf(err), "err", err)
 		}
 		select {
 		case <-hints:
@@ -321,9 +321,9 @@ func (s *Service) runSettling(ctx context.Context) {
 	}
 }
 
-// Settle ends the completions whose checks have ended: the work is done if all passed, else it goes
+// EndChecked ends the completions whose checks have ended: the work is done if all passed, else it goes
 // back to its owner.
-func (s *Service) Settle(ctx context.Context) error {
+func (s *Service) EndChecked(ctx context.Context) error {
 	open, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Progress, error) { return r.Checks().Checking() })
 	if err != nil {
 		return err
@@ -332,15 +332,15 @@ func (s *Service) Settle(ctx context.Context) error {
 		if !hub.HandoffID(p.Subject).Valid() {
 			continue // a task of a team
 		}
-		if err := s.settle(ctx, hub.HandoffID(p.Subject)); err != nil {
+		if err := s.endChecked(ctx, hub.HandoffID(p.Subject)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle ends one completion if its checks have ended.
-func (s *Service) settle(ctx context.Context, id hub.HandoffID) error {
+// endChecked ends one completion if its checks have ended.
+func (s *Service) endChecked(ctx context.Context, id hub.HandoffID) error {
 	const op = "handoff.Complete"
 	s.checking.mu.Lock()
 	defer s.checking.mu.Unlock()

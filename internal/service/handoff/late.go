@@ -28,10 +28,10 @@ func (s *Service) due(h hub.Handoff) hub.Time {
 
 // Run escalates late tasks and ends completions whose checks have ended, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	var settling sync.WaitGroup
-	defer settling.Wait()
+	var ending sync.WaitGroup
+	defer ending.Wait()
 	if s.checks != nil {
-		settling.Go(func() { s.runSettling(ctx) })
+		ending.Go(func() { s.runChecked(ctx) })
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
