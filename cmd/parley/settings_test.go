@@ -113,6 +113,8 @@ var notSettings = map[string]string{
 	"Bridge":   "the path of the program",
 	"Clock":    "for tests",
 	"Traces":   "the OTEL_* variables decide",
+
+	"Checks.Program": "the path of the program",
 }
 
 // settingSample returns a value of a setting as a flag takes it.

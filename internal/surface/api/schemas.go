@@ -134,5 +134,7 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "detail":{"type":"string","description":"reject"},
 "expect":{"type":"object","description":"initiate: {paths:[must change], merge:true}"},
 "scope":{"type":"array","items":{"type":"string"},"description":"initiate: files to reserve"},
+"checks":{"type":"array","items":{"type":"string"},"description":"initiate: checks that must pass"},
+"commit":{"type":"string","description":"complete: that has the work; default HEAD"},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "state":{"type":"string","description":"list"}}}`

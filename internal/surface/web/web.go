@@ -134,6 +134,8 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "artifact", pattern: "/teams/{team}/artifacts/{artifact...}", under: "teams", load: artifact},
 		{name: "merge", pattern: "/teams/{team}/merge/{artifact...}", under: "teams", load: mergePage, keeps: true},
 		{name: "files", pattern: "/files", nav: "Files", load: filesInWork},
+		{name: "checks", pattern: "/checks", nav: "Checks", load: checks},
+		{name: "check", pattern: "/checks/{id}", under: "checks", load: oneResult},
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
 		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
 		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},
