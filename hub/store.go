@@ -191,6 +191,7 @@ type Reader interface {
 	Coordination() coord.Reader
 	Wakes() WakeReader
 	Reservations() ReservationReader
+	Landings() LandingReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -344,6 +345,7 @@ type Tx interface {
 	WriteCoordination() coord.Writer
 	WriteWakes() WakeWriter
 	WriteReservations() ReservationWriter
+	WriteLandings() LandingWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.
