@@ -42,9 +42,10 @@ var layers = map[string][]string{
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
 	"internal/stray":      {},
 	"internal/tail":       {},
-	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
-	"internal/effects":    {}, // what a shell command does to files; the one owner of the parser
-	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/process":    {},               // runs, sessions and waiters tell a process from a later one of its number
+	"internal/effects":    {},               // what a shell command does to files; the one owner of the parser
+	"internal/git":        {},               // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/hubgit":     {"internal/git"}, // the hub's copies of repositories; checks and landings use it
 
 	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
 

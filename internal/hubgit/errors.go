@@ -1,0 +1,43 @@
+package hubgit
+
+import (
+	"errors"
+	"strings"
+)
+
+// The kinds of an [Error].
+var (
+	ErrNoGit        = errors.New("git is not installed")
+	ErrNoRepository = errors.New("not a git repository")
+	ErrUnsafe       = errors.New("the repository leads to another folder")
+	ErrNoCommit     = errors.New("no such commit")
+	ErrIncomplete   = errors.New("the repository lacks objects")
+	ErrName         = errors.New("not a valid name")
+	ErrUnrelated    = errors.New("the commits have no common history")
+	ErrOldGit       = errors.New("git is too old")
+	ErrGit          = errors.New("git failed")
+)
+
+// An Error is a failure of an operation on a repository. Kind is one of the errors above,
+// for errors.Is; the texts are for people.
+type Error struct {
+	Op     string // such as "fetch"
+	Folder string // of the repository, or the one in question
+	Kind   error
+	Detail string // what git or the system said; may be empty
+}
+
+func (e *Error) Error() string {
+	text := "hubgit: " + e.Op + " in " + e.Folder + ": " + e.Kind.Error()
+	if e.Detail != "" {
+		text += ": " + strings.ReplaceAll(e.Detail, "\n", "; ")
+	}
+	return text
+}
+
+// Unwrap returns the kind.
+func (e *Error) Unwrap() error { return e.Kind }
+
+func fail(kind error, op, folder, detail string) error {
+	return &Error{Op: op, Folder: folder, Kind: kind, Detail: detail}
+}
