@@ -125,6 +125,7 @@ var layers = map[string][]string{
 	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
+	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
 	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},

@@ -108,13 +108,21 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 // takes the new commit.
 func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (hub.LandingEntry, error) {
 	const op = "landing.Land"
-	ask, err := s.question(ctx, p, e, piece)
+	before, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.LandingEntry, error) { return sameWork(r, e) })
+	if err != nil {
+		return e, err
+	}
+	before.Handoff = e.Handoff
+	before.Owner = e.Owner
+	before.Ref = e.Ref
+	before.Commit = e.Commit
+	ask, err := s.question(ctx, p, before, piece)
 	if err != nil {
 		return e, err
 	}
 	var out hub.LandingEntry
 	err = s.update(ctx, actor, nil, func(c *change) error {
-		known, err := c.sameWork(e)
+		known, err := sameWork(c.tx, e)
 		if err != nil {
 			return err
 		}
@@ -152,12 +160,12 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 
 // sameWork returns the entry with the handoff or the branch of another, if it is open or was
 // returned; one without an id if there is none.
-func (c *change) sameWork(e hub.LandingEntry) (hub.LandingEntry, error) {
+func sameWork(r hub.Reader, e hub.LandingEntry) (hub.LandingEntry, error) {
 	q := hub.LandingQuery{Queue: e.Queue(), Handoff: e.Handoff, States: append(slices.Clone(hub.OpenLandings), hub.LandingReturned), Newest: true, Limit: maxOpen}
 	if e.Handoff == "" {
 		q.Owner = e.Owner
 	}
-	all, err := c.tx.Landings().Entries(q)
+	all, err := r.Landings().Entries(q)
 	for _, known := range all {
 		isSame := known.Commit == e.Commit || (e.Branch != "" && known.Branch == e.Branch)
 		if known.Undoes == e.Undoes && (e.Handoff != "" || isSame) {

@@ -146,12 +146,8 @@ func (w *worker) update(ctx context.Context, fn func(*change) error) error {
 
 // work does one step of the queue and reports whether there may be more to do.
 func (w *worker) work(ctx context.Context) (more bool, err error) {
-	var open []hub.LandingEntry
 	err = w.s.store.View(ctx, func(r hub.Reader) (err error) {
-		if w.policy, err = policyOf(r, w.id); err != nil {
-			return err
-		}
-		open, err = r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: hub.OpenLandings, Limit: maxOpen})
+		w.policy, err = policyOf(r, w.id)
 		return err
 	})
 	if hub.CodeOf(err) == hub.CodeNotFound {
@@ -160,8 +156,14 @@ func (w *worker) work(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-
 	if err := w.look(ctx); err != nil {
+		return false, err
+	}
+
+	open, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.LandingEntry, error) {
+		return r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: hub.OpenLandings, Limit: maxOpen})
+	})
+	if err != nil {
 		return false, err
 	}
 	if len(open) == 0 {
@@ -321,7 +323,7 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 			continue
 		case len(made.Conflicts) > 0:
 			return w.returnConflict(ctx, e, made.Conflicts)
-		case made.Commit.ID == tip.ID:
+		case made.Commit.ID == tip.ID || made.Commit.Tree == tip.Tree:
 			if len(a.Members) > 0 {
 				continue
 			}
