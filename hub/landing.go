@@ -22,7 +22,7 @@ type LandingPolicy struct {
 	Repository string    `json:"repository"`        // its folder, without links
 	Into       string    `json:"into"`              // the target branch
 	Checks     []string  `json:"checks"`            // names of repository checks that run on the state that will be
-	Review     string    `json:"review"`            // a reviewer, as Reviewer of a Review; ReviewNone for none
+	Review     string    `json:"review"`            // a reviewer, as Reviewer of a Review; ReviewerNone for none
 	By         LandingBy `json:"by"`
 	Batch      int       `json:"batch"` // the most entries that are tried together
 	SetAt      Time      `json:"set_at,omitzero"`
@@ -48,26 +48,26 @@ type LandingState string
 
 // The states of an entry.
 const (
-	LandingQueued    LandingState = "queued"
-	LandingTrying    LandingState = "trying"  // merged onto the head of the target by the hub, and checked
-	LandingWaiting   LandingState = "waiting" // for the event that Reason names
-	LandingLanded    LandingState = "landed"
-	LandingReturned  LandingState = "returned" // to its owner, with Reason; a new commit queues it again
-	LandingCancelled LandingState = "cancelled"
+	EntryQueued    LandingState = "queued"
+	EntryTrying    LandingState = "trying"  // merged onto the head of the target by the hub, and checked
+	EntryWaiting   LandingState = "waiting" // for the event that Reason names
+	EntryLanded    LandingState = "landed"
+	EntryReturned  LandingState = "returned" // to its owner, with Reason; a new commit queues it again
+	EntryCancelled LandingState = "cancelled"
 )
 
 // LandingStates lists every state in the order of an entry's life.
-var LandingStates = []LandingState{LandingQueued, LandingTrying, LandingWaiting, LandingLanded, LandingReturned, LandingCancelled}
+var LandingStates = []LandingState{EntryQueued, EntryTrying, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled}
 
 // OpenLandings lists the states of entries that are in the queue.
-var OpenLandings = []LandingState{LandingQueued, LandingTrying, LandingWaiting}
+var OpenLandings = []LandingState{EntryQueued, EntryTrying, EntryWaiting}
 
 // landingNext is the whole state machine. A state without an entry is final.
 var landingNext = map[LandingState][]LandingState{
-	LandingQueued:   {LandingQueued, LandingTrying, LandingWaiting, LandingLanded, LandingReturned, LandingCancelled},
-	LandingTrying:   {LandingTrying, LandingQueued, LandingWaiting, LandingLanded, LandingReturned, LandingCancelled},
-	LandingWaiting:  {LandingWaiting, LandingQueued, LandingTrying, LandingLanded, LandingReturned, LandingCancelled},
-	LandingReturned: {LandingQueued, LandingWaiting, LandingCancelled},
+	EntryQueued:   {EntryQueued, EntryTrying, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled},
+	EntryTrying:   {EntryTrying, EntryQueued, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled},
+	EntryWaiting:  {EntryWaiting, EntryQueued, EntryTrying, EntryLanded, EntryReturned, EntryCancelled},
+	EntryReturned: {EntryQueued, EntryWaiting, EntryCancelled},
 }
 
 // Known reports whether s is one of LandingStates.
@@ -160,7 +160,7 @@ func (e LandingEntry) Advance(next LandingState, now Time) (LandingEntry, error)
 	if !slices.Contains(landingNext[e.State], next) {
 		return e, Errorf(CodeConflict, "hub.LandingEntry", "landing %s is %s and cannot become %s", e.ID, e.State, next)
 	}
-	if next == LandingTrying && e.State != LandingTrying {
+	if next == EntryTrying && e.State != EntryTrying {
 		e.Tries++
 	}
 	e.State = next

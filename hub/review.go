@@ -11,21 +11,21 @@ type ReviewState string
 
 // The states of a review.
 const (
-	ReviewWaiting  ReviewState = "waiting" // for the reviewer
-	ReviewApproved ReviewState = "approved"
-	ReviewChanges  ReviewState = "changes"  // are wanted
-	ReviewReplaced ReviewState = "replaced" // by the review of a later commit, or its change does not land
+	ReviewStateWaiting  ReviewState = "waiting" // for the reviewer
+	ReviewStateApproved ReviewState = "approved"
+	ReviewStateChanges  ReviewState = "changes"  // are wanted
+	ReviewStateReplaced ReviewState = "replaced" // by the review of a later commit, or its change does not land
 )
 
 // reviewNext is the whole state machine. A state without an entry is final.
 var reviewNext = map[ReviewState][]ReviewState{
-	ReviewWaiting:  {ReviewWaiting, ReviewApproved, ReviewChanges, ReviewReplaced},
-	ReviewApproved: {ReviewReplaced},
-	ReviewChanges:  {ReviewReplaced},
+	ReviewStateWaiting:  {ReviewStateWaiting, ReviewStateApproved, ReviewStateChanges, ReviewStateReplaced},
+	ReviewStateApproved: {ReviewStateReplaced},
+	ReviewStateChanges:  {ReviewStateReplaced},
 }
 
 // Over reports whether a review in the state does not wait any more.
-func (s ReviewState) Over() bool { return s != ReviewWaiting }
+func (s ReviewState) Over() bool { return s != ReviewStateWaiting }
 
 // The answers of a reviewer.
 const (
@@ -35,13 +35,13 @@ const (
 
 // Words for reviewers beside the names of agents.
 const (
-	ReviewNone       = "none"
-	ReviewRolePrefix = "role:" // agents with a role, such as role:reviewer
+	ReviewerNone       = "none"
+	ReviewerRolePrefix = "role:" // agents with a role, such as role:reviewer
 )
 
 // ValidReviewer reports whether who names a reviewer: an agent, role:ROLE, operator, or none.
 func ValidReviewer(who string) bool {
-	if role, ok := strings.CutPrefix(who, ReviewRolePrefix); ok {
+	if role, ok := strings.CutPrefix(who, ReviewerRolePrefix); ok {
 		return Role(role).Known()
 	}
 	return AgentID(who).Valid()

@@ -191,6 +191,7 @@ type Reader interface {
 	Coordination() coord.Reader
 	Wakes() WakeReader
 	Reservations() ReservationReader
+	Checks() CheckReader
 	Landings() LandingReader
 }
 
@@ -345,6 +346,7 @@ type Tx interface {
 	WriteCoordination() coord.Writer
 	WriteWakes() WakeWriter
 	WriteReservations() ReservationWriter
+	WriteChecks() CheckWriter
 	WriteLandings() LandingWriter
 }
 

@@ -46,6 +46,7 @@ func (s *Server) openOperations(context.Context) error {
 		Keeper:    s.keeper,
 		Roots:     s.roots,
 		Files:     s.files,
+		Checks:    s.checks,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,

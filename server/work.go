@@ -92,6 +92,9 @@ func (s *Server) openHandoffs(context.Context) error {
 		o.Board = s.teams
 	}
 	o.Files = s.files
+	o.Checks = s.checks
+	o.Bus = s.hints
+	o.RequireChecks = s.opts.Checks.Require
 	s.handoffs = handoff.New(s.store, s.mail, o)
 	return nil
 }

@@ -70,7 +70,7 @@ func handoffFacts(r handoff.Report) facts {
 		f.add("due", when(r.DueAt))
 	}
 
-	for _, c := range r.Checks {
+	for _, c := range r.Claims {
 		f.add("checks", checkText(c))
 	}
 	for _, run := range r.Runs {

@@ -37,6 +37,11 @@ const (
 	ReservationOrphaned Action = "reservation.orphaned" // its holder is gone, with changes that are not committed
 	ReservationViolated Action = "reservation.violated" // a command of another agent changed the file
 
+	CheckAdded   Action = "check.added"
+	CheckRemoved Action = "check.removed"
+	CheckTrusted Action = "check.trusted" // the checks in a file of a repository, or what they are required for
+	CheckRun     Action = "check.run"     // with the result
+
 	ReviewAsked Action = "review.asked"
 	ReviewGiven Action = "review.given" // or replaced by the review of a later commit
 

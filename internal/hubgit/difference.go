@@ -109,7 +109,7 @@ func parseRaw(list string) (out []Change) {
 
 // emptyTree returns the id of the tree without files, which every repository has.
 func (s source) emptyTree() string {
-	if s.format == sha256Name {
+	if s.format == formatSHA256 {
 		return emptyTreeSHA256
 	}
 	return emptyTreeSHA1

@@ -14,6 +14,8 @@ var (
 	ErrIncomplete   = errors.New("the repository lacks objects")
 	ErrName         = errors.New("not a valid name")
 	ErrUnrelated    = errors.New("the commits have no common history")
+	ErrMoved        = errors.New("the branch is at another commit")
+	ErrNotForward   = errors.New("the commit does not contain the branch")
 	ErrOldGit       = errors.New("git is too old")
 	ErrGit          = errors.New("git failed")
 )

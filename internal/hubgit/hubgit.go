@@ -37,6 +37,7 @@ import (
 // Copies is the folder of copies in the hub's home. One process uses it at a time.
 type Copies struct {
 	folder string
+	pause  func(before string) // called before each write to a repository of a user; for tests
 
 	mu    sync.Mutex
 	locks map[string]*sync.Mutex // by the folder of a copy; see Copy.lock
@@ -79,7 +80,7 @@ func Open(folder string) (*Copies, error) {
 	if err := os.MkdirAll(filepath.Join(folder, stepFolder), 0o700); err != nil {
 		return nil, err
 	}
-	c := &Copies{folder: folder, locks: map[string]*sync.Mutex{}}
+	c := &Copies{folder: folder, pause: func(string) {}, locks: map[string]*sync.Mutex{}}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
@@ -128,9 +129,9 @@ func (c *Copies) At(ctx context.Context, bare string) (*Copy, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, fail(ErrNoRepository, "open the copy", bare, err.Error())
 	}
-	format := sha1
-	if strings.Contains(readText(filepath.Join(bare, "config")), sha256Name) {
-		format = sha256Name
+	format := formatSHA1
+	if strings.Contains(readText(filepath.Join(bare, "config")), formatSHA256) {
+		format = formatSHA256
 	}
 	return &Copy{home: c, bare: filepath.Clean(bare), source: source{folder: o.Folder, common: o.Common, format: format}}, nil
 }

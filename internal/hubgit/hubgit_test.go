@@ -51,11 +51,15 @@ func (r *repository) git(args ...string) string {
 
 func (r *repository) gitIn(dir string, args ...string) string {
 	r.Helper()
-	out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
+	out, err := gitCommand(dir, args...).CombinedOutput()
 	if err != nil {
 		r.Fatalf("git %v: %v\n%s", args, err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+func gitCommand(dir string, args ...string) *exec.Cmd {
+	return exec.Command("git", append([]string{"-C", dir}, args...)...)
 }
 
 // write writes a file of the working tree.

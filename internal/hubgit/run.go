@@ -44,6 +44,13 @@ func (s source) user(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// shared returns the source for commands that are about the whole repository. They work after
+// the working tree was removed.
+func (s source) shared() source {
+	s.folder = s.common
+	return s
+}
+
 // run runs a command in the user's repository.
 func (s source) run(ctx context.Context, args ...string) (string, error) {
 	return output(s.user(ctx, args...), args[0], s.folder)

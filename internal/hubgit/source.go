@@ -13,8 +13,8 @@ import (
 
 // The names of the formats of objects, as git spells them.
 const (
-	sha1       = "sha1"
-	sha256Name = "sha256"
+	formatSHA1   = "sha1"
+	formatSHA256 = "sha256"
 )
 
 // A source is a repository of a user. All paths are absolute and without links.

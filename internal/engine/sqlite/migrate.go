@@ -79,6 +79,9 @@ var taskSchema string
 //go:embed schema/0021_reservations.sql
 var reservationSchema string
 
+//go:embed schema/0022_checks.sql
+var checkSchema string
+
 //go:embed schema/0023_landing.sql
 var landingSchema string
 
@@ -145,7 +148,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
 	func(c *conn) error { return c.db.Exec(taskSchema) },
 	func(c *conn) error { return c.db.Exec(reservationSchema) },
-	func(*conn) error { return nil }, // this version of the schema has no changes
+	func(c *conn) error { return c.db.Exec(checkSchema) },
 	func(c *conn) error { return c.db.Exec(landingSchema) },
 }
 

@@ -28,7 +28,7 @@ func Render(r Report) string {
 	if r.Notes != "" {
 		fmt.Fprintf(&b, "> %s\n", plaintext.Line(r.Notes))
 	}
-	renderChecks(&b, "", r.Checks)
+	renderChecks(&b, "", r.Claims)
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "Due %s.\n", r.DueAt)
 	}

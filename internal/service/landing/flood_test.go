@@ -91,11 +91,11 @@ func TestManyBranches(t *testing.T) {
 	good := 0
 	for _, b := range branches {
 		if b.bad {
-			w.want(entries[b.name], hub.LandingReturned, b.reason)
+			w.want(entries[b.name], hub.EntryReturned, b.reason)
 			continue
 		}
 		good++
-		w.want(entries[b.name], hub.LandingLanded, "")
+		w.want(entries[b.name], hub.EntryLanded, "")
 		for path := range b.files {
 			if got := w.repo.git("", "cat-file", "-t", "main:"+path); got != "blob" {
 				t.Errorf("%s of %s is not in main", path, b.name)

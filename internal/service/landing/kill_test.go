@@ -103,7 +103,7 @@ func TestKills(t *testing.T) {
 			w.turn() // of another process
 
 			what := fmt.Sprintf("killed at call %d (after its effect: %v)", dies, after)
-			if w.entry(a.ID).State != hub.LandingLanded || w.entry(b.ID).State != hub.LandingReturned {
+			if w.entry(a.ID).State != hub.EntryLanded || w.entry(b.ID).State != hub.EntryReturned {
 				t.Errorf("%s: %s, %s", what, w.entry(a.ID).State, w.entry(b.ID).State)
 			}
 			if got := w.repo.git("", "rev-list", "--merges", "--count", "main"); got != "1" {

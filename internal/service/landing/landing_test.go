@@ -28,7 +28,7 @@ func TestQueue(t *testing.T) {
 		before := w.head()
 		e := w.land(ada, "a")
 		w.turn()
-		got := w.want(e.ID, hub.LandingLanded, "")
+		got := w.want(e.ID, hub.EntryLanded, "")
 		if got.LandedCommit != w.head() || got.Tries != 1 {
 			t.Errorf("got %s after %d tries, want %s after 1", got.LandedCommit, got.Tries, w.head())
 		}
@@ -50,7 +50,7 @@ func TestQueue(t *testing.T) {
 		w.turn()
 		merges := map[string]bool{}
 		for _, id := range ids {
-			merges[w.want(id, hub.LandingLanded, "").LandedCommit] = true
+			merges[w.want(id, hub.EntryLanded, "").LandedCommit] = true
 		}
 		if w.check.runs != 1 || len(merges) != 4 || len(w.repo.heads) != 1 {
 			t.Errorf("%d runs, %d merges, %d heads: want 1, 4, 1", w.check.runs, len(merges), len(w.repo.heads))
@@ -72,10 +72,10 @@ func TestQueue(t *testing.T) {
 			w.turn()
 			for i, id := range ids {
 				if i != bad {
-					w.want(id, hub.LandingLanded, "")
+					w.want(id, hub.EntryLanded, "")
 					continue
 				}
-				e := w.want(id, hub.LandingReturned, "main fails the check test (failed)")
+				e := w.want(id, hub.EntryReturned, "main fails the check test (failed)")
 				if e.Check != "test" || len(e.Results) == 0 || e.Output == "" {
 					t.Errorf("got %+v", e)
 				}
@@ -96,7 +96,7 @@ func TestQueue(t *testing.T) {
 		w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"shared.txt": "one\nMAIN\nthree\n"}})
 		e := w.land(ada, "a")
 		w.turn()
-		got := w.want(e.ID, hub.LandingReturned, "it conflicts with main in shared.txt")
+		got := w.want(e.ID, hub.EntryReturned, "it conflicts with main in shared.txt")
 		if !slices.Equal(got.Conflicts, []string{"shared.txt"}) || w.check.runs != 0 || got.Tries != 1 {
 			t.Errorf("conflicts %v, %d runs, %d tries", got.Conflicts, w.check.runs, got.Tries)
 		}
@@ -117,8 +117,8 @@ func TestQueue(t *testing.T) {
 		w.branch("b", map[string]string{"shared.txt": "one\nB\nthree\n"})
 		first, second := w.land(ada, "a"), w.land(bob, "b")
 		w.turn()
-		w.want(first.ID, hub.LandingLanded, "")
-		w.want(second.ID, hub.LandingReturned, "it conflicts with main")
+		w.want(first.ID, hub.EntryLanded, "")
+		w.want(second.ID, hub.EntryReturned, "it conflicts with main")
 	})
 	t.Run("a pair that breaks together: the first lands, the second goes back", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -126,8 +126,8 @@ func TestQueue(t *testing.T) {
 		w.branch("b", map[string]string{"pair/1.b": "x\n"})
 		first, second := w.land(ada, "a"), w.land(bob, "b")
 		w.turn()
-		w.want(first.ID, hub.LandingLanded, "")
-		w.want(second.ID, hub.LandingReturned, "main fails the check test")
+		w.want(first.ID, hub.EntryLanded, "")
+		w.want(second.ID, hub.EntryReturned, "main fails the check test")
 	})
 	t.Run("a critical entry goes first", func(t *testing.T) {
 		w := newWorld(t, landing.Setting{Checks: []string{"test"}, Batch: 1})
@@ -140,7 +140,7 @@ func TestQueue(t *testing.T) {
 		if got, want := w.entry(urgent.ID).Head, w.repo.heads[0]; got != want {
 			t.Errorf("the critical entry landed at %s, the first head is %s", got, want)
 		}
-		w.want(first.ID, hub.LandingLanded, "")
+		w.want(first.ID, hub.EntryLanded, "")
 		_, err = w.Land(w.ctx, ada, landing.Request{Ref: "b", Folder: w.repo.dir, Priority: hub.PriorityCritical})
 		wantCode(t, err, hub.CodeDenied)
 	})
@@ -150,14 +150,14 @@ func TestQueue(t *testing.T) {
 		w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"mod/base": "broken\n"}})
 		e := w.land(ada, "a")
 		w.turn()
-		w.want(e.ID, hub.LandingWaiting, "main itself fails the check test")
+		w.want(e.ID, hub.EntryWaiting, "main itself fails the check test")
 		w.turn()
 		if got := w.inbox(operator); len(got) != 1 {
 			t.Errorf("the operator got %d messages", len(got))
 		}
 		w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"mod/base": "ok\n"}})
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("a target that moves meanwhile is taken up again, and nothing of it is lost", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -171,7 +171,7 @@ func TestQueue(t *testing.T) {
 			}
 		}
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 		if got := w.repo.git("", "show", "main:person.txt"); got != "mine" {
 			t.Errorf("got %q", got)
 		}
@@ -190,19 +190,19 @@ func TestQueue(t *testing.T) {
 		}
 		blocked, free := w.land(ada, "a"), w.land(bob, "b")
 		w.turn()
-		w.want(blocked.ID, hub.LandingWaiting, "waits for /src: it has changes in mod/a")
-		w.want(free.ID, hub.LandingLanded, "")
+		w.want(blocked.ID, hub.EntryWaiting, "waits for /src: it has changes in mod/a")
+		w.want(free.ID, hub.EntryLanded, "")
 		w.turn()
 		w.now = w.now.Add(time.Minute)
 		w.turn()
 		w.turn()
-		w.want(blocked.ID, hub.LandingWaiting, "waits for /src")
+		w.want(blocked.ID, hub.EntryWaiting, "waits for /src")
 		if got := w.inbox(operator); len(got) != 1 || !strings.Contains(got[0].Summary, "cannot land in main now: waits for /src") {
 			t.Errorf("the operator got %+v", got)
 		}
 		dirty = false
 		w.turn()
-		w.want(blocked.ID, hub.LandingLanded, "")
+		w.want(blocked.ID, hub.EntryLanded, "")
 	})
 	t.Run("checks that cannot run let entries wait", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -210,11 +210,11 @@ func TestQueue(t *testing.T) {
 		e := w.land(ada, "a")
 		w.check.fails = hub.Errorf(hub.CodeNotEnabled, "test", "checks changed, not trusted: parley check trust")
 		w.turn()
-		w.want(e.ID, hub.LandingWaiting, "checks changed, not trusted")
+		w.want(e.ID, hub.EntryWaiting, "checks changed, not trusted")
 		w.check.fails = nil
 		w.now = w.now.Add(time.Minute)
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("a commit that the target has already is landed; equal content goes back", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -223,8 +223,8 @@ func TestQueue(t *testing.T) {
 		w.repo.write(commitOf{branch: "main", author: "other", from: "refs/heads/main", files: map[string]string{"mod/x": "ok\n"}})
 		there, same := w.land(ada, "old"), w.land(ada, "same")
 		w.turn()
-		w.want(there.ID, hub.LandingLanded, "main had it already")
-		w.want(same.ID, hub.LandingReturned, "it changes nothing in main")
+		w.want(there.ID, hub.EntryLanded, "main had it already")
+		w.want(same.ID, hub.EntryReturned, "it changes nothing in main")
 	})
 	t.Run("contracts that do not hold return entries with their users", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -232,7 +232,7 @@ func TestQueue(t *testing.T) {
 		w.good("a")
 		e := w.land(ada, "a")
 		w.must(s.NewWorker(w.policy).Turn(w.ctx))
-		w.want(e.ID, hub.LandingReturned, "waiting for frontend-app")
+		w.want(e.ID, hub.EntryReturned, "waiting for frontend-app")
 	})
 }
 
@@ -263,10 +263,10 @@ func TestReturned(t *testing.T) {
 		w.branch("a", map[string]string{"mod/a": "broken\n"})
 		e := w.land(ada, "a")
 		w.turn()
-		w.want(e.ID, hub.LandingReturned, "")
+		w.want(e.ID, hub.EntryReturned, "")
 		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": "ok\n"}})
 		w.turn()
-		if got := w.want(e.ID, hub.LandingLanded, ""); got.Tries != 2 {
+		if got := w.want(e.ID, hub.EntryLanded, ""); got.Tries != 2 {
 			t.Errorf("%d tries", got.Tries)
 		}
 	})
@@ -281,7 +281,7 @@ func TestReturned(t *testing.T) {
 		wantCode(t, err, hub.CodeDenied)
 		again, err := w.Retry(w.ctx, ada, e.ID)
 		w.must(err)
-		if again.ID != e.ID || again.State != hub.LandingQueued {
+		if again.ID != e.ID || again.State != hub.EntryQueued {
 			t.Errorf("got %+v", again)
 		}
 	})
@@ -294,17 +294,17 @@ func TestReturned(t *testing.T) {
 			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": fmt.Sprintf("broken %d\n", n)}})
 			w.turn()
 		}
-		got := w.want(e.ID, hub.LandingWaiting, "it was returned 5 times: the operator decides")
+		got := w.want(e.ID, hub.EntryWaiting, "it was returned 5 times: the operator decides")
 		if got.Waits != hub.WaitsForOperator {
 			t.Errorf("waits for %s", got.Waits)
 		}
 		_, err := w.Retry(w.ctx, ada, e.ID)
 		w.must(err)
-		w.want(e.ID, hub.LandingWaiting, "the operator decides")
+		w.want(e.ID, hub.EntryWaiting, "the operator decides")
 		_, err = w.Retry(w.ctx, operator, e.ID)
 		w.must(err)
 		w.turn()
-		w.want(e.ID, hub.LandingReturned, "main fails")
+		w.want(e.ID, hub.EntryReturned, "main fails")
 	})
 }
 
@@ -319,7 +319,7 @@ func TestAuthority(t *testing.T) {
 		e := w.land(ada, "a")
 		_, err = w.Off(w.ctx, operator, w.repo.dir, "")
 		w.must(err)
-		w.want(e.ID, hub.LandingCancelled, "landing was turned off")
+		w.want(e.ID, hub.EntryCancelled, "landing was turned off")
 		_, err = w.Land(w.ctx, ada, landing.Request{Ref: "a", Folder: w.repo.dir})
 		wantCode(t, err, hub.CodeNotFound)
 	})
@@ -340,14 +340,14 @@ func TestAuthority(t *testing.T) {
 		w.good("a")
 		e := w.land(ada, "a")
 		w.turn()
-		w.want(e.ID, hub.LandingWaiting, "waits for the operator")
+		w.want(e.ID, hub.EntryWaiting, "waits for the operator")
 		if got := w.inbox(operator); len(got) != 1 || got[0].Next != "parley approve l1" {
 			t.Errorf("the operator got %+v", got)
 		}
 		_, err := w.Retry(w.ctx, operator, e.ID)
 		w.must(err)
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("agents cancel their own entries", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -358,7 +358,7 @@ func TestAuthority(t *testing.T) {
 		_, err = w.Cancel(w.ctx, ada, e.ID, "")
 		w.must(err)
 		w.turn()
-		w.want(e.ID, hub.LandingCancelled, "cancelled by ada")
+		w.want(e.ID, hub.EntryCancelled, "cancelled by ada")
 		if len(w.repo.heads) != 0 {
 			t.Error("it landed")
 		}
@@ -377,8 +377,8 @@ func TestAuthority(t *testing.T) {
 			}
 		}
 		w.turn()
-		w.want(a.ID, hub.LandingCancelled, "not now")
-		w.want(b.ID, hub.LandingLanded, "")
+		w.want(a.ID, hub.EntryCancelled, "not now")
+		w.want(b.ID, hub.EntryLanded, "")
 		if _, err := w.repo.run("", "cat-file", "-e", "main:mod/a"); err == nil {
 			t.Error("the cancelled change is in main")
 		}
@@ -391,7 +391,7 @@ func TestUndo(t *testing.T) {
 	w.good("b")
 	a, b := w.land(ada, "a"), w.land(bob, "b")
 	w.turn()
-	w.want(b.ID, hub.LandingLanded, "")
+	w.want(b.ID, hub.EntryLanded, "")
 	_, err := w.Undo(w.ctx, bob, a.ID)
 	wantCode(t, err, hub.CodeDenied)
 	undo, err := w.Undo(w.ctx, operator, a.ID)
@@ -399,7 +399,7 @@ func TestUndo(t *testing.T) {
 	_, err = w.Undo(w.ctx, operator, a.ID)
 	wantCode(t, err, hub.CodeConflict)
 	w.turn()
-	w.want(undo.ID, hub.LandingLanded, "")
+	w.want(undo.ID, hub.EntryLanded, "")
 	if files := w.repo.git("", "ls-tree", "--name-only", "main", "mod/"); files != "mod/b\nmod/base" {
 		t.Errorf("main has %q", files)
 	}

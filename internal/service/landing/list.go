@@ -181,7 +181,7 @@ func (s *Service) Reviews(ctx context.Context, all bool, limit int) ([]hub.Revie
 		q.Limit = defaultPage
 	}
 	if !all {
-		q.States = []hub.ReviewState{hub.ReviewWaiting}
+		q.States = []hub.ReviewState{hub.ReviewStateWaiting}
 	}
 	return hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Review, error) { return r.Landings().Reviews(q) })
 }

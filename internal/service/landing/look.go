@@ -24,7 +24,7 @@ func (w *worker) look(ctx context.Context) error {
 // lookAtBranches queues returned entries again whose branches have new commits.
 func (w *worker) lookAtBranches(ctx context.Context) error {
 	returned, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.LandingEntry, error) {
-		return r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: []hub.LandingState{hub.LandingReturned}, Newest: true, Limit: maxReturned})
+		return r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: []hub.LandingState{hub.EntryReturned}, Newest: true, Limit: maxReturned})
 	})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ func (w *worker) wait(ctx context.Context, group []hub.LandingEntry, kind hub.La
 		for _, e := range group {
 			told := e.Told
 			head := e.Head
-			e, err := c.advance(e, hub.LandingWaiting, actions.LandingQueued, func(e *hub.LandingEntry) {
+			e, err := c.advance(e, hub.EntryWaiting, actions.LandingQueued, func(e *hub.LandingEntry) {
 				e.Waits = kind
 				e.Reason = reason
 				e.Step = step
@@ -93,7 +93,7 @@ func (w *worker) holdAll(ctx context.Context, open []hub.LandingEntry, cause err
 		return cause
 	}
 	reason := fmt.Sprintf("the branch %s cannot be read: %v", w.policy.Into, cause)
-	group := slices.DeleteFunc(open, func(e hub.LandingEntry) bool { return e.State == hub.LandingWaiting })
+	group := slices.DeleteFunc(open, func(e hub.LandingEntry) bool { return e.State == hub.EntryWaiting })
 	if len(group) == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), next: "if the work is there already, cancel the entry: parley landings cancel " + string(e.ID)})
 	}
 	return w.update(ctx, func(c *change) error {
-		_, err := c.advance(e, hub.LandingLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
+		_, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
 			e.Reason = fmt.Sprintf("%s had it already", e.Into)
 			e.LandedCommit = e.Commit
 			e.Head = head.ID
@@ -202,8 +202,8 @@ func (w *worker) returned(ctx context.Context, e hub.LandingEntry, f refusal) er
 
 // returned gives an entry back to its owner, with a message that may wake it.
 func (c *change) returned(e hub.LandingEntry, f refusal) error {
-	wasTried := e.State == hub.LandingTrying
-	e, err := c.advance(e, hub.LandingReturned, actions.LandingReturned, func(e *hub.LandingEntry) {
+	wasTried := e.State == hub.EntryTrying
+	e, err := c.advance(e, hub.EntryReturned, actions.LandingReturned, func(e *hub.LandingEntry) {
 		if !wasTried { // a conflict takes no attempt, but it counts as one
 			e.Tries++
 		}

@@ -116,7 +116,7 @@ func rank(e hub.LandingEntry) int {
 	switch {
 	case e.Priority == hub.PriorityCritical:
 		return 0
-	case e.State == hub.LandingTrying:
+	case e.State == hub.EntryTrying:
 		return 1
 	}
 	return 2

@@ -14,7 +14,7 @@ type Setting struct {
 	Folder string // in the repository
 	Into   string
 	Checks []string
-	Review string        // "" for ReviewNone
+	Review string        // "" for ReviewerNone
 	By     hub.LandingBy // "" for LandingOperator
 	Batch  int           // 0 for DefaultBatch
 }
@@ -22,7 +22,7 @@ type Setting struct {
 // check completes a setting, and refuses one that is not well formed.
 func (p *Setting) check(op string) error {
 	if p.Review == "" {
-		p.Review = hub.ReviewNone
+		p.Review = hub.ReviewerNone
 	}
 	if p.By == "" {
 		p.By = hub.LandingOperator
@@ -109,7 +109,7 @@ func (s *Service) Off(ctx context.Context, actor hub.Caller, folder, into string
 			return err
 		}
 		for _, e := range open {
-			_, err := c.advance(e, hub.LandingCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) { e.Reason = "landing was turned off" })
+			_, err := c.advance(e, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) { e.Reason = "landing was turned off" })
 			if err != nil {
 				return err
 			}

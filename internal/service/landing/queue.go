@@ -91,7 +91,7 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 	}
 	e := hub.LandingEntry{
 		Machine: p.Machine, Repository: p.Repository, Into: p.Into, Ref: q.Ref, Commit: c.ID, Tree: c.Tree, Owner: owner, Handoff: q.Handoff, Priority: q.Priority,
-		State: hub.LandingQueued,
+		State: hub.EntryQueued,
 	}
 	if piece != nil {
 		e.Branch = piece.Branch
@@ -135,9 +135,9 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 			}
 		case known.Owner != actor.ID && !actor.IsOperator() && actor.ID != hub.Self:
 			return hub.Errorf(hub.CodeDenied, op, "%s of %s has this work in the queue", known.ID, known.Owner)
-		case known.Step != "" && known.State == hub.LandingTrying:
+		case known.Step != "" && known.State == hub.EntryTrying:
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", known.ID)
-		case known.Commit == e.Commit && known.State == hub.LandingReturned:
+		case known.Commit == e.Commit && known.State == hub.EntryReturned:
 			return hub.Errorf(hub.CodeConflict, op, "%.12s was returned: %s", e.Commit, known.Reason).
 				WithHint("commit a repair and land that, or try the same again: parley landings retry %s", known.ID)
 		case known.Commit == e.Commit && !(actor.IsOperator() && known.Waits == hub.WaitsForOperator):
@@ -161,7 +161,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 // sameWork returns the entry with the handoff or the branch of another, if it is open or was
 // returned; one without an id if there is none.
 func sameWork(r hub.Reader, e hub.LandingEntry) (hub.LandingEntry, error) {
-	q := hub.LandingQuery{Queue: e.Queue(), Handoff: e.Handoff, States: append(slices.Clone(hub.OpenLandings), hub.LandingReturned), Newest: true, Limit: maxOpen}
+	q := hub.LandingQuery{Queue: e.Queue(), Handoff: e.Handoff, States: append(slices.Clone(hub.OpenLandings), hub.EntryReturned), Newest: true, Limit: maxOpen}
 	if e.Handoff == "" {
 		q.Owner = e.Owner
 	}
@@ -191,12 +191,12 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 		return e, err
 	}
 	wait, reason := admission(p, e, review, ask)
-	state := hub.LandingQueued
+	state := hub.EntryQueued
 	if wait != "" {
-		state = hub.LandingWaiting
+		state = hub.EntryWaiting
 	}
 	if e.ID == "" {
-		e.State = hub.LandingQueued
+		e.State = hub.EntryQueued
 	}
 	if e, err = e.Advance(state, c.now); err != nil {
 		return e, err
@@ -223,7 +223,7 @@ func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, 
 	switch {
 	case e.Tries >= maxTries && !isApproved:
 		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Tries)
-	case ask != nil && review != hub.ReviewApproved:
+	case ask != nil && review != hub.ReviewStateApproved:
 		return hub.WaitsForReview, "waits for the review of " + ask.who
 	case p.By == hub.LandingOperator && !isApproved:
 		return hub.WaitsForOperator, "waits for the operator"
@@ -239,10 +239,10 @@ func (s *Service) Cancel(ctx context.Context, actor hub.Caller, id hub.LandingID
 		if err != nil {
 			return err
 		}
-		if e.Step != "" && e.State == hub.LandingTrying {
+		if e.Step != "" && e.State == hub.EntryTrying {
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", id).WithHint("undo it afterwards: parley undo-landing %s", id)
 		}
-		out, err = c.advance(e, hub.LandingCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) {
+		out, err = c.advance(e, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) {
 			e.Reason = reason
 			if reason == "" {
 				e.Reason = "cancelled by " + string(actor.ID)
@@ -287,7 +287,7 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 		if err != nil {
 			return err
 		}
-		if e.State != hub.LandingReturned && e.State != hub.LandingWaiting {
+		if e.State != hub.EntryReturned && e.State != hub.EntryWaiting {
 			return hub.Errorf(hub.CodeConflict, op, "%s is %s: only entries that were returned or wait are tried again", id, e.State)
 		}
 		if actor.IsOperator() {
@@ -308,7 +308,7 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 		if err != nil {
 			return err
 		}
-		if e.State != hub.LandingLanded {
+		if e.State != hub.EntryLanded {
 			return hub.Errorf(hub.CodeConflict, op, "%s is %s: only a landing can be undone", id, e.State)
 		}
 		if _, err := policyOf(c.tx, e.Queue()); err != nil {
@@ -318,7 +318,7 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 		if err != nil {
 			return err
 		}
-		if len(before) > 0 && before[0].State != hub.LandingCancelled {
+		if len(before) > 0 && before[0].State != hub.EntryCancelled {
 			return hub.Errorf(hub.CodeConflict, op, "%s undoes %s already and is %s", before[0].ID, id, before[0].State)
 		}
 		if err := c.hasRoom(op); err != nil {
@@ -327,7 +327,7 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 
 		undo := hub.LandingEntry{
 			Machine: e.Machine, Repository: e.Repository, Into: e.Into, Ref: "undo " + string(id), Commit: e.LandedCommit, Owner: actor.ID, Priority: hub.PriorityHigh,
-			Undoes: id, State: hub.LandingQueued, QueuedAt: c.now, MovedAt: c.now,
+			Undoes: id, State: hub.EntryQueued, QueuedAt: c.now, MovedAt: c.now,
 		}
 		if actor.IsOperator() {
 			undo.Approved = hub.Operator

@@ -35,7 +35,7 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 		q.note = piece.Note
 		q.title = piece.Title
 	}
-	if q.who == hub.ReviewNone || q.who == "" || e.Undoes != "" {
+	if q.who == hub.ReviewerNone || q.who == "" || e.Undoes != "" {
 		return nil, nil
 	}
 	return q, s.difference(ctx, p, e, q)
@@ -109,7 +109,7 @@ func (c *change) reviewed(e hub.LandingEntry, ask *question) (hub.ReviewState, e
 	}
 	all, err := c.tx.Landings().Reviews(reviewQuery(e))
 	for _, v := range all {
-		if v.Commit == e.Commit && v.State != hub.ReviewReplaced {
+		if v.Commit == e.Commit && v.State != hub.ReviewStateReplaced {
 			return v.State, err
 		}
 	}
@@ -128,15 +128,15 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		return err
 	}
 	for _, v := range before {
-		if v.Commit == q.commit && v.State != hub.ReviewReplaced {
+		if v.Commit == q.commit && v.State != hub.ReviewStateReplaced {
 			return nil
 		}
 	}
 	for _, v := range before {
-		if v.State == hub.ReviewReplaced {
+		if v.State == hub.ReviewStateReplaced {
 			continue
 		}
-		if v, err = v.Advance(hub.ReviewReplaced); err != nil {
+		if v, err = v.Advance(hub.ReviewStateReplaced); err != nil {
 			return err
 		}
 		if _, err := c.putReview(v, actions.ReviewGiven); err != nil {
@@ -146,7 +146,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 
 	v := hub.Review{
 		Handoff: handoff, Machine: e.Machine, Repository: e.Repository, Commit: q.commit, Base: q.base, Approved: q.since, Authors: q.authors,
-		Reviewer: q.who, State: hub.ReviewWaiting, Findings: []hub.ReviewFinding{}, Difference: q.patch.SHA256, Note: shorten.Bytes(q.note, maxReason), AskedAt: c.now,
+		Reviewer: q.who, State: hub.ReviewStateWaiting, Findings: []hub.ReviewFinding{}, Difference: q.patch.SHA256, Note: shorten.Bytes(q.note, maxReason), AskedAt: c.now,
 	}
 	if handoff == "" {
 		v.Entry = e.ID
@@ -190,7 +190,7 @@ func (c *change) reviewers(v hub.Review) ([]hub.AgentID, error) {
 	if v.Reviewer == string(hub.Operator) {
 		return []hub.AgentID{hub.Operator}, nil
 	}
-	role, isRole := strings.CutPrefix(v.Reviewer, hub.ReviewRolePrefix)
+	role, isRole := strings.CutPrefix(v.Reviewer, hub.ReviewerRolePrefix)
 	if !isRole {
 		may, _, err := mayReview(c.tx, v, hub.AgentID(v.Reviewer))
 		if err != nil || !may {
@@ -357,9 +357,9 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		if err := c.mayAnswer(op, v); err != nil {
 			return err
 		}
-		next := hub.ReviewApproved
+		next := hub.ReviewStateApproved
 		if a.Verdict == hub.VerdictChanges {
-			next = hub.ReviewChanges
+			next = hub.ReviewStateChanges
 		}
 		if v, err = v.Advance(next); err != nil {
 			return err
@@ -380,7 +380,7 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 // its own.
 func findReview(r hub.Reader, id string) (hub.Review, error) {
 	const op = "landing.Review"
-	q := hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewWaiting}, Limit: 1}
+	q := hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: 1}
 	switch {
 	case hub.ReviewID(id).Number() > 0:
 		v, err := r.Landings().Review(hub.ReviewID(id))
@@ -425,7 +425,7 @@ func (c *change) mayAnswer(op string, v hub.Review) error {
 	if slices.Contains(v.Asked, c.actor.ID) {
 		return nil
 	}
-	if role, ok := strings.CutPrefix(v.Reviewer, hub.ReviewRolePrefix); ok { // the role came later than the question
+	if role, ok := strings.CutPrefix(v.Reviewer, hub.ReviewerRolePrefix); ok { // the role came later than the question
 		a, err := c.tx.Agent(c.actor.ID)
 		if err != nil {
 			return err
@@ -444,7 +444,7 @@ func (c *change) afterReview(v hub.Review) error {
 	if err != nil {
 		return err
 	}
-	if v.State == hub.ReviewChanges {
+	if v.State == hub.ReviewStateChanges {
 		return c.wantChanges(v, entries)
 	}
 	for _, e := range entries {
@@ -471,7 +471,7 @@ func (c *change) waitingFor(v hub.Review) (out []hub.LandingEntry, err error) {
 		}
 		return out, ignoreMissing(err)
 	}
-	all, err := c.tx.Landings().Entries(hub.LandingQuery{Handoff: v.Handoff, States: []hub.LandingState{hub.LandingWaiting}, Limit: maxListed})
+	all, err := c.tx.Landings().Entries(hub.LandingQuery{Handoff: v.Handoff, States: []hub.LandingState{hub.EntryWaiting}, Limit: maxListed})
 	for _, e := range all {
 		if e.Waits == hub.WaitsForReview && e.Commit == v.Commit {
 			out = append(out, e)
@@ -526,7 +526,7 @@ func ownersOf(v hub.Review, entries []hub.LandingEntry) (out []hub.AgentID) {
 func (s *Service) sweepReviews(ctx context.Context) error {
 	return hub.Alone(ctx, s.store, "landing.Reviews", 2*sweepEvery, func(store hub.Store) error {
 		waiting, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Review, error) {
-			return r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewWaiting}, Limit: maxListed})
+			return r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: maxListed})
 		})
 		if err != nil {
 			return err
@@ -549,7 +549,7 @@ func (s *Service) sweepReviews(ctx context.Context) error {
 // remind reminds the reviewers of a review, or tells the operator that they are silent.
 func (c *change) remind(id hub.ReviewID, silent bool) error {
 	v, err := c.tx.Landings().Review(id)
-	if err != nil || v.State != hub.ReviewWaiting {
+	if err != nil || v.State != hub.ReviewStateWaiting {
 		return err
 	}
 	spoken := int(c.now.Sub(v.AskedAt.Time).Minutes())

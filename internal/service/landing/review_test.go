@@ -24,7 +24,7 @@ func TestReview(t *testing.T) {
 		w.good("a")
 		e := w.land(ada, "a")
 		w.turn()
-		w.want(e.ID, hub.LandingWaiting, "waits for the review of role:reviewer")
+		w.want(e.ID, hub.EntryWaiting, "waits for the review of role:reviewer")
 		mail := w.inbox(rex)
 		if len(mail) != 1 || mail[0].Priority != hub.PriorityHigh {
 			t.Fatalf("mail: %+v", mail)
@@ -42,7 +42,7 @@ func TestReview(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("changes return the entry with the findings; a new commit asks again, with the difference since the approval", func(t *testing.T) {
 		w := newWorld(t, reviewed)
@@ -53,10 +53,10 @@ func TestReview(t *testing.T) {
 		wantCode(t, err, hub.CodeInvalid)
 		_, err = w.Give(w.ctx, rex, string(e.ID), changes)
 		w.must(err)
-		w.want(e.ID, hub.LandingReturned, "rex wants changes: mod/a:1: say why")
+		w.want(e.ID, hub.EntryReturned, "rex wants changes: mod/a:1: say why")
 		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/why": "ok\n"}})
 		w.turn()
-		w.want(e.ID, hub.LandingWaiting, "waits for the review")
+		w.want(e.ID, hub.EntryWaiting, "waits for the review")
 		_, err = w.Give(w.ctx, rex, string(e.ID), approve)
 		w.must(err)
 
@@ -64,7 +64,7 @@ func TestReview(t *testing.T) {
 		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/later": "ok\n"}})
 		w.inbox(rex)
 		w.land(ada, "a")
-		w.want(e.ID, hub.LandingWaiting, "waits for the review")
+		w.want(e.ID, hub.EntryWaiting, "waits for the review")
 		mail := w.inbox(rex)
 		if len(mail) != 1 || !strings.Contains(mail[0].Summary, "again") {
 			t.Fatalf("mail: %+v", mail)
@@ -76,7 +76,7 @@ func TestReview(t *testing.T) {
 		_, err = w.Give(w.ctx, operator, string(e.ID), approve)
 		w.must(err)
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("the author of a commit, and an agent of the same launch, may not review", func(t *testing.T) {
 		w := newWorld(t, landing.Setting{Checks: []string{"test"}, By: hub.LandingAuto, Review: "rex"})
@@ -141,7 +141,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		w.work.pieces[id] = piece(w)
 		w.turn()
-		e := w.want("l1", hub.LandingLanded, "")
+		e := w.want("l1", hub.EntryLanded, "")
 		if e.Owner != "ada" || e.Handoff != id {
 			t.Errorf("got %+v", e)
 		}
@@ -157,11 +157,11 @@ func TestHandoffs(t *testing.T) {
 		p.Review = "bob"
 		w.work.pieces[id] = p
 		w.turn()
-		w.want("l1", hub.LandingWaiting, "waits for the review of bob")
+		w.want("l1", hub.EntryWaiting, "waits for the review of bob")
 		_, err := w.Give(w.ctx, bob, string(id), approve)
 		w.must(err)
 		w.turn()
-		w.want("l1", hub.LandingLanded, "")
+		w.want("l1", hub.EntryLanded, "")
 	})
 	t.Run("agents land their own handoffs", func(t *testing.T) {
 		w := newWorld(t, landing.Setting{Checks: []string{"test"}})
@@ -171,10 +171,10 @@ func TestHandoffs(t *testing.T) {
 		wantCode(t, err, hub.CodeDenied)
 		e, err := w.Land(w.ctx, ada, landing.Request{Handoff: id})
 		w.must(err)
-		w.want(e.ID, hub.LandingWaiting, "waits for the operator")
+		w.want(e.ID, hub.EntryWaiting, "waits for the operator")
 		_, err = w.Land(w.ctx, operator, landing.Request{Handoff: id})
 		w.must(err)
 		w.turn()
-		w.want(e.ID, hub.LandingLanded, "")
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 }

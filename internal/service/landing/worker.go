@@ -209,7 +209,7 @@ func (w *worker) do(ctx context.Context, todo step, head Commit) error {
 func (w *worker) ready(open []hub.LandingEntry, head string) []hub.LandingEntry {
 	now := w.s.clock.Now()
 	return slices.DeleteFunc(slices.Clone(open), func(e hub.LandingEntry) bool {
-		if e.State != hub.LandingWaiting {
+		if e.State != hub.EntryWaiting {
 			return false
 		}
 		isLater := now.Sub(e.MovedAt.Time) >= againAfter
@@ -243,13 +243,13 @@ func (w *worker) recover(ctx context.Context, head Commit, open []hub.LandingEnt
 		switch {
 		case isIn:
 			err = w.landed(ctx, group, tip)
-		case group[0].State == hub.LandingWaiting && group[0].Head == head.ID:
+		case group[0].State == hub.EntryWaiting && group[0].Head == head.ID:
 			changed, err = w.forwardAgain(ctx, group, tip)
 			if err != nil || !changed {
 				return changed, err
 			}
 			continue
-		case group[0].State == hub.LandingWaiting:
+		case group[0].State == hub.EntryWaiting:
 			err = w.wait(ctx, group, hub.WaitsForFolder, group[0].Reason, "")
 		default:
 			err = w.forget(ctx, group)
@@ -286,7 +286,7 @@ func (w *worker) forwardAgain(ctx context.Context, group []hub.LandingEntry, tip
 func (w *worker) forget(ctx context.Context, group []hub.LandingEntry) error {
 	return w.update(ctx, func(c *change) error {
 		for _, e := range group {
-			if _, err := c.advance(e, hub.LandingTrying, actions.LandingTried, nil); err != nil {
+			if _, err := c.advance(e, hub.EntryTrying, actions.LandingTried, nil); err != nil {
 				return err
 			}
 		}
@@ -359,11 +359,11 @@ func (w *worker) begin(ctx context.Context, a *attempt) error {
 	members := slices.Clone(a.Members)
 	err := w.update(ctx, func(c *change) error {
 		for i, m := range members {
-			isSame := m.Entry.State == hub.LandingTrying && m.Entry.Merged == m.Made.ID
+			isSame := m.Entry.State == hub.EntryTrying && m.Entry.Merged == m.Made.ID
 			if isSame {
 				continue
 			}
-			e, err := c.advance(m.Entry, hub.LandingTrying, actions.LandingTried, func(e *hub.LandingEntry) {
+			e, err := c.advance(m.Entry, hub.EntryTrying, actions.LandingTried, func(e *hub.LandingEntry) {
 				e.Merged = m.Made.ID
 				e.Head = a.Head
 			})
@@ -450,7 +450,7 @@ func (w *worker) land(ctx context.Context, head Commit, n int) error {
 	err := w.update(ctx, func(c *change) error {
 		group = nil
 		for _, m := range w.attempt.Members[:n] {
-			e, err := c.advance(m.Entry, hub.LandingTrying, actions.LandingTried, func(e *hub.LandingEntry) {
+			e, err := c.advance(m.Entry, hub.EntryTrying, actions.LandingTried, func(e *hub.LandingEntry) {
 				e.Step = tip.ID
 				e.Merged = m.Made.ID
 				e.Head = head.ID
@@ -490,7 +490,7 @@ func (w *worker) landed(ctx context.Context, group []hub.LandingEntry, tip strin
 		for _, e := range group {
 			landed := e.Merged
 			results := e.Results
-			e, err := c.advance(e, hub.LandingLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
+			e, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
 				e.LandedCommit = landed
 				e.Head = tip
 				e.Results = results

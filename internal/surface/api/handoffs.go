@@ -46,6 +46,10 @@ type HandoffParams struct {
 
 	Expect        shape.Expectation `json:"expect,omitzero"`          // to initiate: what the work must change
 	Scope         []string          `json:"scope,omitempty"`          // to initiate: files that are reserved for the receiver
+	Checks        []string          `json:"checks,omitempty"`         // to initiate: names of checks that must pass
+	Review        string            `json:"review,omitempty"`         // to initiate: the reviewer, an agent, role:ROLE or operator
+	Commit        string            `json:"commit,omitempty"`         // to complete: that has the work; default the one that is checked out
+	Wait          *int              `json:"wait_s,omitempty"`         // to complete: seconds to wait for the checks; default 20, at most 100
 	CommitMessage string            `json:"commit_message,omitempty"` // to complete: the hub commits the artifacts with it
 	SameChangeAs  hub.HandoffID     `json:"same_change_as,omitempty"` // to complete: the handoff whose change did this task, too
 	Done          bool              `json:"done,omitempty"`           // to settle an item of a queue: it was moved by hand
@@ -128,7 +132,11 @@ type handoffAction func(context.Context, *handoff.Service, hub.Caller, HandoffPa
 var handoffActions = map[string]handoffAction{
 	"initiate": initiateHandoff,
 	"complete": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
-		return s.Complete(ctx, a, p.ID, p.completion())
+		c, err := p.completion()
+		if err != nil {
+			return handoff.Report{}, err
+		}
+		return s.Complete(ctx, a, p.ID, c)
 	},
 	"reject": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Reject(ctx, a, p.ID, hub.RejectReason(p.Reason), p.Detail)
@@ -170,15 +178,18 @@ func initiateHandoff(ctx context.Context, s *handoff.Service, a hub.Caller, p Ha
 }
 
 // completion returns the members of the action complete.
-func (p HandoffParams) completion() handoff.Completion {
+func (p HandoffParams) completion() (handoff.Completion, error) {
+	wait, err := waitOf("acp/handoff", p.Wait)
 	return handoff.Completion{
+		Commit:        p.Commit,
+		Wait:          wait,
 		Summary:       p.Summary,
 		Artifacts:     p.Artifacts,
 		NoChanges:     p.NoChanges,
 		Trivial:       p.Trivial,
 		SameChange:    p.SameChangeAs,
 		CommitMessage: p.CommitMessage,
-	}
+	}, err
 }
 
 // query returns the members of the action list.
@@ -213,6 +224,8 @@ func (p HandoffParams) packageParts() packageParts {
 		ThreadID:       p.ThreadID,
 		Expect:         p.Expect,
 		Scope:          p.Scope,
+		Checks:         p.Checks,
+		Review:         p.Review,
 		Unproven:       p.Unproven,
 	}
 }

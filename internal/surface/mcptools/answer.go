@@ -331,7 +331,7 @@ func writeForecasts(b *strings.Builder, all []mailroom.Forecast) {
 // writeHandoff writes the answer to an action: what is so now, and the next call.
 // Hashes and checks stand in it only where a check failed, and in the answer to show.
 func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Forecast) {
-	failed := slices.ContainsFunc(r.Checks, func(c hub.Check) bool { return c.Result == hub.CheckFailed })
+	failed := slices.ContainsFunc(r.Claims, func(c hub.Check) bool { return c.Result == hub.CheckFailed })
 	id := r.Name()
 	switch {
 	case failed || len(r.Package) > 0:
@@ -344,7 +344,7 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 		writeForecasts(b, deliveries)
 	case r.Status == hub.HandoffActivated:
 		fmt.Fprintf(b, "%s is yours until %s.\n", id, r.DueAt.UTC().Format("2006-01-02 15:04Z"))
-		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Checks))
+		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Claims))
 		quotePart(b, "done when", criteriaText(r))
 		fmt.Fprintf(b, "then: acp_handoff complete %s with a summary; the hub checks the work.\n", id)
 	default:

@@ -20,7 +20,7 @@ func aLanding(into string, owner hub.AgentID, state hub.LandingState) hub.Landin
 func aReview(handoff hub.HandoffID, entry hub.LandingID) hub.Review {
 	return hub.Review{
 		Handoff: handoff, Entry: entry, Machine: "desk", Repository: "/src", Commit: "c0ffee", Base: "ba5e", Approved: "0ld", Authors: []hub.AgentID{"builder"},
-		Reviewer: "role:reviewer", Asked: []hub.AgentID{"planner"}, State: hub.ReviewWaiting, Verdict: "changes", By: "planner",
+		Reviewer: "role:reviewer", Asked: []hub.AgentID{"planner"}, State: hub.ReviewStateWaiting, Verdict: "changes", By: "planner",
 		Findings: []hub.ReviewFinding{{Path: "a.go", Line: 3, Text: "no"}}, Difference: "d1ff", Note: "passed", AskedAt: epoch, RemindedAt: epoch, ToldAt: epoch, GivenAt: epoch,
 	}
 }
@@ -46,7 +46,7 @@ func (w *world) addLandings(entries ...hub.LandingEntry) []hub.LandingEntry {
 
 var landingTests = []storeTest{
 	{"policies are stored under their queues, replaced and removed", func(w *world) {
-		one := hub.LandingPolicy{Machine: "desk", Repository: "/src", Into: "main", Checks: []string{"test"}, Review: hub.ReviewNone, By: hub.LandingAuto, Batch: 4, SetAt: epoch}
+		one := hub.LandingPolicy{Machine: "desk", Repository: "/src", Into: "main", Checks: []string{"test"}, Review: hub.ReviewerNone, By: hub.LandingAuto, Batch: 4, SetAt: epoch}
 		other := one
 		other.Into = "next"
 		w.update(func(tx hub.Tx) error {
@@ -74,8 +74,8 @@ var landingTests = []storeTest{
 		check(want[1:])
 	}},
 	{"entries are numbered, and read as they were stored", func(w *world) {
-		plain := hub.LandingEntry{Repository: "/two", Into: "main", Owner: "planner", State: hub.LandingQueued}
-		all := w.addLandings(aLanding("main", "builder", hub.LandingQueued), aLanding("main", "planner", hub.LandingLanded), aLanding("next", "builder", hub.LandingWaiting), plain)
+		plain := hub.LandingEntry{Repository: "/two", Into: "main", Owner: "planner", State: hub.EntryQueued}
+		all := w.addLandings(aLanding("main", "builder", hub.EntryQueued), aLanding("main", "planner", hub.EntryLanded), aLanding("next", "builder", hub.EntryWaiting), plain)
 		for _, c := range []struct {
 			q    hub.LandingQuery
 			want []hub.LandingEntry
@@ -108,16 +108,16 @@ var landingTests = []storeTest{
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { _, err := tx.Landings().Entry("l9"); return err })
 	}},
 	{"an entry is moved by one caller, and one that landed does not change", func(w *world) {
-		e := w.addLandings(aLanding("main", "builder", hub.LandingQueued))[0]
+		e := w.addLandings(aLanding("main", "builder", hub.EntryQueued))[0]
 		put := func(tx hub.Tx) error { _, err := tx.WriteLandings().PutEntry(e); return err }
-		e.State = hub.LandingTrying
+		e.State = hub.EntryTrying
 		w.update(put)
 		w.refuse(hub.CodeConflict, put)
 		e.Revision = 2
-		e.State = hub.LandingLanded
+		e.State = hub.EntryLanded
 		w.update(put)
 		e.Revision = 3
-		e.State = hub.LandingQueued
+		e.State = hub.EntryQueued
 		w.refuse(hub.CodeInvalid, put)
 	}},
 	{"reviews are numbered, found by their subjects, and answered by one caller", func(w *world) {
@@ -136,7 +136,7 @@ var landingTests = []storeTest{
 			all[i].Revision = 1
 		}
 		answered := all[0]
-		answered.State = hub.ReviewApproved
+		answered.State = hub.ReviewStateApproved
 		put := func(tx hub.Tx) error { _, err := tx.WriteLandings().PutReview(answered); return err }
 		w.update(put)
 		w.refuse(hub.CodeConflict, put)
@@ -148,7 +148,7 @@ var landingTests = []storeTest{
 			{hub.ReviewQuery{Handoff: "h1", Limit: 10}, []hub.Review{all[3], answered}},
 			{hub.ReviewQuery{Handoff: "h1", Limit: 1}, []hub.Review{all[3]}},
 			{hub.ReviewQuery{Entry: "l1", Limit: 10}, []hub.Review{all[2]}},
-			{hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewWaiting}, Cursor: "v4", Limit: 10}, []hub.Review{all[2], all[1]}},
+			{hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Cursor: "v4", Limit: 10}, []hub.Review{all[2], all[1]}},
 		} {
 			w.view(func(r hub.Reader) error {
 				got, err := r.Landings().Reviews(c.q)
@@ -161,7 +161,7 @@ var landingTests = []storeTest{
 		w.view(func(r hub.Reader) error { _, err := r.Landings().Review("v2"); return err })
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { _, err := tx.Landings().Review("v9"); return err })
 
-		answered.State = hub.ReviewReplaced
+		answered.State = hub.ReviewStateReplaced
 		w.update(put)
 		answered.Revision = 3
 		w.refuse(hub.CodeInvalid, put)

@@ -884,14 +884,16 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
-// calledAs returns the name under which a call of a part fails. Wakes and reservations have
-// short names of their own.
+// calledAs returns the name under which a call of a part fails. Wakes, reservations and checks
+// have short names of their own.
 func calledAs(part reflect.Type, method string) string {
 	switch part {
 	case reflect.TypeFor[hub.WakeWriter]():
 		return "Wakes." + method
 	case reflect.TypeFor[hub.ReservationWriter]():
 		return "Reservations." + method
+	case reflect.TypeFor[hub.CheckWriter]():
+		return "Checks." + method
 	}
 	return method
 }
