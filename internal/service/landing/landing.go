@@ -18,7 +18,6 @@ package landing
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -41,8 +40,7 @@ const (
 	maxCompleted   = 200 // completed handoffs that are looked at
 	maxTexts       = 20  // conflicting files whose texts are sent
 	maxText        = 64 << 10
-	maxTail        = 2000    // bytes of output in a message
-	liveBytes      = 8 << 10 // of the output of the check that runs
+	maxTail        = 2000 // bytes of output in a message
 
 	RespondWithin = 30 * time.Minute // for a reviewer, before the hub reminds it, and again before the operator is told
 
@@ -124,8 +122,7 @@ type CheckRun struct {
 	Repository string
 	Names      []string
 	Commit     Commit
-	Target     bool      // the commit is a head of the target branch
-	Live       io.Writer // gets the output as it comes
+	Target     bool // the commit is a head of the target branch
 }
 
 // A CheckReport is the result of a CheckRun.
@@ -145,6 +142,8 @@ type Checks interface {
 	// Run runs checks, or takes the kept results for the tree of the commit. An error means that
 	// they could not run: it says nothing about the commit.
 	Run(ctx context.Context, q CheckRun) (CheckReport, error)
+	// Output returns the end of the output of the check that runs now on a commit; "" if none does.
+	Output(ctx context.Context, repository string, c Commit) string
 }
 
 // Contracts knows the contracts that a repository is a party of.

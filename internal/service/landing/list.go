@@ -122,7 +122,7 @@ func (s *Service) Show(ctx context.Context, id hub.LandingID) (Detail, error) {
 
 	// The repository may be on another machine, or gone: then the record is shown alone.
 	out.Entries = append(out.Entries, e)
-	out.Live = s.liveOf(e.Queue(), id)
+	out.Live = s.liveOf(ctx, e)
 	if e.Machine != s.machine {
 		return out, nil
 	}
@@ -160,15 +160,14 @@ func lastLines(text string) string {
 }
 
 // liveOf returns the check that runs now for an entry; nil if none does.
-func (s *Service) liveOf(queue string, id hub.LandingID) *Live {
+func (s *Service) liveOf(ctx context.Context, e hub.LandingEntry) *Live {
 	s.mu.Lock()
-	l := s.live[queue]
+	l := s.live[e.Queue()]
 	s.mu.Unlock()
-	if l == nil || !slices.Contains(l.entries, id) {
+	if l == nil || !slices.Contains(l.entries, e.ID) {
 		return nil
 	}
-	text, _ := l.Bytes()
-	return &Live{Entries: l.entries, Commit: l.commit, Since: l.since, Output: string(text)}
+	return &Live{Entries: l.entries, Commit: l.commit.ID, Since: l.since, Output: s.checks.Output(ctx, e.Repository, l.commit)}
 }
 
 // Policies returns all policies.
@@ -191,26 +190,14 @@ func (s *Service) Review(ctx context.Context, id string) (hub.Review, error) {
 	return hub.Read(ctx, s.store, func(r hub.Reader) (hub.Review, error) { return findReview(r, id) })
 }
 
-// A Standing says how far the work of a handoff has come after its completion.
-type Standing struct {
-	Review  hub.ReviewState // "" without a review
-	Landing hub.LandingState
-	Commit  string // the merge commit, if it landed
-}
-
-// OfHandoff returns how far the work of a handoff has come.
-func OfHandoff(r hub.Reader, id hub.HandoffID) (out Standing, err error) {
-	reviews, err := r.Landings().Reviews(hub.ReviewQuery{Handoff: id, Limit: 1})
+// Head returns the head of the target of an entry; "" if it cannot be read here.
+func (s *Service) Head(ctx context.Context, e hub.LandingEntry) string {
+	if e.Machine != s.machine {
+		return ""
+	}
+	head, err := s.git.Branch(ctx, e.Repository, e.Into)
 	if err != nil {
-		return out, err
+		return ""
 	}
-	if len(reviews) > 0 {
-		out.Review = reviews[0].State
-	}
-	entries, err := r.Landings().Entries(hub.LandingQuery{Handoff: id, Newest: true, Limit: 1})
-	if len(entries) > 0 {
-		out.Landing = entries[0].State
-		out.Commit = entries[0].LandedCommit
-	}
-	return out, err
+	return head.ID
 }

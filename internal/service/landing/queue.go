@@ -98,6 +98,9 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 	} else if head, err := s.git.Branch(ctx, p.Repository, q.Ref); err == nil && head.ID == c.ID {
 		e.Branch = q.Ref
 	}
+	if piece != nil && e.Branch == p.Into {
+		e.Branch = "" // the work was done on the target itself
+	}
 	if e.Branch == p.Into {
 		return p, e, nil, hub.Errorf(hub.CodeInvalid, op, "%s is the target itself", p.Into).WithHint("commit on another branch, and land that one")
 	}

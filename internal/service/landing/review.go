@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -182,7 +183,15 @@ func (c *change) putReview(v hub.Review, action actions.Action) (hub.Review, err
 		Findings int             `json:"findings,omitempty"`
 		Digest   string          `json:"sha256"`
 	}{v.Handoff, v.Entry, v.Commit, v.Reviewer, v.State, v.Verdict, len(v.Findings), v.Digest()}))
-	return v, err
+	if err != nil {
+		return v, err
+	}
+	return v, c.progress(v.Handoff, func(p *hub.Progress) {
+		p.Review = reviewWords[v.State]
+		if v.State == hub.ReviewStateChanges {
+			p.Reason = fmt.Sprintf("%s wants changes", v.By)
+		}
+	})
 }
 
 // reviewers returns the agents that are asked for a review.
@@ -341,6 +350,18 @@ func (a Answer) check(op string) error {
 		}
 	}
 	return nil
+}
+
+// ParseFinding reads PATH:LINE:TEXT. A path may have colons: the first number between two of them
+// is the line.
+func ParseFinding(text string) (hub.ReviewFinding, error) {
+	parts := strings.Split(text, ":")
+	for i := 1; i < len(parts)-1; i++ {
+		if n, err := strconv.Atoi(parts[i]); err == nil && n >= 0 {
+			return hub.ReviewFinding{Path: strings.Join(parts[:i], ":"), Line: n, Text: strings.TrimSpace(strings.Join(parts[i+1:], ":"))}, nil
+		}
+	}
+	return hub.ReviewFinding{}, hub.Errorf(hub.CodeInvalid, "landing.ParseFinding", "a finding is PATH:LINE:TEXT, got %.100q", text)
 }
 
 // Give answers a review: that of a handoff, of an entry, or by its own id.

@@ -73,8 +73,53 @@ func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntr
 		Repository: e.Repository, Into: e.Into, Commit: e.Commit, Tree: e.Tree, Owner: e.Owner, Handoff: e.Handoff, State: e.State, Waits: e.Waits,
 		Check: e.Check, Conflicts: len(e.Conflicts), Results: e.Results, Step: e.Step, Landed: e.LandedCommit, Head: e.Head, Digest: e.Digest(),
 	}
-	_, err = c.tx.Append(c.actor.Entry(c.now, action, string(e.ID), f))
-	return e, err
+	if _, err = c.tx.Append(c.actor.Entry(c.now, action, string(e.ID), f)); err != nil {
+		return e, err
+	}
+	return e, c.progress(e.Handoff, func(p *hub.Progress) {
+		p.Landing = landingWords[e.State]
+		p.Landed = e.LandedCommit
+		if e.State == hub.EntryReturned {
+			p.Reason = e.Reason
+		}
+	})
+}
+
+// landingWords are the words for the states of entries in the progress of handoffs.
+var landingWords = map[hub.LandingState]hub.LandingWord{
+	hub.EntryQueued:    hub.LandingQueued,
+	hub.EntryTrying:    hub.LandingTrying,
+	hub.EntryWaiting:   hub.LandingQueued,
+	hub.EntryLanded:    hub.LandingLanded,
+	hub.EntryReturned:  hub.LandingReturned,
+	hub.EntryCancelled: hub.LandingNone,
+}
+
+// reviewWords are the words for the states of reviews.
+var reviewWords = map[hub.ReviewState]hub.ReviewWord{
+	hub.ReviewStateWaiting:  hub.ReviewWaiting,
+	hub.ReviewStateApproved: hub.ReviewApproved,
+	hub.ReviewStateChanges:  hub.ReviewChanges,
+	hub.ReviewStateReplaced: hub.ReviewNone,
+}
+
+// progress changes how far the work of a handoff has come.
+func (c *change) progress(handoff hub.HandoffID, set func(*hub.Progress)) error {
+	if handoff == "" {
+		return nil
+	}
+	p, err := c.tx.Checks().Progress(string(handoff))
+	if err != nil {
+		return err
+	}
+	before := p
+	set(&p)
+	isSame := p.Landing == before.Landing && p.Landed == before.Landed && p.Review == before.Review && p.Reason == before.Reason
+	if isSame {
+		return nil
+	}
+	p.UpdatedAt = c.now
+	return c.tx.WriteChecks().PutProgress(p)
 }
 
 // advance stores an entry in another state. set adds the facts of the new state; it may be nil.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/tail"
 )
 
 // Run works on the queues of this machine until ctx ends, each beside the others.
@@ -408,21 +407,20 @@ func (w *worker) check(ctx context.Context, c Commit, target bool) (CheckReport,
 	if len(w.policy.Checks) == 0 {
 		return CheckReport{Passed: true}, nil
 	}
-	l := w.s.beginLive(w.id, w.attempt.Members, c)
+	w.s.beginLive(w.id, w.attempt.Members, c)
 	defer w.s.endLive(w.id)
-	return w.s.checks.Run(ctx, CheckRun{Repository: w.policy.Repository, Names: w.policy.Checks, Commit: c, Target: target, Live: l})
+	return w.s.checks.Run(ctx, CheckRun{Repository: w.policy.Repository, Names: w.policy.Checks, Commit: c, Target: target})
 }
 
-// A live is the check that a queue runs now, with the end of its output.
+// A live is the commit whose checks a queue runs now.
 type live struct {
-	*tail.Buffer
 	entries []hub.LandingID
-	commit  string
+	commit  Commit
 	since   hub.Time
 }
 
-func (s *Service) beginLive(queue string, members []member, c Commit) *live {
-	l := &live{Buffer: tail.NewBuffer(liveBytes), commit: c.ID, since: s.clock.Now()}
+func (s *Service) beginLive(queue string, members []member, c Commit) {
+	l := &live{commit: c, since: s.clock.Now()}
 	for _, m := range members {
 		l.entries = append(l.entries, m.Entry.ID)
 		if m.Made.ID == c.ID {
@@ -432,7 +430,6 @@ func (s *Service) beginLive(queue string, members []member, c Commit) *live {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live[queue] = l
-	return l
 }
 
 func (s *Service) endLive(queue string) {

@@ -43,6 +43,7 @@ type position struct {
 	Files    register[hub.Reservation]   `json:"files"`    // reservations of files
 	Items    map[string]register[string] `json:"items"`    // the digests of items, by kind
 	Withheld int                         `json:"withheld"` // packages that are not in the store
+	Landed   []hub.LandingEntry          `json:"landed"`   // whose branches are to be read
 
 	KeptChecked   int                     `json:"kept_checked"`
 	MessageCursor string                  `json:"message_cursor"`
