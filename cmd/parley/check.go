@@ -382,7 +382,8 @@ func writeNewOutput(w io.Writer, shown, tail string) string {
 
 // writeResult writes the result of a run in one line.
 func writeResult(w io.Writer, r hub.CheckResult) {
-	fmt.Fprintf(w, "%s %s on %.12s %s\n", r.Name, paintState(w, r), r.Commit, resultNotes(r))
+	notes := append([]string{string(r.ID)}, resultNotes(r)...)
+	fmt.Fprintf(w, "%s %s on %.12s (%s)\n", r.Name, paintState(w, r), r.Commit, strings.Join(notes, "; "))
 }
 
 // paintState colors the state of a result.
@@ -394,9 +395,8 @@ func paintState(w io.Writer, r hub.CheckResult) string {
 	return paint(w, color, strings.ReplaceAll(string(r.State), "_", " "))
 }
 
-// resultNotes returns what else there is to know about a result, in parentheses.
-func resultNotes(r hub.CheckResult) string {
-	notes := []string{string(r.ID)}
+// resultNotes returns what else there is to know about a result.
+func resultNotes(r hub.CheckResult) (notes []string) {
 	if r.State == hub.ResultFailed {
 		notes = append(notes, fmt.Sprintf("exit code %d", r.ExitCode))
 	}
@@ -421,7 +421,7 @@ func resultNotes(r hub.CheckResult) string {
 			notes = append(notes, plaintext.Line(n.text))
 		}
 	}
-	return "(" + strings.Join(notes, "; ") + ")"
+	return notes
 }
 
 func (a *app) checkResultsCommand() *cobra.Command {
@@ -456,7 +456,7 @@ func writeResults(w io.Writer, got check.Page) {
 		return
 	}
 	writeTable(w, "ID, CHECK, COMMIT, STATE, AT, NOTE", got.Results, func(r hub.CheckResult) []any {
-		return []any{r.ID, r.Name, r.Commit[:min(len(r.Commit), 12)], strings.ReplaceAll(string(r.State), "_", " "), r.QueuedAt, resultNotes(r)}
+		return []any{r.ID, r.Name, r.Commit[:min(len(r.Commit), 12)], strings.ReplaceAll(string(r.State), "_", " "), r.QueuedAt, strings.Join(resultNotes(r), "; ")}
 	})
 	if got.Next != "" {
 		fmt.Fprintf(w, "more: --cursor %s\n", got.Next)

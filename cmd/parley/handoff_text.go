@@ -70,8 +70,15 @@ func handoffFacts(r handoff.Report) facts {
 		f.add("due", when(r.DueAt))
 	}
 
+	if r.Stage != "" && (r.Checks != hub.ChecksNone || r.Review != hub.ReviewNone || r.Landing != string(hub.LandingNone)) {
+		f.add("stage", fmt.Sprintf("%s (checks %s, review %s, landing %s)", r.Stage, r.Checks, r.Review, cutHashes(r.Landing)))
+	}
+	f.add("returned", plaintext.Line(r.Returned))
+	for _, c := range r.Results {
+		f.add("results", strings.Join(append([]string{fmt.Sprintf("%s %s (%s", c.Name, strings.ReplaceAll(string(c.State), "_", " "), c.ID)}, resultNotes(c)...), "; ")+")")
+	}
 	for _, c := range r.Claims {
-		f.add("checks", checkText(c))
+		f.add("claims", checkText(c))
 	}
 	for _, run := range r.Runs {
 		f.add("runs", runSentence(run))
@@ -148,6 +155,8 @@ type packageText struct {
 	Unproven  string                  `json:"unproven"`
 	Expect    shape.Expectation       `json:"expect"`
 	Scope     []string                `json:"scope"`
+	Checks    []string                `json:"checks"`
+	Review    string                  `json:"review"`
 }
 
 // writePackage writes the text of a package as a quote, if there is one. The frame is for
@@ -191,6 +200,8 @@ func writePackage(w io.Writer, raw json.RawMessage) {
 	quote("tests", p.Work.Tests)
 	quote("must change", p.Expect.Paths...)
 	quote("reserved", p.Scope...)
+	quote("checks", p.Checks...)
+	quote("review", p.Review)
 	for _, a := range p.Artifacts {
 		quote(a.Ref.Type, artifactText(a.Ref))
 	}

@@ -80,7 +80,7 @@ func (s *Service) Add(ctx context.Context, actor hub.Caller, folder string, c hu
 		}
 		if named(all, c.Name) != nil {
 			return hub.Errorf(hub.CodeConflict, op, "%s already has a check named %s", c.Path, c.Name).
-				WithHint("{check.remove} %s removes it", c.Name)
+				WithHint("{check.remove} %s", c.Name)
 		}
 		if len(all) >= hub.MaxChecks {
 			return tooMany(op, c.Repository)

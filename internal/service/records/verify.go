@@ -36,6 +36,8 @@ type Audit struct {
 	Lines     int `json:"lines"` // of the trail
 
 	Reservations int `json:"reservations"` // of files
+	Checks       int `json:"checks"`       // of repositories
+	Results      int `json:"results"`      // of checks
 	Landings     int `json:"landings"`     // entries of landing queues
 
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
@@ -70,7 +72,8 @@ const (
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
 // deliveries, handoffs with their history, runs, contracts and context packets,
-// agents, keys, roots, reservations of files, landings and reviews; and the trail with the journal. A difference is a finding,
+// agents, keys, roots, reservations of files, checks of repositories with their results, landings
+// and reviews; and the trail with the journal. A difference is a finding,
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
@@ -139,7 +142,7 @@ type verifier struct {
 func (r *Records) newVerifier() *verifier {
 	v := &verifier{store: r.store, folders: r.folders, refs: r.refs, position: position{
 		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
-		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{},
+		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{}, Checks: register[string]{}, Results: register[string]{},
 		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
 	}}
 	for _, kind := range slices.Concat(teamKinds, landingKinds) {
@@ -444,6 +447,9 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.checkLandings(r); err != nil {
 			return false, err
 		}
+		if err := v.checkChecks(r); err != nil {
+			return false, err
+		}
 		return false, v.checkTeams(r)
 	})
 	if err == nil {
@@ -472,6 +478,7 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		}
 		v.recordAgent(e)
 		v.recordFile(e)
+		v.recordCheck(e)
 		v.recordLanding(e)
 		v.recordItem(e)
 		v.recordTeam(e)

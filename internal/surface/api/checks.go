@@ -172,7 +172,8 @@ type ResultParams struct {
 	Wait *int              `json:"wait_s,omitempty"` // as in RunCheckParams, but 0 by default
 }
 
-func checkResult(ctx context.Context, s *Services, _ hub.Caller, p ResultParams) (ResultAnswer, error) {
+// checkResult returns a result. Viewers do not get its output, which may quote files.
+func checkResult(ctx context.Context, s *Services, a hub.Caller, p ResultParams) (ResultAnswer, error) {
 	if p.Wait != nil {
 		wait, err := waitOf("parley/check/result", p.Wait)
 		if err != nil {
@@ -183,6 +184,9 @@ func checkResult(ctx context.Context, s *Services, _ hub.Caller, p ResultParams)
 		}
 	}
 	r, err := s.Checks.Result(ctx, p.ID)
+	if a.Kind == hub.CallerViewer {
+		r.Output.Tail = ""
+	}
 	return ResultAnswer{r}, err
 }
 

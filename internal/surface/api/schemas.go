@@ -134,6 +134,8 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "detail":{"type":"string","description":"reject"},
 "expect":{"type":"object","description":"initiate: {paths:[must change], merge:true}"},
 "scope":{"type":"array","items":{"type":"string"},"description":"initiate: files to reserve"},
+"checks":{"type":"array","items":{"type":"string"},"description":"initiate: checks that must pass"},
+"commit":{"type":"string","description":"complete: that has the work; default HEAD"},
 "verdict":{"enum":["approve","changes"],"description":"review"},
 "findings":{"type":"array","description":"review: what to change","items":{"type":"object","required":["path","line","text"],"properties":{"path":{"type":"string"},"line":{"type":"integer"},"text":{"type":"string"}}}},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},

@@ -342,6 +342,12 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 	case r.Status == hub.HandoffProposed:
 		fmt.Fprintf(b, "%s is offered to %s.\n", id, r.To)
 		writeForecasts(b, deliveries)
+	case r.Checking:
+		fmt.Fprintf(b, "%s: the work is there; the checks run (%s).\n", id, resultsText(r))
+	case r.Status == hub.HandoffActivated && r.Checks == hub.ChecksFailed:
+		fmt.Fprintf(b, "%s is not completed: %s.\n", id, plaintext.Line(r.Returned))
+		writeFailures(b, r)
+		fmt.Fprintf(b, "then: repair it, commit, acp_handoff complete %s again.\n", id)
 	case r.Status == hub.HandoffActivated:
 		fmt.Fprintf(b, "%s is yours until %s.\n", id, r.DueAt.UTC().Format("2006-01-02 15:04Z"))
 		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Claims))
@@ -353,9 +359,39 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 			fmt.Fprintf(b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 		}
 		fmt.Fprintf(b, ", proof: %s.\n", r.ProofText())
+		if text := r.ProgressText(); text != "" {
+			fmt.Fprintf(b, "stage: %s.\n", text)
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
+	}
+}
+
+// resultsText returns the results of checks in a line.
+func resultsText(r handoff.Report) string {
+	var out []string
+	for _, c := range r.Results {
+		out = append(out, plaintext.Line(c.Name)+" "+string(c.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+// maxFailure is the most bytes of the output of a failed check in an answer.
+const maxFailure = 1500
+
+// writeFailures writes the ends of the outputs of failed checks as quotes.
+func writeFailures(b *strings.Builder, r handoff.Report) {
+	for _, c := range r.Results {
+		if c.State == hub.ResultPassed || c.Output.Tail == "" {
+			continue
+		}
+		tail := strings.TrimSpace(c.Output.Tail)
+		tail = strings.ToValidUTF8(tail[max(0, len(tail)-maxFailure):], "")
+		fmt.Fprintf(b, "end of the output of %s (%s):\n", plaintext.Line(c.Name), c.ID)
+		for line := range strings.Lines(tail) {
+			fmt.Fprintf(b, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
+		}
 	}
 }
 

@@ -134,6 +134,8 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "artifact", pattern: "/teams/{team}/artifacts/{artifact...}", under: "teams", load: artifact},
 		{name: "merge", pattern: "/teams/{team}/merge/{artifact...}", under: "teams", load: mergePage, keeps: true},
 		{name: "files", pattern: "/files", nav: "Files", load: filesInWork},
+		{name: "checks", pattern: "/checks", nav: "Checks", load: checks},
+		{name: "check", pattern: "/checks/{id}", under: "checks", load: oneResult},
 		{name: "landing", pattern: "/landing", nav: "Landing", load: landings},
 		{name: "entry", pattern: "/landing/{id}", under: "landing", load: oneLanding, every: time.Second},
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
