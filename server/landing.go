@@ -384,7 +384,10 @@ func (l landingWork) Piece(ctx context.Context, actor hub.Caller, id hub.Handoff
 	}
 
 	out := landing.Piece{
-		Handoff: id, Folder: p.Worktree, Commit: p.Commit, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+		Handoff: id, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+	}
+	if r.Restricted {
+		out.Title = hub.RestrictedText
 	}
 	if out.Folder == "" {
 		out.Folder = pkg.WorkState.Worktree

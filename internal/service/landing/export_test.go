@@ -25,3 +25,12 @@ func (w Worker) Turn(ctx context.Context) error {
 
 // SweepReviews reminds silent reviewers.
 func (s *Service) SweepReviews(ctx context.Context) error { return s.sweepReviews(ctx) }
+
+// LookForReviews asks for the reviews of completed handoffs whose repositories have no queue.
+func (s *Service) LookForReviews(ctx context.Context) error {
+	policies, err := s.policies(ctx)
+	if err != nil {
+		return err
+	}
+	return s.lookForReviews(ctx, policies)
+}

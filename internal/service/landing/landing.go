@@ -45,9 +45,10 @@ const (
 	RespondWithin = 30 * time.Minute // for a reviewer, before the hub reminds it, and again before the operator is told
 
 	leaseTime   = 30 * time.Second
-	lookEvery   = 5 * time.Second  // at branches, trees in the way and completed handoffs
-	againAfter  = 30 * time.Second // for an entry whose checks could not run
-	sweepEvery  = time.Minute      // of reviews
+	reviewAge   = 7 * 24 * time.Hour // of completed handoffs whose reviews are asked for
+	lookEvery   = 5 * time.Second    // at branches, trees in the way and completed handoffs
+	againAfter  = time.Minute        // for an entry whose checks could not run
+	sweepEvery  = time.Minute        // of reviews
 	noticeTopic = "landing"
 )
 
@@ -158,6 +159,7 @@ type Piece struct {
 	Handoff  hub.HandoffID
 	Folder   string // of its working tree
 	Commit   string
+	Base     string // the commit that was checked out when the task was accepted; may be empty
 	Branch   string // may be empty
 	Owner    hub.AgentID
 	Authors  []hub.AgentID // agents that made a part of it
@@ -216,8 +218,12 @@ type Service struct {
 	respond   time.Duration
 	machine   string
 
-	mu   sync.Mutex       // guards live
-	live map[string]*live // by queue
+	mu     sync.Mutex             // guards what follows
+	live   map[string]*live       // by queue
+	moving map[hub.LandingID]bool // entries whose target is being moved
+	swept  hub.Time               // when reviews were last looked at
+	looked hub.Time               // when completed handoffs of repositories without a queue were last looked at
+	passed []hub.HandoffID        // of those, the ones that need nothing more
 }
 
 // New returns a Service. opts may be nil.
@@ -237,13 +243,51 @@ func New(store hub.Store, git Git, checks Checks, mail Mail, opts *Options) *Ser
 	}
 	return &Service{
 		store: store, git: git, checks: checks, contracts: o.Contracts, work: o.Work, mail: mail, clock: o.Clock, bus: o.Bus, log: o.Log,
-		respond: o.RespondWithin, machine: o.Machine, live: map[string]*live{},
+		respond: o.RespondWithin, machine: o.Machine, live: map[string]*live{}, moving: map[hub.LandingID]bool{},
 	}
 }
 
-// publish tells the consumers of the journal that something changed.
+// topic is where a hint goes after every change of a queue.
+const topic = "landing"
+
+// publish tells the queues and the consumers of the journal that something changed.
 func (s *Service) publish() {
 	if s.bus != nil {
+		s.bus.Publish(topic)
 		s.bus.Publish(hub.TopicJournal)
 	}
+}
+
+// follow calls the steps of a consumer after each change of a queue, and from time to time.
+func (s *Service) follow(ctx context.Context, c hub.Consumer) {
+	if s.bus != nil {
+		hints, cancel := s.bus.Subscribe(topic)
+		defer cancel()
+		c.Kick = hints
+	}
+	hub.Follow(ctx, s.store, nil, c)
+}
+
+// move marks entries while their target is moved, and returns the function that ends that. Nothing
+// else changes them meanwhile.
+func (s *Service) move(group []hub.LandingEntry) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range group {
+		s.moving[e.ID] = true
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range group {
+			delete(s.moving, e.ID)
+		}
+	}
+}
+
+// isMoving reports whether the target of an entry is being moved: it must not be changed.
+func (s *Service) isMoving(e hub.LandingEntry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moving[e.ID] || (e.Step != "" && e.State == hub.EntryTrying)
 }

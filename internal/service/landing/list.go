@@ -42,21 +42,11 @@ func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 	}
 
 	out := Listing{Entries: []hub.LandingEntry{}}
-	queue := ""
-	if f.Folder != "" {
-		p, err := s.Policy(ctx, f.Folder, f.Into)
-		if err != nil {
-			return out, err
-		}
-		queue = p.ID()
-		head, err := s.git.Branch(ctx, p.Repository, p.Into)
-		if err != nil {
-			return out, err
-		}
-		out.Head = head.ID
+	queue, err := s.queueOf(ctx, f, &out)
+	if err != nil {
+		return out, err
 	}
-
-	err := s.store.View(ctx, func(r hub.Reader) error {
+	err = s.store.View(ctx, func(r hub.Reader) error {
 		q := hub.LandingQuery{Queue: queue, Owner: f.Owner, Newest: true, Cursor: f.Cursor, Limit: f.Limit + 1}
 		if f.State != "" {
 			q.States = []hub.LandingState{f.State}
@@ -76,6 +66,27 @@ func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 		return nil
 	})
 	return out, err
+}
+
+// queueOf returns the queue that a filter names, "" for all, and sets the head of its target. The
+// head of the only queue of the hub is set, too.
+func (s *Service) queueOf(ctx context.Context, f Filter, out *Listing) (string, error) {
+	if f.Folder != "" {
+		p, err := s.Policy(ctx, f.Folder, f.Into)
+		if err != nil {
+			return "", err
+		}
+		head, err := s.git.Branch(ctx, p.Repository, p.Into)
+		out.Head = head.ID
+		return p.ID(), err
+	}
+	all, err := s.policies(ctx)
+	if err == nil && len(all) == 1 && all[0].Machine == s.machine {
+		if head, err := s.git.Branch(ctx, all[0].Repository, all[0].Into); err == nil { // the list is shown without it
+			out.Head = head.ID
+		}
+	}
+	return "", err
 }
 
 // A Detail is an entry with everything about it.

@@ -157,3 +157,61 @@ func (w *worker) askForHandoff(ctx context.Context, piece Piece) (isDone bool, e
 	}
 	return true, w.update(ctx, func(c *change) error { return c.ask(piece.Handoff, e, ask) })
 }
+
+// lookForReviews asks for the reviews of completed handoffs whose repositories have no queue.
+func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPolicy) error {
+	now := s.clock.Now()
+	if s.work == nil || now.Sub(s.looked.Time) < lookEvery {
+		return nil
+	}
+	s.looked = now
+	done, err := s.work.Completed(ctx, now.Add(-reviewAge), maxCompleted)
+	if err != nil {
+		return err
+	}
+	for _, id := range done {
+		if slices.Contains(s.passed, id) {
+			continue
+		}
+		isDone, err := s.reviewHandoff(ctx, id, policies)
+		if err != nil {
+			s.log.Warn("cannot ask for the review of a handoff", "op", "landing.Reviews", "handoff", id, "err", err)
+		}
+		if isDone || err != nil {
+			s.passed = append(s.passed, id)
+		}
+	}
+	if n := len(s.passed) - 2*maxCompleted; n > 0 {
+		s.passed = slices.Delete(s.passed, 0, n)
+	}
+	return nil
+}
+
+// reviewHandoff asks for the review of a completed handoff, and reports whether there is nothing
+// more to do for it.
+func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies []hub.LandingPolicy) (isDone bool, err error) {
+	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, id)
+	if err != nil || piece.Review == "" || piece.Base == "" {
+		return true, ignoreMissing(err)
+	}
+	repository, err := s.git.Repository(ctx, piece.Folder)
+	hasQueue := slices.ContainsFunc(policies, func(p hub.LandingPolicy) bool { return p.Machine == s.machine && p.Repository == repository })
+	if err != nil || hasQueue {
+		return true, nil // the queue asks
+	}
+	if piece.Missing != "" {
+		return false, nil // its checks may still run
+	}
+	for _, revision := range []string{piece.Base, piece.Commit} {
+		if _, err := s.git.Resolve(ctx, repository, revision); err != nil {
+			return true, err
+		}
+	}
+
+	e := hub.LandingEntry{Machine: s.machine, Repository: repository, Commit: piece.Commit, Owner: piece.Owner, Handoff: id, Ref: string(id)}
+	ask, err := s.question(ctx, hub.LandingPolicy{Repository: repository}, e, &piece)
+	if err != nil || ask == nil {
+		return true, err
+	}
+	return true, s.update(ctx, self, nil, func(c *change) error { return c.ask(id, e, ask) })
+}

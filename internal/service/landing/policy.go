@@ -109,6 +109,9 @@ func (s *Service) Off(ctx context.Context, actor hub.Caller, folder, into string
 			return err
 		}
 		for _, e := range open {
+			if s.isMoving(e) {
+				return hub.Errorf(hub.CodeConflict, op, "%s is landing now", e.ID).WithHint("try again in a moment")
+			}
 			_, err := c.advance(e, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) { e.Reason = "landing was turned off" })
 			if err != nil {
 				return err

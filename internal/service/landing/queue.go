@@ -138,7 +138,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 			}
 		case known.Owner != actor.ID && !actor.IsOperator() && actor.ID != hub.Self:
 			return hub.Errorf(hub.CodeDenied, op, "%s of %s has this work in the queue", known.ID, known.Owner)
-		case known.Step != "" && known.State == hub.EntryTrying:
+		case s.isMoving(known):
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", known.ID)
 		case known.Commit == e.Commit && known.State == hub.EntryReturned:
 			return hub.Errorf(hub.CodeConflict, op, "%.12s was returned: %s", e.Commit, known.Reason).
@@ -165,9 +165,6 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 // returned; one without an id if there is none.
 func sameWork(r hub.Reader, e hub.LandingEntry) (hub.LandingEntry, error) {
 	q := hub.LandingQuery{Queue: e.Queue(), Handoff: e.Handoff, States: append(slices.Clone(hub.OpenLandings), hub.EntryReturned), Newest: true, Limit: maxOpen}
-	if e.Handoff == "" {
-		q.Owner = e.Owner
-	}
 	all, err := r.Landings().Entries(q)
 	for _, known := range all {
 		isSame := known.Commit == e.Commit || (e.Branch != "" && known.Branch == e.Branch)
@@ -242,7 +239,7 @@ func (s *Service) Cancel(ctx context.Context, actor hub.Caller, id hub.LandingID
 		if err != nil {
 			return err
 		}
-		if e.Step != "" && e.State == hub.EntryTrying {
+		if s.isMoving(e) {
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", id).WithHint("undo it afterwards: parley undo-landing %s", id)
 		}
 		out, err = c.advance(e, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) {

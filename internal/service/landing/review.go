@@ -39,17 +39,24 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 	if q.who == hub.ReviewerNone || q.who == "" || e.Undoes != "" {
 		return nil, nil
 	}
-	return q, s.difference(ctx, p, e, q)
+	target := ""
+	if piece != nil {
+		target = piece.Base
+	}
+	if p.Into != "" {
+		head, err := s.git.Branch(ctx, p.Repository, p.Into)
+		if err != nil {
+			return nil, err
+		}
+		target = head.ID
+	}
+	return q, s.difference(ctx, p.Repository, target, e, q)
 }
 
 // difference completes a question with the difference to review: the one since the last approval,
-// or the whole change.
-func (s *Service) difference(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, q *question) error {
-	head, err := s.git.Branch(ctx, p.Repository, p.Into)
-	if err != nil {
-		return err
-	}
-	change, err := s.git.Change(ctx, p.Repository, head.ID, e.Commit)
+// or the whole change from the target on.
+func (s *Service) difference(ctx context.Context, repository, target string, e hub.LandingEntry, q *question) error {
+	change, err := s.git.Change(ctx, repository, target, e.Commit)
 	if err != nil {
 		return err
 	}
@@ -68,7 +75,7 @@ func (s *Service) difference(ctx context.Context, p hub.LandingPolicy, e hub.Lan
 		return err
 	}
 	if before != "" && before != e.Commit {
-		since, _, err := s.git.Patch(ctx, p.Repository, before, e.Commit)
+		since, _, err := s.git.Patch(ctx, repository, before, e.Commit)
 		if err == nil { // else the commit is gone, and the whole change is reviewed
 			patch = since
 			q.base = before
@@ -477,8 +484,12 @@ func (c *change) afterReview(v hub.Review) error {
 			return err
 		}
 	}
+	owners, err := c.ownersOf(v, entries)
+	if err != nil {
+		return err
+	}
 	return c.post(notice{
-		to: ownersOf(v, entries), priority: hub.PriorityNormal, summary: fmt.Sprintf("%s approved %.12s of %s", v.By, v.Commit, v.Subject()),
+		to: owners, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s approved %.12s of %s", v.By, v.Commit, v.Subject()),
 		members: map[string]any{"review": v.ID, "commit": v.Commit, "verdict": v.Verdict},
 	})
 }
@@ -514,8 +525,12 @@ func (c *change) wantChanges(v hub.Review, entries []hub.LandingEntry) error {
 	if len(entries) > 0 {
 		return nil
 	}
+	owners, err := c.ownersOf(v, nil)
+	if err != nil {
+		return err
+	}
 	return c.post(notice{
-		to: ownersOf(v, nil), priority: hub.PriorityHigh, summary: fmt.Sprintf("%s wants changes in %s: %s", v.By, v.Subject(), findingsText(v.Findings)), next: next,
+		to: owners, priority: hub.PriorityHigh, summary: fmt.Sprintf("%s wants changes in %s: %s", v.By, v.Subject(), findingsText(v.Findings)), next: next,
 		members: map[string]any{"review": v.ID, "commit": v.Commit, "verdict": v.Verdict, "findings": v.Findings[:min(len(v.Findings), maxTexts)]},
 	})
 }
@@ -532,19 +547,33 @@ func findingsText(all []hub.ReviewFinding) string {
 	return strings.Join(parts, "; ")
 }
 
-// ownersOf returns the agents that a review concerns: the owners of its entries, or the authors.
-func ownersOf(v hub.Review, entries []hub.LandingEntry) (out []hub.AgentID) {
+// ownersOf returns the agents that a review concerns: the owners of its entries, or of its handoff.
+func (c *change) ownersOf(v hub.Review, entries []hub.LandingEntry) (out []hub.AgentID, err error) {
 	for _, e := range entries {
 		out = append(out, e.Owner)
 	}
-	if len(out) == 0 && len(v.Authors) > 0 {
-		out = v.Authors[:1]
+	if len(out) > 0 || v.Handoff == "" {
+		return out, nil
 	}
-	return out
+	h, err := c.tx.Handoff(v.Handoff)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	return []hub.AgentID{h.To}, nil
 }
 
 // sweepReviews reminds reviewers that are silent, once, and then tells the operator.
 func (s *Service) sweepReviews(ctx context.Context) error {
+	at := s.clock.Now()
+	s.mu.Lock()
+	isEarly := at.Sub(s.swept.Time) < sweepEvery
+	if !isEarly {
+		s.swept = at
+	}
+	s.mu.Unlock()
+	if isEarly {
+		return nil
+	}
 	return hub.Alone(ctx, s.store, "landing.Reviews", 2*sweepEvery, func(store hub.Store) error {
 		waiting, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Review, error) {
 			return r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: maxListed})

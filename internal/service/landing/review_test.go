@@ -178,3 +178,24 @@ func TestHandoffs(t *testing.T) {
 		w.want(e.ID, hub.EntryLanded, "")
 	})
 }
+
+func TestReviewWithoutAQueue(t *testing.T) {
+	const id = hub.HandoffID("01960000-0000-7000-8000-000000000002")
+	w := newWorld(t, plain)
+	w.good("a")
+	_, err := w.Off(w.ctx, operator, w.repo.dir, "")
+	w.must(err)
+	w.work.pieces[id] = landing.Piece{
+		Handoff: id, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Base: w.head(), Branch: "a", Owner: "ada", Title: "login", Review: "bob", Note: "test passed",
+	}
+	w.must(w.LookForReviews(w.ctx))
+	mail := w.inbox(bob)
+	if len(mail) != 1 || mail[0].Members["checks"] != "test passed" {
+		t.Fatalf("mail: %+v", mail)
+	}
+	got, err := w.Give(w.ctx, bob, string(id), changes)
+	w.must(err)
+	if got.State != hub.ReviewStateChanges {
+		t.Errorf("the review is %s", got.State)
+	}
+}

@@ -16,7 +16,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	running := map[string]context.CancelFunc{}
-	hub.Follow(ctx, s.store, s.bus, hub.Consumer{
+	s.follow(ctx, hub.Consumer{
 		Name: "landing.Run",
 		Gap:  20 * time.Millisecond,
 		Step: func(ctx context.Context, _ hub.Store) (time.Duration, error) {
@@ -40,6 +40,9 @@ func (s *Service) Run(ctx context.Context) error {
 					delete(running, id)
 				}
 			}
+			if err := s.lookForReviews(ctx, policies); err != nil {
+				return hub.FollowRest, err
+			}
 			return hub.FollowRest, s.sweepReviews(ctx)
 		},
 		Failed: s.failed("landing.Run"),
@@ -61,7 +64,7 @@ func (s *Service) policies(ctx context.Context) ([]hub.LandingPolicy, error) {
 // tend works on one queue until ctx ends.
 func (s *Service) tend(ctx context.Context, id string) {
 	w := &worker{s: s, id: id}
-	hub.Follow(ctx, s.store, s.bus, hub.Consumer{
+	s.follow(ctx, hub.Consumer{
 		Name:   "landing/" + id,
 		Gap:    20 * time.Millisecond,
 		Step:   func(ctx context.Context, _ hub.Store) (time.Duration, error) { return w.turn(ctx) },
@@ -216,7 +219,7 @@ func (w *worker) ready(open []hub.LandingEntry, head string) []hub.LandingEntry 
 		case hub.WaitsForFolder:
 			return e.Step != "" || !isLater
 		case hub.WaitsForTarget:
-			return e.Head == head && !isLater
+			return e.Head == head
 		case hub.WaitsForChecks:
 			return !isLater
 		}
@@ -267,6 +270,7 @@ func (w *worker) recover(ctx context.Context, head Commit, open []hub.LandingEnt
 // forwardAgain moves the target for entries that waited for a working tree. While the reason is
 // the same, nothing is written.
 func (w *worker) forwardAgain(ctx context.Context, group []hub.LandingEntry, tip string) (changed bool, err error) {
+	defer w.s.move(group)()
 	got, err := w.s.git.Forward(ctx, w.policy.Repository, w.policy.Into, group[0].Head, tip)
 	switch {
 	case err != nil:
