@@ -192,6 +192,7 @@ type Reader interface {
 	Wakes() WakeReader
 	Reservations() ReservationReader
 	Checks() CheckReader
+	Landings() LandingReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -346,6 +347,7 @@ type Tx interface {
 	WriteWakes() WakeWriter
 	WriteReservations() ReservationWriter
 	WriteChecks() CheckWriter
+	WriteLandings() LandingWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.

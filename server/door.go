@@ -47,6 +47,7 @@ func (s *Server) openOperations(context.Context) error {
 		Roots:     s.roots,
 		Files:     s.files,
 		Checks:    s.checks,
+		Landings:  s.landings,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,

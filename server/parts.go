@@ -73,6 +73,7 @@ func (s *Server) parts() []part {
 
 		{Name: "shared files", Open: s.openShared, Close: func() error { return s.shared.Close() }},
 		{Name: "contracts", Open: s.openContracts, Run: func(ctx context.Context) { s.contracts.Run(ctx) }},
+		{Name: "landings", Open: s.openLandings, Run: func(ctx context.Context) { s.landings.Run(ctx) }},
 		{Name: "peers", Open: s.openSyncer, Run: func(ctx context.Context) { s.syncer.Run(ctx) }},
 
 		{Name: "beginning", Open: s.begin},

@@ -79,6 +79,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -264,6 +265,7 @@ type Server struct {
 	files     *reservation.Service
 	trees     reservation.Trees
 	checks    *check.Service
+	landings  *landing.Service
 	copies    *hubgit.Copies // of repositories, for checks
 	runs      *run.Service
 	keeper    *keeper.Keeper

@@ -197,7 +197,7 @@ func (a *app) root() *cobra.Command {
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
 			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
-		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
+		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.reviewCommand(), a.reviewsCommand(), a.landingCommand(), a.landCommand(), a.landingsCommand(), a.undoLandingCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
 		}},

@@ -212,6 +212,17 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return err
 		},
 		func(tx hub.Tx) error { return tx.WriteChecks().PutProgress(hub.NewProgress("h")) },
+		func(tx hub.Tx) error {
+			return tx.WriteLandings().PutPolicy(hub.LandingPolicy{Repository: "/src", Into: "main", SetAt: now})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteLandings().PutEntry(hub.LandingEntry{Repository: "/src", Into: "main", Owner: "bob", State: hub.EntryQueued, QueuedAt: now})
+			return err
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteLandings().PutReview(hub.Review{Handoff: "h", State: hub.ReviewStateWaiting, AskedAt: now})
+			return err
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

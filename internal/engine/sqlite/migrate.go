@@ -82,6 +82,9 @@ var reservationSchema string
 //go:embed schema/0022_checks.sql
 var checkSchema string
 
+//go:embed schema/0023_landing.sql
+var landingSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -146,6 +149,7 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(taskSchema) },
 	func(c *conn) error { return c.db.Exec(reservationSchema) },
 	func(c *conn) error { return c.db.Exec(checkSchema) },
+	func(c *conn) error { return c.db.Exec(landingSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

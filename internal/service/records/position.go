@@ -45,6 +45,7 @@ type position struct {
 	Results  register[string]            `json:"results"`  // digests of their results
 	Items    map[string]register[string] `json:"items"`    // the digests of items, by kind
 	Withheld int                         `json:"withheld"` // packages that are not in the store
+	Landed   []hub.LandingEntry          `json:"landed"`   // whose branches are to be read
 
 	KeptChecked   int                     `json:"kept_checked"`
 	MessageCursor string                  `json:"message_cursor"`

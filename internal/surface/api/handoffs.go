@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -61,6 +62,10 @@ type HandoffParams struct {
 	Limit  strictjson.Count `json:"limit,omitzero"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
+	// To review.
+	Verdict  string              `json:"verdict,omitempty"` // approve or changes
+	Findings []hub.ReviewFinding `json:"findings,omitempty"`
+
 	From json.RawMessage `json:"from,omitempty"` // to list: the agent that hands over; else refused, because the sender is the authenticated caller
 }
 
@@ -80,10 +85,13 @@ func (c *Criteria) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A HandoffAnswer is one handoff or, for the action list, a page of them.
+// A HandoffAnswer is one handoff or, for the action list, a page of them. The action review is
+// answered with the review, the action land with the entry of the landing queue.
 type HandoffAnswer struct {
 	Report  *handoff.Report
 	Listing *handoff.Listing
+	Review  *hub.Review
+	Landing *landing.Listing
 
 	// Deliveries forecasts when the receiver of a new handoff will see it.
 	Deliveries []mailroom.Forecast
@@ -97,8 +105,13 @@ type proposed struct {
 
 // MarshalJSON writes whichever is there.
 func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
-	if h.Listing != nil {
+	switch {
+	case h.Listing != nil:
 		return json.Marshal(h.Listing)
+	case h.Review != nil:
+		return json.Marshal(ReviewAnswer{*h.Review})
+	case h.Landing != nil:
+		return json.Marshal(h.Landing)
 	}
 	return json.Marshal(proposed{h.Report, h.Deliveries})
 }
@@ -107,6 +120,9 @@ func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	var page struct {
 		Handoffs json.RawMessage `json:"handoffs"`
+		Entries  json.RawMessage `json:"entries"`
+		ID       json.RawMessage `json:"handoff_id"`
+		Review   json.RawMessage `json:"review"`
 	}
 	if err := json.Unmarshal(b, &page); err != nil {
 		return err
@@ -114,6 +130,14 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	if page.Handoffs != nil {
 		h.Listing = new(handoff.Listing)
 		return json.Unmarshal(b, h.Listing)
+	}
+	if page.Entries != nil {
+		h.Landing = new(landing.Listing)
+		return json.Unmarshal(b, h.Landing)
+	}
+	if page.Review != nil && page.ID == nil {
+		h.Review = new(hub.Review)
+		return json.Unmarshal(page.Review, h.Review)
 	}
 	got := proposed{Report: new(handoff.Report)}
 	if err := json.Unmarshal(b, &got); err != nil {
@@ -240,8 +264,19 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer can read handoffs, not change them")
 	}
 
-	if p.Action == "list" {
+	switch p.Action {
+	case "list":
 		return listHandoffs(ctx, s, a, p)
+	case "review": // of a handoff, or of an entry of a landing queue
+		got, err := reviewGive(ctx, s, a, ReviewParams{ID: string(p.ID), Verdict: p.Verdict, Findings: p.Findings})
+		return HandoffAnswer{Review: &got.Review}, err
+	case "land":
+		ref := string(p.ID)
+		if ref == "" {
+			ref = p.Branch
+		}
+		got, err := land(ctx, s, a, LandParams{Ref: ref, Repo: p.Worktree})
+		return HandoffAnswer{Landing: &got}, err
 	}
 
 	// The other actions need full ids; the caller may give short ones.
@@ -259,7 +294,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	act, ok := handoffActions[p.Action]
 	if !ok {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).
-			WithHint("use initiate, approve, accept, reject, withdraw, complete, activate, close, show or list")
+			WithHint("use initiate, approve, accept, reject, withdraw, complete, review, land, activate, close, show or list")
 	}
 	if p.Action != "initiate" && !p.ID.Valid() {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id %q is not valid", p.ID).

@@ -452,6 +452,16 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 		writeNext(b, a.Listing.Next)
 		return a.Listing.Unread
 	}
+	if a.Review != nil {
+		fmt.Fprintf(b, "review %s of %s: %s for %.12s\n", a.Review.ID, plaintext.Line(a.Review.Subject()), a.Review.Verdict, a.Review.Commit)
+		return 0
+	}
+	if a.Landing != nil {
+		for _, e := range a.Landing.Entries {
+			fmt.Fprintf(b, "%s %s: %.12s of %s into %s. %s\n", e.ID, e.State, e.Commit, plaintext.Line(e.Ref), plaintext.Line(e.Into), plaintext.Line(e.Reason))
+		}
+		return 0
+	}
 	writeHandoff(b, *a.Report, a.Deliveries)
 	return a.Report.Unread
 }

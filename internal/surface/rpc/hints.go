@@ -50,6 +50,8 @@ var references = map[string][3]string{
 	"project.leave":     {"cacp/project/leave", "parley project leave", "coordinate with action project/leave"},
 	"project.list":      {"cacp/project/list", "parley project list", "coordinate with action project/list"},
 	"query":             {"acp/query", "parley query", "acp_query"},
+	"landings":          {"parley/landings/list", "parley landings", "`parley landings` in a shell"},
+	"reviews":           {"parley/landings/reviews", "parley reviews", "`parley reviews` in a shell"},
 	"release":           {"parley/reservations/release", "parley release", "acp_files with action release"},
 	"reservations":      {"parley/reservations/list", "parley reservations", "acp_files with action list"},
 	"respond":           {"acp/respond", "parley respond", "acp_respond"},

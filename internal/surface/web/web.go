@@ -136,6 +136,8 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "files", pattern: "/files", nav: "Files", load: filesInWork},
 		{name: "checks", pattern: "/checks", nav: "Checks", load: checks},
 		{name: "check", pattern: "/checks/{id}", under: "checks", load: oneResult},
+		{name: "landing", pattern: "/landing", nav: "Landing", load: landings},
+		{name: "entry", pattern: "/landing/{id}", under: "landing", load: oneLanding, every: time.Second},
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
 		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
 		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},

@@ -487,6 +487,57 @@ func (s callChecks) PutProgress(a hub.Progress) error {
 	return do0(s.calls, "Checks.PutProgress", func() error { return s.w.PutProgress(a) })
 }
 
+func (s callReader) Landings() hub.LandingReader {
+	return callLandings{s.calls, s.r.Landings(), nil}
+}
+
+func (s callTx) WriteLandings() hub.LandingWriter {
+	return callLandings{s.calls, nil, s.tx.WriteLandings()}
+}
+
+// A callLandings is the landings of a callReader, or of a callTx.
+type callLandings struct {
+	calls
+	r hub.LandingReader
+	w hub.LandingWriter
+}
+
+func (s callLandings) Policies() ([]hub.LandingPolicy, error) {
+	return do1(s.calls, "Policies", func() ([]hub.LandingPolicy, error) { return s.r.Policies() })
+}
+
+func (s callLandings) Entry(a hub.LandingID) (hub.LandingEntry, error) {
+	return do1(s.calls, "Entry", func() (hub.LandingEntry, error) { return s.r.Entry(a) })
+}
+
+func (s callLandings) Entries(a hub.LandingQuery) ([]hub.LandingEntry, error) {
+	return do1(s.calls, "Entries", func() ([]hub.LandingEntry, error) { return s.r.Entries(a) })
+}
+
+func (s callLandings) Review(a hub.ReviewID) (hub.Review, error) {
+	return do1(s.calls, "Review", func() (hub.Review, error) { return s.r.Review(a) })
+}
+
+func (s callLandings) Reviews(a hub.ReviewQuery) ([]hub.Review, error) {
+	return do1(s.calls, "Reviews", func() ([]hub.Review, error) { return s.r.Reviews(a) })
+}
+
+func (s callLandings) PutPolicy(a hub.LandingPolicy) error {
+	return do0(s.calls, "PutPolicy", func() error { return s.w.PutPolicy(a) })
+}
+
+func (s callLandings) RemovePolicy(a string) error {
+	return do0(s.calls, "RemovePolicy", func() error { return s.w.RemovePolicy(a) })
+}
+
+func (s callLandings) PutEntry(a hub.LandingEntry) (hub.LandingID, error) {
+	return do1(s.calls, "PutEntry", func() (hub.LandingID, error) { return s.w.PutEntry(a) })
+}
+
+func (s callLandings) PutReview(a hub.Review) (hub.ReviewID, error) {
+	return do1(s.calls, "PutReview", func() (hub.ReviewID, error) { return s.w.PutReview(a) })
+}
+
 func (s callReader) Subscriptions(a hub.AgentID) ([]hub.Subscription, error) {
 	return do1(s.calls, "Subscriptions", func() ([]hub.Subscription, error) { return s.r.Subscriptions(a) })
 }

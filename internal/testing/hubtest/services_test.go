@@ -28,6 +28,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -68,6 +69,7 @@ type house struct {
 	roots     *roots.Service
 	files     *reservation.Service
 	checks    *check.Service
+	landings  *landing.Service
 	written   map[string]string // contents of the files of the working tree
 	contracts *contract.Service
 	peers     *peers.Service
@@ -117,6 +119,7 @@ func newHouse(t *testing.T) *house {
 	h.written = map[string]string{}
 	h.files, err = reservation.New(h.store, h, h.wakes, h.mail, &reservation.Options{Clock: clock, Bus: hints})
 	h.must(err)
+	h.landings = landing.New(h.store, quarry{}, quarry{}, h.mail, &landing.Options{Clock: clock, Bus: hints})
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
 	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
 	h.callers = callers.New(h.store, h.keys, &callers.Options{Clock: clock, Vault: secrets, Self: self})
@@ -334,6 +337,16 @@ func (checkout) Run(context.Context, check.Job) (check.Outcome, error) {
 	return check.Outcome{State: hub.ResultPassed}, nil
 }
 
+// setLanding turns landing on, with reviews of the operator.
+func (h *house) setLanding() error {
+	return last(h.landings.Set(h.ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}))
+}
+
+// land queues a branch of builder.
+func (h *house) land(ref string) error {
+	return last(h.landings.Land(h.ctx, builder, landing.Request{Ref: ref, Folder: "/src"}))
+}
+
 // ask asks about a file of the working tree.
 func (h *house) ask(as hub.Caller, k reservation.Kind) error {
 	return last(h.files.Ask(h.ctx, as, reservation.Question{Tree: "/src", Paths: []string{"a"}, Kind: k}))
@@ -382,6 +395,28 @@ var operations = []struct {
 	name    string
 	prepare func(h *house) (do func() error)
 }{
+	{"landing set", func(h *house) func() error { return func() error { return h.setLanding() } }},
+	{"landing off", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error { return last(h.landings.Off(h.ctx, operator, "/src", "main")) }
+	}},
+	{"landing land", func(h *house) func() error {
+		h.must(h.setLanding())
+		return func() error { return h.land("one") }
+	}},
+	{"landing review", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error {
+			return last(h.landings.Give(h.ctx, operator, "l1", landing.Answer{Verdict: hub.VerdictApprove}))
+		}
+	}},
+	{"landing cancel", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error { return last(h.landings.Cancel(h.ctx, builder, "l1", "")) }
+	}},
 	{"reservation ask", func(h *house) func() error { return func() error { return h.ask(builder, reservation.Edit) } }},
 	{"reservation ask for a file that is held", func(h *house) func() error {
 		h.must(h.ask(builder, reservation.Edit))

@@ -40,6 +40,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"wakes", wakeTests},
 		{"reservations", reservationTests},
 		{"checks", checkTests},
+		{"landings", landingTests},
 		{"subscriptions", subscriptionTests},
 		{"deliberations", deliberationTests},
 		{"teams", teamTests},
