@@ -107,7 +107,7 @@ func TestVerify(t *testing.T) {
 		got.Head.Hash = ""
 		want := records.Audit{
 			Head: hub.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
-			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Checks: 2, Results: 1, Landings: 3, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
+			Messages: 16, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Checks: 2, Results: 1, Landings: 3, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
 			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
