@@ -52,8 +52,9 @@ type crew struct {
 	*workshop
 	random *rand.Rand
 	desks  []*desk
-	starts [][]string // the command of each desk
-	flags  []string   // of the hub
+	starts [][]string    // the command of each desk
+	flags  []string      // of the hub
+	read   map[*desk]int // how often the model of a desk has read that it is refused
 
 	edits, refused   int
 	killed, hubKills int
@@ -65,7 +66,7 @@ func newCrew(t *testing.T, random *rand.Rand) *crew {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &crew{random: random}
+	w := &crew{random: random, read: map[*desk]int{}}
 	for i, name := range []string{"claude", "codex", "opencode", "copilot"} {
 		c := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == name })]
 		if name == "claude" {
@@ -129,9 +130,16 @@ func (d *desk) isDone(n, try int) bool {
 	})
 }
 
-// wasRefused reports whether the model of a desk read that another agent is changing the file.
-func (d *desk) wasRefused() bool {
-	return slices.ContainsFunc(d.exchanges(), func(x model.Exchange) bool { return bytes.Contains(x.Body, []byte(sharedFile+" is being changed by")) })
+// wasRefused reports whether the model of a desk has read that another agent is changing the file,
+// since the last call. A request has the whole conversation.
+func (w *crew) wasRefused(d *desk) bool {
+	read := 0
+	for _, x := range d.exchanges() {
+		read = max(read, bytes.Count(x.Body, []byte(sharedFile+" is being changed by")))
+	}
+	isNew := read > w.read[d]
+	w.read[d] = read
+	return isNew
 }
 
 // round has all agents change the file at once, and then those alone that were refused or killed.
@@ -153,7 +161,7 @@ func (w *crew) round(n int) {
 			d.answer(d.screen())
 			return d.isDone(n, 1) && d.idle()
 		})
-		if d.wasRefused() {
+		if w.wasRefused(d) {
 			w.refused++
 		}
 	}
@@ -200,6 +208,7 @@ func (w *crew) reopen(i int) {
 	w.t.Helper()
 	d := w.desks[i]
 	d.tmux("kill-server")
+	delete(w.read, d) // a new conversation
 	d.socket += "2"
 	d.show(w.starts[i])
 	d.await("an armed session", d.idle)
@@ -219,7 +228,7 @@ func (w *crew) alone(d *desk, n int) {
 			d.answer(d.screen())
 			return d.isDone(n, try) && d.idle()
 		})
-		if d.wasRefused() {
+		if w.wasRefused(d) {
 			w.t.Errorf("%s was refused in round %d while nobody else was at work:\n%s", d.agent, n, w.operator("reservations").out)
 		}
 	}
