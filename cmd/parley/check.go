@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -350,7 +351,11 @@ check passed, else 1.`,
 func (a *app) runCheck(ctx context.Context, p api.RunCheckParams) error {
 	none, second := 0, 1
 	p.Wait = &none
-	got, err := call(ctx, a, api.RunCheck, p)
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	got, err := rpc.Call(ctx, c, api.RunCheck, p)
 	if err != nil {
 		return err
 	}
@@ -360,7 +365,7 @@ func (a *app) runCheck(ctx context.Context, p api.RunCheckParams) error {
 		if !a.json {
 			shown = writeNewOutput(a.err, shown, got.Result.Output.Tail)
 		}
-		if got, err = call(ctx, a, api.ShowResult, api.ResultParams{ID: got.Result.ID, Wait: &second}); err != nil {
+		if got, err = rpc.Call(ctx, c, api.ShowResult, api.ResultParams{ID: got.Result.ID, Wait: &second}); err != nil {
 			return err
 		}
 	}

@@ -17,10 +17,29 @@ import (
 func writeHandoff(w io.Writer, r handoff.Report) {
 	fmt.Fprintln(w, handoffSentence(w, r))
 	handoffFacts(r).write(w)
+	writeFailures(w, r.Results)
 	writePackage(w, r.Package)
 	if len(r.History) > 0 {
 		fmt.Fprintln(w)
 		writeHandoffHistory(w, r.History)
+	}
+}
+
+// maxFailure is the most bytes of the output of a failed check that is shown with a handoff.
+const maxFailure = 2000
+
+// writeFailures writes the ends of the outputs of checks that did not pass.
+func writeFailures(w io.Writer, results []hub.CheckResult) {
+	for _, r := range results {
+		tail := strings.TrimSpace(r.Output.Tail)
+		if !r.State.Over() || r.State == hub.ResultPassed || tail == "" {
+			continue
+		}
+		fmt.Fprintf(w, "The end of the output of %s:\n", r.Name)
+		tail = strings.ToValidUTF8(tail[max(0, len(tail)-maxFailure):], "")
+		for line := range strings.Lines(tail) {
+			fmt.Fprintf(w, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
+		}
 	}
 }
 

@@ -171,7 +171,7 @@ func settingValue(t *testing.T, s *hubSetting) any {
 
 // isGroup reports whether the members of t are settings of their own.
 func isGroup(f reflect.StructField) bool {
-	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs" || f.Name == "Reservations"))
+	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs" || f.Name == "Reservations" || f.Name == "Checks"))
 }
 
 // allMembers returns the paths of the members of t.

@@ -466,3 +466,16 @@ func TestPlan(t *testing.T) {
 		}
 	})
 }
+
+func TestOperatorsWordCounts(t *testing.T) {
+	w := newWorld(t, nil)
+	w.add("test", nil)
+	states := []hub.CheckState{hub.ResultFailed, hub.ResultPassed, hub.ResultPassed}
+	w.run = func(check.Job) check.Outcome { return outcome(states[len(w.runs)-1], 0, "") }
+	w.result(builder, "test", "c1", false)
+	w.result(operator, "test", "c1", true)
+	w.result(builder, "test", "c1", true)
+	if kept := w.result(builder, "test", "c1", false); kept.ID != "c3" || kept.State != hub.ResultPassed {
+		t.Errorf("a later run of an agent: got %s %s, want the pass that followed the operator's", kept.ID, kept.State)
+	}
+}

@@ -13,14 +13,9 @@ import (
 // Plan chooses the checks for work: those that were asked for by name, and the required ones whose
 // patterns the change touches. The change is the difference of the commit, which a revision names
 // in a folder, from base; without a base every required check runs. It reports CodeNotFound for a
-// name that the repository does not have. The plan has no commit if the repository has no checks and
-// the caller names neither a check nor a revision.
+// name that the repository does not have.
 func (s *Service) Plan(ctx context.Context, folder, revision, base string, names []string) (hub.CheckPlan, error) {
 	const op = "check.Plan"
-	idle, err := s.idle(ctx, folder)
-	if err != nil || (idle && revision == "" && len(names) == 0) {
-		return hub.CheckPlan{Worktree: folder}, err
-	}
 	if revision == "" {
 		revision = "HEAD"
 	}
@@ -30,7 +25,7 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 	}
 	if base != "" {
 		if _, err := s.repos.Fetch(ctx, folder, base); err != nil {
-			return p, err
+			return p, fmt.Errorf("check: the commit before the work: %w", err)
 		}
 		p.Base = base
 		if p.Changes, err = s.repos.Changes(ctx, folder, base, p.Commit); err != nil {
@@ -52,9 +47,9 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 	return p, err
 }
 
-// idle reports whether the repository around a folder has no checks and requires none, so that its
-// commits need not be read.
-func (s *Service) idle(ctx context.Context, folder string) (bool, error) {
+// Relevant reports whether the repository around a folder has checks or requires some, so that its
+// commits must be read.
+func (s *Service) Relevant(ctx context.Context, folder string) (bool, error) {
 	repo, err := s.repos.Find(ctx, folder)
 	if err != nil {
 		return false, err
@@ -62,10 +57,10 @@ func (s *Service) idle(ctx context.Context, folder string) (bool, error) {
 	return hub.Read(ctx, s.store, func(r hub.Reader) (bool, error) {
 		policy, err := r.Checks().Policy(repo)
 		if err != nil || s.required(policy) {
-			return false, err
+			return err == nil, err
 		}
 		all, err := r.Checks().OfRepository(repo)
-		return len(all) == 0, err
+		return len(all) > 0, err
 	})
 }
 

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -132,8 +133,8 @@ func answerOf(same []hub.CheckResult) (id hub.CheckResultID) {
 			open = r.ID
 		case r.State == hub.ResultFailed:
 			return r.ID
-		case r.State == hub.ResultPassed && byOperator && id == "":
-			return r.ID
+		case r.State == hub.ResultPassed && byOperator: // what was before it does not count
+			return cmp.Or(id, r.ID)
 		case r.State == hub.ResultPassed && id == "":
 			id = r.ID
 		}

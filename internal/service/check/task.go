@@ -15,11 +15,11 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 	if t.Worktree == "" {
 		return none, nil, nil
 	}
-	plan, err := s.Plan(ctx, t.Worktree, "", "", t.Checks)
-	outside := hub.CodeOf(err) == hub.CodeOutsideRoots || hub.CodeOf(err) == hub.CodeInvalid
-	if outside && len(t.Checks) == 0 {
+	relevant, err := s.Relevant(ctx, t.Worktree)
+	if len(t.Checks) == 0 && (err != nil || !relevant) {
 		return none, nil, nil // a folder that the hub cannot read is none of its repositories
 	}
+	plan, err := s.Plan(ctx, t.Worktree, "", "", t.Checks)
 	if err != nil {
 		return none, nil, err
 	}

@@ -107,18 +107,19 @@ func (x *completing) choose(ctx context.Context) error {
 		return x.requirePassed()
 	}
 
-	base := x.setting.since.Commit
-	x.plan, err = x.s.checks.Plan(ctx, folder, x.claim.Commit, base, names)
-	if err != nil {
-		must := x.claim.Commit != "" || len(names) > 0 || x.s.requireChecks
-		if must || hub.CodeOf(err) == hub.CodeInternal {
-			return fmt.Errorf("handoff: complete: %w", err)
-		}
-		x.plan = hub.CheckPlan{}
+	// A folder in which the hub cannot look has no checks. Elsewhere every error refuses the completion,
+	// so that none of it is a way around the checks.
+	relevant, err := x.s.checks.Relevant(ctx, folder)
+	must := x.claim.Commit != "" || len(names) > 0 || x.s.requireChecks
+	if !must && (err != nil || !relevant) {
 		return nil
 	}
+	x.plan, err = x.s.checks.Plan(ctx, folder, x.claim.Commit, x.setting.since.Commit, names)
+	if err != nil {
+		return fmt.Errorf("handoff: complete: %w", err)
+	}
 	if x.claim.Commit != "" || len(x.plan.Checks) > 0 {
-		if err := x.checkCommit(ctx, folder, base); err != nil {
+		if err := x.checkCommit(ctx, folder); err != nil {
 			return err
 		}
 	}
@@ -140,7 +141,7 @@ func (x *completing) requirePassed() error {
 
 // checkCommit refuses a commit that does not have the work: one that is not in the history of the
 // worktree, or whose difference from the acceptance of the task is trivial.
-func (x *completing) checkCommit(ctx context.Context, folder, base string) error {
+func (x *completing) checkCommit(ctx context.Context, folder string) error {
 	commit := x.plan.Commit
 	within, err := x.s.checks.Within(ctx, folder, commit, "HEAD")
 	if err != nil {
@@ -150,7 +151,7 @@ func (x *completing) checkCommit(ctx context.Context, folder, base string) error
 		return hub.Errorf(hub.CodeUnproven, x.op, "commit %.12s is not in the history of the branch that is checked out in %s", commit, folder).
 			WithHint("check out the branch that has it, or name another commit")
 	}
-	if x.claim.NoChanges || base == "" {
+	if x.claim.NoChanges || x.plan.Base == "" {
 		return nil
 	}
 

@@ -120,9 +120,12 @@ type Files interface {
 type Checks interface {
 	// Known returns the names of the checks of the repository around a folder.
 	Known(ctx context.Context, folder string) ([]string, error)
+	// Relevant reports whether that repository has checks or requires some. It fails for a folder
+	// in which the hub cannot look.
+	Relevant(ctx context.Context, folder string) (bool, error)
 	// Plan chooses the checks for work: those with names, and the required ones that the change
 	// from base touches. A revision names the commit in a folder; the one that is checked out if
-	// it is empty. The plan has no commit if nothing is to be checked.
+	// it is empty.
 	Plan(ctx context.Context, folder, revision, base string, names []string) (hub.CheckPlan, error)
 	// Within reports whether a commit is another one, named in a folder, or an ancestor of it.
 	Within(ctx context.Context, folder, commit, of string) (bool, error)
