@@ -197,7 +197,10 @@ func (w *worker) returnAll(ctx context.Context, entries []hub.LandingEntry, reas
 
 // returned gives an entry back to its owner.
 func (w *worker) returned(ctx context.Context, e hub.LandingEntry, f refusal) error {
-	return w.update(ctx, func(c *change) error { return c.returned(e, f) })
+	if err := w.update(ctx, func(c *change) error { return c.returned(e, f) }); err != nil {
+		return err
+	}
+	return w.s.git.Drop(ctx, w.policy.Repository, keptName(e))
 }
 
 // returned gives an entry back to its owner, with a message that may wake it.
