@@ -118,7 +118,7 @@ func (s *Service) Remove(ctx context.Context, actor hub.Caller, folder, name str
 	if err != nil {
 		return Listing{}, err
 	}
-	err = s.update(ctx, func(tx hub.Tx) error {
+	return s.change(ctx, folder, repo, func(tx hub.Tx) error {
 		all, err := tx.Checks().OfRepository(repo)
 		if err != nil {
 			return err
@@ -133,10 +133,6 @@ func (s *Service) Remove(ctx context.Context, actor hub.Caller, folder, name str
 		_, err = tx.Append(actor.Entry(s.clock.Now(), actions.CheckRemoved, Subject(repo, name), factsOf(*c)))
 		return err
 	})
-	if err != nil {
-		return Listing{}, err
-	}
-	return s.List(ctx, folder)
 }
 
 // unknown is the refusal of a name, with the names that there are.
@@ -159,19 +155,37 @@ func (s *Service) List(ctx context.Context, folder string) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	out, err := hub.Read(ctx, s.store, func(r hub.Reader) (out Listing, err error) {
-		p, err := r.Checks().Policy(repo)
-		if err != nil {
-			return out, err
-		}
-		p.Require = s.required(p)
-		out.Policy = &p
-		out.Checks, err = r.Checks().OfRepository(repo)
-		out.Checks = nonNil(out.Checks)
-		return out, err
-	})
+	out, err := hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.listing(r, repo) })
 	if err != nil {
 		return out, err
+	}
+	return s.withProposals(ctx, folder, out)
+}
+
+// listing returns the checks of a repository.
+func (s *Service) listing(r hub.Reader, repo hub.Repository) (out Listing, err error) {
+	p, err := r.Checks().Policy(repo)
+	if err != nil {
+		return out, err
+	}
+	p.Require = s.required(p)
+	out.Policy = &p
+	out.Checks, err = r.Checks().OfRepository(repo)
+	out.Checks = nonNil(out.Checks)
+	return out, err
+}
+
+// change runs fn in one transaction and returns the checks of the repository around a folder after it.
+func (s *Service) change(ctx context.Context, folder string, repo hub.Repository, fn func(hub.Tx) error) (out Listing, err error) {
+	err = s.update(ctx, func(tx hub.Tx) (err error) {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		out, err = s.listing(tx, repo)
+		return err
+	})
+	if err != nil {
+		return Listing{}, err
 	}
 	return s.withProposals(ctx, folder, out)
 }
@@ -271,11 +285,7 @@ func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest st
 			return Listing{}, hub.Errorf(hub.CodeInvalid, op, "%s has two checks named %s", checkfile.Name, checks[i].Name)
 		}
 	}
-	err = s.update(ctx, func(tx hub.Tx) error { return trust(tx, op, actor, now, checks, file.Digest(), commit.ID) })
-	if err != nil {
-		return Listing{}, err
-	}
-	return s.List(ctx, folder)
+	return s.change(ctx, folder, repo, func(tx hub.Tx) error { return trust(tx, op, actor, now, checks, file.Digest(), commit.ID) })
 }
 
 // trust stores the checks of a file in place of those of an earlier one.
@@ -336,7 +346,7 @@ func (s *Service) Require(ctx context.Context, actor hub.Caller, folder string, 
 	if err != nil {
 		return Listing{}, err
 	}
-	err = s.update(ctx, func(tx hub.Tx) error {
+	return s.change(ctx, folder, repo, func(tx hub.Tx) error {
 		p, err := tx.Checks().Policy(repo)
 		if err != nil {
 			return err
@@ -348,10 +358,6 @@ func (s *Service) Require(ctx context.Context, actor hub.Caller, folder string, 
 		_, err = tx.Append(actor.Entry(s.clock.Now(), actions.CheckTrusted, repo.Path, trustFacts{Repository: repo.Path, Commit: p.Commit, Digest: p.Trusted, Require: require}))
 		return err
 	})
-	if err != nil {
-		return Listing{}, err
-	}
-	return s.List(ctx, folder)
 }
 
 // A Shown is a check with its newest results.

@@ -469,7 +469,7 @@ var operations = []struct {
 	{"check run", func(h *house) func() error {
 		h.must(h.addCheck("test"))
 		return func() error {
-			return last(h.checks.Run(h.ctx, builder, check.Request{Folder: "/src", Name: "test", Again: true}))
+			return last(h.checks.Run(h.ctx, builder, check.Request{Folder: "/src", Name: "test"}))
 		}
 	}},
 	{"mailroom send", func(h *house) func() error { return func() error { return last(h.send("builder", nil)) } }},
@@ -909,7 +909,7 @@ var operations = []struct {
 
 // inSteps are operations of several updates, each complete in itself: they go on after
 // a failure, so that what was stored before stays.
-var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep"}
+var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep", "check run"}
 
 // peerOnly are the methods that the delivery to peers calls, and no service.
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}
