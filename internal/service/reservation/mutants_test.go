@@ -36,8 +36,6 @@ var mutants = []mutant{
 		"last = life.Seen", "last = r.Since"},
 	{"a commit does not end a reservation", "rules.go",
 		"case r.Changed && f.Clean:", "case r.Pattern && f.Clean:"},
-	{"changes that are committed keep a file, though another agent has changed it since", "rules.go",
-		"r.Changed && r.Object != \"\" &&", "r.Pattern && r.Object != \"\" &&"},
 	{"a reservation of a clean file ends before its edit", "rules.go",
 		"case r.Changed && f.Clean:", "case f.Clean:"},
 	{"changes of a holder that is gone are forgotten", "rules.go",
