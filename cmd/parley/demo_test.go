@@ -112,7 +112,7 @@ func TestDemoFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 0 s") // the time differs
+	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 1 s") // the time differs
 	if !strings.Contains(string(page), "$ parley demo files\n"+shown) {
 		t.Errorf("docs/files.md shows something else than\n%s", shown)
 	}

@@ -275,7 +275,9 @@ func (s *stage) Files(_ context.Context, t hub.WorkingTree, names []string) (map
 	out := make(map[string]reservation.File, len(names))
 	for _, n := range names {
 		if p := placeOf(t.Path, n); p < files {
-			out[n] = reservation.File{Digest: digest(s.w.files[p]), Clean: !s.w.isDirty(p), Tracked: true}
+			out[n] = reservation.File{
+				Digest: digest(s.w.files[p]), Clean: !s.w.isDirty(p), Tracked: true, Object: digest(s.w.files[p]), Head: digest(s.w.head[p]),
+			}
 		}
 	}
 	return out, nil
@@ -378,12 +380,24 @@ func (s *stage) expire(tree string) {
 	}
 }
 
-// look notes that the hub has seen a file.
+// look notes that the hub has seen a file, and with it the commits of contents that it knows.
 func (s *stage) look(p int) {
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
-		c.unseen = c.unseen && s.w.isDirty(p)
+		c.unseen = c.unseen && s.w.isDirty(p) && s.isChanging(i, p)
 	}
+}
+
+// isChanging reports whether the hub says that an agent has changed a file that it holds.
+func (s *stage) isChanging(i, p int) bool {
+	for k := range s.w.store.rows {
+		r := &s.w.store.rows[k]
+		isOf := r.Holder == names[i] && !r.Pattern && placeOf(r.Tree.Path, r.Path) == p
+		if isOf && r.State == hub.ReservationHeld && r.Changed {
+			return true
+		}
+	}
+	return false
 }
 
 // lapses notes the reservations of live agents that ended because the agent was idle. It has to be

@@ -19,6 +19,7 @@ CREATE TABLE reservations (
   asked_at    TEXT,
   base        TEXT,
   digest      TEXT,
+  object      TEXT,
   changed     BIGINT NOT NULL,
   left_sha256 TEXT,
   left_lines  BIGINT NOT NULL DEFAULT 0

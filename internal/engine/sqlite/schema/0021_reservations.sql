@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS reservations (
   asked_at    TEXT,
   base        TEXT,
   digest      TEXT,
+  object      TEXT,
   changed     INTEGER NOT NULL,
   left_sha256 TEXT,
   left_lines  INTEGER NOT NULL DEFAULT 0
