@@ -50,7 +50,7 @@ bench: ## speed, as ratios measured side by side
 chaos: ## a minute of calls that must all be answered; kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries
 	@mkdir -p bin
 	PARLEY_LOAD_SECONDS=60 $(GO) test -count 1 -run '^TestEveryCallIsAnswered$$' -timeout 30m ./server
-	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos(Postgres)?$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
+	PARLEY_CHAOS_KILLS=$(KILLS) $(GO) test -count 1 -run '^TestChaos(Postgres|Records)?$$' -timeout 12h -v ./server > bin/chaos.txt 2>&1; code=$$?; cat bin/chaos.txt; grep -o 'chaos: .*' bin/chaos.txt; exit $$code
 
 attack: ## attempts against a hub, many of those that come in numbers, lies about work and honest work of the same shape, and tables of them
 	@mkdir -p bin

@@ -38,6 +38,8 @@ type TreeFile struct {
 	Digest  string // SHA-256 of the content; empty if there is no file
 	Clean   bool   // it is as the checked-out commit has it; never for ignored files and without git
 	Tracked bool   // git knows the file
+	Object  string // the content as an object of git; empty if there is no file
+	Head    string // the object in the checked-out commit; empty if it is not there
 }
 
 // A TreeDifference is the change of a file since the checked-out commit.
@@ -69,6 +71,7 @@ type Reservation struct {
 
 	Base    string `json:"-"`               // SHA-256 of the file when it was reserved; empty if there was none
 	Digest  string `json:"-"`               // the same when the hub last looked
+	Object  string `json:"-"`               // that content as an object of git
 	Changed bool   `json:"changed"`         // the hub saw the file differ from Base
 	Left    string `json:"left,omitempty"`  // SHA-256 of the artifact with the changes that an orphan has, or that its holder found when it took one
 	Lines   int    `json:"lines,omitempty"` // of that difference

@@ -302,6 +302,7 @@ type Task struct {
 	DependsOn    []TaskID      `json:"depends_on,omitempty"`
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Worktree     string        `json:"worktree_path,omitempty"` // in which the files of Scope are
+	Checks       []string      `json:"checks,omitempty"`        // names of checks of the repository of Worktree that must pass
 	Scope        []string      `json:"scope,omitempty"`         // files, folders or pathspecs of git that are reserved for the owner at work
 	Reason       string        `json:"reason,omitempty"`        // of the state blocked, rework or dropped
 	Offer        string        `json:"offer,omitempty"`         // the negotiation that it was agreed in

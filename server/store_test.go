@@ -351,7 +351,7 @@ func TestWorktreeOnAnotherMachine(t *testing.T) {
 		}
 		ids = append(ids, made.Report.ID)
 		accepted := move(api.HandoffParams{Action: "accept", ID: made.Report.ID})
-		for _, c := range accepted.Report.Checks {
+		for _, c := range accepted.Report.Claims {
 			if c.Result != hub.CheckVerified {
 				t.Errorf("accept: got %+v, want it verified by the other hub", c)
 			}
@@ -362,15 +362,15 @@ func TestWorktreeOnAnotherMachine(t *testing.T) {
 	}
 	done := move(api.HandoffParams{Action: "complete", ID: ids[0], Summary: "done", Artifacts: []hub.ArtifactRef{{Type: "file", Path: filepath.Join(repo, "new.txt")}}})
 	if done.Report.Proof != hub.ProofVerified {
-		t.Errorf("got %s (%s, %+v), want %s", done.Report.Proof, done.Report.ProofReason, done.Report.Checks, hub.ProofVerified)
+		t.Errorf("got %s (%s, %+v), want %s", done.Report.Proof, done.Report.ProofReason, done.Report.Claims, hub.ProofVerified)
 	}
 	if d := mustCall(t, a.as(a.operator), api.DiffHandoff, api.HandoffIDParams{ID: ids[0]}); !strings.Contains(d.Text, "new.txt") {
 		t.Errorf("the difference: got %+v", d)
 	}
 	b.stop()
 	away := move(api.HandoffParams{Action: "complete", ID: ids[1], Summary: "done"})
-	if away.Report.Proof != hub.ProofUnproven || !regexp.MustCompile(`machine away: .* on beta`).MatchString(fmt.Sprint(away.Report.Checks)) {
-		t.Errorf("without its hub: got %s, %+v, want it unproven and the machine named", away.Report.Proof, away.Report.Checks)
+	if away.Report.Proof != hub.ProofUnproven || !regexp.MustCompile(`machine away: .* on beta`).MatchString(fmt.Sprint(away.Report.Claims)) {
+		t.Errorf("without its hub: got %s, %+v, want it unproven and the machine named", away.Report.Proof, away.Report.Claims)
 	}
 }
 

@@ -53,7 +53,7 @@ func (s *Server) openRecords(context.Context) error {
 		consumers = append(consumers, folder.Cursor)
 	}
 	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.trailName(), records.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: landedRefs{s},
 	})
 	return nil
 }
@@ -92,6 +92,9 @@ func (s *Server) openHandoffs(context.Context) error {
 		o.Board = s.teams
 	}
 	o.Files = s.files
+	o.Checks = s.checks
+	o.Bus = s.hints
+	o.RequireChecks = s.opts.Checks.Require
 	s.handoffs = handoff.New(s.store, s.mail, o)
 	return nil
 }

@@ -13,12 +13,17 @@ type handoffShape struct {
 	TaskID string `json:"task_id"`
 	Status string `json:"status"`
 	Hash   string `json:"package_hash"`
-	Checks []struct {
+	Claims []struct {
 		What   string `json:"what"`
 		Result string `json:"result"`
 		Detail string `json:"detail"`
-	} `json:"checks"`
-	Package map[string]any `json:"package"`
+	} `json:"claims"`
+	Checks  string           `json:"checks"`
+	Review  string           `json:"review"`
+	Landing string           `json:"landing"`
+	Stage   string           `json:"stage"`
+	Results []map[string]any `json:"results"`
+	Package map[string]any   `json:"package"`
 	History []struct {
 		State string `json:"state"`
 	} `json:"history"`
@@ -107,7 +112,7 @@ func TestDemoFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 0 s") // the time differs
+	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 1 s") // the time differs
 	if !strings.Contains(string(page), "$ parley demo files\n"+shown) {
 		t.Errorf("docs/files.md shows something else than\n%s", shown)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shell"
@@ -203,34 +202,21 @@ func checkTrees(ctx context.Context, c *rpc.Client, find func(ctx context.Contex
 		}
 	}
 	if len(out) == 0 && shared > 0 {
-		out = append(out, server.Check{What: "working trees", OK: true, Detail: counted(shared, "tree") + " with several agents, all with a guard"})
+		out = append(out, server.Check{What: "working trees", OK: true, Detail: counted(shared, "tree") + " with several agents, all checked"})
 	}
 	return out
 }
 
-// guardMark is in every pre-commit hook that asks the guard.
-const guardMark = "parley guard"
-
-// guardOf returns the working tree of a folder, and whether its pre-commit hook asks the guard.
+// guardOf returns the working tree of a folder, and whether its commits are checked. Where the
+// operator has switched reservations off, nothing needs a check.
 func (a *app) guardOf(ctx context.Context, folder string) (treeGuard, error) {
-	cmd := git.In(ctx, "git", folder, "rev-parse", "--show-toplevel", "--git-path", "hooks/pre-commit")
-	// The command runs no hook, and must not hide where they are.
-	if i := slices.Index(cmd.Args, "core.hooksPath="+os.DevNull); i > 0 {
-		cmd.Args = slices.Delete(cmd.Args, i-1, i+1)
-	}
-	out, err := cmd.Output()
+	hook, err := a.gitHook(ctx, []string{folder})
 	if err != nil {
 		return treeGuard{}, err
 	}
-	top, hook, _ := strings.Cut(strings.TrimRight(string(out), "\r\n"), "\n")
-	if !filepath.IsAbs(hook) {
-		hook = filepath.Join(folder, hook)
-	}
-	text, err := os.ReadFile(hook)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return treeGuard{tree: filepath.FromSlash(top), guarded: strings.Contains(string(text), guardMark)}, err
+	rules, err := a.reservationsIn(hook.Tree)
+	isOff := err == nil && !rules.Guarded()
+	return treeGuard{tree: hook.Tree, guarded: isOff || hook.State == guard.HookInstalled}, nil
 }
 
 // An agentFolder is a folder in which a live agent works.

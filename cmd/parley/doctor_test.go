@@ -273,8 +273,16 @@ func TestDoctorNamesSharedTrees(t *testing.T) {
 	}
 	contains(t, got.out, "FAIL working tree "+tree+": first and second work in it, and their commits are not checked\n     run \"parley guard install "+tree+"\" to check them; or give each agent a working tree of its own, with --worktree of")
 
-	if err := os.WriteFile(filepath.Join(hooks, "pre-commit"), []byte("#!/bin/sh\n# >>> parley guard >>>\n# <<< parley guard <<<\n"), 0o700); err != nil {
+	if done := h.operator("guard", "install", tree); done.code != 0 {
+		t.Fatalf("guard install: %s", done.err)
+	}
+	contains(t, h.operator("doctor").out, "ok   working trees: 1 tree with several agents, all checked\n")
+	if done := h.operator("guard", "remove", tree); done.code != 0 {
+		t.Fatalf("guard remove: %s", done.err)
+	}
+	off := fmt.Sprintf("repositories:\n  - path: %s\n    reservations:\n      guard: false\n", tree)
+	if err := os.WriteFile(filepath.Join(h.home, "config.yaml"), []byte(off), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, h.operator("doctor").out, "ok   working trees: 1 tree with several agents, all with a guard\n")
+	contains(t, h.operator("doctor").out, "ok   working trees: 1 tree with several agents, all checked\n")
 }

@@ -351,20 +351,26 @@ func (a *app) askFiles(ctx context.Context, q reservation.Question) (reservation
 }
 
 // closed reports whether the operator wants edits in a folder to be denied while the hub does
-// not answer. A linked working tree follows the rules of its repository, unless a path of the
-// configuration is above it. Without a configuration that can be read, edits go on.
+// not answer. Without a configuration that can be read, edits go on.
 func (a *app) closed(dir string) bool {
+	rules, err := a.reservationsIn(dir)
+	return err == nil && rules.Unreachable == server.UnreachableDeny
+}
+
+// reservationsIn returns the rules of the configuration for the files of a folder. A linked
+// working tree follows the rules of its repository, unless a path of the configuration is above it.
+func (a *app) reservationsIn(dir string) (server.Reservations, error) {
 	home, err := a.homeDir()
 	if err != nil {
-		return false
+		return server.Reservations{}, err
 	}
 	config, err := a.loadConfig(home)
 	if err != nil {
-		return false
+		return server.Reservations{}, err
 	}
-	settings, err := config.settings("reservations.unreachable", "repositories")
+	settings, err := config.settings("reservations.unreachable", "reservations.guard", "repositories")
 	if err != nil {
-		return false
+		return server.Reservations{}, err
 	}
 
 	folder := guard.MainTree(dir)
@@ -376,7 +382,7 @@ func (a *app) closed(dir string) bool {
 			folder = dir
 		}
 	}
-	return settings.ReservationsIn(folder).Unreachable == server.UnreachableDeny
+	return settings.ReservationsIn(folder), nil
 }
 
 // heldInCommit returns the files of a commit that agents hold, without those of the agent of a

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
@@ -30,8 +32,9 @@ const asParley = "PARLEY_TEST_AS_COMMAND"
 const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
 
 func TestMain(m *testing.M) {
-	// A command starts its own program for a hub; a CLI and git start it for hooks and tools.
-	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo"}
+	// A command starts its own program for a hub, and the hub for checks; a CLI and git start it for
+	// hooks and tools.
+	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo", "confined"}
 	isOwn := slices.ContainsFunc(os.Args[1:], func(arg string) bool { return slices.Contains(ownCommands, arg) })
 	if os.Getenv(asParley) != "" || isOwn {
 		os.Unsetenv(asParley)
@@ -114,9 +117,16 @@ func newHouseIn(t *testing.T, home string, flags ...string) *house {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	os.Chmod(h.home, 0o700)
 	h.start(flags...)
+	key, err := operatorKey(h.home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := clientAt(h.home, h.url, key, "")
 	for name, role := range cast {
-		var got struct{ Key string }
-		h.ok(h.operator("agent", "add", name, "--role", role, "--json"), &got)
+		got, err := rpc.Call(t.Context(), client, api.AddAgent, api.AgentParams{ID: hub.AgentID(name), Role: hub.Role(role)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		h.keys[name] = got.Key
 	}
 	return h

@@ -142,7 +142,7 @@ func watchFiles(t *testing.T) {
 	ask("tester", reservation.Question{Kind: reservation.Edit, Command: "make"})
 	put("made")
 	ask("tester", reservation.Question{Kind: reservation.After, Command: "make"})
-	lines.stdout.await(t, "waits: violation: an agent changed a file that another agent holds: a command of tester changed a.txt, which builder holds (parley inbox --as-operator)")
+	lines.stdout.await(t, "waits: violation: an agent changed a file that another agent holds: a.txt, which builder holds, changed while a command of tester ran (parley inbox --as-operator)")
 	s.shows(t, "mark as read")
 	s.press(t, "y")
 	lines.stdout.await(t, "no longer waits: violation: an agent changed a file that another agent holds")

@@ -103,7 +103,11 @@ func has(flags []word, short string, long ...string) bool {
 
 func changeFolder(_ *reader, c call) scope {
 	_, to := c.operands("")
-	if len(to) != 1 || !to[0].known || to[0].text == "-" || strings.HasPrefix(to[0].text, "~") {
+	if len(to) != 1 || !to[0].known {
+		return scope{}
+	}
+	isElsewhere := to[0].text == "-" || strings.HasPrefix(to[0].text, "~")
+	if isElsewhere {
 		return scope{}
 	}
 	return scope{dir: c.scope.resolve(to[0].text)}

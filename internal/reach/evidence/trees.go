@@ -302,9 +302,10 @@ func (t *Trees) Files(ctx context.Context, tree hub.WorkingTree, names []string)
 		}
 		g := known[name]
 		h := t.read(ctx, tree, top, name, g)
-		f := hub.TreeFile{Digest: h.digest, Tracked: g.head != "" || g.index != ""}
+		f := hub.TreeFile{Digest: h.digest, Tracked: g.isKnown(), Head: g.head}
 		if tree.Repository != "" {
 			f.Clean = isClean(top, name, g, h)
+			f.Object = h.id
 		}
 		out[name] = f
 	}

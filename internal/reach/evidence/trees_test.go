@@ -172,7 +172,14 @@ func TestFilesOfATree(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.change(filepath.Join(repo, tt.file))
-			if got := look(t, tree, tt.file); got != tt.want {
+			got := look(t, tree, tt.file)
+			isHead := got.Object != "" && got.Object == got.Head
+			if isHead && !got.Clean {
+				t.Errorf("got %+v, want a clean file", got)
+			}
+			got.Object = ""
+			got.Head = ""
+			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
@@ -193,7 +200,8 @@ func TestFilesOfATree(t *testing.T) {
 		fresh := filepath.Join(root, "fresh")
 		write(t, filepath.Join(fresh, "a.txt"), "a\n")
 		git(t, fresh, "init", "-q")
-		if got, want := look(t, treeAt(t, all, fresh), "a.txt"), (hub.TreeFile{Digest: sum("a\n")}); got != want {
+		got := look(t, treeAt(t, all, fresh), "a.txt")
+		if want := (hub.TreeFile{Digest: sum("a\n"), Object: got.Object}); got != want || got.Object == "" {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})

@@ -166,7 +166,7 @@ func TestReach(t *testing.T) {
 		want string
 	}{
 		{func() {}, "unreachable: it has no live session in a terminal"},
-		{func() { w.wait(g, "a") }, "now: idle in claude, reachable by monitor"},
+		{func() { w.wait(g, "a") }, "now: idle in claude, reachable by monitor; its hooks have not run yet: not active until trusted"},
 		{func() { w.report(g, wake.EventPrompt) }, "on_poll: busy in claude, will see it after this turn"},
 		{func() { w.report(g, wake.EventWaiting) }, "on_poll: waits for a person in claude, will see it after this turn"},
 		{func() { w.report(g, wake.EventTurnEnd) }, "now: idle in claude, reachable by monitor"},

@@ -58,7 +58,16 @@ func (c *sessionChannel) outlook(to hub.AgentID, d document, now hub.Time) chann
 	case s.busy(now):
 		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", will see it after this turn", Mechanism: s.Mechanism, Later: true}
 	}
-	return channel.Reach{When: hub.ReachNow, Reason: activity(*s, now) + ", reachable by " + s.Mechanism, Mechanism: s.Mechanism}
+	return channel.Reach{When: hub.ReachNow, Reason: activity(*s, now) + ", reachable by " + s.Mechanism + untrusted(*s), Mechanism: s.Mechanism}
+}
+
+// untrusted returns what to say about a session whose waiter is there and whose hooks have never
+// reported. The user of a CLI such as Codex has to trust them first.
+func untrusted(s Session) string {
+	if !s.Reported.IsZero() {
+		return ""
+	}
+	return "; its hooks have not run yet: not active until trusted"
 }
 
 // order ranks sessions for a notice: armed ones before others, idle ones before busy

@@ -53,6 +53,9 @@ func (v *verifier) checkHandoffs(ctx context.Context) error {
 func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	where := "handoff " + string(h.ID)
 	v.checkPackage(where, h)
+	if err := v.checkProgress(r, h.ID); err != nil {
+		return err
+	}
 	steps, err := r.HandoffSteps(h.ID)
 	if err != nil {
 		return v.unreadable(where, err)

@@ -170,7 +170,8 @@ func (x *question) gather(ctx context.Context) error {
 	mayHaveCommitted := x.Kind == After || x.Kind == Commit
 	concerned := func(r hub.Reservation) bool {
 		isAsked := slices.ContainsFunc(x.names, func(name string) bool { return covers(r, name) })
-		return isAsked || x.Command != "" || (mayHaveCommitted && r.Holder == x.actor.ID)
+		isOwn := r.Holder == x.actor.ID && (mayHaveCommitted || !r.Asked.IsZero())
+		return isAsked || x.Command != "" || isOwn
 	}
 	var err error
 	if x.facts, err = x.s.survey(ctx, x.tree, x.names, concerned); err != nil || x.Command == "" {

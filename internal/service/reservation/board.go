@@ -191,7 +191,7 @@ func (b *board) take(name string, f File, session string) error {
 			b.reason(ReasonShared, r.Fence)
 		}
 	}
-	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Asked: b.now, Left: left.Left, Lines: left.Lines})
+	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Object: f.Object, Asked: b.now, Left: left.Left, Lines: left.Lines})
 }
 
 // reason notes why an edit is allowed.
@@ -313,7 +313,7 @@ func (b *board) edited(name string, f File, session string) error {
 		return b.violated(name, f, false)
 	}
 	if !isOwn && !f.Clean {
-		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Changed: true}); err != nil {
+		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Object: f.Object, Changed: true}); err != nil {
 			return err
 		}
 	}

@@ -19,3 +19,6 @@ func (s *Service) Commands() Watched { return s.watched.calls }
 
 // SetCommands replaces the contents that s keeps.
 func (s *Service) SetCommands(w Watched) { s.watched.calls = w }
+
+// ForgetCalls forgets the last calls of agents, as a hub that starts again does.
+func (s *Service) ForgetCalls() { clear(s.activity.last) }

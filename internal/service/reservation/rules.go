@@ -30,10 +30,17 @@ func observe(r hub.Reservation, f File, now hub.Time) hub.Reservation {
 		return r
 	}
 	r.Digest = f.Digest
+	r.Object = f.Object
 	r.Changed = r.Changed || f.Digest != r.Base
 	r.Asked = hub.Time{}
 	r.Active = now
 	return r
+}
+
+// isCommitted reports whether the checked-out commit has the changes of a holder, as the hub last
+// saw them. The file may differ by now: then another agent or a person has changed it since.
+func isCommitted(r hub.Reservation, f File) bool {
+	return r.State == hub.ReservationHeld && r.Changed && r.Object != "" && r.Object == f.Head
 }
 
 // judge returns the end of a reservation that observe has seen, if it has come.

@@ -21,6 +21,9 @@ type facts struct {
 // that is gone has no files: its reservations end with the sessions of their holders, and nothing
 // is left in it.
 func (k facts) judge(r hub.Reservation, f File, life Life, idle time.Duration, now hub.Time) (hub.Reservation, ending) {
+	if !k.gone && isCommitted(r, f) {
+		return r, ending{hub.ReservationOver, whyCommit}
+	}
 	if !k.gone {
 		r = observe(r, f, now)
 		return r, judge(r, f, life, idle, now)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/storetest"
 )
@@ -106,4 +107,19 @@ func transcript(t *testing.T, s *stage, step int) (out []string) {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestCommittedChanges has a person change a file after its holder's changes were committed and
+// before the hub looks. The file is free: the commit has what the holder wrote.
+func TestCommittedChanges(t *testing.T) {
+	s := newStage()
+	s.edit(0, first, "")
+	s.w.head[first] = s.w.files[first]
+	s.w.put(first, person)
+	if got := s.ask(1, reservation.Edit, "", first); got.Decision != reservation.Allow {
+		t.Errorf("got %+v, want the edit to be allowed", got)
+	}
+	if s.broken != "" {
+		t.Error(s.broken)
+	}
 }

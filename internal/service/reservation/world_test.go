@@ -221,8 +221,10 @@ func (s *stage) run(w *world, step int) bool {
 	return true
 }
 
-// resume gives the service what it kept in memory in this state of the world.
+// resume gives the service what it kept in memory in this state of the world. The last calls of
+// agents are known from their sessions, too.
 func (s *stage) resume() {
+	s.service.ForgetCalls()
 	if len(s.w.watched) == 0 && len(s.service.Commands()) == 0 {
 		return
 	}
@@ -273,7 +275,9 @@ func (s *stage) Files(_ context.Context, t hub.WorkingTree, names []string) (map
 	out := make(map[string]reservation.File, len(names))
 	for _, n := range names {
 		if p := placeOf(t.Path, n); p < files {
-			out[n] = reservation.File{Digest: digest(s.w.files[p]), Clean: !s.w.isDirty(p), Tracked: true}
+			out[n] = reservation.File{
+				Digest: digest(s.w.files[p]), Clean: !s.w.isDirty(p), Tracked: true, Object: digest(s.w.files[p]), Head: digest(s.w.head[p]),
+			}
 		}
 	}
 	return out, nil
@@ -376,12 +380,24 @@ func (s *stage) expire(tree string) {
 	}
 }
 
-// look notes that the hub has seen a file.
+// look notes that the hub has seen a file, and with it the commits of contents that it knows.
 func (s *stage) look(p int) {
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
-		c.unseen = c.unseen && s.w.isDirty(p)
+		c.unseen = c.unseen && s.w.isDirty(p) && s.isChanging(i, p)
 	}
+}
+
+// isChanging reports whether the hub says that an agent has changed a file that it holds.
+func (s *stage) isChanging(i, p int) bool {
+	for k := range s.w.store.rows {
+		r := &s.w.store.rows[k]
+		isOf := r.Holder == names[i] && !r.Pattern && placeOf(r.Tree.Path, r.Path) == p
+		if isOf && r.State == hub.ReservationHeld && r.Changed {
+			return true
+		}
+	}
+	return false
 }
 
 // lapses notes the reservations of live agents that ended because the agent was idle. It has to be
@@ -451,9 +467,11 @@ func hasNote(got reservation.Answer, kind string, p int) bool {
 
 // isViolator reports whether an answer tells an agent that it changed a file of another one.
 func isViolator(got reservation.Answer, i, p int) bool {
-	by := "a command of " + string(names[i])
+	isBy := func(text string) bool {
+		return strings.HasPrefix(text, string(names[i])+" changed") || strings.Contains(text, "while a command of "+string(names[i]))
+	}
 	return slices.ContainsFunc(got.Notes, func(n reservation.Note) bool {
-		return n.Kind == reservation.NoteViolation && n.Path == places[p].path && strings.HasPrefix(n.Text, by)
+		return n.Kind == reservation.NoteViolation && n.Path == places[p].path && isBy(n.Text)
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -100,9 +101,10 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Files:   files,
-		Metrics: metrics.New(store, nil),
-		Talks:   talks, Notify: people, Clock: clock,
+		Files:    files,
+		Landings: landing.New(store, noGit{}, nil, mail, &landing.Options{Clock: clock}),
+		Metrics:  metrics.New(store, nil),
+		Talks:    talks, Notify: people, Clock: clock,
 		Store: store, Wakes: wakes, SignIn: signIn,
 		Keeper: keeper.New(store, wakes, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
@@ -278,6 +280,13 @@ func FuzzParams(f *testing.F) {
 			}
 		}
 	})
+}
+
+// noGit is a machine without repositories.
+type noGit struct{ landing.Git }
+
+func (noGit) Repository(context.Context, string) (string, error) {
+	return "", hub.Errorf(hub.CodeInvalid, "test", "no repository here")
 }
 
 // noFiles are the records of a store without files.

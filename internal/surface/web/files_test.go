@@ -183,7 +183,7 @@ func TestFiles(t *testing.T) {
 			has(t, wordsOf(v.get("/files").body), "tester changed a.go while builder held it")
 		}
 		body := operator.get("/").body
-		has(t, wordsOf(body), "a command of tester changed a.go, which builder holds")
+		has(t, wordsOf(body), "a.go, which builder holds, changed while a command of tester ran")
 		waiting := do(w.site, w.operator, api.Now, api.None{}).Waiting.Items()
 		if len(waiting) != 1 || waiting[0].Kind != "violation" {
 			t.Fatalf("got %+v, want one violation", waiting)

@@ -19,11 +19,13 @@ CREATE TABLE reservations (
   asked_at    TEXT,
   base        TEXT,
   digest      TEXT,
+  object      TEXT,
   changed     BIGINT NOT NULL,
   left_sha256 TEXT,
   left_lines  BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX reservations_tree ON reservations (tree, fence);
+CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
 
 -- Agents that were refused a file and wait for it.
 CREATE TABLE file_waits (

@@ -19,11 +19,13 @@ CREATE TABLE IF NOT EXISTS reservations (
   asked_at    TEXT,
   base        TEXT,
   digest      TEXT,
+  object      TEXT,
   changed     INTEGER NOT NULL,
   left_sha256 TEXT,
   left_lines  INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS reservations_tree ON reservations (tree, fence);
+CREATE INDEX IF NOT EXISTS reservations_held ON reservations (state, is_pattern, holder);
 
 -- Agents that were refused a file and wait for it.
 CREATE TABLE IF NOT EXISTS file_waits (

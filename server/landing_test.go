@@ -1,0 +1,251 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/server"
+)
+
+// moduleCheck passes if every module says ok.
+const moduleCheck = `for f in mod/*; do grep -qx ok "$f" || { echo "FAIL $f"; exit 1; }; done; echo fine`
+
+// A landingRepo is a repository of a user with main checked out.
+type landingRepo struct {
+	t   *testing.T
+	dir string
+}
+
+func newLandingRepo(t *testing.T) *landingRepo {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &landingRepo{t, filepath.Join(root, "app")}
+	r.write("mod/base", "ok\n")
+	r.git("init", "-q", "-b", "main")
+	r.commit("first")
+	return r
+}
+
+func (r *landingRepo) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *landingRepo) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *landingRepo) commit(message string) {
+	r.t.Helper()
+	r.git("add", "-A")
+	r.git("commit", "-q", "-m", message)
+}
+
+// branch makes a branch from main with one file, and checks out main again.
+func (r *landingRepo) branch(name, file, text string) {
+	r.t.Helper()
+	r.git("switch", "-q", "-c", name, "main")
+	r.write(file, text)
+	r.commit(name)
+	r.git("switch", "-q", "main")
+}
+
+// allow lets the operator allow the check and turn landing on.
+func (r *landingRepo) allow(ctx context.Context, operator *rpc.Client, p api.LandingParams) {
+	r.t.Helper()
+	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Unconfined: true}))(r.t)
+	p.Repo = r.dir
+	p.Into = "main"
+	p.Checks = []string{"test"}
+	must(rpc.Call(ctx, operator, api.SetLanding, p))(r.t)
+}
+
+// settle waits until no entry is queued or tried, and returns all.
+func (r *landingRepo) settle(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
+	r.t.Helper()
+	for {
+		got := must(rpc.Call(ctx, operator, api.ListLandings, api.LandingsParams{Repo: r.dir, Limit: 500}))(r.t)
+		isBusy := false
+		for _, e := range got.Entries {
+			isBusy = isBusy || e.State == hub.EntryQueued || e.State == hub.EntryTrying
+		}
+		if !isBusy {
+			return got.Entries
+		}
+		must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(r.t)
+	}
+}
+
+// The work of a handoff is reviewed by another agent, and lands by itself in a main that is checked
+// out in another working tree.
+func TestLandingOfAHandoff(t *testing.T) {
+	r := newLandingRepo(t)
+	work := filepath.Join(filepath.Dir(r.dir), "work")
+	r.git("worktree", "add", "-q", "-b", "work", work)
+	o := unlimited()
+	o.Roots = []string{filepath.Dir(r.dir)}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "planner", "builder", "critic")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	do := func(key string, p api.HandoffParams) api.HandoffAnswer {
+		t.Helper()
+		return must(rpc.Call(ctx, h.as(key), api.Handoff, p))(t)
+	}
+
+	id := do(keys[0], api.HandoffParams{
+		Action: "initiate", To: "builder", TaskID: "L-1", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Branch: "work",
+		Checks: []string{"test"}, Review: "critic",
+	}).Report.ID
+	do(keys[1], api.HandoffParams{Action: "accept", ID: id})
+	if err := os.WriteFile(filepath.Join(work, "mod", "login"), []byte("ok\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.git("-C", work, "add", "-A")
+	r.git("-C", work, "commit", "-q", "-m", "login")
+	done := do(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "done"})
+	if done.Report.Stage != hub.StagePasses {
+		t.Fatalf("after the completion: %s", done.Report.Stage)
+	}
+
+	// The reviewer is asked once the checks have passed.
+	for {
+		waiting := must(rpc.Call(ctx, h.as(keys[2]), api.ListReviews, api.ReviewsParams{}))(t)
+		if len(waiting.Reviews) == 1 {
+			break
+		}
+		must(rpc.Call(ctx, h.as(keys[2]), api.Inbox, api.InboxParams{WaitS: 1}))(t)
+	}
+	if _, err := rpc.Call(ctx, h.as(keys[1]), api.Handoff, api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); hub.CodeOf(err) != hub.CodeDenied {
+		t.Errorf("the author approved its own work: %v", err)
+	}
+	if got := do(keys[2], api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); got.Review == nil || got.Review.Verdict != "approve" {
+		t.Errorf("review: got %+v", got)
+	}
+	entries := r.settle(ctx, operator)
+	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Owner != "builder" {
+		t.Fatalf("entries: %+v", entries)
+	}
+	if got := do(keys[0], api.HandoffParams{Action: "show", ID: id}).Report; got.Stage != hub.StageLanded || got.Review != hub.ReviewApproved || got.Landing != "landed "+entries[0].LandedCommit {
+		t.Errorf("stage %s, review %s, landing %s", got.Stage, got.Review, got.Landing)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.dir, "mod", "login")); err != nil || string(text) != "ok\n" {
+		t.Errorf("the checked-out main has not the file: %v", err)
+	}
+	if got := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
+		t.Errorf("audit: %v", got.Findings)
+	}
+}
+
+// TestLandingKills kills a hub at random moments of a busy queue: each entry lands once or not at
+// all, and nothing is left behind.
+//
+// PARLEY_LANDING_KILLS says how often (3), PARLEY_CHAOS_SEED repeats a run.
+func TestLandingKills(t *testing.T) {
+	t.Parallel()
+	binary := program(t)
+	kills, seed := fromEnv(t, "PARLEY_LANDING_KILLS", 3), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
+	t.Logf("%d kills, seed %d", kills, seed)
+	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(kills)*10*time.Second))
+	defer cancel()
+
+	r := newLandingRepo(t)
+	branches := 12 + kills
+	good := 0
+	for i := range branches {
+		text := "ok\n"
+		if i%10 == 3 {
+			text = "broken\n"
+		} else {
+			good++
+		}
+		r.branch(fmt.Sprintf("b%d", i), fmt.Sprintf("mod/m%d", i), text)
+	}
+	c := &chaos{chaosHub: &chaosHub{t: t, binary: binary, home: filepath.Join(t.TempDir(), "home")}, transport: &http.Transport{}}
+	c.start(ctx)
+	must(rpc.Call(ctx, c.operator(), api.AddRoot, api.RootParams{Path: filepath.Dir(r.dir)}))(t)
+	r.allow(ctx, c.operator(), api.LandingParams{By: hub.LandingAuto, Batch: 2})
+	for i := range branches {
+		must(rpc.Call(ctx, c.operator(), api.Land, api.LandParams{Ref: fmt.Sprintf("b%d", i), Repo: r.dir}))(t)
+	}
+
+	for range kills {
+		moment := time.NewTimer(time.Duration(rnd.IntN(1200)) * time.Millisecond)
+		select {
+		case <-moment.C:
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
+		}
+		c.chaosHub.kill()
+		c.start(ctx)
+	}
+	entries := r.settle(ctx, c.operator())
+
+	landed := 0
+	for _, e := range entries {
+		isBad := strings.HasPrefix(e.Ref, "b") && strings.HasSuffix(e.Ref, "3")
+		switch {
+		case isBad && e.State != hub.EntryReturned, !isBad && e.State != hub.EntryLanded:
+			t.Errorf("%s (%s) is %s: %s", e.ID, e.Ref, e.State, e.Reason)
+		case e.State == hub.EntryLanded:
+			landed++
+			r.git("merge-base", "--is-ancestor", e.LandedCommit, "main")
+		}
+	}
+	if landed != good || r.git("rev-list", "--merges", "--count", "main") != fmt.Sprint(good) {
+		t.Errorf("%d entries landed, main has %s merge commits, want %d", landed, r.git("rev-list", "--merges", "--count", "main"), good)
+	}
+	if got := r.git("status", "--porcelain"); got != "" {
+		t.Errorf("the working tree is not clean: %s", got)
+	}
+	if got := r.git("worktree", "list"); strings.Count(got, "\n") != 0 {
+		t.Errorf("working trees are left: %s", got)
+	}
+	err := filepath.WalkDir(filepath.Join(r.dir, ".git"), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".lock") {
+			t.Errorf("a lock is left: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := must(rpc.Call(ctx, c.operator(), api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
+		t.Errorf("audit: %v", got.Findings)
+	}
+	c.stop()
+}
