@@ -24,8 +24,8 @@ func CheckPermissions(op string, list []coord.Permission) ([]coord.Permission, e
 	}
 	var out []coord.Permission
 	for _, p := range list {
-		if !slices.Contains(coord.Permissions, p) {
-			all := strings.Trim(fmt.Sprint(coord.Permissions), "[]")
+		if !slices.Contains(coord.Grantable, p) {
+			all := strings.Trim(fmt.Sprint(coord.Grantable), "[]")
 			return nil, Errorf(CodeInvalid, op, "unknown permission %q", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))
 		}
 		if !slices.Contains(out, p) {

@@ -121,22 +121,29 @@ const (
 	ContractMerged    Action = "contract.merged"
 	ContractConflict  Action = "contract.conflict" // a content or a move lost against another one of its version
 	ContractAdvanced  Action = "contract.settled"  // it advanced because the project changed
-	ContextShared     Action = "context.shared"
-	ContextReplaced   Action = "context.replaced" // another hub has another packet under its id
-	WorkStarted       Action = "implementation.started"
-	WorkCompleted     Action = "implementation.completed"
-	WorkVerified      Action = "implementation.verified"
-	RepoReleased      Action = "repo.released" // its agent gave it back
-	FileShared        Action = "file.shared"
-	FileRequested     Action = "file.requested"
-	PeerUp            Action = "peer.up"   // it confirms what it gets
-	PeerDown          Action = "peer.down" // it failed several times in a row
-	DeadLetter        Action = "peer.dead_letter"
-	PeerSync          Action = "peer.sync"         // the operator had everything compared
-	Discovered        Action = "peer.discovered"   // the operator searched an exchange
-	Enlisted          Action = "peer.enlisted"     // the operator registered this hub in an exchange
-	CopyRefused       Action = "peer.copy_refused" // a copy that this hub does not take from a peer
-	ClockAhead        Action = "peer.clock_ahead"  // a peer sent times that lie in the future
+
+	ContractUsed       Action = "contract.used"       // a repository declared the parts that it uses, or that it uses none
+	ContractDeprecated Action = "contract.deprecated" // a part of it, or the whole, ends on a day
+	ContractWithdrawn  Action = "contract.withdrawn"  // a part of it, or the whole, ended
+	ResultRecorded     Action = "contract.result"     // of a test of a commit against a version
+	Deployed           Action = "repo.deployed"       // a commit runs in an environment
+
+	ContextShared   Action = "context.shared"
+	ContextReplaced Action = "context.replaced" // another hub has another packet under its id
+	WorkStarted     Action = "implementation.started"
+	WorkCompleted   Action = "implementation.completed"
+	WorkVerified    Action = "implementation.verified"
+	RepoReleased    Action = "repo.released" // its agent gave it back
+	FileShared      Action = "file.shared"
+	FileRequested   Action = "file.requested"
+	PeerUp          Action = "peer.up"   // it confirms what it gets
+	PeerDown        Action = "peer.down" // it failed several times in a row
+	DeadLetter      Action = "peer.dead_letter"
+	PeerSync        Action = "peer.sync"         // the operator had everything compared
+	Discovered      Action = "peer.discovered"   // the operator searched an exchange
+	Enlisted        Action = "peer.enlisted"     // the operator registered this hub in an exchange
+	CopyRefused     Action = "peer.copy_refused" // a copy that this hub does not take from a peer
+	ClockAhead      Action = "peer.clock_ahead"  // a peer sent times that lie in the future
 
 	WebInvited   Action = "web.invited"    // the operator made a link for a viewer
 	WebSignedIn  Action = "web.signed_in"  // a browser got a session

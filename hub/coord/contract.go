@@ -65,6 +65,7 @@ const (
 	MoveRequestChange ContractMove = "request_change"
 	MoveReject        ContractMove = "reject"
 	MoveUpdate        ContractMove = "update"
+	MoveReplace       ContractMove = "replace" // an update of a contract with a provider, whose version in force stays
 	MoveStart         ContractMove = "start"
 	MoveComplete      ContractMove = "complete"
 	MoveAllComplete   ContractMove = "all_complete" // the last implementation was completed
@@ -94,6 +95,13 @@ var contractMoves = map[ContractMove]map[ContractStatus]ContractStatus{
 		ContractProposed:    ContractProposed,
 		ContractNegotiating: ContractProposed,
 		ContractAgreed:      ContractProposed,
+	},
+	MoveReplace: {
+		ContractProposed:    ContractProposed,
+		ContractNegotiating: ContractProposed,
+		ContractAgreed:      ContractProposed,
+		ContractImplemented: ContractProposed,
+		ContractVerified:    ContractProposed,
 	},
 	MoveStart: {
 		ContractAgreed:      ContractAgreed,
@@ -190,7 +198,7 @@ type Agreement struct {
 
 // A Contract is an interface that repositories agree on. Its members on the
 // wire are those of the protocol; conflicts, agreements and stamps are written
-// only when there are any, and other implementations drop them.
+// only when there are any, and so are terms; other implementations drop them.
 type Contract struct {
 	Project         ProjectID         `json:"-"`
 	ID              ContractID        `json:"contract_id"`
@@ -213,6 +221,8 @@ type Contract struct {
 
 	// Stamps holds the moves: writes of the status, each with its version.
 	Stamps Stamps `json:"stamps,omitzero"`
+
+	Terms Terms `json:"terms,omitzero"`
 }
 
 // MarshalJSON writes lists that are empty as [].
@@ -275,13 +285,19 @@ func (c Contract) Pending(p Project) []Repo {
 }
 
 // Dissenting returns the repositories whose agreement to the current version
-// the policy of p still waits for.
+// is still missing: those that were asked about it, or else, if the policy of p
+// is that all must agree, all parties.
 func (c Contract) Dissenting(p Project) []Repo {
-	if p.Policy != AgreeAll {
+	needed, asked := c.Asked()
+	parties := c.Parties(p)
+	switch {
+	case asked:
+		parties = slices.DeleteFunc(slices.Clone(p.Repos), func(r Repo) bool { return !slices.Contains(needed, r.ID) })
+	case p.Policy != AgreeAll:
 		return nil
 	}
 	hash := ContentHash(c.Content)
-	return slices.DeleteFunc(slices.Clone(c.Parties(p)), func(r Repo) bool {
+	return slices.DeleteFunc(slices.Clone(parties), func(r Repo) bool {
 		return r.ID == c.ProposedBy || slices.ContainsFunc(c.Agreements, func(a Agreement) bool {
 			return a.Repo == r.ID && a.Version == c.Version && a.Content == hash && a.At.Compare(c.ReopenedAt) > 0
 		})

@@ -18,6 +18,9 @@ func (c Contract) Digest() string {
 	for _, a := range c.Agreements {
 		d.JSON(a)
 	}
+	if !c.Terms.IsZero() {
+		d.JSON(c.Terms)
+	}
 	return d.Hex()
 }
 

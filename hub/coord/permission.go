@@ -12,6 +12,8 @@ const (
 	PermitShare     Permission = "context:share"
 	PermitImplement Permission = "implementation:update"
 	PermitFiles     Permission = "file:share"
+	PermitEvidence  Permission = "evidence" // record results of tests that were run
+	PermitDeploy    Permission = "deploy"   // record deployments
 )
 
 // The permissions that follow from others. No token and no invite names them.
@@ -21,8 +23,13 @@ const (
 	PermitClaim   Permission = "repo:claim"   // claim a repository: that of an invite, or with project:write every one
 )
 
-// Permissions lists every permission that can be granted.
+// Permissions lists every permission of the protocol. Another hub that invited this one has
+// them all.
 var Permissions = []Permission{PermitRead, PermitWrite, PermitPropose, PermitRespond, PermitShare, PermitImplement, PermitFiles}
+
+// Grantable lists every permission that a token or an invite can name: those of the protocol,
+// and those of CI.
+var Grantable = []Permission{PermitRead, PermitWrite, PermitPropose, PermitRespond, PermitShare, PermitImplement, PermitFiles, PermitEvidence, PermitDeploy}
 
 // Contributor lists the permissions of a token or an invite that names none.
 var Contributor = []Permission{PermitRead, PermitPropose, PermitRespond, PermitShare, PermitImplement}

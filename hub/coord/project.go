@@ -134,9 +134,10 @@ type Project struct {
 	Objective string          `json:"objective"`
 	Status    ProjectStatus   `json:"status"` // the explicitly set status; see Standing
 	Policy    AgreementPolicy `json:"agreement_policy,omitempty"`
+	Breaking  BreakingPolicy  `json:"breaking_policy,omitempty"`
 	Repos     []Repo          `json:"repos"`
 	CreatedAt Instant         `json:"created_at"`
-	UpdatedAt Instant         `json:"updated_at"` // of name, objective, status and policy
+	UpdatedAt Instant         `json:"updated_at"` // of name, objective, status and policies
 	Stamps    Stamps          `json:"stamps,omitzero"`
 
 	// Owner made the project: an agent of this hub, or the peer that it came from.

@@ -22,6 +22,7 @@ const (
 	MemberObjective = "objective"
 	MemberStatus    = "status"
 	MemberPolicy    = "agreement_policy"
+	MemberBreaking  = "breaking_policy"
 )
 
 // Compare orders stamps: by member, then version, time, value and hub. Of the
@@ -118,12 +119,14 @@ func (p *Project) member(name string) *string {
 		return (*string)(&p.Status)
 	case MemberPolicy:
 		return (*string)(&p.Policy)
+	case MemberBreaking:
+		return (*string)(&p.Breaking)
 	}
 	return nil
 }
 
 // ProjectMembers lists the members of a project that are written one by one.
-var ProjectMembers = []string{MemberName, MemberObjective, MemberStatus, MemberPolicy}
+var ProjectMembers = []string{MemberName, MemberObjective, MemberStatus, MemberPolicy, MemberBreaking}
 
 // Member returns the value of one of ProjectMembers.
 func (p Project) Member(name string) string {

@@ -6,6 +6,7 @@ type ContractQuery struct {
 	Project ProjectID // must be given
 	Status  ContractStatus
 	Type    ContractType
+	Name    string
 	// Conflicted restricts to contracts with contents that lost against
 	// another one of their version.
 	Conflicted bool
@@ -55,6 +56,15 @@ type Reader interface {
 	Sums(project ProjectID) (Sums, error)
 	// ContractSums returns the sums of contracts by id, beginning after one.
 	ContractSums(project ProjectID, after ContractID, limit int) ([]ContractSum, error)
+	// Verdict returns a stored verdict.
+	Verdict(project ProjectID, id ContractID, pair string) (StoredVerdict, error)
+	Results(q ResultQuery) ([]ContractResult, error)
+	// NewestResults returns the newest result of each repository for each contract with an id
+	// after one and up to another, by contract and repository.
+	NewestResults(project ProjectID, after, upTo ContractID) ([]ContractResult, error)
+	Deployments(q DeploymentQuery) ([]Deployment, error)
+	// NewestDeployments returns the newest deployment of each repository in an environment.
+	NewestDeployments(project ProjectID, env string) ([]Deployment, error)
 	FileRequest(project ProjectID, id string) (FileRequest, error)
 	// FileRequests returns requests, newest first.
 	FileRequests(project ProjectID, limit int) ([]FileRequest, error)
@@ -84,6 +94,12 @@ type Writer interface {
 	// place of was, provided the stored one is still was; otherwise it reports
 	// CodeConflict.
 	PutPacket(p, was Packet) error
+	// PutVerdict stores a verdict, new or known.
+	PutVerdict(StoredVerdict) error
+	// AddResult stores a result and returns it with its number.
+	AddResult(ContractResult) (ContractResult, error)
+	// AddDeployment stores a deployment and returns it with its number.
+	AddDeployment(Deployment) (Deployment, error)
 	// PutFileRequest stores a new request, or the file that fulfilled a known
 	// one. It reports CodeConflict when the id of a new request is taken, or when
 	// the request does not wait for a file.

@@ -16,11 +16,12 @@ import (
 
 // The limits of a project, the same on every hub.
 const (
-	MaxRepos      = 64        // repositories of a project
+	MaxRepos      = 256       // repositories of a project
 	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
 	MaxVersions   = 256       // earlier versions that one contract keeps; older ones are folded
 	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
 	MaxAgreements = 512       // that one contract remembers
+	MaxParts      = 256       // parts of a contract that one consumer names, and parts that end
 	MaxStamps     = 256       // writes that no later write replaced, and hubs that wrote
 	MaxRelated    = 64        // contracts that one packet is about
 	MaxFiles      = 1000      // files that one implementation names
@@ -105,6 +106,9 @@ func (c *checker) project(p coord.Project) {
 	if p.Policy != "" {
 		oneOf(c, "agreement_policy", p.Policy, coord.AgreementPolicies)
 	}
+	if p.Breaking != "" && !p.Breaking.Known() {
+		c.invalid("breaking_policy", "%s is not forbid, ask, or sunset with a day such as 2026-12-31", shorten.Quote(string(p.Breaking)))
+	}
 	c.most("repos", len(p.Repos), MaxRepos)
 	c.texts(MaxName, true, "name", p.Name)
 	c.texts(MaxText, false, "objective", p.Objective)
@@ -175,10 +179,52 @@ func (c *checker) contract(k coord.Contract) {
 	for _, a := range k.Agreements {
 		c.id("agreements.repo_id", a.Repo.Valid(), string(a.Repo))
 		c.between("agreements.version", a.Version, 1, maxVersion)
-		if !sha256Pattern.MatchString(a.Content) {
-			c.invalid("agreements.content_sha256", "%s is not a SHA-256", shorten.Quote(a.Content))
-		}
+		c.hash("agreements.content_sha256", a.Content)
 		c.texts(maxAddress, false, "agreements.agent_id", string(a.Agent))
+	}
+	c.terms(k.Terms)
+}
+
+// terms checks the members of a contract that document 001 does not have.
+func (c *checker) terms(t coord.Terms) {
+	c.texts(MaxName, false, "terms.format", t.Format, "terms.direction", t.Direction)
+	c.id("terms.provider", t.Provider == "" || t.Provider.Valid(), string(t.Provider))
+	c.most("terms.uses", len(t.Uses), MaxRepos)
+	c.most("terms.asks", len(t.Asks), MaxAgreements)
+	c.most("terms.ends", len(t.Ends), MaxParts)
+
+	seen := map[coord.RepoID]bool{}
+	for _, u := range t.Uses {
+		c.id("terms.uses.repo_id", u.Repo.Valid(), string(u.Repo))
+		c.once("terms.uses", seen, u.Repo)
+		c.most("terms.uses.parts", len(u.Parts), MaxParts)
+		c.texts(MaxName, false, "terms.uses.source", u.Source)
+		for _, part := range u.Parts {
+			c.texts(maxAddress, true, "terms.uses.parts", part)
+		}
+	}
+	for _, a := range t.Asks {
+		c.id("terms.asks.repo_id", a.Repo.Valid(), string(a.Repo))
+		c.between("terms.asks.version", a.Version, 1, maxVersion)
+		c.hash("terms.asks.content_sha256", a.Content)
+	}
+	for _, e := range t.Ends {
+		c.texts(maxAddress, false, "terms.ends.part", e.Part)
+		if _, ok := coord.EndOfDay(e.Until); e.Until != "" && !ok {
+			c.invalid("terms.ends.until", "%s is not a day such as 2026-12-31", shorten.Quote(e.Until))
+		}
+	}
+	if f := t.InForce; f != nil {
+		c.between("terms.in_force.version", f.Version, 1, maxVersion)
+		c.between("terms.in_force.before", f.Before, 0, maxVersion)
+		c.hash("terms.in_force.content_sha256", f.Content)
+	}
+}
+
+// hash refuses a text that is no SHA-256.
+func (c *checker) hash(member, text string) {
+	if !sha256Pattern.MatchString(text) {
+		c.invalid(member, "%s is not a SHA-256", shorten.Quote(text))
 	}
 }
 

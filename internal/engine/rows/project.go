@@ -32,7 +32,7 @@ func (r *reader) repos(b []byte) ([]coord.Repo, error) {
 	return slices.Clip(list), nil
 }
 
-var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json", func(c *codec, p *coord.Project) {
+var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json, breaking", func(c *codec, p *coord.Project) {
 	c.text((*string)(&p.ID))
 	c.text(&p.Name)
 	c.text(&p.Objective)
@@ -49,6 +49,7 @@ var projects = newTable("projects", "project", "id, name, objective, status, pol
 	c.moment(&p.UpdatedAt)
 	c.text((*string)(&p.Owner))
 	c.encoded(&p.Stamps, p.Stamps.IsZero())
+	c.optional((*string)(&p.Breaking))
 })
 
 // talliedProjects reads projects with their tally, which follows the rows of the
@@ -66,7 +67,7 @@ var talliedProjects = &table[coord.Project]{
 }
 
 var contracts = newTable("contracts", "contract", "project, id, type, name, version, status, proposed_by, created_at, updated_at, reopened_at, "+
-	"implementations_json, agreements_json, content_json, stamps_json", func(c *codec, v *coord.Contract) {
+	"implementations_json, agreements_json, content_json, stamps_json, terms_json", func(c *codec, v *coord.Contract) {
 	c.text((*string)(&v.Project))
 	c.text((*string)(&v.ID))
 	c.text((*string)(&v.Type))
@@ -81,6 +82,7 @@ var contracts = newTable("contracts", "contract", "project, id, type, name, vers
 	c.encoded(&v.Agreements, len(v.Agreements) == 0)
 	c.json(&v.Content)
 	c.encoded(&v.Stamps, v.Stamps.IsZero())
+	c.encoded(&v.Terms, v.Terms.IsZero())
 })
 
 // A contractVersion is a content that a contract had.
@@ -143,7 +145,7 @@ var (
 		verified = verified + ?5, packets = packets + ?6, bytes = bytes + ?7 WHERE id = ?1`)
 
 	contractByID  = contracts.query(`WHERE project = ?1 AND id = ?2`)
-	putContract   = contracts.update(2, "type", ` AND version = ?15 AND updated_at = ?16`)
+	putContract   = contracts.update(2, "type", ` AND version = ?16 AND updated_at = ?17`)
 	putConflicted = statement(`UPDATE contracts SET conflicted = CASE WHEN ?3 = 1 OR EXISTS (
 		SELECT 1 FROM contract_versions AS v WHERE v.project = ?1 AND v.contract = ?2 AND v.standing <> 'history') THEN 1 ELSE 0 END WHERE project = ?1 AND id = ?2`)
 
@@ -224,6 +226,7 @@ func (r *reader) Contracts(f coord.ContractQuery) ([]coord.Contract, error) {
 	w.add("id > ?", string(f.After))
 	w.equal("status", string(f.Status))
 	w.equal("type", string(f.Type))
+	w.equal("name", f.Name)
 	if f.Conflicted {
 		w.add("conflicted = 1")
 	}

@@ -147,6 +147,17 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.AddChange(hub.Change{Project: "p", Kind: hub.ChangePacket, Object: "k", At: now})
 		},
 		func(tx hub.Tx) error {
+			return tx.WriteCoordination().PutVerdict(coord.StoredVerdict{Project: "p", Contract: "c", Pair: "x", Rules: 1, Body: "{}"})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteCoordination().AddResult(coord.ContractResult{Project: "p", Contract: "c", Repo: "r", Version: 1, Commit: "x", Kind: coord.ResultRun, Result: "success", At: instant})
+			return err
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteCoordination().AddDeployment(coord.Deployment{Project: "p", Repo: "r", Env: "prod", Commit: "x", At: instant})
+			return err
+		},
+		func(tx hub.Tx) error {
 			return tx.WriteCoordination().PutFileRequest(coord.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
 		},
 		func(tx hub.Tx) error {

@@ -85,6 +85,9 @@ var checkSchema string
 //go:embed schema/0023_landing.sql
 var landingSchema string
 
+//go:embed schema/0024_gate.sql
+var gateSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -150,6 +153,14 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(reservationSchema) },
 	func(c *conn) error { return c.db.Exec(checkSchema) },
 	func(c *conn) error { return c.db.Exec(landingSchema) },
+	func(c *conn) error {
+		for _, column := range [][2]string{{"contracts", "terms_json"}, {"projects", "breaking"}} {
+			if err := addColumn(c, column[0], column[1]); err != nil {
+				return err
+			}
+		}
+		return c.db.Exec(gateSchema)
+	},
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -18,8 +18,13 @@ import (
 func itemKind(a actions.Action) string {
 	switch a {
 	case actions.ContractProposed, actions.ContractAgreed, actions.ContractContested, actions.ContractRejected, actions.ContractUpdated,
-		actions.ContractMerged, actions.ContractAdvanced, actions.WorkStarted, actions.WorkCompleted, actions.WorkVerified:
+		actions.ContractMerged, actions.ContractAdvanced, actions.WorkStarted, actions.WorkCompleted, actions.WorkVerified,
+		actions.ContractUsed, actions.ContractDeprecated, actions.ContractWithdrawn:
 		return "contract"
+	case actions.ResultRecorded:
+		return "result"
+	case actions.Deployed:
+		return "deployment"
 	case actions.ContextShared, actions.ContextReplaced:
 		return "packet"
 	}
@@ -44,8 +49,11 @@ func (v *verifier) recordItem(e hub.Entry) {
 	if kind == "" || !v.decodeFacts(e, &f) {
 		return
 	}
+	if v.Items[kind] == nil { // a verification that an earlier version paused
+		v.Items[kind] = register[string]{}
+	}
 	id := e.Subject
-	if kind != "run" {
+	if kind == "contract" || kind == "packet" {
 		id = itemOf(id, f.Project)
 	}
 	v.Items[kind].put(id, f.Digest, e)
@@ -95,7 +103,7 @@ func (v *verifier) checkItems(r hub.Reader) error {
 		more = len(page) == pageSize
 	}
 
-	for _, kind := range []string{"contract", "packet", "run"} {
+	for _, kind := range []string{"contract", "packet", "run", "result", "deployment"} {
 		v.Items[kind].missing(v, kind)
 	}
 	return nil
@@ -127,6 +135,35 @@ func (v *verifier) checkProject(r hub.Reader, id coord.ProjectID) error {
 			v.checkItem("packet", itemOf(string(p.ID), id), p.Digest())
 		}
 		packets.Cursor, more = page.Next, page.Next != ""
+	}
+	return v.checkTests(r, id)
+}
+
+// checkTests compares the results and the deployments of one project.
+func (v *verifier) checkTests(r hub.Reader, id coord.ProjectID) error {
+	results := coord.ResultQuery{Project: id, Limit: archivePage}
+	for more := true; more; {
+		page, err := r.Coordination().Results(results)
+		if err != nil {
+			return err
+		}
+		for _, x := range page {
+			v.checkItem("result", x.Name(), x.Digest())
+			results.Before = x.N
+		}
+		more = len(page) == archivePage
+	}
+	deployments := coord.DeploymentQuery{Project: id, Limit: archivePage}
+	for more := true; more; {
+		page, err := r.Coordination().Deployments(deployments)
+		if err != nil {
+			return err
+		}
+		for _, x := range page {
+			v.checkItem("deployment", x.Name(), x.Digest())
+			deployments.Before = x.N
+		}
+		more = len(page) == archivePage
 	}
 	return nil
 }

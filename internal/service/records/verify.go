@@ -143,7 +143,7 @@ func (r *Records) newVerifier() *verifier {
 	v := &verifier{store: r.store, folders: r.folders, refs: r.refs, position: position{
 		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
 		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{}, Checks: register[string]{}, Results: register[string]{},
-		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
+		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}, "result": {}, "deployment": {}},
 	}}
 	for _, kind := range slices.Concat(teamKinds, landingKinds) {
 		v.Items[kind] = register[string]{}

@@ -218,6 +218,38 @@ func (s callReader) FileRequests(a coord.ProjectID, b int) ([]coord.FileRequest,
 	return do1(s.calls, "FileRequests", func() ([]coord.FileRequest, error) { return s.r.Coordination().FileRequests(a, b) })
 }
 
+func (s callReader) Verdict(a coord.ProjectID, b coord.ContractID, c string) (coord.StoredVerdict, error) {
+	return do1(s.calls, "Verdict", func() (coord.StoredVerdict, error) { return s.r.Coordination().Verdict(a, b, c) })
+}
+
+func (s callReader) Results(a coord.ResultQuery) ([]coord.ContractResult, error) {
+	return do1(s.calls, "Results", func() ([]coord.ContractResult, error) { return s.r.Coordination().Results(a) })
+}
+
+func (s callReader) NewestResults(a coord.ProjectID, b, c coord.ContractID) ([]coord.ContractResult, error) {
+	return do1(s.calls, "NewestResults", func() ([]coord.ContractResult, error) { return s.r.Coordination().NewestResults(a, b, c) })
+}
+
+func (s callReader) Deployments(a coord.DeploymentQuery) ([]coord.Deployment, error) {
+	return do1(s.calls, "Deployments", func() ([]coord.Deployment, error) { return s.r.Coordination().Deployments(a) })
+}
+
+func (s callReader) NewestDeployments(a coord.ProjectID, b string) ([]coord.Deployment, error) {
+	return do1(s.calls, "NewestDeployments", func() ([]coord.Deployment, error) { return s.r.Coordination().NewestDeployments(a, b) })
+}
+
+func (s callTx) PutVerdict(a coord.StoredVerdict) error {
+	return do0(s.calls, "PutVerdict", func() error { return s.tx.WriteCoordination().PutVerdict(a) })
+}
+
+func (s callTx) AddResult(a coord.ContractResult) (coord.ContractResult, error) {
+	return do1(s.calls, "AddResult", func() (coord.ContractResult, error) { return s.tx.WriteCoordination().AddResult(a) })
+}
+
+func (s callTx) AddDeployment(a coord.Deployment) (coord.Deployment, error) {
+	return do1(s.calls, "AddDeployment", func() (coord.Deployment, error) { return s.tx.WriteCoordination().AddDeployment(a) })
+}
+
 func (s callReader) Handoff(a hub.HandoffID) (hub.Handoff, error) {
 	return do1(s.calls, "Handoff", func() (hub.Handoff, error) { return s.r.Handoff(a) })
 }

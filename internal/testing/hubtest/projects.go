@@ -21,7 +21,7 @@ func at(n int) coord.Instant {
 func (w *world) project(id coord.ProjectID) coord.Project {
 	w.Helper()
 	p := coord.Project{
-		ID: id, Name: "Sign in", Objective: "One way in", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, CreatedAt: at(1), UpdatedAt: at(2),
+		ID: id, Name: "Sign in", Objective: "One way in", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, Breaking: "sunset 2026-12-31", CreatedAt: at(1), UpdatedAt: at(2),
 		Stamps: coord.Stamps{Writes: []coord.Stamp{{Member: coord.MemberPolicy, Value: "any", At: at(2), By: "h"}}, Seen: map[coord.AID]coord.Instant{"h": at(2)}},
 		Repos: []coord.Repo{
 			{ID: "r1", Name: "back", Role: "backend", Language: "go", Paths: []string{"api/"}, URL: "https://x/<a>", Agent: "aid://a/b@1.0.0", Endpoint: "http://h", ClaimedAt: at(1), UpdatedAt: at(2)},
@@ -40,6 +40,13 @@ func fullContract(project coord.ProjectID, id coord.ContractID) coord.Contract {
 		Stamps:          coord.Stamps{Writes: []coord.Stamp{{Member: coord.MemberStatus, Value: "agreed", Version: 3, At: at(9), By: "h"}}, Seen: map[coord.AID]coord.Instant{"h": at(9), "g": at(1)}},
 		Implementations: []coord.Implementation{{Repo: "r1", Agent: "a", Status: coord.ImplInProgress, Plan: "p", Files: []string{"x.go"}, Notes: "n", StartedAt: at(8), Version: 3}},
 		Agreements:      []coord.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
+		Terms: coord.Terms{
+			Format: "shape", Direction: "both", Provider: "r1", WrittenAt: at(3),
+			Uses:    []coord.Use{{Repo: "r2", Parts: []string{"/n"}, Source: "uses.yaml", Declared: at(4), At: at(5), Removed: true}},
+			Asks:    []coord.Ask{{Version: 3, Repo: "r2", Content: "h", Needed: true, At: at(6)}},
+			Ends:    []coord.Ending{{Part: "/n", Until: "2026-12-31", Withdrawn: true, At: at(7)}},
+			InForce: &coord.InForce{Version: 2, Content: "h", Since: at(5), Before: 1},
+		},
 		History: []coord.ContractVersion{
 			{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "first"},
 			{Version: 2, Content: json.RawMessage(`{"v":2}`), ProposedBy: "r2", At: at(5)},

@@ -46,6 +46,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"teams", teamTests},
 		{"artifacts of teams", artifactTests},
 		{"projects", projectTests},
+		{"results", resultTests},
 		{"peers", peerTests},
 		{"journal", journalTests},
 		{"meta", metaTests},
