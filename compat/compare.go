@@ -41,15 +41,7 @@ func Compare(old, new Document, options Options) Verdict {
 	for _, f := range v.Findings {
 		v.Verdict = worse(v.Verdict, f.Verdict)
 	}
-	for _, consumer := range options.Consumers {
-		one := v.For(consumer.Parts)
-		one.Repository = consumer.Repository
-		v.Consumers = append(v.Consumers, one)
-		for _, i := range one.Findings {
-			v.Findings[i].Consumers = append(v.Findings[i].Consumers, consumer.Repository)
-		}
-	}
-	return v
+	return v.ForConsumers(options.Consumers)
 }
 
 // source returns the content of d; that of the zero Document is null.

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,6 +91,10 @@ func Read(text []byte, opts *ReadOptions) (Document, error) {
 		err = s.readShape()
 	}
 	if err != nil {
+		var refused *Refusal
+		if errors.As(err, &refused) {
+			refused.Format = s.format
+		}
 		return Document{}, err
 	}
 	if s.requests == nil {

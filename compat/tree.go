@@ -33,6 +33,7 @@ type Refusal struct {
 	Pointer string // JSON pointer to the value; "" is the whole document
 	Line    int    // of the text, from 1; 0 if it is not known
 	Reason  string
+	Format  Format // that the text was read as; "" if it is beyond the bounds
 }
 
 // Error returns line, pointer and reason.

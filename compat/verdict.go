@@ -127,6 +127,32 @@ func (v Verdict) For(parts []string) ConsumerVerdict {
 	return out
 }
 
+// ForConsumers returns v with the verdicts for consumers in place of those that it has.
+func (v Verdict) ForConsumers(consumers []Consumer) Verdict {
+	v.Findings = slices.Clone(v.Findings)
+	for i := range v.Findings {
+		v.Findings[i].Consumers = []string{}
+	}
+	v.Consumers = []ConsumerVerdict{}
+	for _, consumer := range consumers {
+		one := v.For(consumer.Parts)
+		one.Repository = consumer.Repository
+		v.Consumers = append(v.Consumers, one)
+		for _, i := range one.Findings {
+			v.Findings[i].Consumers = append(v.Findings[i].Consumers, consumer.Repository)
+		}
+	}
+	return v
+}
+
+// Between returns v with the two documents that it is about, for a Verdict that was decoded.
+// For then tells which declared parts neither of them has.
+func (v Verdict) Between(old, new Document) Verdict {
+	v.old = old
+	v.new = new
+	return v
+}
+
 // IfUsed returns the verdict of the finding for a consumer that declared a part that it
 // touches. It is worse than Verdict for a removed optional property of a response: a consumer
 // that reads the property breaks, one that declared nothing may or may not read it.

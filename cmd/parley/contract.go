@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -21,10 +24,14 @@ import (
 func (a *app) contractCommand() *cobra.Command {
 	cmd := group("contract", "Agree on interfaces between repositories",
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
+		a.contractUseCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
 others, implemented by all, and verified together. Each change of its content is a
-new version.`
+new version. A contract may have a provider and consumers: then each new version has a
+verdict for each consumer (compatible, breaking or unknown), and the project's policy
+decides about those that are not compatible. Commands take the id or the unique name of
+a contract.`
 	return cmd
 }
 
@@ -39,8 +46,18 @@ func (a *app) contractProposeCommand() *cobra.Command {
 	cmd.Flags().StringVar((*string)(&p.Type), "type", "", "type of the contract: api_endpoint, event_schema, data_model, config_spec, rpc_interface or custom")
 	cmd.Flags().StringVar(&p.Name, "name", "", "name of the interface")
 	choices(cmd, "type", coord.ContractTypes...)
+	directionFlags(cmd, &p.Direction)
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Propose, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inProject(cmd, &p.InProject))
+}
+
+// directionFlags adds the flags for the provider, the format and the direction of a contract.
+func directionFlags(cmd *cobra.Command, into *contract.Direction) {
+	cmd.Flags().StringVar(&into.Provider, "provider", "", "repository that provides the interface")
+	cmd.Flags().StringVar(&into.Format, "format", "", "format of the content: json-schema, openapi, shape or custom (default: by the content)")
+	cmd.Flags().StringVar(&into.Flow, "direction", "", "who sends the documents of a schema: request (consumers), response (the provider) or both (default: by the type)")
+	choices(cmd, "format", compat.Formats...)
+	choices(cmd, "direction", compat.Directions...)
 }
 
 // asFlag adds the flag that names the repository that an operation acts for.
@@ -54,6 +71,19 @@ func (a *app) contentFlag(cmd *cobra.Command, into *json.RawMessage) preparation
 
 func (a *app) writeProposed(w io.Writer, got coordination.Proposed) {
 	fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
+	if got.Verdict != "" && got.Base != nil {
+		fmt.Fprintf(w, "%s compared with version %d", a.paint(w, verdictColours[got.Verdict], string(got.Verdict)), got.Base.Version)
+		if len(got.Affected) > 0 {
+			fmt.Fprintf(w, " for %s", strings.Join(got.Affected, ", "))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, reason := range got.Reasons {
+		fmt.Fprintf(w, "  %s\n", reason)
+	}
+	if len(got.PendingRepos) > 0 {
+		fmt.Fprintf(w, "still to agree: %s\n", strings.Join(got.PendingRepos, ", "))
+	}
 	for _, warning := range got.Warnings {
 		fmt.Fprintf(a.err, "note: %s\n", warning)
 	}
@@ -64,6 +94,7 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "update ID --content JSON|@FILE|-", Short: "Propose the next version of a contract", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Note, "note", "", "description of the change")
 	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "version to replace; refused if a newer one exists")
+	directionFlags(cmd, &p.Direction)
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
@@ -92,6 +123,7 @@ func (a *app) contractShowCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a contract and its implementations", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, coordination.GetContract, &p, func(w io.Writer, got coordination.Contract) {
 		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", got.Name, got.Type, got.Version, got.Status)
+		writeTerms(w, got)
 		for _, i := range got.Implementations {
 			fmt.Fprintf(w, "  %s: %s %s\n", i.Agent, i.Status, strings.Join(i.Files, ", "))
 		}
@@ -106,12 +138,77 @@ func (a *app) contractShowCommand() *cobra.Command {
 	}, a.inContract(cmd, &p.InContract))
 }
 
+// writeTerms prints the provider of a contract, its consumers and the parts that end.
+func writeTerms(w io.Writer, c coordination.Contract) {
+	t := c.Shown
+	if t.Provider != "" {
+		fmt.Fprintf(w, "provided by %s\n", t.Provider)
+	}
+	if f := t.InForce; f != nil {
+		fmt.Fprintf(w, "version %d is in force since %s\n", f.Version, whenInstant(f.Since))
+	}
+	for _, u := range t.Uses {
+		fmt.Fprintf(w, "used by %s: %s\n", u.Repository, partsText(u.Parts))
+	}
+	for _, e := range t.Deprecated {
+		fmt.Fprintf(w, "%s ends after %s\n", cmp.Or(e.Part, "the contract"), e.Until)
+	}
+	for _, e := range t.Withdrawn {
+		fmt.Fprintf(w, "%s was withdrawn\n", cmp.Or(e.Part, "the contract"))
+	}
+}
+
+// partsText lists the parts of a contract that a consumer uses.
+func partsText(parts []string) string {
+	if len(parts) == 0 {
+		return "everything"
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (a *app) contractDiffCommand() *cobra.Command {
 	var p coordination.DiffParams
-	cmd := &cobra.Command{Use: "diff ID", Short: "Show the changes between two versions", Args: cobra.ExactArgs(1)}
+	var exitCode bool
+	cmd := &cobra.Command{
+		Use: "diff ID", Short: "Show the changes between two versions, and whom they break",
+		Long: `Show the changes between two versions of a contract, with the verdict for each consumer.
+With --content the version in force is compared with a content that the contract might
+have next. With --exit-code the exit code is 1 unless the change is compatible for every
+consumer.`,
+		Example: `  parley contract diff "Get User"
+  parley contract diff "Get User" --content @user.json --exit-code`,
+		Args: cobra.ExactArgs(1),
+	}
 	cmd.Flags().Var((*strictjson.Count)(&p.From), "from", "older version (default the one before --to)")
 	cmd.Flags().Var((*strictjson.Count)(&p.To), "to", "newer version (default the newest)")
-	return operation(a, cmd, coordination.DiffContract, &p, a.writeDiff, a.inContract(cmd, &p.InContract))
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless the change is compatible")
+	return prepared(cmd, func(ctx context.Context) error {
+		got, err := call(ctx, a, coordination.DiffContract, p)
+		if err != nil {
+			return err
+		}
+		return a.check(!exitCode || isCompatible(got.Verdict), got, func(w io.Writer) { a.writeDiff(w, got) })
+	}, a.optionalContent(cmd, &p.Content), a.inContract(cmd, &p.InContract))
+}
+
+// optionalContent adds the flag for a content that a contract might have next.
+func (a *app) optionalContent(cmd *cobra.Command, into *json.RawMessage) preparation {
+	value := cmd.Flags().String("content", "", "compare with this content: a JSON object, @FILE, or - for standard input")
+	return func(ctx context.Context, _ []string) (err error) {
+		if *value != "" {
+			*into, err = a.object(ctx, "--content", *value)
+		}
+		return err
+	}
+}
+
+// isCompatible reports whether a verdict is compatible for every declared consumer, or for a
+// consumer of everything if none is declared.
+func isCompatible(v compat.Verdict) bool {
+	if len(v.Consumers) == 0 {
+		return v.Verdict == compat.Compatible
+	}
+	return !slices.ContainsFunc(v.Consumers, func(c compat.ConsumerVerdict) bool { return c.Verdict != compat.Compatible })
 }
 
 func (a *app) writeDiff(w io.Writer, d contract.Diff) {
@@ -130,6 +227,16 @@ func (a *app) writeDiff(w io.Writer, d contract.Diff) {
 	if d.Cut {
 		fmt.Fprintln(w, "and more")
 	}
+	if len(d.Changes) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	for _, c := range d.Consumers {
+		fmt.Fprintf(w, "for %s: %s\n", c.Repository, a.paint(w, verdictColours[c.Verdict], string(c.Verdict)))
+	}
+	all := d.Verdict
+	all.Consumers = nil
+	a.writeComparison(w, all, all.Verdict)
 }
 
 func (a *app) contractListCommand() *cobra.Command {

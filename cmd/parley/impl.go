@@ -23,6 +23,9 @@ repositories have completed it, and verified when one of them has verified it.`
 // writeWorkState writes the state of an implementation.
 func writeWorkState(w io.Writer, got coordination.WorkState) {
 	fmt.Fprintf(w, "%s; contract %s is %s\n", got.Status, got.ContractID, got.ContractStatus)
+	if got.Commit != "" {
+		fmt.Fprintf(w, "%s at commit %s against version %d (%s)\n", got.Result, shortCommit(got.Commit), got.Against, got.Kind)
+	}
 	writePending(w, got.PendingRepos)
 }
 
@@ -49,19 +52,26 @@ func (a *app) implCompleteCommand() *cobra.Command {
 	f.StringVar(&p.Notes, "notes", "", "notes for the other repositories")
 	f.StringVar(&p.TestEndpoint, "test-endpoint", "", "address for testing the implementation")
 	asFlag(cmd, &p.As)
-	return operation(a, cmd, coordination.CompleteWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
+	return operation(a, cmd, coordination.CompleteWork, &p, writeWorkState, a.evidenceFlags(cmd, &p.Evidence, &p.Result), a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) implVerifyCommand() *cobra.Command {
 	var p contract.Verification
 	cmd := &cobra.Command{
-		Use: "verify CONTRACT --result success|failure|partial", Short: "Report whether the implementations work together", Args: cobra.ExactArgs(1),
+		Use: "verify CONTRACT --result success|failure|partial", Short: "Report whether the implementations work together",
+		Long: `Report whether the implementations work together. With --commit the result is recorded
+for that commit of your repository: as run if the hub ran the check that --check names, or
+if a token with the permission evidence sends it, and as said otherwise. Only results that
+were run count for parley can-merge.`,
+		Example: `  parley impl verify "Get User" --repo frontend-app --commit HEAD --check contract-tests
+  parley impl verify "Get User" --repo frontend-app --commit "$CI_COMMIT" --junit report.xml`,
+		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Result, "result", "", "result of the test: success, failure or partial")
 	cmd.Flags().StringVar(&p.Notes, "notes", "", "notes on the test and its result")
 	choices(cmd, "result", contract.VerifySuccess, contract.VerifyFailure, contract.VerifyPartial)
 	asFlag(cmd, &p.As)
-	return operation(a, cmd, coordination.VerifyWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
+	return operation(a, cmd, coordination.VerifyWork, &p, writeWorkState, a.evidenceFlags(cmd, &p.Evidence, &p.Result), a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) implStatusCommand() *cobra.Command {

@@ -127,8 +127,8 @@ var layers = map[string][]string{
 	"internal/service/journal":      {"hub"},
 	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                      // envelopes in files are read as strictly as those that come in
 	"internal/service/check":        {"hub", "internal/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/federation", "compat"},
-	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
+	"internal/service/contract":     {"hub", "internal/federation", "internal/digest", "compat"},        // digest: names of pairs of contents
+	"internal/service/deliberation": {"hub"},                                                            // declares what it needs of the mailroom
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
@@ -177,10 +177,10 @@ var layers = map[string][]string{
 	"internal/keeper": {"hub", "internal/acpguard", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
-	"server": {
+	"server": { // shape: the package of a handoff says whose review its work needs
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
+		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/shape", "internal/vault",
 		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},

@@ -1,10 +1,13 @@
 package contract
 
 import (
+	"cmp"
 	"slices"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/federation"
 )
 
 // A guest is a peer that was invited to a project. Its copies are merged only as far
@@ -171,7 +174,69 @@ func (g *guest) checkContract(p coord.Project, was, now coord.Contract, native b
 		}
 	}
 
+	if err := g.checkTerms(p, was, now); err != nil {
+		return err
+	}
 	return first(g.checkMoves(was.Stamps, now.Stamps), g.checkStatus(p, was, now, native))
+}
+
+// checkTerms reports CodeDenied unless the guest may change the terms of a contract from was to
+// now: the uses of repositories that it speaks for, the direction and the end of contracts that
+// it provides or proposed, and asks. It cannot take back what another repository is asked.
+func (g *guest) checkTerms(p coord.Project, was, now coord.Contract) error {
+	if sameTerms(was.Terms, now.Terms) {
+		return nil
+	}
+	if compareTerms(was.Terms, now.Terms) != 0 {
+		owner := cmp.Or(was.Terms.Provider, was.ProposedBy, now.ProposedBy)
+		if err := first(g.needs("set the provider of a contract", coord.PermitPropose), g.forRepo(p, owner)); err != nil {
+			return err
+		}
+	}
+	for _, u := range now.Terms.Uses {
+		known := slices.ContainsFunc(was.Terms.Uses, func(x coord.Use) bool { return x.Repo == u.Repo && compareEncoded(x, u) == 0 })
+		if known {
+			continue
+		}
+		if err := first(g.needs("use a contract", coord.PermitRespond), g.forRepo(p, u.Repo)); err != nil {
+			return err
+		}
+	}
+	for _, a := range now.Terms.Asks {
+		if slices.Contains(was.Terms.Asks, a) {
+			continue
+		}
+		err := g.needs("ask for an agreement", coord.PermitPropose, coord.PermitRespond)
+		if err == nil && !a.Needed {
+			err = g.forRepo(p, a.Repo)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range now.Terms.Ends {
+		if slices.Contains(was.Terms.Ends, e) {
+			continue
+		}
+		owner := cmp.Or(was.Terms.Provider, was.ProposedBy)
+		if err := first(g.needs("end a contract", coord.PermitPropose), g.forRepo(p, owner)); err != nil {
+			return err
+		}
+	}
+	return g.checkForce(was, now)
+}
+
+// checkForce reports CodeDenied for a version in force that the contract does not have as agreed.
+func (g *guest) checkForce(was, now coord.Contract) error {
+	f := now.Terms.InForce
+	if compareForce(was.Terms.InForce, f) == 0 || f == nil {
+		return nil
+	}
+	isHead := f.Version == now.Version && f.Content == coord.ContentHash(now.Content) && now.Status.Reaches(coord.ContractAgreed)
+	if !isHead && contentWith(now, f.Version, f.Content) == nil {
+		return g.denied("sent a version of contract %s as in force that it does not have", now.ID)
+	}
+	return g.needs("agree to a contract", coord.PermitRespond, coord.PermitPropose)
 }
 
 // checkMoves reports CodeDenied unless the moves of a contract that are new were made
@@ -254,6 +319,9 @@ func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
 	if !m.reached(coord.ContractAgreed) {
 		return nil
 	}
+	if native && compatibleUpdate(p, m.now) {
+		return g.needs("propose a contract", coord.PermitPropose)
+	}
 	if err := g.needs("agree to a contract", coord.PermitRespond); err != nil {
 		return err
 	}
@@ -268,6 +336,24 @@ func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
 		return g.denied("sent contract %s as agreed, but the required agreement is missing", m.now.ID)
 	}
 	return nil
+}
+
+// compatibleUpdate reports whether the head of a contract is an update by its provider that
+// needs nobody's agreement: it is compatible for the consumers that this hub knows.
+func compatibleUpdate(p coord.Project, c coord.Contract) bool {
+	if c.Terms.Provider == "" || c.ProposedBy != c.Terms.Provider {
+		return false
+	}
+	for _, v := range slices.Backward(c.History) {
+		if federation.IsFold(v) {
+			return false
+		}
+		old := document(c, v.Content)
+		verdict := compat.Compare(old, document(c, c.Content), compat.Options{Direction: compat.Direction(c.Terms.Direction), Consumers: consumersOf(c, p)})
+		word, _ := effective(verdict, p, c.ProposedBy)
+		return word == compat.Compatible
+	}
+	return false
 }
 
 // checkImplemented reports CodeDenied unless the guest may make a contract implemented and

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -359,13 +360,38 @@ func project(r hub.Reader, op string, id coord.ProjectID) (coord.Project, error)
 	return p, err
 }
 
-// contract returns a contract. It reports CodeNotFound if there is none.
+// maxNamed is the number of contracts with one name that an error lists.
+const maxNamed = 10
+
+// contractNamed returns the only contract of a project with a name, the zero one if there is
+// none. It reports CodeConflict if there are several.
+func contractNamed(r hub.Reader, op string, project coord.ProjectID, name string) (coord.Contract, error) {
+	found, err := r.Coordination().Contracts(coord.ContractQuery{Project: project, Name: name, Limit: maxNamed})
+	if err != nil || len(found) == 0 {
+		return coord.Contract{}, err
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	var ids []string
+	for _, c := range found {
+		ids = append(ids, string(c.ID))
+	}
+	return coord.Contract{}, hub.Errorf(hub.CodeConflict, op, "%d contracts are named %.200q: name one by its id: %s", len(found), name, strings.Join(ids, ", "))
+}
+
+// contract returns the contract with an id, or else the only one with that name. It reports
+// CodeNotFound if there is none.
 func contract(r hub.Reader, op string, project coord.ProjectID, id coord.ContractID) (coord.Contract, error) {
 	if id == "" {
 		return coord.Contract{}, hub.Errorf(hub.CodeInvalid, op, "contractId required")
 	}
 	c, err := r.Coordination().Contract(project, id)
 	if hub.CodeOf(err) == hub.CodeNotFound {
+		named, err := contractNamed(r, op, project, string(id))
+		if err != nil || named.ID != "" {
+			return named, err
+		}
 		return c, hub.Errorf(hub.CodeNotFound, op, "Contract %s not found", id).WithHint("{contract.list} lists the project's contracts")
 	}
 	return c, err

@@ -692,7 +692,7 @@ func TestContract(t *testing.T) {
 			_, err := d.Update(t.Context(), d.back, contract.Revision{InContract: contract.Of(c.Project, c.ID), Content: json.RawMessage(content)})
 			d.ok(err)
 		}
-		diff, err := d.Diff(t.Context(), d.back, c.Project, c.ID, 0, 0)
+		diff, err := d.Diff(t.Context(), d.back, contract.DiffQuery{InContract: contract.Of(c.Project, c.ID)})
 		d.ok(err)
 		var got []string
 		for _, x := range diff.Changes {
@@ -702,7 +702,7 @@ func TestContract(t *testing.T) {
 			`removed /gone true>`, `changed /list/1 2>3`, `changed /list/2/x 1>2`, `added /list/3 >4`, `changed /method "GET">"PUT"`, `added /new >{"deep":[]}`,
 		})
 		equal(d, "versions", [2]int{diff.From, diff.To}, [2]int{2, 3})
-		_, err = d.Diff(t.Context(), d.back, c.Project, c.ID, 1, 7)
+		_, err = d.Diff(t.Context(), d.back, contract.DiffQuery{InContract: contract.Of(c.Project, c.ID), From: 1, To: 7})
 		d.refused(err, hub.CodeNotFound, "no version 7")
 	})
 }

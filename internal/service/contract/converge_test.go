@@ -318,13 +318,21 @@ func (w *network) operate(n *node) {
 		return
 	}
 	if len(contracts) == 0 || luck < 10 && len(contracts) < 4 {
-		r, err := n.service.Propose(ctx, who, Proposal{InProject: In(w.project), Type: coord.ContractCustom, Name: "c", Content: content})
+		proposal := Proposal{InProject: In(w.project), Type: coord.ContractCustom, Name: "c", Content: content}
+		if w.rand.IntN(2) == 0 {
+			proposal.Provider = n.repo
+		}
+		r, err := n.service.Propose(ctx, who, proposal)
 		if w.done(err) {
 			w.acked.contents[r.Contract.ID] = append(w.acked.contents[r.Contract.ID], coord.ContractVersion{Version: 1, Content: content})
 		}
 		return
 	}
 	c := contracts[w.rand.IntN(len(contracts))]
+	if w.rand.IntN(6) == 0 {
+		w.term(n, c)
+		return
+	}
 	switch {
 	case luck < 30:
 		r, err := n.service.Update(ctx, who, Revision{InContract: Of(w.project, c.ID), Content: content, Note: fmt.Sprint(luck)})
@@ -397,6 +405,35 @@ func (w *network) operate(n *node) {
 				w.acked.repos = append(w.acked.repos, r.ID)
 			}
 		}
+	}
+}
+
+// term declares or removes a use of a contract, or announces the end of a part of it.
+func (w *network) term(n *node, c coord.Contract) {
+	ctx := context.Background()
+	if w.rand.IntN(4) == 0 {
+		_, err := n.service.Deprecate(ctx, n.caller(), Announcement{InContract: Of(w.project, c.ID), Part: []string{"", "/n"}[w.rand.IntN(2)], Until: "2030-01-01"})
+		if hub.CodeOf(err) != hub.CodeDenied {
+			w.done(err)
+		}
+		return
+	}
+	d := Declaration{InContract: Of(w.project, c.ID), Remove: w.rand.IntN(4) == 0}
+	if w.rand.IntN(2) == 0 {
+		d.Parts = []string{[]string{"/n", "/m"}[w.rand.IntN(2)]}
+	}
+	if _, err := n.service.Use(ctx, n.caller(), d); err != nil {
+		if hub.CodeOf(err) != hub.CodeInvalid { // a provider is no consumer
+			w.done(err)
+		}
+		return
+	}
+	now, err := n.service.Contract(ctx, n.caller(), w.project, c.ID, false)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if now.UpdatedAt != c.UpdatedAt {
+		w.moved(n, now, false)
 	}
 }
 

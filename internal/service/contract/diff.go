@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
@@ -20,6 +21,8 @@ type Diff struct {
 	To      int          `json:"to"`
 	Changes []Difference `json:"changes"`
 	Cut     bool         `json:"cut,omitempty"` // there are more
+
+	compat.Verdict // for the consumers of the contract
 }
 
 // A Difference is one value that changed.
@@ -37,29 +40,23 @@ const (
 	maxDepth       = 64
 )
 
-// Diff returns the difference of two versions. 0 is the newest as to, and the one
-// before to as from.
-func (s *Service) Diff(ctx context.Context, caller hub.Caller, id coord.ProjectID, contractID coord.ContractID, from, to int) (Diff, error) {
-	c, err := s.Contract(ctx, caller, id, contractID, true)
+// A DiffQuery chooses two contents of a contract.
+type DiffQuery struct {
+	InContract
+	From    int             `json:"from,omitempty"`    // default the version before To, or the base of Content
+	To      int             `json:"to,omitempty"`      // default the newest
+	Content json.RawMessage `json:"content,omitempty"` // a content that it might have next, in place of To
+}
+
+// Diff returns the difference of two contents of a contract, with the verdict for each of its
+// consumers.
+func (s *Service) Diff(ctx context.Context, _ hub.Caller, q DiffQuery) (Diff, error) {
+	got, err := s.comparison(ctx, "contract.Diff", q.InContract, comparing{from: q.From, to: q.To, content: q.Content})
 	if err != nil {
 		return Diff{}, err
 	}
-	if to == 0 {
-		to = c.Version
-	}
-	if from == 0 {
-		from = max(to-1, 1)
-	}
-	old, err := contentOf(c, from)
-	if err != nil {
-		return Diff{}, err
-	}
-	new, err := contentOf(c, to)
-	if err != nil {
-		return Diff{}, err
-	}
-	d := Diff{From: from, To: to, Changes: []Difference{}}
-	d.compare("", old, new, 0)
+	d := Diff{From: got.from, To: got.to, Changes: []Difference{}, Verdict: got.verdict}
+	d.compare("", got.old, got.new, 0)
 	return d, nil
 }
 

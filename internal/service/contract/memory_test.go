@@ -107,7 +107,7 @@ func (t *memoryTx) Contract(project coord.ProjectID, id coord.ContractID) (coord
 
 func (t *memoryTx) Contracts(q coord.ContractQuery) (all []coord.Contract, _ error) {
 	for key, c := range t.s.contracts {
-		if key.project == q.Project && key.id > q.After {
+		if key.project == q.Project && key.id > q.After && (q.Name == "" || c.Name == q.Name) {
 			c.History, c.Conflicts = nil, nil
 			all = append(all, c)
 		}
@@ -146,6 +146,12 @@ func (t *memoryTx) PutVersions(c coord.Contract) error {
 	t.s.contracts[contractKey{c.Project, c.ID}] = is
 	return nil
 }
+
+// Verdict returns none, and PutVerdict stores none: every verdict is computed.
+func (t *memoryTx) Verdict(coord.ProjectID, coord.ContractID, string) (coord.StoredVerdict, error) {
+	return coord.StoredVerdict{}, errMissing
+}
+func (t *memoryTx) PutVerdict(coord.StoredVerdict) error { return nil }
 
 func (t *memoryTx) Packet(project coord.ProjectID, id coord.PacketID) (coord.Packet, error) {
 	p, ok := t.s.packets[packetKey{project, id}]

@@ -47,6 +47,7 @@ func mergeContract(a, b coord.Contract) coord.Contract {
 	out.Agreements = mergeAgreements(a.Agreements, b.Agreements)
 	out.History, out.Conflicts = mergeVersions(won, lost)
 	out.Stamps = mergeStamps(a.Stamps, b.Stamps)
+	out.Terms = mergeTerms(a.Terms, b.Terms)
 	return out
 }
 
@@ -186,12 +187,15 @@ type agreementKey struct {
 	content string
 }
 
+// compare orders keys by version, then by repository and content.
+func (k agreementKey) compare(o agreementKey) int {
+	return cmp.Or(cmp.Compare(k.version, o.version), cmp.Compare(k.repo, o.repo), cmp.Compare(k.content, o.content))
+}
+
 func mergeAgreements(a, b []coord.Agreement) []coord.Agreement {
 	all := greatest(a, b,
 		func(g coord.Agreement) agreementKey { return agreementKey{g.Version, g.Repo, g.Content} },
-		func(x, y agreementKey) int {
-			return cmp.Or(cmp.Compare(x.version, y.version), cmp.Compare(x.repo, y.repo), cmp.Compare(x.content, y.content))
-		},
+		agreementKey.compare,
 		func(x, y coord.Agreement) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Agent, y.Agent)) })
 	if n := len(all) - federation.MaxAgreements; n > 0 {
 		all = all[n:] // to older versions
@@ -386,10 +390,12 @@ func comparePackets(a, b coord.Packet) int {
 // advance returns c with the status that follows from its parts: agreed when all
 // repositories that the policy requires have agreed, implemented when all parties
 // have completed it. Its time is that of the last part that was needed, so that every
-// hub derives the same.
+// hub derives the same. The version in force follows from the status.
 func advance(c coord.Contract, p coord.Project) coord.Contract {
 	isOpen := c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating
-	if isOpen && p.Policy == coord.AgreeAll && len(c.Dissenting(p)) == 0 {
+	_, asked := c.Asked()
+	waitsForSome := asked || p.Policy == coord.AgreeAll
+	if isOpen && waitsForSome && len(c.Dissenting(p)) == 0 {
 		counted := false
 		for _, a := range c.Agreements {
 			if a.Version == c.Version && a.Repo != c.ProposedBy && a.At.Compare(c.ReopenedAt) > 0 {
@@ -406,5 +412,5 @@ func advance(c coord.Contract, p coord.Project) coord.Contract {
 			c.UpdatedAt = later(c.UpdatedAt, i.CompletedAt)
 		}
 	}
-	return c
+	return enforce(c)
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
@@ -20,6 +22,7 @@ type Proposal struct {
 	Type    coord.ContractType `json:"type"`
 	Name    string             `json:"name"`
 	Content json.RawMessage    `json:"content"` // an object
+	Direction
 }
 
 // A Result is a contract after an operation on it.
@@ -29,7 +32,18 @@ type Result struct {
 	Repo     coord.RepoID   // that the caller spoke for
 	Pending  []coord.Repo   // repositories whose agreement or implementation is missing
 	Packet   coord.PacketID // that holds the comment, or ""
-	Warnings []string       // about the shape of the content
+	Warnings []string       // about the shape of the content, and about policies
+
+	Format   compat.Format // of the content; "" if the operation brought none
+	Provider string        // name of the providing repository, or ""
+	Verdict  compat.Word   // on an update, for its consumers; "" if the operation is none
+	Base     Base          // with which the update was compared
+	Affected []coord.Repo  // consumers for which the update is not compatible
+	Reasons  []string      // the first findings that are not compatible
+
+	Recorded *coord.ContractResult // of a test of a commit; nil if the operation brought none
+
+	atOnce bool // the update was agreed without an agreement
 }
 
 // Propose makes a contract.
@@ -43,6 +57,11 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		return Result{}, err
 	}
 
+	format, err := checkContent(op, p.Type, p.Format, content)
+	if err != nil {
+		return Result{}, err
+	}
+
 	now := coord.Instant{}.After(s.o.Clock)
 	c := coord.Contract{
 		Project: p.Project, ID: coord.ContractID(s.newID()), Type: p.Type, Name: p.Name, Version: 1, Status: coord.ContractProposed,
@@ -52,6 +71,9 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 	var out Result
 	err = s.act(ctx, op, caller, p.Project, p.As, coord.PermitPropose, func(se *session, in coord.Project, r coord.Repo) error {
 		c.ProposedBy = r.ID
+		if c.Terms, err = p.Direction.in(op, in, c.Terms, now); err != nil {
+			return err
+		}
 		if err := federation.Check(c); err != nil {
 			return err
 		}
@@ -65,7 +87,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		if err := se.tx.WriteCoordination().PutContract(c, coord.Contract{}); err != nil {
 			return err
 		}
-		out = Result{Contract: c, Repo: r.ID}
+		out = Result{Contract: c, Repo: r.ID, Format: format, Provider: repoName(in, c.Terms.Provider)}
 		return se.recordContract(actions.ContractProposed, in, r, c, "proposed")
 	})
 
@@ -177,7 +199,7 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment is required: describe the change that you request").WithHint("give a comment or a suggested change")
 	}
 
-	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
+	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true, nil}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
 		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {
 			proposer, _ := p.Repo(c.ProposedBy)
@@ -214,7 +236,8 @@ type move struct {
 	word    string // for the operation, in the error of a move that is not allowed
 	action  actions.Action
 	outcome string
-	answers bool // it decides for the repository; see mayAnswer
+	answers bool      // it decides for the repository; see mayAnswer
+	result  *finished // of a test, which is stored with the move; nil if there is none
 }
 
 // move reads a contract, moves its status, lets do change the rest, and stores and
@@ -237,7 +260,11 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			return err
 		}
 
-		c, err := s.step(m.op, was, m.move, m.word)
+		kind := m.move
+		if kind == coord.MoveUpdate && was.Terms.Provider != "" {
+			kind = coord.MoveReplace
+		}
+		c, err := s.step(m.op, was, kind, m.word)
 		// The value is the status that the move leads to by itself. An agreement that
 		// waits for others keeps the status, and yet may undo the move before it.
 		write := coord.Stamp{Member: coord.MemberStatus, Value: string(c.Status), At: c.UpdatedAt, By: s.o.Self}
@@ -251,6 +278,9 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			if write.Version = c.Version; len(out.Pending) > 0 && m.move == coord.MoveAgree {
 				write.Value = pendingAgreement
 			}
+			if out.atOnce {
+				write.Value = string(coord.ContractAgreed)
+			}
 			c.Stamps = c.Stamps.With(write, false)
 			err = se.tx.WriteCoordination().PutContract(c, was)
 		}
@@ -259,7 +289,12 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		}
 
 		out.Contract = c
-		return se.recordContract(m.action, p, by, c, m.outcome)
+		if err := se.recordContract(m.action, p, by, c, m.outcome); err != nil || m.result == nil {
+			return err
+		}
+		r, err := se.addResult(m.op, p, by, c, *m.result)
+		out.Recorded = &r
+		return err
 	})
 	return out, err
 }
@@ -329,6 +364,7 @@ type Revision struct {
 	Note    string          `json:"changeNote,omitempty"`
 	Notes   string          `json:"changeNotes,omitempty"`
 	Version int             `json:"version,omitempty"` // that it replaces; 0 for the newest
+	Direction
 }
 
 // Update gives a contract its next version. Every implementation needs a revision
@@ -348,13 +384,31 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote must be at most %d bytes", federation.MaxText)
 	}
 
-	m := move{op, u.InContract, u.As, coord.PermitPropose, u.Version, coord.MoveUpdate, "update", actions.ContractUpdated, "updated", true}
-	out, err := s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, _ *Result) (coord.Contract, error) {
-		if s.o.Strict && was.Status != coord.ContractNegotiating {
+	// The comparison is made before the transaction, and again if its base has moved.
+	var out Result
+	for range judgeTries {
+		j, err := s.judgeUpdate(ctx, u.InContract, u.Direction, content)
+		if err != nil {
+			return Result{}, err
+		}
+		out, err = s.replace(ctx, op, caller, u, content, j)
+		if !errors.Is(err, errMoved) {
+			out.Warnings = append(contentWarnings(out.Contract.Type, content), out.Warnings...)
+			return out, err
+		}
+	}
+	return out, hub.Errorf(hub.CodeConflict, op, "%v", errMoved)
+}
+
+// replace stores the next content of a contract, as the policy of its project has it.
+func (s *Service) replace(ctx context.Context, op string, caller hub.Caller, u Revision, content json.RawMessage, j judgement) (Result, error) {
+	m := move{op, u.InContract, u.As, coord.PermitPropose, u.Version, coord.MoveUpdate, "update", actions.ContractUpdated, "updated", true, nil}
+	return s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
+		hasProvider := was.Terms.Provider != ""
+		if s.o.Strict && !hasProvider && was.Status != coord.ContractNegotiating {
 			return c, hub.Errorf(hub.CodeConflict, op, "Cannot update contract in status %s", was.Status).
 				WithHint("request a change first: {contract.reply}")
 		}
-
 		if err := s.roomForContent(op, p, int64(len(content))); err != nil {
 			return c, err
 		}
@@ -367,7 +421,10 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		c.Content = content
 		c.ProposedBy = by.ID
 		c.Implementations = revise(c.Implementations)
-		err := federation.Check(c) // a content must not look like folded versions
+		c, err := s.govern(se, op, p, by, was, c, u.Direction, j, out)
+		if err == nil {
+			err = federation.Check(c) // a content must not look like folded versions
+		}
 		if err == nil {
 			err = se.tx.WriteCoordination().AddVersion(p.ID, c.ID, coord.ContractVersion{
 				Version: was.Version, Content: was.Content, ProposedBy: was.ProposedBy, At: was.UpdatedAt, ChangeNotes: u.Note,
@@ -378,9 +435,55 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 		}
 		return c, err
 	})
+}
 
-	out.Warnings = contentWarnings(out.Contract.Type, content)
-	return out, err
+// govern applies the policy of the project to an update from was to c: it is refused, agreed at
+// once, or waits for the consumers that it affects.
+func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo, was, c coord.Contract, d Direction, j judgement, out *Result) (coord.Contract, error) {
+	var err error
+	if c.Terms, err = d.in(op, p, c.Terms, c.UpdatedAt); err != nil {
+		return c, err
+	}
+	if out.Format, err = checkContent(op, c.Type, c.Terms.Format, c.Content); err != nil {
+		return c, err
+	}
+	whole, err := withVersions(se.tx, was)
+	if err != nil {
+		return c, err
+	}
+	whole.Terms = d.apply(whole.Terms)
+	if !j.stillBase(whole) || j.pair != pairOf(whole, j.base.content, c.Content) {
+		return c, errMoved
+	}
+
+	// A provider that the update names is the provider before it, too: it may be agreed at once.
+	judgedAs := was
+	judgedAs.Terms.Provider = c.Terms.Provider
+	v := j.forConsumers(c, p)
+	decided, err := update{project: p, was: judgedAs, by: by, judged: j, verdict: v, today: s.today()}.decide(op)
+	if err != nil {
+		return c, err
+	}
+	out.Verdict = decided.word
+	out.Base = j.base
+	out.Provider = repoName(p, c.Terms.Provider)
+	_, out.Affected = effective(v, p, by.ID)
+	out.Reasons = reasonsOf(v)
+	out.Warnings = decided.notes
+
+	c = withAsks(c, c.UpdatedAt, true, decided.asks...)
+	out.Pending = c.Dissenting(p)
+	if out.atOnce = decided.agreed; out.atOnce {
+		c.Status = coord.ContractAgreed
+		c = enforce(c)
+	}
+	return c, j.keep(se.tx, c)
+}
+
+// repoName returns the name of a repository of a project, "" if there is none.
+func repoName(p coord.Project, id coord.RepoID) string {
+	r, _ := p.Repo(id)
+	return r.Name
 }
 
 // fold folds the oldest versions of a contract that has too many.

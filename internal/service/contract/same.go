@@ -12,7 +12,8 @@ func sameContract(a, b coord.Contract) bool {
 	return a.Version == b.Version && a.Status == b.Status && a.UpdatedAt == b.UpdatedAt && a.CreatedAt == b.CreatedAt &&
 		a.ReopenedAt == b.ReopenedAt && a.ProposedBy == b.ProposedBy && a.Type == b.Type && a.Name == b.Name &&
 		bytes.Equal(a.Content, b.Content) && slices.EqualFunc(a.Implementations, b.Implementations, sameImplementation) &&
-		slices.Equal(a.Agreements, b.Agreements) && a.Stamps.Equal(b.Stamps) && sameVersions(a.History, b.History) && sameVersions(a.Conflicts, b.Conflicts)
+		slices.Equal(a.Agreements, b.Agreements) && a.Stamps.Equal(b.Stamps) && sameVersions(a.History, b.History) && sameVersions(a.Conflicts, b.Conflicts) &&
+		sameTerms(a.Terms, b.Terms)
 }
 
 func sameImplementation(a, b coord.Implementation) bool {
@@ -42,7 +43,7 @@ func sameProject(a, b coord.Project) bool {
 // sameMembers reports whether two copies of one project are equal but for their
 // repositories.
 func sameMembers(a, b coord.Project) bool {
-	return a.Name == b.Name && a.Objective == b.Objective && a.Status == b.Status && a.Policy == b.Policy &&
+	return a.Name == b.Name && a.Objective == b.Objective && a.Status == b.Status && a.Policy == b.Policy && a.Breaking == b.Breaking &&
 		a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Stamps.Equal(b.Stamps)
 }
 

@@ -344,6 +344,7 @@ func (m *merger) completeProject(was, in coord.Project) coord.Project {
 		in.Policy = cmp.Or(in.Policy, coord.AgreeCounterparty)
 	} else if !m.native {
 		in.Policy = was.Policy
+		in.Breaking = was.Breaking
 		if slices.Index(coord.ProjectStatuses, in.Status) <= slices.Index(coord.ProjectStatuses, was.Standing()) {
 			in.Status = was.Status
 		}
@@ -352,6 +353,7 @@ func (m *merger) completeProject(was, in coord.Project) coord.Project {
 		}
 	}
 	if in.Stamps.IsZero() && was.ID != "" {
+		in.Breaking = was.Breaking // a hub without stamps does not know it
 		in = m.stampProject(was, in)
 	}
 	if m.native {
@@ -705,6 +707,7 @@ func (m *merger) completeContract(was, in coord.Contract) coord.Contract {
 		in.Conflicts = was.Conflicts
 		in.Agreements = was.Agreements
 		in.ReopenedAt = was.ReopenedAt
+		in.Terms = was.Terms
 		if in.Version == was.Version && in.Status == was.Status && coord.ContentHash(in.Content) == coord.ContentHash(was.Content) {
 			in.UpdatedAt = was.UpdatedAt
 			in.Content = was.Content

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -20,12 +21,15 @@ type Work struct {
 	Files        []string `json:"files"`                    // changed, for Complete
 	Notes        string   `json:"notes,omitempty"`          // for Complete
 	TestEndpoint string   `json:"testEndpoint,omitempty"`   // for Complete
+
+	Evidence        // for Complete
+	Result   string `json:"result,omitempty"` // for Complete with a commit: success, failure or partial; default success
 }
 
 // Start records that the caller's repository begins to implement a contract.
 func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Start"
-	return s.work(ctx, caller, move{op, w.InContract, w.As, coord.PermitImplement, 0, coord.MoveStart, "start implementation of", actions.WorkStarted, "started", false}, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
+	return s.work(ctx, caller, move{op: op, in: w.InContract, as: w.As, need: coord.PermitImplement, move: coord.MoveStart, word: "start implementation of", action: actions.WorkStarted, outcome: "started"}, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
 		impl, _ := was.Implementation(by.ID)
 		return coord.Implementation{
 			Repo: by.ID, Agent: s.aid(caller), Status: coord.ImplInProgress, Plan: w.Plan, Files: w.Estimated,
@@ -38,10 +42,18 @@ func (s *Service) Start(ctx context.Context, caller hub.Caller, w Work) (Result,
 // parties have, the contract is implemented.
 func (s *Service) Complete(ctx context.Context, caller hub.Caller, w Work) (Result, error) {
 	const op = "contract.Complete"
+	m := move{op: op, in: w.InContract, as: w.As, need: coord.PermitImplement, move: coord.MoveComplete, word: "complete implementation of", action: actions.WorkCompleted, outcome: "complete"}
+	only, err := s.prepare(ctx, caller, &m, w.Evidence, w.Result)
+	if err != nil {
+		return Result{}, err
+	}
+	if only {
+		return s.recordOnly(ctx, op, caller, w.InContract, w.As, *m.result)
+	}
 	if w.Files == nil {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "files required").WithHint("give an empty list if no file changed")
 	}
-	return s.work(ctx, caller, move{op, w.InContract, w.As, coord.PermitImplement, 0, coord.MoveComplete, "complete implementation of", actions.WorkCompleted, "complete", false}, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
+	return s.work(ctx, caller, m, func(was, c coord.Contract, by coord.Repo) (coord.Implementation, error) {
 		impl, ok := was.Implementation(by.ID)
 		if !ok || impl.Version != was.Version || impl.Status == coord.ImplNeedsRevision {
 			return impl, hub.Errorf(hub.CodeConflict, op, "No implementation started by %s for version %d", by.Name, was.Version).
@@ -91,6 +103,7 @@ type Verification struct {
 	Result   string          `json:"result"`
 	Notes    string          `json:"notes,omitempty"`
 	Failures json.RawMessage `json:"failureDetails,omitempty"` // nil or any JSON value
+	Evidence
 }
 
 // verifications are the effects of each result.
@@ -108,6 +121,11 @@ var verifications = map[string]struct {
 // related to the contract.
 func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification) (Result, error) {
 	const op = "contract.Verify"
+	m := move{op: op, in: v.InContract, as: v.As, need: coord.PermitImplement, word: "verify", action: actions.WorkVerified}
+	only, err := s.prepareVerify(ctx, caller, &m, &v)
+	if err != nil {
+		return Result{}, err
+	}
 	does, ok := verifications[v.Result]
 	if !ok {
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "unknown result %q: use %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
@@ -115,7 +133,11 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 	if len(v.Notes) > federation.MaxText {
 		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes must be at most %d bytes", federation.MaxText)
 	}
-	m := move{op, v.InContract, v.As, coord.PermitImplement, 0, does.move, "verify", actions.WorkVerified, does.outcome, false}
+	if only {
+		return s.recordOnly(ctx, op, caller, v.InContract, v.As, *m.result)
+	}
+	m.move = does.move
+	m.outcome = does.outcome
 	return s.move(ctx, caller, m, func(se *session, p coord.Project, by coord.Repo, _, c coord.Contract, out *Result) (_ coord.Contract, err error) {
 		if v.Result == VerifyFailure {
 			c.Implementations = revise(c.Implementations)
@@ -124,6 +146,48 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 		out.Packet, err = se.verdict(op, p, by, c, v)
 		return c, err
 	})
+}
+
+// prepare adds the result of a report of work to its move, if the report names a commit. only
+// says that the result is recorded without the move.
+func (s *Service) prepare(ctx context.Context, caller hub.Caller, m *move, e Evidence, result string) (only bool, err error) {
+	if err := e.check(m.op); err != nil || !e.HasCommit() {
+		return false, err
+	}
+	if _, ok := verifications[result]; result != "" && !ok {
+		return false, hub.Errorf(hub.CodeInvalid, m.op, "unknown result %q: use %s, %s or %s", result, VerifySuccess, VerifyFailure, VerifyPartial)
+	}
+	repo, err := s.speaks(ctx, m.op, caller, m.in.Project, m.as)
+	if err != nil {
+		return false, err
+	}
+	f, err := s.vouch(ctx, caller, m.in.Project, repo, e, result)
+	if err != nil {
+		return false, err
+	}
+	m.result = &f
+	moves, err := s.movable(ctx, caller, m.in, m.move, e)
+	return !moves, err
+}
+
+// prepareVerify prepares a verification. Its result is that of the check, if the hub ran one.
+func (s *Service) prepareVerify(ctx context.Context, caller hub.Caller, m *move, v *Verification) (only bool, err error) {
+	isUnknown := v.Result == "" && v.Check == ""
+	if err := v.Evidence.check(m.op); err != nil || !v.HasCommit() || isUnknown {
+		return false, err
+	}
+	m.move = verifications[cmp.Or(v.Result, VerifySuccess)].move
+	if only, err = s.prepare(ctx, caller, m, v.Evidence, v.Result); err != nil {
+		return false, err
+	}
+	if m.result.kind == coord.ResultRun {
+		v.Result = m.result.result
+	}
+	if v.Result == "" {
+		return false, hub.Errorf(hub.CodeInvalid, m.op, "this hub ran no check %.100q on commit %s", v.Check, v.Commit).
+			WithHint("run it first with {check.run}, or give the result yourself: it counts as said")
+	}
+	return only, nil
 }
 
 // verdict shares the notes of a verification as a packet.

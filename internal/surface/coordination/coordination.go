@@ -96,9 +96,19 @@ var (
 	Update        = define("cacp/contract/update", coord.PermitPropose, "Publish the next version of a contract.", calls((*contract.Service).Update, proposed))
 	GetContract   = define("cacp/contract/get", coord.PermitRead, "Read one contract, and its earlier versions on request.", getContract)
 	ListContracts = define("cacp/contract/list", coord.PermitRead, "List the contracts of a project.", listContracts)
-	DiffContract  = define("cacp/contract/diff", coord.PermitRead, "Compare two versions of a contract.", diff)
+	DiffContract  = define("cacp/contract/diff", coord.PermitRead, "Compare two versions of a contract, for each consumer.", calls((*contract.Service).Diff, unchanged[contract.Diff]))
 	Check         = define("cacp/contract/check", coord.PermitRead, "Check that a repository's contracts have reached a state.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
 	ListConflicts = define("cacp/contract/conflicts", coord.PermitRead, "List overruled writes: contract contents, contract states and project members.", conflicts)
+
+	Use       = define("parley/contract/use", coord.PermitRespond, "Declare the parts of a contract that your repository uses.", calls((*contract.Service).Use, declared))
+	Impact    = define("parley/contract/impact", coord.PermitRead, "Name the consumers that a change of a contract affects.", calls((*contract.Service).Impact, unchanged[contract.Impact]))
+	Policy    = define("parley/contract/policy", coord.PermitRead, "Show or set what a project does about breaking updates: forbid, ask or sunset.", calls((*contract.Service).BreakingPolicy, policyAnswer))
+	Deprecate = define("parley/contract/deprecate", coord.PermitPropose, "Announce the end of a contract or a part of it.", ends((*contract.Service).Deprecate))
+	Deployed  = define("parley/contract/deployed", coord.PermitDeploy, "Record that a commit of a repository runs in an environment.", calls((*contract.Service).Deployed, deployed))
+	Matrix    = define("parley/contract/matrix", coord.PermitRead, "Show which version of each contract each repository was tested against.", calls((*contract.Service).Matrix, unchanged[contract.Matrix]))
+	CanMerge  = define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge))
+	CanDeploy = define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy))
+	Withdraw  = define("parley/contract/withdraw", coord.PermitPropose, "End a contract or a part of it.", ends((*contract.Service).Withdraw))
 
 	Share          = define("cacp/context/share", coord.PermitShare, "Share context with the other repositories of a project.", calls((*contract.Service).Share, shared))
 	ShareCode      = define("cacp/context/shareCode", coord.PermitShare, "Share a code snippet.", shareCode)
@@ -152,7 +162,7 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Coordinate, CreateProject, JoinProject, LeaveProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
-	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts,
+	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy,
 	Share, ShareCode, ShareTypes, AskQuestion, RecordDecision, ListContext, GetThread,
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,
@@ -182,7 +192,11 @@ func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any
 			return hub.Errorf(hub.CodeInvalid, o.Method, "projectId required")
 		}
 	}
-	return s.Callers.Admit(c, o.Method, o.Permission, id)
+	err := s.Callers.Admit(c, o.Method, o.Permission, id)
+	if p, ok := params.(interface{ HasCommit() bool }); ok && hub.CodeOf(err) == hub.CodeDenied && p.HasCommit() {
+		return s.Callers.Admit(c, o.Method, coord.PermitEvidence, id) // a result of CI alone
+	}
+	return err
 }
 
 func spec(method string, need coord.Permission, doc string) rpc.Spec {

@@ -16,13 +16,25 @@ type WorkState struct {
 	Implementation string               `json:"implementationId,omitempty"`
 	PendingRepos   []string             `json:"pendingRepos"` // that have not completed the contract
 	Packet         coord.PacketID       `json:"packetId,omitempty"`
+
+	Commit  string           `json:"commit,omitempty"`          // of the result that was recorded
+	Kind    coord.ResultKind `json:"kind,omitempty"`            // said or run
+	Result  string           `json:"result,omitempty"`          // success, failure or partial
+	Against int              `json:"contractVersion,omitempty"` // that was tested
 }
 
 func workState(r contract.Result, err error) (WorkState, error) {
-	return WorkState{
+	out := WorkState{
 		Status: r.Outcome, ContractID: r.Contract.ID, ContractStatus: r.Contract.Status,
 		Implementation: string(r.Contract.ID) + ":" + string(r.Repo), PendingRepos: names(r.Pending), Packet: r.Packet,
-	}, err
+	}
+	if x := r.Recorded; x != nil {
+		out.Commit = x.Commit
+		out.Kind = x.Kind
+		out.Result = x.Result
+		out.Against = x.Version
+	}
+	return out, err
 }
 
 // ContractParams are the parameters of methods that need a contract and no more.

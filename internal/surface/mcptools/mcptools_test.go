@@ -349,6 +349,15 @@ func TestTools(t *testing.T) {
 				if got := do(planner, "contract/check", map[string]any{"projectId": project, "require": "verified"})["ok"]; got != true {
 					t.Errorf("check: got %v, want true", got)
 				}
+				for _, question := range []map[string]any{
+					in("action", "who_breaks", "content", map[string]any{"method": "PUT", "path": "/user"}),
+					{"action": "may_merge", "projectId": project, "repoName": "app", "commit": "c1"},
+				} {
+					got := builder.ok(t, "coordinate", question)
+					if answer := got.data["answer"]; (answer != "breaking" && answer != "no") || got.data["next"] == "" || len(got.text) > 1500 {
+						t.Errorf("%v: got %d bytes: %s", question["action"], len(got.text), got.text)
+					}
+				}
 				if got := do(planner, "project/list", map[string]any{})["projects"].([]any); len(got) != 1 || got[0].(map[string]any)["contracts"] != nil {
 					t.Errorf("list: got %v, want one project without what it holds", got)
 				}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
@@ -107,6 +109,8 @@ type contractData struct {
 	Versions []versionView
 	Open     bool // it can be answered
 	Here     string
+	Terms    coordination.ShownTerms
+	Diff     *contract.Diff // from the version in force, or the one before, to the newest; nil for a first version
 }
 
 // A versionView is one version of a contract, with its lines compared with the one before.
@@ -129,6 +133,12 @@ func oneContract(ctx context.Context, v *visit) (string, any, error) {
 	}
 	d := contractData{Contract: got.Contract, Here: v.r.URL.RequestURI(), Project: projectView{ID: whole.ID, Name: whole.Name, Repos: whole.Repos}}
 	d.Open = got.Status == coord.ContractProposed || got.Status == coord.ContractNegotiating
+	d.Terms = got.ShownTerms()
+	if got.Version > 1 {
+		if d.Diff, err = newestDiff(ctx, v, in, got); err != nil {
+			return "", nil, err
+		}
+	}
 	was := ""
 	add := func(n int, by coord.RepoID, content json.RawMessage, current bool) {
 		text := pretty(content)
@@ -140,4 +150,18 @@ func oneContract(ctx context.Context, v *visit) (string, any, error) {
 	}
 	add(got.Version, got.ProposedBy, got.Content, true)
 	return got.Name, d, nil
+}
+
+// newestDiff compares the newest version of a contract with the version in force, or else with
+// the one before. It is nil if that version is not kept any more.
+func newestDiff(ctx context.Context, v *visit, in coordination.InContract, c coordination.Contract) (*contract.Diff, error) {
+	q := coordination.DiffParams{InContract: in}
+	if f := c.ShownTerms().InForce; f != nil && f.Version < c.Version {
+		q.From = f.Version
+	}
+	got, err := perform(ctx, v, coordination.DiffContract, q)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil, nil
+	}
+	return &got, err
 }

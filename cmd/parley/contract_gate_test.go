@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+)
+
+// The versions of a contract: the second has more, the third takes a property away.
+const (
+	userOne   = `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","required":["name","avatar"],"properties":{"name":{"type":"string"},"avatar":{"type":"string"}}}`
+	userTwo   = `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","required":["name","avatar","mail"],"properties":{"name":{"type":"string"},"avatar":{"type":"string"},"mail":{"type":"string"}}}`
+	userThree = `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","required":["name","mail"],"properties":{"name":{"type":"string"},"mail":{"type":"string"}}}`
+)
+
+func TestContractGate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "--aid", "aid://team.example/hub@1.0.0", "--unsafe-limits")
+	var made struct{ ProjectID string }
+	h.ok(h.operator("project", "create", "Users", "--objective", "one user", "--repo", "api:backend:go", "--repo", "web:frontend:ts", "--repo", "app:mobile:ts", "--json"), &made)
+	for name, agent := range map[string]string{"api": "builder", "web": "tester", "app": "planner"} {
+		h.keys[name] = h.keys[agent]
+		h.ok(h.as(name, "project", "join", "--repo", name), nil)
+	}
+	var token struct{ Token string }
+	h.ok(h.operator("project", "token", "--agent", "aid://ci.example/ci@1.0.0", "--permissions", "project:read,evidence,deploy", "--json"), &token)
+	h.keys["ci"] = token.Token
+	file := func(name, text string) string {
+		path := filepath.Join(h.home, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	three := "@" + file("three.json", userThree)
+
+	t.Run("a contract has a provider and consumers with their parts", func(t *testing.T) {
+		h.says(h.as("api", "contract", "propose", "--type", "data_model", "--name", "User", "--content", userOne, "--provider", "api", "--direction", "response", "--json"), `"format":"json-schema"`, `"provider":"api"`)
+		h.says(h.as("web", "contract", "respond", "User", "agree"), "version 1 is agreed")
+		h.says(h.as("web", "contract", "use", "User", "--repo", "web", "--part", "User.avatar", "--from", "uses.yaml"), "web uses User: User.avatar")
+		h.says(h.as("app", "contract", "use", "User", "--part", "User.name", "--json"), `"use":{"contract":"User"`, `"repository":"app","parts":["User.name"]`, `"declared_at":`)
+		h.says(h.operator("contract", "show", "User"), "provided by api", "version 1 is in force", "used by web: User.avatar")
+		h.says(h.operator("contract", "show", "User", "--json"), `"in_force":{"version":1`, `"provider":"api"`)
+	})
+	t.Run("a compatible update is agreed at once", func(t *testing.T) {
+		h.says(h.as("api", "contract", "update", "User", "--content", userTwo, "--json"), `"status":"agreed"`, `"verdict":"compatible"`)
+	})
+	t.Run("a question before the change names who breaks, with an example", func(t *testing.T) {
+		h.says(h.as("api", "contract", "impact", "User", "--content", three), "web: breaking (uses User.avatar, declared in uses.yaml)", "app: compatible", "RES-property-removed")
+		r := h.as("api", "contract", "diff", "User", "--content", three, "--exit-code", "--json")
+		if r.code != exitCheck {
+			t.Errorf("got exit code %d: %s", r.code, r.out)
+		}
+		contains(t, r.out, `"taken_by":"new","refused_by":"old"`)
+		contains(t, r.out, `"consumers":[{"repository":"app","verdict":"compatible"`)
+		h.says(h.as("api", "contract", "diff", "User"), "version 1 to version 2", "for web: compatible")
+	})
+	t.Run("the policy forbids a breaking update", func(t *testing.T) {
+		h.says(h.operator("contract", "policy", "--breaking", "forbid", "--json"), `"policy":{"breaking":"forbid"}`)
+		refused(t, h.as("api", "contract", "update", "User", "--content", three, "--json"), exitRefused, string(hub.CodePolicy))
+		refused(t, h.operator("contract", "policy", "--breaking", "sunset", "--date", "2001-01-01", "--json"), exitUsage, string(hub.CodeInvalid))
+		h.says(h.operator("contract", "policy", "--breaking", "ask"), "ask")
+	})
+	t.Run("a breaking update waits for the affected consumer alone", func(t *testing.T) {
+		h.says(h.as("api", "contract", "update", "User", "--content", three), "version 3 is proposed", "breaking compared with version 2 for web", "still to agree: web")
+		h.says(h.operator("contract", "impact", "User"), "web: breaking")
+	})
+	t.Run("can-merge answers from results that were run", func(t *testing.T) {
+		ask := func(repo, commit string, code int, parts ...string) {
+			t.Helper()
+			r := h.as("ci", "can-merge", "--repo", repo, "--commit", commit, "--project", made.ProjectID)
+			if r.code != code {
+				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
+			}
+			for _, part := range parts {
+				contains(t, r.out, part)
+			}
+		}
+		ask("web", "w1", exitCheck, "no test was run on this commit", "web: run its tests")
+		h.says(h.as("web", "impl", "verify", "User", "--result", "success", "--commit", "w1", "--json"), `"kind":"said"`, `"commit":"w1"`)
+		ask("web", "w1", exitCheck, "said, not run")
+		junit := file("junit.xml", `<testsuites><testsuite><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite></testsuites>`)
+		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w1", "--junit", junit, "--project", made.ProjectID, "--json"), `"kind":"run","result":"failure"`)
+		ask("web", "w1", exitCheck, "ended with failure")
+		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w1", "--result", "success", "--project", made.ProjectID), "success at commit w1 against version 2 (run)")
+		ask("web", "w1", exitDone, "yes (1 contract checked)")
+		h.says(h.as("ci", "impl", "verify", "User", "--repo", "api", "--commit", "a3", "--result", "success", "--version", "3", "--project", made.ProjectID), "against version 3")
+		ask("api", "a3", exitCheck, "version 3, which is not agreed yet: waiting for web")
+		h.says(h.as("web", "contract", "respond", "User", "agree"), "version 3 is agreed")
+		ask("api", "a3", exitCheck, "version 3 is breaking for web, which has no run result for it")
+		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w2", "--result", "success", "--project", made.ProjectID), "version 3")
+		ask("api", "a3", exitDone, "yes")
+	})
+	t.Run("can-deploy compares with what runs in the environment", func(t *testing.T) {
+		ask := func(repo, commit string, code int, part string) {
+			t.Helper()
+			r := h.as("ci", "can-deploy", "--repo", repo, "--commit", commit, "--env", "prod", "--project", made.ProjectID, "--json")
+			if r.code != code {
+				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
+			}
+			contains(t, r.out, part)
+		}
+		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", "w1", "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"w1"`)
+		ask("api", "a3", exitCheck, "breaking for commit w1 of web")
+		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", "w2", "--project", made.ProjectID), "web runs commit w2 in prod")
+		ask("api", "a3", exitDone, `"answer":"yes"`)
+	})
+	t.Run("the matrix shows versions, commits and verdicts", func(t *testing.T) {
+		h.says(h.operator("contract", "matrix"), "User", "3 of 3", "w2", "success (run)")
+		h.says(h.operator("contract", "matrix", "--env", "prod", "--json"), `"rows":[{"repository":"web"`, `"commit":"w2","kind":"run"`)
+		h.says(h.operator("contract", "matrix", "--html"), "<table>", "compatible")
+	})
+	t.Run("a part is deprecated and withdrawn", func(t *testing.T) {
+		h.says(h.as("api", "contract", "deprecate", "User", "--part", "User.name", "--until", "2999-12-31"), "User.name ends after 2999-12-31", "still used by app")
+		refused(t, h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), exitMissing, string(hub.CodeConflict))
+		h.says(h.as("app", "contract", "use", "User", "--remove"), "app does not use User any more")
+		h.says(h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), `"withdrawn":[{"part":"User.name"`, `"still_used_by":[]`)
+	})
+	t.Run("the journal has it all, and it is whole", func(t *testing.T) {
+		h.says(h.operator("audit", "--action", "contract.used"), "contract.used")
+		h.says(h.operator("audit", "--action", "contract.result"), "contract.result")
+		h.says(h.operator("audit", "--action", "repo.deployed"), "repo.deployed")
+		h.ok(h.operator("audit", "verify"), nil)
+	})
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+)
+
+func (a *app) contractUseCommand() *cobra.Command {
+	var p contract.Declaration
+	cmd := &cobra.Command{
+		Use: "use CONTRACT", Short: "Declare the parts of a contract that your repository uses",
+		Long: `Declare that your repository is a consumer of a contract, and which parts of it the
+repository uses. Without --part it uses everything. The verdict on each new version is
+made for those parts, and a version that breaks them needs your agreement.
+
+A part is a JSON pointer into the content, an operation such as "GET /users/{id}", or a
+field such as User.avatar.`,
+		Example: `  parley contract use "Get User" --repo frontend-app --part User.name --part User.avatar
+  parley contract use "Get User" --repo frontend-app --remove`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringArrayVar(&p.Parts, "part", nil, "part that the repository uses (repeatable; default everything)")
+	cmd.Flags().StringVar(&p.Source, "from", "", "file in which the use is declared, for the others to find")
+	cmd.Flags().BoolVar(&p.Remove, "remove", false, "the repository does not use the contract any more")
+	asFlag(cmd, &p.As)
+	return operation(a, cmd, coordination.Use, &p, func(w io.Writer, got coordination.Declared) {
+		u := got.Use
+		if u.Removed {
+			fmt.Fprintf(w, "%s does not use %s any more\n", u.Repository, u.Contract)
+			return
+		}
+		fmt.Fprintf(w, "%s uses %s: %s\n", u.Repository, u.Contract, partsText(u.Parts))
+		for _, warning := range u.Warnings {
+			fmt.Fprintf(a.err, "note: %s\n", warning)
+		}
+	}, a.inContract(cmd, &p.InContract))
+}
+
+func (a *app) contractImpactCommand() *cobra.Command {
+	var p contract.ImpactQuery
+	cmd := &cobra.Command{
+		Use: "impact CONTRACT", Short: "Show which consumers a change affects",
+		Long: `Show the consumers of a contract and how a change affects each: the newest version
+compared with the version in force, or a content that the contract might have next.`,
+		Example: `  parley contract impact "Get User" --content @user.json`,
+		Args:    cobra.ExactArgs(1),
+	}
+	return operation(a, cmd, coordination.Impact, &p, a.writeImpact, a.optionalContent(cmd, &p.Content), a.inContract(cmd, &p.InContract))
+}
+
+func (a *app) writeImpact(w io.Writer, got contract.Impact) {
+	if len(got.Consumers) == 0 {
+		fmt.Fprintf(w, "no repository declared that it uses %s\n", got.Contract)
+	}
+	for _, c := range got.Consumers {
+		fmt.Fprintf(w, "%s: %s (uses %s%s)\n", c.Repository, a.paint(w, verdictColours[c.Verdict], string(c.Verdict)), partsText(c.Parts), declaredIn(c.Source))
+		for _, f := range c.Findings {
+			f.Verdict = f.IfUsed()
+			fmt.Fprintf(w, "  %s at %s: %s\n", f.Rule, cmp.Or(f.Pointer, "the whole document"), f.Text)
+		}
+	}
+}
+
+// declaredIn names the file in which a use is declared.
+func declaredIn(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", declared in " + source
+}
+
+func (a *app) contractPolicyCommand() *cobra.Command {
+	var p contract.PolicyChange
+	cmd := &cobra.Command{
+		Use: "policy", Short: "Show or set what a project does about breaking updates",
+		Long: `Show or set what a project does about updates that are not compatible: forbid refuses
+them, ask (the default) needs the agreement of each affected consumer, and sunset asks
+until the end of a day and allows them afterwards. Unknown counts as breaking.`,
+		Example: `  parley contract policy --breaking forbid
+  parley contract policy --breaking sunset --date 2026-12-31`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar((*string)(&p.Breaking), "breaking", "", "forbid, ask or sunset")
+	cmd.Flags().StringVar(&p.Date, "date", "", "last day of a sunset, such as 2026-12-31 (UTC)")
+	choices(cmd, "breaking", coord.BreakingPolicies...)
+	return operation(a, cmd, coordination.Policy, &p, func(w io.Writer, got coordination.PolicyAnswer) {
+		fmt.Fprintln(w, strings.TrimSpace(string(got.Policy.Breaking)+" "+got.Policy.Date))
+	}, a.inProject(cmd, &p.InProject))
+}
+
+func (a *app) contractDeprecateCommand() *cobra.Command {
+	var p contract.Announcement
+	cmd := &cobra.Command{
+		Use: "deprecate CONTRACT --until DAY", Short: "Announce the end of a contract or a part of it",
+		Example: `  parley contract deprecate "Get User" --part User.avatar --until 2026-12-31`,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&p.Until, "until", "", "last day, such as 2026-12-31 (UTC)")
+	partFlag(cmd, &p)
+	return operation(a, cmd, coordination.Deprecate, &p, func(w io.Writer, got coordination.EndedContract) {
+		fmt.Fprintf(w, "%s ends after %s\n", cmp.Or(p.Part, got.Name), p.Until)
+		writeUsers(w, got.Users)
+	}, a.inContract(cmd, &p.InContract))
+}
+
+func (a *app) contractWithdrawCommand() *cobra.Command {
+	var p contract.Announcement
+	cmd := &cobra.Command{
+		Use: "withdraw CONTRACT", Short: "End a contract or a part of it",
+		Long: `End a contract or a part of it. While consumers use it, the command is refused with
+their names; with --anyway it ends, and they are told.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&p.Anyway, "anyway", false, "end it although consumers use it")
+	partFlag(cmd, &p)
+	return operation(a, cmd, coordination.Withdraw, &p, func(w io.Writer, got coordination.EndedContract) {
+		fmt.Fprintf(w, "%s was withdrawn\n", cmp.Or(p.Part, got.Name))
+		writeUsers(w, got.Users)
+	}, a.inContract(cmd, &p.InContract))
+}
+
+// partFlag adds the flags of commands that end a part of a contract.
+func partFlag(cmd *cobra.Command, into *contract.Announcement) {
+	cmd.Flags().StringVar(&into.Part, "part", "", "part that ends (default the whole contract)")
+	asFlag(cmd, &into.As)
+}
+
+// writeUsers prints the consumers that still use a part.
+func writeUsers(w io.Writer, users []string) {
+	if len(users) > 0 {
+		fmt.Fprintf(w, "still used by %s\n", strings.Join(users, ", "))
+	}
+}

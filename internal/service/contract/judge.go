@@ -1,0 +1,397 @@
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-agents/parley/compat"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/federation"
+)
+
+// A Base is the version of a contract with which a later content is compared.
+type Base struct {
+	Version int    `json:"version"`
+	Why     string `json:"why"` // in_force, agreed or before
+
+	content json.RawMessage
+}
+
+// The reasons for which a version is the base of a comparison.
+const (
+	baseInForce = "in_force" // the provider and its consumers rely on it
+	baseAgreed  = "agreed"   // it was the last that was agreed
+	baseBefore  = "before"   // it is the version before
+)
+
+// baseOf returns the version with which the next content of a contract is compared: the
+// version in force, else the last agreed one, else the present one. c has its History.
+func baseOf(c coord.Contract) Base {
+	if f := c.Terms.InForce; f != nil {
+		if content := contentWith(c, f.Version, f.Content); content != nil {
+			return Base{f.Version, baseInForce, content}
+		}
+	}
+	if c.Status.Reaches(coord.ContractAgreed) {
+		return Base{c.Version, baseAgreed, c.Content}
+	}
+	if b, ok := lastAgreed(c); ok {
+		return b
+	}
+	return Base{c.Version, baseBefore, c.Content}
+}
+
+// baseOfHead returns the version with which the present content of a contract is compared, and
+// false if there is none: it is the first version, or the version in force itself.
+func baseOfHead(c coord.Contract) (Base, bool) {
+	if f := c.Terms.InForce; f != nil && f.Version < c.Version {
+		if content := contentWith(c, f.Version, f.Content); content != nil {
+			return Base{f.Version, baseInForce, content}, true
+		}
+	}
+	if b, ok := lastAgreed(c); ok {
+		return b, true
+	}
+	for _, v := range slices.Backward(c.History) {
+		if !federation.IsFold(v) {
+			return Base{v.Version, baseBefore, v.Content}, true
+		}
+	}
+	return Base{}, false
+}
+
+// lastAgreed returns the newest version before the present one to which a repository agreed.
+func lastAgreed(c coord.Contract) (Base, bool) {
+	for _, a := range slices.Backward(c.Agreements) { // by version
+		if a.Version >= c.Version {
+			continue
+		}
+		if content := contentWith(c, a.Version, a.Content); content != nil {
+			return Base{a.Version, baseAgreed, content}, true
+		}
+	}
+	return Base{}, false
+}
+
+// contentWith returns the content of a version with a hash, or nil.
+func contentWith(c coord.Contract, version int, hash string) json.RawMessage {
+	if c.Version == version && coord.ContentHash(c.Content) == hash {
+		return c.Content
+	}
+	for _, list := range [...][]coord.ContractVersion{c.History, c.Conflicts} {
+		for _, v := range list {
+			if v.Version == version && !federation.IsFold(v) && coord.ContentHash(v.Content) == hash {
+				return v.Content
+			}
+		}
+	}
+	return nil
+}
+
+// checkContent returns the format of the content of a contract. It reports CodeInvalid for a
+// content that claims a format and breaks it: one whose format was chosen, an OpenAPI document
+// or a JSON Schema. Other content is custom: two repositories may agree on anything.
+func checkContent(op string, t coord.ContractType, format string, content json.RawMessage) (compat.Format, error) {
+	if format != "" && !slices.Contains(compat.Formats, compat.Format(format)) {
+		return "", hub.Errorf(hub.CodeInvalid, op, "unknown format %q: use json-schema, openapi, shape or custom", format)
+	}
+	d, err := compat.Read(content, &compat.ReadOptions{Format: compat.Format(format), Type: string(t)})
+	var refused *compat.Refusal
+	if !errors.As(err, &refused) {
+		return d.Format(), err
+	}
+	claims := format != "" || refused.Format == compat.FormatOpenAPI || refused.Format == compat.FormatJSONSchema
+	if !claims {
+		return compat.FormatCustom, nil
+	}
+	return "", hub.Errorf(hub.CodeInvalid, op, "content is no valid %s document: %v", cmp.Or(refused.Format, compat.Format(format)), refused).
+		WithHint("correct it, or choose the format custom, which has no rules")
+}
+
+// document reads a content of a contract. A content that breaks its format, which a copy of
+// another hub may have, is custom: its verdict is unknown.
+func document(c coord.Contract, content json.RawMessage) compat.Document {
+	d, err := compat.Read(content, &compat.ReadOptions{Format: compat.Format(c.Terms.Format), Type: string(c.Type)})
+	if err != nil {
+		d, _ = compat.Read(content, &compat.ReadOptions{Format: compat.FormatCustom})
+	}
+	return d
+}
+
+// A judgement is the verdict on two contents of a contract, without its consumers.
+type judgement struct {
+	base    Base
+	format  compat.Format // of the later content
+	verdict compat.Verdict
+	pair    string
+	fresh   bool // it was computed and is not stored yet
+}
+
+// pairOf names two contents of a contract together with everything else that their verdict
+// depends on.
+func pairOf(c coord.Contract, old, new json.RawMessage) string {
+	d := digest.New("contract pair")
+	d.Put(string(c.Type), c.Terms.Format, c.Terms.Direction, coord.ContentHash(old), coord.ContentHash(new))
+	return d.Hex()
+}
+
+// judge compares a content of a contract with its base. r is asked for the stored verdict; a
+// verdict of other rules is computed again.
+func judge(r hub.Reader, c coord.Contract, base Base, content json.RawMessage) (judgement, error) {
+	old := document(c, base.content)
+	new := document(c, content)
+	out := judgement{base: base, format: new.Format(), pair: pairOf(c, base.content, content)}
+	stored, err := r.Coordination().Verdict(c.Project, c.ID, out.pair)
+	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+		return out, err
+	}
+	isCurrent := err == nil && stored.Rules == compat.RulesVersion
+	if isCurrent && json.Unmarshal([]byte(stored.Body), &out.verdict) == nil {
+		out.verdict = out.verdict.Between(old, new)
+		return out, nil
+	}
+	out.verdict = compat.Compare(old, new, compat.Options{Direction: compat.Direction(c.Terms.Direction)})
+	out.fresh = true
+	return out, nil
+}
+
+// keep stores a verdict that was computed.
+func (j judgement) keep(tx hub.Tx, c coord.Contract) error {
+	if !j.fresh {
+		return nil
+	}
+	body, err := json.Marshal(j.verdict)
+	if err != nil {
+		return err
+	}
+	return tx.WriteCoordination().PutVerdict(coord.StoredVerdict{Project: c.Project, Contract: c.ID, Pair: j.pair, Rules: j.verdict.RulesVersion, Body: string(body)})
+}
+
+// keepLater stores a verdict that a reader computed. Nothing depends on it but the time of the
+// next reader.
+func (s *Service) keepLater(ctx context.Context, j judgement, c coord.Contract) {
+	if !j.fresh {
+		return
+	}
+	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return j.keep(tx, c) })
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("cannot store a verdict", "err", err)
+	}
+}
+
+// consumersOf returns the consumers of a contract by name.
+func consumersOf(c coord.Contract, p coord.Project) (all []compat.Consumer) {
+	for _, u := range c.Terms.Consumers() {
+		if r, ok := p.Repo(u.Repo); ok {
+			all = append(all, compat.Consumer{Repository: r.Name, Parts: u.Parts})
+		}
+	}
+	slices.SortFunc(all, func(a, b compat.Consumer) int { return strings.Compare(a.Repository, b.Repository) })
+	return all
+}
+
+// forConsumers returns the verdict with those for the consumers of a contract.
+func (j judgement) forConsumers(c coord.Contract, p coord.Project) compat.Verdict {
+	return j.verdict.ForConsumers(consumersOf(c, p))
+}
+
+// effective returns the verdict that policies look at: the worst for a declared consumer, or
+// that for a consumer of everything if none is declared. affected are the consumers for which
+// it is not compatible, but for one repository.
+func effective(v compat.Verdict, p coord.Project, but coord.RepoID) (word compat.Word, affected []coord.Repo) {
+	if len(v.Consumers) == 0 {
+		return v.Verdict, nil
+	}
+	word = compat.Compatible
+	for _, one := range v.Consumers {
+		r, _ := p.RepoNamed(one.Repository)
+		if one.Verdict == compat.Compatible || r.ID == but {
+			continue
+		}
+		affected = append(affected, r)
+		if word != compat.Breaking {
+			word = one.Verdict
+		}
+	}
+	return word, affected
+}
+
+// A decision says what becomes of an update.
+type decision struct {
+	word   compat.Word
+	agreed bool           // at once
+	asks   []coord.RepoID // whose agreement is needed; none: as document 001 has it
+	notes  []string
+}
+
+// An update is the next content of a contract, with everything that a policy looks at.
+type update struct {
+	project coord.Project
+	was     coord.Contract // before it
+	by      coord.Repo
+	judged  judgement
+	verdict compat.Verdict // for the consumers
+	today   string         // the day in UTC
+}
+
+// decide applies the policy of the project to an update.
+func (u update) decide(op string) (decision, error) {
+	provider := u.was.Terms.Provider
+	word, affected := effective(u.verdict, u.project, u.by.ID)
+	d := decision{word: word}
+	policy, day := u.project.Breaking.Split()
+	byProvider := provider != "" && u.by.ID == provider
+	isOver := policy == coord.BreakingSunset && u.today > day
+
+	switch {
+	case word == compat.Compatible || isOver:
+		d.agreed = byProvider
+		if word != compat.Compatible {
+			d.notes = append(d.notes, fmt.Sprintf("the update is %s; the project allows that since %s", word, day))
+		}
+	case policy == coord.BreakingForbid:
+		fallback := ""
+		if u.judged.format == compat.FormatCustom {
+			fallback = "custom content has no rules, so the policy forbid asks the consumers instead"
+		} else if u.judged.base.Why == baseBefore && u.was.Status == coord.ContractNegotiating {
+			fallback = "no version was agreed yet, so the policy forbid asks the other repositories instead"
+		}
+		if fallback == "" {
+			return d, u.forbidden(op, word, affected)
+		}
+		d.notes = append(d.notes, fallback)
+	}
+
+	// A repository that does not provide the contract needs the provider's agreement, too.
+	if d.agreed || provider == "" {
+		return d, nil
+	}
+	for _, r := range affected {
+		d.asks = append(d.asks, r.ID)
+	}
+	if !byProvider {
+		d.asks = append(d.asks, provider)
+	}
+	return d, nil
+}
+
+// forbidden is the error of an update that the policy of the project refuses.
+func (u update) forbidden(op string, word compat.Word, affected []coord.Repo) error {
+	text := fmt.Sprintf("the update is %s compared with version %d", word, u.judged.base.Version)
+	if len(affected) > 0 {
+		text += " for " + names(affected, " and ")
+	}
+	if reasons := reasonsOf(u.verdict); len(reasons) > 0 {
+		text += ": " + reasons[0]
+	}
+	return hub.Errorf(hub.CodePolicy, op, "%s; the project forbids such updates", text).
+		WithHint("see the whole comparison with {contract.diff} %s, make the change without breaking, or propose a new contract", u.was.ID)
+}
+
+// maxReasons is the number of findings that an answer lists.
+const maxReasons = 3
+
+// reasonsOf describes the findings that are not compatible, for people.
+func reasonsOf(v compat.Verdict) (out []string) {
+	for _, f := range v.Findings {
+		concerned := len(v.Consumers) == 0 || len(f.Consumers) > 0
+		if f.Verdict == compat.Compatible || !concerned || len(out) == maxReasons {
+			continue
+		}
+		text := f.Rule + " at " + cmp.Or(f.Pointer, "the whole document") + ": " + f.Text
+		if f.Example != nil && len(f.Example.Document) <= maxExample {
+			text += fmt.Sprintf("; the %s version takes %s, the %s version refuses it", f.Example.TakenBy, f.Example.Document, f.Example.RefusedBy)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// maxExample is the number of bytes of an example that is shown in a sentence.
+const maxExample = 160
+
+// errMoved says that the base of an update changed between the comparison and the transaction.
+var errMoved = errors.New("the contract changed in the meantime")
+
+// judgeTries is the number of times that an update is compared with a base that moves.
+const judgeTries = 3
+
+// judgeUpdate compares the next content of a contract with its base, before the transaction
+// of the update. A contract that does not exist has no judgement: the update says so.
+func (s *Service) judgeUpdate(ctx context.Context, in InContract, terms Direction, content json.RawMessage) (judgement, error) {
+	return hub.Read(ctx, s.store, func(r hub.Reader) (judgement, error) {
+		c, err := contract(r, "contract.Update", in.Project, in.Contract)
+		if err == nil {
+			c, err = withVersions(r, c)
+		}
+		switch hub.CodeOf(err) {
+		case "":
+		case hub.CodeNotFound, hub.CodeInvalid, hub.CodeConflict:
+			return judgement{}, nil
+		default:
+			return judgement{}, err
+		}
+		c.Terms = terms.apply(c.Terms)
+		return judge(r, c, baseOf(c), content)
+	})
+}
+
+// stillBase reports whether the base of a judgement is that of a contract.
+func (j judgement) stillBase(c coord.Contract) bool {
+	b := baseOf(c)
+	return b.Version == j.base.Version && bytes.Equal(b.content, j.base.content)
+}
+
+// Direction is the part of a proposal or an update that document 001 does not have.
+type Direction struct {
+	Provider string `json:"provider,omitempty"`  // name of a repository
+	Format   string `json:"format,omitempty"`    // json-schema, openapi, shape or custom; "" finds it out
+	Flow     string `json:"direction,omitempty"` // request, response or both; "" takes that of the type
+}
+
+// isZero reports whether d says nothing.
+func (d Direction) isZero() bool { return d == Direction{} }
+
+// apply returns terms with the format and the direction that d names.
+func (d Direction) apply(t coord.Terms) coord.Terms {
+	t.Format = cmp.Or(d.Format, t.Format)
+	t.Direction = cmp.Or(d.Flow, t.Direction)
+	return t
+}
+
+// in returns terms as d changes them at a time.
+func (d Direction) in(op string, p coord.Project, t coord.Terms, at coord.Instant) (coord.Terms, error) {
+	if d.isZero() {
+		return t, nil
+	}
+	if d.Flow != "" && !slices.Contains(compat.Directions, compat.Direction(d.Flow)) {
+		return t, hub.Errorf(hub.CodeInvalid, op, "unknown direction %q: use request, response or both", d.Flow)
+	}
+	t = d.apply(t)
+	if d.Provider != "" {
+		r, ok := p.RepoNamed(d.Provider)
+		if !ok {
+			if r, ok = p.Repo(coord.RepoID(d.Provider)); !ok {
+				return t, hub.Errorf(hub.CodeNotFound, op, "Repository %.200s not found in project %s", d.Provider, p.ID)
+			}
+		}
+		t.Provider = r.ID
+	}
+	t.WrittenAt = at
+	return t, nil
+}
+
+// today returns the day in UTC.
+func (s *Service) today() string { return s.o.Clock.Now().UTC().Format("2006-01-02") }
+
+// versionText names a version.
+func versionText(n int) string { return "version " + strconv.Itoa(n) }
