@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -50,15 +49,9 @@ var coordinated = map[string]interface {
 	Bind(*Services) *rpc.Method
 }{}
 
-// questions holds the questions of agents, which have short answers.
-var questions = map[string]interface {
-	Bind(*Services) *rpc.Method
-}{
-	"who_breaks": define("parley/contract/whoBreaks", coord.PermitRead, "Name the consumers that a change breaks, in a few words.", whoBreaks),
-	"may_merge":  define("parley/contract/mayMerge", coord.PermitRead, "Answer whether a commit may be merged, in a few words.", mayMerge),
-}
-
 func init() {
+	coordinated["cacp/who_breaks"] = WhoBreaks
+	coordinated["cacp/may_merge"] = MayMerge
 	for _, o := range Operations {
 		m := o.Bind(nil)
 		if strings.HasPrefix(m.Method, "cacp/") && m.Group == "" && !slices.Contains(m.Callers, hub.CallerGuest) {
@@ -73,9 +66,6 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 		return nil, hub.Errorf(hub.CodeInvalid, op, "action required")
 	}
 	o, ok := coordinated["cacp/"+strings.TrimPrefix(p.Action, "cacp/")]
-	if question, asks := questions[p.Action]; asks {
-		o, ok = question, true
-	}
 	if !ok {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).WithHint("the tool's description lists the actions")
 	}

@@ -108,6 +108,8 @@ var (
 	Matrix    = define("parley/contract/matrix", coord.PermitRead, "Show which version of each contract each repository was tested against.", calls((*contract.Service).Matrix, unchanged[contract.Matrix]))
 	CanMerge  = define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge))
 	CanDeploy = define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy))
+	WhoBreaks = define("parley/contract/who_breaks", coord.PermitRead, "Name the consumers that a change of a contract breaks, in a few words.", whoBreaks)
+	MayMerge  = define("parley/contract/may_merge", coord.PermitRead, "Answer whether a commit may be merged, or deployed if env is given, in a few words.", mayMerge)
 	Withdraw  = define("parley/contract/withdraw", coord.PermitPropose, "End a contract or a part of it.", ends((*contract.Service).Withdraw))
 
 	Share          = define("cacp/context/share", coord.PermitShare, "Share context with the other repositories of a project.", calls((*contract.Service).Share, shared))
@@ -162,7 +164,7 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Coordinate, CreateProject, JoinProject, LeaveProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
-	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy,
+	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy, WhoBreaks, MayMerge,
 	Share, ShareCode, ShareTypes, AskQuestion, RecordDecision, ListContext, GetThread,
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,

@@ -353,7 +353,7 @@ func TestTools(t *testing.T) {
 					in("action", "who_breaks", "content", map[string]any{"method": "PUT", "path": "/user"}),
 					{"action": "may_merge", "projectId": project, "repoName": "app", "commit": "c1"},
 				} {
-					got := builder.ok(t, "coordinate", question)
+					got := builder.call(t, "coordinate", question)
 					if answer := got.data["answer"]; (answer != "breaking" && answer != "no") || got.data["next"] == "" || len(got.text) > 1500 {
 						t.Errorf("%v: got %d bytes: %s", question["action"], len(got.text), got.text)
 					}
