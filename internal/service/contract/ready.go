@@ -77,12 +77,14 @@ func (s *Service) ready(ctx context.Context, op string, c Candidate) (Readiness,
 	if err := checkNames(op, "commit", c.Commit, "tree", c.Tree, "env", c.Env); err != nil {
 		return Readiness{}, err
 	}
-	return readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (Readiness, error) {
+	var judged map[string]kept
+	out, err := readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (Readiness, error) {
 		repo, ok := p.RepoNamed(c.Repo)
 		if !ok {
 			return Readiness{}, hub.Errorf(hub.CodeNotFound, op, "Repository %.200s not found in project %s", c.Repo, p.ID)
 		}
-		x := readiness{s: s, r: r, p: p, repo: repo, candidate: c, out: Readiness{Answer: AnswerYes, Reasons: []Reason{}}}
+		x := readiness{s: s, r: r, p: p, repo: repo, candidate: c, out: Readiness{Answer: AnswerYes, Reasons: []Reason{}}, judged: map[string]kept{}}
+		judged = x.judged
 		err := x.load()
 		if err == nil {
 			err = s.eachContract(r, p.ID, x.contract)
@@ -92,6 +94,23 @@ func (s *Service) ready(ctx context.Context, op string, c Candidate) (Readiness,
 		}
 		return x.out, err
 	})
+	if err == nil {
+		s.keepAll(ctx, judged)
+	}
+	return out, err
+}
+
+// A kept is a judgement that one reader needs several times, with its contract.
+type kept struct {
+	contract coord.Contract
+	judgement
+}
+
+// keepAll stores the verdicts that a reader computed.
+func (s *Service) keepAll(ctx context.Context, judged map[string]kept) {
+	for _, k := range judged {
+		s.keepLater(ctx, k.judgement, k.contract)
+	}
 }
 
 // A readiness collects the reasons against a commit.
@@ -106,6 +125,7 @@ type readiness struct {
 	results  map[coord.ContractID][]coord.ContractResult // of the commit, newest first
 	deployed map[coord.RepoID]coord.Deployment           // in the environment
 	released map[coord.RepoID]*coord.Deployment          // newest of a repository in any environment; nil if none
+	judged   map[string]kept                             // by contract and versions
 }
 
 // maxResults is the number of results of one commit that are read.
@@ -276,14 +296,20 @@ func (x *readiness) verdict(c coord.Contract, from int, fromHash string, to int,
 	if from == to && fromHash == toHash {
 		return compat.Compatible, nil
 	}
-	old := contentWith(c, from, fromHash)
-	new := contentWith(c, to, toHash)
-	if old == nil || new == nil {
-		return compat.Unknown, nil
-	}
-	j, err := judge(x.r, c, Base{Version: from, content: old}, new)
-	if err != nil {
-		return compat.Unknown, err
+	key := fmt.Sprintf("%s %d %s %d %s", c.ID, from, fromHash, to, toHash)
+	j, known := x.judged[key]
+	if !known {
+		old := contentWith(c, from, fromHash)
+		new := contentWith(c, to, toHash)
+		if old == nil || new == nil {
+			return compat.Unknown, nil
+		}
+		got, err := judge(x.r, c, Base{Version: from, content: old}, new)
+		if err != nil {
+			return compat.Unknown, err
+		}
+		j = kept{c, got}
+		x.judged[key] = j
 	}
 	u, ok := c.Terms.Use(repo)
 	if !ok {
@@ -514,14 +540,15 @@ func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matr
 	if err != nil {
 		return Matrix{}, err
 	}
-	return readIn(ctx, s, op, q.Project, func(r hub.Reader, p coord.Project) (Matrix, error) {
+	judged := map[string]kept{}
+	out, err := readIn(ctx, s, op, q.Project, func(r hub.Reader, p coord.Project) (Matrix, error) {
 		out := Matrix{Env: q.Env, Rows: []MatrixRow{}}
 		found, err := r.Coordination().Contracts(coord.ContractQuery{Project: p.ID, After: q.After, Limit: limit})
 		if err != nil || len(found) == 0 {
 			return out, err
 		}
 		last := found[len(found)-1].ID
-		x := readiness{s: s, r: r, p: p, candidate: Candidate{Env: q.Env}, deployed: map[coord.RepoID]coord.Deployment{}}
+		x := readiness{s: s, r: r, p: p, candidate: Candidate{Env: q.Env}, deployed: map[coord.RepoID]coord.Deployment{}, judged: judged}
 		newest, err := x.newestResults(q, last)
 		if err != nil {
 			return out, err
@@ -538,6 +565,10 @@ func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matr
 		}
 		return out, nil
 	})
+	if err == nil {
+		s.keepAll(ctx, judged)
+	}
+	return out, err
 }
 
 // newestResults returns the newest results of a page of contracts, by contract and repository:
