@@ -31,15 +31,12 @@ const (
 // openChecks builds the service of checks, the copies of repositories that they read, and the
 // workshop that runs them.
 func (s *Server) openChecks(ctx context.Context) error {
-	copies, err := hubgit.Open(filepath.Join(s.opts.Home, copiesDir))
-	if err != nil {
-		return fmt.Errorf("server: open the copies of repositories: %w", err)
-	}
-	s.copies = copies
+	// The workshop ends the processes of a hub that was killed; only then nothing uses the worktrees
+	// that the copies remove.
 	shop, err := workshop.Open(ctx, filepath.Join(s.opts.Home, workshopDir), &workshop.Options{
 		Jobs: s.opts.Checks.Jobs, Hidden: []string{s.opts.Home}, Program: s.opts.Checks.Program,
 		Checkout: func(ctx context.Context, bare, commit, folder string) error {
-			c, err := copies.At(ctx, bare)
+			c, err := s.copies.At(ctx, bare)
 			if err != nil {
 				return err
 			}
@@ -48,6 +45,10 @@ func (s *Server) openChecks(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("server: open the workshop of checks: %w", err)
+	}
+	s.copies, err = hubgit.Open(filepath.Join(s.opts.Home, copiesDir))
+	if err != nil {
+		return fmt.Errorf("server: open the copies of repositories: %w", err)
 	}
 
 	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks}
