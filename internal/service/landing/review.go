@@ -166,7 +166,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		v.Reviewer = string(hub.Operator)
 		v.Asked = []hub.AgentID{hub.Operator}
 	}
-	if v, err = c.putReview(v, actions.ReviewAsked); err != nil {
+	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
 	}
 	return c.tellReviewers(v, q)
@@ -609,7 +609,7 @@ func (c *change) remind(id hub.ReviewID, silent bool) error {
 	} else {
 		v.RemindedAt = c.now
 	}
-	if v, err = c.putReview(v, actions.ReviewAsked); err != nil {
+	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
 	}
 	if silent {
