@@ -75,7 +75,7 @@ func TestQueue(t *testing.T) {
 					w.want(id, hub.EntryLanded, "")
 					continue
 				}
-				e := w.want(id, hub.EntryReturned, "main fails the check test (failed)")
+				e := w.want(id, hub.EntryReturned, "main fails the check test")
 				if e.Check != "test" || len(e.Results) == 0 || e.Output == "" {
 					t.Errorf("got %+v", e)
 				}

@@ -140,9 +140,12 @@ func (w *worker) giveBack(ctx context.Context, n int) error {
 	w.attempt = attempt{}
 
 	f := refusal{
-		reason: fmt.Sprintf("with it, %s fails the check %s (%s)", w.policy.Into, report.Failed, report.State),
+		reason: fmt.Sprintf("with it, %s fails the check %s", w.policy.Into, report.Failed),
 		next:   fmt.Sprintf("merge %s into your branch, repair what %s reports and commit: the entry is queued again", w.policy.Into, report.Failed),
 		check:  report.Failed, output: report.Output, results: report.Results,
+	}
+	if report.State != "" && report.State != string(hub.ResultFailed) {
+		f.reason += " (" + strings.ReplaceAll(report.State, "_", " ") + ")"
 	}
 	if report.Output != "" {
 		ref, err := w.s.mail.KeepText(report.Output)
