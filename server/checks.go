@@ -54,6 +54,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
+		o.Hub = s.hubName()
 	}
 	repos := repositories{s}
 	s.checks = check.New(s.store, repos, checkRunner{shop, repos}, s.hints, o)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -418,23 +419,24 @@ func (l landingWork) Piece(ctx context.Context, actor hub.Caller, id hub.Handoff
 	case out.Commit == "":
 		out.Missing = "its work is not committed"
 	}
-	results, err := l.results(ctx, p)
-	out.Note = results
+	out.Note, out.Doubt, err = l.results(ctx, p)
 	return out, err
 }
 
-// results returns the results of the checks of a handoff in one line, for its reviewer.
-func (l landingWork) results(ctx context.Context, p hub.Progress) (string, error) {
+// results returns the results of the checks of a handoff in one line, for its reviewer, and the first
+// note that makes a review necessary.
+func (l landingWork) results(ctx context.Context, p hub.Progress) (note, doubt string, err error) {
 	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.CheckResult, error) { return l.s.checks.Seen(r, p.Results, false) })
 	var parts []string
 	for _, v := range all {
 		text := v.Name + " " + string(v.State)
 		if v.Note != "" {
 			text += " (" + v.Note + ")"
+			doubt = cmp.Or(doubt, v.Note)
 		}
 		parts = append(parts, text)
 	}
-	return strings.Join(parts, "; "), err
+	return strings.Join(parts, "; "), doubt, err
 }
 
 // Completed implements landing.Work.

@@ -118,6 +118,7 @@ type Options struct {
 	Content Content      // without it only the ends of outputs are kept
 	Jobs    int          // runs at a time; default half of the cores, at least one
 	Machine string       // the name of this machine where hubs of others have the same store, else ""
+	Hub     string       // the name of this hub among those, else ""
 
 	// Require reports whether the settings want passed checks for every completion in a
 	// repository. It may be nil.
@@ -135,6 +136,7 @@ type Service struct {
 	bus     hub.Bus
 	jobs    int
 	machine string
+	hub     string
 	require func(hub.Repository) bool
 
 	mu      sync.Mutex // guards the fields below
@@ -159,7 +161,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Jobs = max(1, runtime.NumCPU()/2)
 	}
 	return &Service{
-		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, require: o.Require,
+		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require,
 		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]hub.Repository{},
 	}
 }

@@ -17,8 +17,9 @@ const (
 	retryIn   = time.Second      // after an error of the store
 )
 
-// Serve runs queued checks of this machine until ctx ends, and returns when their processes have
-// ended. Runs that an earlier process of the hub left are queued again first.
+// Serve runs the queued checks of this hub until ctx ends, and returns when their processes have
+// ended. Runs that an earlier process of the hub left are queued again first. Another hub on the same
+// machine has other copies of repositories, which lack the commits: it does not take them.
 func (s *Service) Serve(ctx context.Context) {
 	hints, cancel := s.bus.Subscribe(Topic)
 	defer cancel()
@@ -52,11 +53,11 @@ func (s *Service) Serve(ctx context.Context) {
 	}
 }
 
-// open returns the runs of this machine that are in a state, oldest first.
+// open returns the runs of this hub that are in a state, oldest first.
 func (s *Service) open(r hub.Reader, state hub.CheckState) (out []hub.CheckResult, err error) {
 	found, err := r.Checks().Results(hub.CheckResultQuery{States: []hub.CheckState{state}, Limit: 10_000})
 	for i := range found {
-		if v := found[len(found)-1-i]; v.Machine == s.machine {
+		if v := found[len(found)-1-i]; v.Machine == s.machine && v.Hub == s.hub {
 			out = append(out, v)
 		}
 	}

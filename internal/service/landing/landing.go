@@ -168,6 +168,7 @@ type Piece struct {
 	Review   string   // the reviewer that its package asks for; "" for none
 	Missing  string   // why it is not complete, such as "its checks failed"; "" if proof and checks are complete
 	Note     string   // for its reviewer: results of checks
+	Doubt    string   // why the operator reviews it if no other review is asked for, such as "tests: 41 before, 12 now"
 	Ended    hub.Time // when it was completed
 }
 

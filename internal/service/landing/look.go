@@ -191,7 +191,8 @@ func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPoli
 // more to do for it.
 func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies []hub.LandingPolicy) (isDone bool, err error) {
 	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, id)
-	if err != nil || piece.Review == "" || piece.Base == "" {
+	isAsked := piece.Review != "" || piece.Doubt != ""
+	if err != nil || !isAsked || piece.Base == "" {
 		return true, ignoreMissing(err)
 	}
 	repository, err := s.git.Repository(ctx, piece.Folder)

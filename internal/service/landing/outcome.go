@@ -87,6 +87,15 @@ func (w *worker) cannotMerge(ctx context.Context, e hub.LandingEntry, cause erro
 	return w.wait(ctx, []hub.LandingEntry{e}, hub.WaitsForChecks, "git cannot merge it: "+cause.Error(), "")
 }
 
+// cannotMove returns the reason to wait after the target could not be moved, such as a file whose
+// content the user's filter cannot get. It is tried again from time to time.
+func (w *worker) cannotMove(ctx context.Context, cause error) (reason string, err error) {
+	if ctx.Err() != nil || hub.Unavailable(cause) {
+		return "", fmt.Errorf("landing: move %s: %w", w.policy.Into, cause)
+	}
+	return fmt.Sprintf("%s cannot be moved: %v", w.policy.Into, cause), nil
+}
+
 // holdAll lets all entries wait while the target cannot be read.
 func (w *worker) holdAll(ctx context.Context, open []hub.LandingEntry, cause error) error {
 	if ctx.Err() != nil || hub.Unavailable(cause) {

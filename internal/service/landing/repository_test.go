@@ -26,6 +26,7 @@ type repository struct {
 	heads []string                                 // that the queue gave to branches
 	block func(from, to string) landing.Forwarding // decides about a forward before it; may be nil
 	after func()                                   // is called after a branch was moved; may be nil
+	fails error                                    // branches cannot be moved
 }
 
 func newRepository(t testing.TB) *repository {
@@ -169,6 +170,9 @@ func (r *repository) Revert(_ context.Context, _ string, onto landing.Commit, me
 func (r *repository) Forward(_ context.Context, _, branch, from, to string) (landing.Forwarding, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.fails != nil {
+		return landing.Forwarding{}, r.fails
+	}
 	if r.block != nil {
 		if got := r.block(from, to); got.Waits != "" || got.Stale {
 			return got, nil

@@ -25,7 +25,7 @@ type question struct {
 }
 
 // question returns the review that an entry needs; nil for none. The package of a handoff decides,
-// else the policy.
+// else the policy. Work whose results raise a doubt is always reviewed.
 func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
 	q := &question{who: p.Review, commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}}
 	if piece != nil {
@@ -36,7 +36,12 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 		q.note = piece.Note
 		q.title = piece.Title
 	}
-	if q.who == hub.ReviewerNone || q.who == "" || e.Undoes != "" {
+	isAsked := q.who != hub.ReviewerNone && q.who != ""
+	if !isAsked && piece != nil && piece.Doubt != "" {
+		q.who = string(hub.Operator)
+		isAsked = true
+	}
+	if !isAsked || e.Undoes != "" {
 		return nil, nil
 	}
 	target := ""

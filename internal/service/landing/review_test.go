@@ -163,6 +163,19 @@ func TestHandoffs(t *testing.T) {
 		w.turn()
 		w.want("l1", hub.EntryLanded, "")
 	})
+	t.Run("work with fewer tests than before waits for the operator's review", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.good("a")
+		p := piece(w)
+		p.Doubt = "tests: 41 before, 12 now"
+		w.work.pieces[id] = p
+		w.turn()
+		w.want("l1", hub.EntryWaiting, "waits for the review of operator")
+		_, err := w.Give(w.ctx, operator, string(id), approve)
+		w.must(err)
+		w.turn()
+		w.want("l1", hub.EntryLanded, "")
+	})
 	t.Run("agents land their own handoffs", func(t *testing.T) {
 		w := newWorld(t, landing.Setting{Checks: []string{"test"}})
 		w.good("a")

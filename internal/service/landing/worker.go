@@ -2,7 +2,6 @@ package landing
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -272,9 +271,12 @@ func (w *worker) recover(ctx context.Context, head Commit, open []hub.LandingEnt
 func (w *worker) forwardAgain(ctx context.Context, group []hub.LandingEntry, tip string) (changed bool, err error) {
 	defer w.s.move(group)()
 	got, err := w.s.git.Forward(ctx, w.policy.Repository, w.policy.Into, group[0].Head, tip)
+	if err != nil {
+		if got.Waits, err = w.cannotMove(ctx, err); err != nil {
+			return false, err
+		}
+	}
 	switch {
-	case err != nil:
-		return false, err
 	case got.Moved:
 		return true, w.landed(ctx, group, tip)
 	case got.Stale:
@@ -345,8 +347,21 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 	return nil
 }
 
-// merge merges an entry onto a commit, or takes back the landing that it undoes.
+// merge merges an entry onto a commit, or takes back the landing that it undoes. The copy lacks the
+// commit if another hub queued it: then it is brought.
 func (w *worker) merge(ctx context.Context, onto Commit, e hub.LandingEntry) (Merge, error) {
+	made, err := w.mergeHere(ctx, onto, e)
+	if err == nil || ctx.Err() != nil {
+		return made, err
+	}
+	if _, missing := w.s.git.Resolve(ctx, w.policy.Repository, e.Commit); missing != nil {
+		return made, err
+	}
+	return w.mergeHere(ctx, onto, e)
+}
+
+// mergeHere is merge with the commits that the copy has.
+func (w *worker) mergeHere(ctx context.Context, onto Commit, e hub.LandingEntry) (Merge, error) {
 	if e.Undoes != "" {
 		return w.s.git.Revert(ctx, w.policy.Repository, onto, e.Commit, undoMessage(e))
 	}
@@ -470,7 +485,9 @@ func (w *worker) land(ctx context.Context, head Commit, n int) error {
 
 	got, err := w.s.git.Forward(ctx, w.policy.Repository, w.policy.Into, head.ID, tip.ID)
 	if err != nil {
-		return fmt.Errorf("landing: move %s: %w", w.policy.Into, err)
+		if got.Waits, err = w.cannotMove(ctx, err); err != nil {
+			return err
+		}
 	}
 	switch {
 	case got.Moved:
