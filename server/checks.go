@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/git"
@@ -56,8 +57,12 @@ func (s *Server) openChecks(ctx context.Context) error {
 		o.Machine = s.postgres.Machine()
 		o.Hub = s.hubName()
 	}
-	repos := repositories{s}
-	s.checks = check.New(s.store, repos, checkRunner{shop, repos}, s.hints, o)
+	here := repositories{s}
+	var repos check.Repositories = here
+	if s.distant != nil {
+		repos = distantRepositories{here, s.distant}
+	}
+	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
 	return nil
 }
 
@@ -197,29 +202,82 @@ func (r repositories) File(ctx context.Context, folder, commit, name string) ([]
 	return git.Alone(ctx, "git", c.Folder(), "cat-file", "blob", id).Output()
 }
 
-// OnTarget implements check.Repositories. Without a landing policy, the target is the branch main
-// or master.
+// OnTarget implements check.Repositories.
 func (r repositories) OnTarget(ctx context.Context, folder, commit string) (bool, error) {
-	c, err := r.copyOf(ctx, folder)
+	c, heads, err := r.targets(ctx, folder)
 	if err != nil {
 		return false, err
 	}
-	for _, branch := range []string{"main", "master"} {
-		head, err := c.Head(ctx, branch)
-		if errors.Is(err, hubgit.ErrNoCommit) {
-			continue
-		}
-		if err == nil {
-			head, err = c.Fetch(ctx, head.ID)
-		}
-		if err != nil {
-			return false, gitError(err)
-		}
-		if on, err := isAncestor(ctx, c, commit, head.ID); err != nil || on {
+	for _, head := range heads {
+		if on, err := isAncestor(ctx, c, commit, head); err != nil || on {
 			return on, err
 		}
 	}
 	return false, nil
+}
+
+// targets returns the heads of the branches that work lands in, in the copy of a repository: those
+// with a landing policy or, without one, the default branch.
+func (r repositories) targets(ctx context.Context, folder string) (c *hubgit.Copy, heads []string, err error) {
+	repo, err := r.Find(ctx, folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err = r.copyOf(ctx, folder); err != nil {
+		return nil, nil, err
+	}
+	policies, err := hub.Read(ctx, r.s.store, func(rd hub.Reader) ([]hub.LandingPolicy, error) { return rd.Landings().Policies() })
+	if err != nil {
+		return nil, nil, err
+	}
+	var branches []string
+	for _, p := range policies {
+		if p.Machine == repo.Machine && p.Repository == repo.Path {
+			branches = append(branches, p.Into)
+		}
+	}
+	if len(branches) == 0 {
+		branch, err := c.Default(ctx)
+		if err != nil {
+			return nil, nil, gitError(err)
+		}
+		branches = []string{branch}
+	}
+
+	for _, branch := range branches {
+		head, err := c.Head(ctx, branch)
+		if branch == "" || errors.Is(err, hubgit.ErrNoCommit) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, gitError(err)
+		}
+		heads = append(heads, head.ID)
+	}
+	return c, heads, nil
+}
+
+// Before implements check.Repositories.
+func (r repositories) Before(ctx context.Context, folder, commit string, most int) (out []check.Commit, err error) {
+	c, heads, err := r.targets(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, head := range heads {
+		base, err := inCopy(ctx, c, "merge-base", head, commit)
+		if err != nil {
+			continue // they have no common commit
+		}
+		list, err := inCopy(ctx, c, "log", "--first-parent", "--format=%H %T", fmt.Sprintf("--max-count=%d", most), base)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(list) {
+			id, tree, _ := strings.Cut(strings.TrimSpace(line), " ")
+			out = append(out, check.Commit{ID: id, Tree: tree})
+		}
+	}
+	return out, nil
 }
 
 // checkRunner runs checks in the workshop, on commits of the hub's copies.

@@ -73,7 +73,7 @@ func (s *Server) openInspector(context.Context) (err error) {
 
 // openDistant builds the inspector that asks hubs on other machines.
 func (s *Server) openDistant(context.Context) error {
-	s.distant = &distantInspector{s.inspector, s.postgres}
+	s.distant = &distantInspector{s.inspector, s.postgres, repositories{s}}
 	return nil
 }
 

@@ -268,6 +268,31 @@ func (c *Copy) checkName(ctx context.Context, op, name string) error {
 	return err
 }
 
+// Default returns the default branch of the user's repository: the one that origin has, else main
+// or master if there is one of them, else the branch that is checked out in the main working tree.
+// It returns "" if there is none of these.
+func (c *Copy) Default(ctx context.Context) (string, error) {
+	s := c.source.shared()
+	const remote = "refs/remotes/origin/"
+	name, err := s.run(ctx, "symbolic-ref", "--quiet", remote+"HEAD")
+	if err == nil {
+		return strings.TrimPrefix(name, remote), nil
+	}
+	if !errors.Is(err, ErrGit) {
+		return "", err
+	}
+	for _, name := range []string{"main", "master"} {
+		if c.source.branch(ctx, name) != "" {
+			return name, nil
+		}
+	}
+	name, err = s.run(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if errors.Is(err, ErrGit) { // a detached head
+		return "", nil
+	}
+	return name, err
+}
+
 // Head returns the commit at which a branch of the user's repository is now, fetched. The
 // error is [ErrNoCommit] if there is no such branch, or no commit on it yet.
 func (c *Copy) Head(ctx context.Context, branch string) (Commit, error) {

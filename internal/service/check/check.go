@@ -69,6 +69,9 @@ type Repositories interface {
 	File(ctx context.Context, folder, commit, name string) ([]byte, error)
 	// OnTarget reports whether a commit is one of the branch that work lands in.
 	OnTarget(ctx context.Context, folder, commit string) (bool, error)
+	// Before returns the commits of that branch on which a commit of the copy is based, the
+	// nearest first, at most so many.
+	Before(ctx context.Context, folder, commit string, most int) ([]Commit, error)
 }
 
 // A Job is one run of a check on a commit.

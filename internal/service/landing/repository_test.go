@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,13 @@ func (c *checker) Run(_ context.Context, q landing.CheckRun) (landing.CheckRepor
 	c.runs++
 	out, passed := c.execute(q.Commit.ID)
 	got := landing.CheckReport{Passed: passed, Output: out, Results: []string{fmt.Sprintf("k%d", c.runs)}, Runs: 1}
+	if _, count, ok := strings.Cut(out, "tests="); ok {
+		n, err := strconv.Atoi(strings.TrimSpace(count))
+		if err != nil {
+			return got, err
+		}
+		got.Tests = map[string]int{"test": n}
+	}
 	if !passed {
 		got.Failed = "test"
 		got.State = "failed"
