@@ -217,6 +217,45 @@ func TestReservations(t *testing.T) {
 	})
 }
 
+// TestQuestionsDoNotGrowTheJournal has twenty agents ask again and again: a file that an agent
+// holds is its own, and a file of another agent is refused. The journal has the reservations and
+// the count of the refusals, whatever the number of questions.
+func TestQuestionsDoNotGrowTheJournal(t *testing.T) {
+	const agents, rounds = 20, 10
+	w := newSharedTree(t)
+	names := make([]hub.AgentID, agents)
+	for i := range names {
+		names[i] = hub.AgentID(fmt.Sprint("agent", i))
+	}
+	for i, key := range w.add(t, names...) {
+		w.keys[names[i]] = key
+	}
+
+	askAll := func() {
+		for i, name := range names {
+			if got := w.ask(name, reservation.Edit, fmt.Sprint(name, ".txt")); got.Decision != reservation.Allow {
+				t.Fatalf("%s edits its file: got %+v", name, got)
+			}
+			other := names[(i+agents-1)%agents]
+			if got := w.ask(name, reservation.Edit, fmt.Sprint(other, ".txt")); i > 0 && got.Decision != reservation.Deny {
+				t.Fatalf("%s edits the file of %s: got %+v", name, other, got)
+			}
+		}
+	}
+	w.ask(names[agents-1], reservation.Edit, fmt.Sprint(names[agents-1], ".txt"))
+	askAll()
+	before := w.journalHead(t)
+	for range rounds {
+		askAll()
+	}
+
+	// Refusals are counted by agent and code.
+	if got := w.journalHead(t) - before; got > agents {
+		t.Errorf("%d questions: the journal grew by %d entries, want at most %d", 2*agents*rounds, got, agents)
+	}
+	w.wantClean()
+}
+
 func TestReservationsAreHeldByActivity(t *testing.T) {
 	w := newSharedTree(t, func(o *server.Options) { o.Reservations.Idle = 10 * time.Minute })
 	w.report("builder", wake.EventPrompt)
