@@ -218,6 +218,27 @@ func paced(n int, rate float64, d time.Duration, work func(worker int)) time.Dur
 	return all[len(all)*99/100]
 }
 
+// steady starts work rate times a second, at even intervals, whether or not earlier work is done,
+// and returns the 99th percentile of how long it took.
+func steady(rate int, d time.Duration, work func(n int)) time.Duration {
+	took := make([]time.Duration, rate*int(d.Seconds()))
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+
+	var wg sync.WaitGroup
+	for n := range took {
+		<-tick.C
+		wg.Go(func() {
+			began := time.Now()
+			work(n)
+			took[n] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
 // most adds a row whose value has an upper bound.
 func (t *table) most(what string, got, bound float64, unit string) {
 	verdict := "ok"
