@@ -3,8 +3,6 @@ package server_test
 import (
 	"context"
 	"encoding/json"
-	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
