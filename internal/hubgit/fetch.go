@@ -28,7 +28,7 @@ func (c *Copy) Fetch(ctx context.Context, revision string) (_ Commit, err error)
 	const op = "fetch"
 	defer typed(&err, op, c.source.folder)
 	if !isRevision(revision) {
-		return Commit{}, fail(ErrNoCommit, op, c.source.folder, "the revision is not valid")
+		return Commit{}, fail(ErrNoCommit, op, c.source.folder, revision)
 	}
 	if err := c.source.checkObjects(); err != nil {
 		return Commit{}, err
