@@ -209,7 +209,7 @@ type CheckResult struct {
 	By       AgentID     `json:"by,omitempty"`
 	Handoff  HandoffID   `json:"handoff_id,omitempty"` // whose completion asked for it
 	Worktree string      `json:"worktree,omitempty"`   // the folder that it runs in, if InPlace
-	Hub      string      `json:"hub,omitempty"`        // whose copy of the repository has the commit, where several hubs have one store
+	Hub      string      `json:"hub,omitempty"`        // whose copy of the repository has the commit, where several hubs have one store; "" for any hub of the machine
 
 	QueuedAt  Time `json:"queued_at,omitzero"`
 	StartedAt Time `json:"started_at,omitzero"`

@@ -39,7 +39,7 @@ type plantedBranch struct {
 // plantBranches returns n branches in random order, of which nine of ten are good: the others
 // conflict with main, lie about their tests, or break together with another one.
 func plantBranches(n int, rnd *rand.Rand) (out []plantedBranch) {
-	const red = "with it, main fails the check test (failed)"
+	const red = "with it, main fails the check test"
 	for i := range n / 10 {
 		name := fmt.Sprint("bad", i)
 		switch i % 3 {

@@ -57,7 +57,9 @@ func (s *Service) Serve(ctx context.Context) {
 func (s *Service) open(r hub.Reader, state hub.CheckState) (out []hub.CheckResult, err error) {
 	found, err := r.Checks().Results(hub.CheckResultQuery{States: []hub.CheckState{state}, Limit: 10_000})
 	for i := range found {
-		if v := found[len(found)-1-i]; v.Machine == s.machine && v.Hub == s.hub {
+		v := found[len(found)-1-i]
+		isOurs := v.Hub == s.hub || v.Hub == ""
+		if v.Machine == s.machine && isOurs {
 			out = append(out, v)
 		}
 	}
@@ -177,6 +179,7 @@ func (s *Service) begin(ctx context.Context, v hub.CheckResult) (hub.CheckResult
 		if started, err = v.Advance(hub.ResultRunning, s.clock.Now()); err != nil {
 			return err
 		}
+		started.Hub = s.hub
 		_, err = tx.WriteChecks().PutResult(started, v.State)
 		return err
 	})

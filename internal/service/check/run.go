@@ -101,7 +101,10 @@ func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hu
 		}
 		r := hub.CheckResult{
 			Repository: p.Repository, Name: c.Name, Command: c.Command, Digest: c.Digest, Commit: p.Commit, Tree: p.Tree, State: hub.ResultQueued, InPlace: c.InPlace,
-			Again: again, Fills: p.Fills, By: actor.ID, Handoff: handoff, Hub: s.hub, QueuedAt: s.clock.Now(),
+			Again: again, Fills: p.Fills, By: actor.ID, Handoff: handoff, QueuedAt: s.clock.Now(),
+		}
+		if p.Repository.Machine == s.machine {
+			r.Hub = s.hub // a run on another machine is for any hub there
 		}
 		if c.InPlace {
 			r.Worktree = p.Worktree
@@ -131,7 +134,7 @@ func answerOf(same []hub.CheckResult, here string) (id hub.CheckResultID) {
 		switch {
 		case r.InPlace:
 		case !r.State.Over():
-			if open == "" && r.Hub == here {
+			if open == "" && (r.Hub == here || r.Hub == "") {
 				open = r.ID
 			}
 		case r.State == hub.ResultFailed:

@@ -456,7 +456,11 @@ func findReview(r hub.Reader, id string) (hub.Review, error) {
 		return v, err
 	case hub.LandingID(id).Number() > 0:
 		q.Entry = hub.LandingID(id)
-		if e, err := r.Landings().Entry(q.Entry); err == nil && e.Handoff != "" {
+		e, err := r.Landings().Entry(q.Entry)
+		if ignoreMissing(err) != nil {
+			return hub.Review{}, err
+		}
+		if e.Handoff != "" {
 			q.Entry = ""
 			q.Handoff = e.Handoff
 		}
