@@ -240,7 +240,7 @@ func (l landingChecks) Known(ctx context.Context, repository string, names []str
 // Run implements landing.Checks. A check that runs in a working tree does not count for landing.
 func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.CheckReport, error) {
 	const op = "server.Checks"
-	repos := repositories{l.s}
+	repos := repositories(l)
 	repo, err := repos.Find(ctx, q.Repository)
 	if err != nil {
 		return landing.CheckReport{}, err
@@ -300,7 +300,7 @@ func reportOf(plan hub.CheckPlan, results []hub.CheckResult) (landing.CheckRepor
 
 // Output implements landing.Checks.
 func (l landingChecks) Output(ctx context.Context, repository string, c landing.Commit) string {
-	repo, err := repositories{l.s}.Find(ctx, repository)
+	repo, err := repositories(l).Find(ctx, repository)
 	if err != nil {
 		return ""
 	}
@@ -437,7 +437,7 @@ func (l landedRefs) Landed(ctx context.Context, e hub.LandingEntry) (isIn, ok bo
 	if l.s.postgres != nil && e.Machine != l.s.postgres.Machine() {
 		return false, false
 	}
-	g := landingGit{repositories{l.s}}
+	g := landingGit{repositories(l)}
 	head, err := g.Branch(ctx, e.Repository, e.Into)
 	if err != nil {
 		return false, false

@@ -18,8 +18,9 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 	}
 	relevant, err := s.Relevant(ctx, t.Worktree)
 	lands := err == nil && s.lands(ctx, t.Worktree)
-	if len(t.Checks) == 0 && (err != nil || (!relevant && !lands)) {
-		return none, nil, nil // a folder that the hub cannot read is none of its repositories
+	isOurs := err == nil && (relevant || lands) // a folder that the hub cannot read is none of its repositories
+	if len(t.Checks) == 0 && !isOurs {
+		return none, nil, nil
 	}
 	plan, err := s.Plan(ctx, t.Worktree, "", "", t.Checks)
 	if err != nil {

@@ -126,8 +126,8 @@ func (r *repository) mergeTrees(args ...string) (tree string, paths []string, er
 	return lines[0], nil, err
 }
 
-func (r *repository) Merge(_ context.Context, _ string, onto, change landing.Commit, message string) (landing.Merge, error) {
-	if isIn, _ := r.Contains(nil, "", onto.ID, change.ID); isIn {
+func (r *repository) Merge(ctx context.Context, _ string, onto, change landing.Commit, message string) (landing.Merge, error) {
+	if isIn, _ := r.Contains(ctx, "", onto.ID, change.ID); isIn {
 		return landing.Merge{Commit: onto}, nil
 	}
 	tree, paths, err := r.mergeTrees(onto.ID, change.ID)
