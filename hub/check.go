@@ -201,13 +201,15 @@ type CheckResult struct {
 	After    string      `json:"after,omitempty"`
 	Tests    *TestCount  `json:"tests,omitempty"`
 	Output   CheckOutput `json:"output"`
-	Reason   string      `json:"reason,omitempty"` // why it was not started or ended early
-	Note     string      `json:"note,omitempty"`   // what a reviewer must know, such as "tests: 41 before, 12 now"
-	Again    bool        `json:"again,omitempty"`  // it ran though there was a kept result
-	Fills    bool        `json:"fills,omitempty"`  // the commit is one of the target branch, so that the run fills the caches
+	Reason   string      `json:"reason,omitempty"`      // why it was not started or ended early
+	Note     string      `json:"note,omitempty"`        // what a reviewer must know, such as "tests: 41 before, 12 now"
+	Fewer    bool        `json:"fewer_tests,omitempty"` // it has fewer tests than the target branch had before the commit; Note has the counts
+	Again    bool        `json:"again,omitempty"`       // it ran though there was a kept result
+	Fills    bool        `json:"fills,omitempty"`       // the commit is one of the target branch, so that the run fills the caches
 	By       AgentID     `json:"by,omitempty"`
 	Handoff  HandoffID   `json:"handoff_id,omitempty"` // whose completion asked for it
 	Worktree string      `json:"worktree,omitempty"`   // the folder that it runs in, if InPlace
+	Hub      string      `json:"hub,omitempty"`        // whose copy of the repository has the commit, where several hubs have one store; "" for any hub of the machine
 
 	QueuedAt  Time `json:"queued_at,omitzero"`
 	StartedAt Time `json:"started_at,omitzero"`

@@ -120,16 +120,19 @@ type LandingEntry struct {
 	Tree       string    `json:"tree"`   // of the commit
 	Owner      AgentID   `json:"owner"`
 	Handoff    HandoffID `json:"handoff,omitempty"`
-	Priority   Priority  `json:"priority"` // critical goes first
+	Task       TaskID    `json:"task,omitempty"` // of a team, if no handoff has the work
+	Priority   Priority  `json:"priority"`       // critical goes first
 	Undoes     LandingID `json:"undoes,omitempty"`
 
 	State     LandingState `json:"state"`
 	Waits     LandingWait  `json:"waits_for,omitempty"`
 	Reason    string       `json:"reason,omitempty"`
-	Conflicts []string     `json:"conflicts,omitempty"` // paths
-	Check     string       `json:"check,omitempty"`     // that failed
-	Results   []string     `json:"results,omitempty"`   // ids of the results of checks on the state that landed, or that failed
-	Tries     int          `json:"tries"`               // times that the queue took it up with a new commit, or again
+	Conflicts []string     `json:"conflicts,omitempty"`   // paths
+	Check     string       `json:"check,omitempty"`       // that failed
+	Results   []string     `json:"results,omitempty"`     // ids of the results of checks on the state that landed, or that failed
+	Tries     int          `json:"tries"`                 // times that the queue took it up with a new commit, or again
+	Returns   int          `json:"returns,omitempty"`     // times that it was returned
+	Fewer     string       `json:"fewer_tests,omitempty"` // such as "tests: 41 before, 12 now": the target would have fewer tests with it, so that it needs a review
 
 	// Step is the commit that the target is about to be moved to, and that has the entry; the
 	// hub compares it with the target after a kill. Merged is the merge commit of the entry.
@@ -150,6 +153,14 @@ type LandingEntry struct {
 // Queue names the queue that the entry is in.
 func (e LandingEntry) Queue() string { return queueName(e.Machine, e.Repository, e.Into) }
 
+// Subject returns the id of the handoff or the task whose work the entry is; "" for none.
+func (e LandingEntry) Subject() string {
+	if e.Handoff != "" {
+		return string(e.Handoff)
+	}
+	return string(e.Task)
+}
+
 // Digest returns the SHA-256, in hexadecimal, of everything in e but its revision.
 func (e LandingEntry) Digest() string { return wholeDigest("landing", e) }
 
@@ -162,6 +173,9 @@ func (e LandingEntry) Advance(next LandingState, now Time) (LandingEntry, error)
 	}
 	if next == EntryTrying && e.State != EntryTrying {
 		e.Tries++
+	}
+	if next == EntryReturned {
+		e.Returns++
 	}
 	e.State = next
 	e.Waits = ""
@@ -178,7 +192,7 @@ func (e LandingEntry) Advance(next LandingState, now Time) (LandingEntry, error)
 type LandingQuery struct {
 	Queue   string // as LandingEntry.Queue names it
 	States  []LandingState
-	Handoff HandoffID
+	Subject string // as LandingEntry.Subject names it
 	Owner   AgentID
 	Undoes  LandingID
 	Newest  bool      // the newest first, not the oldest

@@ -97,6 +97,21 @@ func NewProgress(subject string) Progress {
 	return Progress{Subject: subject, Proof: ProofNone, Checks: ChecksNone, Review: ReviewNone, Landing: LandingNone}
 }
 
+// At returns p for the commit of a plan. Reviews and landings of another commit do not count.
+func (p Progress) At(plan CheckPlan) Progress {
+	if p.Commit != plan.Commit {
+		p.Review = ReviewNone
+		p.Landing = LandingNone
+		p.Landed = ""
+	}
+	p.Repository = plan.Repository
+	p.Worktree = plan.Worktree
+	p.Commit = plan.Commit
+	p.Tree = plan.Tree
+	p.Base = plan.Base
+	return p
+}
+
 // Stage returns the stage of a commit whose work has a proof.
 func (p Progress) Stage(proof Proof) Stage { return StageOf(proof, p.Checks, p.Review, p.Landing) }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/git"
@@ -31,15 +32,12 @@ const (
 // openChecks builds the service of checks, the copies of repositories that they read, and the
 // workshop that runs them.
 func (s *Server) openChecks(ctx context.Context) error {
-	copies, err := hubgit.Open(filepath.Join(s.opts.Home, copiesDir))
-	if err != nil {
-		return fmt.Errorf("server: open the copies of repositories: %w", err)
-	}
-	s.copies = copies
+	// The workshop ends the processes of a hub that was killed; only then nothing uses the worktrees
+	// that the copies remove.
 	shop, err := workshop.Open(ctx, filepath.Join(s.opts.Home, workshopDir), &workshop.Options{
 		Jobs: s.opts.Checks.Jobs, Hidden: []string{s.opts.Home}, Program: s.opts.Checks.Program,
 		Checkout: func(ctx context.Context, bare, commit, folder string) error {
-			c, err := copies.At(ctx, bare)
+			c, err := s.copies.At(ctx, bare)
 			if err != nil {
 				return err
 			}
@@ -49,13 +47,22 @@ func (s *Server) openChecks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: open the workshop of checks: %w", err)
 	}
+	s.copies, err = hubgit.Open(filepath.Join(s.opts.Home, copiesDir))
+	if err != nil {
+		return fmt.Errorf("server: open the copies of repositories: %w", err)
+	}
 
 	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
+		o.Hub = s.hubName()
 	}
-	repos := repositories{s}
-	s.checks = check.New(s.store, repos, checkRunner{shop, repos}, s.hints, o)
+	here := repositories{s}
+	var repos check.Repositories = here
+	if s.distant != nil {
+		repos = distantRepositories{here, s.distant}
+	}
+	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
 	return nil
 }
 
@@ -105,6 +112,9 @@ func gitError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, hubgit.ErrNoCommit):
+		if known, ok := errors.AsType[*hubgit.Error](err); ok && known.Detail != "" {
+			return hub.Errorf(hub.CodeNotFound, op, "no branch or commit named %.100q in %s", known.Detail, known.Folder)
+		}
 		return hub.Errorf(hub.CodeNotFound, op, "%w", err)
 	case errors.Is(err, hubgit.ErrNoRepository), errors.Is(err, hubgit.ErrUnsafe), errors.Is(err, hubgit.ErrIncomplete), errors.Is(err, hubgit.ErrName):
 		return hub.Errorf(hub.CodeInvalid, op, "%w", err)
@@ -195,29 +205,82 @@ func (r repositories) File(ctx context.Context, folder, commit, name string) ([]
 	return git.Alone(ctx, "git", c.Folder(), "cat-file", "blob", id).Output()
 }
 
-// OnTarget implements check.Repositories. Without a landing policy, the target is the branch main
-// or master.
+// OnTarget implements check.Repositories.
 func (r repositories) OnTarget(ctx context.Context, folder, commit string) (bool, error) {
-	c, err := r.copyOf(ctx, folder)
+	c, heads, err := r.targets(ctx, folder)
 	if err != nil {
 		return false, err
 	}
-	for _, branch := range []string{"main", "master"} {
-		head, err := c.Head(ctx, branch)
-		if errors.Is(err, hubgit.ErrNoCommit) {
-			continue
-		}
-		if err == nil {
-			head, err = c.Fetch(ctx, head.ID)
-		}
-		if err != nil {
-			return false, gitError(err)
-		}
-		if on, err := isAncestor(ctx, c, commit, head.ID); err != nil || on {
+	for _, head := range heads {
+		if on, err := isAncestor(ctx, c, commit, head); err != nil || on {
 			return on, err
 		}
 	}
 	return false, nil
+}
+
+// targets returns the heads of the branches that work lands in, in the copy of a repository: those
+// with a landing policy or, without one, the default branch.
+func (r repositories) targets(ctx context.Context, folder string) (c *hubgit.Copy, heads []string, err error) {
+	repo, err := r.Find(ctx, folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err = r.copyOf(ctx, folder); err != nil {
+		return nil, nil, err
+	}
+	policies, err := hub.Read(ctx, r.s.store, func(rd hub.Reader) ([]hub.LandingPolicy, error) { return rd.Landings().Policies() })
+	if err != nil {
+		return nil, nil, err
+	}
+	var branches []string
+	for _, p := range policies {
+		if p.Machine == repo.Machine && p.Repository == repo.Path {
+			branches = append(branches, p.Into)
+		}
+	}
+	if len(branches) == 0 {
+		branch, err := c.Default(ctx)
+		if err != nil {
+			return nil, nil, gitError(err)
+		}
+		branches = []string{branch}
+	}
+
+	for _, branch := range branches {
+		head, err := c.Head(ctx, branch)
+		if branch == "" || errors.Is(err, hubgit.ErrNoCommit) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, gitError(err)
+		}
+		heads = append(heads, head.ID)
+	}
+	return c, heads, nil
+}
+
+// Before implements check.Repositories.
+func (r repositories) Before(ctx context.Context, folder, commit string, most int) (out []check.Commit, err error) {
+	c, heads, err := r.targets(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, head := range heads {
+		base, err := inCopy(ctx, c, "merge-base", head, commit)
+		if err != nil {
+			continue // they have no common commit
+		}
+		list, err := inCopy(ctx, c, "log", "--first-parent", "--format=%H %T", fmt.Sprintf("--max-count=%d", most), base)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(list) {
+			id, tree, _ := strings.Cut(strings.TrimSpace(line), " ")
+			out = append(out, check.Commit{ID: id, Tree: tree})
+		}
+	}
+	return out, nil
 }
 
 // checkRunner runs checks in the workshop, on commits of the hub's copies.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/git"
 	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -238,7 +240,7 @@ func (l landingChecks) Known(ctx context.Context, repository string, names []str
 // Run implements landing.Checks. A check that runs in a working tree does not count for landing.
 func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.CheckReport, error) {
 	const op = "server.Checks"
-	repos := repositories{l.s}
+	repos := repositories(l)
 	repo, err := repos.Find(ctx, q.Repository)
 	if err != nil {
 		return landing.CheckReport{}, err
@@ -266,13 +268,19 @@ func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.Che
 	if err != nil {
 		return landing.CheckReport{}, err
 	}
-	return reportOf(results)
+	return reportOf(plan, results)
 }
 
 // reportOf sums up the results of checks. A run that was cancelled says nothing about the commit.
-func reportOf(results []hub.CheckResult) (landing.CheckReport, error) {
-	out := landing.CheckReport{Passed: true}
-	for _, r := range results {
+func reportOf(plan hub.CheckPlan, results []hub.CheckResult) (landing.CheckReport, error) {
+	out := landing.CheckReport{Passed: true, Tests: map[string]int{}}
+	for i, r := range results {
+		if plan.Checks[i].JUnit != "" { // without a report there are no tests
+			out.Tests[r.Name] = 0
+		}
+		if r.Tests != nil {
+			out.Tests[r.Name] = r.Tests.Total
+		}
 		out.Results = append(out.Results, string(r.ID))
 		switch {
 		case r.State == hub.ResultCancelled:
@@ -292,7 +300,7 @@ func reportOf(results []hub.CheckResult) (landing.CheckReport, error) {
 
 // Output implements landing.Checks.
 func (l landingChecks) Output(ctx context.Context, repository string, c landing.Commit) string {
-	repo, err := repositories{l.s}.Find(ctx, repository)
+	repo, err := repositories(l).Find(ctx, repository)
 	if err != nil {
 		return ""
 	}
@@ -316,18 +324,28 @@ const maxShown = 20
 // maxProjects bounds the projects in which a repository is searched.
 const maxProjects = 1000
 
-// landingContracts knows the contracts of repositories. A repository of this machine is the one of
-// a project that has the name of its folder.
+// landingContracts knows the contracts of repositories.
 type landingContracts struct{ s *Server }
+
+// A gatedRepo is a repository of a project.
+type gatedRepo struct {
+	project coord.Project
+	repo    coord.Repo
+}
 
 // Broken implements landing.Contracts.
 func (l landingContracts) Broken(ctx context.Context, repository string) (string, error) {
-	name := filepath.Base(repository)
-	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (out []contract.Gate, err error) {
+	remotes, err := remotesOf(ctx, repository)
+	if err != nil {
+		return "", err
+	}
+	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (out []gatedRepo, err error) {
 		projects, err := r.Coordination().Projects("", maxProjects)
 		for _, p := range projects {
-			if _, ok := p.RepoNamed(name); ok {
-				out = append(out, contract.Gate{InProject: contract.In(p.ID), Repo: name, AllowNone: true})
+			for _, repo := range p.Repos {
+				if isRepository(repo, repository, remotes) {
+					out = append(out, gatedRepo{p, repo})
+				}
 			}
 		}
 		return out, err
@@ -336,16 +354,79 @@ func (l landingContracts) Broken(ctx context.Context, repository string) (string
 		return "", err
 	}
 	for _, g := range all {
-		v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, g)
+		v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
 		if err != nil {
 			return "", err
 		}
 		if !v.OK && len(v.Failures) > 0 {
-			f := v.Failures[0]
-			return fmt.Sprintf("the contract %s (version %d) of project %s is %s", f.Name, f.Version, g.Project, f.Reason), nil
+			return l.describe(ctx, g, v.Failures[0])
 		}
 	}
 	return "", nil
+}
+
+// describe returns a sentence about a contract that does not hold, with the other repositories that
+// use it.
+func (l landingContracts) describe(ctx context.Context, g gatedRepo, f contract.Failure) (string, error) {
+	text := fmt.Sprintf("the contract %s (version %d) of project %s is %s", f.Name, f.Version, g.project.ID, f.Reason)
+	c, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (coord.Contract, error) { return r.Coordination().Contract(g.project.ID, f.Contract) })
+	if hub.CodeOf(err) == hub.CodeNotFound { // it was not delivered
+		return text, nil
+	}
+	var users []string
+	for _, r := range c.Parties(g.project) {
+		if r.ID != g.repo.ID {
+			users = append(users, r.Name)
+		}
+	}
+	if len(users) > 0 {
+		text += "; used by " + strings.Join(users, ", ")
+	}
+	return text, err
+}
+
+// isRepository reports whether a repository of a project is the one in a folder. The addresses of
+// its remotes decide, if the project knows one; else the name of the folder, or the last part of an
+// address.
+func isRepository(r coord.Repo, folder string, remotes []string) bool {
+	if r.URL != "" && len(remotes) > 0 {
+		return slices.Contains(remotes, plainAddress(r.URL))
+	}
+	isLast := func(remote string) bool { return path.Base(remote) == r.Name }
+	return filepath.Base(folder) == r.Name || slices.ContainsFunc(remotes, isLast)
+}
+
+// remotesOf returns the addresses of the remotes of a repository, as plainAddress returns them.
+func remotesOf(ctx context.Context, repository string) (out []string, err error) {
+	list, err := git.In(ctx, "git", repository, "config", "--get-regexp", `^remote\..*\.url$`).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil, nil // it has none
+	}
+	for line := range strings.Lines(string(list)) {
+		_, address, _ := strings.Cut(strings.TrimSpace(line), " ")
+		out = append(out, plainAddress(address))
+	}
+	return out, err
+}
+
+// plainAddress returns the address of a repository without the parts in which two addresses of the
+// same one differ: git@host:a/b.git and https://host/a/b are host/a/b.
+func plainAddress(address string) string {
+	text := strings.TrimSuffix(strings.TrimSuffix(address, "/"), ".git")
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		text = rest
+	} else if host, path, ok := strings.Cut(text, ":"); ok && !strings.Contains(host, "/") { // host:path
+		text = host + "/" + path
+	}
+	host, path, ok := strings.Cut(text, "/")
+	if _, named, hasUser := strings.Cut(host, "@"); hasUser {
+		host = named
+	}
+	if !ok {
+		return host
+	}
+	return strings.ToLower(host) + "/" + path
 }
 
 // landedRefs compares landings with the branches of their repositories.
@@ -356,7 +437,7 @@ func (l landedRefs) Landed(ctx context.Context, e hub.LandingEntry) (isIn, ok bo
 	if l.s.postgres != nil && e.Machine != l.s.postgres.Machine() {
 		return false, false
 	}
-	g := landingGit{repositories{l.s}}
+	g := landingGit{repositories(l)}
 	head, err := g.Branch(ctx, e.Repository, e.Into)
 	if err != nil {
 		return false, false
@@ -365,11 +446,71 @@ func (l landedRefs) Landed(ctx context.Context, e hub.LandingEntry) (isIn, ok bo
 	return isIn, err == nil
 }
 
-// landingWork knows the work of handoffs.
+// landingWork knows the work of handoffs and of tasks of teams.
 type landingWork struct{ s *Server }
 
 // Piece implements landing.Work.
-func (l landingWork) Piece(ctx context.Context, actor hub.Caller, id hub.HandoffID) (landing.Piece, error) {
+func (l landingWork) Piece(ctx context.Context, actor hub.Caller, s landing.Subject) (landing.Piece, error) {
+	if s.Task == "" {
+		return l.handoffPiece(ctx, actor, s.Handoff)
+	}
+	if l.s.teams == nil {
+		return landing.Piece{}, hub.Errorf(hub.CodeNotEnabled, "server.Work", "this hub has no teams")
+	}
+	return l.taskPiece(ctx, actor, s.Task)
+}
+
+// Return implements landing.Work.
+func (l landingWork) Return(tx hub.Tx, s landing.Subject, reason string) (bool, []hub.Message, error) {
+	if s.Task == "" {
+		return l.s.handoffs.Return(tx, s.Handoff, reason)
+	}
+	if l.s.teams == nil {
+		return false, nil, nil
+	}
+	return l.s.teams.Return(tx, s.Task, reason)
+}
+
+// taskPiece returns the work of a task of a team. The work of a task that its owner got by a
+// handoff is that of the handoff.
+func (l landingWork) taskPiece(ctx context.Context, actor hub.Caller, id hub.TaskID) (landing.Piece, error) {
+	var t hub.Task
+	var p hub.Progress
+	err := l.s.store.View(ctx, func(r hub.Reader) (err error) {
+		if t, err = l.s.teams.Readable(r, actor, id); err != nil {
+			return err
+		}
+		p, err = r.Checks().Progress(string(id))
+		return err
+	})
+	if err != nil {
+		return landing.Piece{}, err
+	}
+
+	out := landing.Piece{
+		Subject: landing.Subject{Task: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Owner: t.Owner, Authors: t.Executors, Title: t.Title, Priority: hub.PriorityNormal, Ended: t.DoneAt,
+	}
+	if out.Folder == "" {
+		out.Folder = t.Worktree
+	}
+	switch {
+	case t.State != hub.TaskDone:
+		out.Missing = "it is " + string(t.State)
+	case t.Handoff != "":
+		out.Missing = "its work belongs to the handoff " + string(t.Handoff)
+	case p.Checks == hub.ChecksRunning:
+		out.Missing = "its checks run"
+	case p.Checks == hub.ChecksFailed:
+		out.Missing = "its checks failed"
+	case out.Commit == "":
+		out.Missing = "it has no commit"
+	}
+	out.Note, out.Fewer, err = l.results(ctx, p)
+	return out, err
+}
+
+// handoffPiece returns the work of a handoff.
+func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.HandoffID) (landing.Piece, error) {
 	r, err := l.s.handoffs.Show(ctx, actor, id)
 	if err != nil {
 		return landing.Piece{}, err
@@ -384,7 +525,7 @@ func (l landingWork) Piece(ctx context.Context, actor hub.Caller, id hub.Handoff
 	}
 
 	out := landing.Piece{
-		Handoff: id, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+		Subject: landing.Subject{Handoff: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
 	}
 	if r.Restricted {
 		out.Title = hub.RestrictedText
@@ -418,13 +559,13 @@ func (l landingWork) Piece(ctx context.Context, actor hub.Caller, id hub.Handoff
 	case out.Commit == "":
 		out.Missing = "its work is not committed"
 	}
-	results, err := l.results(ctx, p)
-	out.Note = results
+	out.Note, out.Fewer, err = l.results(ctx, p)
 	return out, err
 }
 
-// results returns the results of the checks of a handoff in one line, for its reviewer.
-func (l landingWork) results(ctx context.Context, p hub.Progress) (string, error) {
+// results returns the results of the checks of work in one line, for its reviewer, and the note of
+// one with fewer tests than before.
+func (l landingWork) results(ctx context.Context, p hub.Progress) (line, fewer string, err error) {
 	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.CheckResult, error) { return l.s.checks.Seen(r, p.Results, false) })
 	var parts []string
 	for _, v := range all {
@@ -432,18 +573,31 @@ func (l landingWork) results(ctx context.Context, p hub.Progress) (string, error
 		if v.Note != "" {
 			text += " (" + v.Note + ")"
 		}
+		if v.Fewer && fewer == "" {
+			fewer = v.Note
+		}
 		parts = append(parts, text)
 	}
-	return strings.Join(parts, "; "), err
+	return strings.Join(parts, "; "), fewer, err
 }
 
 // Completed implements landing.Work.
-func (l landingWork) Completed(ctx context.Context, since hub.Time, limit int) ([]hub.HandoffID, error) {
-	return hub.Read(ctx, l.s.store, func(r hub.Reader) (out []hub.HandoffID, err error) {
+func (l landingWork) Completed(ctx context.Context, since hub.Time, limit int) ([]landing.Finished, error) {
+	return hub.Read(ctx, l.s.store, func(r hub.Reader) (out []landing.Finished, err error) {
 		found, err := r.Handoffs(hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffClosed}, Limit: limit})
 		for _, h := range found {
 			if h.Ending == hub.EndedDone && !h.ResolvedAt.Before(since.Time) {
-				out = append(out, h.ID)
+				out = append(out, landing.Finished{Subject: landing.Subject{Handoff: h.ID}, At: h.ResolvedAt})
+			}
+		}
+		if err != nil || l.s.teams == nil {
+			return out, err
+		}
+		tasks, err := r.Teamspaces().Tasks(hub.TaskQuery{States: []hub.TaskState{hub.TaskDone}, Newest: true, Limit: limit})
+		for _, t := range tasks {
+			isWork := t.Handoff == "" && t.Worktree != ""
+			if isWork && !t.DoneAt.Before(since.Time) {
+				out = append(out, landing.Finished{Subject: landing.Subject{Task: t.ID}, At: t.DoneAt})
 			}
 		}
 		return out, err

@@ -267,7 +267,9 @@ func (a *app) trust(ctx context.Context, folder string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if len(seen.Untrusted) == 0 && seen.Digest == "" && seen.Policy != nil && seen.Policy.Trusted != "" {
+	hasNew := len(seen.Untrusted) > 0 || seen.Digest != ""
+	isTrusted := seen.Policy != nil && seen.Policy.Trusted != ""
+	if !hasNew && isTrusted {
 		return a.print(seen, func(w io.Writer) { fmt.Fprintln(w, "the checks in parley.yaml are trusted already") })
 	}
 	if len(seen.Untrusted) > 0 && !a.json {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/confine"
 )
 
@@ -423,5 +424,46 @@ func TestRequireChecks(t *testing.T) {
 	b.add("--required")
 	if got, r := b.complete(id); r.code != 0 || got.Stage != "passes" {
 		t.Errorf("got %d %+v: %s", r.code, got, r.err)
+	}
+}
+
+// A verification of a run that is a check of the repository runs on the commit of the work, in a
+// clean worktree, and its result is kept. Work that is not committed is verified in its folder.
+func TestRunVerifiesOnTheCommit(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := newProject(t)
+	h.ok(h.operator("root", "add", dir), nil)
+	h.ok(h.as("", "--as-operator", "check", "add", "unit", "--repo", dir, "--unconfined", "--", "sh", "-c", "test ! -e loose.log && test -e hello.txt"), nil)
+	const write = "echo hello > hello.txt; echo x > loose.log"
+	const commit = write + "; git add hello.txt; git -c user.name=t -c user.email=t@example.org commit -qm hello"
+	const says = "STATUS:ok\nFILES_CREATED:hello.txt\nTESTS:pass"
+	verify := func(dir, script, line string) ran {
+		t.Helper()
+		return outcome(t, do(t, parley(t, h.env(""), scripted(t, dir, script, says, "--verify", line, "--home", h.home, "--as-operator")...)))
+	}
+
+	// The ignored file is in the folder of the work and not in the commit.
+	got := verify(dir, commit, "unit")
+	v := got.Evidence.Verify
+	if got.Verdict != hub.RunConfirmed || v == nil || v.InPlace || v.Check == nil || v.Check.Name != "unit" || v.Check.Commit != got.Evidence.After.Commit || v.Check.Kept {
+		t.Fatalf("by name: got %s, %+v", got.Verdict, v)
+	}
+	var run struct{ Result hub.CheckResult }
+	h.ok(h.operator("check", "run", "unit", "--repo", dir, "--json"), &run)
+	if string(run.Result.ID) != v.Check.Result || !run.Result.Kept {
+		t.Errorf("the result of the run is not kept: %+v", run.Result)
+	}
+
+	again := verify(dir, "echo more > more.log", "test ! -e loose.log && test -e hello.txt")
+	if v := again.Evidence.Verify; v == nil || v.Check == nil || !v.Check.Kept || v.Check.Result != string(run.Result.ID) {
+		t.Errorf("by the text of its command: got %+v", v)
+	}
+	loose := verify(dir, "echo loose >> main.go", "unit || test -e loose.log")
+	if v := loose.Evidence.Verify; v == nil || !v.InPlace || v.Check != nil {
+		t.Errorf("another command: got %+v", v)
+	}
+	if v := verify(dir, "true", "unit").Evidence.Verify; v == nil || !v.InPlace || v.Check != nil {
+		t.Errorf("work that is not committed: got %+v", v)
 	}
 }

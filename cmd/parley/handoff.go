@@ -210,12 +210,12 @@ func (a *app) handoffListCommand() *cobra.Command {
 }
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
-	writeList(w, "handoffs", "ID, STATE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
+	writeList(w, "handoffs", "ID, STATE, STAGE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
 		text := h.StateText()
 		if h.Ownership.NeedsOperator() {
 			text += " (" + string(h.Ownership) + ")"
 		}
-		return []any{h.Name(), state(text), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
+		return []any{h.Name(), state(text), cmp.Or(string(h.Stage), "-"), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)

@@ -89,9 +89,7 @@ func handoffFacts(r handoff.Report) facts {
 		f.add("due", when(r.DueAt))
 	}
 
-	if r.Stage != "" && (r.Checks != hub.ChecksNone || r.Review != hub.ReviewNone || r.Landing != string(hub.LandingNone)) {
-		f.add("stage", fmt.Sprintf("%s (checks %s, review %s, landing %s)", r.Stage, r.Checks, r.Review, cutHashes(r.Landing)))
-	}
+	f.add("stage", cutHashes(r.ProgressText()))
 	f.add("returned", plaintext.Line(r.Returned))
 	for _, c := range r.Results {
 		f.add("results", strings.Join(append([]string{fmt.Sprintf("%s %s (%s", c.Name, strings.ReplaceAll(string(c.State), "_", " "), c.ID)}, resultNotes(c)...), "; ")+")")

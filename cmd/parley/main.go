@@ -72,10 +72,15 @@ type app struct {
 func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{in: in, out: newPrinter(out), err: newPrinter(errOut)}
 	root := a.root()
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		a.complete(root)
+	}
+
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+
 	cmd, err := root.ExecuteContextC(ctx)
 	if !a.began && slices.Contains(args, "--json") {
 		a.json = true // it may stand behind a flag that was not understood
@@ -251,7 +256,6 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 	f.StringVar(&a.keyFile, "key-file", "", "file with your key (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "use the operator's key from the home")
 
-	a.complete(root)
 	return root
 }
 

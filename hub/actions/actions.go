@@ -42,8 +42,8 @@ const (
 	CheckTrusted Action = "check.trusted" // the checks in a file of a repository, or what they are required for
 	CheckRun     Action = "check.run"     // with the result
 
-	ReviewAsked Action = "review.asked"
-	ReviewGiven Action = "review.given" // or replaced by the review of a later commit
+	ReviewRequested Action = "review.asked"
+	ReviewGiven     Action = "review.given" // or replaced by the review of a later commit
 
 	LandingSet       Action = "landing.set"       // the operator set or removed the policy of a branch
 	LandingQueued    Action = "landing.queued"    // an entry is in the queue, or waits

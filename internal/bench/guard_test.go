@@ -24,7 +24,7 @@ import (
 func init() { parts["guard"] = (*table).guard }
 
 // guard measures the answer of the guard to an edit, with the process that a hook starts, against
-// the shortest command of the program: 20 questions a second of four agents in one working tree.
+// the shortest command of the program: 20 questions a second, of four agents in turn, in one working tree.
 // Each edit is of the agent's own files, so that every question reserves or renews.
 func (t *table) guard() {
 	const agents, rate, files = 4, 20, 400
@@ -47,11 +47,10 @@ func (t *table) guard() {
 		env = append(env, append(os.Environ(), fleet.LaunchVariable+"="+folder, "PARLEY_HOME="+home, "PARLEY_URL="+p.url))
 	}
 
-	asked := make([]int, agents)
-	ask := func(w int) {
-		n := w*(files/agents) + asked[w]%(files/agents)
-		asked[w]++
-		name := filepath.Join(dir, "part0", fmt.Sprintf("d%d", n/100), fmt.Sprintf("f%d.go", n))
+	ask := func(n int) {
+		w := n % agents
+		file := w*(files/agents) + n/agents%(files/agents)
+		name := filepath.Join(dir, "part0", fmt.Sprintf("d%d", file/100), fmt.Sprintf("f%d.go", file))
 		input, err := json.Marshal(map[string]any{
 			"session_id": fmt.Sprint("s", w), "cwd": dir, "hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": map[string]string{"file_path": name},
 		})
@@ -65,9 +64,9 @@ func (t *table) guard() {
 			b.Errorf("guard: %v: %s", err, out)
 		}
 	}
-	version := func(w int) {
+	version := func(n int) {
 		cmd := exec.Command(p.cmd.Path, "version")
-		cmd.Env, cmd.Dir = env[w], dir
+		cmd.Env, cmd.Dir = env[n%agents], dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.Errorf("version: %v: %s", err, out)
 		}
@@ -76,8 +75,8 @@ func (t *table) guard() {
 	type pair struct{ guard, version time.Duration }
 	var all []pair
 	for range loads {
-		base := paced(agents, rate, loadTime(b)/loads, version)
-		all = append(all, pair{paced(agents, rate, loadTime(b)/loads, ask), base})
+		base := steady(rate, loadTime(b)/loads, version)
+		all = append(all, pair{steady(rate, loadTime(b)/loads, ask), base})
 	}
 	slices.SortFunc(all, func(x, y pair) int {
 		return cmp.Compare(float64(x.guard)/float64(x.version), float64(y.guard)/float64(y.version))

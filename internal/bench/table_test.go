@@ -47,7 +47,7 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers, pages, kept, teams, proof, guard, comply or postgres.
+// coordination, peers, pages, kept, teams, proof, guard, landing, comply or postgres.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
@@ -216,6 +216,27 @@ func paced(n int, rate float64, d time.Duration, work func(worker int)) time.Dur
 	wg.Wait()
 	slices.Sort(all)
 	return all[len(all)*99/100]
+}
+
+// steady starts work rate times a second, at even intervals, whether or not earlier work is done,
+// and returns the 99th percentile of how long it took.
+func steady(rate int, d time.Duration, work func(n int)) time.Duration {
+	took := make([]time.Duration, rate*int(d.Seconds()))
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+
+	var wg sync.WaitGroup
+	for n := range took {
+		<-tick.C
+		wg.Go(func() {
+			began := time.Now()
+			work(n)
+			took[n] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	return took[len(took)*99/100]
 }
 
 // most adds a row whose value has an upper bound.

@@ -2,7 +2,7 @@ package demo
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,46 +16,59 @@ import (
 // Landing shows three agents whose branches land in main through a queue: one conflicts, one is a
 // lie, and two pass alone and break together. Main passes its check after every landing.
 func Landing(ctx context.Context, dir, version string, tell func(actor, text string)) error {
-	d := &landingDemo{taskDemo: taskDemo{script: script{dir: dir, version: version, print: tell}, repo: filepath.Join(dir, "app")}, agents: map[string]*rpc.Client{}}
-	return d.run(ctx, d.begin, d.queue, d.watch, d.repair, d.check)
+	d := &landingDemo{
+		taskDemo: taskDemo{script: script{dir: dir, version: version, print: tell}, repo: filepath.Join(dir, "app")},
+		agents:   map[string]*rpc.Client{}, entries: map[string]hub.LandingID{}, notices: map[hub.LandingID]landingNotice{},
+	}
+	return d.run(ctx, d.begin, d.work, d.land, d.repair, d.resolve, d.compare)
 }
 
 type landingDemo struct {
 	taskDemo
-	agents map[string]*rpc.Client
-	told   map[hub.LandingID]hub.LandingState
+	agents  map[string]*rpc.Client
+	entries map[string]hub.LandingID        // by branch
+	notices map[hub.LandingID]landingNotice // that agents got, and that were not told yet
 }
 
-// memoryCheck is the operator's check: the features together may use 10 MB.
-const memoryCheck = `cat memory/* | awk '{ s += $1 } END { print "memory: " s " MB of 10"; exit s > 10 }'`
+// A landingNotice is the message to the owner of an entry that landed or came back.
+type landingNotice struct {
+	Landing hub.LandingID `json:"landing"`
+	Landed  string        `json:"landed_commit"` // "" if it came back
+	Reason  string        `json:"reason"`
+	Output  string        `json:"output"` // the end of the output of the check that failed
+	Next    string        `json:"next_step"`
+}
 
-// A piece of work of an agent in the demo: a branch with one changed file.
+// memoryCheck is the operator's check: the features of the app may use 10 MB together.
+const memoryCheck = `cat memory/* | awk '{ s += $1 } END { print s " MB of 10 MB"; exit s > 10 }'`
+
+// A demoBranch is the work of an agent in the demo: a branch with one changed file.
 type demoBranch struct {
 	agent, name, file, text, says string
 }
 
 var demoBranches = []demoBranch{
-	{"ada", "login", "memory/login", "6\n", "login, 6 MB"},
-	{"ben", "search", "memory/search", "6\n", "search, 6 MB; with 2 MB of main it fits, too"},
-	{"cleo", "fast", "memory/fast", "99\n", `"it is fast, and all tests pass"`},
-	{"ada", "title", "title.txt", "The app of ada\n", "a new title"},
-	{"ben", "name", "title.txt", "The app of ben\n", "another title, on the same line"},
+	{"ada", "login", "memory/login", "6\n", "it uses 6 MB"},
+	{"ben", "search", "memory/search", "6\n", "it uses 6 MB. Each of the two passes; together they are too much"},
+	{"cleo", "speed", "memory/speed", "99\n", `"tested, all green". It uses 99 MB`},
+	{"ada", "title", "title.txt", "Ada's app\n", "it changes title.txt"},
+	{"ben", "name", "title.txt", "Ben's app\n", "it changes the same line of title.txt"},
 }
 
 // begin makes the repository with a check and a landing policy.
 func (d *landingDemo) begin(ctx context.Context) {
-	d.told = map[hub.LandingID]hub.LandingState{}
 	d.try(func() error { return os.MkdirAll(filepath.Join(d.repo, "memory"), 0o700) })
-	d.operator = d.node(ctx, Home, server.Options{Roots: []string{d.repo}}).client
 	d.git(ctx, "init", "-q", "-b", "main")
 	d.write("title.txt", "The app\n")
 	d.write("memory/base", "2\n")
 	d.save(ctx, "demo", "begin")
+	d.operator = d.node(ctx, Home, server.Options{Roots: []string{d.repo}}).client
 	call(ctx, &d.script, d.operator, api.AddCheck, api.AddCheckParams{
 		RepositoryParams: api.RepositoryParams{Repository: d.repo}, Name: "memory", Command: []string{"sh", "-c", memoryCheck}, Unconfined: true,
 	})
 	call(ctx, &d.script, d.operator, api.SetLanding, api.LandingParams{Repo: d.repo, Into: "main", Checks: []string{"memory"}, By: hub.LandingAuto})
-	d.tell("", "A hub starts. You allow one check, and let changes land in main when it passes: parley landing set --into main --check memory --by auto")
+	d.tell("", "A hub starts beside the repository of an app that uses 2 MB. You allow one check, memory, which fails above 10 MB,")
+	d.tell("", "and let changes land when it passes: parley landing set --into main --check memory --by auto")
 	for _, name := range []string{"ada", "ben", "cleo"} {
 		d.agents[name] = d.add(ctx, hub.AgentID(name), hub.RoleExecutor)
 	}
@@ -72,83 +85,127 @@ func (d *landingDemo) save(ctx context.Context, author, message string) {
 	d.git(ctx, "-c", "user.name="+author, "-c", "user.email="+author+"@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "-m", message)
 }
 
-// queue lets the agents commit on branches from the same main, and land them.
-func (d *landingDemo) queue(ctx context.Context) {
+// work lets the agents commit on branches from the same main.
+func (d *landingDemo) work(ctx context.Context) {
+	d.tell("", "Three agents have branches of the same main, and each says that its work is done:")
 	for _, b := range demoBranches {
 		d.git(ctx, "switch", "-q", "-c", b.name, "main")
 		d.write(b.file, b.text)
-		d.save(ctx, b.agent, b.says)
-		d.tell(b.agent, "lands the branch %s: %s", b.name, b.says)
+		d.save(ctx, b.agent, b.name)
+		d.tell(b.agent, "lands %s: %s", b.name, b.says)
 	}
 	d.git(ctx, "switch", "-q", "main")
+}
+
+// land queues the branches and tells their outcomes.
+func (d *landingDemo) land(ctx context.Context) {
 	for _, b := range demoBranches {
-		call(ctx, &d.script, d.agents[b.agent], api.Land, api.LandParams{Ref: b.name, Repo: d.repo})
+		d.enter(ctx, b.agent, b.name)
 	}
-	d.tell("", "The queue merges them onto main in a copy of its own, runs the check on the result, and moves main only when it passes:")
-}
-
-// watch tells the outcome of each entry, until none is open.
-func (d *landingDemo) watch(ctx context.Context) {
-	for isOpen := true; isOpen && d.err == nil; {
-		isOpen = false
-		got := call(ctx, &d.script, d.operator, api.ListLandings, api.LandingsParams{Repo: d.repo})
-		for i := len(got.Entries) - 1; i >= 0; i-- {
-			e := got.Entries[i]
-			isOpen = isOpen || e.State.Open()
-			if e.State.Open() || d.told[e.ID] == e.State {
-				continue
-			}
-			d.told[e.ID] = e.State
-			text := fmt.Sprintf("           %-8s  %s of %s", e.State, e.Ref, e.Owner)
-			if e.Reason != "" {
-				text += ": " + e.Reason
-			}
-			d.tell("", "%s", text)
-		}
-		if isOpen { // a message to an agent tells that something has moved
-			call(ctx, &d.script, d.agents["ben"], api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true})
-		}
+	d.tell("", "The hub merges them onto main in a copy of its own, runs the check on the result, and moves main only if it passes:")
+	for _, b := range demoBranches {
+		hasLanded := b.name == "login" || b.name == "title"
+		d.outcome(ctx, b.agent, b.name, hasLanded)
 	}
 }
 
-// repair lets the owner of the pair that broke commit again.
-func (d *landingDemo) repair(ctx context.Context) {
-	got := call(ctx, &d.script, d.operator, api.ListLandings, api.LandingsParams{Repo: d.repo, State: hub.EntryReturned})
-	for _, e := range got.Entries {
-		isPair := e.Ref == "search" || e.Ref == "login"
-		if !isPair {
-			continue
-		}
-		d.tell(string(e.Owner), "reads why %s came back, needs less memory now, and lands it again", e.Ref)
-		d.git(ctx, "switch", "-q", e.Ref)
-		d.write("memory/"+e.Ref, "2\n")
-		d.save(ctx, string(e.Owner), "less memory")
-		d.git(ctx, "switch", "-q", "main")
-		call(ctx, &d.script, d.agents[string(e.Owner)], api.Land, api.LandParams{Ref: e.Ref, Repo: d.repo})
+// enter queues the branch of an agent.
+func (d *landingDemo) enter(ctx context.Context, agent, branch string) {
+	got := call(ctx, &d.script, d.agents[agent], api.Land, api.LandParams{Ref: branch, Repo: d.repo})
+	if d.err == nil {
+		d.entries[branch] = got.Entries[0].ID
 	}
-	d.watch(ctx)
 }
 
-// check compares main with the story.
-func (d *landingDemo) check(ctx context.Context) {
-	got := call(ctx, &d.script, d.operator, api.ListLandings, api.LandingsParams{Repo: d.repo})
-	states := map[hub.LandingState]int{}
-	for _, e := range got.Entries {
-		states[e.State]++
-	}
-	if d.err == nil && (states[hub.EntryLanded] != 3 || states[hub.EntryReturned] != 2) {
-		d.failf("%d entries landed and %d came back, want 3 and 2", states[hub.EntryLanded], states[hub.EntryReturned])
-	}
-	checked := call(ctx, &d.script, d.operator, api.RunCheck, api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: api.RepositoryParams{Repository: d.repo}, Name: "memory"}, Commit: "main"})
+// outcome waits for the message about a branch, tells it, and returns it.
+func (d *landingDemo) outcome(ctx context.Context, agent, branch string, wantLanded bool) landingNotice {
+	got := d.receive(ctx, agent, d.entries[branch])
 	if d.err != nil {
-		return
+		return got
 	}
-	if checked.Result.State != hub.ResultPassed {
-		d.failf("main fails its check: %s", checked.Result.Output.Tail)
+	if hasLanded := got.Landed != ""; hasLanded != wantLanded {
+		d.failf("%s of %s: landed is %t, want %t: %s %s", branch, agent, hasLanded, wantLanded, got.Reason, got.Output)
+		return got
+	}
+	if got.Landed != "" {
+		d.tell("", "           landed    %s", branch)
+		return got
+	}
+	text := got.Reason // the owner also gets the next step, and the texts of a conflict
+	if got.Output != "" {
+		text += ": " + strings.TrimSpace(got.Output)
+	}
+	d.tell("", "           returned  %s: %s", branch, text)
+	return got
+}
+
+// receive waits for the message about an entry in the inbox of its owner.
+func (d *landingDemo) receive(ctx context.Context, agent string, id hub.LandingID) landingNotice {
+	for rounds := 0; d.err == nil; rounds++ {
+		if got, ok := d.notices[id]; ok {
+			delete(d.notices, id)
+			return got
+		}
+		if rounds > 10 {
+			d.failf("%s got no message about %s", agent, id)
+		}
+		mail := call(ctx, &d.script, d.agents[agent], api.Inbox, api.InboxParams{WaitS: 10, Ack: api.AckSet{All: true}})
+		for _, m := range mail.Messages {
+			var n landingNotice
+			d.try(func() error { return json.Unmarshal(m.Payload, &n) })
+			d.notices[n.Landing] = n
+		}
+	}
+	return landingNotice{}
+}
+
+// repair lets ben make the pair fit together.
+func (d *landingDemo) repair(ctx context.Context) {
+	d.git(ctx, "switch", "-q", "search")
+	d.write("memory/search", "2\n")
+	d.save(ctx, "ben", "search with less memory")
+	d.git(ctx, "switch", "-q", "main")
+	d.tell("ben", "reads why, and what to do next. It makes search use 2 MB, commits, and lands it again:")
+	d.enter(ctx, "ben", "search")
+	d.outcome(ctx, "ben", "search", true)
+}
+
+// resolve lets ben resolve the conflict.
+func (d *landingDemo) resolve(ctx context.Context) {
+	d.git(ctx, "switch", "-q", "name")
+	d.git(ctx, "-c", "user.name=ben", "-c", "user.email=ben@example.com", "merge", "-q", "-s", "ours", "-m", "merge main", "main")
+	d.git(ctx, "checkout", "-q", "main", "--", "memory")
+	d.write("title.txt", "The app of Ada and Ben\n")
+	d.save(ctx, "ben", "one title for both")
+	d.git(ctx, "switch", "-q", "main")
+	d.tell("ben", "got the three texts of title.txt. It merges main into name, and lands it again:")
+	d.enter(ctx, "ben", "name")
+	d.outcome(ctx, "ben", "name", true)
+}
+
+// compare runs the check on every commit that the queue moved main to.
+func (d *landingDemo) compare(ctx context.Context) {
+	got := call(ctx, &d.script, d.operator, api.ListLandings, api.LandingsParams{Repo: d.repo})
+	heads := []string{"main"}
+	for _, e := range got.Entries {
+		if e.State == hub.EntryLanded {
+			heads = append(heads, e.Head)
+		}
+	}
+	last := ""
+	for _, head := range heads {
+		one := api.CheckParams{RepositoryParams: api.RepositoryParams{Repository: d.repo}, Name: "memory"}
+		checked := call(ctx, &d.script, d.operator, api.RunCheck, api.RunCheckParams{CheckParams: one, Commit: head})
+		if d.err == nil && checked.Result.State != hub.ResultPassed {
+			d.failf("main fails its check at %s: %s", head, checked.Result.Output.Tail)
+		}
+		if last == "" {
+			last = strings.TrimSpace(checked.Result.Output.Tail)
+		}
 	}
 	d.try(func() error {
-		_, err := os.Stat(filepath.Join(d.repo, "memory", "login"))
+		_, err := os.Stat(filepath.Join(d.repo, "memory", "login")) // the checked-out files moved with main
 		return err
 	})
-	d.tell("", "Main passes: %s. The files of the checked-out main came along, and its history has one merge for each change.", strings.TrimSpace(checked.Result.Output.Tail))
+	d.tell("", "Main is green: %s, and it was green after every landing. The branch of cleo is not in it.", last)
 }

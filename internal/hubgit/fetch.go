@@ -28,7 +28,7 @@ func (c *Copy) Fetch(ctx context.Context, revision string) (_ Commit, err error)
 	const op = "fetch"
 	defer typed(&err, op, c.source.folder)
 	if !isRevision(revision) {
-		return Commit{}, fail(ErrNoCommit, op, c.source.folder, "the revision is not valid")
+		return Commit{}, fail(ErrNoCommit, op, c.source.folder, revision)
 	}
 	if err := c.source.checkObjects(); err != nil {
 		return Commit{}, err
@@ -266,6 +266,31 @@ func (c *Copy) checkName(ctx context.Context, op, name string) error {
 		return fail(ErrName, op, c.bare, name)
 	}
 	return err
+}
+
+// Default returns the default branch of the user's repository: the one that origin has, else main
+// or master if there is one of them, else the branch that is checked out in the main working tree.
+// It returns "" if there is none of these.
+func (c *Copy) Default(ctx context.Context) (string, error) {
+	s := c.source.shared()
+	const remote = "refs/remotes/origin/"
+	name, err := s.run(ctx, "symbolic-ref", "--quiet", remote+"HEAD")
+	if err == nil {
+		return strings.TrimPrefix(name, remote), nil
+	}
+	if !errors.Is(err, ErrGit) {
+		return "", err
+	}
+	for _, name := range []string{"main", "master"} {
+		if c.source.branch(ctx, name) != "" {
+			return name, nil
+		}
+	}
+	name, err = s.run(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if errors.Is(err, ErrGit) { // a detached head
+		return "", nil
+	}
+	return name, err
 }
 
 // Head returns the commit at which a branch of the user's repository is now, fetched. The

@@ -24,6 +24,7 @@ type files struct {
 	source  source
 	root    *os.Root
 	scratch *git.Scratch
+	pause   func(before string) // see Copies
 
 	raw      bool // files count in the form in which they are, too
 	modes    bool // the file system keeps the permission to execute
@@ -47,6 +48,7 @@ func (c *Copies) openFiles(ctx context.Context, s source, t tree) (*files, error
 		source:   s,
 		root:     root,
 		scratch:  scratch,
+		pause:    c.pause,
 		modes:    scratch.Is("core.filemode", true),
 		links:    scratch.Is("core.symlinks", true),
 		caseless: scratch.Is("core.ignorecase", false),
@@ -232,6 +234,7 @@ func (f *files) makeFolders(name string) error {
 		if b != '/' {
 			continue
 		}
+		f.pause("make the folder " + name[:i])
 		err := f.root.Mkdir(name[:i], 0o777)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -265,16 +268,20 @@ func (f *files) place(from, to string) error {
 	if isLink(info.Mode()) {
 		target, err := f.root.Readlink(from)
 		if err == nil {
+			f.pause("write the link " + to)
 			err = f.root.Symlink(target, to)
 		}
 		if err != nil {
 			return err
 		}
+		f.pause("remove " + from)
 		return f.root.Remove(from)
 	}
 
+	f.pause("write " + to)
 	switch err := f.root.Link(from, to); {
 	case err == nil:
+		f.pause("remove " + from)
 		return f.root.Remove(from)
 	case errors.Is(err, fs.ErrExist):
 		return err

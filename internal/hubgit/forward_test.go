@@ -499,6 +499,46 @@ func TestForwardSubmodule(t *testing.T) {
 	}
 }
 
+// A submodule that the landing removes stays as a folder of the person; one that becomes a file is
+// in the way of it.
+func TestForwardRemovesSubmodule(t *testing.T) {
+	for _, becomesFile := range []bool{false, true} {
+		l := newLandingWithSubmodule(t)
+		l.git("checkout", "-q", "-b", "without")
+		l.git("rm", "-q", "--cached", "sub")
+		if becomesFile {
+			id := l.git("rev-parse", "HEAD:a.txt")
+			l.git("update-index", "--add", "--cacheinfo", "100644,"+id+",sub")
+		}
+		l.git("commit", "-q", "-m", "without the submodule")
+		without := l.fetch("without")
+		l.git("symbolic-ref", "HEAD", "refs/heads/main")
+		l.git("reset", "-q")
+		l.new = l.merge(l.old, without).Commit
+		got := l.forward()
+		if text := read(t, l.dir, "sub", "mine.txt"); text != "mine\n" {
+			t.Errorf("the file of the person is %q", text)
+		}
+		if becomesFile {
+			l.waited(got, l.dir, hubgit.Untracked, "sub/mine.txt")
+		} else if !got.Moved || l.git("ls-files", "sub") != "" {
+			t.Errorf("got %+v", got)
+		}
+		l.noTraces()
+	}
+}
+
+// newLandingWithSubmodule is a landing whose target has a submodule with a file of a person.
+func newLandingWithSubmodule(t *testing.T) *landing {
+	t.Helper()
+	r := serialRepository(t)
+	first := r.commit("a.txt", "a\n")
+	r.git("update-index", "--add", "--cacheinfo", "160000,"+first+",sub")
+	r.git("commit", "-q", "-m", "submodule")
+	r.write("sub/mine.txt", "mine\n")
+	return &landing{repository: r, old: r.fetch("main")}
+}
+
 // A file becomes a folder, a folder a file, a file a link, in one landing.
 func TestForwardChangesKinds(t *testing.T) {
 	r := newRepository(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ const (
 	childCopies = "HUBGIT_TEST_COPIES" // the folder of copies
 	childFolder = "HUBGIT_TEST_FOLDER" // a folder of the user's repository; "" to recover
 	childMove   = "HUBGIT_TEST_MOVE"   // the old and the new commit
-	childKill   = "HUBGIT_TEST_KILL"   // the number of the write before which the child ends
+	childKill   = "HUBGIT_TEST_KILL"   // the number of the write before which the child ends, or a pattern of its name
 	childGroup  = "HUBGIT_TEST_GROUP"  // set if the processes of git end with it
 )
 
@@ -38,7 +39,8 @@ func child() int {
 	last, _ := strconv.Atoi(os.Getenv(childKill))
 	count := 0
 	copies.SetPause(func(before string) {
-		if count++; count == last {
+		isNamed, _ := path.Match(os.Getenv(childKill), before)
+		if count++; count == last || isNamed {
 			fmt.Println("before:", before)
 			if os.Getenv(childGroup) != "" {
 				killGroup()
@@ -68,12 +70,18 @@ func child() int {
 // the child ended; "" if it did all of it.
 func (l *landing) runChild(folder string, kill int) string {
 	l.Helper()
+	return l.runChildUntil(folder, strconv.Itoa(kill))
+}
+
+// runChildUntil is runChild with a write that has a number or a name.
+func (l *landing) runChildUntil(folder, kill string) string {
+	l.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		l.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), childCopies+"="+filepath.Dir(l.copy().Folder()), childFolder+"="+folder, childMove+"="+l.old.ID+" "+l.new.ID, childKill+"="+strconv.Itoa(kill))
+	cmd.Env = append(os.Environ(), childCopies+"="+filepath.Dir(l.copy().Folder()), childFolder+"="+folder, childMove+"="+l.old.ID+" "+l.new.ID, childKill+"="+kill)
 	if l.group {
 		cmd.Env = append(cmd.Env, childGroup+"=1")
 		ownGroup(cmd)
@@ -230,9 +238,27 @@ func TestRecoverStopsAtContentOfAPerson(t *testing.T) {
 	})
 }
 
+// The process is killed when a new file has two names, its own and the one in the folder of the
+// step, and a person writes to it: it stays.
+func TestRecoverKeepsANewFileOfAPerson(t *testing.T) {
+	k := newKillable(t)
+	if k.runChildUntil(k.dir, "remove .parley-*/files/a.txt") == "" {
+		t.Fatal("the landing was not killed")
+	}
+	if got := read(t, k.linked, "a.txt"); got != "new a\n" {
+		t.Fatalf("a.txt is %q", got)
+	}
+	writeFile(t, filepath.Join(k.linked, "a.txt"), "of a person\n")
+	got := k.recover()
+	k.waited(hubgit.Forwarded{Waits: got.Waits}, k.linked, hubgit.Changed, "a.txt")
+	if got := read(t, k.linked, "a.txt"); got != "of a person\n" {
+		t.Errorf("the file of the person is %q", got)
+	}
+}
+
 // Recover is killed, too.
 func TestRecoverAfterKillsOfRecover(t *testing.T) {
-	const middle = 22 // a write in the second tree
+	const middle = 50 // a write in the second tree
 	inParts(t, 3, func(k *killable, first, step int) {
 		for n := first; ; n += step {
 			if k.runChild(k.dir, middle) == "" {
@@ -260,7 +286,7 @@ func TestRecoverRemovesLocksOfGit(t *testing.T) {
 	k.group = true
 	lock := filepath.Join(k.dir, ".git", "refs", "heads", "main.lock")
 	found := 0
-	for n := 14; n < 40; n += 6 {
+	for n := 27; n < 63; n += 9 { // while the branch is locked
 		if k.runChild(k.dir, n) == "" {
 			break
 		}
@@ -283,7 +309,7 @@ func TestRecoverRemovesLocksOfGit(t *testing.T) {
 // but for files that the step had set aside.
 func TestRecoverOfABranchThatMoved(t *testing.T) {
 	k := newKillable(t)
-	for n := 4; k.runChild(k.dir, n) != ""; n += 5 {
+	for n := 4; k.runChild(k.dir, n) != ""; n += 9 {
 		if k.git("rev-parse", "main") == k.new.ID {
 			break
 		}

@@ -119,6 +119,7 @@ func (w *work) lock() (bool, error) {
 		return false, err
 	}
 	own := filepath.Join(w.control, lockFile)
+	w.step.home.pause("write the lock")
 	if err := os.WriteFile(own, []byte(w.step.lockText()), 0o600); err != nil {
 		return false, err
 	}
@@ -145,10 +146,12 @@ func (w *work) stage(ctx context.Context, indexed bool) error {
 		return err
 	}
 	for _, name := range []string{newFiles, oldFiles, undoneFiles} {
+		w.step.home.pause("make " + name)
 		if err := w.files.root.MkdirAll(w.at(name), 0o700); err != nil {
 			return err
 		}
 	}
+	w.step.home.pause("write .gitignore")
 	if err := w.files.root.WriteFile(w.at(".gitignore"), []byte("*\n"), 0o600); err != nil {
 		return err
 	}
@@ -166,6 +169,7 @@ func (w *work) stage(ctx context.Context, indexed bool) error {
 		return err
 	}
 	w.files.scratch.Plain = w.files.raw
+	w.step.home.pause("write the new files")
 	err := w.readTree(ctx, index, "-m", "-u", "--no-recurse-submodules", from, w.step.New)
 	w.files.scratch.Plain = false
 	if err != nil {
@@ -208,9 +212,11 @@ func (w *work) copyIndex(ctx context.Context, to string) error {
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	w.step.home.pause("keep the index")
 	if err := linkOrCopy(ctx, from, filepath.Join(w.control, oldIndex)); err != nil {
 		return err
 	}
+	w.step.home.pause("copy the index")
 	raw, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -381,12 +387,14 @@ func (w *work) setAside(ctx context.Context, i int, ch Change) error {
 func (w *work) installIndex(ctx context.Context) error {
 	index := filepath.Join(w.control, newIndex)
 	refresh := w.files.git(ctx, index, "update-index", "-q", "--ignore-submodules", "--refresh")
+	w.step.home.pause("refresh the new index")
 	if err := finish(refresh); err != nil && exitCode(err) != 1 { // 1: files differ, as they may
 		return failed(err, "write the index", w.files.tree.Folder)
 	}
 	if err := durable.SyncFile(index); err != nil {
 		return err
 	}
+	w.step.home.pause("keep the new index")
 	if err := linkOrCopy(ctx, index, filepath.Join(w.control, putIndex)); err != nil {
 		return err
 	}
@@ -425,9 +433,11 @@ func (w *work) release(kept []string) error {
 	}
 	err = nil
 	if len(kept) == 0 {
+		w.step.home.pause("remove the new and old files")
 		err = w.files.root.RemoveAll(w.inTree)
 	}
 	if filepath.Join(w.files.tree.Folder, filepath.FromSlash(w.inTree)) != w.control {
+		w.step.home.pause("remove the folder")
 		err = errors.Join(err, os.RemoveAll(w.control))
 	}
 	return err

@@ -81,8 +81,9 @@ func (w *work) releaseAll(ctx context.Context) error {
 	return w.release(kept)
 }
 
-// takeBack removes a file that the step put. It is the step's if it has the new content and
-// its place in the folder of the step is empty, or if it is the file in that place, too.
+// takeBack removes a file that the step put. It is the step's if it has the new content, and its
+// place in the folder of the step is empty or has the same file: a person may have written to that
+// file since.
 func (w *work) takeBack(i int, ch Change, s state) error {
 	if ch.newMode == modeNone || s.absent() {
 		return nil
@@ -96,7 +97,7 @@ func (w *work) takeBack(i int, ch Change, s state) error {
 	staged, err := w.files.root.Lstat(w.at(newFiles) + "/" + ch.Path)
 	ours := w.files.is(s, ch.newMode, ch.newID)
 	if err == nil && !isLink(staged.Mode()) {
-		ours = os.SameFile(staged, s.info)
+		ours = ours && os.SameFile(staged, s.info)
 	}
 	if !ours {
 		return nil

@@ -59,7 +59,7 @@ var (
 		ON CONFLICT (machine, repository) DO UPDATE SET body_json = excluded.body_json`)
 
 	checkResult     = checkResults.query(`WHERE n = ?1`)
-	lastCheckResult = statement(`SELECT n FROM check_results ORDER BY n DESC LIMIT 1`)
+	lastCheckResult = statement(`SELECT coalesce(max(n), 0) FROM check_results`)
 	putCheckResult  = checkResults.update(1, "machine", ` AND state = ?11`)
 
 	checkTail    = statement(`SELECT tail FROM check_tails WHERE n = ?1`)

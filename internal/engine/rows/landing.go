@@ -12,14 +12,15 @@ var landingPolicies = newTable("landing_policies", "landing policy", "id, body_j
 	c.encoded(p, false)
 })
 
-var landings = newTable("landings", "landing", "n, queue, state, owner, handoff, undoes, revision, body_json", func(c *codec, e *hub.LandingEntry) {
+var landings = newTable("landings", "landing", "n, queue, state, owner, subject, undoes, revision, body_json", func(c *codec, e *hub.LandingEntry) {
 	n := e.ID.Number()
 	queue := e.Queue()
+	subject := e.Subject()
 	c.int64(&n)
 	c.text(&queue)
 	c.text((*string)(&e.State))
 	c.text((*string)(&e.Owner))
-	c.optional((*string)(&e.Handoff))
+	c.optional(&subject)
 	c.optional((*string)(&e.Undoes))
 	c.int64(&e.Revision)
 	c.encoded(e, false)
@@ -70,7 +71,7 @@ func (v landingReader) Entry(id hub.LandingID) (hub.LandingEntry, error) {
 func (v landingReader) Entries(q hub.LandingQuery) ([]hub.LandingEntry, error) {
 	var f filter
 	f.equal("queue", q.Queue)
-	f.equal("handoff", string(q.Handoff))
+	f.equal("subject", q.Subject)
 	f.equal("owner", string(q.Owner))
 	f.equal("undoes", string(q.Undoes))
 	oneOf(&f, "state", q.States)

@@ -69,6 +69,9 @@ type Repositories interface {
 	File(ctx context.Context, folder, commit, name string) ([]byte, error)
 	// OnTarget reports whether a commit is one of the branch that work lands in.
 	OnTarget(ctx context.Context, folder, commit string) (bool, error)
+	// Before returns the commits of that branch on which a commit of the copy is based, the
+	// nearest first, at most so many.
+	Before(ctx context.Context, folder, commit string, most int) ([]Commit, error)
 }
 
 // A Job is one run of a check on a commit.
@@ -118,6 +121,7 @@ type Options struct {
 	Content Content      // without it only the ends of outputs are kept
 	Jobs    int          // runs at a time; default half of the cores, at least one
 	Machine string       // the name of this machine where hubs of others have the same store, else ""
+	Hub     string       // the name of this hub among those, else ""
 
 	// Require reports whether the settings want passed checks for every completion in a
 	// repository. It may be nil.
@@ -135,6 +139,7 @@ type Service struct {
 	bus     hub.Bus
 	jobs    int
 	machine string
+	hub     string
 	require func(hub.Repository) bool
 
 	mu      sync.Mutex // guards the fields below
@@ -159,7 +164,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Jobs = max(1, runtime.NumCPU()/2)
 	}
 	return &Service{
-		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, require: o.Require,
+		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require,
 		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]hub.Repository{},
 	}
 }

@@ -261,18 +261,24 @@ func TestResults(t *testing.T) {
 			}
 		}
 	})
-	t.Run("fewer tests than before are noted", func(t *testing.T) {
+	t.Run("fewer tests than the target branch had are noted", func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.add("test", nil)
-		counts := []int{41, 12}
-		w.run = func(check.Job) check.Outcome {
+		w.add("test", func(c *hub.RepositoryCheck) { c.JUnit = "report.xml" })
+		counts := map[string]int{"old": 3, "main": 41, "cut": 12, "cut-more": 12, "more": 42, "side": 50}
+		w.base = map[string][]string{"cut": {"main", "old"}, "cut-more": {"main", "old"}, "more": {"main", "old"}, "none": {"main"}}
+		w.run = func(j check.Job) check.Outcome {
 			out := outcome(hub.ResultPassed, 0, "")
-			out.Tests = &hub.TestCount{Total: counts[len(w.runs)-1]}
+			if n, ok := counts[j.Commit.ID]; ok {
+				out.Tests = &hub.TestCount{Total: n}
+			}
 			return out
 		}
-		w.result(builder, "test", "c1", false)
-		if r := w.result(builder, "test", "c2", false); r.Note != "tests: 41 before, 12 now" {
-			t.Errorf("got %q", r.Note)
+		for _, step := range []struct{ commit, note string }{
+			{"main", ""}, {"old", ""}, {"side", ""}, {"cut", "tests: 41 before, 12 now"}, {"cut-more", "tests: 41 before, 12 now"}, {"more", ""}, {"none", "tests: 41 before, 0 now"},
+		} {
+			if r := w.result(builder, "test", step.commit, false); r.Note != step.note || r.Fewer != (step.note != "") {
+				t.Errorf("%s: got %q, %v, want %q", step.commit, r.Note, r.Fewer, step.note)
+			}
 		}
 	})
 	t.Run("a check in place is never answered by a kept result", func(t *testing.T) {

@@ -17,8 +17,9 @@ const (
 	retryIn   = time.Second      // after an error of the store
 )
 
-// Serve runs queued checks of this machine until ctx ends, and returns when their processes have
-// ended. Runs that an earlier process of the hub left are queued again first.
+// Serve runs the queued checks of this hub until ctx ends, and returns when their processes have
+// ended. Runs that an earlier process of the hub left are queued again first. Another hub on the same
+// machine has other copies of repositories, which lack the commits: it does not take them.
 func (s *Service) Serve(ctx context.Context) {
 	hints, cancel := s.bus.Subscribe(Topic)
 	defer cancel()
@@ -52,11 +53,13 @@ func (s *Service) Serve(ctx context.Context) {
 	}
 }
 
-// open returns the runs of this machine that are in a state, oldest first.
+// open returns the runs of this hub that are in a state, oldest first.
 func (s *Service) open(r hub.Reader, state hub.CheckState) (out []hub.CheckResult, err error) {
 	found, err := r.Checks().Results(hub.CheckResultQuery{States: []hub.CheckState{state}, Limit: 10_000})
 	for i := range found {
-		if v := found[len(found)-1-i]; v.Machine == s.machine {
+		v := found[len(found)-1-i]
+		isOurs := v.Hub == s.hub || v.Hub == ""
+		if v.Machine == s.machine && isOurs {
 			out = append(out, v)
 		}
 	}
@@ -176,6 +179,7 @@ func (s *Service) begin(ctx context.Context, v hub.CheckResult) (hub.CheckResult
 		if started, err = v.Advance(hub.ResultRunning, s.clock.Now()); err != nil {
 			return err
 		}
+		started.Hub = s.hub
 		_, err = tx.WriteChecks().PutResult(started, v.State)
 		return err
 	})
@@ -242,6 +246,10 @@ func (s *Service) execute(ctx context.Context, v hub.CheckResult, c hub.Reposito
 	}
 	closeOutput(got)
 	after := context.WithoutCancel(ctx)
+	if next.State == hub.ResultPassed && c.JUnit != "" {
+		next.Note = s.fewerTests(after, next)
+		next.Fewer = next.Note != ""
+	}
 	if err := s.finish(after, next, v.State); err != nil {
 		s.log.Error("the result of a check could not be stored; it runs again after the next start", "op", "check.Run", "result", v.ID, "err", err)
 	}
@@ -301,9 +309,6 @@ func (s *Service) finish(ctx context.Context, v hub.CheckResult, was hub.CheckSt
 			_, err := tx.WriteChecks().PutResult(v, was)
 			return err
 		}
-		if v.Note, err = fewerTests(tx, v); err != nil {
-			return err
-		}
 		if err := share(tx, v); err != nil {
 			return err
 		}
@@ -335,26 +340,53 @@ func share(tx hub.Tx, v hub.CheckResult) error {
 	return nil
 }
 
-// fewerTests returns a note if a check had more tests when it last passed on another tree: work may
-// have removed some.
-func fewerTests(r hub.Reader, v hub.CheckResult) (string, error) {
-	if v.Tests == nil {
-		return "", nil
+// maxBefore is the number of commits of the target branch whose results are looked for.
+const maxBefore = 50
+
+// fewerTests returns a note if a check that counts tests had more of them on the commit of the
+// target branch on which the commit of v is based: work may have removed some. Of that branch the
+// nearest commit with a result counts. The note is empty if no result is known.
+func (s *Service) fewerTests(ctx context.Context, v hub.CheckResult) string {
+	failed := func(err error) string {
+		s.log.Warn("the tests of a check could not be compared with those before", "op", "check.Run", "result", v.ID, "err", err)
+		return ""
 	}
-	earlier, err := r.Checks().Results(hub.CheckResultQuery{Repository: v.Repository, Name: v.Name, States: []hub.CheckState{hub.ResultPassed}, Limit: 20})
+	base, err := s.repos.Before(ctx, v.Path, v.Commit, maxBefore)
 	if err != nil {
-		return "", err
+		return failed(err)
 	}
-	for _, e := range earlier {
-		if e.Tree == v.Tree || e.Tests == nil {
+	now := 0
+	if v.Tests != nil {
+		now = v.Tests.Total
+	}
+	before, err := hub.Read(ctx, s.store, func(r hub.Reader) (int, error) { return testsBefore(r, v, base) })
+	if err != nil {
+		return failed(err)
+	}
+	if before <= now {
+		return ""
+	}
+	return fmt.Sprintf("tests: %d before, %d now", before, now)
+}
+
+// testsBefore returns the number of tests of the check of v on the first of some commits that has a
+// result; 0 if none has.
+func testsBefore(r hub.Reader, v hub.CheckResult, base []Commit) (int, error) {
+	for _, c := range base {
+		if c.Tree == v.Tree {
 			continue
 		}
-		if e.Tests.Total > v.Tests.Total {
-			return fmt.Sprintf("tests: %d before, %d now", e.Tests.Total, v.Tests.Total), nil
+		known, err := r.Checks().Results(hub.CheckResultQuery{Repository: v.Repository, Name: v.Name, Tree: c.Tree, States: []hub.CheckState{hub.ResultPassed}, Limit: maxListed})
+		if err != nil {
+			return 0, err
 		}
-		return "", nil
+		for _, e := range known {
+			if e.Tests != nil && !e.InPlace {
+				return e.Tests.Total, nil
+			}
+		}
 	}
-	return "", nil
+	return 0, nil
 }
 
 // tidy removes the oldest outputs from time to time, so that all together stay below the quota. Their

@@ -51,6 +51,12 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 // commits must be read.
 func (s *Service) Relevant(ctx context.Context, folder string) (bool, error) {
 	repo, err := s.repos.Find(ctx, folder)
+	if hub.CodeOf(err) == hub.CodeUnreachable {
+		isSet, readErr := s.elsewhere(ctx)
+		if readErr != nil || isSet {
+			return isSet, readErr
+		}
+	}
 	if err != nil {
 		return false, err
 	}
@@ -62,6 +68,13 @@ func (s *Service) Relevant(ctx context.Context, folder string) (bool, error) {
 		all, err := r.Checks().OfRepository(repo)
 		return len(all) > 0, err
 	})
+}
+
+// elsewhere reports whether a repository of another machine has checks, so that a folder there must
+// not count as one without any.
+func (s *Service) elsewhere(ctx context.Context) (bool, error) {
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.RepositoryCheck, error) { return r.Checks().All() })
+	return slices.ContainsFunc(all, func(c hub.RepositoryCheck) bool { return c.Machine != s.machine }), err
 }
 
 // touches reports whether the change of a plan touches the patterns of a check. A check without

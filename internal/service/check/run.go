@@ -95,13 +95,16 @@ func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hu
 		if err != nil {
 			return nil, err
 		}
-		if known := answerOf(same); known != "" && !again && !c.InPlace {
+		if known := answerOf(same, s.hub); known != "" && !again && !c.InPlace {
 			ids = append(ids, known)
 			continue
 		}
 		r := hub.CheckResult{
 			Repository: p.Repository, Name: c.Name, Command: c.Command, Digest: c.Digest, Commit: p.Commit, Tree: p.Tree, State: hub.ResultQueued, InPlace: c.InPlace,
 			Again: again, Fills: p.Fills, By: actor.ID, Handoff: handoff, QueuedAt: s.clock.Now(),
+		}
+		if p.Repository.Machine == s.machine {
+			r.Hub = s.hub // a run on another machine is for any hub there
 		}
 		if c.InPlace {
 			r.Worktree = p.Worktree
@@ -122,15 +125,18 @@ func sameRuns(r hub.Reader, c hub.RepositoryCheck, p hub.CheckPlan) ([]hub.Check
 
 // answerOf chooses, from the runs of one check on one tree, the result that answers a request; ""
 // if none does. A failure counts until the operator runs the check again: repeating a check until
-// it passes proves nothing. A run that is under way answers if nothing else does.
-func answerOf(same []hub.CheckResult) (id hub.CheckResultID) {
+// it passes proves nothing. A run that is under way on this hub answers if nothing else does: one of
+// another hub may have ended with it.
+func answerOf(same []hub.CheckResult, here string) (id hub.CheckResultID) {
 	open := hub.CheckResultID("")
 	for _, r := range same {
 		byOperator := r.Again && r.By == hub.Operator
 		switch {
 		case r.InPlace:
-		case !r.State.Over() && open == "":
-			open = r.ID
+		case !r.State.Over():
+			if open == "" && (r.Hub == here || r.Hub == "") {
+				open = r.ID
+			}
 		case r.State == hub.ResultFailed:
 			return r.ID
 		case r.State == hub.ResultPassed && byOperator: // what was before it does not count

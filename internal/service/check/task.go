@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -16,17 +17,19 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 		return none, nil, nil
 	}
 	relevant, err := s.Relevant(ctx, t.Worktree)
-	if len(t.Checks) == 0 && (err != nil || !relevant) {
-		return none, nil, nil // a folder that the hub cannot read is none of its repositories
+	lands := err == nil && s.lands(ctx, t.Worktree)
+	isOurs := err == nil && (relevant || lands) // a folder that the hub cannot read is none of its repositories
+	if len(t.Checks) == 0 && !isOurs {
+		return none, nil, nil
 	}
 	plan, err := s.Plan(ctx, t.Worktree, "", "", t.Checks)
 	if err != nil {
 		return none, nil, err
 	}
-	if len(plan.Checks) == 0 {
-		if plan.Require {
-			return none, nil, hub.Errorf(hub.CodeUnproven, op, "passed checks are required, and no check is set for this work").WithHint("{check.add}")
-		}
+	if len(plan.Checks) == 0 && plan.Require {
+		return none, nil, hub.Errorf(hub.CodeUnproven, op, "passed checks are required, and no check is set for this work").WithHint("{check.add}")
+	}
+	if len(plan.Checks) == 0 && !lands {
 		return none, nil, nil
 	}
 
@@ -38,10 +41,7 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 		if p.Results, err = s.queue(tx, actor, plan, "", false); err != nil {
 			return err
 		}
-		p.Repository = plan.Repository
-		p.Worktree = plan.Worktree
-		p.Commit = plan.Commit
-		p.Tree = plan.Tree
+		p = p.At(plan)
 		p.Checks = hub.ChecksNone // until they have ended: the next call decides
 		p.Names = plan.Names()
 		p.Actor = actor.ID
@@ -55,6 +55,17 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 		return none, nil, err
 	}
 	return s.concludeTask(ctx, t.ID)
+}
+
+// lands reports whether a branch of the repository around a folder has a landing queue.
+func (s *Service) lands(ctx context.Context, folder string) bool {
+	repo, err := s.repos.Find(ctx, folder)
+	if err != nil {
+		return false
+	}
+	policies, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.LandingPolicy, error) { return r.Landings().Policies() })
+	isOf := func(p hub.LandingPolicy) bool { return p.Machine == repo.Machine && p.Repository == repo.Path }
+	return err == nil && slices.ContainsFunc(policies, isOf)
 }
 
 // concludeTask stores the word for the results of a task.

@@ -46,6 +46,7 @@ type world struct {
 	gate  map[string]chan check.Outcome // by name: the job waits for its outcome
 	begun chan string                   // names of jobs that wait at a gate
 	kept  map[string]string             // names in the copy
+	base  map[string][]string           // by commit: those of the target branch before it
 }
 
 // newWorld returns a service whose executor runs until the test ends.
@@ -165,6 +166,13 @@ func (w *world) File(_ context.Context, _, commit, name string) ([]byte, error) 
 
 func (w *world) OnTarget(_ context.Context, _, commit string) (bool, error) {
 	return commit == "main", nil
+}
+
+func (w *world) Before(_ context.Context, _, commit string, _ int) (out []check.Commit, _ error) {
+	for _, c := range w.base[commit] {
+		out = append(out, check.Commit{ID: c, Tree: "tree of " + c})
+	}
+	return out, nil
 }
 
 // run of a job: a function of the test decides, or a gate.

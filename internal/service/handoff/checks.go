@@ -201,11 +201,7 @@ func (x *completing) check(ctx context.Context) (Report, error) {
 		if p.Results, err = s.checks.Queue(m.tx, x.actor, x.plan, x.id); err != nil {
 			return err
 		}
-		p.Repository = x.plan.Repository
-		p.Worktree = x.plan.Worktree
-		p.Commit = x.plan.Commit
-		p.Tree = x.plan.Tree
-		p.Base = x.plan.Base
+		p = p.At(x.plan)
 		p.Proof = x.proof.Proof
 		p.Checks = hub.ChecksRunning
 		p.Names = x.plan.Names()
@@ -491,17 +487,19 @@ func (x *completing) progressed(m *mover) error {
 		p = x.progress
 		p.Revision = revision
 	} else {
-		p.Repository = x.plan.Repository
-		p.Worktree = x.plan.Worktree
-		p.Commit = x.plan.Commit
-		p.Tree = x.plan.Tree
-		p.Base = x.plan.Base
+		plan := x.plan
+		switch change := x.work().Change; {
+		case x.claim.Commit != "":
+		case change.Uncommitted > 0: // the commit that is checked out has not all of the work
+			plan.Commit = ""
+			plan.Tree = ""
+		case plan.Commit == "":
+			plan.Worktree = change.Now.Path
+			plan.Commit = change.Now.Commit
+		}
+		p = p.At(plan)
 		p.Checks = hub.ChecksNone
 		p.Names, p.Results = nil, nil
-		if now := x.work().Change.Now; p.Commit == "" && x.work().Change.Uncommitted == 0 {
-			p.Worktree = now.Path
-			p.Commit = now.Commit
-		}
 		p.Actor = x.actor.ID
 		p.UpdatedAt = m.now
 	}
@@ -551,10 +549,13 @@ func (s *Service) addProgress(r hub.Reader, report *Report) error {
 	if report.Results == nil {
 		report.Results = []hub.CheckResult{}
 	}
-	if s.checks == nil || len(p.Results) == 0 || report.Title == hub.RestrictedText {
+	isWithheld := report.Title == hub.RestrictedText
+	if !isWithheld {
+		report.Returned = p.Reason
+	}
+	if s.checks == nil || len(p.Results) == 0 || isWithheld {
 		return nil
 	}
-	report.Returned = p.Reason
 	if report.Commit == "" {
 		report.Commit = p.Commit
 	}

@@ -93,6 +93,8 @@ type Board interface {
 	// Taken gives the task to the receiver, and Ended moves it on, inside tx.
 	Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
+	// Returned moves the task of a handoff that is active again, inside tx.
+	Returned(tx hub.Tx, actor hub.Caller, h hub.Handoff, reason string) ([]hub.Message, error)
 }
 
 // A Queue is a queue of work items outside the hub, whose items belong to agents.

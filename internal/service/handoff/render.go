@@ -67,8 +67,8 @@ func renderHead(b *strings.Builder, r Report) {
 	}
 }
 
-// ProgressText returns the stage of work and the words that it sums up; "" if there are neither checks
-// nor a review nor a landing.
+// ProgressText returns the stage of work, with the words for its checks, review and landing as far as
+// there are any; "" before the owner claims that the work is done.
 func (r Report) ProgressText() string {
 	var words []string
 	for _, w := range []struct{ name, word string }{{"checks", string(r.Checks)}, {"review", string(r.Review)}, {"landing", r.Landing}} {
@@ -76,8 +76,8 @@ func (r Report) ProgressText() string {
 			words = append(words, w.name+" "+w.word)
 		}
 	}
-	if len(words) == 0 {
-		return ""
+	if r.Stage == "" || len(words) == 0 {
+		return string(r.Stage)
 	}
 	return fmt.Sprintf("%s (%s)", r.Stage, strings.Join(words, ", "))
 }

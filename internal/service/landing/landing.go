@@ -28,7 +28,7 @@ import (
 const (
 	DefaultBatch   = 4
 	maxBatch       = 64
-	maxTries       = 5    // of one entry, before the operator decides
+	maxReturns     = 5    // of one entry, before the operator decides
 	maxOpen        = 1000 // entries that wait in all queues
 	maxChecks      = 64   // of one policy
 	maxRef         = 500  // bytes
@@ -37,7 +37,7 @@ const (
 	maxFindingText = 2000 // bytes
 	maxListed      = 500
 	maxReturned    = 100 // returned entries whose branches are looked at
-	maxCompleted   = 200 // completed handoffs that are looked at
+	maxCompleted   = 200 // completed handoffs and tasks that are looked at
 	maxTexts       = 20  // conflicting files whose texts are sent
 	maxText        = 64 << 10
 	maxTail        = 2000 // bytes of output in a message
@@ -46,7 +46,7 @@ const (
 
 	leaseTime   = 30 * time.Second
 	reviewAge   = 7 * 24 * time.Hour // of completed handoffs whose reviews are asked for
-	lookEvery   = 5 * time.Second    // at branches, trees in the way and completed handoffs
+	lookEvery   = 5 * time.Second    // at branches, trees in the way and finished work
 	againAfter  = time.Minute        // for an entry whose checks could not run
 	sweepEvery  = time.Minute        // of reviews
 	noticeTopic = "landing"
@@ -134,6 +134,9 @@ type CheckReport struct {
 	Output  string   // the end of its output
 	Results []string // ids of the results
 	Runs    int      // checks that ran; the others had kept results
+
+	Tests map[string]int // the number of tests, by the names of the checks that count them
+	fewer string         // such as "tests: 41 before, 12 now", if the head has more
 }
 
 // Checks runs the commands that the operator allowed for a repository.
@@ -154,9 +157,30 @@ type Contracts interface {
 	Broken(ctx context.Context, repository string) (string, error)
 }
 
-// A Piece is the finished work of a handoff.
+// A Subject names the handoff or the task of a team whose work lands. One of its members is set.
+type Subject struct {
+	Handoff hub.HandoffID
+	Task    hub.TaskID
+}
+
+// String returns the id of the handoff or the task.
+func (s Subject) String() string {
+	if s.Handoff != "" {
+		return string(s.Handoff)
+	}
+	return string(s.Task)
+}
+
+// A Finished names work that its owner completed, with the time. Work that was returned and
+// completed again has another time.
+type Finished struct {
+	Subject
+	At hub.Time
+}
+
+// A Piece is the finished work of a handoff or a task.
 type Piece struct {
-	Handoff  hub.HandoffID
+	Subject
 	Folder   string // of its working tree
 	Commit   string
 	Base     string // the commit that was checked out when the task was accepted; may be empty
@@ -168,16 +192,20 @@ type Piece struct {
 	Review   string   // the reviewer that its package asks for; "" for none
 	Missing  string   // why it is not complete, such as "its checks failed"; "" if proof and checks are complete
 	Note     string   // for its reviewer: results of checks
+	Fewer    string   // such as "tests: 41 before, 12 now", if a check has fewer tests than before
 	Ended    hub.Time // when it was completed
 }
 
-// Work knows the work of handoffs.
+// Work knows the work of handoffs and of tasks of teams.
 type Work interface {
-	// Piece returns the work of a handoff that the actor may see.
-	Piece(ctx context.Context, actor hub.Caller, id hub.HandoffID) (Piece, error)
-	// Completed returns the handoffs that were completed since a time, the newest first, at most
-	// limit.
-	Completed(ctx context.Context, since hub.Time, limit int) ([]hub.HandoffID, error)
+	// Piece returns the work of a handoff or a task that the actor may see.
+	Piece(ctx context.Context, actor hub.Caller, s Subject) (Piece, error)
+	// Completed returns the work that was completed since a time, at most limit handoffs and limit
+	// tasks.
+	Completed(ctx context.Context, since hub.Time, limit int) ([]Finished, error)
+	// Return makes the task of returned work active again, inside tx. It reports whether it is: not
+	// if its owner does not have it any more. The caller announces the messages after the commit.
+	Return(tx hub.Tx, s Subject, reason string) (active bool, posted []hub.Message, err error)
 }
 
 // Mail writes messages of the hub.
@@ -196,7 +224,7 @@ type Options struct {
 	Bus       hub.Bus      // gets a hint after every change; may be nil
 	Log       *slog.Logger // default silent
 	Contracts Contracts    // without it no contracts are asked
-	Work      Work         // without it no handoffs land
+	Work      Work         // without it no handoffs and no tasks land
 
 	// RespondWithin is the time for a reviewer; default RespondWithin.
 	RespondWithin time.Duration
@@ -222,8 +250,8 @@ type Service struct {
 	live   map[string]*live       // by queue
 	moving map[hub.LandingID]bool // entries whose target is being moved
 	swept  hub.Time               // when reviews were last looked at
-	looked hub.Time               // when completed handoffs of repositories without a queue were last looked at
-	passed []hub.HandoffID        // of those, the ones that need nothing more
+	looked hub.Time               // when finished work of repositories without a queue was last looked at
+	passed []Finished             // of that, the work that needs nothing more
 }
 
 // New returns a Service. opts may be nil.

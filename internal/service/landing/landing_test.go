@@ -2,6 +2,7 @@ package landing_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,7 +76,7 @@ func TestQueue(t *testing.T) {
 					w.want(id, hub.EntryLanded, "")
 					continue
 				}
-				e := w.want(id, hub.EntryReturned, "main fails the check test (failed)")
+				e := w.want(id, hub.EntryReturned, "main fails the check test")
 				if e.Check != "test" || len(e.Results) == 0 || e.Output == "" {
 					t.Errorf("got %+v", e)
 				}
@@ -203,6 +204,25 @@ func TestQueue(t *testing.T) {
 		dirty = false
 		w.turn()
 		w.want(blocked.ID, hub.EntryLanded, "")
+	})
+	t.Run("a target that cannot be moved lets entries wait, and the operator is told once", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.good("a")
+		e := w.land(ada, "a")
+		w.repo.fails = errors.New("the filter lfs cannot get big.bin")
+		for range 3 {
+			w.turn()
+			w.want(e.ID, hub.EntryWaiting, "main cannot be moved: the filter lfs cannot get big.bin")
+		}
+		if got := w.inbox(operator); len(got) != 1 || !strings.Contains(got[0].Summary, "big.bin") {
+			t.Errorf("the operator got %+v", got)
+		}
+		if w.check.runs != 1 {
+			t.Errorf("the checks ran %d times", w.check.runs)
+		}
+		w.repo.fails = nil
+		w.turn()
+		w.want(e.ID, hub.EntryLanded, "")
 	})
 	t.Run("checks that cannot run let entries wait", func(t *testing.T) {
 		w := newWorld(t, plain)

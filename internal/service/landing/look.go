@@ -8,7 +8,7 @@ import (
 )
 
 // look reads the world outside of the queue from time to time: new commits on the branches of
-// returned entries, and completed handoffs.
+// returned entries, and finished work.
 func (w *worker) look(ctx context.Context) error {
 	now := w.s.clock.Now()
 	if now.Sub(w.looked.Time) < lookEvery {
@@ -18,10 +18,11 @@ func (w *worker) look(ctx context.Context) error {
 	if err := w.lookAtBranches(ctx); err != nil {
 		return err
 	}
-	return w.lookAtHandoffs(ctx)
+	return w.lookAtWork(ctx)
 }
 
-// lookAtBranches queues returned entries again whose branches have new commits.
+// lookAtBranches queues returned entries again whose branches have new commits. The work of a
+// handoff or a task is queued again when its owner completes it.
 func (w *worker) lookAtBranches(ctx context.Context) error {
 	returned, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.LandingEntry, error) {
 		return r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: []hub.LandingState{hub.EntryReturned}, Newest: true, Limit: maxReturned})
@@ -30,7 +31,7 @@ func (w *worker) lookAtBranches(ctx context.Context) error {
 		return err
 	}
 	for _, e := range returned {
-		if e.Branch == "" {
+		if e.Branch == "" || e.Subject() != "" {
 			continue
 		}
 		now, err := w.s.git.Branch(ctx, w.policy.Repository, e.Branch)
@@ -49,41 +50,36 @@ func (w *worker) queueAgain(ctx context.Context, e hub.LandingEntry, now Commit)
 	if _, err := w.s.git.Resolve(ctx, w.policy.Repository, now.ID); err != nil {
 		return ignoreMissing(err)
 	}
-	piece, err := w.s.pieceOf(ctx, e)
-	if err != nil {
-		return err
-	}
 	e.Commit = now.ID
 	e.Tree = now.Tree
-	ask, err := w.s.question(ctx, w.policy, e, piece)
+	e.Fewer = ""
+	ask, err := w.s.question(ctx, w.policy, e, nil)
 	if err != nil {
 		return err
 	}
 	return w.update(ctx, func(c *change) error {
 		e.QueuedAt = c.now
-		if e.Tries >= maxTries {
-			e.Approved = ""
-		}
 		_, err := c.admit(w.policy, e, ask)
 		return err
 	})
 }
 
-// pieceOf returns the work of an entry's handoff; nil if it has none, or the handoff cannot be
-// read any more.
+// pieceOf returns the work of an entry's handoff or task; nil if it has none, or it cannot be read
+// any more.
 func (s *Service) pieceOf(ctx context.Context, e hub.LandingEntry) (*Piece, error) {
-	if e.Handoff == "" || s.work == nil {
+	if e.Subject() == "" || s.work == nil {
 		return nil, nil
 	}
-	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, e.Handoff)
+	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, Subject{e.Handoff, e.Task})
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
 	return &piece, nil
 }
 
-// lookAtHandoffs queues completed handoffs, if the policy says so, and asks for their reviews.
-func (w *worker) lookAtHandoffs(ctx context.Context) error {
+// lookAtWork queues finished work, if the policy says so, and asks for its reviews. Work that was
+// returned is queued again once its owner has completed it again.
+func (w *worker) lookAtWork(ctx context.Context) error {
 	if w.s.work == nil {
 		return nil
 	}
@@ -91,17 +87,17 @@ func (w *worker) lookAtHandoffs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range done {
-		if slices.Contains(w.passed, id) {
+	for _, f := range done {
+		if slices.Contains(w.passed, f) {
 			continue
 		}
-		isDone, err := w.takeHandoff(ctx, id)
+		isDone, err := w.takeWork(ctx, f)
 		if err != nil {
-			w.s.log.Warn("cannot land a handoff", "op", "landing.auto", "handoff", id, "err", err)
+			w.s.log.Warn("cannot land finished work", "op", "landing.auto", "subject", f.Subject, "err", err)
 			continue
 		}
 		if isDone {
-			w.passed = append(w.passed, id)
+			w.passed = append(w.passed, f)
 		}
 	}
 	if n := len(w.passed) - 2*maxCompleted; n > 0 {
@@ -110,17 +106,20 @@ func (w *worker) lookAtHandoffs(ctx context.Context) error {
 	return nil
 }
 
-// takeHandoff queues the work of a completed handoff, and reports whether there is nothing more
-// to do for it.
-func (w *worker) takeHandoff(ctx context.Context, id hub.HandoffID) (isDone bool, err error) {
+// takeWork queues finished work, and reports whether there is nothing more to do for it.
+func (w *worker) takeWork(ctx context.Context, f Finished) (isDone bool, err error) {
 	known, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.LandingEntry, error) {
-		return r.Landings().Entries(hub.LandingQuery{Handoff: id, Limit: 1})
+		return r.Landings().Entries(hub.LandingQuery{Subject: f.String(), Newest: true, Limit: 1})
 	})
-	if err != nil || len(known) > 0 {
+	if err != nil {
 		return true, err
 	}
+	isRepaired := len(known) > 0 && known[0].State == hub.EntryReturned && known[0].MovedAt.Before(f.At.Time)
+	if len(known) > 0 && !isRepaired {
+		return true, nil
+	}
 	actor := hub.Caller{ID: hub.Self, Auditor: true}
-	piece, err := w.s.work.Piece(ctx, actor, id)
+	piece, err := w.s.work.Piece(ctx, actor, f.Subject)
 	if err != nil {
 		return true, ignoreMissing(err)
 	}
@@ -132,11 +131,16 @@ func (w *worker) takeHandoff(ctx context.Context, id hub.HandoffID) (isDone bool
 		return false, nil // its checks may still run
 	}
 
-	isAuto := w.policy.By == hub.LandingAuto
-	if !isAuto {
+	isQueued := w.policy.By == hub.LandingAuto || isRepaired
+	if !isQueued {
 		return w.askForHandoff(ctx, piece)
 	}
-	p, e, got, err := w.s.compose(ctx, actor, Request{Handoff: id, Into: w.policy.Into})
+	if piece.Task != "" && !isRepaired {
+		if isIn, err := w.hasCommit(ctx, piece.Commit); err != nil || isIn {
+			return true, err // the task changed nothing
+		}
+	}
+	p, e, got, err := w.s.compose(ctx, actor, Request{Handoff: f.Handoff, Task: f.Task, Into: w.policy.Into})
 	if err != nil {
 		return true, err
 	}
@@ -144,8 +148,28 @@ func (w *worker) takeHandoff(ctx context.Context, id hub.HandoffID) (isDone bool
 	return true, err
 }
 
-// askForHandoff asks for the review of a handoff that is not queued by itself.
+// hasCommit reports whether the target has a commit.
+func (w *worker) hasCommit(ctx context.Context, commit string) (bool, error) {
+	c, err := w.s.git.Resolve(ctx, w.policy.Repository, commit)
+	if err != nil {
+		return false, err
+	}
+	head, err := w.s.git.Branch(ctx, w.policy.Repository, w.policy.Into)
+	if err == nil {
+		head, err = w.s.git.Resolve(ctx, w.policy.Repository, head.ID)
+	}
+	if err != nil {
+		return false, err
+	}
+	return w.s.git.Contains(ctx, w.policy.Repository, head.ID, c.ID)
+}
+
+// askForHandoff asks for the review of a handoff that is not queued by itself. The review of a task
+// is that of its team, until it is queued.
 func (w *worker) askForHandoff(ctx context.Context, piece Piece) (isDone bool, err error) {
+	if piece.Handoff == "" {
+		return true, nil
+	}
 	c, err := w.s.git.Resolve(ctx, w.policy.Repository, piece.Commit)
 	if err != nil {
 		return true, ignoreMissing(err)
@@ -158,7 +182,8 @@ func (w *worker) askForHandoff(ctx context.Context, piece Piece) (isDone bool, e
 	return true, w.update(ctx, func(c *change) error { return c.ask(piece.Handoff, e, ask) })
 }
 
-// lookForReviews asks for the reviews of completed handoffs whose repositories have no queue.
+// lookForReviews asks for the reviews of completed handoffs whose repositories have no queue. The
+// review of a task is that of its team.
 func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPolicy) error {
 	now := s.clock.Now()
 	if s.work == nil || now.Sub(s.looked.Time) < lookEvery {
@@ -169,16 +194,16 @@ func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPoli
 	if err != nil {
 		return err
 	}
-	for _, id := range done {
-		if slices.Contains(s.passed, id) {
+	for _, f := range done {
+		if f.Handoff == "" || slices.Contains(s.passed, f) {
 			continue
 		}
-		isDone, err := s.reviewHandoff(ctx, id, policies)
+		isDone, err := s.reviewHandoff(ctx, f.Handoff, policies)
 		if err != nil {
-			s.log.Warn("cannot ask for the review of a handoff", "op", "landing.Reviews", "handoff", id, "err", err)
+			s.log.Warn("cannot ask for the review of a handoff", "op", "landing.Reviews", "handoff", f.Handoff, "err", err)
 		}
 		if isDone || err != nil {
-			s.passed = append(s.passed, id)
+			s.passed = append(s.passed, f)
 		}
 	}
 	if n := len(s.passed) - 2*maxCompleted; n > 0 {
@@ -190,8 +215,9 @@ func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPoli
 // reviewHandoff asks for the review of a completed handoff, and reports whether there is nothing
 // more to do for it.
 func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies []hub.LandingPolicy) (isDone bool, err error) {
-	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, id)
-	if err != nil || piece.Review == "" || piece.Base == "" {
+	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, Subject{Handoff: id})
+	isAsked := piece.Review != "" || piece.Fewer != ""
+	if err != nil || !isAsked || piece.Base == "" {
 		return true, ignoreMissing(err)
 	}
 	repository, err := s.git.Repository(ctx, piece.Folder)

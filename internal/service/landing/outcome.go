@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -87,6 +88,15 @@ func (w *worker) cannotMerge(ctx context.Context, e hub.LandingEntry, cause erro
 	return w.wait(ctx, []hub.LandingEntry{e}, hub.WaitsForChecks, "git cannot merge it: "+cause.Error(), "")
 }
 
+// cannotMove returns the reason to wait after the target could not be moved, such as a file whose
+// content the user's filter cannot get. It is tried again from time to time.
+func (w *worker) cannotMove(ctx context.Context, cause error) (reason string, err error) {
+	if ctx.Err() != nil || hub.Unavailable(cause) {
+		return "", fmt.Errorf("landing: move %s: %w", w.policy.Into, cause)
+	}
+	return fmt.Sprintf("%s cannot be moved: %v", w.policy.Into, cause), nil
+}
+
 // holdAll lets all entries wait while the target cannot be read.
 func (w *worker) holdAll(ctx context.Context, open []hub.LandingEntry, cause error) error {
 	if ctx.Err() != nil || hub.Unavailable(cause) {
@@ -109,7 +119,7 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 	}
 	isIn = isIn && e.Undoes == ""
 	if !isIn {
-		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), next: "if the work is there already, cancel the entry: parley landings cancel " + string(e.ID)})
+		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), repair: "if the work is there already, cancel the entry with parley landings cancel " + string(e.ID) + "; else do the work"})
 	}
 	return w.update(ctx, func(c *change) error {
 		_, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
@@ -124,7 +134,8 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 // A refusal is the reason with which an entry goes back to its owner.
 type refusal struct {
 	reason    string
-	next      string // the next step of the owner
+	repair    string // what the owner does before the next try
+	isSame    bool   // the next try may be with the same commit
 	check     string
 	output    string // the end of the output of the check
 	results   []string
@@ -137,12 +148,18 @@ type refusal struct {
 func (w *worker) giveBack(ctx context.Context, n int) error {
 	m := w.attempt.Members[n-1]
 	report := w.results[m.Made.ID]
+	if report.Passed && report.fewer != "" {
+		return w.askAboutTests(ctx, report)
+	}
 	w.attempt = attempt{}
 
 	f := refusal{
-		reason: fmt.Sprintf("with it, %s fails the check %s (%s)", w.policy.Into, report.Failed, report.State),
-		next:   fmt.Sprintf("merge %s into your branch, repair what %s reports and commit: the entry is queued again", w.policy.Into, report.Failed),
+		reason: fmt.Sprintf("with it, %s fails the check %s", w.policy.Into, report.Failed),
+		repair: fmt.Sprintf("merge %s into your branch and repair what %s reports", w.policy.Into, report.Failed),
 		check:  report.Failed, output: report.Output, results: report.Results,
+	}
+	if report.State != "" && report.State != string(hub.ResultFailed) {
+		f.reason += " (" + strings.ReplaceAll(report.State, "_", " ") + ")"
 	}
 	if report.Output != "" {
 		ref, err := w.s.mail.KeepText(report.Output)
@@ -171,7 +188,7 @@ func (w *worker) returnConflict(ctx context.Context, e hub.LandingEntry, conflic
 		f.artifacts = append(f.artifacts, ref)
 	}
 	f.reason = fmt.Sprintf("it conflicts with %s in %s", e.Into, listed(f.conflicts))
-	f.next = fmt.Sprintf("merge %s into your branch, resolve the conflicts and commit: the entry is queued again", e.Into)
+	f.repair = fmt.Sprintf("merge %s into your branch and resolve the conflicts", e.Into)
 	return w.returned(ctx, e, f)
 }
 
@@ -187,7 +204,7 @@ func threeTexts(c Conflict, into string) string {
 // returnAll returns entries because a contract does not hold.
 func (w *worker) returnAll(ctx context.Context, entries []hub.LandingEntry, reason string) error {
 	for _, e := range entries {
-		f := refusal{reason: reason, next: "agree on the contract with the repositories that use it, then queue the entry again: parley landings retry " + string(e.ID)}
+		f := refusal{reason: reason, repair: "agree on the contract with the repositories that use it", isSame: true}
 		if err := w.returned(ctx, e, f); err != nil {
 			return err
 		}
@@ -217,7 +234,14 @@ func (c *change) returned(e hub.LandingEntry, f refusal) error {
 		if len(f.artifacts) > 0 {
 			e.Output = f.artifacts[0].SHA256
 		}
+		if e.Returns >= maxReturns { // a former yes of the operator does not count any more
+			e.Approved = ""
+		}
 	})
+	if err != nil {
+		return err
+	}
+	next, err := c.giveBack(e, f)
 	if err != nil {
 		return err
 	}
@@ -225,6 +249,9 @@ func (c *change) returned(e hub.LandingEntry, f refusal) error {
 	members := map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "into": e.Into, "repository": e.Repository, "reason": e.Reason, "tries": e.Tries}
 	if e.Handoff != "" {
 		members["handoff_id"] = e.Handoff
+	}
+	if e.Task != "" {
+		members["task_id"] = e.Task
 	}
 	if e.Check != "" {
 		members["check"] = e.Check
@@ -237,14 +264,55 @@ func (c *change) returned(e hub.LandingEntry, f refusal) error {
 		members["findings"] = f.findings[:min(len(f.findings), maxTexts)]
 	}
 	err = c.post(notice{
-		to: []hub.AgentID{e.Owner}, priority: hub.PriorityHigh, summary: fmt.Sprintf("%s (%s) did not land: %s", e.ID, e.Ref, e.Reason), next: f.next,
+		to: []hub.AgentID{e.Owner}, priority: hub.PriorityHigh, summary: fmt.Sprintf("%s (%s) did not land: %s", e.ID, c.refName(e), e.Reason), next: next,
 		members: members, artifacts: f.artifacts,
 	})
-	if err != nil || e.Tries < maxTries {
+	if err != nil || e.Returns < maxReturns {
 		return err
 	}
-	return c.tellOperator(fmt.Sprintf("%s of %s was returned %d times: %s", e.ID, e.Owner, e.Tries, e.Reason),
+	return c.tellOperator(fmt.Sprintf("%s of %s was returned %d times: %s", e.ID, e.Owner, e.Returns, e.Reason),
 		"parley landings retry "+string(e.ID)+", or cancel it", hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)})
+}
+
+// giveBack makes the task of returned work active again, and returns the next step of its owner.
+func (c *change) giveBack(e hub.LandingEntry, f refusal) (next string, err error) {
+	if e.Subject() == "" && f.isSame {
+		return fmt.Sprintf("%s, then queue the entry again: parley landings retry %s", f.repair, e.ID), nil
+	}
+	if e.Subject() == "" || c.s.work == nil {
+		return f.repair + ", then commit: the entry is queued again", nil
+	}
+	active, posted, err := c.s.work.Return(c.tx, Subject{e.Handoff, e.Task}, f.reason)
+	if err != nil {
+		return "", err
+	}
+	c.posted = append(c.posted, posted...)
+
+	commit := "commit"
+	if f.isSame {
+		commit = "commit if you changed something"
+	}
+	name := c.refName(e)
+	switch {
+	case !active:
+		return fmt.Sprintf("%s, then %s and land the branch: parley land BRANCH", f.repair, commit), nil
+	case e.Handoff != "":
+		return fmt.Sprintf("the task is yours again: %s, then %s and complete it: acp_handoff with action complete and handoff_id %s, or parley handoff complete %s", f.repair, commit, name, name), nil
+	}
+	return fmt.Sprintf("the task is yours again: take up %s, %s, then %s and submit it: state in_review", name, f.repair, commit), nil
+}
+
+// refName returns the name of an entry's work for people: the short id of a handoff, or the name
+// that was given.
+func (c *change) refName(e hub.LandingEntry) string {
+	if e.Handoff == "" {
+		return cmp.Or(e.Ref, string(e.Task))
+	}
+	short, err := c.tx.ShortID(string(e.Handoff))
+	if err != nil || short == "" {
+		return string(e.Handoff)
+	}
+	return string(short)
 }
 
 // tellLanded tells the owner of an entry that it has landed.
@@ -261,5 +329,5 @@ func (c *change) tellLanded(e hub.LandingEntry) error {
 			return err
 		}
 	}
-	return c.post(notice{to: to, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) landed in %s as %.12s", e.ID, e.Ref, e.Into, e.LandedCommit), members: members})
+	return c.post(notice{to: to, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) landed in %s as %.12s", e.ID, c.refName(e), e.Into, e.LandedCommit), members: members})
 }

@@ -12,14 +12,23 @@ import (
 
 // A Request asks to land a change.
 type Request struct {
-	Ref      string        // a branch or a commit; ignored for a handoff
+	Ref      string        // a branch or a commit; ignored for a handoff and a task
 	Handoff  hub.HandoffID // whose work lands
-	Folder   string        // in the repository; not needed for a handoff
+	Task     hub.TaskID    // of a team, whose work lands
+	Folder   string        // in the repository; not needed for a handoff and a task
 	Into     string        // the target branch; "" if the repository has one queue
 	Priority hub.Priority  // "" for normal
 }
 
-// Land puts a change into the queue of its repository. An entry for the same handoff or branch
+// subject returns the handoff or the task of a request; the zero value for none.
+func (q Request) subject() Subject {
+	if q.Handoff != "" {
+		return Subject{Handoff: q.Handoff}
+	}
+	return Subject{Task: q.Task}
+}
+
+// Land puts a change into the queue of its repository. An entry for the same handoff, task or branch
 // that is open or was returned gets the new commit. Agents may queue their own work.
 func (s *Service) Land(ctx context.Context, actor hub.Caller, q Request) (hub.LandingEntry, error) {
 	const op = "landing.Land"
@@ -38,8 +47,8 @@ func mayQueue(op string, actor hub.Caller, q Request) error {
 	switch {
 	case actor.Paused:
 		return hub.Errorf(hub.CodeDenied, op, "%s is paused", actor.ID)
-	case q.Handoff == "" && (q.Ref == "" || len(q.Ref) > maxRef || strings.HasPrefix(q.Ref, "-")):
-		return hub.Errorf(hub.CodeInvalid, op, "a handoff, branch or commit is required, got %.100q", q.Ref)
+	case q.subject() == (Subject{}) && (q.Ref == "" || len(q.Ref) > maxRef || strings.HasPrefix(q.Ref, "-")):
+		return hub.Errorf(hub.CodeInvalid, op, "a handoff, task, branch or commit is required, got %.100q", q.Ref)
 	case q.Priority != "" && !q.Priority.Known():
 		return hub.Errorf(hub.CodeInvalid, op, "unknown priority %.50q", q.Priority)
 	case q.Priority != "" && !actor.IsOperator():
@@ -48,17 +57,18 @@ func mayQueue(op string, actor hub.Caller, q Request) error {
 	return nil
 }
 
-// compose finds the policy and the commit of a request. The piece is that of a handoff.
+// compose finds the policy and the commit of a request. The piece is that of a handoff or a task.
 func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub.LandingPolicy, hub.LandingEntry, *Piece, error) {
 	const op = "landing.Land"
 	var piece *Piece
 	revision := q.Ref
 	owner := actor.ID
-	if q.Handoff != "" {
+	subject := q.subject()
+	if subject != (Subject{}) {
 		if s.work == nil {
-			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub cannot land handoffs")
+			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub cannot land handoffs and tasks")
 		}
-		got, err := s.work.Piece(ctx, actor, q.Handoff)
+		got, err := s.work.Piece(ctx, actor, subject)
 		if err != nil {
 			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, err
 		}
@@ -66,13 +76,13 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, hub.Errorf(hub.CodeDenied, op, "%s did this work: only it and the operator may land it", got.Owner)
 		}
 		if got.Missing != "" {
-			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, hub.Errorf(hub.CodeConflict, op, "%s cannot land: %s", q.Handoff, got.Missing)
+			return hub.LandingPolicy{}, hub.LandingEntry{}, nil, hub.Errorf(hub.CodeConflict, op, "%s cannot land: %s", subject, got.Missing)
 		}
 		piece = &got
 		q.Folder = got.Folder
 		revision = got.Commit
 		owner = got.Owner
-		q.Ref = string(q.Handoff)
+		q.Ref = subject.String()
 		if q.Priority == "" {
 			q.Priority = got.Priority
 		}
@@ -90,7 +100,7 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 		return p, hub.LandingEntry{}, nil, err
 	}
 	e := hub.LandingEntry{
-		Machine: p.Machine, Repository: p.Repository, Into: p.Into, Ref: q.Ref, Commit: c.ID, Tree: c.Tree, Owner: owner, Handoff: q.Handoff, Priority: q.Priority,
+		Machine: p.Machine, Repository: p.Repository, Into: p.Into, Ref: q.Ref, Commit: c.ID, Tree: c.Tree, Owner: owner, Handoff: subject.Handoff, Task: subject.Task, Priority: q.Priority,
 		State: hub.EntryQueued,
 	}
 	if piece != nil {
@@ -116,8 +126,12 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 		return e, err
 	}
 	before.Handoff = e.Handoff
+	before.Task = e.Task
 	before.Owner = e.Owner
 	before.Ref = e.Ref
+	if before.Commit != e.Commit {
+		before.Fewer = ""
+	}
 	before.Commit = e.Commit
 	ask, err := s.question(ctx, p, before, piece)
 	if err != nil {
@@ -129,6 +143,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 		if err != nil {
 			return err
 		}
+		isRepeated := piece != nil && known.MovedAt.Before(piece.Ended.Time) // its owner completed it again
 		switch {
 		case known.ID == "":
 			known = e
@@ -140,13 +155,16 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 			return hub.Errorf(hub.CodeDenied, op, "%s of %s has this work in the queue", known.ID, known.Owner)
 		case s.isMoving(known):
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", known.ID)
-		case known.Commit == e.Commit && known.State == hub.EntryReturned:
+		case known.Commit == e.Commit && known.State == hub.EntryReturned && !isRepeated:
 			return hub.Errorf(hub.CodeConflict, op, "%.12s was returned: %s", e.Commit, known.Reason).
 				WithHint("commit a repair and land that, or try the same again: parley landings retry %s", known.ID)
-		case known.Commit == e.Commit && !(actor.IsOperator() && known.Waits == hub.WaitsForOperator):
+		case known.Commit == e.Commit && known.State != hub.EntryReturned && !(actor.IsOperator() && known.Waits == hub.WaitsForOperator):
 			out = known
 			return nil
 		default:
+			if known.Commit != e.Commit {
+				known.Fewer = ""
+			}
 			known.Commit = e.Commit
 			known.Tree = e.Tree
 			known.Ref = e.Ref
@@ -161,14 +179,14 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 	return out, err
 }
 
-// sameWork returns the entry with the handoff or the branch of another, if it is open or was
+// sameWork returns the entry with the handoff, the task or the branch of another, if it is open or was
 // returned; one without an id if there is none.
 func sameWork(r hub.Reader, e hub.LandingEntry) (hub.LandingEntry, error) {
-	q := hub.LandingQuery{Queue: e.Queue(), Handoff: e.Handoff, States: append(slices.Clone(hub.OpenLandings), hub.EntryReturned), Newest: true, Limit: maxOpen}
+	q := hub.LandingQuery{Queue: e.Queue(), Subject: e.Subject(), States: append(slices.Clone(hub.OpenLandings), hub.EntryReturned), Newest: true, Limit: maxOpen}
 	all, err := r.Landings().Entries(q)
 	for _, known := range all {
 		isSame := known.Commit == e.Commit || (e.Branch != "" && known.Branch == e.Branch)
-		if known.Undoes == e.Undoes && (e.Handoff != "" || isSame) {
+		if known.Undoes == e.Undoes && (e.Subject() != "" || isSame) {
 			return known, err
 		}
 	}
@@ -221,10 +239,14 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, ask *question) (hub.LandingWait, string) {
 	isApproved := e.Approved != ""
 	switch {
-	case e.Tries >= maxTries && !isApproved:
-		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Tries)
+	case e.Returns >= maxReturns && !isApproved:
+		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Returns)
 	case ask != nil && review != hub.ReviewStateApproved:
-		return hub.WaitsForReview, "waits for the review of " + ask.who
+		reason := "waits for the review of " + ask.who
+		if ask.fewer != "" {
+			reason += ": " + ask.fewer
+		}
+		return hub.WaitsForReview, reason
 	case p.By == hub.LandingOperator && !isApproved:
 		return hub.WaitsForOperator, "waits for the operator"
 	}
@@ -276,6 +298,9 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 	piece, err := s.pieceOf(ctx, e)
 	if err != nil {
 		return e, err
+	}
+	if piece != nil && piece.Missing != "" {
+		return e, hub.Errorf(hub.CodeConflict, op, "%s cannot land: %s", piece.Subject, piece.Missing).WithHint("it is queued again when its owner completes it")
 	}
 	ask, err := s.question(ctx, p, e, piece)
 	if err != nil {

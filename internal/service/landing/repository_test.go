@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type repository struct {
 	heads []string                                 // that the queue gave to branches
 	block func(from, to string) landing.Forwarding // decides about a forward before it; may be nil
 	after func()                                   // is called after a branch was moved; may be nil
+	fails error                                    // branches cannot be moved
 }
 
 func newRepository(t testing.TB) *repository {
@@ -124,8 +126,8 @@ func (r *repository) mergeTrees(args ...string) (tree string, paths []string, er
 	return lines[0], nil, err
 }
 
-func (r *repository) Merge(_ context.Context, _ string, onto, change landing.Commit, message string) (landing.Merge, error) {
-	if isIn, _ := r.Contains(nil, "", onto.ID, change.ID); isIn {
+func (r *repository) Merge(ctx context.Context, _ string, onto, change landing.Commit, message string) (landing.Merge, error) {
+	if isIn, _ := r.Contains(ctx, "", onto.ID, change.ID); isIn {
 		return landing.Merge{Commit: onto}, nil
 	}
 	tree, paths, err := r.mergeTrees(onto.ID, change.ID)
@@ -169,6 +171,9 @@ func (r *repository) Revert(_ context.Context, _ string, onto landing.Commit, me
 func (r *repository) Forward(_ context.Context, _, branch, from, to string) (landing.Forwarding, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.fails != nil {
+		return landing.Forwarding{}, r.fails
+	}
 	if r.block != nil {
 		if got := r.block(from, to); got.Waits != "" || got.Stale {
 			return got, nil
@@ -252,6 +257,13 @@ func (c *checker) Run(_ context.Context, q landing.CheckRun) (landing.CheckRepor
 	c.runs++
 	out, passed := c.execute(q.Commit.ID)
 	got := landing.CheckReport{Passed: passed, Output: out, Results: []string{fmt.Sprintf("k%d", c.runs)}, Runs: 1}
+	if _, count, ok := strings.Cut(out, "tests="); ok {
+		n, err := strconv.Atoi(strings.TrimSpace(count))
+		if err != nil {
+			return got, err
+		}
+		got.Tests = map[string]int{"test": n}
+	}
 	if !passed {
 		got.Failed = "test"
 		got.State = "failed"

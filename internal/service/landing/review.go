@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,12 +23,14 @@ type question struct {
 	patch   hub.ArtifactRef
 	note    string
 	title   string
+	fewer   string // why a change needs a review that neither its package nor the policy asks for
 }
 
 // question returns the review that an entry needs; nil for none. The package of a handoff decides,
-// else the policy.
+// else the policy. A change with fewer tests than before is reviewed in any case, by the operator if
+// they name nobody.
 func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
-	q := &question{who: p.Review, commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}}
+	q := &question{who: p.Review, commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer}
 	if piece != nil {
 		if piece.Review != "" {
 			q.who = piece.Review
@@ -35,8 +38,16 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 		q.authors = append(q.authors, piece.Authors...)
 		q.note = piece.Note
 		q.title = piece.Title
+		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
-	if q.who == hub.ReviewerNone || q.who == "" || e.Undoes != "" {
+	if q.fewer != "" && (q.who == hub.ReviewerNone || q.who == "") {
+		q.who = string(hub.Operator)
+	}
+	if q.fewer != "" && !strings.Contains(q.note, q.fewer) {
+		q.note = strings.TrimPrefix(q.note+"; "+q.fewer, "; ")
+	}
+	isAsked := q.who != hub.ReviewerNone && q.who != ""
+	if !isAsked || e.Undoes != "" {
 		return nil, nil
 	}
 	target := ""
@@ -166,7 +177,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		v.Reviewer = string(hub.Operator)
 		v.Asked = []hub.AgentID{hub.Operator}
 	}
-	if v, err = c.putReview(v, actions.ReviewAsked); err != nil {
+	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
 	}
 	return c.tellReviewers(v, q)
@@ -193,12 +204,25 @@ func (c *change) putReview(v hub.Review, action actions.Action) (hub.Review, err
 	if err != nil {
 		return v, err
 	}
-	return v, c.progress(v.Handoff, func(p *hub.Progress) {
+	subject, err := c.subjectOf(v)
+	if err != nil {
+		return v, err
+	}
+	return v, c.progress(subject, func(p *hub.Progress) {
 		p.Review = reviewWords[v.State]
 		if v.State == hub.ReviewStateChanges {
 			p.Reason = fmt.Sprintf("%s wants changes", v.By)
 		}
 	})
+}
+
+// subjectOf returns the id of the handoff or the task whose work is reviewed; "" for none.
+func (c *change) subjectOf(v hub.Review) (string, error) {
+	if v.Handoff != "" || v.Entry == "" {
+		return string(v.Handoff), nil
+	}
+	e, err := c.tx.Landings().Entry(v.Entry)
+	return e.Subject(), ignoreMissing(err)
 }
 
 // reviewers returns the agents that are asked for a review.
@@ -239,20 +263,34 @@ func (c *change) reviewers(v hub.Review) ([]hub.AgentID, error) {
 	return out, nil
 }
 
-// hasRole reports whether an agent has a role, on the hub or in the team of the handoff.
+// hasRole reports whether an agent has a role, on the hub or in the team of the work.
 func hasRole(r hub.Reader, v hub.Review, a hub.Agent, role hub.Role) (bool, error) {
 	if a.Role == role {
 		return true, nil
 	}
-	if v.Handoff == "" {
-		return false, nil
-	}
-	h, err := r.Handoff(v.Handoff)
-	if err != nil || h.Team == "" {
+	team, err := teamOf(r, v)
+	if err != nil || team == "" {
 		return false, ignoreMissing(err)
 	}
-	members, err := r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: a.ID, Limit: maxListed})
+	members, err := r.Teamspaces().Members(hub.MemberQuery{Team: team, Agent: a.ID, Limit: maxListed})
 	return slices.ContainsFunc(members, func(m hub.Member) bool { return m.Role == role && m.Until.IsZero() }), err
+}
+
+// teamOf returns the team of the handoff or the task whose work is reviewed; "" for none.
+func teamOf(r hub.Reader, v hub.Review) (hub.TeamID, error) {
+	if v.Handoff != "" {
+		h, err := r.Handoff(v.Handoff)
+		return h.Team, err
+	}
+	if v.Entry == "" {
+		return "", nil
+	}
+	e, err := r.Landings().Entry(v.Entry)
+	if err != nil || e.Task == "" {
+		return "", err
+	}
+	t, err := r.Teamspaces().Task(e.Task)
+	return t.Team, err
 }
 
 func ignoreMissing(err error) error {
@@ -418,7 +456,11 @@ func findReview(r hub.Reader, id string) (hub.Review, error) {
 		return v, err
 	case hub.LandingID(id).Number() > 0:
 		q.Entry = hub.LandingID(id)
-		if e, err := r.Landings().Entry(q.Entry); err == nil && e.Handoff != "" {
+		e, err := r.Landings().Entry(q.Entry)
+		if ignoreMissing(err) != nil {
+			return hub.Review{}, err
+		}
+		if e.Handoff != "" {
 			q.Entry = ""
 			q.Handoff = e.Handoff
 		}
@@ -503,7 +545,7 @@ func (c *change) waitingFor(v hub.Review) (out []hub.LandingEntry, err error) {
 		}
 		return out, ignoreMissing(err)
 	}
-	all, err := c.tx.Landings().Entries(hub.LandingQuery{Handoff: v.Handoff, States: []hub.LandingState{hub.EntryWaiting}, Limit: maxListed})
+	all, err := c.tx.Landings().Entries(hub.LandingQuery{Subject: string(v.Handoff), States: []hub.LandingState{hub.EntryWaiting}, Limit: maxListed})
 	for _, e := range all {
 		if e.Waits == hub.WaitsForReview && e.Commit == v.Commit {
 			out = append(out, e)
@@ -515,9 +557,9 @@ func (c *change) waitingFor(v hub.Review) (out []hub.LandingEntry, err error) {
 // wantChanges returns the entries of a review, or tells the owner of the work that the reviewer
 // wants changes.
 func (c *change) wantChanges(v hub.Review, entries []hub.LandingEntry) error {
-	next := "repair the findings and commit: the review is asked for again"
+	reason := fmt.Sprintf("%s wants changes: %s", v.By, findingsText(v.Findings))
 	for _, e := range entries {
-		f := refusal{reason: fmt.Sprintf("%s wants changes: %s", v.By, findingsText(v.Findings)), next: next, findings: v.Findings}
+		f := refusal{reason: reason, repair: "repair the findings", findings: v.Findings}
 		if err := c.returned(e, f); err != nil {
 			return err
 		}
@@ -526,6 +568,10 @@ func (c *change) wantChanges(v hub.Review, entries []hub.LandingEntry) error {
 		return nil
 	}
 	owners, err := c.ownersOf(v, nil)
+	if err != nil {
+		return err
+	}
+	next, err := c.giveBack(hub.LandingEntry{Handoff: v.Handoff}, refusal{reason: reason, repair: "repair the findings"})
 	if err != nil {
 		return err
 	}
@@ -609,7 +655,7 @@ func (c *change) remind(id hub.ReviewID, silent bool) error {
 	} else {
 		v.RemindedAt = c.now
 	}
-	if v, err = c.putReview(v, actions.ReviewAsked); err != nil {
+	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
 	}
 	if silent {

@@ -1,6 +1,7 @@
 package landing_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -124,10 +125,69 @@ func TestReview(t *testing.T) {
 	})
 }
 
+// A change that removes tests needs a review, whatever else is in its batch.
+func TestFewerTests(t *testing.T) {
+	begin := func(t *testing.T) *world {
+		w := newWorld(t, plain)
+		w.check.command = testCommand + `; echo "tests=$(ls unit | wc -l)"`
+		w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"unit/1": "1\n", "unit/2": "2\n", "unit/3": "3\n"}})
+		w.branch("more", map[string]string{"unit/4": "4\n"})
+		w.branch("fewer", map[string]string{"unit/1": "", "unit/2": ""})
+		return w
+	}
+	t.Run("it waits for the operator, and the others land", func(t *testing.T) {
+		w := begin(t)
+		more := w.land(ada, "more")
+		fewer := w.land(bob, "fewer")
+		w.good("a")
+		last := w.land(ada, "a")
+		w.turn()
+		w.want(more.ID, hub.EntryLanded, "")
+		w.want(last.ID, hub.EntryLanded, "")
+		if e := w.want(fewer.ID, hub.EntryWaiting, "waits for the review of operator: tests: 4 before, 2 now"); e.Waits != hub.WaitsForReview {
+			t.Errorf("waits for %s", e.Waits)
+		}
+		mail := w.inbox(operator)
+		if len(mail) != 1 || mail[0].Members["checks"] != "tests: 4 before, 2 now" {
+			t.Errorf("mail: %+v", mail)
+		}
+		_, err := w.Give(w.ctx, operator, string(fewer.ID), approve)
+		w.must(err)
+		w.good("b")
+		w.land(ada, "b")
+		w.turn()
+		w.want(fewer.ID, hub.EntryLanded, "")
+		w.want("l4", hub.EntryLanded, "")
+	})
+	t.Run("the review of the policy is enough", func(t *testing.T) {
+		w := begin(t)
+		_, err := w.Set(w.ctx, operator, landing.Setting{Folder: w.repo.dir, Into: "main", Checks: []string{"test"}, By: hub.LandingAuto, Review: "rex"})
+		w.must(err)
+		e := w.land(bob, "fewer")
+		w.want(e.ID, hub.EntryWaiting, "waits for the review of rex")
+		_, err = w.Give(w.ctx, rex, string(e.ID), approve)
+		w.must(err)
+		w.turn()
+		w.want(e.ID, hub.EntryLanded, "")
+	})
+	t.Run("the work of a handoff with fewer tests waits before it is tried", func(t *testing.T) {
+		const id = hub.HandoffID("01960000-0000-7000-8000-000000000003")
+		w := begin(t)
+		w.work.pieces[id] = landing.Piece{
+			Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "fewer"), Owner: "ada", Title: "login", Note: "test passed (tests: 3 before, 1 now)", Fewer: "tests: 3 before, 1 now",
+		}
+		w.turn()
+		w.want("l1", hub.EntryWaiting, "waits for the review of operator: tests: 3 before, 1 now")
+		if w.check.runs != 0 {
+			t.Errorf("%d runs", w.check.runs)
+		}
+	})
+}
+
 func TestHandoffs(t *testing.T) {
 	const id = hub.HandoffID("01960000-0000-7000-8000-000000000001")
 	piece := func(w *world) landing.Piece {
-		return landing.Piece{Handoff: id, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Branch: "a", Owner: "ada", Title: "login", Priority: hub.PriorityNormal}
+		return landing.Piece{Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Branch: "a", Owner: "ada", Title: "login", Priority: hub.PriorityNormal}
 	}
 	t.Run("auto: a completed handoff is queued when its checks are complete", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -163,6 +223,51 @@ func TestHandoffs(t *testing.T) {
 		w.turn()
 		w.want("l1", hub.EntryLanded, "")
 	})
+	t.Run("returned work is active again; each completion queues it, five times, then the operator decides", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.branch("a", map[string]string{"mod/a": "broken\n"})
+		p := piece(w)
+		p.Ended = w.clock().Now()
+		w.work.pieces[id] = p
+		w.turn()
+		w.want("l1", hub.EntryReturned, "main fails the check test")
+		mail := w.inbox(ada)
+		if len(mail) != 1 || mail[0].Priority != hub.PriorityHigh || !strings.Contains(mail[0].Next, "the task is yours again: merge main into your branch and repair what test reports, then commit and complete it") {
+			t.Errorf("mail: %+v", mail)
+		}
+
+		// A commit alone queues nothing, and a retry is refused while the task is active.
+		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": "broken 1\n"}})
+		w.turn()
+		w.want("l1", hub.EntryReturned, "")
+		_, err := w.Retry(w.ctx, operator, "l1")
+		wantCode(t, err, hub.CodeConflict)
+
+		for n := 2; n <= 5; n++ {
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": fmt.Sprintf("broken %d\n", n)}})
+			p := piece(w)
+			p.Ended = w.clock().Now()
+			w.work.pieces[id] = p
+			w.now = w.now.Add(time.Minute)
+			w.turn()
+			if e := w.want("l1", hub.EntryReturned, ""); e.Returns != n || len(w.work.returned) != n {
+				t.Fatalf("completion %d: %d returns, %q", n, e.Returns, w.work.returned)
+			}
+		}
+		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": "ok\n"}})
+		p = piece(w)
+		p.Ended = w.clock().Now()
+		w.work.pieces[id] = p
+		w.now = w.now.Add(time.Minute)
+		w.turn()
+		if e := w.want("l1", hub.EntryWaiting, "it was returned 5 times: the operator decides"); e.Waits != hub.WaitsForOperator {
+			t.Errorf("waits for %s", e.Waits)
+		}
+		_, err = w.Retry(w.ctx, operator, "l1")
+		w.must(err)
+		w.turn()
+		w.want("l1", hub.EntryLanded, "")
+	})
 	t.Run("agents land their own handoffs", func(t *testing.T) {
 		w := newWorld(t, landing.Setting{Checks: []string{"test"}})
 		w.good("a")
@@ -186,7 +291,7 @@ func TestReviewWithoutAQueue(t *testing.T) {
 	_, err := w.Off(w.ctx, operator, w.repo.dir, "")
 	w.must(err)
 	w.work.pieces[id] = landing.Piece{
-		Handoff: id, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Base: w.head(), Branch: "a", Owner: "ada", Title: "login", Review: "bob", Note: "test passed",
+		Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Base: w.head(), Branch: "a", Owner: "ada", Title: "login", Review: "bob", Note: "test passed",
 	}
 	w.must(w.LookForReviews(w.ctx))
 	mail := w.inbox(bob)
@@ -197,5 +302,8 @@ func TestReviewWithoutAQueue(t *testing.T) {
 	w.must(err)
 	if got.State != hub.ReviewStateChanges {
 		t.Errorf("the review is %s", got.State)
+	}
+	if len(w.work.returned) != 1 || !strings.HasPrefix(w.work.returned[0], string(id)+": bob wants changes") {
+		t.Errorf("returned: %q", w.work.returned)
 	}
 }

@@ -48,6 +48,7 @@ type entryFacts struct {
 	Tree       string           `json:"tree,omitempty"`
 	Owner      hub.AgentID      `json:"owner"`
 	Handoff    hub.HandoffID    `json:"handoff,omitempty"`
+	Task       hub.TaskID       `json:"task,omitempty"`
 	State      hub.LandingState `json:"state"`
 	Waits      hub.LandingWait  `json:"waits_for,omitempty"`
 	Check      string           `json:"check,omitempty"`
@@ -70,13 +71,13 @@ func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntr
 	e.ID = id
 	e.Revision++
 	f := entryFacts{
-		Repository: e.Repository, Into: e.Into, Commit: e.Commit, Tree: e.Tree, Owner: e.Owner, Handoff: e.Handoff, State: e.State, Waits: e.Waits,
+		Repository: e.Repository, Into: e.Into, Commit: e.Commit, Tree: e.Tree, Owner: e.Owner, Handoff: e.Handoff, Task: e.Task, State: e.State, Waits: e.Waits,
 		Check: e.Check, Conflicts: len(e.Conflicts), Results: e.Results, Step: e.Step, Landed: e.LandedCommit, Head: e.Head, Digest: e.Digest(),
 	}
 	if _, err = c.tx.Append(c.actor.Entry(c.now, action, string(e.ID), f)); err != nil {
 		return e, err
 	}
-	return e, c.progress(e.Handoff, func(p *hub.Progress) {
+	return e, c.progress(e.Subject(), func(p *hub.Progress) {
 		p.Landing = landingWords[e.State]
 		p.Landed = e.LandedCommit
 		if e.State == hub.EntryReturned {
@@ -85,7 +86,7 @@ func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntr
 	})
 }
 
-// landingWords are the words for the states of entries in the progress of handoffs.
+// landingWords are the words for the states of entries in the progress of work.
 var landingWords = map[hub.LandingState]hub.LandingWord{
 	hub.EntryQueued:    hub.LandingQueued,
 	hub.EntryTrying:    hub.LandingTrying,
@@ -103,12 +104,12 @@ var reviewWords = map[hub.ReviewState]hub.ReviewWord{
 	hub.ReviewStateReplaced: hub.ReviewNone,
 }
 
-// progress changes how far the work of a handoff has come.
-func (c *change) progress(handoff hub.HandoffID, set func(*hub.Progress)) error {
-	if handoff == "" {
+// progress changes how far the work of a handoff or a task has come.
+func (c *change) progress(subject string, set func(*hub.Progress)) error {
+	if subject == "" {
 		return nil
 	}
-	p, err := c.tx.Checks().Progress(string(handoff))
+	p, err := c.tx.Checks().Progress(subject)
 	if err != nil {
 		return err
 	}

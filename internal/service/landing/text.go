@@ -14,6 +14,9 @@ func mergeMessage(e hub.LandingEntry) string {
 	if e.Handoff != "" {
 		text += fmt.Sprintf("Parley-Handoff: %s\n", e.Handoff)
 	}
+	if e.Task != "" {
+		text += fmt.Sprintf("Parley-Task: %s\n", e.Task)
+	}
 	return text
 }
 

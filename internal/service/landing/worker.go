@@ -3,6 +3,7 @@ package landing
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -82,8 +83,8 @@ type worker struct {
 	attempt attempt
 	results map[string]CheckReport // of the attempt, by the commits that were tried
 	green   string                 // the last head of the target whose checks passed
-	looked  hub.Time               // when branches and handoffs were last looked at
-	passed  []hub.HandoffID        // completed handoffs that need nothing more
+	looked  hub.Time               // when branches and finished work were last looked at
+	passed  []Finished             // finished work that needs nothing more
 }
 
 // turn works on the queue until there is nothing to do, under its lease, and returns the time to
@@ -272,9 +273,12 @@ func (w *worker) recover(ctx context.Context, head Commit, open []hub.LandingEnt
 func (w *worker) forwardAgain(ctx context.Context, group []hub.LandingEntry, tip string) (changed bool, err error) {
 	defer w.s.move(group)()
 	got, err := w.s.git.Forward(ctx, w.policy.Repository, w.policy.Into, group[0].Head, tip)
+	if err != nil {
+		if got.Waits, err = w.cannotMove(ctx, err); err != nil {
+			return false, err
+		}
+	}
 	switch {
-	case err != nil:
-		return false, err
 	case got.Moved:
 		return true, w.landed(ctx, group, tip)
 	case got.Stale:
@@ -345,8 +349,21 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 	return nil
 }
 
-// merge merges an entry onto a commit, or takes back the landing that it undoes.
+// merge merges an entry onto a commit, or takes back the landing that it undoes. The copy lacks the
+// commit if another hub queued it: then it is brought.
 func (w *worker) merge(ctx context.Context, onto Commit, e hub.LandingEntry) (Merge, error) {
+	made, err := w.mergeHere(ctx, onto, e)
+	if err == nil || ctx.Err() != nil {
+		return made, err
+	}
+	if _, missing := w.s.git.Resolve(ctx, w.policy.Repository, e.Commit); missing != nil {
+		return made, err
+	}
+	return w.mergeHere(ctx, onto, e)
+}
+
+// mergeHere is merge with the commits that the copy has.
+func (w *worker) mergeHere(ctx context.Context, onto Commit, e hub.LandingEntry) (Merge, error) {
 	if e.Undoes != "" {
 		return w.s.git.Revert(ctx, w.policy.Repository, onto, e.Commit, undoMessage(e))
 	}
@@ -389,9 +406,98 @@ func (w *worker) try(ctx context.Context, n int) error {
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
+	if got.fewer, err = w.fewerTests(ctx, n, got); err != nil {
+		return w.cannotCheck(ctx, err)
+	}
 	w.results[w.attempt.Members[n-1].Made.ID] = got
-	w.attempt = w.attempt.tried(n, got.Passed)
+	w.attempt = w.attempt.tried(n, got.Passed && got.fewer == "")
 	return nil
+}
+
+// fewerTests returns a text if the target would have fewer tests with the first n members than it
+// has. Such a batch counts as red, so that it is divided until the member is alone that removes
+// tests; that one needs a review. One that was reviewed lands alone.
+func (w *worker) fewerTests(ctx context.Context, n int, got CheckReport) (string, error) {
+	if !got.Passed || len(got.Tests) == 0 {
+		return "", nil
+	}
+	if n == 1 {
+		isReviewed, err := w.isReviewed(ctx, w.attempt.Members[0].Entry)
+		if err != nil || isReviewed {
+			return "", err
+		}
+	}
+	before, ok := w.results[w.attempt.Head]
+	if !ok {
+		head, err := w.s.git.Resolve(ctx, w.policy.Repository, w.attempt.Head)
+		if err != nil {
+			return "", err
+		}
+		if before, err = w.check(ctx, head, true); err != nil {
+			return "", err
+		}
+		w.results[w.attempt.Head] = before
+		w.attempt.HeadKnow = before.Passed
+	}
+	if !before.Passed {
+		return "", nil
+	}
+	return fell(before, got), nil
+}
+
+// fell returns a text if a check counted fewer tests than before; "" if none did.
+func fell(before, now CheckReport) string {
+	for _, name := range slices.Sorted(maps.Keys(before.Tests)) {
+		if before.Tests[name] > now.Tests[name] {
+			return fmt.Sprintf("tests: %d before, %d now", before.Tests[name], now.Tests[name])
+		}
+	}
+	return ""
+}
+
+// isReviewed reports whether a reviewer approved the commit of an entry. An entry that undoes a
+// landing needs no review.
+func (w *worker) isReviewed(ctx context.Context, e hub.LandingEntry) (bool, error) {
+	if e.Undoes != "" {
+		return true, nil
+	}
+	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return r.Landings().Reviews(reviewQuery(e)) })
+	isApproval := func(v hub.Review) bool { return v.Commit == e.Commit && v.State == hub.ReviewStateApproved }
+	return slices.ContainsFunc(all, isApproval), err
+}
+
+// askAboutTests lets the first member wait for a review, because the target would have fewer tests
+// with it, as its report says. It lands if it was reviewed, or if a member before it removed the
+// tests, which landed meanwhile.
+func (w *worker) askAboutTests(ctx context.Context, report CheckReport) error {
+	e := w.attempt.Members[0].Entry
+	isReviewed, err := w.isReviewed(ctx, e)
+	if err != nil {
+		return err
+	}
+	fewer := report.fewer
+	if before, ok := w.results[w.attempt.Head]; ok {
+		fewer = fell(before, report)
+	}
+	if isReviewed || fewer == "" {
+		w.attempt.Green = 1
+		w.attempt.Red = len(w.attempt.Members) + 1
+		return nil
+	}
+	w.attempt = attempt{}
+	piece, err := w.s.pieceOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	e.Fewer = fewer
+	ask, err := w.s.question(ctx, w.policy, e, piece)
+	if err != nil {
+		return err
+	}
+	return w.update(ctx, func(c *change) error {
+		_, err := c.admit(w.policy, e, ask)
+		return err
+	})
 }
 
 // tryTarget runs the checks on the head of the target.
@@ -470,7 +576,9 @@ func (w *worker) land(ctx context.Context, head Commit, n int) error {
 
 	got, err := w.s.git.Forward(ctx, w.policy.Repository, w.policy.Into, head.ID, tip.ID)
 	if err != nil {
-		return fmt.Errorf("landing: move %s: %w", w.policy.Into, err)
+		if got.Waits, err = w.cannotMove(ctx, err); err != nil {
+			return err
+		}
 	}
 	switch {
 	case got.Moved:

@@ -171,20 +171,32 @@ func (w *world) artifact(as hub.Caller, sha256 string) string {
 
 // works is the work of handoffs.
 type works struct {
-	pieces map[hub.HandoffID]landing.Piece
+	pieces   map[hub.HandoffID]landing.Piece
+	returned []string // handoffs with reasons
 }
 
-func (w *works) Piece(_ context.Context, _ hub.Caller, id hub.HandoffID) (landing.Piece, error) {
-	p, ok := w.pieces[id]
+func (w *works) Piece(_ context.Context, _ hub.Caller, s landing.Subject) (landing.Piece, error) {
+	p, ok := w.pieces[s.Handoff]
 	if !ok {
-		return p, hub.Errorf(hub.CodeNotFound, "test", "no handoff %s", id)
+		return p, hub.Errorf(hub.CodeNotFound, "test", "no handoff %s", s)
 	}
 	return p, nil
 }
 
-func (w *works) Completed(context.Context, hub.Time, int) (out []hub.HandoffID, _ error) {
-	for id := range w.pieces {
-		out = append(out, id)
+func (w *works) Completed(context.Context, hub.Time, int) (out []landing.Finished, _ error) {
+	for _, p := range w.pieces {
+		out = append(out, landing.Finished{Subject: p.Subject, At: p.Ended})
 	}
 	return out, nil
+}
+
+func (w *works) Return(_ hub.Tx, s landing.Subject, reason string) (bool, []hub.Message, error) {
+	p, ok := w.pieces[s.Handoff]
+	if !ok {
+		return false, nil, nil
+	}
+	w.returned = append(w.returned, s.String()+": "+reason)
+	p.Missing = "it is not completed"
+	w.pieces[s.Handoff] = p
+	return true, nil, nil
 }

@@ -34,6 +34,8 @@ func (bench) File(context.Context, string, string, string) ([]byte, error) {
 
 func (bench) OnTarget(context.Context, string, string) (bool, error) { return false, nil }
 
+func (bench) Before(context.Context, string, string, int) ([]check.Commit, error) { return nil, nil }
+
 func (bench) Run(context.Context, check.Job) (check.Outcome, error) {
 	return check.Outcome{State: hub.ResultPassed, Tail: []byte("ok\n"), Bytes: 3, SHA256: "s"}, nil
 }

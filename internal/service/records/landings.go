@@ -34,7 +34,7 @@ func (v *verifier) recordLanding(e hub.Entry) {
 		kind = "landing policy"
 	case actions.LandingQueued, actions.LandingTried, actions.LandingLanded, actions.LandingReturned, actions.LandingCancelled:
 		kind = "landing"
-	case actions.ReviewAsked, actions.ReviewGiven:
+	case actions.ReviewRequested, actions.ReviewGiven:
 		kind = "review"
 	}
 	if kind == "" || !v.decodeFacts(e, &f) {

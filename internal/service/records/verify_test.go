@@ -380,7 +380,7 @@ func TestTampering(t *testing.T) {
 		{"an orphan that is held again", change("reservations", "state = 'held'", "fence = 3"), []string{"reservation r3: it is held, but the journal says orphan"}},
 		{"a landing of another owner", change("landings", "body_json = replace(body_json, 'two-commit', 'bad-commit')", "n = 2"), []string{fmt.Sprintf("landing l2: it differs from journal row %d", s.rowOf(actions.LandingQueued, 3))}},
 		{"a landing removed", `DELETE FROM landings WHERE n = 1`, []string{fmt.Sprintf("landing l1: it is missing, though journal row %d records it", s.rowOf(actions.LandingQueued, 0))}},
-		{"an approval that was not given", change("reviews", "body_json = replace(body_json, 'waiting', 'approved')", "n = 1"), []string{fmt.Sprintf("review v1: it differs from journal row %d", s.rowOf(actions.ReviewAsked, 0))}},
+		{"an approval that was not given", change("reviews", "body_json = replace(body_json, 'waiting', 'approved')", "n = 1"), []string{fmt.Sprintf("review v1: it differs from journal row %d", s.rowOf(actions.ReviewRequested, 0))}},
 		{"a landing policy without review", change("landing_policies", `body_json = replace(body_json, '"review":"operator"', '"review":"none"')`, "1 = 1"), []string{fmt.Sprintf("landing policy /src main: it differs from journal row %d", s.rowOf(actions.LandingSet, 0))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),

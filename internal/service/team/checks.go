@@ -44,7 +44,8 @@ func (s *Service) checkSubmitted(ctx context.Context, op string, in call, r Move
 		return p, nil, nil
 	}
 	t, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Task, error) { return rd.Teamspaces().Task(r.Task) })
-	if err != nil || t.Team != in.team || t.Owner != in.actor.ID || t.State != hub.TaskInProgress {
+	isOwn := t.Team == in.team && t.Owner == in.actor.ID
+	if err != nil || !isOwn || t.State != hub.TaskInProgress {
 		return p, nil, nil // the transaction refuses what is wrong
 	}
 	if p, results, err = s.checks.CheckTask(ctx, in.actor, t); err != nil {

@@ -128,7 +128,7 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 		}
 	}
 
-	if err := checkScope(c.op, r.Worktree, r.Scope); err != nil {
+	if err := checkScope(c.op, r); err != nil {
 		return t, err
 	}
 	if err := c.allow(hub.MayCreateTask, r.Class); err != nil {
@@ -298,6 +298,9 @@ func finishers(t hub.Team, class hub.TaskClass) []hub.Role {
 // moveTask moves a task for the actor.
 func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Task, error) {
 	was := t.State
+	if was.Over() { // only a landing queue returns a task that is done
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become %s", t.ID, was, next).WithHint("it is final")
+	}
 	moved, err := t.Advance(next, c.now)
 	if err != nil {
 		return t, err

@@ -24,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -102,6 +103,7 @@ func newDesk(t testing.TB) *desk {
 	}
 	d.Services = &api.Services{
 		Files:    files,
+		Checks:   check.New(store, noRepositories{}, nil, d.hints, &check.Options{Clock: clock}),
 		Landings: landing.New(store, noGit{}, nil, mail, &landing.Options{Clock: clock}),
 		Metrics:  metrics.New(store, nil),
 		Talks:    talks, Notify: people, Clock: clock,
@@ -287,6 +289,17 @@ type noGit struct{ landing.Git }
 
 func (noGit) Repository(context.Context, string) (string, error) {
 	return "", hub.Errorf(hub.CodeInvalid, "test", "no repository here")
+}
+
+// noRepositories is such a machine for checks.
+type noRepositories struct{ check.Repositories }
+
+func (noRepositories) Find(context.Context, string) (hub.Repository, error) {
+	return hub.Repository{}, hub.Errorf(hub.CodeInvalid, "test", "no repository here")
+}
+
+func (noRepositories) Fetch(context.Context, string, string) (check.Commit, error) {
+	return check.Commit{}, hub.Errorf(hub.CodeInvalid, "test", "no repository here")
 }
 
 // noFiles are the records of a store without files.

@@ -40,8 +40,8 @@ func landingOff(ctx context.Context, s *Services, a hub.Caller, p LandingParams)
 
 // LandParams are the parameters of parley/landings/land.
 type LandParams struct {
-	Ref      string       `json:"ref"`                // a handoff, a branch or a commit
-	Repo     string       `json:"repo,omitempty"`     // folder in the repository; not needed for a handoff
+	Ref      string       `json:"ref"`                // a handoff, a task of a team, a branch or a commit
+	Repo     string       `json:"repo,omitempty"`     // folder in the repository; not needed for a handoff and a task
 	Into     string       `json:"into,omitempty"`     // the target branch, if several have a queue
 	Priority hub.Priority `json:"priority,omitempty"` // of the operator alone
 }
@@ -57,7 +57,11 @@ func land(ctx context.Context, s *Services, a hub.Caller, p LandParams) (landing
 		}
 		q.Handoff = id
 	}
-	if !isHandoff && p.Repo == "" {
+	isTask := hub.TaskID(p.Ref).Valid()
+	if isTask {
+		q.Task = hub.TaskID(p.Ref)
+	}
+	if !isHandoff && !isTask && p.Repo == "" {
 		folder, err := s.folderOf(ctx, op, a.ID)
 		if err != nil {
 			return landing.Listing{}, hub.Errorf(hub.CodeInvalid, op, "repo is required: the folder of the repository")

@@ -344,7 +344,7 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 		writeForecasts(b, deliveries)
 	case r.Checking:
 		fmt.Fprintf(b, "%s: the work is there; the checks run (%s).\n", id, resultsText(r))
-	case r.Status == hub.HandoffActivated && r.Checks == hub.ChecksFailed:
+	case r.Status == hub.HandoffActivated && r.Returned != "":
 		fmt.Fprintf(b, "%s is not completed: %s.\n", id, plaintext.Line(r.Returned))
 		writeFailures(b, r)
 		fmt.Fprintf(b, "then: repair it, commit, acp_handoff complete %s again.\n", id)

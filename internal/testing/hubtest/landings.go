@@ -86,7 +86,7 @@ var landingTests = []storeTest{
 			{hub.LandingQuery{Newest: true, Cursor: "l2", Limit: 10}, all[:1]},
 			{hub.LandingQuery{Queue: all[0].Queue(), Limit: 10}, all[:2]},
 			{hub.LandingQuery{Queue: all[0].Queue(), States: hub.OpenLandings, Limit: 10}, all[:1]},
-			{hub.LandingQuery{Handoff: "h-planner", Limit: 10}, all[1:2]},
+			{hub.LandingQuery{Subject: "h-planner", Limit: 10}, all[1:2]},
 			{hub.LandingQuery{Owner: "planner", Newest: true, Limit: 1}, all[3:]},
 			{hub.LandingQuery{Queue: "elsewhere", Limit: 10}, nil},
 		} {

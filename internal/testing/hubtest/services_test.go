@@ -333,6 +333,8 @@ func (checkout) File(context.Context, string, string, string) ([]byte, error) {
 
 func (checkout) OnTarget(context.Context, string, string) (bool, error) { return false, nil }
 
+func (checkout) Before(context.Context, string, string, int) ([]check.Commit, error) { return nil, nil }
+
 func (checkout) Run(context.Context, check.Job) (check.Outcome, error) {
 	return check.Outcome{State: hub.ResultPassed}, nil
 }
