@@ -1,16 +1,12 @@
 package compat
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/big"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // nameMaps are members of an OpenAPI document whose own members are named by its author.
@@ -47,7 +43,16 @@ func (s *source) readOpenAPI() error {
 	if old {
 		for _, root := range roots {
 			raw, _ := lookup(s.base, root)
-			eachSchema(raw, root, func(_ string, schema map[string]any) { modernise(schema) })
+			var refused error
+			eachSchema(raw, root, func(at string, schema map[string]any) {
+				if refused == nil {
+					refused = s.checkOldSchema(at, schema)
+				}
+				modernise(schema)
+			})
+			if refused != nil {
+				return refused
+			}
 		}
 	}
 	if err := s.checkSchemas(roots); err != nil {
@@ -58,7 +63,7 @@ func (s *source) readOpenAPI() error {
 	}
 	s.requests = s.forDirection(roots, "readOnly")
 	s.responses = s.forDirection(roots, "writeOnly")
-	return s.checkOpenAPI(doc)
+	return s.checkOpenAPI(doc, old)
 }
 
 // checkReferences refuses references that leave the document or lead nowhere, in every part
@@ -214,59 +219,6 @@ func (s *source) marked(raw any, mark string) bool {
 		raw, _ = lookup(s.base, at)
 	}
 	return false
-}
-
-// checkOpenAPI has the library load and validate the document. Its loader alone takes much
-// that its validation refuses.
-func (s *source) checkOpenAPI(doc map[string]any) error {
-	whole := maps.Clone(doc)
-	if _, ok := whole["info"]; !ok { // a part of a document: its paths and components
-		whole["info"] = map[string]any{"title": "part", "version": "0"}
-	}
-	if _, ok := whole["paths"]; !ok {
-		whole["paths"] = map[string]any{}
-	}
-	text, err := json.Marshal(whole)
-	if err != nil {
-		return err
-	}
-
-	loader := openapi3.NewLoader()
-	loaded, err := loader.LoadFromData(text)
-	if err != nil {
-		return s.apiRefusal(err)
-	}
-	err = loaded.Validate(context.Background(), openapi3.DisableExamplesValidation(), openapi3.DisableSchemaPatternValidation(),
-		openapi3.DisableSchemaFormatValidation(), openapi3.DisableSchemaDefaultsValidation())
-	if err != nil {
-		return s.apiRefusal(err)
-	}
-	return nil
-}
-
-var (
-	inPath      = regexp.MustCompile(`invalid path (\S+?):`)
-	inOperation = regexp.MustCompile(`invalid operation ([A-Z]+):`)
-	inComponent = regexp.MustCompile(`invalid components: (\w+) "?([^":]+)"?:`)
-)
-
-// apiRefusal returns an error of the library with the place that its words name.
-func (s *source) apiRefusal(err error) *Refusal {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	pointer := ""
-	if m := inPath.FindStringSubmatch(text); m != nil {
-		pointer = join("/paths", m[1])
-		if m := inOperation.FindStringSubmatch(text); m != nil {
-			pointer = join(pointer, strings.ToLower(m[1]))
-		}
-	}
-	if m := inComponent.FindStringSubmatch(text); m != nil {
-		pointer = join("/components", m[1]+"s", m[2])
-	}
-	if _, ok := lookup(s.tree.value, pointer); !ok {
-		pointer = ""
-	}
-	return s.tree.refuse(pointer, "not valid OpenAPI: %s", text)
 }
 
 // clone returns a deep copy of a JSON value.
