@@ -259,7 +259,7 @@ func listMethods(w http.ResponseWriter, methods []*rpc.Method, off []hub.Feature
 	var names []string
 	var operations []operation
 	for _, m := range methods {
-		if !m.Offered(off) {
+		if !rpc.Offered(m.Spec, off) {
 			continue
 		}
 		permission := cmp.Or(string(m.Permission), "anyone")

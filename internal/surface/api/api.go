@@ -62,22 +62,22 @@ type Services struct {
 
 // The operations.
 var (
-	Send    = changes("acp/send", "Send a message to other agents, or ask them a question (a text that ends in ?).", send).AsTool("acp_send", "Send a message, ask an agent", sendSchema)
-	Respond = changes("acp/respond", "Answer a message: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond).AsTool("acp_respond", "Reply to a message", respondSchema)
-	Query   = reads("acp/query", "Search messages that you sent or received, newest first; or show how a negotiation or disagreement stands, and what you may do.", query).AsTool("acp_query", "Search messages", querySchema)
-	Inbox   = changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox).AsTool("acp_inbox", "Read the inbox, wait for messages", inboxSchema)
-	Status  = changes("acp/status", "Report the status of your work to the coordinators.", status).AsTool("acp_status", "Report status", statusSchema)
-	Handoff = readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)).AsTool("acp_handoff", "Hand over a task", handoffSchema)
+	Send    = rpc.AsTool(changes("acp/send", "Send a message to other agents, or ask them a question (a text that ends in ?).", send), "acp_send", "Send a message, ask an agent", sendSchema)
+	Respond = rpc.AsTool(changes("acp/respond", "Answer a message: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond), "acp_respond", "Reply to a message", respondSchema)
+	Query   = rpc.AsTool(reads("acp/query", "Search messages that you sent or received, newest first; or show how a negotiation or disagreement stands, and what you may do.", query), "acp_query", "Search messages", querySchema)
+	Inbox   = rpc.AsTool(changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox), "acp_inbox", "Read the inbox, wait for messages", inboxSchema)
+	Status  = rpc.AsTool(changes("acp/status", "Report the status of your work to the coordinators.", status), "acp_status", "Report status", statusSchema)
+	Handoff = rpc.AsTool(readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)), "acp_handoff", "Hand over a task", handoffSchema)
 
-	Team       = readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)).AsTool("acp_team", "Teams, roles and tasks", teamSchema).Needs(hub.FeatureTeamspaces)
-	TeamPolicy = readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy)).Needs(hub.FeatureTeamspaces)
-	TeamLog    = reads("parley/team/log", "Read the journal entries about a team.", teamLog).Needs(hub.FeatureTeamspaces)
-	Subscribe  = readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)).AsTool("acp_subscribe", "Subscribe to messages", subscribeSchema).Needs(hub.FeatureTeamspaces)
-	Broadcast  = changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast).AsTool("acp_broadcast", "Write to everyone", broadcastSchema)
+	Team       = rpc.Needs(rpc.AsTool(readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)), "acp_team", "Teams, roles and tasks", teamSchema), hub.FeatureTeamspaces)
+	TeamPolicy = rpc.Needs(readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy)), hub.FeatureTeamspaces)
+	TeamLog    = rpc.Needs(reads("parley/team/log", "Read the journal entries about a team.", teamLog), hub.FeatureTeamspaces)
+	Subscribe  = rpc.Needs(rpc.AsTool(readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)), "acp_subscribe", "Subscribe to messages", subscribeSchema), hub.FeatureTeamspaces)
+	Broadcast  = rpc.AsTool(changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast), "acp_broadcast", "Write to everyone", broadcastSchema)
 
-	ListTalks     = reads("parley/deliberation/list", "List negotiations or disagreements: all for auditors, else those that concern you.", talkList).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
-	Decide        = changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement; for the operator and the agents to whom it was escalated.", decideTalk).Needs(hub.FeatureNegotiation, hub.FeatureDisagreement)
-	ListDecisions = reads("parley/decision/list", "List decisions, newest first.", decisionList).Needs(hub.Features...)
+	ListTalks     = rpc.Needs(reads("parley/deliberation/list", "List negotiations or disagreements: all for auditors, else those that concern you.", talkList), hub.FeatureNegotiation, hub.FeatureDisagreement)
+	Decide        = rpc.Needs(changes("parley/decide", "Decide an escalated negotiation (accept or decline) or disagreement; for the operator and the agents to whom it was escalated.", decideTalk), hub.FeatureNegotiation, hub.FeatureDisagreement)
+	ListDecisions = rpc.Needs(reads("parley/decision/list", "List decisions, newest first.", decisionList), hub.Features...)
 
 	ListUndelivered = reads("parley/undelivered", "List messages that failed or expired: all for auditors, else yours.", undelivered)
 	Retry           = changes("parley/retry", "Send a failed or expired message again.", retry)
@@ -144,7 +144,7 @@ var (
 	AskFiles     = changes("parley/reservations/ask", "Ask whether files of a working tree may be changed, and reserve them for the edit; for the guard beside an agent.", filesAsk)
 	ReserveFiles = changes("parley/reservations/reserve", "Reserve files or patterns of a working tree before the work.", filesReserve)
 	ReleaseFiles = changes("parley/reservations/release", "Release reserved files: your own, or as the operator those of any agent.", filesRelease)
-	Files        = changes("parley/files", "See which agents change files in your working tree; reserve or release files.", files).AsTool("acp_files", "Who changes a file, reserve files", filesSchema)
+	Files        = rpc.AsTool(changes("parley/files", "See which agents change files in your working tree; reserve or release files.", files), "acp_files", "Who changes a file, reserve files", filesSchema)
 	ListFiles    = reads("parley/reservations/list", "List the files that agents change, by working tree, with the agents that wait for them.", filesList)
 
 	AddCheck      = patient(administers("parley/check/add", "Allow a command for a repository, which the hub runs on commits.", checkAdd))

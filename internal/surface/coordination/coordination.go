@@ -228,7 +228,7 @@ func unchanged[T any](result T, err error) (T, error) { return result, err }
 
 // streams defines an operation that writes the JSON of an R as it reads.
 func streams[P, R any](method string, need coord.Permission, doc string, write func(context.Context, *Services, hub.Caller, P, io.Writer) error) op[P, R] {
-	return op[P, R]{Spec: spec(method, need, doc), Stream: write}
+	return op[P, R]{Spec: spec(method, need, doc), Form: rpc.Stream(write)}
 }
 
 // locally restricts an operation to agents of this hub.

@@ -81,7 +81,7 @@ type Synced struct {
 // syncs defines an operation that merges a copy from a peer. Requests that follow
 // each other in a batch are merged in one go.
 func syncs(method, doc string) op[Copied, Synced] {
-	o := op[Copied, Synced]{Spec: spec(method, coord.PermitSync, doc), Together: mergeCopies}
+	o := op[Copied, Synced]{Spec: spec(method, coord.PermitSync, doc), Form: rpc.Together(mergeCopies)}
 	o.MaxBody, o.Group = largeBody, "sync"
 	return o
 }
@@ -108,7 +108,7 @@ func mergeCopies(ctx context.Context, s *Services, c hub.Caller, requests []rpc.
 	}
 
 	for i, req := range requests {
-		copied, whole, err := readCopy(req.Method, req.Params)
+		copied, whole, err := readCopy(req.Spec.Method, req.Params)
 		if err == nil {
 			err = s.Admit(ctx, c, req.Spec, contract.In(copied.Project))
 		}

@@ -154,7 +154,7 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 	all := listsOnce(req)
 	list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool {
 		listed := all || Listed(t.Name, who)
-		return !listed || !b.specs[t.Name].Offered(who.Without)
+		return !listed || !rpc.Offered(b.specs[t.Name], who.Without)
 	})
 	if len(who.Without) > 0 {
 		for i, t := range list.Tools {

@@ -79,25 +79,82 @@ type Spec struct {
 }
 
 // An Operation is one entry of a table: it works on services S, takes parameters
-// P and returns a result R. Exactly one of Do, Stream and Together is set.
+// P and returns a result R. Exactly one of Do and Form is set.
+//
+// The program has the methods of an Operation once for each operation, because each has its own types. That is why an
+// Operation has one method: everything else is a function, or a Form that only the operations that need it have.
 type Operation[S, P, R any] struct {
 	Spec
 
 	// Do performs the operation.
 	Do func(ctx context.Context, services S, caller hub.Caller, params P) (R, error)
 
-	// Stream performs an operation whose result may be too large to hold: it
-	// writes the JSON of an R while it reads the store.
-	Stream func(ctx context.Context, services S, caller hub.Caller, params P, w io.Writer) error
+	// Form performs an operation in another way: Stream or Together returns it.
+	Form Form[S]
+}
 
-	// Together performs several requests of one group, in order, and returns an
-	// answer for each.
-	Together func(ctx context.Context, services S, caller hub.Caller, requests []Request[P]) []Answer[R]
+// A Form is another way to perform an operation than to return its result.
+type Form[S any] interface {
+	// bind sets the function of m that performs the operation on services.
+	bind(m *Method, services S)
+}
+
+// Stream returns the form of an operation whose result may be too large to hold: it
+// writes the JSON of the result while it reads the store.
+func Stream[S, P any](write func(ctx context.Context, services S, caller hub.Caller, params P, w io.Writer) error) Form[S] {
+	return stream[S, P](write)
+}
+
+// A stream is the form of an operation that writes its result.
+type stream[S, P any] func(ctx context.Context, services S, caller hub.Caller, params P, w io.Writer) error
+
+func (write stream[S, P]) bind(m *Method, services S) {
+	admitter, _ := any(services).(Admitter)
+	m.stream = func(ctx context.Context, caller hub.Caller, raw []byte, w io.Writer) error {
+		var p P
+		err := Decode(m.Method, m.Dialect, raw, &p)
+		if err == nil && admitter != nil {
+			err = m.admit(ctx, admitter, caller, p)
+		}
+		if err != nil {
+			return err
+		}
+		return write(ctx, services, caller, p, w)
+	}
+}
+
+// Together returns the form of an operation that performs several requests of one
+// group, in order, and returns an answer for each.
+func Together[S, P, R any](perform func(ctx context.Context, services S, caller hub.Caller, requests []Request[P]) []Answer[R]) Form[S] {
+	return together[S, P, R](perform)
+}
+
+// A together is the form of an operation that performs requests of a group at once.
+type together[S, P, R any] func(ctx context.Context, services S, caller hub.Caller, requests []Request[P]) []Answer[R]
+
+func (perform together[S, P, R]) bind(m *Method, services S) {
+	m.together = func(ctx context.Context, caller hub.Caller, calls []call) {
+		requests := make([]Request[P], 0, len(calls))
+		at := make([]int, 0, len(calls)) // the call of each request
+		for i, c := range calls {
+			var p P
+			if err := Decode(m.Method, m.Dialect, c.params, &p); err != nil {
+				calls[i].err = err
+				continue
+			}
+			requests = append(requests, Request[P]{c.spec, p})
+			at = append(at, i)
+		}
+
+		for k, a := range perform(ctx, services, caller, requests) {
+			calls[at[k]].result, calls[at[k]].err = a.Result, a.Err
+		}
+	}
 }
 
 // A Request is one request of a group.
 type Request[P any] struct {
-	Spec
+	Spec   Spec
 	Params P
 }
 
@@ -115,86 +172,69 @@ type Answer[R any] struct {
 	Err    error
 }
 
-// AsTool makes an operation available as an MCP tool.
-func (o Operation[S, P, R]) AsTool(name, title, schema string) Operation[S, P, R] {
+// AsTool returns an operation that is also available as an MCP tool.
+func AsTool[S, P, R any](o Operation[S, P, R], name, title, schema string) Operation[S, P, R] {
 	o.Tool = name
 	o.Title = title
 	o.Input = json.RawMessage(schema)
 	return o
 }
 
-// Needs marks an operation that is of no use on a hub without one of the features.
-func (o Operation[S, P, R]) Needs(features ...hub.Feature) Operation[S, P, R] {
+// Needs returns an operation that is of no use on a hub without one of the features.
+func Needs[S, P, R any](o Operation[S, P, R], features ...hub.Feature) Operation[S, P, R] {
 	o.Features = features
 	return o
 }
 
-// Offered reports whether a hub that has features off lists the operation.
-func (s Spec) Offered(off []hub.Feature) bool {
+// Offered reports whether a hub that has features off lists the operation of a spec.
+func Offered(s Spec, off []hub.Feature) bool {
 	missing := func(f hub.Feature) bool { return slices.Contains(off, f) }
 	return !s.Unlisted && (s.Features == nil || slices.ContainsFunc(s.Features, func(f hub.Feature) bool { return !missing(f) }))
 }
 
 // Bind returns the operation as a method that works on services.
 func (o Operation[S, P, R]) Bind(services S) *Method {
-	admitter, _ := any(services).(Admitter)
-	decode := func(ctx context.Context, caller hub.Caller, raw []byte) (P, error) {
-		var p P
-		err := Decode(o.Method, o.Dialect, raw, &p)
-		if err == nil && admitter != nil && o.Together == nil {
-			err = admitter.Admit(ctx, caller, o.Spec, p)
-		}
-		return p, err
-	}
+	m := newMethod(o.Spec)
 
 	// A result that came as JSON is read into the type that the operation returns.
-	m := &Method{Spec: o.Spec, read: func(raw json.RawMessage) (any, error) {
+	m.read = func(raw json.RawMessage) (any, error) {
 		var out R
 		err := json.Unmarshal(raw, &out)
 		return out, err
-	}}
+	}
+	if o.Form != nil {
+		o.Form.bind(m, services)
+		return m
+	}
+
+	do := o.Do
+	admitter, _ := any(services).(Admitter)
+	m.do = func(ctx context.Context, caller hub.Caller, raw []byte) (any, error) {
+		var p P
+		err := Decode(m.Method, m.Dialect, raw, &p)
+		if err == nil && admitter != nil {
+			err = m.admit(ctx, admitter, caller, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, services, caller, p)
+	}
+	return m
+}
+
+// newMethod returns a method of a spec.
+func newMethod(s Spec) *Method {
+	m := &Method{Spec: s}
 	if m.MaxBody == 0 {
 		m.MaxBody = DefaultBody
 	}
-
-	// Exactly one of the three forms is set.
-	switch {
-	case o.Stream != nil:
-		m.stream = func(ctx context.Context, caller hub.Caller, raw []byte, w io.Writer) error {
-			p, err := decode(ctx, caller, raw)
-			if err != nil {
-				return err
-			}
-			return o.Stream(ctx, services, caller, p, w)
-		}
-
-	case o.Together != nil:
-		m.together = func(ctx context.Context, caller hub.Caller, calls []call) {
-			requests := make([]Request[P], 0, len(calls))
-			at := make([]int, 0, len(calls)) // the call of each request
-			for i, c := range calls {
-				p, err := decode(ctx, caller, c.params)
-				if err != nil {
-					calls[i].err = err
-					continue
-				}
-				requests, at = append(requests, Request[P]{c.spec, p}), append(at, i)
-			}
-			for k, a := range o.Together(ctx, services, caller, requests) {
-				calls[at[k]].result, calls[at[k]].err = a.Result, a.Err
-			}
-		}
-
-	default:
-		m.do = func(ctx context.Context, caller hub.Caller, raw []byte) (any, error) {
-			p, err := decode(ctx, caller, raw)
-			if err != nil {
-				return nil, err
-			}
-			return o.Do(ctx, services, caller, p)
-		}
-	}
 	return m
+}
+
+// admit asks an admitter about a caller of the method.
+func (m *Method) admit(ctx context.Context, admitter Admitter, caller hub.Caller, params any) error {
+	return admitter.Admit(ctx, caller, m.Spec, params)
 }
 
 // A Method is an operation whose types are hidden.

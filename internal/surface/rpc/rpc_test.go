@@ -54,7 +54,7 @@ var (
 	open     = define("cacp/test/open", rpc.Everybody, rpc.Tolerant, echo)
 	together = rpc.Operation[*bench, echoParams, int]{
 		Spec: rpc.Spec{Method: "test/together", Doc: "for a test", Callers: rpc.Local, Dialect: rpc.Strict, Group: "g", MaxBody: 4 << 20},
-		Together: func(_ context.Context, _ *bench, _ hub.Caller, requests []rpc.Request[echoParams]) []rpc.Answer[int] {
+		Form: rpc.Together(func(_ context.Context, _ *bench, _ hub.Caller, requests []rpc.Request[echoParams]) []rpc.Answer[int] {
 			answers := make([]rpc.Answer[int], len(requests))
 			for i, r := range requests {
 				answers[i].Result = len(requests)
@@ -63,11 +63,11 @@ var (
 				}
 			}
 			return answers
-		},
+		}),
 	}
 	streamed = rpc.Operation[*bench, echoParams, []string]{
 		Spec: rpc.Spec{Method: "test/streamed", Doc: "for a test", Callers: rpc.Local, Dialect: rpc.Strict},
-		Stream: func(_ context.Context, _ *bench, _ hub.Caller, p echoParams, w io.Writer) error {
+		Form: rpc.Stream(func(_ context.Context, _ *bench, _ hub.Caller, p echoParams, w io.Writer) error {
 			if p.Text == "early" {
 				return hub.Errorf(hub.CodeNotFound, "test", "nothing there")
 			}
@@ -79,7 +79,7 @@ var (
 			}
 			_, err := io.WriteString(w, `"b"]`)
 			return err
-		},
+		}),
 	}
 )
 
