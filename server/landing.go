@@ -333,8 +333,9 @@ type gatedRepo struct {
 	repo    coord.Repo
 }
 
-// Broken implements landing.Contracts.
-func (l landingContracts) Broken(ctx context.Context, repository string) (string, error) {
+// Broken implements landing.Contracts. A contract with a provider is asked about the commit, as
+// can-merge does; the others must hold, as contract check has it.
+func (l landingContracts) Broken(ctx context.Context, repository string, c landing.Commit) (string, error) {
 	remotes, err := remotesOf(ctx, repository)
 	if err != nil {
 		return "", err
@@ -354,24 +355,52 @@ func (l landingContracts) Broken(ctx context.Context, repository string) (string
 		return "", err
 	}
 	for _, g := range all {
-		v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
-		if err != nil {
-			return "", err
+		broken, err := l.undirected(ctx, g)
+		if err == nil && broken == "" && c.ID != "" {
+			broken, err = l.directed(ctx, g, c)
 		}
-		if !v.OK && len(v.Failures) > 0 {
-			return l.describe(ctx, g, v.Failures[0])
+		if err != nil || broken != "" {
+			return broken, err
 		}
 	}
 	return "", nil
 }
 
+// undirected returns a sentence about the first contract without a provider that does not hold.
+func (l landingContracts) undirected(ctx context.Context, g gatedRepo) (string, error) {
+	v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
+	if err != nil || v.OK {
+		return "", err
+	}
+	for _, f := range v.Failures {
+		text, directed, err := l.describe(ctx, g, f)
+		isOpen := f.Status == coord.ContractProposed || f.Status == coord.ContractNegotiating
+		if err != nil || !directed || !isOpen {
+			return text, err
+		}
+	}
+	return "", nil
+}
+
+// directed returns the first reason why a commit may not be merged, with who must do what.
+func (l landingContracts) directed(ctx context.Context, g gatedRepo, c landing.Commit) (string, error) {
+	got, err := l.s.contracts.CanMerge(ctx, hub.Caller{ID: hub.Self}, contract.Candidate{
+		InProject: contract.In(g.project.ID), Repo: g.repo.Name, Commit: c.ID, Tree: c.Tree, AllowNone: true, Directed: true,
+	})
+	if err != nil || got.OK() {
+		return "", err
+	}
+	r := got.Reasons[0]
+	return fmt.Sprintf("the contract %s of project %s: %s; next for %s: %s", r.Contract, g.project.ID, r.Reason, r.Who, r.Next), nil
+}
+
 // describe returns a sentence about a contract that does not hold, with the other repositories that
-// use it.
-func (l landingContracts) describe(ctx context.Context, g gatedRepo, f contract.Failure) (string, error) {
-	text := fmt.Sprintf("the contract %s (version %d) of project %s is %s", f.Name, f.Version, g.project.ID, f.Reason)
+// use it, and reports whether it has a provider.
+func (l landingContracts) describe(ctx context.Context, g gatedRepo, f contract.Failure) (text string, directed bool, err error) {
+	text = fmt.Sprintf("the contract %s (version %d) of project %s is %s", f.Name, f.Version, g.project.ID, f.Reason)
 	c, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (coord.Contract, error) { return r.Coordination().Contract(g.project.ID, f.Contract) })
 	if hub.CodeOf(err) == hub.CodeNotFound { // it was not delivered
-		return text, nil
+		return text, false, nil
 	}
 	var users []string
 	for _, r := range c.Parties(g.project) {
@@ -382,7 +411,7 @@ func (l landingContracts) describe(ctx context.Context, g gatedRepo, f contract.
 	if len(users) > 0 {
 		text += "; used by " + strings.Join(users, ", ")
 	}
-	return text, err
+	return text, c.Terms.Provider != "", err
 }
 
 // isRepository reports whether a repository of a project is the one in a folder. The addresses of

@@ -352,6 +352,80 @@ func TestLandingAsksContracts(t *testing.T) {
 	}
 }
 
+// A branch whose version of a contract breaks a consumer goes back with the reason, and lands once the
+// consumer agreed and was tested.
+func TestLandingAsksCanMerge(t *testing.T) {
+	r := newLandingRepo(t)
+	r.branch("b1", "mod/b1", "ok\n")
+	o := unlimited()
+	o.Roots = []string{r.dir}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "ada", "bob")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	ada := h.as(keys[0])
+	bob := h.as(keys[1])
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+
+	// The repository app provides User, of which web uses a property.
+	repos := []coordination.NewRepo{{Name: "app", Role: "backend", Language: "go"}, {Name: "web", Role: "frontend", Language: "ts"}}
+	project := coordination.InProject{Project: mustCall(t, operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: repos}).Project}
+	mustCall(t, ada, coordination.JoinProject, coordination.JoinParams{InProject: project, Repo: "app"})
+	mustCall(t, bob, coordination.JoinProject, coordination.JoinParams{InProject: project, Repo: "web"})
+	const user = `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","required":["name","avatar"],"properties":{"name":{"type":"string"},"avatar":{"type":"string"}}}`
+	const less = `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","required":["name"],"properties":{"name":{"type":"string"}}}`
+	made := mustCall(t, ada, coordination.Propose, contract.Proposal{
+		InProject: project, Type: coord.ContractModel, Name: "User", Content: []byte(user), Direction: contract.Direction{Provider: "app", Flow: "response"},
+	})
+	of := contract.Of(project.Project, made.Contract)
+	agree := contract.Response{InContract: of, Action: contract.ActionAgree}
+	mustCall(t, bob, coordination.Respond, agree)
+	mustCall(t, bob, coordination.Use, contract.Declaration{InContract: of, Parts: []string{"User.avatar"}})
+
+	// CI sends the results of tests for both repositories.
+	token := mustCall(t, operator, coordination.MintToken, coordination.TokenParams{InProject: project, Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence}})
+	ci := h.as(token.Token)
+	ran := func(repo, commit string, version int) {
+		t.Helper()
+		mustCall(t, ci, coordination.VerifyWork, contract.Verification{
+			InContract: of, As: contract.As{Repo: repo}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commit, Against: version},
+		})
+	}
+	returned := func(reason string) {
+		t.Helper()
+		entries := r.settle(ctx, operator)
+		last := entries[0]
+		if last.State != hub.EntryReturned || !strings.Contains(last.Reason, reason) {
+			t.Errorf("got %s: %s; want it returned with %q", last.State, last.Reason, reason)
+		}
+	}
+
+	id := must(rpc.Call(ctx, ada, api.Land, api.LandParams{Ref: "b1", Repo: r.dir}))(t).Entries[0].ID
+	again := func() {
+		t.Helper()
+		must(rpc.Call(ctx, ada, api.RetryLanding, api.EntryParams{ID: id}))(t)
+	}
+	returned("no test was run on this commit")
+
+	mustCall(t, ada, coordination.Update, contract.Revision{InContract: of, Content: []byte(less)})
+	commit := r.git("rev-parse", "b1")
+	ran("app", commit, 2)
+	again()
+	returned("it was tested against version 2, which is not agreed yet: waiting for web")
+
+	mustCall(t, bob, coordination.Respond, agree)
+	again()
+	returned("version 2 is breaking for web, which has no run result for it")
+
+	ran("web", "c7", 2)
+	again()
+	if entries := r.settle(ctx, operator); entries[0].State != hub.EntryLanded {
+		t.Errorf("got %+v", entries[0])
+	}
+}
+
 // Work that is not committed does not land: the commit that is checked out has not all of it.
 func TestUncommittedWorkDoesNotLand(t *testing.T) {
 	r := newLandingRepo(t)

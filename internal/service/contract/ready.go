@@ -20,6 +20,7 @@ type Candidate struct {
 	Tree      string `json:"tree,omitempty"`      // of the commit: results of another commit with it count
 	Env       string `json:"env,omitempty"`       // for CanDeploy
 	AllowNone bool   `json:"allowNone,omitempty"` // a repository without contracts is ready
+	Directed  bool   `json:"-"`                   // contracts without a provider are left out
 }
 
 // The answers of a Readiness.
@@ -193,6 +194,9 @@ func (x *readiness) contract(c coord.Contract) error {
 	provides := c.Terms.Provider == x.repo.ID
 	isParty := c.Terms.Provider == "" && slices.ContainsFunc(c.Parties(x.p), func(r coord.Repo) bool { return r.ID == x.repo.ID })
 	if !provides && !uses && !isParty {
+		return nil
+	}
+	if x.candidate.Directed && c.Terms.Provider == "" {
 		return nil
 	}
 	x.out.Checked++

@@ -152,9 +152,10 @@ type Checks interface {
 
 // Contracts knows the contracts that a repository is a party of.
 type Contracts interface {
-	// Broken returns a sentence about the first contract that does not hold, with the repositories
-	// that use it; "" if all hold, or the repository has none.
-	Broken(ctx context.Context, repository string) (string, error)
+	// Broken returns a sentence about the first contract that does not hold, or for which a commit
+	// may not be merged, with the repositories that use it; "" if there is no such contract. The zero
+	// Commit asks about the contracts alone.
+	Broken(ctx context.Context, repository string, c Commit) (string, error)
 }
 
 // A Subject names the handoff or the task of a team whose work lands. One of its members is set.

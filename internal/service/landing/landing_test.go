@@ -259,7 +259,9 @@ func TestQueue(t *testing.T) {
 // broken is a contract that does not hold.
 type broken string
 
-func (b broken) Broken(context.Context, string) (string, error) { return string(b), nil }
+func (b broken) Broken(context.Context, string, landing.Commit) (string, error) {
+	return string(b), nil
+}
 
 func returnedMail(all []letter) (out []letter) {
 	for _, l := range all {

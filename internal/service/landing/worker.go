@@ -305,14 +305,8 @@ func (w *worker) forget(ctx context.Context, group []hub.LandingEntry) error {
 // is full. An entry that conflicts with the target goes back; one that conflicts with another
 // entry of the batch stays in the queue until that one has landed.
 func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEntry) error {
-	if w.s.contracts != nil {
-		broken, err := w.s.contracts.Broken(ctx, w.policy.Repository)
-		if err != nil {
-			return err
-		}
-		if broken != "" {
-			return w.returnAll(ctx, entries[:min(len(entries), max(1, w.policy.Batch))], broken)
-		}
+	if returned, err := w.returnBroken(ctx, entries[:min(len(entries), max(1, w.policy.Batch))]); err != nil || returned {
+		return err
 	}
 
 	a := attempt{Head: head.ID, HeadKnow: w.green == head.ID}
@@ -347,6 +341,29 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 	w.attempt = a
 	w.results = map[string]CheckReport{}
 	return nil
+}
+
+// returnBroken returns the entries that the contracts of the repository do not allow, and reports
+// whether there were some. An entry that undoes a landing has no commit of its own to ask about.
+func (w *worker) returnBroken(ctx context.Context, entries []hub.LandingEntry) (returned bool, err error) {
+	if w.s.contracts == nil {
+		return false, nil
+	}
+	for _, e := range entries {
+		candidate := Commit{e.Commit, e.Tree}
+		if e.Undoes != "" {
+			candidate = Commit{}
+		}
+		broken, err := w.s.contracts.Broken(ctx, w.policy.Repository, candidate)
+		if err == nil && broken != "" {
+			returned = true
+			err = w.returnAll(ctx, []hub.LandingEntry{e}, broken)
+		}
+		if err != nil {
+			return returned, err
+		}
+	}
+	return returned, nil
 }
 
 // merge merges an entry onto a commit, or takes back the landing that it undoes. The copy lacks the
