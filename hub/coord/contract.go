@@ -288,7 +288,7 @@ func (c Contract) Pending(p Project) []Repo {
 // is still missing: those that were asked about it, or else, if the policy of p
 // is that all must agree, all parties.
 func (c Contract) Dissenting(p Project) []Repo {
-	needed, asked := c.Asked()
+	needed, asked := c.NeededConsumers()
 	parties := c.Parties(p)
 	switch {
 	case asked:

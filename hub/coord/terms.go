@@ -90,10 +90,10 @@ func (t Terms) Withdrawn() bool {
 	return slices.ContainsFunc(t.Ends, func(e Ending) bool { return e.Part == "" && e.Withdrawn })
 }
 
-// Asked returns the repositories whose agreement to the present content of c is needed, and
+// NeededConsumers returns the repositories whose agreement to the present content of c is needed, and
 // whether any repository was ever asked about it. A repository that is neither the provider
 // nor a consumer any more is not needed.
-func (c Contract) Asked() (needed []RepoID, asked bool) {
+func (c Contract) NeededConsumers() (needed []RepoID, asked bool) {
 	hash := ""
 	for _, a := range c.Terms.Asks {
 		if a.Version != c.Version {

@@ -353,9 +353,20 @@ func (j judgement) stillBase(c coord.Contract) bool {
 
 // Direction is the part of a proposal or an update that document 001 does not have.
 type Direction struct {
-	Provider string `json:"provider,omitempty"`  // name of a repository
+	Provider string `json:"provider,omitempty"`  // name of a repository; OwnRepository for the one that proposes
 	Format   string `json:"format,omitempty"`    // json-schema, openapi, shape or custom; "" finds it out
 	Flow     string `json:"direction,omitempty"` // request, response or both; "" takes that of the type
+}
+
+// OwnRepository is the Provider of a proposal that its own repository provides.
+const OwnRepository = "."
+
+// by returns d with the id of the repository that proposes, if that is the provider.
+func (d Direction) by(r coord.Repo) Direction {
+	if d.Provider == OwnRepository {
+		d.Provider = string(r.ID)
+	}
+	return d
 }
 
 // isZero reports whether d says nothing.

@@ -393,7 +393,7 @@ func comparePackets(a, b coord.Packet) int {
 // hub derives the same. The version in force follows from the status.
 func advance(c coord.Contract, p coord.Project) coord.Contract {
 	isOpen := c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating
-	_, asked := c.Asked()
+	_, asked := c.NeededConsumers()
 	waitsForSome := asked || p.Policy == coord.AgreeAll
 	if isOpen && waitsForSome && len(c.Dissenting(p)) == 0 {
 		counted := false

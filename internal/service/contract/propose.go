@@ -71,7 +71,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 	var out Result
 	err = s.act(ctx, op, caller, p.Project, p.As, coord.PermitPropose, func(se *session, in coord.Project, r coord.Repo) error {
 		c.ProposedBy = r.ID
-		if c.Terms, err = p.Direction.in(op, in, c.Terms, now); err != nil {
+		if c.Terms, err = p.Direction.by(r).in(op, in, c.Terms, now); err != nil {
 			return err
 		}
 		if err := federation.Check(c); err != nil {
@@ -441,7 +441,7 @@ func (s *Service) replace(ctx context.Context, op string, caller hub.Caller, u R
 // once, or waits for the consumers that it affects.
 func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo, was, c coord.Contract, d Direction, j judgement, out *Result) (coord.Contract, error) {
 	var err error
-	if c.Terms, err = d.in(op, p, c.Terms, c.UpdatedAt); err != nil {
+	if c.Terms, err = d.by(by).in(op, p, c.Terms, c.UpdatedAt); err != nil {
 		return c, err
 	}
 	if out.Format, err = checkContent(op, c.Type, c.Terms.Format, c.Content); err != nil {

@@ -228,10 +228,12 @@ func (s *Service) speaks(ctx context.Context, op string, caller hub.Caller, id c
 	if as.Repo != "" {
 		return as.Repo, nil
 	}
-	return readIn(ctx, s, op, id, func(_ hub.Reader, p coord.Project) (string, error) {
-		r, err := s.speaksFor(op, p, caller, as)
-		return r.Name, err
-	})
+	p, err := readIn(ctx, s, op, id, func(_ hub.Reader, p coord.Project) (coord.Project, error) { return p, nil })
+	if err != nil {
+		return "", err
+	}
+	r, err := s.speaksFor(op, p, caller, as)
+	return r.Name, err
 }
 
 // A Release says that a commit of a repository runs in an environment.

@@ -162,12 +162,12 @@ func (s *Service) askAgain(c coord.Contract, p coord.Project, by coord.Repo, u c
 	if c.Terms.Provider == "" || !isOpen || !sameContent || by.ID == c.ProposedBy {
 		return c
 	}
-	_, wasAsked := c.Asked()
+	_, wasAsked := c.NeededConsumers()
 	needed := !u.Removed && j.verdict.For(u.Parts).Verdict != compat.Compatible
 	if needed || wasAsked {
 		c = withAsks(c, u.At, needed, by.ID)
 	}
-	if left, asked := c.Asked(); asked && len(left) == 0 && c.ProposedBy == c.Terms.Provider {
+	if left, asked := c.NeededConsumers(); asked && len(left) == 0 && c.ProposedBy == c.Terms.Provider {
 		next, ok := c.Status.After(coord.MoveAgree)
 		if ok {
 			c.Status = next

@@ -185,7 +185,7 @@ func (s *Service) prepareVerify(ctx context.Context, caller hub.Caller, m *move,
 	}
 	if v.Result == "" {
 		return false, hub.Errorf(hub.CodeInvalid, m.op, "this hub ran no check %.100q on commit %s", v.Check, v.Commit).
-			WithHint("run it first with {check.run}, or give the result yourself: it counts as said")
+			WithHint("ask for a run of the check first, or give the result yourself: it counts as said")
 	}
 	return only, nil
 }
