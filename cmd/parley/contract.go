@@ -25,6 +25,7 @@ func (a *app) contractCommand() *cobra.Command {
 	cmd := group("contract", "Agree on interfaces between repositories",
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
 		a.contractUseCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
+		a.contractPushCommand(), a.contractPullCommand(), a.contractStatusCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
 others, implemented by all, and verified together. Each change of its content is a
@@ -53,7 +54,7 @@ func (a *app) contractProposeCommand() *cobra.Command {
 
 // directionFlags adds the flags for the provider, the format and the direction of a contract.
 func directionFlags(cmd *cobra.Command, into *contract.Direction) {
-	cmd.Flags().StringVar(&into.Provider, "provider", "", "repository that provides the interface")
+	cmd.Flags().StringVar(&into.Provider, "provider", "", "repository that provides the interface; . for your own")
 	cmd.Flags().StringVar(&into.Format, "format", "", "format of the content: json-schema, openapi, shape or custom (default: by the content)")
 	cmd.Flags().StringVar(&into.Flow, "direction", "", "who sends the documents of a schema: request (consumers), response (the provider) or both (default: by the type)")
 	choices(cmd, "format", compat.Formats...)
@@ -169,6 +170,7 @@ func partsText(parts []string) string {
 func (a *app) contractDiffCommand() *cobra.Command {
 	var p coordination.DiffParams
 	var exitCode bool
+	var junit string
 	cmd := &cobra.Command{
 		Use: "diff ID", Short: "Show the changes between two versions, and whom they break",
 		Long: `Show the changes between two versions of a contract, with the verdict for each consumer.
@@ -182,8 +184,12 @@ consumer.`,
 	cmd.Flags().Var((*strictjson.Count)(&p.From), "from", "older version (default the one before --to)")
 	cmd.Flags().Var((*strictjson.Count)(&p.To), "to", "newer version (default the newest)")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless the change is compatible")
+	junitFlag(cmd, &junit)
 	return prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, coordination.DiffContract, p)
+		if err == nil {
+			err = writeJUnit(junit, "contract diff", diffCases(got))
+		}
 		if err != nil {
 			return err
 		}
@@ -297,6 +303,7 @@ func (a *app) contractHistoryCommand() *cobra.Command {
 
 func (a *app) contractCheckCommand() *cobra.Command {
 	var p contract.Gate
+	var junit string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check that contracts are ready (for CI)",
 		Long: `Check that every contract of the repository has reached the status given by --require:
@@ -308,6 +315,9 @@ there are no contracts, unless --allow-none is given. Use it in CI and before me
 	}
 	prepared(cmd, func(ctx context.Context) error {
 		got, err := call(ctx, a, coordination.Check, p)
+		if err == nil {
+			err = writeJUnit(junit, "contract check", gateCases(got))
+		}
 		if err != nil {
 			return err
 		}
@@ -316,6 +326,7 @@ there are no contracts, unless --allow-none is given. Use it in CI and before me
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "only contracts of this repository (default all)")
 	cmd.Flags().StringVar((*string)(&p.Require), "require", "", "required status: agreed, implemented or verified (default agreed)")
 	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "succeed if there is no contract to check")
+	junitFlag(cmd, &junit)
 	choices(cmd, "require", coord.ContractAgreed, coord.ContractImplemented, coord.ContractVerified)
 	return cmd
 }

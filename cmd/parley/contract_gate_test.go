@@ -2,8 +2,12 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -112,6 +116,37 @@ func TestContractGate(t *testing.T) {
 		h.says(h.operator("contract", "matrix", "--env", "prod", "--json"), `"rows":[{"repository":"web"`, `"commit":"w2","kind":"run"`)
 		h.says(h.operator("contract", "matrix", "--html"), "<table>", "compatible")
 	})
+	t.Run("answers are also written as JUnit", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "answer.xml")
+		written := func(r result, code int, parts ...string) {
+			t.Helper()
+			text, err := os.ReadFile(path)
+			if err != nil || r.code != code {
+				t.Fatalf("got exit code %d, want %d: %v %s", r.code, code, err, r.err)
+			}
+			contains(t, string(text), parts...)
+		}
+		in := []string{"--project", made.ProjectID, "--junit", path}
+		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", "nothing")...), exitCheck, `<testsuite name="parley can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
+		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", "a3")...), exitDone, `failures="0"`, `name="api"`)
+		written(h.as("ci", append(in, "contract", "diff", "User", "--exit-code")...), exitCheck, `<testcase classname="parley contract diff" name="web">`, "RES-property-removed")
+		written(h.as("ci", append(in, "contract", "check", "--repo", "api")...), exitDone, `<testsuite name="parley contract check" tests="1" failures="0">`)
+	})
+	t.Run("the parts for CI ask the same", func(t *testing.T) {
+		for _, script := range []string{githubScript(t), gitlabScript(t)} {
+			for commit, want := range map[string]int{"nothing": exitCheck, "a3": exitDone} {
+				dir := t.TempDir()
+				code, out := h.shell(dir, "ci", script, "PARLEY_PROJECT="+made.ProjectID, "RUNNER_TEMP="+dir, "GITHUB_OUTPUT="+filepath.Join(dir, "output"),
+					"REPOSITORY=api", "PARLEY_REPOSITORY=api", "COMMIT="+commit, "CI_COMMIT_SHA="+commit, "WAIT=0s", "PARLEY_WAIT=0s")
+				if code != want {
+					t.Errorf("got exit code %d for %s, want %d: %s", code, commit, want, out)
+				}
+				if _, err := os.Stat(filepath.Join(dir, "parley-contracts.xml")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
 	t.Run("a part is deprecated and withdrawn", func(t *testing.T) {
 		h.says(h.as("api", "contract", "deprecate", "User", "--part", "User.name", "--until", "2999-12-31"), "User.name ends after 2999-12-31", "still used by app")
 		refused(t, h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), exitMissing, string(hub.CodeConflict))
@@ -124,4 +159,55 @@ func TestContractGate(t *testing.T) {
 		h.says(h.operator("audit", "--action", "repo.deployed"), "repo.deployed")
 		h.ok(h.operator("audit", "verify"), nil)
 	})
+}
+
+// githubScript returns the last step of the GitHub Action.
+func githubScript(t *testing.T) string {
+	t.Helper()
+	var action struct {
+		Runs struct {
+			Using string
+			Steps []struct{ Run string }
+		}
+	}
+	readYAML(t, "../../contrib/github-contracts/action.yml", &action)
+	if action.Runs.Using != "composite" || len(action.Runs.Steps) == 0 {
+		t.Fatalf("got %+v", action)
+	}
+	return "set -eo pipefail\n" + action.Runs.Steps[len(action.Runs.Steps)-1].Run
+}
+
+// gitlabScript returns the script of the GitLab template.
+func gitlabScript(t *testing.T) string {
+	t.Helper()
+	var template map[string]struct{ Script []string }
+	readYAML(t, "../../contrib/gitlab/contracts.yml", &template)
+	return "set -eo pipefail\n" + strings.Join(template["contracts"].Script, "\n")
+}
+
+// readYAML reads a file of CI.
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shell runs a script of bash in a folder as a persona, with parley on its PATH.
+func (h *house) shell(dir, who, script string, env ...string) (code int, out string) {
+	h.t.Helper()
+	like := parley(h.t, h.env(who))
+	if err := os.Symlink(like.Path, filepath.Join(dir, "parley")); err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(like.Env, "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, env...)
+	text, _ := cmd.CombinedOutput() // the exit code is returned
+	return cmd.ProcessState.ExitCode(), string(text)
 }

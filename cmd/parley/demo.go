@@ -37,6 +37,14 @@ runs on its own hub in a temporary folder, with its own git repository, and leav
 nothing behind.`,
 	}, demo.Landing, new(bool)))
 
+	cmd.AddCommand(a.demo(&cobra.Command{
+		Use: "contracts", Short: "Watch a breaking change being stopped before it is merged",
+		Long: `Watch two repositories with a contract. The provider takes a property away that a
+consumer uses: it learns who breaks and by which document, and its branch may not be
+merged until it makes the change without breaking anybody. The demo runs on its own hub
+in a temporary folder and leaves nothing behind.`,
+	}, demo.Contracts, new(bool)))
+
 	// The agents of these demos are processes of this program.
 	agents := a.processDemo(&cobra.Command{
 		Use: "agents", Short: "Watch a hub run an agent and check its report",

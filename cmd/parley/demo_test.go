@@ -121,6 +121,25 @@ func TestDemoFiles(t *testing.T) {
 	}
 }
 
+func TestDemoContracts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "contracts"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	page, err := os.ReadFile("../../docs/contracts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "$ parley demo contracts\n"+res.out) {
+		t.Errorf("docs/contracts.md shows something else than\n%s", res.out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v (%v), want an empty folder", left, err)
+	}
+}
+
 func TestDemoLanding(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -162,8 +162,13 @@ func (a *app) readyCommand(cmd *cobra.Command, ask readyOperation, p *coordinati
 	cmd.Flags().StringVar(&p.Commit, "commit", "", "commit: an id, or a name such as HEAD in a repository")
 	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "answer yes for a repository without contracts")
 	wait := cmd.Flags().Duration("wait", 0, "wait this long for a yes")
+	var junit string
+	junitFlag(cmd, &junit)
 	return prepared(cmd, func(ctx context.Context) error {
 		got, err := a.askReady(ctx, ask, *p, *wait)
+		if err == nil {
+			err = writeJUnit(junit, cmd.Name(), readyCases(got, p.Repo))
+		}
 		if err != nil {
 			return err
 		}

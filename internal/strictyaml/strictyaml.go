@@ -8,9 +8,11 @@ package strictyaml
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -170,4 +172,45 @@ func scalar(n *yaml.Node, into interface{ Set(string) error }) error {
 		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
 	}
 	return nil
+}
+
+// Encode returns a JSON value as YAML: maps, lists, texts, numbers as json.Number, booleans and
+// null. Members are in the order of their names.
+func Encode(value any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(node(value)); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), enc.Close()
+}
+
+// node returns a JSON value as a node of YAML, so that a number keeps its digits.
+func node(value any) *yaml.Node {
+	switch v := value.(type) {
+	case map[string]any:
+		out := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			out.Content = append(out.Content, node(name), node(v[name]))
+		}
+		return out
+	case []any:
+		out := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range v {
+			out.Content = append(out.Content, node(item))
+		}
+		return out
+	case json.Number:
+		tag := "!!int"
+		if strings.ContainsAny(string(v), ".eE") {
+			tag = "!!float"
+		}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: string(v)}
+	}
+	out := &yaml.Node{}
+	if err := out.Encode(value); err != nil {
+		out.SetString(fmt.Sprint(value))
+	}
+	return out
 }
