@@ -323,7 +323,7 @@ func (s *scene) hiddenText() {
 	browser := s.signIn(s.t)
 	for _, path := range []string{
 		"/", "/agents/builder", "/conversations", "/messages/" + h.Message, "/handoffs", "/handoffs/" + h.Done, "/teams", "/teams/" + h.Team, "/teams/" + h.Team + "/artifacts/" + h.Artifact,
-		"/teams/" + h.Team + "/merge/" + h.Artifact, "/runs", "/runs/" + h.Run, "/contracts", "/contracts/" + h.Project + "/" + h.Contract, "/journal",
+		"/teams/" + h.Team + "/merge/" + h.Artifact, "/runs", "/runs/" + h.Run, "/contracts", "/contracts/" + h.Project, "/contracts/" + h.Project + "/" + h.Contract, "/journal",
 	} {
 		answers[path] = html.UnescapeString(string(s.do(s.t, "GET", path, "", nil, browser).body))
 	}

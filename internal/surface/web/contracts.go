@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/url"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
@@ -101,6 +102,39 @@ func contracts(ctx context.Context, v *visit) (string, any, error) {
 		d.Peers = peers.Peers
 	}
 	return "Contracts", d, nil
+}
+
+// matrixData is a page of the matrix of a project.
+type matrixData struct {
+	contract.Matrix
+	Project coord.ProjectID
+	Name    string // of the project
+	Older   string // the address of the next page; "" on the last one
+}
+
+// When returns the time of a result.
+func (matrixData) When(i coord.Instant) hub.Time { return hub.At(i.Time()) }
+
+// matrix shows which version of each contract each repository was tested against.
+func matrix(ctx context.Context, v *visit) (string, any, error) {
+	q := v.r.URL.Query()
+	p := contract.MatrixQuery{
+		InProject: coordination.InProject{Project: coord.ProjectID(v.r.PathValue("project"))}, Env: q.Get("env"), After: coord.ContractID(q.Get("after")),
+	}
+	whole, err := perform(ctx, v, coordination.GetProject, coordination.ProjectParams{InProject: p.InProject})
+	if err != nil {
+		return "", nil, err
+	}
+	got, err := perform(ctx, v, coordination.Matrix, p)
+	if err != nil {
+		return "", nil, err
+	}
+
+	d := matrixData{Matrix: got, Project: p.Project, Name: whole.Name}
+	if got.Next != "" {
+		d.Older = "/contracts/" + url.PathEscape(string(p.Project)) + "?" + url.Values{"env": {p.Env}, "after": {string(got.Next)}}.Encode()
+	}
+	return "Tested versions", d, nil
 }
 
 type contractData struct {

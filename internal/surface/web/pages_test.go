@@ -294,4 +294,18 @@ func TestContractsByRepository(t *testing.T) {
 		}
 		at += i
 	}
+
+	// The matrix has the version that each repository was tested against.
+	of := coordination.InContract{InProject: in, Contract: agreed}
+	do(s, s.as("ana"), coordination.StartWork, contract.Work{InContract: of})
+	do(s, s.as("ana"), coordination.CompleteWork, contract.Work{InContract: of, Files: []string{}, Evidence: contract.Evidence{Commit: "c0ffee"}})
+	body = v.get("/contracts/" + string(in.Project)).body
+	for _, want := range []string{">orders<", "1 of 1", "c0ffee", ">said<", ">basket<"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the matrix has no %s:\n%s", want, body)
+		}
+	}
+	if got := v.get("/contracts/" + string(in.Project) + "?env=prod").body; strings.Contains(got, "c0ffee") {
+		t.Errorf("the commit does not run in prod:\n%s", got)
+	}
 }

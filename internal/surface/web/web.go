@@ -141,6 +141,7 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
 		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
 		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},
+		{name: "matrix", pattern: "/contracts/{project}", under: "contracts", load: matrix},
 		{name: "contract", pattern: "/contracts/{project}/{id}", under: "contracts", load: oneContract},
 		{name: "journal", pattern: "/journal", nav: "Journal", load: journal},
 		{name: "health", pattern: "/health", nav: "Health", load: health},
