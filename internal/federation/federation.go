@@ -219,6 +219,7 @@ func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T 
 		for i := range v.Agreements {
 			naive(&v.Agreements[i].At)
 		}
+		v.Terms = naiveTerms(v.Terms)
 		for _, versions := range []*[]coord.ContractVersion{&v.History, &v.Conflicts} {
 			*versions = slices.Clone(*versions)
 			for i := range *versions {
@@ -228,6 +229,29 @@ func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T 
 	}
 
 	return v
+}
+
+// naiveTerms returns terms with times for peers that know no zones.
+func naiveTerms(t coord.Terms) coord.Terms {
+	naive(&t.WrittenAt)
+	t.Uses = slices.Clone(t.Uses)
+	for i := range t.Uses {
+		naive(&t.Uses[i].Declared, &t.Uses[i].At)
+	}
+	t.Asks = slices.Clone(t.Asks)
+	for i := range t.Asks {
+		naive(&t.Asks[i].At)
+	}
+	t.Ends = slices.Clone(t.Ends)
+	for i := range t.Ends {
+		naive(&t.Ends[i].At)
+	}
+	if t.InForce != nil {
+		force := *t.InForce
+		naive(&force.Since)
+		t.InForce = &force
+	}
+	return t
 }
 
 func naive(times ...*coord.Instant) {

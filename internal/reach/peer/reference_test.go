@@ -342,6 +342,61 @@ func TestReferencePayloads(t *testing.T) {
 	})
 }
 
+// A reference agent takes part in a project whose contracts have a provider, consumers and a
+// policy. It does not know these members: it answers as always, and they stay on the hub.
+func TestReferenceWithTerms(t *testing.T) {
+	t.Parallel()
+	n, ref := withReference(t)
+	us := []*node{n}
+	project := n.refProject(ref)
+	schema := func(properties string) json.RawMessage {
+		return json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","properties":{` + properties + `}}`)
+	}
+	proposed, err := n.contracts.Propose(t.Context(), n.caller(), contract.Proposal{
+		InProject: contract.In(project), Type: coord.ContractModel, Name: "User", Content: schema(`"name":{"type":"string"},"avatar":{"type":"string"}`),
+		Direction: contract.Direction{Provider: n.repo, Flow: "response"},
+	})
+	n.must(proposed, err)
+	id := proposed.Contract.ID
+	answer := func(action string) {
+		t.Helper()
+		if err := ref.Do("cacp/contract/respond", map[string]any{"projectId": project, "contractId": id, "action": action}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inForce := func(version int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("version %d is agreed on both and in force here", version), us, func() bool {
+			c, err := n.contracts.Contract(t.Context(), n.caller(), project, id, false)
+			r := refContract(ref, project, id)
+			isAgreed := err == nil && c.Status == coord.ContractAgreed && r.Status == string(coord.ContractAgreed)
+			return isAgreed && r.Version == version && c.Terms.InForce != nil && c.Terms.InForce.Version == version && c.Terms.Provider != ""
+		})
+	}
+
+	// It agrees to the first version, and to a breaking one.
+	eventually(t, "it has the contract", us, func() bool { return refContract(ref, project, id).Version == 1 })
+	if err := ref.Do("cacp/project/join", map[string]any{"projectId": project, "repoName": ref.Repo}, nil); err != nil {
+		t.Fatal(err)
+	}
+	answer("agree")
+	inForce(1)
+	updated, err := n.contracts.Update(t.Context(), n.caller(), contract.Revision{InContract: contract.Of(project, id), Content: schema(`"name":{"type":"string"}`)})
+	n.must(updated, err)
+	if updated.Contract.Status != coord.ContractProposed {
+		t.Errorf("the update is %s, want it to wait for an answer", updated.Contract.Status)
+	}
+	eventually(t, "it has the second version", us, func() bool { return refContract(ref, project, id).Version == 2 })
+	answer("agree")
+	inForce(2)
+
+	for _, c := range ref.Calls() {
+		if strings.HasSuffix(c.Method, "/sync") {
+			checkPayload(t, c)
+		}
+	}
+}
+
 // checkPayload holds every payload against what the reference can read.
 func checkPayload(t *testing.T, c reftest.Call) {
 	t.Helper()

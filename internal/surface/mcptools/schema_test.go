@@ -67,10 +67,12 @@ func TestSchemasAgreeWithParameters(t *testing.T) {
 // addParameters notes the type of the parameters of an operation that is performed alone,
 // and the operation if it is a tool.
 func addParameters(spec rpc.Spec, operation any, methods map[string]reflect.Type, tools map[string]rpc.Spec) {
-	for _, way := range []string{"Do", "Stream"} {
-		if do := reflect.ValueOf(operation).FieldByName(way); !do.IsNil() {
-			methods[spec.Method] = do.Type().In(3)
-		}
+	if do := reflect.ValueOf(operation).FieldByName("Do"); !do.IsNil() {
+		methods[spec.Method] = do.Type().In(3)
+	}
+	const ofStream = 5 // context, services, caller, parameters and writer
+	if form := reflect.ValueOf(operation).FieldByName("Form"); !form.IsNil() && form.Elem().Type().NumIn() == ofStream {
+		methods[spec.Method] = form.Elem().Type().In(3)
 	}
 	if spec.Tool != "" {
 		tools[spec.Tool] = spec
