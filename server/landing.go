@@ -231,7 +231,7 @@ func (l landingChecks) Known(ctx context.Context, repository string, names []str
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return hub.Errorf(hub.CodeNotFound, op, "no check named %.50q for %s; known: %s", n, repository, strings.Join(known, ", ")).WithHint("{check.add}")
+			return hub.UnknownCheck(hub.CodeNotFound, op, repository, n, known)
 		}
 	}
 	return nil

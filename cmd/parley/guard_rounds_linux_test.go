@@ -103,7 +103,7 @@ func newCrew(t *testing.T, random *rand.Rand) *crew {
 	return w
 }
 
-// prompt is what a person types for a try of a round. Each is a text of its own, also on the screen.
+// prompt is the text that a person types for a try of a round. Each is a text of its own, also on the screen.
 func prompt(n, try int) string { return fmt.Sprintf("round %d try %d.", n, try) }
 
 // give gives the model of a desk the steps of a round.

@@ -150,7 +150,7 @@ func (r room) run(c confine.Command) (confine.Report, string) {
 	return wait()
 }
 
-// refusal is what programs say about files that they may not touch. A read-only mount is another
+// refusal matches the errors of programs about files that they may not touch. A read-only mount is another
 // refusal.
 const refusal = "ermission denied"
 
@@ -580,10 +580,10 @@ func TestOfflineLoopback(t *testing.T) {
 	}
 }
 
-// notSealed is the variable that tells these tests that the system lets nobody make namespaces.
+// notSealed is the variable that tells these tests that the system allows no namespaces.
 const notSealed = "CONFINE_TEST_NOT_SEALED"
 
-// TestHostileCommandsWithoutNamespaces runs the hostile commands on a system that lets nobody make namespaces.
+// TestHostileCommandsWithoutNamespaces runs the hostile commands on a system that allows no namespaces.
 func TestHostileCommandsWithoutNamespaces(t *testing.T) {
 	patience.NotUnderRace(t)
 	supported(t)

@@ -61,11 +61,7 @@ func (s *Service) checkKnown(ctx context.Context, op string, pkg shape.Package) 
 		if slices.Contains(known, name) {
 			continue
 		}
-		refusal := hub.Errorf(hub.CodeInvalid, op, "package.checks: the repository of %s has no check named %.100q", pkg.WorkState.Worktree, name)
-		if len(known) == 0 {
-			return refusal.WithHint("it has none; {check.add}")
-		}
-		return refusal.WithHint("its checks are %s", strings.Join(known, ", "))
+		return hub.UnknownCheck(hub.CodeInvalid, op, "package.checks: the repository of "+pkg.WorkState.Worktree, name, known)
 	}
 	return nil
 }
