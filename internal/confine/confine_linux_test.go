@@ -184,6 +184,7 @@ func TestHostileCommands(t *testing.T) {
 		{"it uses the common devices", `echo x > /dev/null && head -c 3 /dev/zero | wc -c`, 0, "3\n"},
 		{"it gains no privileges", `grep NoNewPrivs /proc/self/status`, 0, "1\n"},
 		{"it does not read the environment of other processes", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/environ`, 1, refusal},
+		{"nor their memory", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/mem`, 1, refusal},
 		{"it reads nothing from its standard input", `cat`, 0, ""},
 		{"it has no terminal", `echo x > /dev/tty`, 2, ""},
 	} {
