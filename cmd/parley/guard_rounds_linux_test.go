@@ -220,7 +220,7 @@ func (w *crew) alone(d *desk, n int) {
 	w.t.Helper()
 	for try := 2; w.line("HEAD:"+sharedFile, d.agent) != n; try++ {
 		if try > 4 {
-			w.t.Fatalf("%s cannot commit its line in round %d:\n%s", d.agent, n, w.git(nil, "diff").out)
+			w.t.Fatalf("%s cannot commit its line in round %d:\n%s\n%s\n%s", d.agent, n, w.git(nil, "diff").out, w.operator("query", "--to", d.agent, "--limit", "20").out, w.operator("reservations").out)
 		}
 		w.give(d, n, try)
 		d.types(prompt(n, try))
