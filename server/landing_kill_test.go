@@ -162,6 +162,9 @@ func (q *killedQueue) verifyEntries(entries []hub.LandingEntry) {
 		}
 		if e.State == hub.EntryLanded {
 			q.repo.git("merge-base", "--is-ancestor", e.LandedCommit, "main")
+			if of := strings.TrimSpace(q.repo.git("log", "-1", "--format=%(trailers:key=Parley-Landing,valueonly)", e.LandedCommit)); of != string(e.ID) {
+				q.t.Errorf("%s says that it landed with %s, which is the commit of %q", e.ID, e.LandedCommit, of)
+			}
 		}
 	}
 	for _, head := range q.repo.heads(2) {
