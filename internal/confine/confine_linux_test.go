@@ -513,6 +513,17 @@ func TestTheNumberOfProcessesIsLimited(t *testing.T) {
 	}
 }
 
+// A command that ends before the supervisor looks at its processes has reached the limit, too.
+func TestProcessesThatACommandLeavesAtOnceAreCounted(t *testing.T) {
+	supported(t)
+	r := newRoom(t)
+	c := r.command(`for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done`)
+	c.Processes = 5
+	if report, _ := r.run(c); report.Limit != confine.LimitProcesses {
+		t.Errorf("got %+v", report)
+	}
+}
+
 // Every process leaves its session at once and makes two more, at most 512 in all.
 func TestProcessesThatMultiplyAreEnded(t *testing.T) {
 	supported(t)
