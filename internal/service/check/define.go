@@ -447,6 +447,7 @@ func mistakeInPaths(c hub.RepositoryCheck) string {
 	if c.JUnit != "" {
 		lists["junit"] = []string{c.JUnit}
 	}
+
 	for member, paths := range lists {
 		if len(paths) > maxList {
 			return fmt.Sprintf("%s must have at most %d entries", member, maxList)
@@ -465,6 +466,7 @@ func mistakeInPaths(c hub.RepositoryCheck) string {
 			}
 		}
 	}
+
 	if len(c.Env) > maxList {
 		return fmt.Sprintf("env must have at most %d entries", maxList)
 	}
