@@ -353,6 +353,7 @@ func (l landingContracts) Broken(ctx context.Context, repository string) (string
 	if err != nil {
 		return "", err
 	}
+
 	for _, g := range all {
 		v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
 		if err != nil {
