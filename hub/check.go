@@ -337,3 +337,13 @@ type CheckWriter interface {
 	// it reports CodeConflict.
 	PutProgress(Progress) error
 }
+
+// UnknownCheck is the refusal of the name of a check that a repository does not have. Its hint has
+// the names of the checks that it has.
+func UnknownCheck(code Code, op, repository, name string, known []string) error {
+	refusal := Errorf(code, op, "%s has no check named %.100q", repository, name)
+	if len(known) == 0 {
+		return refusal.WithHint("it has none; {check.add}")
+	}
+	return refusal.WithHint("its checks are %s", strings.Join(known, ", "))
+}

@@ -113,7 +113,7 @@ func gitError(err error) error {
 		return nil
 	case errors.Is(err, hubgit.ErrNoCommit):
 		if known, ok := errors.AsType[*hubgit.Error](err); ok && known.Detail != "" {
-			return hub.Errorf(hub.CodeNotFound, op, "no branch or commit named %.100q in %s", known.Detail, known.Folder)
+			return hub.Errorf(hub.CodeNotFound, op, "no branch or commit named %.100q in %s", strings.TrimPrefix(known.Detail, "refs/heads/"), known.Folder)
 		}
 		return hub.Errorf(hub.CodeNotFound, op, "%w", err)
 	case errors.Is(err, hubgit.ErrNoRepository), errors.Is(err, hubgit.ErrUnsafe), errors.Is(err, hubgit.ErrIncomplete), errors.Is(err, hubgit.ErrName):

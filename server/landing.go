@@ -231,7 +231,7 @@ func (l landingChecks) Known(ctx context.Context, repository string, names []str
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return hub.Errorf(hub.CodeNotFound, op, "no check named %.50q for %s; known: %s", n, repository, strings.Join(known, ", ")).WithHint("{check.add}")
+			return hub.UnknownCheck(hub.CodeNotFound, op, repository, n, known)
 		}
 	}
 	return nil
@@ -354,6 +354,7 @@ func (l landingContracts) Broken(ctx context.Context, repository string, c landi
 	if err != nil {
 		return "", err
 	}
+
 	for _, g := range all {
 		broken, err := l.undirected(ctx, g)
 		if err == nil && broken == "" && c.ID != "" {
@@ -500,6 +501,9 @@ func (l landingWork) Return(tx hub.Tx, s landing.Subject, reason string) (bool, 
 	return l.s.teams.Return(tx, s.Task, reason)
 }
 
+// unpassed has the texts about checks that keep work from landing.
+var unpassed = map[hub.ChecksWord]string{hub.ChecksRunning: "its checks run", hub.ChecksFailed: "its checks failed"}
+
 // taskPiece returns the work of a task of a team. The work of a task that its owner got by a
 // handoff is that of the handoff.
 func (l landingWork) taskPiece(ctx context.Context, actor hub.Caller, id hub.TaskID) (landing.Piece, error) {
@@ -527,10 +531,8 @@ func (l landingWork) taskPiece(ctx context.Context, actor hub.Caller, id hub.Tas
 		out.Missing = "it is " + string(t.State)
 	case t.Handoff != "":
 		out.Missing = "its work belongs to the handoff " + string(t.Handoff)
-	case p.Checks == hub.ChecksRunning:
-		out.Missing = "its checks run"
-	case p.Checks == hub.ChecksFailed:
-		out.Missing = "its checks failed"
+	case unpassed[p.Checks] != "":
+		out.Missing = unpassed[p.Checks]
 	case out.Commit == "":
 		out.Missing = "it has no commit"
 	}
@@ -577,14 +579,12 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 
 	// What is missing before the work may land.
 	switch {
+	case unpassed[p.Checks] != "":
+		out.Missing = unpassed[p.Checks]
 	case r.Ending != hub.EndedDone:
 		out.Missing = "it is not completed"
 	case r.Proof != hub.ProofVerified:
 		out.Missing = "its work is not proven: " + string(r.Proof)
-	case p.Checks == hub.ChecksRunning:
-		out.Missing = "its checks run"
-	case p.Checks == hub.ChecksFailed:
-		out.Missing = "its checks failed"
 	case out.Commit == "":
 		out.Missing = "its work is not committed"
 	}

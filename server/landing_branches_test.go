@@ -117,7 +117,7 @@ func (r *landingRepo) heads(commits int) (out []string) {
 	return out
 }
 
-// check runs a check on the files of a commit, as a person who trusts nothing of the hub does.
+// check runs a check on the files of a commit, without any part of the hub.
 func (r *landingRepo) check(commit, line string) (output string, passed bool) {
 	r.t.Helper()
 	dir := r.t.TempDir()

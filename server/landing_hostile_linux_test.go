@@ -129,7 +129,7 @@ func TestHostileCommitLands(t *testing.T) {
 		}
 	}
 
-	// What the run on the branch did to its kept folder and its home is not there for others.
+	// The changes of the run on the branch to its kept folder and its home are not there for others.
 	d.plant([]plantedBranch{{name: "next", files: map[string]string{"test.sh": "cat deps/good; cat ~/.profile; exit 1\n"}}})
 	if r := run("next"); strings.Contains(r.Output.Tail, "poison") || !strings.Contains(r.Output.Tail, "good\n") {
 		t.Errorf("the kept folder has\n%s", r.Output.Tail)

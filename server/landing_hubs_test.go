@@ -5,6 +5,8 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,15 +20,16 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// tried returns the commits that a hub tried: those that its copy keeps for their results.
-func (r *running) tried(t *testing.T, repo *landingRepo) (commits []string) {
-	t.Helper()
-	copies, err := filepath.Glob(filepath.Join(r.home, "repositories", "*.git"))
+// tried returns the commits that the hub with a home tried: those that its copy keeps for their
+// results.
+func (r *landingRepo) tried(home string) (commits []string) {
+	r.t.Helper()
+	copies, err := filepath.Glob(filepath.Join(home, "repositories", "*.git"))
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	for _, dir := range copies {
-		commits = append(commits, strings.Fields(repo.git("--git-dir="+dir, "for-each-ref", "--format=%(objectname)", "refs/parley/checked"))...)
+		commits = append(commits, strings.Fields(r.git("--git-dir="+dir, "for-each-ref", "--format=%(objectname)", "refs/parley/checked"))...)
 	}
 	return commits
 }
@@ -85,7 +88,7 @@ func TestLandingOnSeveralHubs(t *testing.T) {
 	verify(r.settle(ctx, a.as(a.operator)))
 	byBoth := map[string]int{}
 	for _, h := range []*running{a, b} {
-		for _, commit := range h.tried(t, r) {
+		for _, commit := range r.tried(h.home) {
 			byBoth[commit]++
 		}
 	}
@@ -100,16 +103,74 @@ func TestLandingOnSeveralHubs(t *testing.T) {
 
 	// The hub that had the queue ends while it is busy.
 	worker, other := a, b
-	if len(b.tried(t, r)) > 0 {
+	if len(r.tried(b.home)) > 0 {
 		worker, other = b, a
 	}
 	queue(10, 20, a, b)
 	worker.stop()
 	verify(r.settle(ctx, other.as(other.operator)))
-	if len(other.tried(t, r)) == 0 {
+	if len(r.tried(other.home)) == 0 {
 		t.Error("the other hub tried nothing")
 	}
 	if got := must(rpc.Call(ctx, other.as(other.operator), api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
 		t.Errorf("audit: %v", got.Findings)
+	}
+}
+
+// working feeds the queue until one of two hubs has tried another commit, and returns this hub first.
+func (q *killedQueue) working(ctx context.Context, a, b *chaosHub) (worker, other *chaosHub) {
+	q.t.Helper()
+	triedByA := len(q.repo.tried(a.home))
+	triedByB := len(q.repo.tried(b.home))
+	for {
+		q.feed(ctx)
+		switch {
+		case len(q.repo.tried(a.home)) > triedByA:
+			return a, b
+		case len(q.repo.tried(b.home)) > triedByB:
+			return b, a
+		}
+		q.pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// TestLandingKillsOfTwoHubs kills that one of two hubs on one database which works on the queue. The
+// other one goes on when the lease has ended, also while the first one starts again and finishes
+// what the kill cut off: each entry lands once or not at all.
+//
+// PARLEY_LANDING_HUB_KILLS says how often (1).
+func TestLandingKillsOfTwoHubs(t *testing.T) {
+	t.Parallel()
+	kills, seed := fromEnv(t, "PARLEY_LANDING_HUB_KILLS", 1), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
+	t.Logf("%d kills, seed %d", kills, seed)
+	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(kills)*time.Minute))
+	defer cancel()
+	a := &chaosHub{t: t, binary: program(t), home: filepath.Join(t.TempDir(), "home"), store: pgtest.Address(t)}
+	b := &chaosHub{t: t, binary: a.binary, home: filepath.Join(t.TempDir(), "home"), store: a.store}
+	q := &killedQueue{chaos: &chaos{chaosHub: a, transport: &http.Transport{}}, repo: newLandingRepo(t), most: 4 * busyEntries * (kills + 1)}
+	q.begin(ctx)
+	copyKeys(t, a.home, b.home)
+	b.start(ctx)
+
+	for range kills {
+		worker, other := q.working(ctx, a, b)
+		q.pause(ctx, time.Duration(rnd.IntN(300))*time.Millisecond)
+		worker.kill()
+		q.chaosHub = other
+		isUpAtOnce := rnd.IntN(2) == 0
+		if isUpAtOnce {
+			worker.start(ctx)
+		}
+		q.working(ctx, a, b)
+		if !isUpAtOnce {
+			worker.start(ctx)
+		}
+	}
+	q.verify(ctx)
+	for _, h := range []*chaosHub{a, b} {
+		h.stop()
+		q.chaosHub = h
+		q.verifyLeftovers()
 	}
 }

@@ -114,15 +114,7 @@ func TestLandingKills(t *testing.T) {
 		}
 		q.start(ctx)
 	}
-	entries := q.repo.settle(ctx, q.operator())
-	if len(entries) != q.landed {
-		t.Errorf("the queue has %d entries, want %d", len(entries), q.landed)
-	}
-	q.verifyEntries(entries)
-	q.verifyPerson()
-	if got := must(rpc.Call(ctx, q.operator(), api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
-		t.Errorf("audit: %v", got.Findings)
-	}
+	q.verify(ctx)
 	q.stop()
 	q.verifyLeftovers()
 }
@@ -134,6 +126,20 @@ func (q *killedQueue) pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 		q.t.Fatal(ctx.Err())
+	}
+}
+
+// verify waits for the end of all entries, and compares them with the repository and the journal.
+func (q *killedQueue) verify(ctx context.Context) {
+	q.t.Helper()
+	entries := q.repo.settle(ctx, q.operator())
+	if len(entries) != q.landed {
+		q.t.Errorf("the queue has %d entries, want %d", len(entries), q.landed)
+	}
+	q.verifyEntries(entries)
+	q.verifyPerson()
+	if got := must(rpc.Call(ctx, q.operator(), api.Verify, api.VerifyParams{}))(q.t); len(got.Findings) > 0 {
+		q.t.Errorf("audit: %v", got.Findings)
 	}
 }
 
@@ -156,6 +162,9 @@ func (q *killedQueue) verifyEntries(entries []hub.LandingEntry) {
 		}
 		if e.State == hub.EntryLanded {
 			q.repo.git("merge-base", "--is-ancestor", e.LandedCommit, "main")
+			if of := strings.TrimSpace(q.repo.git("log", "-1", "--format=%(trailers:key=Parley-Landing,valueonly)", e.LandedCommit)); of != string(e.ID) {
+				q.t.Errorf("%s says that it landed with %s, which is the commit of %q", e.ID, e.LandedCommit, of)
+			}
 		}
 	}
 	for _, head := range q.repo.heads(2) {

@@ -103,6 +103,9 @@ func (l *liar) returned(id hub.HandoffID, reason string) hub.CheckResult {
 	if err != nil || got.Status != hub.HandoffActivated || got.Checks != hub.ChecksFailed || !strings.Contains(got.Returned, reason) || len(got.Results) != 1 {
 		l.t.Fatalf("got %s, checks %s, returned %q, %v, want it returned: %s", got.Status, got.Checks, got.Returned, err, reason)
 	}
+	if _, err := rpc.Call(l.ctx, l.operator, api.Land, api.LandParams{Ref: string(id)}); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "its checks failed") {
+		l.t.Errorf("land: got %v, want that its checks failed", err)
+	}
 	return got.Results[0]
 }
 

@@ -177,6 +177,9 @@ func TestLandingOfAHandoff(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(r.dir, "mod", "login")); err != nil || string(text) != "ok\n" {
 		t.Errorf("the checked-out main has not the file: %v", err)
 	}
+	if got := r.git("log", "-1", "--format=%s", "main"); got != "Merge work into main" {
+		t.Errorf("the merge commit says %q", got)
+	}
 	if got := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
 		t.Errorf("audit: %v", got.Findings)
 	}

@@ -34,8 +34,10 @@ func TestGuardRounds(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := newCrew(t, rand.New(rand.NewPCG(seed, 0)))
 	for n := 1; n <= rounds; n++ {
+		begun := time.Now()
 		w.round(n)
 		w.check(n)
+		w.checkMail(n, begun)
 		t.Logf("round %d: %d refused, %d kills of CLIs, %d of the hub", n, w.refused, w.killed, w.hubKills)
 		if t.Failed() {
 			t.Fatalf("in round %d", n)
@@ -103,15 +105,16 @@ func newCrew(t *testing.T, random *rand.Rand) *crew {
 	return w
 }
 
-// prompt is what a person types for a try of a round. Each is a text of its own, also on the screen.
+// prompt is the text that a person types for a try of a round. Each is a text of its own, also on the screen.
 func prompt(n, try int) string { return fmt.Sprintf("round %d try %d.", n, try) }
 
-// give gives the model of a desk the steps of a round.
+// give gives the model of a desk the steps of a round. They come before mail: a prompt that also
+// announces mail is the work of the round, and the mail is announced again when the turn ends.
 func (w *crew) give(d *desk, n, try int) {
 	w.t.Helper()
 	script := d.cli.obedient(w.t)
 	commit := fmt.Sprintf("git -c user.name=%[1]s -c user.email=%[1]s@example.com commit -q -m '%[1]s %[2]d' -- %[3]s", d.agent, n, sharedFile)
-	script.Rules = append(script.Rules, model.Rule{
+	work := model.Rule{
 		When: model.Condition{Prompt: regexp.MustCompile(regexp.QuoteMeta(prompt(n, try)))},
 		Do: []model.Step{
 			{Do: model.Read, Path: filepath.Join(w.dir, sharedFile)},
@@ -119,7 +122,8 @@ func (w *crew) give(d *desk, n, try int) {
 			{Do: model.Shell, Command: commit},
 			{Do: model.Say, Text: "Done."},
 		},
-	})
+	}
+	script.Rules = slices.Insert(script.Rules, 0, work)
 	d.model.Config.Handler = model.New(script)
 }
 
@@ -220,7 +224,7 @@ func (w *crew) alone(d *desk, n int) {
 	w.t.Helper()
 	for try := 2; w.line("HEAD:"+sharedFile, d.agent) != n; try++ {
 		if try > 4 {
-			w.t.Fatalf("%s cannot commit its line in round %d:\n%s", d.agent, n, w.git(nil, "diff").out)
+			w.t.Fatalf("%s cannot commit its line in round %d:\n%s\n%s\n%s", d.agent, n, w.git(nil, "diff").out, w.operator("query", "--to", d.agent, "--limit", "20").out, w.operator("reservations").out)
 		}
 		w.give(d, n, try)
 		d.types(prompt(n, try))
@@ -269,6 +273,21 @@ func (w *crew) check(n int) {
 		}
 		if last != n {
 			w.t.Errorf("the line of %s says %d after round %d", d.agent, last, n)
+		}
+	}
+}
+
+// maxMail is the most messages of the hub for one agent in a round: three others wait for a file of
+// the agent, and a file that it waited for is free, each twice if the hub or a CLI was killed.
+const maxMail = 8
+
+// checkMail looks for an agent that the hub wrote to again and again in a round.
+func (w *crew) checkMail(n int, begun time.Time) {
+	w.t.Helper()
+	for _, d := range w.desks {
+		mail := w.operator("query", "--to", d.agent, "--topic", "reservations", "--since", begun.UTC().Format(time.RFC3339))
+		if got := strings.Count(mail.out, " is free") + strings.Count(mail.out, " waits for "); mail.code != exitDone || got > maxMail {
+			w.t.Errorf("the hub wrote %d messages to %s in round %d:\n%s%s", got, d.agent, n, mail.out, mail.err)
 		}
 	}
 }

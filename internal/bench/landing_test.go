@@ -18,7 +18,7 @@ import (
 
 func init() { parts["landing"] = (*table).landing }
 
-// landing measures what checks and landing queues cost beside the work of git and of the command.
+// landing measures the cost of checks and landing queues beside the work of git and of the command.
 func (t *table) landing() {
 	t.emptyCheck()
 	t.landingQueues()

@@ -150,7 +150,7 @@ func (r room) run(c confine.Command) (confine.Report, string) {
 	return wait()
 }
 
-// refusal is what programs say about files that they may not touch. A read-only mount is another
+// refusal matches the errors of programs about files that they may not touch. A read-only mount is another
 // refusal.
 const refusal = "ermission denied"
 
@@ -184,6 +184,7 @@ func TestHostileCommands(t *testing.T) {
 		{"it uses the common devices", `echo x > /dev/null && head -c 3 /dev/zero | wc -c`, 0, "3\n"},
 		{"it gains no privileges", `grep NoNewPrivs /proc/self/status`, 0, "1\n"},
 		{"it does not read the environment of other processes", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/environ`, 1, refusal},
+		{"nor their memory", `cat /proc/` + strconv.Itoa(os.Getpid()) + `/mem`, 1, refusal},
 		{"it reads nothing from its standard input", `cat`, 0, ""},
 		{"it has no terminal", `echo x > /dev/tty`, 2, ""},
 	} {
@@ -512,6 +513,17 @@ func TestTheNumberOfProcessesIsLimited(t *testing.T) {
 	}
 }
 
+// A command that ends before the supervisor looks at its processes has reached the limit, too.
+func TestProcessesThatACommandLeavesAtOnceAreCounted(t *testing.T) {
+	supported(t)
+	r := newRoom(t)
+	c := r.command(`for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done`)
+	c.Processes = 5
+	if report, _ := r.run(c); report.Limit != confine.LimitProcesses {
+		t.Errorf("got %+v", report)
+	}
+}
+
 // Every process leaves its session at once and makes two more, at most 512 in all.
 func TestProcessesThatMultiplyAreEnded(t *testing.T) {
 	supported(t)
@@ -580,10 +592,10 @@ func TestOfflineLoopback(t *testing.T) {
 	}
 }
 
-// notSealed is the variable that tells these tests that the system lets nobody make namespaces.
+// notSealed is the variable that tells these tests that the system allows no namespaces.
 const notSealed = "CONFINE_TEST_NOT_SEALED"
 
-// TestHostileCommandsWithoutNamespaces runs the hostile commands on a system that lets nobody make namespaces.
+// TestHostileCommandsWithoutNamespaces runs the hostile commands on a system that allows no namespaces.
 func TestHostileCommandsWithoutNamespaces(t *testing.T) {
 	patience.NotUnderRace(t)
 	supported(t)

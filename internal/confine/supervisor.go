@@ -90,6 +90,9 @@ func supervise(args []string, rules Rules, released <-chan struct{}) Report {
 
 	left := slices.DeleteFunc(pen.Processes(), func(pid int) bool { return pid == c.pid })
 	report.Left = len(left)
+	if report.Limit == "" && !report.Ended { // a command that made them since the last look
+		report.Limit = exceeded(left, rules)
+	}
 	endGroups(append(left, c.pid))
 	if err := pen.Kill(); err != nil {
 		report.Error = err.Error()

@@ -69,21 +69,22 @@ func (c *Copy) bring(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !changed && c.complete(ctx, id) {
-		return nil
-	}
-	known, err := c.run(ctx, "for-each-ref", "--format=%(objectname)", fetchedRefs)
+	known, err := c.run(ctx, "for-each-ref", "--format=^%(objectname)", fetchedRefs)
 	if err != nil {
 		return err
 	}
-	if err := c.take(ctx, id+"\n--not\n"+known+"\n"); err != nil {
+	missing := id + "\n" + known + "\n"
+	if !changed && c.complete(ctx, missing) {
+		return nil
+	}
+	if err := c.take(ctx, missing); err != nil {
 		return err
 	}
 
 	if err := c.source.checkObjects(); err != nil {
 		return err // it began to borrow objects meanwhile
 	}
-	if !c.complete(ctx, id) {
+	if !c.complete(ctx, missing) {
 		return fail(ErrIncomplete, "fetch", c.source.folder, id)
 	}
 	if _, err = c.run(ctx, "update-ref", fetchedRefs+id[:2], id); err != nil {
@@ -143,10 +144,11 @@ func (c *Copy) borrow() string {
 	return "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate(filepath.Join(c.source.common, "objects"))
 }
 
-// complete reports whether the copy has a commit and all objects of its history.
-func (c *Copy) complete(ctx context.Context, id string) bool {
-	_, err := c.run(ctx, "rev-list", "--quiet", "--objects", id, "--not", "--glob="+fetchedRefs+"*")
-	return err == nil
+// complete reports whether the copy has all objects of revisions, as git rev-list reads them.
+func (c *Copy) complete(ctx context.Context, revisions string) bool {
+	cmd := c.alone(ctx, "rev-list", "--quiet", "--objects", "--stdin")
+	cmd.Stdin = strings.NewReader(revisions)
+	return finish(cmd) == nil
 }
 
 // takeBoundary makes the copy end where a shallow repository of the user ends, and reports

@@ -48,7 +48,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 
-	// The branch of somebody else has moved on, and has lost its log.
+	// The branch of another agent has moved on, and has lost its log.
 	r.git("reflog", "expire", "--expire=all", "--all")
 	r.git("config", "core.logAllRefUpdates", "false")
 	os.RemoveAll(r.dir + "/.git/logs")

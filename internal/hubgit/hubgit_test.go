@@ -266,7 +266,7 @@ func TestFetchRefusesRevisions(t *testing.T) {
 	}
 }
 
-// Many fetches leave few packs, and what is kept survives the removal of the rest.
+// Many fetches leave few packs, and kept commits survive the removal of the rest.
 func TestManyFetches(t *testing.T) {
 	r := newRepository(t)
 	var last string

@@ -280,7 +280,7 @@ func TestRecoverAfterKillsOfRecover(t *testing.T) {
 	})
 }
 
-// The machine stops, and the processes of git with ours: nobody removes their locks.
+// The machine stops, and the processes of git with ours: their locks stay.
 func TestRecoverRemovesLocksOfGit(t *testing.T) {
 	k := newKillable(t)
 	k.group = true
@@ -305,7 +305,7 @@ func TestRecoverRemovesLocksOfGit(t *testing.T) {
 	}
 }
 
-// Somebody has moved the branch after a kill. The files are theirs then: nothing is changed
+// A person has moved the branch after a kill. The files are theirs then: nothing is changed
 // but for files that the step had set aside.
 func TestRecoverOfABranchThatMoved(t *testing.T) {
 	k := newKillable(t)

@@ -137,11 +137,7 @@ func (s *Service) Remove(ctx context.Context, actor hub.Caller, folder, name str
 
 // unknown is the refusal of a name, with the names that there are.
 func unknown(op string, repo hub.Repository, name string, all []hub.RepositoryCheck) error {
-	err := hub.Errorf(hub.CodeNotFound, op, "%s has no check named %.100q", repo.Path, name)
-	if len(all) == 0 {
-		return err.WithHint("it has none; the operator adds them: {check.add}")
-	}
-	return err.WithHint("its checks are %s", strings.Join(hub.CheckPlan{Checks: all}.Names(), ", "))
+	return hub.UnknownCheck(hub.CodeNotFound, op, repo.Path, name, hub.CheckPlan{Checks: all}.Names())
 }
 
 // List returns the checks of the repository around a folder, with those in its file that are not
@@ -269,7 +265,7 @@ func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest st
 	}
 	if len(file) == 0 {
 		return Listing{}, hub.Errorf(hub.CodeNotFound, op, "the commit that is checked out in %s has no checks in %s", folder, checkfile.Name).
-			WithHint("commit the file first, or add a check with {check.add}")
+			WithHint("commit the file first; without a file, {check.add}")
 	}
 	if file.Digest() != digest {
 		return Listing{}, hub.Errorf(hub.CodeConflict, op, "the checks in %s have changed", checkfile.Name).WithHint("read them again: {check.trust}")
@@ -451,6 +447,7 @@ func mistakeInPaths(c hub.RepositoryCheck) string {
 	if c.JUnit != "" {
 		lists["junit"] = []string{c.JUnit}
 	}
+
 	for member, paths := range lists {
 		if len(paths) > maxList {
 			return fmt.Sprintf("%s must have at most %d entries", member, maxList)
@@ -469,6 +466,7 @@ func mistakeInPaths(c hub.RepositoryCheck) string {
 			}
 		}
 	}
+
 	if len(c.Env) > maxList {
 		return fmt.Sprintf("env must have at most %d entries", maxList)
 	}

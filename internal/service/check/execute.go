@@ -166,6 +166,8 @@ func (s *Service) begin(ctx context.Context, v hub.CheckResult) (hub.CheckResult
 		if err != nil {
 			return err
 		}
+
+		// A check that the operator removed or changed meanwhile is not run.
 		c = named(all, v.Name)
 		if c == nil || c.Digest != v.Digest {
 			c = nil
@@ -176,6 +178,7 @@ func (s *Service) begin(ctx context.Context, v hub.CheckResult) (hub.CheckResult
 			over.Reason = "the operator removed or changed the check"
 			return s.record(tx, over, v.State)
 		}
+
 		if started, err = v.Advance(hub.ResultRunning, s.clock.Now()); err != nil {
 			return err
 		}
@@ -183,6 +186,7 @@ func (s *Service) begin(ctx context.Context, v hub.CheckResult) (hub.CheckResult
 		_, err = tx.WriteChecks().PutResult(started, v.State)
 		return err
 	})
+
 	if err == nil {
 		s.hint()
 	}

@@ -61,11 +61,7 @@ func (s *Service) checkKnown(ctx context.Context, op string, pkg shape.Package) 
 		if slices.Contains(known, name) {
 			continue
 		}
-		refusal := hub.Errorf(hub.CodeInvalid, op, "package.checks: the repository of %s has no check named %.100q", pkg.WorkState.Worktree, name)
-		if len(known) == 0 {
-			return refusal.WithHint("it has none; {check.add}")
-		}
-		return refusal.WithHint("its checks are %s", strings.Join(known, ", "))
+		return hub.UnknownCheck(hub.CodeInvalid, op, "package.checks: the repository of "+pkg.WorkState.Worktree, name, known)
 	}
 	return nil
 }
@@ -188,6 +184,8 @@ func (x *completing) check(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+
+	// The runs are queued in the transaction that records the claim.
 	s := x.s
 	s.checking.begin(x.id)
 	err = s.update(ctx, x.op, x.actor, func(m *mover) (err error) {
@@ -215,6 +213,7 @@ func (x *completing) check(ctx context.Context) (Report, error) {
 		s.checking.end(x.id)
 		return Report{}, err
 	}
+
 	s.checks.Start()
 	s.awaitChecks(ctx, x.id, x.claim.Wait)
 	return s.afterChecks(ctx, x)
@@ -236,6 +235,7 @@ func (s *Service) afterChecks(ctx context.Context, x *completing) (Report, error
 		if err != nil {
 			return err
 		}
+
 		out = s.answer(h, lastChecks(steps))
 		out.Checking = p.Checks == hub.ChecksRunning
 		if p.Checks != hub.ChecksPassed {
@@ -246,6 +246,7 @@ func (s *Service) afterChecks(ctx context.Context, x *completing) (Report, error
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: complete: %w", err)
 	}
+
 	out.Warnings = append(out.Warnings, x.plan.Notes...)
 	if out.Checking {
 		out.Warnings = append(out.Warnings, "the checks still run; you and "+string(out.From)+" get a message with the result")
@@ -482,6 +483,7 @@ func (x *completing) progressed(m *mover) error {
 	if err != nil {
 		return err
 	}
+
 	if x.progress.Subject != "" { // its checks have just passed
 		revision := p.Revision
 		p = x.progress
@@ -503,6 +505,7 @@ func (x *completing) progressed(m *mover) error {
 		p.Actor = x.actor.ID
 		p.UpdatedAt = m.now
 	}
+
 	p.Proof = x.proof.Proof
 	p.Reason = ""
 	x.progress = p
@@ -538,6 +541,8 @@ func (s *Service) addProgress(r hub.Reader, report *Report) error {
 	report.Checks = p.Checks
 	report.Review = p.Review
 	report.Landing = p.LandingText()
+
+	// Work that was not claimed has no stage.
 	claimed := p.Subject != "" && p.Revision > 0
 	proof := report.Proof
 	if proof == hub.ProofNone && claimed {
@@ -546,6 +551,7 @@ func (s *Service) addProgress(r hub.Reader, report *Report) error {
 	if claimed || report.Ending == hub.EndedDone {
 		report.Stage = p.Stage(proof)
 	}
+
 	if report.Results == nil {
 		report.Results = []hub.CheckResult{}
 	}

@@ -327,6 +327,9 @@ func TestReturned(t *testing.T) {
 		w.must(err)
 		w.turn()
 		w.want(e.ID, hub.EntryReturned, "main fails")
+		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": "broken again\n"}})
+		w.turn()
+		w.want(e.ID, hub.EntryWaiting, "the operator decides")
 	})
 }
 

@@ -40,6 +40,8 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 		q.title = piece.Title
 		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
+
+	// Fewer tests than before ask for a review, also where none was wanted.
 	if q.fewer != "" && (q.who == hub.ReviewerNone || q.who == "") {
 		q.who = string(hub.Operator)
 	}
@@ -50,6 +52,7 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 	if !isAsked || e.Undoes != "" {
 		return nil, nil
 	}
+
 	target := ""
 	if piece != nil {
 		target = piece.Base
@@ -191,6 +194,7 @@ func (c *change) putReview(v hub.Review, action actions.Action) (hub.Review, err
 	}
 	v.ID = id
 	v.Revision++
+
 	_, err = c.tx.Append(c.actor.Entry(c.now, action, string(id), struct {
 		Handoff  hub.HandoffID   `json:"handoff,omitempty"`
 		Entry    hub.LandingID   `json:"entry,omitempty"`
@@ -204,6 +208,7 @@ func (c *change) putReview(v hub.Review, action actions.Action) (hub.Review, err
 	if err != nil {
 		return v, err
 	}
+
 	subject, err := c.subjectOf(v)
 	if err != nil {
 		return v, err
@@ -423,6 +428,7 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		if err := c.mayAnswer(op, v); err != nil {
 			return err
 		}
+
 		next := hub.ReviewStateApproved
 		if a.Verdict == hub.VerdictChanges {
 			next = hub.ReviewStateChanges
@@ -467,6 +473,7 @@ func findReview(r hub.Reader, id string) (hub.Review, error) {
 	default:
 		q.Handoff = hub.HandoffID(id)
 	}
+
 	found, err := r.Landings().Reviews(q)
 	if err == nil && len(found) == 0 {
 		err = hub.Errorf(hub.CodeNotFound, op, "no review of %.100s waits for an answer", id).WithHint("{reviews} lists them")
@@ -620,6 +627,7 @@ func (s *Service) sweepReviews(ctx context.Context) error {
 	if isEarly {
 		return nil
 	}
+
 	return hub.Alone(ctx, s.store, "landing.Reviews", 2*sweepEvery, func(store hub.Store) error {
 		waiting, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Review, error) {
 			return r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: maxListed})
@@ -627,6 +635,7 @@ func (s *Service) sweepReviews(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		now := s.clock.Now()
 		for _, v := range waiting {
 			isLate := now.Sub(v.AskedAt.Time) >= s.respond && v.RemindedAt.IsZero()

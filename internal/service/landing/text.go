@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -8,9 +9,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// mergeMessage returns the message of the merge commit of an entry.
+// mergeMessage returns the message of the merge commit of an entry. It names the branch if there
+// is one.
 func mergeMessage(e hub.LandingEntry) string {
-	text := fmt.Sprintf("Merge %s into %s\n\nParley-Landing: %s\nParley-Owner: %s\n", e.Ref, e.Into, e.ID, e.Owner)
+	text := fmt.Sprintf("Merge %s into %s\n\nParley-Landing: %s\nParley-Owner: %s\n", cmp.Or(e.Branch, e.Ref), e.Into, e.ID, e.Owner)
 	if e.Handoff != "" {
 		text += fmt.Sprintf("Parley-Handoff: %s\n", e.Handoff)
 	}

@@ -132,14 +132,15 @@ type ReviewAnswer struct {
 }
 
 func reviewGive(ctx context.Context, s *Services, a hub.Caller, p ReviewParams) (ReviewAnswer, error) {
-	const op = "parley/landings/review"
 	if hub.ShortID(p.ID).Is(hub.ShortHandoff) {
 		// A reviewer need not be a party of the handoff, so that the short id is read as it is.
 		long, err := hub.Read(ctx, s.Store, func(r hub.Reader) (string, error) { return r.LongID(hub.ShortID(p.ID)) })
-		if err != nil {
-			return ReviewAnswer{}, hub.Errorf(hub.CodeNotFound, op, "no review of %s waits for an answer", p.ID).WithHint("{reviews} lists them")
+		switch {
+		case err == nil:
+			p.ID = long
+		case hub.CodeOf(err) != hub.CodeNotFound: // the service refuses an id that is not known
+			return ReviewAnswer{}, err
 		}
-		p.ID = long
 	}
 	got, err := s.Landings.Give(ctx, a, p.ID, landing.Answer{Verdict: p.Verdict, Findings: p.Findings})
 	return ReviewAnswer{got}, err

@@ -159,12 +159,13 @@
     for (const box of document.querySelectorAll("[data-replay]")) if (!box.dataset.ready) addPlayer(box);
   }
 
-  // A recording is played back as it was made, without its long pauses.
+  // A recording is played back as it was made, without its long pauses. Steps of one millisecond
+  // come one after the other.
   function addPlayer(box) {
     const steps = [...box.querySelectorAll(".replay > li")], player = box.querySelector(".player");
     const play = player.querySelector("[data-play]"), slider = player.querySelector("input"), clock = player.querySelector("[data-clock]");
     const longest = 1500, at = [0];
-    for (let i = 1; i < steps.length; i++) at.push(at[i - 1] + Math.min(longest, steps[i].dataset.ms - steps[i - 1].dataset.ms));
+    for (let i = 1; i < steps.length; i++) at.push(at[i - 1] + Math.max(1, Math.min(longest, steps[i].dataset.ms - steps[i - 1].dataset.ms)));
     const end = at[at.length - 1] + 500;
     let now = end, frame = 0, last = 0;
     function draw() {
