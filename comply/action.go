@@ -317,14 +317,20 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 	deadline := time.Now().Add(r.scaled(a.Timeout))
 	// A match ends the wait at once; a file that must not match is read until the end.
 	for {
-		expected, actual := compareFile(a, path, r.vars())
+		text, expected, actual := compareFile(a, path, r.vars())
 		over := !time.Now().Before(deadline)
 		switch {
 		case expected == "" && (over || a.Like != nil):
 			r.met++
+			r.files = append(r.files, text)
 			return nil
 		case expected != "" && (over || a.Absent):
-			return r.finding(r.now.step, expected, actual)
+			r.files = append(r.files, text)
+			f := r.finding(r.now.step, expected, actual)
+			if a.Like != nil && a.Timeout > 0 {
+				return r.timed(f)
+			}
+			return f
 		}
 		if r.delay(ctx, filePause); r.err != nil {
 			return nil
@@ -332,8 +338,8 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 	}
 }
 
-// compareFile returns the difference between a file and the step, "" for none.
-func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expected, actual string) {
+// compareFile returns the text of a file, and its difference to the step, "" for none.
+func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (text, expected, actual string) {
 	name := filepath.Base(path)
 	if a.Is != "" {
 		name += ", " + a.Is
@@ -341,15 +347,16 @@ func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expecte
 	text, err := readSome(path)
 	switch {
 	case a.Absent && err == nil:
-		return "no file " + name, "it exists: " + jsont.Brief(text)
+		return text, "no file " + name, "it exists: " + jsont.Brief(text)
 	case a.Absent:
-		return "", ""
+		return "", "", ""
 	case errors.Is(err, fs.ErrNotExist):
-		return "the file " + name, "it does not exist"
+		return "", "the file " + name, "it does not exist"
 	case err != nil:
-		return "a file " + name + " that can be read", err.Error()
+		return "", "a file " + name + " that can be read", err.Error()
 	}
-	return compare("the file "+name, text, a.Like, a.Unlike, vars)
+	expected, actual = compare("the file "+name, text, a.Like, a.Unlike, vars)
+	return text, expected, actual
 }
 
 // readSome returns the beginning of a regular file.

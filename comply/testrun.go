@@ -72,6 +72,9 @@ type testRun struct {
 	logins   bool          // the agent offers ways to log in
 	applies  func(*jsont.Step) bool
 
+	tokens jsont.Variables // the texts that only an agent has that obeys
+	files  []string        // the texts of files that the test looked at
+
 	now      *stepRun
 	lastSend int  // the length of the log before the last step that sent something
 	met      int  // how many expectations were met

@@ -42,6 +42,9 @@ type Test struct {
 	Rules       []string // ids of the rules that the test is about, the main one first
 	Protocols   []int    // the versions of the protocol that the test is for; empty for all
 
+	// Own says that the user wrote the test. An optional one does not fail a run.
+	Own bool
+
 	// Remarks are for the author of the test, each with its line. They do not keep the
 	// test from running.
 	Remarks []string

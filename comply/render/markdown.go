@@ -217,7 +217,10 @@ func (t *Result) remark() string {
 			break
 		}
 	}
-	if t.Severity == jsont.Optional {
+	switch {
+	case t.Advisory:
+		s += " (optional, does not fail the run)"
+	case t.Severity == jsont.Optional:
 		s += " (optional)"
 	}
 	if t.Known {
@@ -369,7 +372,7 @@ func totalsLine(a *AgentReport) string {
 // test writes the section of one test.
 func (m *markdown) test(t *Result) {
 	m.line("### %s: %s\n", t.Status, plain(t.Title))
-	m.line("%s, %s\n", code(t.ID), t.Severity)
+	m.line("%s, %s%s\n", code(t.ID), t.Severity, t.obeyedText())
 	if t.Description != "" {
 		m.line("%s\n", plain(t.Description))
 	}
@@ -385,6 +388,17 @@ func (m *markdown) test(t *Result) {
 	if len(t.Findings) > 0 {
 		m.line("")
 	}
+}
+
+// obeyedText says which form of the prompts the agent followed, "" if that is not known.
+func (t *Result) obeyedText() string {
+	switch t.Obeyed {
+	case InEnglish:
+		return ", the agent followed the English prompt"
+	case ByDirective:
+		return ", the agent followed the directive in the prompt"
+	}
+	return ""
 }
 
 // finding writes a finding with its frames.
