@@ -3,6 +3,7 @@ package comply
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -55,7 +57,7 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	vars := r.vars()
 	params := map[string]any{"cwd": r.sandbox, "mcpServers": []any{}}
 	if a.MCPServers != nil {
-		params["mcpServers"] = a.MCPServers.Encode(vars.Expand)
+		params["mcpServers"] = mcpServers(r.version, a.MCPServers.Encode(vars.Expand))
 	}
 	for _, m := range a.Params.Members() {
 		params[m.Name] = m.Value.Encode(vars.Expand)
@@ -90,6 +92,22 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	return r.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has no session id", answer)
 }
 
+// mcpServers returns MCP servers in the form of a version. In version 2 a server that is started as
+// a program has a type as well.
+func mcpServers(version schema.Version, list json.RawMessage) any {
+	servers, _ := jsont.Decode(list)
+	items, ok := servers.([]any)
+	if !ok || version == schema.V1 {
+		return list
+	}
+	for _, item := range items {
+		if server, ok := item.(map[string]any); ok && server["type"] == nil {
+			server["type"] = "stdio"
+		}
+	}
+	return items
+}
+
 // sessionID returns the id of the session in an answer, which may be nil.
 func sessionID(answer *rules.Entry) (string, bool) {
 	if answer == nil {
@@ -109,7 +127,12 @@ func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
 	// A test about a running request proves nothing once that request was answered.
 	if a.WhileWaiting != nil {
-		if id := a.WhileWaiting.Encode(vars.Expand); !r.waits(id) {
+		id := a.WhileWaiting.Encode(vars.Expand)
+		switch {
+		case r.version == schema.V2 && !r.turnRuns(id):
+			r.moot = fmt.Sprintf("the turn of request %s ended too soon to test anything", id)
+			return nil
+		case r.version == schema.V1 && !r.waits(id):
 			r.moot = fmt.Sprintf("request %s was answered too soon to test anything", id)
 			return nil
 		}

@@ -281,6 +281,26 @@ func (r *testRun) waits(id json.RawMessage) bool {
 	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
 }
 
+// turnRuns reports whether the turn of a prompt with that id has not ended, in version 2: no
+// update since the prompt says that its session is idle.
+func (r *testRun) turnRuns(id json.RawMessage) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	i := slices.IndexFunc(r.c.requests, func(q *request) bool {
+		return q.step != nil && q.Request.Method == rules.MethodPrompt && rules.IDKey(q.Request.ID) == rules.IDKey(id)
+	})
+	if i < 0 {
+		return true // it was not a prompt
+	}
+	prompt := r.c.requests[i].Request
+	session, _ := jsont.Lookup(prompt.Value, "params.sessionId")
+	return !slices.ContainsFunc(r.c.log[prompt.Seq:], func(e *rules.Entry) bool {
+		state, _ := jsont.Lookup(e.Value, "params.update.state")
+		where, _ := jsont.Lookup(e.Value, "params.sessionId")
+		return e.Direction == jsonrpc.In && state == "idle" && where == session
+	})
+}
+
 // timed marks a finding that rests on time alone. An agent that has ended would not have
 // answered in any time.
 func (r *testRun) timed(f *rules.Finding) *rules.Finding {

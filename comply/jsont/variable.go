@@ -22,6 +22,7 @@ const (
 	VarMCPURL       = "mcpURL"
 	VarMCPStreamURL = "mcpStreamURL"
 	varVersion      = "protocolVersionDefault"
+	varToolCall     = "toolCall" // the kind of the update that announces a tool call
 	VarCapabilities = "clientCapabilitiesDefault"
 )
 

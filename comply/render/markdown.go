@@ -241,6 +241,9 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	m.line("- Modes: %s", list(a.Modes, "not advertised"))
 	m.line("- Commands: %s", list(a.Commands, "not advertised"))
 	m.line("- Notes: %s", notesLine(a))
+	if forms := formsLine(a); forms != "" {
+		m.line("- Prompts: %s", forms)
+	}
 	m.line("- Links: %s", linksLine(a))
 	m.line("- Totals: %s\n", totalsLine(a))
 	for _, id := range a.Stale {
@@ -358,6 +361,18 @@ func linksLine(a *AgentReport) string {
 		}, link) + ">"
 	}
 	return strings.Join(bad, ", ")
+}
+
+// formsLine says how many tests the agent followed in English and by directive, "" for none.
+func formsLine(a *AgentReport) string {
+	count := map[Form]int{}
+	for _, t := range a.Tests {
+		count[t.Obeyed]++
+	}
+	if count[InEnglish]+count[ByDirective] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("followed in English in %d tests, by directive in %d", count[InEnglish], count[ByDirective])
 }
 
 // totalsLine returns the number of tests with each status, the best status first.

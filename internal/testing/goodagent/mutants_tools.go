@@ -106,7 +106,7 @@ func toolsMutants() []*Mutant {
 		{Rule: "FS-09", Name: "call", Does: "reports a call as failed when its write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: noted(onUpdate("tool_call_update", when("status", "completed", set("status", "failed"))))},
 		{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
 		{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
-		{Rule: "TERM-07", Name: "turn", Does: "breaks the turn off when a command was killed", Breaks: []string{"TERM-03"}, In: func(w *Wire, m Message) []Message {
+		{Rule: "TERM-07", Name: "turn", Does: "breaks the turn off when a command was killed", Breaks: []string{"TERM-03", "TERM-06"}, In: func(w *Wire, m Message) []Message {
 			prompt := w.Open("session/prompt")
 			killed := m.Answers != nil && m.Answers.Method() == "terminal/wait_for_exit" && m.Result()["signal"] != nil
 			if !killed || prompt == nil {
