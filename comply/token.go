@@ -57,7 +57,8 @@ func tokens() jsont.Variables {
 	out := jsont.Variables{}
 	set := func(name, value string) { out[name] = jsont.Encode(value) }
 	for _, name := range tokenNames {
-		first, second, directive := next(), next(), next()
+		first, second := next(), next()
+		directive := next()
 		set(name, first+second)
 		set(name+inEnglish, fmt.Sprintf("the two words %q and %q joined into one word", first, second))
 		set(name+inShell, "printf %s%s "+first+" "+second)
