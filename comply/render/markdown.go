@@ -217,7 +217,10 @@ func (t *Result) remark() string {
 			break
 		}
 	}
-	if t.Severity == jsont.Optional {
+	switch {
+	case t.Advisory:
+		s += " (optional, does not fail the run)"
+	case t.Severity == jsont.Optional:
 		s += " (optional)"
 	}
 	if t.Known {
@@ -238,6 +241,9 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	m.line("- Modes: %s", list(a.Modes, "not advertised"))
 	m.line("- Commands: %s", list(a.Commands, "not advertised"))
 	m.line("- Notes: %s", notesLine(a))
+	if forms := formsLine(a); forms != "" {
+		m.line("- Prompts: %s", forms)
+	}
 	m.line("- Links: %s", linksLine(a))
 	m.line("- Totals: %s\n", totalsLine(a))
 	for _, id := range a.Stale {
@@ -357,6 +363,18 @@ func linksLine(a *AgentReport) string {
 	return strings.Join(bad, ", ")
 }
 
+// formsLine says how many tests the agent followed in English and by directive, "" for none.
+func formsLine(a *AgentReport) string {
+	count := map[Form]int{}
+	for _, t := range a.Tests {
+		count[t.Obeyed]++
+	}
+	if count[InEnglish]+count[ByDirective] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("followed in English in %d tests, by directive in %d", count[InEnglish], count[ByDirective])
+}
+
 // totalsLine returns the number of tests with each status, the best status first.
 func totalsLine(a *AgentReport) string {
 	var parts []string
@@ -369,7 +387,7 @@ func totalsLine(a *AgentReport) string {
 // test writes the section of one test.
 func (m *markdown) test(t *Result) {
 	m.line("### %s: %s\n", t.Status, plain(t.Title))
-	m.line("%s, %s\n", code(t.ID), t.Severity)
+	m.line("%s, %s%s\n", code(t.ID), t.Severity, t.obeyedText())
 	if t.Description != "" {
 		m.line("%s\n", plain(t.Description))
 	}
@@ -385,6 +403,17 @@ func (m *markdown) test(t *Result) {
 	if len(t.Findings) > 0 {
 		m.line("")
 	}
+}
+
+// obeyedText says which form of the prompts the agent followed, "" if that is not known.
+func (t *Result) obeyedText() string {
+	switch t.Obeyed {
+	case InEnglish:
+		return ", the agent followed the English prompt"
+	case ByDirective:
+		return ", the agent followed the directive in the prompt"
+	}
+	return ""
 }
 
 // finding writes a finding with its frames.

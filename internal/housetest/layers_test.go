@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
 	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
 	"comply/render":     {"comply/jsont", "comply/rules"},
-	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/model", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
