@@ -59,6 +59,8 @@ type conversation struct {
 	hooks   hooks
 	stopped chan struct{} // closed when the test is over
 
+	helpers sync.WaitGroup // goroutines that answer for the user
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed and made anew at every change
 	scenario *Scenario
@@ -84,7 +86,7 @@ type conversation struct {
 type hooks struct {
 	interrupt func() error                                                // sends the client SIGINT
 	terminate func() error                                                // sends the client SIGTERM
-	asked     func()                                                      // a question to the user waits
+	asked     func(k *call, c *conversation)                              // a question to the user waits
 	trace     func(test string, frame rules.Frame)                        // sees every frame
 	pick      func(c *conversation) (s *Scenario, record func(v verdict)) // chooses the scenario of a prompt
 	limit     func(s *Scenario) time.Duration                             // of the answers in a scenario
@@ -254,7 +256,7 @@ func (c *conversation) askAs(id any, method string, params object) *call {
 	e := c.sendRaw(raw)
 	c.update(func() { k.request = e })
 	if c.hooks.asked != nil && slices.Contains([]string{"session/request_permission", "elicitation/create"}, method) {
-		c.hooks.asked()
+		c.helpers.Go(func() { c.hooks.asked(k, c) })
 	}
 	return k
 }

@@ -2,14 +2,18 @@ package client_test
 
 import (
 	"os"
+	"os/exec"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/comply/client"
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/render"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/testing/goodclient"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // good returns the good client, or a mutant of it.
@@ -63,25 +67,77 @@ func TestGoodClient(t *testing.T) {
 	}
 }
 
+// together is how many mutants run at the same time. Most of them wait, so that more than the
+// processors is right.
+const together = 6
+
 // TestMutants checks that every mutant is found to break its rule, and that a MUST fails the
 // run.
 func TestMutants(t *testing.T) {
-	for _, rule := range goodclient.Mutants() {
+	mutants := goodclient.Mutants()
+	reports := make([]*render.Report, len(mutants))
+	errs := make([]error, len(mutants))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, together)
+	for i, rule := range mutants {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			opts := &client.Options{Relay: []string{os.Args[0], "relay"}, TimeoutScale: patience.For(time.Second).Seconds() * 0.5}
+			reports[i], errs[i] = client.Run(t.Context(), good(rule), client.Select(client.Scenarios(), nil, []string{rule}), opts)
+		})
+	}
+	wg.Wait()
+
+	for i, rule := range mutants {
 		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
-			report := run(t, good(rule), client.Select(client.Scenarios(), nil, []string{rule}), 0.4)
+			if errs[i] != nil {
+				t.Fatal(errs[i])
+			}
 			found := false
-			for _, f := range report.Index() {
+			for _, f := range reports[i].Index() {
 				found = found || f.Rule == rule
 				t.Logf("found %s: %s", f.Rule, f.Actual)
 			}
 			if !found {
 				t.Errorf("the mutant was not found to break %s", rule)
 			}
-			if must := rules.Find(rule).Level == jsont.Must; must != report.Failed() {
-				t.Errorf("the run failed: %v, want %v", report.Failed(), must)
+			if must := rules.Find(rule).Level == jsont.Must; must != reports[i].Failed() {
+				t.Errorf("the run failed: %v, want %v", reports[i].Failed(), must)
 			}
 		})
+	}
+}
+
+// TestWait checks the run with a person, who is the good client started again and again.
+func TestWait(t *testing.T) {
+	ids := []string{"client.turn", "client.initialize.version-3", "client.initialize.minimal", "client.permission.kinds", "client.update.known"}
+	agent := make(chan []string, 1)
+	done := make(chan struct{})
+	var report *render.Report
+	var err error
+	go func() {
+		defer close(done)
+		opts := &client.Options{Relay: []string{os.Args[0], "relay"}}
+		report, err = client.Wait(t.Context(), "window", client.Select(client.Scenarios(), ids, nil), opts, func(n client.Notice) {
+			if n.Agent != nil {
+				agent <- n.Agent
+			}
+		})
+	}()
+
+	command := slices.Concat([]string{"goodclient"}, <-agent, []string{"hello"})
+	for range ids {
+		exec.Command(os.Args[0], command...).Run() // a version that it does not speak is an error
+	}
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Agents[0].Tests {
+		if r.Status != render.Pass {
+			t.Errorf("%s: got %s, want PASS: %s", r.ID, r.Status, r.Reason)
+		}
 	}
 }
 

@@ -145,6 +145,7 @@ const lateAnswer = 200 * time.Millisecond
 // play answers the prompts of the client until the conversation ends. The hook chooses the
 // scenario of each prompt; later prompts of a played scenario get a short answer.
 func (c *conversation) play() {
+	defer c.helpers.Wait()
 	for n := 0; ; n++ {
 		if !c.wait(time.Hour, func() bool { return len(c.prompts) > n }) {
 			return

@@ -21,7 +21,7 @@ var terminalScenarios = []*Scenario{
 	},
 	{
 		ID: "client.terminal.kill", Title: "a running command is read and killed", Area: "Terminals",
-		Rules: []string{"CL-CAP-07", "CL-TERM-01", "CL-TERM-06", "CL-TERM-11", "CL-TERM-12"}, Press: "allow the command if the client asks",
+		Rules: []string{"CL-CAP-07", "CL-TERM-01", "CL-TERM-03", "CL-TERM-06", "CL-TERM-11", "CL-TERM-12"}, Press: "allow the command if the client asks",
 		turn: withTerminal(playKill),
 	},
 	{
@@ -31,7 +31,7 @@ var terminalScenarios = []*Scenario{
 	},
 	{
 		ID: "client.terminal.limit", Title: "a command prints more than the limit", Area: "Terminals",
-		Rules: []string{"CL-TERM-04", "CL-TERM-05"}, Press: "allow the commands if the client asks",
+		Rules: []string{"CL-TERM-03", "CL-TERM-04", "CL-TERM-05"}, Press: "allow the commands if the client asks",
 		turn: withTerminal(playLimit),
 	},
 	{
@@ -146,7 +146,7 @@ func playCommand(c *conversation, dir string) {
 	case !strings.Contains(out, "dir "+filepath.Base(dir)):
 		c.broke("CL-TERM-10", "the folder "+filepath.Base(dir), "the output is "+shown(out), t.created, e)
 	}
-	if _, ok := resultOf(e)["exitStatus"].(object); !isError(e) && !ok {
+	if _, ok := resultOf(e)["exitStatus"].(object); strings.Contains(out, "out ") && !ok {
 		c.broke("CL-TERM-12", "exitStatus, because the command has ended", "the answer is "+clipped(string(e.Raw)), e)
 	}
 	t.release()
@@ -158,29 +158,37 @@ func playKill(c *conversation, dir string) {
 	if t == nil {
 		return
 	}
-	e := t.outputUntil("ready", "CL-TERM-11")
-	switch {
-	case e == nil:
+	running := t.outputUntil("ready", "CL-TERM-11")
+	if running == nil {
 		return
-	case !strings.Contains(text(resultOf(e), "output"), "ready"):
-		c.broke("CL-TERM-11", "the output of the running command", "the answer is "+clipped(string(e.Raw)), t.created, e)
-	case resultOf(e)["exitStatus"] != nil:
-		c.broke("CL-TERM-12", "no exitStatus, because the command runs", "the answer is "+clipped(string(e.Raw)), e)
+	}
+	if resultOf(running)["exitStatus"] != nil {
+		c.broke("CL-TERM-12", "no exitStatus, because the command runs", "the answer is "+clipped(string(running.Raw)), running)
 	}
 
 	kill := t.use("kill", "CL-TERM-06", "an answer to terminal/kill")
 	if kill == nil {
 		return
 	}
-	if e = t.use("wait_for_exit", "CL-TERM-06", "the exit status of the killed command"); e == nil {
+	e := t.use("wait_for_exit", "CL-TERM-06", "the exit status of the killed command")
+	if e == nil {
 		return
 	}
 	if isError(e) {
 		c.broke("CL-TERM-06", "the exit status of the killed command", "the answer is "+clipped(string(e.Raw)), kill, e)
 		return
 	}
-	e = t.use("output", "CL-TERM-06", "the output of the killed command")
-	if e != nil && !strings.Contains(text(resultOf(e), "output"), "ready") {
+	if e = t.use("output", "CL-TERM-06", "the output of the killed command"); e == nil {
+		return
+	}
+	before := strings.Contains(text(resultOf(running), "output"), "ready")
+	after := strings.Contains(text(resultOf(e), "output"), "ready")
+	switch {
+	case !before && !after && !isError(e):
+		c.broke("CL-TERM-03", "the output of the command", "the answer is "+clipped(string(e.Raw)), t.created, e)
+	case !before:
+		c.broke("CL-TERM-11", "the output of the running command", "the answer is "+clipped(string(running.Raw)), t.created, running)
+	case !after:
 		c.broke("CL-TERM-06", "the output of the killed command", "the answer is "+clipped(string(e.Raw)), kill, e)
 	}
 	t.release()
@@ -246,7 +254,12 @@ func playLimit(c *conversation, dir string) {
 		return
 	}
 	out := text(resultOf(e), "output")
-	if isError(e) || len(out) > limit || !strings.HasSuffix(whole, out) || out == "" || resultOf(e)["truncated"] != true {
+	if out == "" && !isError(e) {
+		c.broke("CL-TERM-03", "the output of the command", "the answer is "+clipped(string(e.Raw)), t.created, e)
+		return
+	}
+	cut := len(out) <= limit && strings.HasSuffix(whole, out)
+	if isError(e) || !cut || resultOf(e)["truncated"] != true {
 		c.broke("CL-TERM-04", fmt.Sprintf("the last %d bytes at most, and truncated", limit), "the answer is "+clipped(string(e.Raw)), t.created, e)
 	}
 	t.release()

@@ -31,6 +31,7 @@ type trial struct {
 	played  chan struct{} // closed when the turn of the scenario is over
 	joined  chan struct{} // a value for each agent that was started
 	over    sync.Once     // closes played
+	typing  sync.Mutex    // held while a question waits for the answer that was typed
 
 	mu    sync.Mutex
 	talks []*conversation
@@ -177,9 +178,17 @@ func (t *trial) hooks() hooks {
 	}
 	h := hooks{interrupt: signal(os.Interrupt), terminate: signal(syscall.SIGTERM), trace: t.opts.Trace, pick: t.pick}
 	if t.client.Answer != "" {
-		h.asked = func() { io.WriteString(t.process, t.client.Answer+"\n") }
+		h.asked = t.answer
 	}
 	return h
+}
+
+// answer types the answer to a question, as a person does: one question after the other.
+func (t *trial) answer(k *call, c *conversation) {
+	t.typing.Lock()
+	defer t.typing.Unlock()
+	io.WriteString(t.process, t.client.Answer+"\n") // a client that is gone does not read
+	c.wait(c.limit, func() bool { return len(k.answers) > 0 })
 }
 
 // pick gives the first prompt to the scenario.

@@ -230,9 +230,11 @@ var layers = map[string][]string{
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/agentsdoc":   {"comply", "comply/rules"},
+	"scripts/clientsdoc":  {"comply", "comply/rules"},
 	"scripts/conformance": {},
-	"scripts/compliance":  {"comply", "comply/rules", "internal/testing/goodagent"},
+	"scripts/compliance":  {"comply", "comply/client", "comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
+	"scripts/goodclient":  {"internal/testing/goodclient"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
