@@ -328,12 +328,16 @@ func (c *conversation) alive(rule, event string, proof ...*rules.Entry) bool {
 	if c.answer(k) != nil {
 		return true
 	}
-	if !c.over() && c.facts.known && !c.facts.pings {
-		return true // it answers no unknown request, and is still connected
+	if c.mute() {
+		return true
 	}
 	c.missing(rule, "the client goes on after "+event, append(proof, k.request)...)
 	return false
 }
+
+// mute reports whether the client is known to answer no unknown request, so that its silence
+// proves nothing while it is connected.
+func (c *conversation) mute() bool { return c.facts.known && !c.facts.pings && !c.over() }
 
 // can reports whether the client announced a capability: true, or an object.
 func (c *conversation) can(path string) bool {

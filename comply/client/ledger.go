@@ -304,7 +304,8 @@ func (l *ledger) offered(e *rules.Entry) {
 func (l *ledger) judgeInitialize(e *rules.Entry, p object) {
 	n, isNumber := p["protocolVersion"].(json.Number)
 	v, err := n.Int64()
-	if !isNumber || err != nil || v < 0 || v > 65535 {
+	isVersion := isNumber && err == nil && v >= 0
+	if !isVersion || v > 65535 {
 		l.note("CL-INIT-02", "an integer", "protocolVersion is "+shown(p["protocolVersion"]), e)
 	}
 	if caps, ok := p["clientCapabilities"]; ok && caps != nil {

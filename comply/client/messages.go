@@ -105,8 +105,8 @@ func playIDs(c *conversation, prompt *rules.Entry) {
 		if c.answer(k) != nil {
 			continue
 		}
-		if !c.over() && c.facts.known && !c.facts.pings {
-			return // it answers no unknown request at all
+		if c.mute() {
+			return
 		}
 		c.missing(rule, fmt.Sprintf("an answer with the id %s", shown(id)), k.request)
 		return
@@ -120,7 +120,7 @@ func playTogether(c *conversation, _ *rules.Entry) {
 		calls = append(calls, c.ask(pingMethod, object{}))
 	}
 	c.meet()
-	if c.answer(calls[0]) == nil && !c.over() && c.facts.known && !c.facts.pings {
+	if c.answer(calls[0]) == nil && c.mute() {
 		return
 	}
 	for _, k := range calls {

@@ -232,7 +232,8 @@ func (c *conversation) grows(path string, want bool) bool {
 		if err == nil {
 			size = info.Size()
 		}
-		if (last >= 0 && want == (size > last)) || (want && size > 0) {
+		seen := last >= 0 && want == (size > last)
+		if seen || (want && size > 0) {
 			return true
 		}
 		last = size

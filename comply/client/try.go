@@ -248,7 +248,6 @@ func (t *trial) finish() *outcome {
 		var exit *jsonrpc.ExitError
 		if errors.As(err, &exit) {
 			o.forced = exit.Step == jsonrpc.StepSignal || exit.Step == jsonrpc.StepKill
-			o.rest.met = false
 		}
 	}
 	if err := t.process.Wait(); err != nil {
@@ -309,10 +308,9 @@ func (t *trial) judge(o *outcome) {
 			t.scenario.after(c, e)
 		}
 		if t.scenario.reach != "" && t.first.IsZero() && t.facts.prompts {
-			last := c.log[len(c.log)-1:]
 			var proof []*rules.Entry
-			for _, l := range last {
-				proof = append(proof, l.Entry)
+			if n := len(c.log); n > 0 {
+				proof = append(proof, c.log[n-1].Entry)
 			}
 			c.broke(t.scenario.reach, "the client goes on to the prompt", "no prompt came: "+o.about(), proof...)
 		}
