@@ -19,6 +19,11 @@ const methodology = "Methodology: each agent was started once and initialized, t
 	"It was tested over standard input and output, one JSON message per line. Its messages were compared with patterns; " +
 	"its requests were answered by the test, or with real files, terminals and permissions in the workspace."
 
+// clientMethodology is the same paragraph in a report about clients.
+const clientMethodology = "Methodology: each client was started once for each test, with a workspace and a home of its own. " +
+	"It started a scripted agent over standard input and output, which played one scenario in the first turn. " +
+	"All messages in both directions were recorded and judged; frames that go out are those of the client."
+
 // MarkdownOptions changes the form of a report. The zero value works.
 type MarkdownOptions struct {
 	Summary bool // a table of all tests and agents in place of a section for each test
@@ -32,8 +37,13 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 		opts = &MarkdownOptions{}
 	}
 	m := &markdown{}
-	m.line("# ACP Compliance Report\n")
-	m.line("%s\n", methodology)
+	title, method := "# ACP Compliance Report\n", methodology
+	if r.Subject == SubjectClient {
+		title = "# ACP Client Compliance Report\n"
+		method = clientMethodology
+	}
+	m.line("%s", title)
+	m.line("%s\n", method)
 	if opts.Summary {
 		m.table(r)
 	}
@@ -56,7 +66,11 @@ func (r *Report) PullRequest(w io.Writer) error {
 	}
 	m.line("### ACP compliance: %s\n", verdict)
 
-	m.line("| agent | %s |", "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
+	subject := "agent"
+	if r.Subject == SubjectClient {
+		subject = "client"
+	}
+	m.line("| %s | %s |", subject, "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
 	m.line("|---|---:|---:|---:|---:|---:|---:|")
 	for i := range r.Agents {
 		a := &r.Agents[i]
@@ -237,9 +251,14 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	}
 	m.line(title, plain(a.Name))
 	m.line("- Protocol version: %s", code(string(a.ProtocolVersion)))
-	m.line("- Caps: %s", capsLine(a.AgentCapabilities))
-	m.line("- Modes: %s", list(a.Modes, "not advertised"))
-	m.line("- Commands: %s", list(a.Commands, "not advertised"))
+	if a.ClientCapabilities != nil {
+		m.line("- Caps: %s", capsLine(a.ClientCapabilities))
+		m.line("- Client: %s", code(string(a.ClientInfo)))
+	} else {
+		m.line("- Caps: %s", capsLine(a.AgentCapabilities))
+		m.line("- Modes: %s", list(a.Modes, "not advertised"))
+		m.line("- Commands: %s", list(a.Commands, "not advertised"))
+	}
 	m.line("- Notes: %s", notesLine(a))
 	if forms := formsLine(a); forms != "" {
 		m.line("- Prompts: %s", forms)

@@ -113,13 +113,18 @@ type AgentReport struct {
 	ProtocolVersion   json.RawMessage `json:"protocolVersion"`   // as the agent answered; null if it did not
 	AgentCapabilities json.RawMessage `json:"agentCapabilities"` // as the agent answered; null if it did not
 	AgentInfo         json.RawMessage `json:"agentInfo,omitempty"`
-	Modes             []string        `json:"modes,omitempty"`
-	Commands          []string        `json:"commands,omitempty"`
-	Notes             []string        `json:"notes,omitempty"` // problems before the tests
-	Tests             []Result        `json:"tests"`
-	Ledger            []rules.Finding `json:"ledger"` // from the checks of every frame: each rule once, with the tests that found it
-	Totals            map[Status]int  `json:"totals"`
-	Stale             []string        `json:"stale,omitempty"` // entries of the baseline that did not fail
+
+	// Of a client, in a report about clients.
+	ClientCapabilities json.RawMessage `json:"clientCapabilities,omitempty"`
+	ClientInfo         json.RawMessage `json:"clientInfo,omitempty"`
+
+	Modes    []string        `json:"modes,omitempty"`
+	Commands []string        `json:"commands,omitempty"`
+	Notes    []string        `json:"notes,omitempty"` // problems before the tests
+	Tests    []Result        `json:"tests"`
+	Ledger   []rules.Finding `json:"ledger"` // from the checks of every frame: each rule once, with the tests that found it
+	Totals   map[Status]int  `json:"totals"`
+	Stale    []string        `json:"stale,omitempty"` // entries of the baseline that did not fail
 }
 
 // Count sets the totals from the results.
@@ -172,11 +177,12 @@ func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
 // have the same tests in the same order, which the table of the Markdown report
 // relies on.
 type Report struct {
-	Schema      string        `json:"schema"`   // ReportSchema
-	Tool        string        `json:"tool"`     // the program and its version
-	Suite       string        `json:"suite"`    // how many tests and rules it has, and a hash of both
-	Protocol    int           `json:"protocol"` // the version that the client spoke
-	Started     string        `json:"started"`  // as RFC 3339 has it
+	Schema      string        `json:"schema"`            // ReportSchema
+	Subject     string        `json:"subject,omitempty"` // SubjectClient if the report is about clients, which are then in Agents
+	Tool        string        `json:"tool"`              // the program and its version
+	Suite       string        `json:"suite"`             // how many tests and rules it has, and a hash of both
+	Protocol    int           `json:"protocol"`          // the version that the client spoke
+	Started     string        `json:"started"`           // as RFC 3339 has it
 	DurationMs  int64         `json:"durationMs"`
 	Interrupted bool          `json:"interrupted,omitempty"` // the run ended before all tests had run
 	Agents      []AgentReport `json:"agents"`
@@ -185,6 +191,9 @@ type Report struct {
 
 // ReportSchema names the form of the JSON report, which docs/comply.md describes.
 const ReportSchema = "parley-comply-report/1"
+
+// SubjectClient is the subject of a report about clients.
+const SubjectClient = "client"
 
 // Broken returns the findings of the ledger that make the whole run a failure and are not
 // findings of a test as well, which fails by them.

@@ -67,9 +67,10 @@ var layers = map[string][]string{
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
 	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
 	"comply/model":      {},
-	"comply/fixture":    {},                                        // what an agent under test meets must not share its mistakes
-	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
-	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
+	"comply/fixture":    {},                                                                         // what an agent under test meets must not share its mistakes
+	"comply/jsont":      {"acp/schema", "sandbox"},                                                  // the language of tests: it names versions and permission policies
+	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"},                                  // never the types: a bug in them must not hide one in an agent
+	"comply/client":     {"acp/schema", "comply/jsont", "comply/render", "comply/rules", "jsonrpc"}, // tests of clients; not our own types, as in comply
 	"comply/render":     {"comply/jsont", "comply/rules"},
 	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/model", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
 
@@ -192,7 +193,7 @@ var layers = map[string][]string{
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
 		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
@@ -218,6 +219,7 @@ var layers = map[string][]string{
 	// what to do in the words of the scripted model. Only tests and tools import it.
 	"internal/testing/goodagent":  {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
 	"internal/testing/plainagent": {"comply/model"},
+	"internal/testing/goodclient": {}, // on the standard library alone
 	"internal/testing/proof":      {"comply", "comply/rules", "internal/testing/goodagent", "internal/testing/plainagent"},
 
 	// Packages without code of the program: benchmarks, and tests of the repository.
@@ -227,9 +229,11 @@ var layers = map[string][]string{
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/agentsdoc":   {"comply", "comply/rules"},
+	"scripts/clientsdoc":  {"comply", "comply/rules"},
 	"scripts/conformance": {},
-	"scripts/compliance":  {"comply", "comply/rules", "internal/testing/goodagent"},
+	"scripts/compliance":  {"comply", "comply/client", "comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
+	"scripts/goodclient":  {"internal/testing/goodclient"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
