@@ -61,6 +61,10 @@ type Agent struct {
 	// version 2 gets the sessions that are open in this process.
 	ListSessions func(ctx context.Context, dir, cursor string) (page []SessionInfo, next string, err error)
 
+	// Opened is called after the answer that opened a session was sent: from then on the
+	// client knows the session, and updates of it may be sent outside of turns.
+	Opened func(s *AgentSession)
+
 	// CloseSession is called when a session ends, after its turn.
 	CloseSession  func(ctx context.Context, s *AgentSession) error
 	DeleteSession func(ctx context.Context, id SessionID) error

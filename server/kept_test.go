@@ -68,7 +68,8 @@ func beKeptAgent() {
 			awaitGo(ctx, t.Dir)
 		}
 		turn := keptTurn{Process: os.Getpid(), Session: string(t.ID), Resumed: resumed, Prompt: t.Text(), Run: os.Getenv(fleet.RunVariable)}
-		if server := t.MCPServers[0].HTTP; server != nil {
+		if len(t.MCPServers) > 0 && t.MCPServers[0].HTTP != nil { // a further session has none
+			server := t.MCPServers[0].HTTP
 			turn.Key = strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer ")
 			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), turn.Key, "", nil)
 			page, err := rpc.Call(ctx, c, api.Inbox, api.InboxParams{NewOnly: true})

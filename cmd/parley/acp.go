@@ -31,7 +31,7 @@ import (
 )
 
 func (a *app) acpCommand() *cobra.Command {
-	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand(), a.acpProxyCommand(), a.acpValidateCommand())
+	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand(), a.acpProxyCommand(), a.acpServeCommand(), a.acpValidateCommand())
 }
 
 func (a *app) acpExecCommand() *cobra.Command {

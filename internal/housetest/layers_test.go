@@ -167,7 +167,7 @@ var layers = map[string][]string{
 	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "internal/acpguard", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": {
@@ -180,6 +180,8 @@ var layers = map[string][]string{
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The demos use a hub as every program can: the server and the typed client.
+	"internal/window": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "internal/keeper", "internal/surface/api", "internal/surface/rpc"}, // keeper: the types of events
+
 	"internal/demo": {"acp", "acp/acpv2", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
@@ -194,7 +196,7 @@ var layers = map[string][]string{
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
-		"internal/acpguard", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/acpguard", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
