@@ -422,7 +422,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 		mail(w, "ask")
 		w.until("it asks", func() bool { return len(mustCall(t, as, api.ListHeld, api.None{}).Asks) == 1 }, func() any { return w.kept("builder") })
-		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "no"})
+		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: w.kept("builder").Asks[0].ID, Choice: "no"})
 		w.turns("builder", dir, 2)
 		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "opt_reject") {
 			t.Errorf("the agent got %s, want the choice that rejects once", got)

@@ -187,10 +187,7 @@ func (d *desk) add(q *Question) bool {
 	if len(d.asks) == maxAsks {
 		return false
 	}
-	if len(d.asks) == 0 {
-		d.last = 0 // numbers are typed by people: they stay small
-	}
-	d.last++
+	d.last++ // a number is never used again: a late answer must not decide another question
 	q.ID = d.last
 	d.asks = append(d.asks, q)
 	return true

@@ -228,6 +228,18 @@ func (k *Keeper) ReopenSession(ctx context.Context, actor hub.Caller, name hub.A
 		s.Dir, s.Servers = dir, servers
 		s.mu.Unlock()
 	}
+
+	// The servers are connected when the session is opened, not with its next prompt.
+	var connected []acpv2.MCPServer
+	if json.Unmarshal(servers, &connected) == nil && len(connected) > 0 && s.stored() {
+		a, err := k.serving(ctx, op, name)
+		if err != nil {
+			return Session{}, err
+		}
+		if err := s.give(a, prompt{}); err != nil {
+			return Session{}, err
+		}
+	}
 	return s.describe(), nil
 }
 

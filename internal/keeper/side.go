@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,7 @@ type side struct {
 	leave    context.CancelFunc      // ends the goroutine and its process
 	turn     string                  // the id of the turn under way
 	stop     context.CancelCauseFunc // cancels it
+	silence  *time.Timer             // cancels it when it gives no sign of life; nil between turns
 }
 
 // newSide returns a further session that does nothing yet. The caller need not hold mu of k.
@@ -182,8 +184,7 @@ func (s *side) work(ctx context.Context, a *agent) error {
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		if p, within, ok := s.next(ctx); ok {
-			s.feed.add(Event{Kind: EventPrompt, Turn: p.Turn, By: turn{By: p.By}.by(), Text: p.Text})
-			s.end(p, s.attempt(within, a, def.Definition, p))
+			s.handle(within, a, def.Definition, p)
 			idle.Reset(def.Idle.or(defaultIdle))
 			continue
 		}
@@ -198,6 +199,25 @@ func (s *side) work(ctx context.Context, a *agent) error {
 	return nil
 }
 
+// handle gives the agent one prompt. A prompt without text starts the process only.
+func (s *side) handle(ctx context.Context, a *agent, d Definition, p prompt) {
+	if p.Text != "" {
+		s.feed.add(Event{Kind: EventPrompt, Turn: p.Turn, By: turn{By: p.By}.by(), Text: p.Text})
+		s.end(s.attempt(ctx, a, d, p).event(p.Turn))
+		return
+	}
+	if s.process == nil {
+		mode, _ := cli.ModeOf(d.Command, d.Policy)
+		o := s.options(a, d)
+		err := s.startProcess(ctx, d, fleet.Spec{
+			Command: slices.Concat(d.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
+			Dir: s.Dir, Run: hub.RunID(hub.NewIDs(s.o.Clock).Next()),
+		}, &o)
+		a.problem(ctx, err) // the next prompt tries again, and reports it
+	}
+	s.end(Event{})
+}
+
 // rest ends the process, cancels the prompts that wait, and lets the next prompt start another
 // goroutine.
 func (s *side) rest() {
@@ -205,6 +225,9 @@ func (s *side) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.waiting {
+		if p.Turn == "" {
+			continue
+		}
 		s.feed.add(Event{Kind: EventEnd, Turn: p.Turn, Stop: string(acpv2.StopReasonCancelled)})
 	}
 	s.waiting = nil
@@ -239,13 +262,49 @@ func (s *side) next(ctx context.Context) (p prompt, within context.Context, ok b
 	return p, within, true
 }
 
-// end tells the windows that a turn is over.
-func (s *side) end(p prompt, out result) {
+// end tells the windows that a turn is over, if it was one.
+func (s *side) end(e Event) {
 	s.mu.Lock()
 	s.stop(nil)
 	s.turn, s.stop = "", nil
 	s.mu.Unlock()
-	s.feed.add(out.event(p.Turn))
+	if e.Turn != "" {
+		s.feed.add(e)
+	}
+}
+
+// options returns the options of the process, which serve all its turns.
+func (s *side) options(a *agent, d Definition) fleet.Options {
+	ask := s.consent.Asker(func(ctx context.Context, r sandbox.Request) (string, error) {
+		s.mu.Lock()
+		current := s.turn
+		s.mu.Unlock()
+		return a.hold(ctx, r, holding{
+			session: s.ID, feed: s.feed, turn: current, allowed: d.Question.or(defaultQuestion),
+			begin: func() { s.await(0) },
+			end:   func() { s.await(d.Hang.or(defaultHang)) },
+		})
+	})
+	if s.guard != nil {
+		ask = s.guard.Asker(ask)
+	}
+	return fleet.Options{Options: acp.Options{
+		Name: "parley", Version: s.o.Version, Policy: d.Policy, Ask: ask, Permissions: permissions{a, d.Policy, ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
+	}}
+}
+
+// await gives the turn under way some time for its next sign of life; 0 stands for any time,
+// while a question waits for a person.
+func (s *side) await(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.silence == nil:
+	case d == 0:
+		s.silence.Stop()
+	default:
+		s.silence.Reset(d)
+	}
 }
 
 // attempt gives the agent a prompt as a run and returns how that ended.
@@ -255,30 +314,21 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 	kill, killed := context.WithCancel(context.WithoutCancel(ctx))
 	defer killed()
 
-	// A turn without a sign of life is cancelled. A question that waits for a person is no hang.
+	// A turn without a sign of life is cancelled.
 	hang := d.Hang.or(defaultHang)
-	silence := time.AfterFunc(hang, func() { cancel(errHang) })
-	defer silence.Stop()
-	ask := s.consent.Asker(func(ctx context.Context, r sandbox.Request) (string, error) {
-		return a.hold(ctx, r, holding{
-			session: s.ID, feed: s.feed, turn: p.Turn, allowed: d.Question.or(defaultQuestion),
-			begin: func() { silence.Stop() },
-			end:   func() { silence.Reset(hang) },
-		})
-	})
-	if s.guard != nil {
-		ask = s.guard.Asker(ask)
-	}
+	s.mu.Lock()
+	s.silence = time.AfterFunc(hang, func() { cancel(errHang) })
+	s.mu.Unlock()
+	defer s.await(0)
 
+	options := s.options(a, d)
+	options.OnUpdate = func(u *acp.Update) {
+		s.await(hang)
+		s.feed.update(p.Turn, u)
+	}
 	spec := run.Spec{Agent: s.Agent, Command: d.Command, Dir: s.Dir, Dispatch: report.Dispatch{Task: firstLine(p.Text)}, Prompt: []string{p.Text}}
 	got, err := run.Execute(ctx, s.o.Home, spec, &run.Options{
-		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: s.o.Version, Policy: d.Policy, Ask: ask, Permissions: permissions{a, d.Policy, ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
-		}, OnUpdate: func(u *acp.Update) {
-			silence.Reset(hang)
-			s.feed.update(p.Turn, u)
-		}},
-		Clock: s.o.Clock, Kill: kill, Consent: &s.consent, Guard: s.guard,
+		Agent: options, Clock: s.o.Clock, Kill: kill, Consent: &s.consent, Guard: s.guard,
 		Start: func(start, _ context.Context, spec fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			return s.launch(start, d, spec, o)
 		},
@@ -295,10 +345,7 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 	case err != nil:
 		out.problem = err.Error()
 	case got.State != hub.RunDone:
-		out.problem = got.Problem
-		if out.problem == "" {
-			out.problem = string(got.State)
-		}
+		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
 	}
 	if s.process != nil && got.StopReason == "" {
 		s.drop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,6 +62,7 @@ func (v *view) run() {
 			return
 		case err != nil && hub.CodeOf(err) == hub.CodeDegraded: // the hub restarts
 			v.Log(err)
+			v.withdrawAll()
 			v.pause()
 			continue
 		case err != nil:
@@ -80,6 +82,18 @@ func (v *view) pause() {
 	select {
 	case <-timer.C:
 	case <-v.life.Done():
+	}
+}
+
+// withdrawAll withdraws the open questions: a hub that restarts asks again, under other numbers.
+func (v *view) withdrawAll() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id, one := range v.asks {
+		if one.withdraw != nil {
+			one.withdraw()
+		}
+		delete(v.asks, id)
 	}
 }
 
@@ -164,12 +178,32 @@ func (v *view) show(ctx context.Context, e keeper.Event) {
 			v.Log(err)
 			return
 		}
+		withoutTerminals(&u)
 	default:
 		return
 	}
 	if err := v.session.UpdateV1(ctx, u); err != nil && ctx.Err() == nil {
 		v.Log(err)
 	}
+}
+
+// withoutTerminals removes terminals from a tool call: they are the hub's, and the program does
+// not have them.
+func withoutTerminals(u *acpv1.SessionUpdate) {
+	switch {
+	case u.ToolCall != nil:
+		u.ToolCall.Content = withoutTerminal(u.ToolCall.Content)
+	case u.ToolCallUpdate != nil:
+		u.ToolCallUpdate.Content = withoutTerminal(u.ToolCallUpdate.Content)
+	}
+}
+
+func withoutTerminal(all acpv1.Optional[[]acpv1.ToolCallContent]) acpv1.Optional[[]acpv1.ToolCallContent] {
+	isTerminal := func(c acpv1.ToolCallContent) bool { return c.Terminal != nil }
+	if !slices.ContainsFunc(all.Or(nil), isTerminal) {
+		return all
+	}
+	return acpv1.Set(slices.DeleteFunc(slices.Clone(all.Or(nil)), isTerminal))
 }
 
 // say shows words of the window itself.
@@ -181,10 +215,11 @@ func (v *view) say(text string) {
 }
 
 // begin gives the hub a prompt and returns its turn and the channel that gets the end of it.
-func (v *view) begin(ctx context.Context, text string) (turn string, ended <-chan keeper.Event, err error) {
+// A prompt that is cancelled at once is given, too: the hub then knows the turn that is cancelled.
+func (v *view) begin(text string) (turn string, ended <-chan keeper.Event, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	got, err := rpc.Call(ctx, v.hub, api.PromptSession, api.SessionPromptParams{Agent: v.agent, Session: v.id, Text: text})
+	got, err := rpc.Call(v.life, v.hub, api.PromptSession, api.SessionPromptParams{Agent: v.agent, Session: v.id, Text: text})
 	if err != nil {
 		return "", nil, err
 	}
@@ -246,6 +281,8 @@ func (v *view) answer(ctx context.Context, q keeper.Ask) error {
 			r.Options = append(r.Options, acpv1.PermissionOption{OptionID: acpv1.PermissionOptionID(c.ID), Name: c.Name, Kind: acpv1.PermissionOptionKind(c.Kind)})
 		}
 	}
+
+	r.ToolCall.Content = withoutTerminal(r.ToolCall.Content)
 
 	// Only a selected option is consent. An error, and every other answer, denies.
 	choice := ""

@@ -261,7 +261,7 @@ func (w *window) prompt(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, 
 		return "", unknownSession(t.ID)
 	}
 	v.follow()
-	turn, ended, err := v.begin(ctx, promptText(t.Prompt))
+	turn, ended, err := v.begin(promptText(t.Prompt))
 	if err != nil {
 		return "", wire(err)
 	}
