@@ -32,7 +32,8 @@ var HandoffStates = []HandoffState{
 	HandoffRejected, HandoffActivated, HandoffCompleted, HandoffClosed,
 }
 
-// handoffNext is the whole state machine. A state without an entry is final.
+// handoffNext is the whole state machine. A closed handoff becomes active again if its task was
+// done and a landing queue or a reviewer returns the work.
 var handoffNext = map[HandoffState][]HandoffState{
 	HandoffDraft:      {HandoffProposed},
 	HandoffProposed:   {HandoffValidating},
@@ -41,6 +42,7 @@ var handoffNext = map[HandoffState][]HandoffState{
 	HandoffRejected:   {HandoffClosed},
 	HandoffActivated:  {HandoffCompleted},
 	HandoffCompleted:  {HandoffClosed},
+	HandoffClosed:     {HandoffActivated},
 }
 
 // CanBecome reports whether a handoff in state s may move to next.
@@ -56,7 +58,8 @@ var ActiveHandoffs = []HandoffState{HandoffProposed, HandoffValidating, HandoffA
 // Active reports whether s is one of ActiveHandoffs.
 func (s HandoffState) Active() bool { return slices.Contains(ActiveHandoffs, s) }
 
-// EndedHandoffs lists the states in which a handoff has ended. It never leaves them.
+// EndedHandoffs lists the states in which a handoff has ended. It leaves them only if its work is
+// returned.
 var EndedHandoffs = []HandoffState{HandoffRejected, HandoffCompleted, HandoffClosed}
 
 // Ended reports whether s is one of EndedHandoffs.
@@ -244,10 +247,16 @@ type Handoff struct {
 // Advance returns h moved to next at the given time. It reports CodeConflict
 // when the state machine has no such move, and then returns h unchanged.
 func (h Handoff) Advance(next HandoffState, now Time) (Handoff, error) {
-	if !h.Status.CanBecome(next) {
+	isReturned := h.Status == HandoffClosed && next == HandoffActivated
+	if !h.Status.CanBecome(next) || (isReturned && h.Ending != EndedDone) {
 		return h, Errorf(CodeConflict, "hub.Advance", "handoff %s is %s and cannot become %s", h.ID, h.Status, next)
 	}
 	h.Status = next
+	if isReturned {
+		h.Ending = ""
+		h.ResolvedAt = Time{}
+		h.Notes = ""
+	}
 	switch next {
 	case HandoffAccepted:
 		h.AcceptedAt = now

@@ -226,7 +226,8 @@ func TestEndedHandoffs(t *testing.T) {
 				continue
 			}
 			isFinal = false
-			if s.Ended() && !next.Ended() {
+			isReturned := s == hub.HandoffClosed && next == hub.HandoffActivated
+			if s.Ended() && !next.Ended() && !isReturned {
 				t.Errorf("%s has ended and can become %s", s, next)
 			}
 			if s.Active() && !next.Active() && !next.Ended() {

@@ -19,6 +19,9 @@ const (
 	NoticeOverdue  = "overdue"  // a message that was not acknowledged in time
 	NoticeBlocked  = "blocked"  // an agent that has waited for a file for long
 
+	NoticeLanding = "landing" // an entry of a landing queue that waits for a person
+	NoticeReview  = "review"  // a review that waits
+
 	NoticeViolation = "violation" // a file that another agent changed than the one that holds it
 )
 

@@ -191,6 +191,8 @@ type Reader interface {
 	Coordination() coord.Reader
 	Wakes() WakeReader
 	Reservations() ReservationReader
+	Checks() CheckReader
+	Landings() LandingReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -344,6 +346,8 @@ type Tx interface {
 	WriteCoordination() coord.Writer
 	WriteWakes() WakeWriter
 	WriteReservations() ReservationWriter
+	WriteChecks() CheckWriter
+	WriteLandings() LandingWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.

@@ -253,7 +253,8 @@ const (
 var TaskStates = []TaskState{TaskBacklog, TaskAssigned, TaskInProgress, TaskInReview, TaskRework, TaskBlocked, TaskDone, TaskDropped}
 
 // taskNext is the whole state machine of a task. A state without an entry is final. A
-// blocked task goes back to the state in which it was blocked, or to a new owner.
+// blocked task goes back to the state in which it was blocked, or to a new owner. A task that
+// is done goes to rework only if a landing queue returns its work.
 var taskNext = map[TaskState][]TaskState{
 	TaskBacklog:    {TaskAssigned, TaskInProgress, TaskDropped},
 	TaskAssigned:   {TaskAssigned, TaskInProgress, TaskBlocked, TaskBacklog, TaskDropped},
@@ -261,10 +262,11 @@ var taskNext = map[TaskState][]TaskState{
 	TaskInReview:   {TaskRework, TaskDone, TaskBlocked, TaskBacklog, TaskDropped},
 	TaskRework:     {TaskInProgress, TaskAssigned, TaskBacklog, TaskDropped},
 	TaskBlocked:    {TaskAssigned, TaskInProgress, TaskInReview, TaskBacklog, TaskDropped},
+	TaskDone:       {TaskRework},
 }
 
-// Over reports whether s is final.
-func (s TaskState) Over() bool { return len(taskNext[s]) == 0 }
+// Over reports whether a task in the state has ended.
+func (s TaskState) Over() bool { return s == TaskDone || s == TaskDropped }
 
 // A TaskClass says how careful a team is with a task.
 type TaskClass string
@@ -302,6 +304,7 @@ type Task struct {
 	DependsOn    []TaskID      `json:"depends_on,omitempty"`
 	ExternalRefs []ExternalRef `json:"external_refs,omitempty"`
 	Worktree     string        `json:"worktree_path,omitempty"` // in which the files of Scope are
+	Checks       []string      `json:"checks,omitempty"`        // names of checks of the repository of Worktree that must pass
 	Scope        []string      `json:"scope,omitempty"`         // files, folders or pathspecs of git that are reserved for the owner at work
 	Reason       string        `json:"reason,omitempty"`        // of the state blocked, rework or dropped
 	Offer        string        `json:"offer,omitempty"`         // the negotiation that it was agreed in
@@ -349,6 +352,8 @@ func (t Task) Advance(next TaskState, now Time) (Task, error) {
 		}
 	case TaskDone:
 		t.DoneAt = now
+	case TaskRework:
+		t.DoneAt = Time{}
 	}
 	return t, nil
 }
@@ -381,6 +386,7 @@ type TaskQuery struct {
 	ByName bool   // items by name, without a cursor
 	Owner  AgentID
 	States []TaskState
+	Newest bool   // the newest first, without a cursor
 	Cursor TaskID // the last one of the page before
 	Limit  int    // how many at most; positive
 }

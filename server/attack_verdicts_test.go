@@ -100,10 +100,10 @@ func (s *scene) verdicts() {
 		}
 		json.Unmarshal(a.Result, &proposed)
 		b := s.call(s.t, s.bob, "acp/handoff", `{"action":"accept","handoff_id":"`+proposed.ID+`"}`)
-		var got struct{ Checks []hub.Check }
+		var got struct{ Claims []hub.Check }
 		json.Unmarshal(b.Result, &got)
 		looked := false
-		for _, c := range got.Checks {
+		for _, c := range got.Claims {
 			if strings.HasPrefix(c.What, "evidence") {
 				looked = true
 				s.try(c.Result == hub.CheckVerified, "evidence of run %q: %s is verified: %s", id, c.What, c.Detail)

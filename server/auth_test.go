@@ -214,6 +214,19 @@ func TestEveryWrite(t *testing.T) {
 		must(rpc.Call(t.Context(), r.as(alice), api.ReserveFiles, api.ReserveParams{Request: reservation.Request{Tree: tree, Patterns: []string{name}}}))(t)
 		return name
 	}
+
+	// A repository proposes a check, and has one of the operator.
+	repo := newLandingRepo(t)
+	repo.write("parley.yaml", "checks:\n  - name: proposed\n    command: [make]\n")
+	repo.commit("checks")
+	must(rpc.Call(t.Context(), r.as(r.operator), api.AddRoot, api.RootParams{Path: repo.dir}))(t)
+	inRepo := api.RepositoryParams{Repository: repo.dir}
+	checked := func() string {
+		name := strings.ToLower(string(ids.Next()))
+		must(rpc.Call(t.Context(), r.as(r.operator), api.AddCheck, api.AddCheckParams{RepositoryParams: inRepo, Name: name, Command: []string{"true"}, Unconfined: true}))(t)
+		return name
+	}
+
 	// How to call each with success, as whom, without the braces.
 	writes := map[string]struct {
 		key    string
@@ -317,6 +330,20 @@ func TestEveryWrite(t *testing.T) {
 			return fmt.Sprintf(`"action":"release","tree":%q,"paths":[%q]`, tree, reserved())
 		}},
 
+		"parley/check/add": {r.operator, func() string {
+			return fmt.Sprintf(`"repo":%q,"name":%q,"command":["true"],"unconfined":true`, repo.dir, strings.ToLower(string(ids.Next())))
+		}},
+		"parley/check/remove":  {r.operator, func() string { return fmt.Sprintf(`"repo":%q,"name":%q`, repo.dir, checked()) }},
+		"parley/check/require": {r.operator, func() string { return fmt.Sprintf(`"repo":%q,"require":true`, repo.dir) }},
+		"parley/check/trust": {r.operator, func() string {
+			return fmt.Sprintf(`"repo":%q,"digest":%q`, repo.dir, must(rpc.Call(t.Context(), r.as(r.operator), api.ListChecks, inRepo))(t).Digest)
+		}},
+		"parley/landing/set": {r.operator, func() string { return fmt.Sprintf(`"repo":%q,"into":"main","checks":[%q]`, repo.dir, checked()) }},
+		"parley/landing/off": {r.operator, func() string {
+			must(rpc.Call(t.Context(), r.as(r.operator), api.SetLanding, api.LandingParams{Repo: repo.dir, Into: "main", Checks: []string{checked()}}))(t)
+			return fmt.Sprintf(`"repo":%q,"into":"main"`, repo.dir)
+		}},
+
 		"parley/forget":  {r.operator, func() string { return `"id":"` + string(r.send(t, alice, "bob", "my secret")) + `"` }},
 		"parley/approve": {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 		"parley/deny":    {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
@@ -329,6 +356,8 @@ func TestEveryWrite(t *testing.T) {
 			"parley/agent/window/add", "parley/agent/window/remove", "parley/agent/session/open", "parley/agent/session/close", "parley/agent/session/prompt", "parley/agent/session/cancel": // a kept agent writes beside its calls; see TestKeptAgents and TestWindows
 			continue
 		case "parley/run/again", "parley/gateway/probe", "parley/notify/test", "parley/notify/replay": // they work outside the store, and begin a run or store a report when they are done
+			continue
+		case "parley/check/run", "parley/landings/land", "parley/landings/cancel", "parley/landings/retry", "parley/landings/undo", "parley/landings/review": // a queue writes beside its calls; see TestLandingOfAHandoff
 			continue
 		case "wake/wait", "wake/handed", "wake/report": // they write the caller's own sessions, and no journal
 			continue

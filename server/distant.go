@@ -17,6 +17,7 @@ import (
 type distantInspector struct {
 	*evidence.Inspector
 	store *postgres.Store
+	repos repositories // of this machine
 }
 
 // An inspection is an inquiry to the hub of another machine: a method of the
@@ -33,6 +34,7 @@ type inspection struct {
 	Comparison hub.Comparison `json:"comparison,omitzero"`
 	NewCommit  hub.NewCommit  `json:"new_commit,omitzero"`
 	Change     hub.WorkChange `json:"change,omitzero"`
+	Names      []string       `json:"names,omitempty"` // of revisions and files; see repositoryFacts
 }
 
 // findings are the answer to an inspection.
@@ -47,6 +49,8 @@ type findings struct {
 	State  *hub.WorkState  `json:"state,omitempty"`
 	Change *hub.WorkChange `json:"change,omitempty"`
 	Since  hub.Time        `json:"since,omitzero"`
+
+	Repository *repositoryFacts `json:"repository,omitempty"`
 
 	Code  hub.Code `json:"code,omitempty"` // of an error
 	Error string   `json:"error,omitempty"`
@@ -99,6 +103,8 @@ func (d *distantInspector) here(ctx context.Context, q inspection) (f findings) 
 		f.Text = p.Text
 		f.Commit = p.Commit
 		f.More = p.More
+	case "repository":
+		f.Repository, err = d.repos.facts(ctx, q.Other, q.Path, q.Names)
 	default:
 		err = hub.Errorf(hub.CodeNotEnabled, "server.inspect", "unknown inspection %q: the other hub is a newer version", q.Method)
 	}

@@ -49,6 +49,8 @@ func (s *Server) openOperations(context.Context) error {
 		Keeper:    s.keeper,
 		Roots:     s.roots,
 		Files:     s.files,
+		Checks:    s.checks,
+		Landings:  s.landings,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,

@@ -90,9 +90,9 @@ func (s tracedStore) Update(ctx context.Context, d hub.Durability, fn func(hub.T
 	return err
 }
 
-// trailName tells the trail of this home apart from those of other hubs on the same
-// database.
-func (s *Server) trailName() string {
+// hubName tells the trail, the copies of repositories and the runs of checks of this home apart
+// from those of other hubs on the same database; "" for the only hub of a store.
+func (s *Server) hubName() string {
 	if s.postgres == nil {
 		return ""
 	}

@@ -30,8 +30,9 @@ func (r Reservations) Guarded() bool { return r.Guard == nil || *r.Guard }
 
 // A Repository has the rules for one repository of this machine.
 type Repository struct {
-	Path         string // absolute path of its working tree; linked working trees follow the same rules
-	Reservations Reservations
+	Path          string // absolute path of its working tree; linked working trees follow the same rules
+	Reservations  Reservations
+	RequireChecks bool // refuse completions in it without passed checks
 }
 
 // ReservationsIn returns the rules for the files of a folder: those of the repository whose path
@@ -110,6 +111,7 @@ func (s *Server) openFiles(context.Context) error {
 		o.Machine = s.postgres.Machine()
 		trees = distantTrees{evidence.NewTrees(in, o.Machine), s.distant}
 	}
+	s.trees = trees
 	s.files, err = reservation.New(s.store, trees, lives{s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) }}, s.mail, o)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -215,6 +216,47 @@ func TestReservations(t *testing.T) {
 		}
 		w.wantClean()
 	})
+}
+
+// TestQuestionsDoNotGrowTheJournal has twenty agents ask again and again: a file that an agent
+// holds is its own, and a file of another agent is refused. The journal has the reservations and
+// the count of the refusals, no entry for a question.
+func TestQuestionsDoNotGrowTheJournal(t *testing.T) {
+	const agents, rounds = 20, 10
+	w := newSharedTree(t)
+	names := make([]hub.AgentID, agents)
+	for i := range names {
+		names[i] = hub.AgentID(fmt.Sprint("agent", i))
+	}
+	for i, key := range w.add(t, names...) {
+		w.keys[names[i]] = key
+	}
+
+	askAll := func() {
+		for i, name := range names {
+			if got := w.ask(name, reservation.Edit, fmt.Sprint(name, ".txt")); got.Decision != reservation.Allow {
+				t.Fatalf("%s edits its file: got %+v", name, got)
+			}
+			other := names[(i+agents-1)%agents]
+			if got := w.ask(name, reservation.Edit, fmt.Sprint(other, ".txt")); i > 0 && got.Decision != reservation.Deny {
+				t.Fatalf("%s edits the file of %s: got %+v", name, other, got)
+			}
+		}
+	}
+	w.ask(names[agents-1], reservation.Edit, fmt.Sprint(names[agents-1], ".txt"))
+	askAll()
+	before := w.journalHead(t)
+	for range rounds {
+		askAll()
+	}
+
+	// A test of the journal has the counts of refusals.
+	for _, entry := range w.journal(t, before) {
+		if !strings.Contains(entry, string(actions.Refused)) {
+			t.Errorf("%d questions about held files: got the journal entry %q", 2*agents*rounds, entry)
+		}
+	}
+	w.wantClean()
 }
 
 func TestReservationsAreHeldByActivity(t *testing.T) {

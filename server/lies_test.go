@@ -119,7 +119,7 @@ func (w *workshop) handOver(to hub.AgentID, key string, more map[string]any) hub
 	w.handoff(w.alice, params).wantOK(w.t, &made)
 	w.handoff(key, map[string]any{"action": "accept", "handoff_id": made.ID}).wantOK(w.t, &made)
 	if made.Status != hub.HandoffActivated {
-		w.t.Fatalf("accept: got %s, %+v", made.Status, made.Checks)
+		w.t.Fatalf("accept: got %s, %+v", made.Status, made.Claims)
 	}
 	return made.ID
 }

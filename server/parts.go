@@ -64,6 +64,7 @@ func (s *Server) parts() []part {
 		{Name: "states of worktrees", Open: s.openInspector, Run: func(ctx context.Context) { s.inspector.Run(ctx) }},
 		{Name: "questions of other machines", Off: onSQLite, Open: s.openDistant, Run: func(ctx context.Context) { s.distant.Answer(ctx) }},
 		{Name: "reservations", Open: s.openFiles, Run: func(ctx context.Context) { s.files.Run(ctx) }},
+		{Name: "checks", Open: s.openChecks, Run: func(ctx context.Context) { s.checks.Serve(ctx) }},
 		{Name: "handoffs", Open: s.openHandoffs, Run: func(ctx context.Context) { s.handoffs.Run(ctx) }},
 		{Name: "metrics", Open: s.openMetrics, Run: func(ctx context.Context) { s.metrics.Run(ctx) }},
 		{Name: "runs", Open: s.openRuns, Run: func(ctx context.Context) { s.runs.Run(ctx) }},
@@ -72,6 +73,7 @@ func (s *Server) parts() []part {
 
 		{Name: "shared files", Open: s.openShared, Close: func() error { return s.shared.Close() }},
 		{Name: "contracts", Open: s.openContracts, Run: func(ctx context.Context) { s.contracts.Run(ctx) }},
+		{Name: "landings", Open: s.openLandings, Run: func(ctx context.Context) { s.landings.Run(ctx) }},
 		{Name: "peers", Open: s.openSyncer, Run: func(ctx context.Context) { s.syncer.Run(ctx) }},
 
 		{Name: "beginning", Open: s.begin},

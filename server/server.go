@@ -63,6 +63,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/gateway"
@@ -71,12 +72,14 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/peers"
@@ -169,6 +172,8 @@ type Options struct {
 	Reservations Reservations
 	Repositories []Repository
 
+	Checks Checks // the commands that check commits
+
 	Kept   int    // processes of agents that the hub runs at a time; default 8
 	Bridge string // path of the parley program, for agents whose MCP client does not speak HTTP
 
@@ -258,6 +263,10 @@ type Server struct {
 	inspector *evidence.Inspector
 	distant   *distantInspector // nil on SQLite
 	files     *reservation.Service
+	trees     reservation.Trees
+	checks    *check.Service
+	landings  *landing.Service
+	copies    *hubgit.Copies // of repositories, for checks
 	runs      *run.Service
 	keeper    *keeper.Keeper
 	runFiles  *runner.Files

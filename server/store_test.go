@@ -351,7 +351,7 @@ func TestWorktreeOnAnotherMachine(t *testing.T) {
 		}
 		ids = append(ids, made.Report.ID)
 		accepted := move(api.HandoffParams{Action: "accept", ID: made.Report.ID})
-		for _, c := range accepted.Report.Checks {
+		for _, c := range accepted.Report.Claims {
 			if c.Result != hub.CheckVerified {
 				t.Errorf("accept: got %+v, want it verified by the other hub", c)
 			}
@@ -362,15 +362,58 @@ func TestWorktreeOnAnotherMachine(t *testing.T) {
 	}
 	done := move(api.HandoffParams{Action: "complete", ID: ids[0], Summary: "done", Artifacts: []hub.ArtifactRef{{Type: "file", Path: filepath.Join(repo, "new.txt")}}})
 	if done.Report.Proof != hub.ProofVerified {
-		t.Errorf("got %s (%s, %+v), want %s", done.Report.Proof, done.Report.ProofReason, done.Report.Checks, hub.ProofVerified)
+		t.Errorf("got %s (%s, %+v), want %s", done.Report.Proof, done.Report.ProofReason, done.Report.Claims, hub.ProofVerified)
 	}
 	if d := mustCall(t, a.as(a.operator), api.DiffHandoff, api.HandoffIDParams{ID: ids[0]}); !strings.Contains(d.Text, "new.txt") {
 		t.Errorf("the difference: got %+v", d)
 	}
 	b.stop()
 	away := move(api.HandoffParams{Action: "complete", ID: ids[1], Summary: "done"})
-	if away.Report.Proof != hub.ProofUnproven || !regexp.MustCompile(`machine away: .* on beta`).MatchString(fmt.Sprint(away.Report.Checks)) {
-		t.Errorf("without its hub: got %s, %+v, want it unproven and the machine named", away.Report.Proof, away.Report.Checks)
+	if away.Report.Proof != hub.ProofUnproven || !regexp.MustCompile(`machine away: .* on beta`).MatchString(fmt.Sprint(away.Report.Claims)) {
+		t.Errorf("without its hub: got %s, %+v, want it unproven and the machine named", away.Report.Proof, away.Report.Claims)
+	}
+}
+
+// A check of a repository on another machine runs there; while no hub runs there, nothing counts as
+// checked.
+func TestCheckOnAnotherMachine(t *testing.T) {
+	t.Parallel()
+	r := newLandingRepo(t)
+	o := withStore(quiet(), pgtest.Address(t))
+	o.Checks = server.Checks{Program: program(t)}
+	o.Machine = "alpha"
+	a := start(t, o)
+	o.Machine = "beta"
+	b := furtherHub(t, a, o)
+	keys := a.add(t, "ada", "bob")
+	repo := api.RepositoryParams{Repository: r.dir}
+	mustCall(t, b.as(b.operator), api.AddRoot, api.RootParams{Path: r.dir})
+	mustCall(t, a.as(a.operator), api.AddCheck, api.AddCheckParams{RepositoryParams: repo, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Unconfined: true, Required: true})
+	run := api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: repo, Name: "test"}}
+	got := mustCall(t, a.as(keys[1]), api.RunCheck, run).Result
+	if got.State != hub.ResultPassed || got.Machine != "beta" || got.Commit != r.git("rev-parse", "HEAD") {
+		t.Errorf("got %s on %s", got.State, got.Machine)
+	}
+
+	move := func(key string, p api.HandoffParams) (api.HandoffAnswer, error) {
+		return rpc.Call(t.Context(), a.as(key), api.Handoff, p)
+	}
+	initiated := must(move(keys[0], api.HandoffParams{Action: "initiate", To: "bob", TaskID: "one", Title: "one", Summary: "s", NextStep: "n", Criteria: []string{"c"}, Worktree: r.dir}))(t)
+	id := initiated.Report.ID
+	must(move(keys[1], api.HandoffParams{Action: "accept", ID: id}))(t)
+	r.write("mod/base", "broken\n")
+	r.commit("broken")
+	if failed := must(move(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "done"}))(t).Report; failed.Checks != hub.ChecksFailed || failed.Status != hub.HandoffActivated {
+		t.Errorf("got checks %s, %s", failed.Checks, failed.Status)
+	}
+
+	b.stop()
+	_, runErr := rpc.Call(t.Context(), a.as(keys[1]), api.RunCheck, run)
+	_, completeErr := move(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "done"})
+	for what, err := range map[string]error{"a run": runErr, "a completion": completeErr} {
+		if hub.CodeOf(err) != hub.CodeUnreachable || !regexp.MustCompile(`machine away: .* on beta`).MatchString(err.Error()) {
+			t.Errorf("%s without its hub: got %v", what, err)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var Features = slices.Clone(hub.Features)
 // openTeams builds the service of teams.
 // Tasks of teams go through the queue of the gateway if that has one.
 func (s *Server) openTeams(context.Context) (err error) {
-	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}}
+	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}, Checks: checksOf{s}}
 	if s.hasQueue() {
 		o.Queue = s.gateway
 	}
@@ -59,4 +59,18 @@ func (f filesOf) ReserveScope(ctx context.Context, actor hub.Caller, scope hub.F
 // Done implements team.Files.
 func (f filesOf) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error) {
 	return f.files.Done(tx, actor, task, handoff)
+}
+
+// checksOf runs the checks of tasks. The service of checks needs the roots and is opened after that of
+// teams.
+type checksOf struct{ *Server }
+
+// Known implements team.Checks.
+func (c checksOf) Known(ctx context.Context, folder string) ([]string, error) {
+	return c.checks.Known(ctx, folder)
+}
+
+// CheckTask implements team.Checks.
+func (c checksOf) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (hub.Progress, []hub.CheckResult, error) {
+	return c.checks.CheckTask(ctx, actor, t)
 }

@@ -52,8 +52,8 @@ func (s *Server) openRecords(context.Context) error {
 	if s.folders != nil {
 		consumers = append(consumers, folder.Cursor)
 	}
-	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.trailName(), records.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content,
+	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.hubName(), records.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: landedRefs{s},
 	})
 	return nil
 }
@@ -73,7 +73,7 @@ func (s *Server) openInspector(context.Context) (err error) {
 
 // openDistant builds the inspector that asks hubs on other machines.
 func (s *Server) openDistant(context.Context) error {
-	s.distant = &distantInspector{s.inspector, s.postgres}
+	s.distant = &distantInspector{s.inspector, s.postgres, repositories{s}}
 	return nil
 }
 
@@ -92,6 +92,9 @@ func (s *Server) openHandoffs(context.Context) error {
 		o.Board = s.teams
 	}
 	o.Files = s.files
+	o.Checks = s.checks
+	o.Bus = s.hints
+	o.RequireChecks = s.opts.Checks.Require
 	s.handoffs = handoff.New(s.store, s.mail, o)
 	return nil
 }

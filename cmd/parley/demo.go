@@ -29,6 +29,14 @@ the folder stays and a hub keeps running in it, so you can try commands.`,
 on two hubs of its own in a temporary folder and leaves nothing behind.`,
 	}, demo.Coordination, new(bool)))
 
+	cmd.AddCommand(a.demo(&cobra.Command{
+		Use: "landing", Short: "Watch branches land in main, and bad ones come back",
+		Long: `Watch three agents land branches in main through a queue: one conflicts, one is a lie, and
+two pass alone and break together. Main passes its check after every landing. The demo
+runs on its own hub in a temporary folder, with its own git repository, and leaves
+nothing behind.`,
+	}, demo.Landing, new(bool)))
+
 	// The agents of these demos are processes of this program.
 	agents := a.processDemo(&cobra.Command{
 		Use: "agents", Short: "Watch a hub run an agent and check its report",

@@ -13,12 +13,17 @@ type handoffShape struct {
 	TaskID string `json:"task_id"`
 	Status string `json:"status"`
 	Hash   string `json:"package_hash"`
-	Checks []struct {
+	Claims []struct {
 		What   string `json:"what"`
 		Result string `json:"result"`
 		Detail string `json:"detail"`
-	} `json:"checks"`
-	Package map[string]any `json:"package"`
+	} `json:"claims"`
+	Checks  string           `json:"checks"`
+	Review  string           `json:"review"`
+	Landing string           `json:"landing"`
+	Stage   string           `json:"stage"`
+	Results []map[string]any `json:"results"`
+	Package map[string]any   `json:"package"`
 	History []struct {
 		State string `json:"state"`
 	} `json:"history"`
@@ -110,6 +115,25 @@ func TestDemoFiles(t *testing.T) {
 	shown := regexp.MustCompile(`for [0-9]+ s`).ReplaceAllString(res.out, "for 1 s") // the time differs
 	if !strings.Contains(string(page), "$ parley demo files\n"+shown) {
 		t.Errorf("docs/files.md shows something else than\n%s", shown)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v (%v), want an empty folder", left, err)
+	}
+}
+
+func TestDemoLanding(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	res := do(t, parley(t, []string{"TMPDIR=" + dir}, "demo", "landing"))
+	if res.code != 0 {
+		t.Fatalf("got %d: %s%s", res.code, res.out, res.err)
+	}
+	page, err := os.ReadFile("../../docs/landing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "$ parley demo landing\n"+res.out) {
+		t.Errorf("docs/landing.md shows something else than\n%s", res.out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("got %v (%v), want an empty folder", left, err)

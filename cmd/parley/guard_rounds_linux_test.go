@@ -21,14 +21,14 @@ import (
 // TestGuardRounds has four CLIs in one working tree change one file in every round, each its own
 // line, and commit it, while CLIs and the hub are killed. No line may fall behind, and an agent
 // that nobody disturbs may not be refused. PARLEY_ROUNDS sets the number of rounds; make test-real
-// runs 50, which are 200 edits.
+// runs 200, which are 800 edits.
 func TestGuardRounds(t *testing.T) {
 	if os.Getenv("PARLEY_REAL") == "" {
 		t.Skip("make test-real runs it")
 	}
 	rounds, err := strconv.Atoi(os.Getenv("PARLEY_ROUNDS"))
 	if err != nil {
-		rounds = 50
+		rounds = 200
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -85,16 +87,29 @@ hub. If the package names a worktree and nothing has changed there since the tas
 accepted, the report is refused unless --no-changes states that nothing had to change.
 A change of only whitespace, line ends, modes or empty files is no proof unless
 --trivial explains why that is the task. The answer lists the changes, and says whether
-the work is verified or unproven, and why.`,
+the work is verified or unproven, and why.
+
+Then the checks run that the package asks for, and those that the repository requires, on
+the commit that has the work. If one fails, the task stays yours and the exit code is 1. If
+they take longer than --wait, you and the sender get a message with the result.`,
 		Example: `  parley handoff complete 0199... --summary "avatar is nullable" --artifact migrations/7.sql`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Summary, "summary", "", "summary of the work")
+	cmd.Flags().StringVar(&p.Commit, "commit", "", "commit that has the work (default: the one that is checked out in the worktree)")
+	wait := cmd.Flags().Duration("wait", check.DefaultWait, "time to wait for the checks, at most 100s; later results come as a message")
 	cmd.Flags().BoolVar(&p.NoChanges, "no-changes", false, "nothing had to change")
 	cmd.Flags().StringVar(&p.CommitMessage, "commit-message", "", "let the hub commit the named files (or all that changed) with this message")
 	cmd.Flags().StringVar((*string)(&p.SameChangeAs), "same-change-as", "", "id of another of your completed tasks that was done by the same change")
 	cmd.Flags().StringVar(&p.Trivial, "trivial", "", "why a change of whitespace, line ends, modes or empty files is the task")
-	return a.handoff(cmd, &p, argument(0, &p.ID), artifactFlag(cmd, &p.Artifacts, "file produced by the task (repeatable)"))
+	return a.handoff(cmd, &p, argument(0, &p.ID), artifactFlag(cmd, &p.Artifacts, "file produced by the task (repeatable)"), func(context.Context, []string) error {
+		if *wait < 0 || *wait > check.MaxWait {
+			return usagef("--wait must be between 0s and %s, got %s", check.MaxWait, *wait)
+		}
+		seconds := int((*wait + time.Second - 1) / time.Second)
+		p.Wait = &seconds
+		return nil
+	})
 }
 
 func (a *app) handoffInitiateCommand() *cobra.Command {
@@ -132,6 +147,8 @@ list"), unless --unproven explains why they are not.`,
 	f.StringVar(&p.Unproven, "unproven", "", "reason why the files are not below a root, so the hub cannot check them")
 	f.StringArrayVar(&p.Expect.Paths, "expect", nil, "file, folder or pattern in the worktree that must change (repeatable)")
 	f.StringArrayVar(&p.Scope, "scope", nil, "file, folder or pattern in the worktree that is reserved for the new owner (repeatable)")
+	f.StringArrayVar(&p.Checks, "check", nil, "check of the repository that must pass (repeatable); see \"parley check list\"")
+	f.StringVar(&p.Review, "review", "", "reviewer of the work: an agent, role:ROLE or operator")
 	f.BoolVar(&p.Expect.Merge, "expect-merge", false, "the task is a merge: existing commits count")
 	f.BoolVar(&p.NeedsHuman, "needs-approval", false, "require the operator's approval before it can be accepted")
 	f.BoolVar(&restricted, "restricted", false, "keep the package on this hub")
@@ -193,12 +210,12 @@ func (a *app) handoffListCommand() *cobra.Command {
 }
 
 func writeHandoffs(w io.Writer, page handoff.Listing) {
-	writeList(w, "handoffs", "ID, STATE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
+	writeList(w, "handoffs", "ID, STATE, STAGE, PROOF, CHANGE, TASK, FROM, TO, TITLE", page.Handoffs, func(h handoff.Report) []any {
 		text := h.StateText()
 		if h.Ownership.NeedsOperator() {
 			text += " (" + string(h.Ownership) + ")"
 		}
-		return []any{h.Name(), state(text), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
+		return []any{h.Name(), state(text), cmp.Or(string(h.Stage), "-"), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)
@@ -222,7 +239,8 @@ func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...
 			return err
 		}
 		rejected := p.Action == "accept" && got.Report.Status == hub.HandoffRejected
-		return a.check(!rejected, got, func(w io.Writer) { writeHandoff(w, *got.Report) })
+		returned := p.Action == "complete" && got.Report.Checks == hub.ChecksFailed
+		return a.check(!rejected && !returned, got, func(w io.Writer) { writeHandoff(w, *got.Report) })
 	}, preparations...)
 }
 

@@ -17,10 +17,29 @@ import (
 func writeHandoff(w io.Writer, r handoff.Report) {
 	fmt.Fprintln(w, handoffSentence(w, r))
 	handoffFacts(r).write(w)
+	writeFailures(w, r.Results)
 	writePackage(w, r.Package)
 	if len(r.History) > 0 {
 		fmt.Fprintln(w)
 		writeHandoffHistory(w, r.History)
+	}
+}
+
+// maxFailure is the most bytes of the output of a failed check that is shown with a handoff.
+const maxFailure = 2000
+
+// writeFailures writes the ends of the outputs of checks that did not pass.
+func writeFailures(w io.Writer, results []hub.CheckResult) {
+	for _, r := range results {
+		tail := strings.TrimSpace(r.Output.Tail)
+		if !r.State.Over() || r.State == hub.ResultPassed || tail == "" {
+			continue
+		}
+		fmt.Fprintf(w, "The end of the output of %s:\n", r.Name)
+		tail = strings.ToValidUTF8(tail[max(0, len(tail)-maxFailure):], "")
+		for line := range strings.Lines(tail) {
+			fmt.Fprintf(w, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
+		}
 	}
 }
 
@@ -70,8 +89,13 @@ func handoffFacts(r handoff.Report) facts {
 		f.add("due", when(r.DueAt))
 	}
 
-	for _, c := range r.Checks {
-		f.add("checks", checkText(c))
+	f.add("stage", cutHashes(r.ProgressText()))
+	f.add("returned", plaintext.Line(r.Returned))
+	for _, c := range r.Results {
+		f.add("results", strings.Join(append([]string{fmt.Sprintf("%s %s (%s", c.Name, strings.ReplaceAll(string(c.State), "_", " "), c.ID)}, resultNotes(c)...), "; ")+")")
+	}
+	for _, c := range r.Claims {
+		f.add("claims", checkText(c))
 	}
 	for _, run := range r.Runs {
 		f.add("runs", runSentence(run))
@@ -148,6 +172,8 @@ type packageText struct {
 	Unproven  string                  `json:"unproven"`
 	Expect    shape.Expectation       `json:"expect"`
 	Scope     []string                `json:"scope"`
+	Checks    []string                `json:"checks"`
+	Review    string                  `json:"review"`
 }
 
 // writePackage writes the text of a package as a quote, if there is one. The frame is for
@@ -191,6 +217,8 @@ func writePackage(w io.Writer, raw json.RawMessage) {
 	quote("tests", p.Work.Tests)
 	quote("must change", p.Expect.Paths...)
 	quote("reserved", p.Scope...)
+	quote("checks", p.Checks...)
+	quote("review", p.Review)
 	for _, a := range p.Artifacts {
 		quote(a.Ref.Type, artifactText(a.Ref))
 	}

@@ -128,7 +128,7 @@ func TestStoredHomes(t *testing.T) {
 		h.contains(h.operator("approve"), "wait for a person")
 	})
 	t.Run("handoffs keep their states", func(t *testing.T) {
-		h.contains(h.operator("handoff", "list"), "h4  proposed ", "h3  proposed ", "h2  activated ", "h1  closed     verified, by the rules of then  -       T-1")
+		h.contains(h.operator("handoff", "list"), "h4  proposed ", "h3  proposed ", "h2  activated ", "h1  closed     there  verified, by the rules of then  -       T-1")
 	})
 	t.Run("the project, its contract and the peer are there", func(t *testing.T) {
 		h.contains(h.operator("project", "list"), "User Auth")

@@ -202,7 +202,7 @@ func (a *app) root() *cobra.Command {
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
 			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
-		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
+		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.reviewCommand(), a.reviewsCommand(), a.landingCommand(), a.landCommand(), a.landingsCommand(), a.undoLandingCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.peerCommand(), a.discoverCommand(),
 		}},
@@ -243,6 +243,7 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 		return cmd.Help()
 	}
 
+	root.AddCommand(a.confinedCommand()) // for the hub, not for people
 	root.Version = version()
 	root.SetVersionTemplate("parley {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true

@@ -212,7 +212,7 @@ func TestTerminal(t *testing.T) {
 		h := newHouse(t)
 		h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "one", "--summary", "s", "--next", "n", "--criterion", "c"), nil)
 		_, screen := sit(t, parley(t, h.env(""), "handoff", "list")).leaves(t)
-		contains(t, screen, "ID  STATE     PROOF", "h1  \x1b[33mproposed\x1b[0m  -")
+		contains(t, screen, "ID  STATE     STAGE  PROOF", "h1  \x1b[33mproposed\x1b[0m  -")
 		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "handoff", "list")).leaves(t)
 		contains(t, screen, "h1  proposed  -")
 		_, screen = sit(t, parley(t, h.env(""), "trace", "h1")).leaves(t)

@@ -228,6 +228,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 		opts.Hub = link
 		opts.Ask = link.askFiles
+		opts.OnCommit = link.checkCommit
 		opts.DenyUnanswered = settings.deniesUnanswered(f.Dir)
 		if err := a.offerRoot(ctx, link.Client, f.Dir); err != nil {
 			return err
@@ -410,6 +411,18 @@ func writeNames(w io.Writer, sign string, names []string) {
 	}
 }
 
+// outcomeText returns the outcome of a command with the place where it ran, if that was a commit.
+func outcomeText(o run.Outcome) string {
+	if o.Check == nil {
+		return o.String()
+	}
+	text := fmt.Sprintf("%s on %.12s in a clean worktree (result %s", o, o.Check.Commit, o.Check.Result)
+	if o.Check.Kept {
+		text += ", kept"
+	}
+	return text + ")"
+}
+
 // writeEvidence prints the evidence for people.
 func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 	var e run.Evidence
@@ -421,10 +434,10 @@ func (a *app) writeEvidence(w io.Writer, raw json.RawMessage) {
 	writeNames(w, "~", e.Diff.Modified)
 	writeNames(w, "-", e.Diff.Deleted)
 	if e.Verify != nil {
-		fmt.Fprintf(w, "  VERIFY: %s: %s\n", e.Verify.Command, e.Verify.String())
+		fmt.Fprintf(w, "  VERIFY: %s: %s\n", e.Verify.Command, outcomeText(*e.Verify))
 	}
 	if e.Build != nil {
-		fmt.Fprintf(w, "  BUILD: %s: %s\n", e.Build.Command, e.Build.String())
+		fmt.Fprintf(w, "  BUILD: %s: %s\n", e.Build.Command, outcomeText(*e.Build))
 	}
 	for _, f := range e.Unverified {
 		fmt.Fprintf(w, "  %s %s; %s\n", a.paint(w, "33", string(f.Kind)+":"), f.Claim, f.Found)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -53,6 +56,36 @@ func (h *runHub) Tools(key string) *fleet.Tools {
 		t.Bridge = []string{self, "mcp"}
 	}
 	return t
+}
+
+// checkCommit runs a line as a check of the repository around a folder, on a commit: if it is the
+// name of a check that the operator allowed, or the text of its command. Else, and if the hub cannot
+// read the repository, ok is false.
+func (h *runHub) checkCommit(ctx context.Context, dir, commit, line string) (o run.Outcome, ok bool) {
+	repo := api.RepositoryParams{Repository: dir}
+	known, err := rpc.Call(ctx, h.Client, api.ListChecks, repo)
+	if err != nil {
+		return o, false
+	}
+	isNamed := func(c hub.RepositoryCheck) bool { return c.Name == line }
+	isSame := func(c hub.RepositoryCheck) bool { return c.CommandText() == strings.TrimSpace(line) }
+	i := slices.IndexFunc(known.Checks, isNamed)
+	if i < 0 {
+		i = slices.IndexFunc(known.Checks, isSame)
+	}
+	if i < 0 || known.Checks[i].InPlace {
+		return o, false
+	}
+
+	wait := int(check.MaxWait.Seconds())
+	got, err := rpc.Call(ctx, h.Client, api.RunCheck, api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: repo, Name: known.Checks[i].Name}, Commit: commit, Wait: &wait})
+	for err == nil && !got.Result.State.Over() {
+		got, err = rpc.Call(ctx, h.Client, api.ShowResult, api.ResultParams{ID: got.Result.ID, Wait: &wait})
+	}
+	if err != nil {
+		return o, false
+	}
+	return run.OutcomeOf(line, got.Result), true
 }
 
 // askFiles returns the function with which the agent of a run asks about files, with the key that

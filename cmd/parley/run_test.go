@@ -34,6 +34,11 @@ type ran struct {
 		Verify        *struct {
 			ExitCode int    `json:"exit_code"`
 			Digest   string `json:"output_digest"`
+			InPlace  bool   `json:"in_place"`
+			Check    *struct {
+				Name, Commit, Result string
+				Kept                 bool
+			} `json:"check"`
 		}
 		Unverified, Notes []hub.Contradiction
 	} `json:"evidence"`

@@ -282,6 +282,7 @@ type repositoryConfig struct {
 		Unreachable string            `yaml:"unreachable"`
 		Guard       *bool             `yaml:"guard"`
 	} `yaml:"reservations"`
+	RequireChecks bool `yaml:"require_checks"`
 }
 
 // options returns the settings as the server takes them.
@@ -293,6 +294,7 @@ func (r repositoryConfig) options() (server.Repository, error) {
 	out.Reservations.Idle = time.Duration(r.Reservations.Idle)
 	out.Reservations.Unreachable = r.Reservations.Unreachable
 	out.Reservations.Guard = r.Reservations.Guard
+	out.RequireChecks = r.RequireChecks
 	return out, nil
 }
 

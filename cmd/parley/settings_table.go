@@ -105,6 +105,12 @@ var hubSettingRows = []*hubSetting{
 		Kind: toggleKind(func(to *hubSettings) *bool { return &to.RequireProof }),
 	},
 	{
+		Member: "require_checks", Variable: "PARLEY_REQUIRE_CHECKS", Flag: "require-checks",
+		Help: "refuse completions without passed checks",
+		More: "Also those in repositories that have no [checks](landing.md)",
+		Kind: toggleKind(func(to *hubSettings) *bool { return &to.Checks.Require }),
+	},
+	{
 		Member: "strict_update", Variable: "PARLEY_STRICT_UPDATE", Flag: "strict-update",
 		Help: "refuse to update a contract unless a change was requested",
 		Kind: toggleKind(func(to *hubSettings) *bool { return &to.Coordination.StrictUpdate }),
@@ -318,6 +324,12 @@ var hubSettingRows = []*hubSetting{
 		Help:    "keep agents from changing files that other agents have reserved",
 		Default: "true",
 		Kind:    pointerKind(func(to *hubSettings) **bool { return &to.Reservations.Guard }),
+	},
+	{
+		Member:  "checks.jobs",
+		Help:    "[checks](landing.md) that run at the same time",
+		Default: "half of the processors",
+		Kind:    numberKind(func(to *hubSettings) *int { return &to.Checks.Jobs }),
 	},
 	{
 		Member: "repositories",

@@ -113,6 +113,8 @@ var notSettings = map[string]string{
 	"Bridge":   "the path of the program",
 	"Clock":    "for tests",
 	"Traces":   "the OTEL_* variables decide",
+
+	"Checks.Program": "the path of the program",
 }
 
 // settingSample returns a value of a setting as a flag takes it.
@@ -169,7 +171,7 @@ func settingValue(t *testing.T, s *hubSetting) any {
 
 // isGroup reports whether the members of t are settings of their own.
 func isGroup(f reflect.StructField) bool {
-	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs" || f.Name == "Reservations"))
+	return f.Anonymous || (f.Type.Kind() == reflect.Struct && (f.Name == "Limits" || f.Name == "Wakes" || f.Name == "Coordination" || f.Name == "Runs" || f.Name == "Reservations" || f.Name == "Checks"))
 }
 
 // allMembers returns the paths of the members of t.

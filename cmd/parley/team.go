@@ -180,6 +180,7 @@ it (--state, with --reason if the state needs one), or show it.`,
 	f.StringVar((*string)(&p.Reviewer), "reviewer", "", "member that reviews the task")
 	f.StringVar((*string)(&p.State), "state", "", "move the task to this state: "+strings.Join(words(hub.TaskStates), ", "))
 	f.StringVar(&p.Reason, "reason", "", "reason for blocked: "+strings.Join(hub.BlockReasons, ", ")+"; for rework, backlog and dropped: any text")
+	f.StringArrayVar(&p.Checks, "check", nil, "check of the repository that must pass before the review of a new task (repeatable)")
 	f.StringArrayVar(&p.Scope, "scope", nil, "file, folder or pattern that is reserved for the owner of a new task while it works (repeatable)")
 	f.StringVar(&p.Worktree, "worktree", "", "folder of the files in --scope")
 	choices(cmd, "class", hub.TaskClasses...)

@@ -37,6 +37,21 @@ const (
 	ReservationOrphaned Action = "reservation.orphaned" // its holder is gone, with changes that are not committed
 	ReservationViolated Action = "reservation.violated" // a command of another agent changed the file
 
+	CheckAdded   Action = "check.added"
+	CheckRemoved Action = "check.removed"
+	CheckTrusted Action = "check.trusted" // the checks in a file of a repository, or what they are required for
+	CheckRun     Action = "check.run"     // with the result
+
+	ReviewRequested Action = "review.asked"
+	ReviewGiven     Action = "review.given" // or replaced by the review of a later commit
+
+	LandingSet       Action = "landing.set"       // the operator set or removed the policy of a branch
+	LandingQueued    Action = "landing.queued"    // an entry is in the queue, or waits
+	LandingTried     Action = "landing.tried"     // entries are merged and checked, or the target is about to be moved
+	LandingLanded    Action = "landing.landed"    // the target branch has the change
+	LandingReturned  Action = "landing.returned"  // to its owner, with the reason
+	LandingCancelled Action = "landing.cancelled" // by its owner or the operator
+
 	GatewayProbed Action = "gateway.probed" // with a finding for each way of using it
 
 	AgentKept      Action = "agent.kept" // the hub runs the agent

@@ -89,7 +89,7 @@ func (d *taskDemo) handOver(ctx context.Context) {
 		d.failf("the handoff is %s: %s", got.Report.Status, got.Report.Notes)
 	}
 	d.tell("builder", "accepts. Before builder becomes the owner, the hub checks for itself:")
-	for _, c := range got.Report.Checks { // the name of the folder differs each time
+	for _, c := range got.Report.Claims { // the name of the folder differs each time
 		d.tell("", "           %-8s  %s", c.Result, strings.ReplaceAll(c.What, d.dir+string(filepath.Separator), ""))
 	}
 }

@@ -8,8 +8,8 @@
 //   - [In] works in a repository of the user. It is for commands that neither convert nor
 //     compare content: those are the ones that run filters.
 //   - [Alone] reads the configuration of the repository that the caller made, and no other.
-//   - [AddWorktree] fills a worktree with content. It converts by the user's own
-//     configuration, and the repository's is not read.
+//   - [Scratch] writes and compares content of a working tree of the user. It converts by the
+//     user's own configuration, and the repository's is not read.
 //
 // Aliases do not matter: git does not let one replace a command that it has.
 package git

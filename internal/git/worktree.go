@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -85,112 +83,19 @@ func (w Worktree) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	common, err := output(In(ctx, "git", w.Folder, "rev-parse", "--git-common-dir"))
+	common, err := Common(ctx, w.Folder)
 	if err != nil {
 		return err
 	}
-	if !filepath.IsAbs(common) {
-		common = filepath.Join(w.Folder, common)
-	}
-	scratch, err := os.MkdirTemp("", "parley-worktree-*")
+	s, err := NewScratch(ctx, "", w.Folder, own, common)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
-	if err := w.lay(ctx, scratch, own, common); err != nil {
+	defer s.Close()
+	if err := os.WriteFile(filepath.Join(s.folder, "HEAD"), []byte(w.Commit+"\n"), 0o600); err != nil {
 		return err
 	}
-	cmd := In(ctx, "git", w.Folder,
-		"-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", // the index must not refer to files of the scratch
-		"read-tree", "--reset", "-u", "--no-recurse-submodules", w.Commit)
-	cmd.Env = append(cmd.Env, "GIT_DIR="+scratch, "GIT_WORK_TREE="+w.Folder, "GIT_INDEX_FILE="+filepath.Join(own, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(common, "objects"))
+	cmd := s.Command(ctx, "git", w.Folder, filepath.Join(own, "index"), "read-tree", "--reset", "-u", "--no-recurse-submodules", w.Commit)
 	_, err = output(cmd)
 	return err
-}
-
-// lay makes a repository that has the commit checked out, with the settings and rules of
-// the other one that say how its files look.
-func (w Worktree) lay(ctx context.Context, scratch, own, common string) error {
-	for _, folder := range []string{"objects", "refs", "info"} {
-		if err := os.Mkdir(filepath.Join(scratch, folder), 0o700); err != nil {
-			return err
-		}
-	}
-
-	settings, err := output(In(ctx, "git", w.Folder, "config", "--null", "--list"))
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{
-		"HEAD":   []byte(w.Commit + "\n"),
-		"config": scratchConfig(settings, common),
-	}
-
-	// Not every repository has these files.
-	for name, from := range map[string]string{"shallow": common, "info/attributes": common, "info/sparse-checkout": own} {
-		b, err := os.ReadFile(filepath.Join(from, filepath.FromSlash(name)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err == nil {
-			files[name] = b
-		}
-	}
-
-	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(scratch, filepath.FromSlash(name)), b, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// portable are the settings that the scratch takes from the repository: how its objects are
-// named, how lines, links and modes become files, which files are wanted, and where git LFS
-// finds content. None names a program. A star stands for the name in the middle.
-var portable = []string{
-	"core.autocrlf", "core.bigfilethreshold", "core.checkroundtripencoding", "core.eol", "core.filemode", "core.ignorecase", "core.longpaths", "core.precomposeunicode", "core.protecthfs",
-	"core.protectntfs", "core.safecrlf", "core.sparsecheckout", "core.sparsecheckoutcone", "core.symlinks",
-	"extensions.objectformat",
-	"branch.*.remote", "lfs.url", "remote.*.lfsurl", "remote.*.url",
-}
-
-// scratchConfig returns the text of a configuration with the portable settings of a list,
-// as git writes it with zero bytes. common is the folder of the repository, whose content
-// of LFS is used.
-func scratchConfig(list, common string) []byte {
-	var b strings.Builder
-	b.WriteString("[core]\n\trepositoryformatversion = 1\n\tbare = false\n[lfs]\n\tstorage = " + quote(filepath.Join(common, "lfs")) + "\n")
-	for _, setting := range strings.Split(list, "\x00") {
-		key, value, assigned := strings.Cut(setting, "\n")
-		section, name, last := parts(key)
-		head, wanted := section, section+"."+last
-		if name != "" {
-			head, wanted = section+" "+quote(name), section+".*."+last
-		}
-		if !slices.Contains(portable, wanted) {
-			continue
-		}
-		b.WriteString("[" + head + "]\n\t" + last)
-		if assigned {
-			b.WriteString(" = " + quote(value))
-		}
-		b.WriteString("\n")
-	}
-	return []byte(b.String())
-}
-
-// parts cuts the key of a setting: section, the name in the middle, which may be empty and
-// may have dots, and the last word.
-func parts(key string) (section, name, last string) {
-	section, rest, _ := strings.Cut(key, ".")
-	if i := strings.LastIndexByte(rest, '.'); i >= 0 {
-		return section, rest[:i], rest[i+1:]
-	}
-	return section, "", rest
-}
-
-// quote returns a text as a configuration writes a value or a name.
-func quote(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
 }

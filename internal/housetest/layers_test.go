@@ -42,11 +42,14 @@ var layers = map[string][]string{
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
 	"internal/stray":      {},
 	"internal/tail":       {},
-	"internal/process":    {}, // runs, sessions and waiters tell a process from a later one of its number
-	"internal/effects":    {}, // what a shell command does to files; the one owner of the parser
-	"internal/git":        {}, // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/process":    {},                 // runs, sessions and waiters tell a process from a later one of its number
+	"internal/confine":    {"internal/stray"}, // a command in a process of its own, confined; the one owner of Landlock
+	"internal/effects":    {},                 // what a shell command does to files; the one owner of the parser
+	"internal/git":        {},                 // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/hubgit":     {"internal/git"},   // the hub's copies of repositories; checks and landings use it
 
-	"internal/strictyaml": {"hub"}, // the configuration and files of agents; one owner of the YAML module
+	"internal/checkfile":  {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
+	"internal/strictyaml": {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
 
 	// The domain, and what stands beside it for other people too.
 	"internal/digest":   {}, // hashes of nouns, of the hub and of coordination
@@ -105,6 +108,8 @@ var layers = map[string][]string{
 	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
 	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
+	"internal/reach/workshop": {"sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
+
 	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
@@ -120,11 +125,13 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
 	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/records":      {"hub", "internal/durable", "internal/shape"}, // envelopes in files are read as strictly as those that come in
+	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                      // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
 	"internal/service/contract":     {"hub", "internal/federation"},
 	"internal/service/deliberation": {"hub"}, // declares what it needs of the mailroom
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
+	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
 	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
 	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
@@ -140,7 +147,7 @@ var layers = map[string][]string{
 	"internal/surface/api": {
 		"hub", "internal/contact", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
+		"internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
@@ -154,7 +161,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/check", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
@@ -170,10 +177,10 @@ var layers = map[string][]string{
 	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
-	"server": {
+	"server": { // shape: the package of a handoff says whose review its work needs
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/vault",
+		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/shape", "internal/vault",
 		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
@@ -191,12 +198,12 @@ var layers = map[string][]string{
 		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
 		"internal/service/reservation", "internal/surface/api", "internal/surface/rpc",
 	},
-	"internal/up": {"hub", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/up": {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/landing", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
-		"internal/acpguard", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
@@ -248,6 +255,7 @@ var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
 	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper"},
+	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules"}, // comply must not depend on a hub

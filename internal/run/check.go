@@ -17,6 +17,12 @@ import (
 // Evidence is the evidence of a run as it is recorded.
 type Evidence = evidence.Record
 
+// An Outcome is the outcome of a command of the user.
+type Outcome = evidence.Outcome
+
+// OutcomeOf returns the result of a check of a repository as the outcome of a line that names it.
+func OutcomeOf(line string, r hub.CheckResult) Outcome { return evidence.OutcomeOf(line, r) }
+
 // Limits of a record, so that a hub takes it in one call.
 const (
 	maxFindings = 200       // of each kind
@@ -46,6 +52,11 @@ func (e *execution) check(ctx context.Context, end *ending) {
 		Scope: e.spec.Dispatch.Scope, Build: e.spec.Build, Verify: e.spec.Verify, OnCommand: e.opts.On.Command,
 		Command:          evidence.CommandOptions{Timeout: e.opts.CommandTimeout, Env: fleet.Environment(e.folder.Record().ID)},
 		AllowTestChanges: e.spec.AllowTestChanges,
+	}
+	if e.opts.OnCommit != nil {
+		opts.OnCommit = func(ctx context.Context, commit, line string) (Outcome, bool) {
+			return e.opts.OnCommit(ctx, e.spec.Dir, commit, line)
+		}
 	}
 	if e.opts.Start == nil {
 		opts.Settle = e.settle

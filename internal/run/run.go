@@ -85,6 +85,11 @@ type Options struct {
 	CommandTimeout time.Duration // for Verify and Build each; default that of evidence
 	On             Events
 
+	// OnCommit runs a line of Verify or Build as a check of the repository around a folder, on a
+	// commit that has all work, if it is one; else ok is false, and the line runs in the folder. It
+	// may be nil.
+	OnCommit func(ctx context.Context, dir, commit, line string) (o Outcome, ok bool)
+
 	// Start returns the agent that works, and a function that is called when it has;
 	// default one that fleet launches and that is closed. Both contexts are those of
 	// fleet.Launch.

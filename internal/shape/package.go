@@ -58,7 +58,10 @@ type Package struct {
 	Expect Expectation `json:"expect"`
 	// Scope has the files that are reserved for the receiver while it owns the task:
 	// files, folders or pathspecs of git in the worktree. It is a member of this hub, too.
-	Scope        []string `json:"scope"`
+	Scope []string `json:"scope"`
+
+	Checks       []string `json:"checks"` // names of checks of the repository that must pass
+	Review       string   `json:"review"` // the reviewer of the work: an agent, role:ROLE or operator; empty for none
 	Verification struct {
 		SchemaVersion string `json:"schema_version"`
 		Hash          string `json:"package_hash"`

@@ -35,6 +35,9 @@ func NewPen() *Pen {
 	return p
 }
 
+// Processes returns the numbers of the processes in the pen that have not ended.
+func (p *Pen) Processes() []int { return below(p.before) }
+
 // Kill kills every process in the pen, and reports an error if some do not end.
 func (p *Pen) Kill() error {
 	err := killAll(func() []int { return below(p.before) }, killOne)

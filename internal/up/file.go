@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/checkfile"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -34,7 +35,7 @@ import (
 )
 
 // Name is the file that is read unless another is named.
-const Name = "parley.yaml"
+const Name = checkfile.Name
 
 // Example is the text of a file to begin with.
 const Example = `# The agents in this folder: "parley up" starts them, "parley down" stops them.
@@ -62,6 +63,10 @@ agents:
 #   auth:
 #     goal: log in without a password
 #     members: {planner: coordinator, builder: executor}
+# checks:                          # commands for "parley check trust"; "parley up" ignores them
+#   - name: test
+#     command: go test ./...
+#     required: true
 `
 
 // WriteExample writes the example to a file. It reports CodeConflict if the file exists.
@@ -84,6 +89,7 @@ func WriteExample(path string) error {
 type File struct {
 	Agents map[hub.AgentID]Agent `yaml:"agents"`
 	Teams  map[hub.TeamID]Team   `yaml:"teams"`
+	Checks checkfile.Checks      `yaml:"checks"` // for "parley check trust"; not used here
 }
 
 // A Team declares a team. The goal counts for a team that is new.
@@ -113,6 +119,9 @@ type Agent struct {
 func Parse(path string, raw []byte) (file File, err error) {
 	if err := strictyaml.DecodeOnly(path, raw, &file); err != nil {
 		return file, err
+	}
+	if len(file.Agents) == 0 && len(file.Teams) == 0 && len(file.Checks) > 0 {
+		return file, nil // the file is for the checks alone
 	}
 	if len(file.Agents) == 0 {
 		return file, hub.Errorf(hub.CodeInvalid, "up.Parse", "%s declares no agents", path).WithHint(`run "parley up --example FILE" to write an example`)

@@ -375,7 +375,7 @@ func (s screen) tasks() []string {
 			proof = paint(colour, proof)
 		}
 		var parts []string
-		for _, part := range []string{h.NoteCell(), fmt.Sprintf("%s → %s", h.From, h.To), string(h.Status), h.Change, h.Title} {
+		for _, part := range []string{h.NoteCell(), fmt.Sprintf("%s → %s", h.From, h.To), string(h.Status), string(h.Stage), h.Change, h.Title} {
 			if part != "" {
 				parts = append(parts, part)
 			}

@@ -83,6 +83,9 @@ func (r *reader) Tasks(q hub.TaskQuery) ([]hub.Task, error) {
 	if q.ByName {
 		return tasks.filtered(r, w, `ORDER BY item`, q.Limit)
 	}
+	if q.Newest {
+		return tasks.filtered(r, w, `ORDER BY n DESC`, q.Limit)
+	}
 	w.add(`n > ?`, taskNumber(q.Cursor))
 	return tasks.filtered(r, w, `ORDER BY n`, q.Limit)
 }

@@ -201,6 +201,28 @@ func fillEveryTable(t testing.TB, s *Store) {
 		func(tx hub.Tx) error {
 			return tx.WriteReservations().AddNote(hub.FileNote{Agent: "bob", Kind: "lapsed", Path: "a", Text: "t"})
 		},
+		func(tx hub.Tx) error {
+			return tx.WriteChecks().PutCheck(hub.RepositoryCheck{Repository: hub.Repository{Path: "/src"}, Name: "test", Command: []string{"true"}})
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteChecks().PutPolicy(hub.CheckPolicy{Repository: hub.Repository{Path: "/src"}, Require: true})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteChecks().PutResult(hub.CheckResult{Repository: hub.Repository{Path: "/src"}, Name: "test", State: hub.ResultPassed, Output: hub.CheckOutput{Tail: "ok"}}, "")
+			return err
+		},
+		func(tx hub.Tx) error { return tx.WriteChecks().PutProgress(hub.NewProgress("h")) },
+		func(tx hub.Tx) error {
+			return tx.WriteLandings().PutPolicy(hub.LandingPolicy{Repository: "/src", Into: "main", SetAt: now})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteLandings().PutEntry(hub.LandingEntry{Repository: "/src", Into: "main", Owner: "bob", State: hub.EntryQueued, QueuedAt: now})
+			return err
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteLandings().PutReview(hub.Review{Handoff: "h", State: hub.ReviewStateWaiting, AskedAt: now})
+			return err
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

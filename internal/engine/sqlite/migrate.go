@@ -79,6 +79,12 @@ var taskSchema string
 //go:embed schema/0021_reservations.sql
 var reservationSchema string
 
+//go:embed schema/0022_checks.sql
+var checkSchema string
+
+//go:embed schema/0023_landing.sql
+var landingSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -142,6 +148,8 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
 	func(c *conn) error { return c.db.Exec(taskSchema) },
 	func(c *conn) error { return c.db.Exec(reservationSchema) },
+	func(c *conn) error { return c.db.Exec(checkSchema) },
+	func(c *conn) error { return c.db.Exec(landingSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/tail"
 )
@@ -30,6 +31,17 @@ type Outcome struct {
 	OutputBytes  int64  `json:"output_bytes"`
 	OutputHead   string `json:"output_head,omitempty"` // the beginning, if it is not in the tail
 	OutputTail   string `json:"output_tail"`
+
+	InPlace bool     `json:"in_place,omitempty"` // it ran in the folder of the work, not on a commit
+	Check   *Checked `json:"check,omitempty"`    // the check of the repository that it was; nil if it ran in place
+}
+
+// A Checked names the result of a check of a repository on a commit.
+type Checked struct {
+	Name   string            `json:"name"`
+	Commit string            `json:"commit"`
+	Result hub.CheckResultID `json:"result"`
+	Kept   bool              `json:"kept"` // the result was known before
 }
 
 // Finished reports whether the command was run to its end, good or bad.
@@ -82,7 +94,7 @@ func Command(ctx context.Context, dir, line string, opts *CommandOptions) Outcom
 	out := newOutput(o.MaxOutput)
 	began := time.Now()
 	code, err := runShell(ctx, dir, line, out, o)
-	result := Outcome{Command: line, ExitCode: code, DurationMS: time.Since(began).Milliseconds()}
+	result := Outcome{Command: line, InPlace: true, ExitCode: code, DurationMS: time.Since(began).Milliseconds()}
 	result.OutputDigest, result.OutputBytes = "sha256:"+hex.EncodeToString(out.hash.Sum(nil)), out.size
 	result.OutputHead, result.OutputTail = out.text()
 	switch {
@@ -164,4 +176,28 @@ func (o *output) text() (head, tail string) {
 	// A part that both ends hold is shown once.
 	first := o.head[:min(int64(len(o.head)), o.size-int64(len(last)))]
 	return strings.ToValidUTF8(string(first), "\uFFFD"), strings.ToValidUTF8(string(last), "\uFFFD")
+}
+
+// maxTail bounds the bytes of the end of an output that an outcome has.
+const maxTail = 16 << 10
+
+// OutcomeOf returns the result of a check of a repository as the outcome of a line that names it.
+func OutcomeOf(line string, r hub.CheckResult) Outcome {
+	tail := r.Output.Tail
+	out := Outcome{
+		Command: line, ExitCode: r.ExitCode, DurationMS: r.Millis, OutputDigest: "sha256:" + r.Output.SHA256, OutputBytes: r.Output.Bytes,
+		OutputTail: strings.ToValidUTF8(tail[max(0, len(tail)-maxTail):], ""), Check: &Checked{Name: r.Name, Commit: r.Commit, Result: r.ID, Kept: r.Kept},
+	}
+	switch r.State {
+	case hub.ResultPassed, hub.ResultFailed:
+		return out
+	case hub.ResultTimedOut:
+		out.TimedOut = true
+	case hub.ResultCancelled:
+		out.Cancelled = true
+	default:
+		out.Failure = cmp.Or(r.Reason, "the check was not started")
+	}
+	out.ExitCode = -1
+	return out
 }

@@ -17,6 +17,11 @@ type CheckOptions struct {
 	Command       CommandOptions
 	OnCommand     func(field, line string) // called before each, with BUILD or VERIFY; may be nil
 
+	// OnCommit runs a line on a commit instead of in the folder, if the line is a check of the
+	// repository; else ok is false. It is asked only in the top folder of a repository whose files
+	// are all those of the commit. It may be nil.
+	OnCommit func(ctx context.Context, commit, line string) (o Outcome, ok bool)
+
 	// AllowTestChanges says that the task is to change tests, or the files that Build
 	// and Verify run.
 	AllowTestChanges bool
@@ -66,7 +71,10 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 		if o.OnCommand != nil {
 			o.OnCommand(field, line)
 		}
-		outcome := Command(ctx, b.given, line, &o.Command)
+		outcome, ok := o.onCommit(ctx, facts.Changes, line)
+		if !ok {
+			outcome = Command(ctx, b.given, line, &o.Command)
+		}
 		settle(field)
 		drift, err := b.Since(ctx)
 		if err != nil {
@@ -88,6 +96,16 @@ func (b *Base) Check(ctx context.Context, rep *report.Report, o CheckOptions) (J
 	r := NewRecord(b.Moment(), facts.Changes, facts.Verify, facts.Build, slices.Compact(changed))
 	r.Unverified, r.Notes = j.Unverified, j.Notes
 	return j, r, errors.Join(errs...)
+}
+
+// onCommit runs a line on the commit of the work, if it can. Changes are nil if the files could not
+// be compared.
+func (o CheckOptions) onCommit(ctx context.Context, c *Changes, line string) (Outcome, bool) {
+	isCommitted := c != nil && c.After.Commit != "" && !c.After.Dirty && c.Folder == "."
+	if o.OnCommit == nil || !isCommitted {
+		return Outcome{}, false
+	}
+	return o.OnCommit(ctx, c.After.Commit, line)
 }
 
 // maxRecorded is the number of names in each list of a record.

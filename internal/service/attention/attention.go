@@ -176,8 +176,32 @@ func (w *Waiting) read(r hub.Reader, actor hub.Caller, page int) (err error) {
 		if w.Merges, err = escalatedMerges(r, actor); err != nil {
 			return err
 		}
+		if err = w.readLandings(r); err != nil {
+			return err
+		}
 	}
 	return w.nameAll(r)
+}
+
+// readLandings fills in the changes that wait for a yes of the operator, and the reviews that the
+// operator was asked for, or was told about.
+func (w *Waiting) readLandings(r hub.Reader) error {
+	waiting, err := r.Landings().Entries(hub.LandingQuery{States: []hub.LandingState{hub.EntryWaiting}, Limit: maxPage})
+	if err != nil {
+		return err
+	}
+	for _, e := range waiting {
+		if e.Waits == hub.WaitsForOperator {
+			w.Landings = append(w.Landings, e)
+		}
+	}
+	reviews, err := r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: maxPage})
+	for _, v := range reviews {
+		if slices.Contains(v.Asked, hub.Operator) || !v.ToldAt.IsZero() {
+			w.Reviews = append(w.Reviews, v)
+		}
+	}
+	return err
 }
 
 // heldMessages returns the messages that wait for the operator, oldest first.

@@ -365,7 +365,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	if all := attention.Kinds(); len(all) != 14 || all[0] != attention.KindDisk || all[13] != attention.KindMail {
+	if all := attention.Kinds(); len(all) != 16 || all[0] != attention.KindDisk || all[15] != attention.KindMail {
 		t.Errorf("got %v", all)
 	}
 }

@@ -52,6 +52,10 @@ func longID(r hub.Reader, id string) (string, error) {
 // find returns the item of an id. An operation of a team has the id of the message that asks
 // for it, so it is looked up before the message.
 func (l lister) find(r hub.Reader, id string) (Item, error) {
+	if hub.LandingID(id).Number() > 0 {
+		e, err := r.Landings().Entry(hub.LandingID(id))
+		return landingItem(e), err
+	}
 	operation, err := r.Teamspaces().HeldAction(id)
 	if hub.CodeOf(err) != hub.CodeNotFound {
 		return l.operation(operation), err

@@ -19,6 +19,7 @@ const (
 	ThingMessage   Thing = "message"   // a held message
 	ThingHandoff   Thing = "handoff"   // a task that needs an approval
 	ThingOperation Thing = "operation" // an operation of a team
+	ThingLanding   Thing = "landing"   // an entry of a landing queue
 )
 
 // An Item is one thing that waits for a person.
@@ -120,10 +121,12 @@ type Waiting struct {
 	Overdue    []Overdue
 	Contracts  []Contract
 	Merges     []hub.Conflict
-	Free       int64          // bytes on the disk of the home, if that is low
-	Inbox      []hub.Envelope // of the operator, without Notices
-	More       int            // messages in the inbox that are not among these
-	Notices    []hub.Envelope // of the hub in the inbox, about the other members
+	Landings   []hub.LandingEntry // that wait for the operator
+	Reviews    []hub.Review       // likewise
+	Free       int64              // bytes on the disk of the home, if that is low
+	Inbox      []hub.Envelope     // of the operator, without Notices
+	More       int                // messages in the inbox that are not among these
+	Notices    []hub.Envelope     // of the hub in the inbox, about the other members
 	ShortIDs   map[string]hub.ShortID
 }
 
@@ -187,6 +190,12 @@ func (w Waiting) Items(title Headline) []Item {
 	}
 	for _, k := range w.Merges {
 		out = append(out, mergeItem(k))
+	}
+	for _, e := range w.Landings {
+		out = append(out, landingItem(e))
+	}
+	for _, v := range w.Reviews {
+		out = append(out, reviewItem(v))
 	}
 	for _, t := range w.Late {
 		out = append(out, lateItem(t))
@@ -367,6 +376,34 @@ func mergeItem(k hub.Conflict) Item {
 	if k.Result > 0 {
 		i.Fact = fmt.Sprintf("a merge in team %s needs a signature", k.Team)
 		i.Command = fmt.Sprintf("parley team artifact merge %s %s --sign-off", k.Team, k.Artifact)
+	}
+	return i
+}
+
+func landingItem(e hub.LandingEntry) Item {
+	return Item{
+		Kind:    KindLanding,
+		ID:      string(e.ID),
+		Thing:   ThingLanding,
+		Agent:   e.Owner,
+		Since:   e.MovedAt,
+		Fact:    fmt.Sprintf("a change of %s waits for your yes to land in %s", e.Owner, e.Into),
+		Title:   e.Ref,
+		Command: "parley approve " + string(e.ID),
+	}
+}
+
+func reviewItem(v hub.Review) Item {
+	i := Item{
+		Kind:    KindReview,
+		ID:      string(v.ID),
+		Since:   v.AskedAt,
+		Fact:    fmt.Sprintf("a change waits for the review of %s since %s", v.Reviewer, minute(v.AskedAt)),
+		Title:   v.Subject(),
+		Command: fmt.Sprintf("parley review %s approve", v.ID),
+	}
+	if len(v.Authors) > 0 {
+		i.Agent = v.Authors[0]
 	}
 	return i
 }

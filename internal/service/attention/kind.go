@@ -21,6 +21,8 @@ const (
 	KindSuspended  Kind = "suspended"         // an agent repeated itself
 	KindViolation  Kind = hub.NoticeViolation // an agent changed a file that another one holds
 	KindBlocked    Kind = hub.NoticeBlocked   // an agent has waited for a file of another one for long
+	KindLanding    Kind = hub.NoticeLanding   // a change waits for a yes before it lands
+	KindReview     Kind = hub.NoticeReview    // a review waits for the operator
 	KindLate       Kind = "late"              // a task was not done in time
 	KindOverdue    Kind = hub.NoticeOverdue   // a message was not acknowledged in time
 	KindDisk       Kind = "disk"              // the disk of the hub is nearly full
@@ -48,6 +50,8 @@ var table = []kindRow{
 	{kind: KindSuspended, yes: "lift the suspension"},
 	{kind: KindViolation, yes: "mark as read"},
 	{kind: KindBlocked, notice: namesItem},
+	{kind: KindLanding, yes: "land it", no: "cancel it", notice: namesItem},
+	{kind: KindReview, notice: namesItem},
 	{kind: KindConflict},
 	{kind: KindLate},
 	{kind: KindOverdue, notice: namesItem},

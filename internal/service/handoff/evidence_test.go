@@ -66,12 +66,12 @@ func TestEvidenceIsLookedUpByItsRun(t *testing.T) {
 				t.Fatalf("got %s: %s, %v", got.Status, got.Notes, err)
 			}
 			var results []hub.Verdict
-			for _, c := range got.Checks {
+			for _, c := range got.Claims {
 				if strings.HasPrefix(c.What, "evidence") {
 					results = append(results, c.Result)
 				}
 			}
-			if text := fmt.Sprint(got.Notes, got.Checks); !strings.Contains(text, test.detail) || !slices.Equal(results[:len(test.results)], test.results) {
+			if text := fmt.Sprint(got.Notes, got.Claims); !strings.Contains(text, test.detail) || !slices.Equal(results[:len(test.results)], test.results) {
 				t.Errorf("got %v, want %v with %q in %s", results, test.results, test.detail, text)
 			}
 		})
@@ -139,7 +139,7 @@ func TestEvidenceOfRunsIsLookedAtAgain(t *testing.T) {
 			if got.Status != test.state || got.RejectReason != test.reason {
 				t.Errorf("got %s, %s: %s", got.Status, got.RejectReason, got.Notes)
 			}
-			if text := fmt.Sprint(got.Notes, got.Checks); !strings.Contains(text, test.detail) || !strings.Contains(text, "evidence of run "+string(id)) {
+			if text := fmt.Sprint(got.Notes, got.Claims); !strings.Contains(text, test.detail) || !strings.Contains(text, "evidence of run "+string(id)) {
 				t.Errorf("%q is missing in %s", test.detail, text)
 			}
 		})

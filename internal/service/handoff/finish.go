@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/shape"
@@ -16,6 +17,9 @@ type Completion struct {
 	Artifacts []hub.ArtifactRef // the products; each is checked
 	NoChanges bool              // the owner declares that the task needed no change
 	Trivial   string            // why a change of whitespace, line ends, modes or empty files is the task
+
+	Commit string        // that has the work; the one that is checked out in the worktree if it is empty
+	Wait   time.Duration // for the checks of the work
 
 	// SameChange is a completed handoff of the owner whose change did this task, too.
 	SameChange hub.HandoffID
@@ -49,10 +53,23 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if err := x.prove(ctx); err != nil {
 		return Report{}, err
 	}
+	if err := x.choose(ctx); err != nil {
+		return Report{}, err
+	}
+	if len(x.plan.Checks) > 0 {
+		return x.check(ctx)
+	}
 	if err := s.update(ctx, op, actor, x.store); err != nil {
 		return Report{}, err
 	}
-	return s.answer(x.h, x.checks), nil
+	return x.answer(), nil
+}
+
+// answer is the report of a completion with what its owner must know.
+func (x *completing) answer() Report {
+	out := x.s.answer(x.h, x.checks)
+	out.Warnings = append(out.Warnings, x.plan.Notes...)
+	return out
 }
 
 // check refuses a claim whose texts or artifacts are not well formed.
@@ -78,10 +95,14 @@ type completing struct {
 	id      hub.HandoffID
 	claim   Completion
 	setting setting
+	plan    hub.CheckPlan // without a commit if nothing is to be checked
 
 	h      hub.Handoff
 	checks []hub.Check
 	proof  proven
+
+	progress hub.Progress      // as it is stored with the completion
+	results  []hub.CheckResult // of the checks that passed
 }
 
 // work is the check of the change in the worktree.
@@ -150,6 +171,9 @@ func (x *completing) store(m *mover) (err error) {
 	if err := m.move(&x.h, hub.HandoffClosed, "", nil); err != nil {
 		return err
 	}
+	if err := x.progressed(m); err != nil {
+		return err
+	}
 
 	if err := x.s.moveTask(m, x.h, true); err != nil {
 		return err
@@ -162,6 +186,7 @@ func (x *completing) store(m *mover) (err error) {
 func (x *completing) payload() map[string]any {
 	work := x.work()
 	out := map[string]any{"handoff_id": x.h.ID, "work": work.Result, "proof": x.proof.Proof}
+	addProgress(out, x.progress, x.proof.Proof, x.results)
 	if x.h.Restricted {
 		out["summary"] = onTheHub
 		if x.proof.Note != "" {

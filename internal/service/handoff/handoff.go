@@ -34,6 +34,8 @@ type Sender interface {
 	// it is about. Over the hub's own limit nothing is written, and the message
 	// returned has no id.
 	Tell(tx hub.Tx, about hub.AgentID, t hub.MessageType, thread string, payload any) (hub.Message, error)
+	// Notify writes a message of the hub inside tx. It is never dropped.
+	Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error)
 	// MarkRead marks a message in the actor's inbox as read.
 	MarkRead(tx hub.Tx, actor hub.Caller, id hub.EnvelopeID) error
 	// Share lets agents read artifacts that the actor may read.
@@ -91,6 +93,8 @@ type Board interface {
 	// Taken gives the task to the receiver, and Ended moves it on, inside tx.
 	Taken(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
 	Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message, error)
+	// Returned moves the task of a handoff that is active again, inside tx.
+	Returned(tx hub.Tx, actor hub.Caller, h hub.Handoff, reason string) ([]hub.Message, error)
 }
 
 // A Queue is a queue of work items outside the hub, whose items belong to agents.
@@ -114,8 +118,31 @@ type Files interface {
 	Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error)
 }
 
+// Checks runs the checks of repositories on the commits of completions.
+type Checks interface {
+	// Known returns the names of the checks of the repository around a folder.
+	Known(ctx context.Context, folder string) ([]string, error)
+	// Relevant reports whether that repository has checks or requires some. It fails for a folder
+	// in which the hub cannot look.
+	Relevant(ctx context.Context, folder string) (bool, error)
+	// Plan chooses the checks for work: those with names, and the required ones that the change
+	// from base touches. A revision names the commit in a folder; the one that is checked out if
+	// it is empty.
+	Plan(ctx context.Context, folder, revision, base string, names []string) (hub.CheckPlan, error)
+	// Within reports whether a commit is another one, named in a folder, or an ancestor of it.
+	Within(ctx context.Context, folder, commit, of string) (bool, error)
+	// Queue stores the runs of a plan inside tx and returns the ids of their results. Start
+	// starts them after the commit.
+	Queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, id hub.HandoffID) ([]hub.CheckResultID, error)
+	Start()
+	// Seen returns results as readers see them.
+	Seen(r hub.Reader, ids []hub.CheckResultID, withTails bool) ([]hub.CheckResult, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
+	Checks    Checks        // without it no checks run
+	Bus       hub.Bus       // brings hints about results of checks; needed with Checks
 	Board     Board         // without one no handoff goes into a team
 	Files     Files         // without it no files are reserved
 	Clock     hub.Clock     // default time.Now
@@ -131,6 +158,9 @@ type Options struct {
 	// RequireProof refuses a handoff that is declared unproven, and a completion
 	// that the hub cannot check.
 	RequireProof bool
+
+	// RequireChecks refuses a completion without passed checks.
+	RequireChecks bool
 }
 
 // DefaultSLA is the time after which an accepted task is late.
@@ -144,6 +174,9 @@ type Service struct {
 	board     Board
 	files     Files
 	queue     Queue
+	checks    Checks
+	bus       hub.Bus
+	checking  checkingCalls
 	clock     hub.Clock
 	ids       *hub.IDs
 	log       *slog.Logger
@@ -152,8 +185,9 @@ type Service struct {
 	page      int
 	diffs     diffs
 
-	requireProof bool
-	missing      missingWork
+	requireProof  bool
+	requireChecks bool
+	missing       missingWork
 }
 
 // New returns a service that keeps handoffs in store and notifies their parties
@@ -179,8 +213,8 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 		o.Page = maxPage
 	}
 	return &Service{
-		store: store, sender: sender, inspector: o.Inspector, board: o.Board, files: o.Files, queue: o.Queue, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
-		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof, diffs: newDiffs(),
+		store: store, sender: sender, inspector: o.Inspector, board: o.Board, files: o.Files, queue: o.Queue, checks: o.Checks, bus: o.Bus, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
+		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof, requireChecks: o.RequireChecks, diffs: newDiffs(),
 	}
 }
 
@@ -195,20 +229,30 @@ const (
 
 // A Report is a handoff as its parties see it.
 type Report struct {
-	ID               hub.HandoffID    `json:"handoff_id"`
-	ShortID          hub.ShortID      `json:"short_id,omitempty"`
-	TaskID           string           `json:"task_id"`
-	Title            string           `json:"title"`
-	From             hub.AgentID      `json:"from"`
-	To               hub.AgentID      `json:"to"`
-	Status           hub.HandoffState `json:"status"`
-	Hash             string           `json:"package_hash"`
-	ThreadID         string           `json:"thread_id"`
-	Reason           string           `json:"reason"`                     // why the task changes hands
-	Criteria         []string         `json:"success_criteria,omitempty"` // only in the answer to accept
-	Reserved         []string         `json:"reserved,omitempty"`         // likewise: the files of the scope that are reserved for the receiver
-	Checks           []hub.Check      `json:"checks"`                     // the most recent checks
-	Proof            hub.Proof        `json:"proof"`
+	ID       hub.HandoffID    `json:"handoff_id"`
+	ShortID  hub.ShortID      `json:"short_id,omitempty"`
+	TaskID   string           `json:"task_id"`
+	Title    string           `json:"title"`
+	From     hub.AgentID      `json:"from"`
+	To       hub.AgentID      `json:"to"`
+	Status   hub.HandoffState `json:"status"`
+	Hash     string           `json:"package_hash"`
+	ThreadID string           `json:"thread_id"`
+	Reason   string           `json:"reason"`                     // why the task changes hands
+	Criteria []string         `json:"success_criteria,omitempty"` // only in the answer to accept
+	Reserved []string         `json:"reserved,omitempty"`         // likewise: the files of the scope that are reserved for the receiver
+	Claims   []hub.Check      `json:"claims"`                     // the most recent checks of claims
+	Proof    hub.Proof        `json:"proof"`
+
+	// The members up to Checking follow from the progress of the work. Name fills them in.
+	Checks   hub.ChecksWord    `json:"checks"`
+	Review   hub.ReviewWord    `json:"review"`
+	Landing  string            `json:"landing"`         // a hub.LandingWord, with the commit of work that landed
+	Stage    hub.Stage         `json:"stage,omitempty"` // empty before the owner claims that the work is done
+	Results  []hub.CheckResult `json:"results"`
+	Returned string            `json:"returned,omitempty"` // why the work went back to its owner
+	Checking bool              `json:"checking,omitempty"` // the checks of a completion still run; a message follows
+
 	ProofReason      string           `json:"proof_reason,omitempty"` // why it is unproven or refused
 	ProofNote        string           `json:"proof_note,omitempty"`   // what qualifies it, such as "not committed"
 	TrivialWhy       string           `json:"trivial_why,omitempty"`  // why a trivial change is the task, says its owner; a part of ProofNote
@@ -249,7 +293,7 @@ type Report struct {
 func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	r := Report{
 		ID: h.ID, TaskID: h.TaskID, Title: h.Title, From: h.From, To: h.To, Status: h.Status, Hash: h.Hash, ThreadID: h.ThreadID,
-		Reason: h.Reason, Checks: checks, ApprovalRequired: h.NeedsHuman || h.Team != "", Ownership: h.Ownership,
+		Reason: h.Reason, Claims: checks, Checks: hub.ChecksNone, Review: hub.ReviewNone, Landing: string(hub.LandingNone), Results: []hub.CheckResult{}, ApprovalRequired: h.NeedsHuman || h.Team != "", Ownership: h.Ownership,
 		Team: h.Team, TeamApproved: h.TeamApprovedBy, Previous: h.Previous, Restricted: h.Restricted, Ending: h.Ending, RejectReason: h.RejectReason, Notes: h.Notes,
 		InitiatedAt: h.InitiatedAt, AcceptedAt: h.AcceptedAt, ResolvedAt: h.ResolvedAt, Warnings: []string{},
 	}
@@ -283,8 +327,8 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 		}
 	}
 
-	if r.Checks == nil {
-		r.Checks = []hub.Check{}
+	if r.Claims == nil {
+		r.Claims = []hub.Check{}
 	}
 	if h.Status == hub.HandoffAccepted || h.Status == hub.HandoffActivated {
 		r.DueAt = s.due(h)
@@ -316,7 +360,8 @@ func (r *Report) withhold(actor hub.Caller) {
 	r.Change = ""
 	r.Commit = ""
 	r.Attribution, r.MissingSince = nil, hub.Time{}
-	r.Checks, r.Package = []hub.Check{}, nil
+	r.Claims, r.Package = []hub.Check{}, nil
+	r.Results, r.Returned = []hub.CheckResult{}, ""
 	for i := range r.History {
 		r.History[i].Checks, r.History[i].Note = nil, ""
 	}
@@ -485,7 +530,7 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 			return out, err
 		}
 		row := s.report(h, lastChecks(steps))
-		row.Checks = []hub.Check{}
+		row.Claims = []hub.Check{}
 		row.withhold(actor)
 		out.Handoffs = append(out.Handoffs, row)
 	}

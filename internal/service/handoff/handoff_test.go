@@ -162,7 +162,7 @@ func (d *desk) accept(by hub.Caller, id hub.HandoffID) handoff.Report {
 	d.t.Helper()
 	r, err := d.Accept(d.t.Context(), by, id, "")
 	if err != nil || r.Status != hub.HandoffActivated {
-		d.t.Fatalf("%s: accept: got %s %v (%v), want activated", by.ID, r.Status, r.Checks, err)
+		d.t.Fatalf("%s: accept: got %s %v (%v), want activated", by.ID, r.Status, r.Claims, err)
 	}
 	return r
 }
@@ -817,13 +817,13 @@ func TestProof(t *testing.T) {
 			artifact("a", map[string]any{"type": "file", "path": path, "sha256": sum, "size_bytes": 7, "required": true}),
 		})))
 		got := d.accept(builder, h.ID)
-		for _, c := range got.Checks {
+		for _, c := range got.Claims {
 			if c.Result != hub.CheckVerified {
 				t.Errorf("got %+v, want verified", c)
 			}
 		}
-		if len(got.Checks) != 2 {
-			t.Errorf("got %v, want the package and the file", got.Checks)
+		if len(got.Claims) != 2 {
+			t.Errorf("got %v, want the package and the file", got.Claims)
 		}
 	})
 	outside := filepath.Join(t.TempDir(), "outside.txt")
@@ -897,7 +897,7 @@ func TestProof(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := got.Checks[len(got.Checks)-1]
+			c := got.Claims[len(got.Claims)-1]
 			if c.Result != tt.result || c.Detail == "" || got.RejectReason != tt.reject {
 				t.Errorf("got %+v, rejected for %q; want %s, rejected for %q", c, got.RejectReason, tt.result, tt.reject)
 			}
@@ -909,8 +909,8 @@ func TestProof(t *testing.T) {
 			}
 			same(t, "inbox of the sender", d.inbox(planner), "[handoff.reject]")
 			shown, err := d.Show(t.Context(), planner, h.ID)
-			if err != nil || len(shown.Checks) != len(got.Checks) {
-				t.Errorf("the evidence that is kept: got %v (%v), want %v", shown.Checks, err, got.Checks)
+			if err != nil || len(shown.Claims) != len(got.Claims) {
+				t.Errorf("the evidence that is kept: got %v (%v), want %v", shown.Claims, err, got.Claims)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -25,8 +26,13 @@ func (s *Service) due(h hub.Handoff) hub.Time {
 	return due
 }
 
-// Run escalates late tasks until ctx ends.
+// Run escalates late tasks and ends completions whose checks have ended, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	if s.checks != nil {
+		ending.Go(func() { s.runChecked(ctx) })
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

@@ -63,6 +63,9 @@ func (s *Service) build(op string, actor hub.Caller, raw json.RawMessage) (*pack
 	if err := p.checkScope(op); err != nil {
 		return nil, err
 	}
+	if err := p.checkAsked(op); err != nil {
+		return nil, err
+	}
 
 	// The hub fills in the members that the sender left out.
 	fill(p.members, "protocol", hub.Protocol)

@@ -239,7 +239,7 @@ func TestChecksHaveFacts(t *testing.T) {
 	path, commit := d.repository("repo")
 	accept := func(name string) []hub.Check {
 		h := d.propose(planner, "builder", pkg(name, with("work_state.worktree_path", path)))
-		return d.accept(builder, h.ID).Checks
+		return d.accept(builder, h.ID).Claims
 	}
 	compared := func(checks []hub.Check) (found []hub.ComparedFiles) {
 		for _, c := range checks {

@@ -128,7 +128,7 @@ func TestOutsideQueue(t *testing.T) {
 			t.Errorf("tried again: got %+v (%v), want degraded", again, err)
 		}
 		q.owned = hub.OwnershipTransferred
-		if again, err = d.MoveItem(t.Context(), operator, got.ID, false); err != nil || again.Ownership != hub.OwnershipTransferred || len(again.Checks) != 1 {
+		if again, err = d.MoveItem(t.Context(), operator, got.ID, false); err != nil || again.Ownership != hub.OwnershipTransferred || len(again.Claims) != 1 {
 			t.Errorf("tried again: got %+v (%v), want it transferred, with the steps", again, err)
 		}
 		if again, err = d.MoveItem(t.Context(), operator, got.ID, true); err != nil || again.Ownership != hub.OwnershipTransferred {

@@ -28,7 +28,7 @@ func Render(r Report) string {
 	if r.Notes != "" {
 		fmt.Fprintf(&b, "> %s\n", plaintext.Line(r.Notes))
 	}
-	renderChecks(&b, "", r.Checks)
+	renderChecks(&b, "", r.Claims)
 	if !r.DueAt.IsZero() {
 		fmt.Fprintf(&b, "Due %s.\n", r.DueAt)
 	}
@@ -53,6 +53,33 @@ func renderHead(b *strings.Builder, r Report) {
 	}
 	fmt.Fprintf(b, ".\nfrom %s to %s · package %s\n", r.From, r.To, r.Hash)
 	fmt.Fprintf(b, "proof: %s\n", r.WholeProof())
+	if text := r.ProgressText(); text != "" {
+		fmt.Fprintf(b, "stage: %s\n", text)
+	}
+	for _, c := range r.Results {
+		fmt.Fprintf(b, "check %s: %s (%s)\n", plaintext.Line(c.Name), c.State, c.ID)
+		if c.Note != "" {
+			fmt.Fprintf(b, "note: %s\n", plaintext.Line(c.Note))
+		}
+	}
+	if r.Returned != "" {
+		fmt.Fprintf(b, "returned: %s\n", plaintext.Line(r.Returned))
+	}
+}
+
+// ProgressText returns the stage of work, with the words for its checks, review and landing as far as
+// there are any; "" before the owner claims that the work is done.
+func (r Report) ProgressText() string {
+	var words []string
+	for _, w := range []struct{ name, word string }{{"checks", string(r.Checks)}, {"review", string(r.Review)}, {"landing", r.Landing}} {
+		if w.word != "" && w.word != string(hub.ChecksNone) {
+			words = append(words, w.name+" "+w.word)
+		}
+	}
+	if r.Stage == "" || len(words) == 0 {
+		return string(r.Stage)
+	}
+	return fmt.Sprintf("%s (%s)", r.Stage, strings.Join(words, ", "))
 }
 
 // renderChange writes the change of the work, the other agents that worked there, and the
@@ -141,6 +168,9 @@ func RenderLine(r Report) string {
 	change := ""
 	if r.Change != "" {
 		change = ", " + r.ChangeText()
+	}
+	if text := r.ProgressText(); text != "" {
+		change += ", " + text
 	}
 	return fmt.Sprintf("- %s %s, proof %s%s: %q, %s to %s\n", r.Name(), r.StateText(), r.ProofText(), change, r.Title, r.From, r.To)
 }

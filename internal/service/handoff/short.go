@@ -39,6 +39,9 @@ func (s *Service) Name(ctx context.Context, reports ...*Report) error {
 			if report.ShortID, err = r.ShortID(string(report.ID)); err != nil {
 				return err
 			}
+			if err = s.addProgress(r, report); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

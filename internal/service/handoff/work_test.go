@@ -115,7 +115,7 @@ func TestWorktree(t *testing.T) {
 			h := d.propose(planner, "builder", pkg("T", tt.change(d, path, commit)))
 			got, err := d.Accept(t.Context(), builder, h.ID, "")
 			if err != nil || got.RejectReason != tt.reject || (got.Status == hub.HandoffActivated) != (tt.reject == "") {
-				t.Errorf("got %s, rejected for %q, %v (%v); want rejected for %q", got.Status, got.RejectReason, got.Checks, err, tt.reject)
+				t.Errorf("got %s, rejected for %q, %v (%v); want rejected for %q", got.Status, got.RejectReason, got.Claims, err, tt.reject)
 			}
 		})
 	}
@@ -130,12 +130,12 @@ func TestDone(t *testing.T) {
 	}
 	work := func(t *testing.T, r handoff.Report) hub.Check {
 		t.Helper()
-		for _, c := range r.Checks {
+		for _, c := range r.Claims {
 			if c.What == "work" {
 				return c
 			}
 		}
-		t.Fatalf("got %v, want a check of the work", r.Checks)
+		t.Fatalf("got %v, want a check of the work", r.Claims)
 		return hub.Check{}
 	}
 	t.Run("done, with zero edits, is refused", func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestDone(t *testing.T) {
 		}
 		d.view(func(r hub.Reader) error {
 			page, err := r.Query(hub.Query{Audit: true, Type: hub.TypeHandoffComplete, Limit: 1})
-			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"proof":"verified","proof_note":"only its hash was compared","work":"verified"`) {
+			if err == nil && !strings.Contains(string(page.Messages[0].Payload), `"proof":"verified","proof_note":"only its hash was compared","results":[],"review":"none","stage":"there","work":"verified"`) {
 				t.Errorf("the sender is told %s, want that the change of the file is verified by its hash", page.Messages[0].Payload)
 			}
 			return err

@@ -53,6 +53,9 @@ func (v *verifier) checkHandoffs(ctx context.Context) error {
 func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 	where := "handoff " + string(h.ID)
 	v.checkPackage(where, h)
+	if err := v.checkProgress(r, h.ID); err != nil {
+		return err
+	}
 	steps, err := r.HandoffSteps(h.ID)
 	if err != nil {
 		return v.unreadable(where, err)
@@ -105,6 +108,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		v.find(where, "its %s differs from the journal", name)
 	}
 
+	reopened := lastReturn(steps)
 	for i := range max(len(moves), len(steps)) {
 		switch {
 		case i >= len(moves):
@@ -112,7 +116,7 @@ func (v *verifier) checkHandoff(r hub.Reader, h hub.Handoff) error {
 		case i >= len(steps):
 			v.find(where, "its history has no step %d (%s), though journal row %d records it", i+1, stateOf(moves[i].Action), moves[i].Seq)
 		default:
-			v.checkStep(where, h, steps[i], moves[i])
+			v.checkStep(where, h, steps[i], moves[i], i >= reopened)
 		}
 	}
 	return nil
@@ -185,12 +189,17 @@ type outcome struct {
 // outcomeOf reads the outcome of a handoff from its steps.
 func outcomeOf(steps []hub.HandoffStep) outcome {
 	is := outcome{owned: hub.OwnershipHub}
-	for _, s := range steps {
+	for i, s := range steps {
 		switch s.State {
 		case hub.HandoffAccepted:
 			is.accepted = s.At
 		case hub.HandoffActivated:
-			is.owned = ownershipOf(s)
+			if i == 0 || steps[i-1].State != hub.HandoffClosed {
+				is.owned = ownershipOf(s)
+				continue
+			}
+			is.resolved = hub.Time{} // its work was returned
+			is.notes = ""
 		case hub.HandoffRejected, hub.HandoffCompleted:
 			is.resolved = s.At
 			is.notes = s.Note
@@ -214,9 +223,21 @@ func ownershipOf(s hub.HandoffStep) hub.Ownership {
 	return hub.OwnershipHub
 }
 
+// lastReturn returns the index of the last step by which a closed handoff became active again; 0
+// if there is none.
+func lastReturn(steps []hub.HandoffStep) int {
+	for i := len(steps) - 1; i > 0; i-- {
+		if steps[i].State == hub.HandoffActivated && steps[i-1].State == hub.HandoffClosed {
+			return i
+		}
+	}
+	return 0
+}
+
 // checkStep compares a step with the entry that records it, and the handoff with
-// the facts of that entry.
-func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e hub.Entry) {
+// the facts of that entry. The ending of a step before the work was returned is not that of the
+// handoff: then ends is false.
+func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e hub.Entry, ends bool) {
 	var f stepFacts
 	if !v.decodeFacts(e, &f) {
 		return
@@ -233,7 +254,7 @@ func (v *verifier) checkStep(where string, h hub.Handoff, s hub.HandoffStep, e h
 		field{"receiver", h.To == f.To},
 		field{"package hash", shape.SameHash(h.Hash, f.Hash)},
 		field{"reason for rejection", f.Reason == "" || h.RejectReason == f.Reason},
-		field{"ending", f.Ending == "" || h.Ending == f.Ending},
+		field{"ending", f.Ending == "" || h.Ending == f.Ending || !ends},
 	)
 	onlyContentDiffers := len(differ) == 0 && f.Digest != "" && h.Digest() != f.Digest && !withheldPackage(h)
 	if onlyContentDiffers {

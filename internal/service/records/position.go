@@ -41,8 +41,11 @@ type position struct {
 	Keys     register[recordedKey]       `json:"keys"`
 	Roots    register[hub.Root]          `json:"roots"`
 	Files    register[hub.Reservation]   `json:"files"`    // reservations of files
+	Checks   register[string]            `json:"checks"`   // digests of the checks of repositories
+	Results  register[string]            `json:"results"`  // digests of their results
 	Items    map[string]register[string] `json:"items"`    // the digests of items, by kind
 	Withheld int                         `json:"withheld"` // packages that are not in the store
+	Landed   []hub.LandingEntry          `json:"landed"`   // whose branches are to be read
 
 	KeptChecked   int                     `json:"kept_checked"`
 	MessageCursor string                  `json:"message_cursor"`

@@ -50,6 +50,7 @@ type Options struct {
 
 	EmptyLog  func(context.Context) error // removes replaced bytes from the log of the store; may be nil
 	Artifacts Artifacts                   // loses the content that a forgotten message alone named; may be nil
+	Refs      Refs                        // reads the branches that work landed in; may be nil
 
 	Keep time.Duration // age at which Run archives; default 90 days
 	Seal int64         // bytes after which a file of the trail is sealed; default 64 MiB
@@ -72,6 +73,7 @@ type Records struct {
 	keep      time.Duration
 	trail     *trail
 	artifacts Artifacts
+	refs      Refs
 	emptyLog  func(context.Context) error
 	archiving sync.Mutex   // one archive or removal at a time; before files
 	verifying sync.Mutex   // one verification with a position at a time; before files
@@ -95,7 +97,7 @@ func New(store hub.Store, folders Folders, opts *Options) *Records {
 		o.Seal = sealAfter
 	}
 	return &Records{
-		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts, emptyLog: o.EmptyLog,
+		store: store, folders: folders, clock: o.Clock, bus: o.Bus, log: o.Log, consumers: o.Consumers, keep: o.Keep, artifacts: o.Artifacts, refs: o.Refs, emptyLog: o.EmptyLog,
 		trail: &trail{store: store, cursor: folders.cursor(), dir: folders.Trail, sealAfter: o.Seal, log: o.Log},
 	}
 }

@@ -36,6 +36,9 @@ type Audit struct {
 	Lines     int `json:"lines"` // of the trail
 
 	Reservations int `json:"reservations"` // of files
+	Checks       int `json:"checks"`       // of repositories
+	Results      int `json:"results"`      // of checks
+	Landings     int `json:"landings"`     // entries of landing queues
 
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
@@ -69,7 +72,8 @@ const (
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
 // deliveries, handoffs with their history, runs, contracts and context packets,
-// agents, keys, roots and reservations of files; and the trail with the journal. A difference is a finding,
+// agents, keys, roots, reservations of files, checks of repositories with their results, landings
+// and reviews; and the trail with the journal. A difference is a finding,
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
@@ -89,7 +93,7 @@ func (r *Records) verify(ctx context.Context, v *verifier) (Audit, error) {
 		work func(context.Context) error
 	}{
 		{"journal", v.begin}, {"archives", v.readArchives}, {"journal", v.readJournal},
-		{"things that archives record", v.checkKept}, {"messages", v.findUnrecorded}, {"handoffs", v.checkHandoffs},
+		{"things that archives record", v.checkKept}, {"messages", v.findUnrecorded}, {"handoffs", v.checkHandoffs}, {"branches", v.checkRefs},
 	}
 
 	if v.Part > 0 {
@@ -130,17 +134,18 @@ type verifier struct {
 	store   hub.Store
 	folders Folders
 	until   time.Time // when it pauses; never if zero
+	refs    Refs      // nil if no branches are read
 
 	trail *trailReader // nil if it is not checked
 }
 
 func (r *Records) newVerifier() *verifier {
-	v := &verifier{store: r.store, folders: r.folders, position: position{
+	v := &verifier{store: r.store, folders: r.folders, refs: r.refs, position: position{
 		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
-		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{},
+		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{}, Checks: register[string]{}, Results: register[string]{},
 		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}},
 	}}
-	for _, kind := range teamKinds {
+	for _, kind := range slices.Concat(teamKinds, landingKinds) {
 		v.Items[kind] = register[string]{}
 	}
 	v.Out.Unchecked, v.Out.Findings = []string{}, []Finding{}
@@ -439,6 +444,12 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.checkFiles(r); err != nil {
 			return false, err
 		}
+		if err := v.checkLandings(r); err != nil {
+			return false, err
+		}
+		if err := v.checkChecks(r); err != nil {
+			return false, err
+		}
 		return false, v.checkTeams(r)
 	})
 	if err == nil {
@@ -467,6 +478,8 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		}
 		v.recordAgent(e)
 		v.recordFile(e)
+		v.recordCheck(e)
+		v.recordLanding(e)
 		v.recordItem(e)
 		v.recordTeam(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {

@@ -79,6 +79,8 @@ func tell(t *testing.T) *story {
 	}
 	s.must(folders.Add(ctx, operator, s.root))
 	s.reserve(ctx)
+	s.check(ctx)
+	s.land(ctx)
 	s.journal.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
 
@@ -105,7 +107,7 @@ func TestVerify(t *testing.T) {
 		got.Head.Hash = ""
 		want := records.Audit{
 			Head: hub.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
-			Messages: 12, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
+			Messages: 16, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Checks: 2, Results: 1, Landings: 3, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
 			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
@@ -369,7 +371,17 @@ func TestTampering(t *testing.T) {
 		{"a reservation added", `CREATE TEMP TABLE n AS SELECT * FROM reservations WHERE fence = 1; UPDATE n SET fence = 99; INSERT INTO reservations SELECT * FROM n`, []string{"reservation r99: no journal row records it"}},
 		{"a reservation removed", `DELETE FROM reservations WHERE fence = 1`, []string{fmt.Sprintf("reservation r1: it is missing, though journal row %d records it", s.rowOf(actions.ReservationTaken, 0))}},
 		{"a reservation of another agent", change("reservations", "holder = 'bob'", "fence = 1"), []string{fmt.Sprintf("reservation r1: it differs from journal row %d", s.rowOf(actions.ReservationTaken, 0))}},
+		{"a check added", `INSERT INTO repository_checks SELECT machine, repository, 'other', replace(body_json, '"name":"test"', '"name":"other"') FROM repository_checks WHERE name = 'test'`, []string{"check /src#other: no journal row records it"}},
+		{"a check removed", `DELETE FROM repository_checks WHERE name = 'test'`, []string{fmt.Sprintf("check /src#test: it is missing, though journal row %d records it", s.rowOf(actions.CheckAdded, 0))}},
+		{"a check with another command", change("repository_checks", `body_json = replace(body_json, '"make","test"', '"sh","evil"')`, "name = 'test'"), []string{fmt.Sprintf("check /src#test: it differs from journal row %d", s.rowOf(actions.CheckAdded, 0))}},
+		{"a trusted check with another command", change("repository_checks", `body_json = replace(body_json, 'golint', 'evil')`, "name = 'lint'"), []string{fmt.Sprintf("check /src#lint: it differs from journal row %d", s.rowOf(actions.CheckTrusted, 0))}},
+		{"a result of another commit", change("check_results", `commit_id = 'c2', body_json = replace(body_json, '"commit":"c1"', '"commit":"c2"')`, "n = 1"), []string{fmt.Sprintf("result c1: it differs from journal row %d", s.rowOf(actions.CheckRun, 0))}},
+		{"a result removed", `DELETE FROM check_results WHERE n = 1`, []string{fmt.Sprintf("result c1: it is missing, though journal row %d records it", s.rowOf(actions.CheckRun, 0))}},
 		{"an orphan that is held again", change("reservations", "state = 'held'", "fence = 3"), []string{"reservation r3: it is held, but the journal says orphan"}},
+		{"a landing of another owner", change("landings", "body_json = replace(body_json, 'two-commit', 'bad-commit')", "n = 2"), []string{fmt.Sprintf("landing l2: it differs from journal row %d", s.rowOf(actions.LandingQueued, 3))}},
+		{"a landing removed", `DELETE FROM landings WHERE n = 1`, []string{fmt.Sprintf("landing l1: it is missing, though journal row %d records it", s.rowOf(actions.LandingQueued, 0))}},
+		{"an approval that was not given", change("reviews", "body_json = replace(body_json, 'waiting', 'approved')", "n = 1"), []string{fmt.Sprintf("review v1: it differs from journal row %d", s.rowOf(actions.ReviewRequested, 0))}},
+		{"a landing policy without review", change("landing_policies", `body_json = replace(body_json, '"review":"operator"', '"review":"none"')`, "1 = 1"), []string{fmt.Sprintf("landing policy /src main: it differs from journal row %d", s.rowOf(actions.LandingSet, 0))}},
 		{"an agent removed", `DELETE FROM agent_keys WHERE agent = 'ada'; DELETE FROM agents WHERE id = 'ada'`, []string{
 			fmt.Sprintf("agent ada: it is missing, though journal row %d records it", adaRow), fmt.Sprintf("key ada/default: it is missing, though journal row %d records it", adaRow+1),
 		}},

@@ -248,6 +248,9 @@ func (b *board) violated(name string, f File, during bool) error {
 		return err
 	}
 	facts := map[string]any{"tree": b.tree.Path, "path": name, "holder": r.Holder, "by": b.actor.ID}
+	if during {
+		facts["during_command"] = true
+	}
 	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationViolated, string(r.ID), facts))
 	return err
 }

@@ -314,3 +314,88 @@ func (s *Service) Ended(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Messa
 	err = c.tellMove(t, was)
 	return c.posted, err
 }
+
+// Returned moves the task of a handoff that is active again, because its work was returned: the
+// task goes through rework back into progress, inside tx. The caller announces the messages after
+// the commit.
+func (s *Service) Returned(tx hub.Tx, actor hub.Caller, h hub.Handoff, reason string) ([]hub.Message, error) {
+	t, err := tx.Teamspaces().Task(hub.TaskID(h.TaskID))
+	if err != nil || t.Handoff != h.ID {
+		return nil, ignoreMissing(err) // it has another owner by now
+	}
+	if t.State != hub.TaskInReview && t.State != hub.TaskDone {
+		return nil, nil
+	}
+	c, err := s.begin(tx, "handoff.Return", actor, h.Team)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return nil, nil // the team is closed: the handoff goes on without it
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t, err = c.rework(t, reason); err != nil {
+		return nil, err
+	}
+	if t, err = t.Advance(hub.TaskInProgress, c.now); err != nil {
+		return nil, err
+	}
+	err = c.putTask(&t)
+	return c.posted, err
+}
+
+// Return sends a task that is done to rework, because a landing queue returned its work, inside
+// tx. It reports whether the owner of the task has to work on it. The caller tells the owner, and
+// announces the messages after the commit.
+func (s *Service) Return(tx hub.Tx, id hub.TaskID, reason string) (active bool, posted []hub.Message, err error) {
+	t, err := tx.Teamspaces().Task(id)
+	if err != nil || t.State != hub.TaskDone {
+		return err == nil && !t.State.Over(), nil, ignoreMissing(err)
+	}
+	c, err := s.begin(tx, "team.Return", hub.Caller{ID: hub.Self}, t.Team)
+	if hub.CodeOf(err) == hub.CodeConflict {
+		return false, nil, nil // the team is closed
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	_, err = c.rework(t, reason)
+	return err == nil, c.posted, err
+}
+
+// Readable returns a task of a team that the actor may see.
+func (s *Service) Readable(r hub.Reader, actor hub.Caller, id hub.TaskID) (hub.Task, error) {
+	const op = "team.task"
+	missing := hub.Errorf(hub.CodeNotFound, op, "no task %.50q of a team that you can see", id).WithHint("to list your teams: {team.list}")
+	t, err := r.Teamspaces().Task(id)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return t, missing
+	}
+	if err != nil || actor.ID == hub.Self {
+		return t, err
+	}
+	if _, _, err := visible(r, op, actor, t.Team); err != nil {
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			err = missing
+		}
+		return hub.Task{}, err
+	}
+	return t, nil
+}
+
+// rework sends a task to rework for a reason.
+func (c *change) rework(t hub.Task, reason string) (hub.Task, error) {
+	t, err := t.Advance(hub.TaskRework, c.now)
+	if err != nil {
+		return t, err
+	}
+	t.Reason = cut(reason, 500)
+	err = c.putTask(&t)
+	return t, err
+}
+
+func ignoreMissing(err error) error {
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return nil
+	}
+	return err
+}

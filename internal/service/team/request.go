@@ -95,6 +95,7 @@ type (
 		ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
 		Worktree     string            `json:"worktree_path,omitempty"` // absolute; in which the files of Scope are
 		Scope        []string          `json:"scope,omitempty"`         // see hub.Task
+		Checks       []string          `json:"checks,omitempty"`        // likewise
 	}
 
 	// ReadTask reads a task.

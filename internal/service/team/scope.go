@@ -15,15 +15,17 @@ const (
 	maxScopePath = 1000 // bytes
 )
 
-// checkScope refuses a scope whose paths are not in a worktree that the task names.
-func checkScope(op, worktree string, scope []string) error {
+// checkScope refuses a scope whose paths are not in a worktree that the task names, and a worktree
+// without scope and checks.
+func checkScope(op string, r CreateTask) error {
+	worktree, scope := r.Worktree, r.Scope
 	switch {
 	case len(scope) > maxScope:
 		return hub.Errorf(hub.CodeTooLarge, op, "scope: a task has at most %d paths", maxScope)
 	case len(scope) > 0 && worktree == "":
 		return hub.Errorf(hub.CodeInvalid, op, "scope: the task names no worktree").WithHint("name it in worktree_path")
-	case len(scope) == 0 && worktree != "":
-		return hub.Errorf(hub.CodeInvalid, op, "worktree_path is for the files in scope").WithHint("name them in scope")
+	case len(scope) == 0 && len(r.Checks) == 0 && worktree != "":
+		return hub.Errorf(hub.CodeInvalid, op, "worktree_path is for the files in scope and for checks").WithHint("name some in scope or in checks")
 	case worktree != "" && (!filepath.IsAbs(worktree) || len(worktree) > maxScopePath || !utf8.ValidString(worktree)):
 		return hub.Errorf(hub.CodeInvalid, op, "worktree_path must be an absolute path, got %q", cut(worktree, 200))
 	}

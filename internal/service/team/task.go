@@ -17,6 +17,9 @@ const (
 )
 
 func (r CreateTask) perform(ctx context.Context, s *Service, in call) (Answer, error) {
+	if err := s.checkAsked(ctx, "team.task", r); err != nil {
+		return Answer{}, err
+	}
 	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) { return c.newTask(r) })
 }
 
@@ -56,6 +59,10 @@ func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, err
 	if !slices.Contains(hub.TaskStates, r.State) {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown task state %q", r.State).WithHint("use %s", joined(hub.TaskStates))
 	}
+	progress, results, err := s.checkSubmitted(ctx, op, in, r)
+	if err != nil {
+		return Answer{}, err
+	}
 	out, err := s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
 		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
 		if err != nil {
@@ -63,6 +70,11 @@ func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, err
 		}
 		return c.moveTask(t, r.State, r.Reason)
 	})
+	if err == nil && len(results) > 0 {
+		out.Checks = progress.Checks
+		out.Stage = hub.StageOf(hub.ProofVerified, progress.Checks, progress.Review, progress.Landing)
+		out.Results = results
+	}
 	if err == nil && out.Task.State == hub.TaskInProgress {
 		out.Reserved, out.Warnings = s.reserve(ctx, in.actor, *out.Task)
 	}
@@ -116,7 +128,7 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 		}
 	}
 
-	if err := checkScope(c.op, r.Worktree, r.Scope); err != nil {
+	if err := checkScope(c.op, r); err != nil {
 		return t, err
 	}
 	if err := c.allow(hub.MayCreateTask, r.Class); err != nil {
@@ -124,7 +136,7 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 	}
 
 	t = hub.Task{
-		Worktree: r.Worktree, Scope: r.Scope,
+		Worktree: r.Worktree, Scope: r.Scope, Checks: r.Checks,
 		Team: c.team.ID, Title: r.Title, Class: r.Class, State: hub.TaskBacklog, ExternalRefs: r.ExternalRefs, Queue: hub.QueueNone, CreatedBy: c.actor.ID, CreatedAt: c.now, UpdatedAt: c.now,
 	}
 	if t, err = c.depend(t, r.DependsOn); err != nil {
@@ -286,6 +298,9 @@ func finishers(t hub.Team, class hub.TaskClass) []hub.Role {
 // moveTask moves a task for the actor.
 func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Task, error) {
 	was := t.State
+	if was.Over() { // only a landing queue returns a task that is done
+		return t, hub.Errorf(hub.CodeConflict, c.op, "task %s is %s and cannot become %s", t.ID, was, next).WithHint("it is final")
+	}
 	moved, err := t.Advance(next, c.now)
 	if err != nil {
 		return t, err

@@ -45,9 +45,19 @@ type Files interface {
 	Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error)
 }
 
+// Checks runs the checks of repositories on the work of tasks.
+type Checks interface {
+	// Known returns the names of the checks of the repository around a folder.
+	Known(ctx context.Context, folder string) ([]string, error)
+	// CheckTask runs the checks of a task on the commit in its worktree, and waits for a while. A
+	// repeated call gets the results that ended meanwhile.
+	CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (hub.Progress, []hub.CheckResult, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock     hub.Clock     // default time.Now
+	Checks    Checks        // without it no checks run
 	Files     Files         // without it no files are reserved
 	Log       *slog.Logger  // default silent
 	Artifacts Artifacts     // without it teams have no artifacts
@@ -66,6 +76,7 @@ type Service struct {
 
 	artifacts Artifacts
 	files     Files
+	checks    Checks
 	queue     Queue
 	bus       hub.Bus
 	mergeSLA  time.Duration
@@ -93,7 +104,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla must be between 0 and %s, got %s", DefaultMergeSLA, o.MergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	s := &Service{
-		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, files: o.Files, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, files: o.Files, checks: o.Checks, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
 	}
 	for i := range s.putting {
 		s.putting[i] = make(chan struct{}, 1)
@@ -126,6 +137,11 @@ type Answer struct {
 	Task     *hub.Task     `json:"task,omitempty"`
 	Reserved []string      `json:"reserved,omitempty"` // the files of the task that are reserved for its owner; after a start alone
 	Decision *hub.Decision `json:"decision,omitempty"`
+
+	// Of a task whose owner submitted it for review.
+	Checks  hub.ChecksWord    `json:"checks,omitempty"`
+	Stage   hub.Stage         `json:"stage,omitempty"`
+	Results []hub.CheckResult `json:"results,omitempty"`
 
 	Decisions []hub.Decision `json:"decisions,omitzero"` // newest first
 

@@ -445,6 +445,7 @@ func TestTasks(t *testing.T) {
 			t.Errorf("done: got %+v", got)
 		}
 		r.refuse(ana, team.MoveTask{Task: id, State: hub.TaskDropped, Reason: "x"}, hub.CodeConflict, "done")
+		r.refuse(cy, team.MoveTask{Task: id, State: hub.TaskRework, Reason: "x"}, hub.CodeConflict, "done")
 		r.refuse(ana, team.ChangeTask{Task: id, Owner: "bo"}, hub.CodeConflict, "done")
 		r.refuse(ana, team.ReadTask{Task: "T-99"}, hub.CodeNotFound, "T-99")
 	})
@@ -468,6 +469,7 @@ func TestTasks(t *testing.T) {
 			hub.TaskBacklog: "assigned in_progress dropped", hub.TaskAssigned: "assigned in_progress blocked backlog dropped",
 			hub.TaskInProgress: "in_review done blocked assigned in_progress backlog dropped", hub.TaskInReview: "rework done blocked backlog dropped",
 			hub.TaskRework: "in_progress assigned backlog dropped", hub.TaskBlocked: "assigned in_review backlog dropped",
+			hub.TaskDone: "rework", // by a landing queue alone
 		}
 		for _, from := range hub.TaskStates {
 			for _, to := range hub.TaskStates {

@@ -13,10 +13,12 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/attention"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -37,6 +39,8 @@ type Services struct {
 	Runs      *run.Service
 	Roots     *roots.Service
 	Files     *reservation.Service
+	Checks    *check.Service
+	Landings  *landing.Service
 	Keys      *keys.Service
 	Journal   *journal.Journal
 	Records   Records
@@ -152,6 +156,28 @@ var (
 	Files        = changes("parley/files", "See which agents change files in your working tree; reserve or release files.", files).AsTool("acp_files", "Who changes a file, reserve files", filesSchema)
 	ListFiles    = reads("parley/reservations/list", "List the files that agents change, by working tree, with the agents that wait for them.", filesList)
 
+	AddCheck      = patient(administers("parley/check/add", "Allow a command for a repository, which the hub runs on commits.", checkAdd))
+	ListChecks    = patient(reads("parley/check/list", "List the checks of a repository, with those in its parley.yaml that are not trusted, or all checks.", checkList))
+	ShowCheck     = reads("parley/check/show", "Show a check of a repository with its newest results.", checkShow)
+	RemoveCheck   = patient(administers("parley/check/remove", "Remove a check of a repository; its results stay.", checkRemove))
+	TrustChecks   = patient(administers("parley/check/trust", "Allow the checks in the parley.yaml of a repository, as the commit that is checked out has them.", checkTrust))
+	RequireChecks = patient(administers("parley/check/require", "Set whether completions in a repository need passed checks.", checkRequire))
+	RunCheck      = patient(changes("parley/check/run", "Run an allowed check on a commit, or return the kept result for the same tree and check.", checkRun))
+	ShowResult    = patient(reads("parley/check/result", "Show a result of a check with the end of its output, or wait for it.", checkResult))
+	ListResults   = reads("parley/check/results", "List the results of checks, newest first.", checkResults)
+
+	SetLanding    = patient(administers("parley/landing/set", "Let changes land in a branch of a repository, and say how.", landingSet))
+	ShowLanding   = reads("parley/landing/show", "Show how changes land in a branch of a repository.", landingShow)
+	LandingOff    = administers("parley/landing/off", "End the landing queue of a branch; its entries are cancelled.", landingOff)
+	Land          = patient(changes("parley/landings/land", "Queue a branch, a commit or the work of a handoff to land: your own, or any as the operator.", land))
+	ListLandings  = reads("parley/landings/list", "List the entries of landing queues with the head of the target.", landingList)
+	ShowEntry     = reads("parley/landings/show", "Show an entry of a landing queue: difference, reviews, results and the output of the check that runs.", landingEntry)
+	CancelLanding = changes("parley/landings/cancel", "Take an entry out of a landing queue: your own, or any as the operator.", landingCancel)
+	RetryLanding  = patient(changes("parley/landings/retry", "Queue an entry again that was returned or waits; the operator's call is a yes.", landingRetry))
+	UndoLanding   = changes("parley/landings/undo", "Queue a commit that takes back a landing.", landingUndo)
+	GiveReview    = changes("parley/landings/review", "Answer a review: approve, or changes with findings.", reviewGive)
+	ListReviews   = reads("parley/landings/reviews", "List the reviews that wait, or all.", reviewList)
+
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
 	InviteWeb   = administers("parley/web/invite", "Make a link with which a viewer is signed in, once.", webInvite)
 	WebSessions = reads("parley/web/sessions", "List the sessions of browsers.", webSessions)
@@ -185,6 +211,8 @@ var Operations = rpc.Table[*Services]{
 	AddWindow, RemoveWindow, ListShown, OpenSession, CloseSession, FollowSession, PromptSession, CancelTurn,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
 	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
+	SetLanding, ShowLanding, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, UndoLanding, GiveReview, ListReviews,
+	AddCheck, ListChecks, ShowCheck, RemoveCheck, TrustChecks, RequireChecks, RunCheck, ShowResult, ListResults,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 

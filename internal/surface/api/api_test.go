@@ -24,10 +24,12 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -100,9 +102,11 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Files:   files,
-		Metrics: metrics.New(store, nil),
-		Talks:   talks, Notify: people, Clock: clock,
+		Files:    files,
+		Checks:   check.New(store, noRepositories{}, nil, d.hints, &check.Options{Clock: clock}),
+		Landings: landing.New(store, noGit{}, nil, mail, &landing.Options{Clock: clock}),
+		Metrics:  metrics.New(store, nil),
+		Talks:    talks, Notify: people, Clock: clock,
 		Store: store, Wakes: wakes, SignIn: signIn,
 		Keeper: keeper.New(store, wakes, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
 		Roots:  folders,
@@ -278,6 +282,24 @@ func FuzzParams(f *testing.F) {
 			}
 		}
 	})
+}
+
+// noGit is a machine without repositories.
+type noGit struct{ landing.Git }
+
+func (noGit) Repository(context.Context, string) (string, error) {
+	return "", hub.Errorf(hub.CodeInvalid, "test", "no repository here")
+}
+
+// noRepositories is such a machine for checks.
+type noRepositories struct{ check.Repositories }
+
+func (noRepositories) Find(context.Context, string) (hub.Repository, error) {
+	return hub.Repository{}, hub.Errorf(hub.CodeInvalid, "test", "no repository here")
+}
+
+func (noRepositories) Fetch(context.Context, string, string) (check.Commit, error) {
+	return check.Commit{}, hub.Errorf(hub.CodeInvalid, "test", "no repository here")
 }
 
 // noFiles are the records of a store without files.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/strictjson"
@@ -46,6 +47,10 @@ type HandoffParams struct {
 
 	Expect        shape.Expectation `json:"expect,omitzero"`          // to initiate: what the work must change
 	Scope         []string          `json:"scope,omitempty"`          // to initiate: files that are reserved for the receiver
+	Checks        []string          `json:"checks,omitempty"`         // to initiate: names of checks that must pass
+	Review        string            `json:"review,omitempty"`         // to initiate: the reviewer, an agent, role:ROLE or operator
+	Commit        string            `json:"commit,omitempty"`         // to complete: that has the work; default the one that is checked out
+	Wait          *int              `json:"wait_s,omitempty"`         // to complete: seconds to wait for the checks; default 20, at most 100
 	CommitMessage string            `json:"commit_message,omitempty"` // to complete: the hub commits the artifacts with it
 	SameChangeAs  hub.HandoffID     `json:"same_change_as,omitempty"` // to complete: the handoff whose change did this task, too
 	Done          bool              `json:"done,omitempty"`           // to settle an item of a queue: it was moved by hand
@@ -56,6 +61,10 @@ type HandoffParams struct {
 	State  hub.HandoffState `json:"state,omitempty"`
 	Limit  strictjson.Count `json:"limit,omitzero"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
+
+	// To review.
+	Verdict  string              `json:"verdict,omitempty"` // approve or changes
+	Findings []hub.ReviewFinding `json:"findings,omitempty"`
 
 	From json.RawMessage `json:"from,omitempty"` // to list: the agent that hands over; else refused, because the sender is the authenticated caller
 }
@@ -76,10 +85,13 @@ func (c *Criteria) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A HandoffAnswer is one handoff or, for the action list, a page of them.
+// A HandoffAnswer is one handoff or, for the action list, a page of them. The action review is
+// answered with the review, the action land with the entry of the landing queue.
 type HandoffAnswer struct {
 	Report  *handoff.Report
 	Listing *handoff.Listing
+	Review  *hub.Review
+	Landing *landing.Listing
 
 	// Deliveries forecasts when the receiver of a new handoff will see it.
 	Deliveries []mailroom.Forecast
@@ -93,8 +105,13 @@ type proposed struct {
 
 // MarshalJSON writes whichever is there.
 func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
-	if h.Listing != nil {
+	switch {
+	case h.Listing != nil:
 		return json.Marshal(h.Listing)
+	case h.Review != nil:
+		return json.Marshal(ReviewAnswer{*h.Review})
+	case h.Landing != nil:
+		return json.Marshal(h.Landing)
 	}
 	return json.Marshal(proposed{h.Report, h.Deliveries})
 }
@@ -103,6 +120,9 @@ func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	var page struct {
 		Handoffs json.RawMessage `json:"handoffs"`
+		Entries  json.RawMessage `json:"entries"`
+		ID       json.RawMessage `json:"handoff_id"`
+		Review   json.RawMessage `json:"review"`
 	}
 	if err := json.Unmarshal(b, &page); err != nil {
 		return err
@@ -110,6 +130,14 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	if page.Handoffs != nil {
 		h.Listing = new(handoff.Listing)
 		return json.Unmarshal(b, h.Listing)
+	}
+	if page.Entries != nil {
+		h.Landing = new(landing.Listing)
+		return json.Unmarshal(b, h.Landing)
+	}
+	if page.Review != nil && page.ID == nil {
+		h.Review = new(hub.Review)
+		return json.Unmarshal(page.Review, h.Review)
 	}
 	got := proposed{Report: new(handoff.Report)}
 	if err := json.Unmarshal(b, &got); err != nil {
@@ -128,7 +156,11 @@ type handoffAction func(context.Context, *handoff.Service, hub.Caller, HandoffPa
 var handoffActions = map[string]handoffAction{
 	"initiate": initiateHandoff,
 	"complete": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
-		return s.Complete(ctx, a, p.ID, p.completion())
+		c, err := p.completion()
+		if err != nil {
+			return handoff.Report{}, err
+		}
+		return s.Complete(ctx, a, p.ID, c)
 	},
 	"reject": func(ctx context.Context, s *handoff.Service, a hub.Caller, p HandoffParams) (handoff.Report, error) {
 		return s.Reject(ctx, a, p.ID, hub.RejectReason(p.Reason), p.Detail)
@@ -170,15 +202,18 @@ func initiateHandoff(ctx context.Context, s *handoff.Service, a hub.Caller, p Ha
 }
 
 // completion returns the members of the action complete.
-func (p HandoffParams) completion() handoff.Completion {
+func (p HandoffParams) completion() (handoff.Completion, error) {
+	wait, err := waitOf("acp/handoff", p.Wait)
 	return handoff.Completion{
+		Commit:        p.Commit,
+		Wait:          wait,
 		Summary:       p.Summary,
 		Artifacts:     p.Artifacts,
 		NoChanges:     p.NoChanges,
 		Trivial:       p.Trivial,
 		SameChange:    p.SameChangeAs,
 		CommitMessage: p.CommitMessage,
-	}
+	}, err
 }
 
 // query returns the members of the action list.
@@ -213,6 +248,8 @@ func (p HandoffParams) packageParts() packageParts {
 		ThreadID:       p.ThreadID,
 		Expect:         p.Expect,
 		Scope:          p.Scope,
+		Checks:         p.Checks,
+		Review:         p.Review,
 		Unproven:       p.Unproven,
 	}
 }
@@ -227,8 +264,19 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		return HandoffAnswer{}, hub.Errorf(hub.CodeDenied, op, "a viewer can read handoffs, not change them")
 	}
 
-	if p.Action == "list" {
+	switch p.Action {
+	case "list":
 		return listHandoffs(ctx, s, a, p)
+	case "review": // of a handoff, or of an entry of a landing queue
+		got, err := reviewGive(ctx, s, a, ReviewParams{ID: string(p.ID), Verdict: p.Verdict, Findings: p.Findings})
+		return HandoffAnswer{Review: &got.Review}, err
+	case "land":
+		ref := string(p.ID)
+		if ref == "" {
+			ref = p.Branch
+		}
+		got, err := land(ctx, s, a, LandParams{Ref: ref, Repo: p.Worktree})
+		return HandoffAnswer{Landing: &got}, err
 	}
 
 	// The other actions need full ids; the caller may give short ones.
@@ -246,7 +294,7 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	act, ok := handoffActions[p.Action]
 	if !ok {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "unknown action %q", p.Action).
-			WithHint("use initiate, approve, accept, reject, withdraw, complete, activate, close, show or list")
+			WithHint("use initiate, approve, accept, reject, withdraw, complete, review, land, activate, close, show or list")
 	}
 	if p.Action != "initiate" && !p.ID.Valid() {
 		return HandoffAnswer{}, hub.Errorf(hub.CodeInvalid, op, "handoff_id %q is not valid", p.ID).

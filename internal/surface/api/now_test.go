@@ -37,6 +37,8 @@ func everything() api.Waiting {
 		Conflicts: []api.ConflictedContract{{Project: "p", ID: "c", Name: "plain", Version: 2}},
 		Merges:    []hub.Conflict{{Team: "alpha", Artifact: "plain", Version: 2}, {Team: "alpha", Artifact: "plain", Version: 4, Result: 5}},
 		Overdue:   []mailroom.Overdue{{Message: message("m4", hub.SensitivityHigh, "secret"), Missing: []hub.AgentID{"builder"}}},
+		Landings:  []hub.LandingEntry{{ID: "l1", Owner: "builder", Ref: "plain", Into: "main"}},
+		Reviews:   []hub.Review{{ID: "v1", Entry: "l2", Reviewer: "operator"}},
 		Free:      1 << 20,
 		Inbox: []hub.Envelope{
 			message("m3", hub.SensitivityLow, "plain"),

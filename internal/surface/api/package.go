@@ -31,6 +31,8 @@ type packageParts struct {
 	Artifacts []hub.ArtifactRef
 	Expect    shape.Expectation
 	Scope     []string
+	Checks    []string
+	Review    string
 	ThreadID  string
 	Unproven  string
 }
@@ -68,6 +70,13 @@ func (p packageParts) assemble() (json.RawMessage, error) {
 	}
 	if len(p.Scope) > 0 {
 		b.add("scope", p.Scope, "scope is already in the package", "give it once")
+	}
+
+	if len(p.Checks) > 0 {
+		b.add("checks", p.Checks, "checks are already in the package", "give them once")
+	}
+	if p.Review != "" {
+		b.add("review", p.Review, "review is already in the package", "give it once")
 	}
 
 	// A given thread_id or unproven replaces the member of the package.
@@ -162,7 +171,8 @@ func (b *packageBuilder) replace(name, text string) {
 func (p packageParts) plain() bool {
 	return p.TaskID == "" && p.Title == "" && p.Objective == "" && len(p.Criteria) == 0 && p.Priority == "" && p.Deadline.IsZero() &&
 		p.Summary == "" && p.NextStep == "" && p.Worktree == "" && p.Branch == "" && !p.NeedsHuman && p.Classification == "" &&
-		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == "" && !p.expects() && len(p.Scope) == 0
+		len(p.Artifacts) == 0 && p.ThreadID == "" && p.Unproven == "" && !p.expects() && len(p.Scope) == 0 &&
+		len(p.Checks) == 0 && p.Review == ""
 }
 
 // expects reports whether an expectation was given beside the package.

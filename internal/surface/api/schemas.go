@@ -119,7 +119,7 @@ const filesSchema = `{"type":"object","required":["action"],"properties":{
 "tree":{"type":"string"}}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["initiate","accept","reject","complete","show","list","withdraw","approve","activate","close"]},
+"action":{"enum":["initiate","accept","reject","complete","review","land","show","list","withdraw","approve","activate","close"]},
 "handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},
 "to":{"type":"string","description":"initiate: who takes over"},
 "task_id":{"type":"string"},
@@ -134,5 +134,9 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "detail":{"type":"string","description":"reject"},
 "expect":{"type":"object","description":"initiate: {paths:[must change], merge:true}"},
 "scope":{"type":"array","items":{"type":"string"},"description":"initiate: files to reserve"},
+"checks":{"type":"array","items":{"type":"string"},"description":"initiate: checks that must pass"},
+"commit":{"type":"string","description":"complete: that has the work; default HEAD"},
+"verdict":{"enum":["approve","changes"],"description":"review"},
+"findings":{"type":"array","description":"review: what to change","items":{"type":"object","required":["path","line","text"],"properties":{"path":{"type":"string"},"line":{"type":"integer"},"text":{"type":"string"}}}},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "state":{"type":"string","description":"list"}}}`

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 )
 
@@ -21,7 +22,8 @@ func actionsOf(t *testing.T, schema string) []string {
 
 func TestSchemasNameActions(t *testing.T) {
 	for _, action := range actionsOf(t, handoffSchema) {
-		if _, ok := handoffActions[action]; !ok && action != "list" {
+		isOther := slices.Contains([]string{"list", "review", "land"}, action) // these have answers of their own
+		if _, ok := handoffActions[action]; !ok && !isOther {
 			t.Errorf("acp_handoff: the schema names the action %s, and there is none", action)
 		}
 	}

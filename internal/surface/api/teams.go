@@ -44,6 +44,7 @@ type TeamParams struct {
 	ExternalRefs []hub.ExternalRef `json:"external_refs,omitempty"`
 	Worktree     string            `json:"worktree_path,omitempty"` // of a new task with a scope
 	Scope        []string          `json:"scope,omitempty"`         // files that are reserved for the owner at work
+	Checks       []string          `json:"checks,omitempty"`        // names of checks that must pass before the review of a new task
 	Decision     string            `json:"decision,omitempty"`
 	Rationale    string            `json:"rationale,omitempty"`
 
@@ -143,7 +144,7 @@ func taskRequest(p TeamParams) (team.Request, error) {
 	case p.Task == "":
 		r := team.CreateTask{
 			Title: p.Title, Class: p.Class, Owner: p.Owner, Reviewer: p.Reviewer, ExternalRefs: p.ExternalRefs,
-			Worktree: p.Worktree, Scope: p.Scope,
+			Worktree: p.Worktree, Scope: p.Scope, Checks: p.Checks,
 		}
 		if p.DependsOn != nil {
 			r.DependsOn = *p.DependsOn
@@ -160,7 +161,7 @@ func taskRequest(p TeamParams) (team.Request, error) {
 // describesTask reports whether members are given that a task has from its creation on.
 func (p TeamParams) describesTask() bool {
 	hasText := p.Title != "" || p.Class != "" || p.Worktree != ""
-	return hasText || len(p.ExternalRefs) > 0 || len(p.Scope) > 0
+	return hasText || len(p.ExternalRefs) > 0 || len(p.Scope) > 0 || len(p.Checks) > 0
 }
 
 // artifactRequest puts a version if there is a content, else it reads: the list of

@@ -35,6 +35,8 @@ type Waiting struct {
 	Overdue   []mailroom.Overdue      `json:"overdue,omitempty"`    // messages that were not acknowledged in time
 	Conflicts []ConflictedContract    `json:"conflicts,omitempty"`  // contracts with a content that lost, until they are agreed
 	Merges    []hub.Conflict          `json:"merges,omitempty"`     // versions of teams' artifacts whose conflict is escalated
+	Landings  []hub.LandingEntry      `json:"landings,omitempty"`   // changes that wait for the operator before they land
+	Reviews   []hub.Review            `json:"reviews,omitempty"`    // that wait for the operator
 	Free      int64                   `json:"free_bytes,omitempty"` // on the disk of the home, if that is low
 	Inbox     []hub.Envelope          `json:"inbox,omitempty"`      // of the operator
 	More      int                     `json:"more,omitempty"`       // messages in the inbox that are not among these
@@ -81,7 +83,7 @@ func (l HeldList) Find(id string) (attention.Item, bool) {
 func (w Waiting) nouns() attention.Waiting {
 	out := attention.Waiting{
 		Questions: questions(w.Asks), Messages: w.Messages, Operations: w.Teams, Talks: w.Talks, Troubled: troubles(w.Troubled), Blocked: blockedAgents(w.Blocked),
-		Late: lateTasks(w.Late), Overdue: overdueMessages(w.Overdue), Merges: w.Merges, Free: w.Free, Inbox: w.Inbox, More: w.More, Notices: w.Notices, ShortIDs: w.ShortIDs,
+		Late: lateTasks(w.Late), Overdue: overdueMessages(w.Overdue), Merges: w.Merges, Landings: w.Landings, Reviews: w.Reviews, Free: w.Free, Inbox: w.Inbox, More: w.More, Notices: w.Notices, ShortIDs: w.ShortIDs,
 	}
 	for _, h := range w.Handoffs {
 		out.Handoffs = append(out.Handoffs, hub.Handoff{ID: h.ID, From: h.From, To: h.To, Title: h.Title, Restricted: h.Restricted, InitiatedAt: h.InitiatedAt})
@@ -214,7 +216,7 @@ func (s *Services) waiting(ctx context.Context, a hub.Caller, now Overview, kept
 		return Waiting{}, err
 	}
 	out := Waiting{
-		Talks: got.Talks, Blocked: x.blocked, Late: x.late, Overdue: x.overdue, Merges: got.Merges, Free: got.Free, Inbox: got.Inbox, More: got.More, Notices: got.Notices,
+		Talks: got.Talks, Blocked: x.blocked, Late: x.late, Overdue: x.overdue, Merges: got.Merges, Landings: got.Landings, Reviews: got.Reviews, Free: got.Free, Inbox: got.Inbox, More: got.More, Notices: got.Notices,
 	}
 	if out.HeldList, err = s.heldList(ctx, a, got, kept); err != nil {
 		return Waiting{}, err
@@ -289,6 +291,9 @@ func approve(ctx context.Context, s *Services, a hub.Caller, p IDParams) (Decisi
 	case i.Thing == attention.ThingHandoff:
 		h, err := s.Handoffs.Approve(ctx, a, hub.HandoffID(i.ID))
 		return handoffDecision(i, "approved", h), err
+	case i.Thing == attention.ThingLanding:
+		e, err := s.Landings.Retry(ctx, a, hub.LandingID(i.ID))
+		return landingDecision("approved", e), err
 	case i.Thing == attention.ThingOperation && s.Teams != nil:
 		o, err := s.Teams.Approve(ctx, a, i.ID)
 		return operationDecision(i, "approved", o), err
@@ -307,6 +312,9 @@ func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (Decision,
 	case i.Thing == attention.ThingHandoff:
 		h, err := s.Handoffs.Deny(ctx, a, hub.HandoffID(i.ID), p.Reason)
 		return handoffDecision(i, "denied", h), err
+	case i.Thing == attention.ThingLanding:
+		e, err := s.Landings.Cancel(ctx, a, hub.LandingID(i.ID), p.Reason)
+		return landingDecision("denied", e), err
 	case i.Thing == attention.ThingOperation && s.Teams != nil:
 		o, err := s.Teams.Deny(ctx, a, i.ID, p.Reason)
 		return operationDecision(i, "denied", o), err
@@ -316,7 +324,8 @@ func deny(ctx context.Context, s *Services, a hub.Caller, p IDParams) (Decision,
 }
 
 // A Decision is the answer to approve and deny: the thing that was decided about and its
-// state after the decision. One of MessageStatus, HandoffStatus and ActionVerdict is set.
+// state after the decision. One of MessageStatus, HandoffStatus, ActionVerdict and LandingState is
+// set.
 type Decision struct {
 	ID       hub.EnvelopeID `json:"id"`
 	Status   string         `json:"status"`   // the one that is set of the three below, for programs that ask for no kind
@@ -327,6 +336,7 @@ type Decision struct {
 	MessageStatus hub.MessageStatus `json:"message_status,omitempty"` // of a held message
 	HandoffStatus hub.HandoffState  `json:"handoff_status,omitempty"` // of a handoff
 	ActionVerdict string            `json:"action_verdict,omitempty"` // of the held operation of a team: approved or denied
+	LandingState  hub.LandingState  `json:"landing_state,omitempty"`  // of an entry of a landing queue
 }
 
 // messageDecision returns the decision about a message.
@@ -337,6 +347,11 @@ func messageDecision(v mailroom.Verdict) Decision {
 // handoffDecision returns the decision about a handoff.
 func handoffDecision(i attention.Item, word string, h handoff.Report) Decision {
 	return Decision{ID: hub.EnvelopeID(i.ID), Status: string(h.Status), HandoffStatus: h.Status, Decision: word, From: h.From, To: []hub.AgentID{h.To}}
+}
+
+// landingDecision returns the decision about an entry of a landing queue.
+func landingDecision(word string, e hub.LandingEntry) Decision {
+	return Decision{ID: hub.EnvelopeID(e.ID), Status: string(e.State), LandingState: e.State, Decision: word, From: e.Owner, To: []hub.AgentID{}}
 }
 
 // operationDecision returns the decision about an operation of a team.

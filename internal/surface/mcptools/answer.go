@@ -331,7 +331,7 @@ func writeForecasts(b *strings.Builder, all []mailroom.Forecast) {
 // writeHandoff writes the answer to an action: what is so now, and the next call.
 // Hashes and checks stand in it only where a check failed, and in the answer to show.
 func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Forecast) {
-	failed := slices.ContainsFunc(r.Checks, func(c hub.Check) bool { return c.Result == hub.CheckFailed })
+	failed := slices.ContainsFunc(r.Claims, func(c hub.Check) bool { return c.Result == hub.CheckFailed })
 	id := r.Name()
 	switch {
 	case failed || len(r.Package) > 0:
@@ -342,9 +342,15 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 	case r.Status == hub.HandoffProposed:
 		fmt.Fprintf(b, "%s is offered to %s.\n", id, r.To)
 		writeForecasts(b, deliveries)
+	case r.Checking:
+		fmt.Fprintf(b, "%s: the work is there; the checks run (%s).\n", id, resultsText(r))
+	case r.Status == hub.HandoffActivated && r.Returned != "":
+		fmt.Fprintf(b, "%s is not completed: %s.\n", id, plaintext.Line(r.Returned))
+		writeFailures(b, r)
+		fmt.Fprintf(b, "then: repair it, commit, acp_handoff complete %s again.\n", id)
 	case r.Status == hub.HandoffActivated:
 		fmt.Fprintf(b, "%s is yours until %s.\n", id, r.DueAt.UTC().Format("2006-01-02 15:04Z"))
-		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Checks))
+		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Claims))
 		quotePart(b, "done when", criteriaText(r))
 		fmt.Fprintf(b, "then: acp_handoff complete %s with a summary; the hub checks the work.\n", id)
 	default:
@@ -353,9 +359,39 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 			fmt.Fprintf(b, " (%s)", strings.ReplaceAll(string(r.Ending), "_", " "))
 		}
 		fmt.Fprintf(b, ", proof: %s.\n", r.ProofText())
+		if text := r.ProgressText(); text != "" {
+			fmt.Fprintf(b, "stage: %s.\n", text)
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
+	}
+}
+
+// resultsText returns the results of checks in a line.
+func resultsText(r handoff.Report) string {
+	var out []string
+	for _, c := range r.Results {
+		out = append(out, plaintext.Line(c.Name)+" "+string(c.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+// maxFailure is the most bytes of the output of a failed check in an answer.
+const maxFailure = 1500
+
+// writeFailures writes the ends of the outputs of failed checks as quotes.
+func writeFailures(b *strings.Builder, r handoff.Report) {
+	for _, c := range r.Results {
+		if c.State == hub.ResultPassed || c.Output.Tail == "" {
+			continue
+		}
+		tail := strings.TrimSpace(c.Output.Tail)
+		tail = strings.ToValidUTF8(tail[max(0, len(tail)-maxFailure):], "")
+		fmt.Fprintf(b, "end of the output of %s (%s):\n", plaintext.Line(c.Name), c.ID)
+		for line := range strings.Lines(tail) {
+			fmt.Fprintf(b, "> %s\n", plaintext.Line(strings.TrimSuffix(line, "\n")))
+		}
 	}
 }
 
@@ -415,6 +451,16 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 		}
 		writeNext(b, a.Listing.Next)
 		return a.Listing.Unread
+	}
+	if a.Review != nil {
+		fmt.Fprintf(b, "review %s of %s: %s for %.12s\n", a.Review.ID, plaintext.Line(a.Review.Subject()), a.Review.Verdict, a.Review.Commit)
+		return 0
+	}
+	if a.Landing != nil {
+		for _, e := range a.Landing.Entries {
+			fmt.Fprintf(b, "%s %s: %.12s of %s into %s. %s\n", e.ID, e.State, e.Commit, plaintext.Line(e.Ref), plaintext.Line(e.Into), plaintext.Line(e.Reason))
+		}
+		return 0
 	}
 	writeHandoff(b, *a.Report, a.Deliveries)
 	return a.Report.Unread

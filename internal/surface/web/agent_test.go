@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
@@ -33,7 +34,11 @@ const (
 	agentPause = "WEB_TEST_PAUSE"
 )
 
+// TestMain is also the program with which the hubs of these tests run checks.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "confined" {
+		os.Exit(confine.Main(os.Args[2:]))
+	}
 	if os.Getenv(asAgent) != "" {
 		if err := acp.Serve(context.Background(), &acp.Agent{Capabilities: []acp.Capability{acp.CanMCPHTTP}, Prompt: work}, os.Stdin, os.Stdout); err != nil {
 			os.Exit(1)

@@ -95,6 +95,12 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"hand-on":      handOn,
 	"release-file": releaseFile,
+
+	"retry-landing":  retryLanding,
+	"cancel-landing": cancelLanding,
+	"undo-landing":   undoLanding,
+	"give-review":    giveReview,
+
 	"approve-peer": func(ctx context.Context, f form) (string, error) {
 		_, err := perform(ctx, f.visit, coordination.ApprovePeer, coordination.PeerParams{AID: coord.AID(f.Get("aid"))})
 		return "The peer is approved.", err

@@ -40,7 +40,8 @@ type treeView struct {
 	Files      []reservation.Row
 }
 
-// A violation is a file that another agent changed than the one that held it.
+// A violation is a file that another agent changed than the one that held it, or that changed
+// during a command of another agent.
 type violation struct {
 	Seq    int64       `json:"-"`
 	At     hub.Time    `json:"-"`
@@ -48,6 +49,7 @@ type violation struct {
 	Path   string      `json:"path"`
 	Holder hub.AgentID `json:"holder"`
 	By     hub.AgentID `json:"by"`
+	During bool        `json:"during_command"`
 }
 
 func filesInWork(ctx context.Context, v *visit) (string, any, error) {

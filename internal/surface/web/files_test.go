@@ -180,7 +180,7 @@ func TestFiles(t *testing.T) {
 		command.Kind = reservation.After
 		do(w.site, w.as("tester"), api.AskFiles, command)
 		for _, v := range []*visitor{operator, viewer} {
-			has(t, wordsOf(v.get("/files").body), "tester changed a.go while builder held it")
+			has(t, wordsOf(v.get("/files").body), "a.go changed during a command of tester while builder held it")
 		}
 		body := operator.get("/").body
 		has(t, wordsOf(body), "a.go, which builder holds, changed while a command of tester ran")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
@@ -67,7 +68,37 @@ func hostileSite(t *testing.T) *site {
 	s.execute(dir, hostiletest.Text())
 	s.keep("migrator")
 	do(s, s.operator, api.PromptAgent, api.PromptParams{Agent: "migrator", Text: hostiletest.Text()})
+	hostileLandings(s)
 	return s
+}
+
+// hostileLandings adds a repository with hostile text in its branches, files and output: a check
+// that failed, a change that came back from its review, one that was cancelled, and one that waits.
+func hostileLandings(s *site) {
+	s.t.Helper()
+	root, err := filepath.EvalSymlinks(s.t.TempDir())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	do(s, s.operator, api.AddRoot, api.RootParams{Path: root})
+	w := &workshop{site: s}
+	w.layOut(root)
+	hidden := hostiletest.Marker + "\u202e\u200b"
+	branches := []string{"one-" + hidden, "two-" + hidden, "three-" + hidden}
+	for _, name := range branches {
+		w.branch(name, name+".txt", hostiletest.File())
+	}
+
+	repository := api.RepositoryParams{Repository: w.app}
+	do(s, s.operator, api.AddCheck, api.AddCheckParams{RepositoryParams: repository, Name: "test", Command: []string{"sh", "-c", "cat *.txt; exit 1 # " + hidden}, Unconfined: true})
+	do(s, s.operator, api.RunCheck, api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: repository, Name: "test"}, Commit: branches[0]})
+	do(s, s.operator, api.SetLanding, api.LandingParams{Repo: w.app, Into: w.target(), Review: "operator"})
+	for _, name := range branches {
+		do(s, s.as("builder"), api.Land, api.LandParams{Ref: name, Repo: w.app})
+	}
+	findings := []hub.ReviewFinding{{Path: branches[0] + ".txt", Line: 1, Text: hostiletest.Text()}}
+	do(s, s.operator, api.GiveReview, api.ReviewParams{ID: "l1", Verdict: "changes", Findings: findings})
+	do(s, s.as("builder"), api.CancelLanding, api.EntryParams{ID: "l2", Reason: hostiletest.Text()})
 }
 
 // event reads the first event of the stream of a page.
@@ -155,7 +186,7 @@ func TestEveryPageIsPlainText(t *testing.T) {
 	// Each form, with hostile text in every field; the next page tells what it led to.
 	for _, action := range web.Changes() {
 		fields := url.Values{"back": {"/"}}
-		for _, name := range []string{"id", "agent", "text", "reason", "thread", "priority", "once", "aid", "project", "contract", "answer", "comment", "question", "choice", "policy", "team", "artifact", "newest", "beside", "merged", "to"} {
+		for _, name := range []string{"id", "agent", "text", "reason", "thread", "priority", "once", "aid", "project", "contract", "answer", "comment", "question", "choice", "policy", "team", "artifact", "newest", "beside", "merged", "to", "findings", "verdict"} {
 			fields.Set(name, hostiletest.Text())
 		}
 		check(http.MethodPost, "/do/"+action, operator.do(action, fields).body)

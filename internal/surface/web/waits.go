@@ -10,7 +10,7 @@ import (
 )
 
 // withoutCard are the kinds of items that the page shows as sentences.
-var withoutCard = []attention.Kind{attention.KindStuck, attention.KindSuspended, attention.KindBlocked, attention.KindOverdue, attention.KindDisk}
+var withoutCard = []attention.Kind{attention.KindStuck, attention.KindSuspended, attention.KindBlocked, attention.KindLanding, attention.KindReview, attention.KindOverdue, attention.KindDisk}
 
 // waits is everything that waits for a person, as the page shows it.
 type waits struct {

@@ -424,6 +424,120 @@ func (s callReservations) RemoveNotes(a hub.AgentID) error {
 	return do0(s.calls, "Reservations.RemoveNotes", func() error { return s.w.RemoveNotes(a) })
 }
 
+func (s callReader) Checks() hub.CheckReader { return callChecks{s.calls, s.r.Checks(), nil} }
+
+func (s callTx) WriteChecks() hub.CheckWriter { return callChecks{s.calls, nil, s.tx.WriteChecks()} }
+
+// A callChecks is the checks of a callReader, or of a callTx.
+type callChecks struct {
+	calls
+	r hub.CheckReader
+	w hub.CheckWriter
+}
+
+func (s callChecks) OfRepository(a hub.Repository) ([]hub.RepositoryCheck, error) {
+	return do1(s.calls, "Checks.OfRepository", func() ([]hub.RepositoryCheck, error) { return s.r.OfRepository(a) })
+}
+
+func (s callChecks) All() ([]hub.RepositoryCheck, error) {
+	return do1(s.calls, "Checks.All", func() ([]hub.RepositoryCheck, error) { return s.r.All() })
+}
+
+func (s callChecks) Policy(a hub.Repository) (hub.CheckPolicy, error) {
+	return do1(s.calls, "Checks.Policy", func() (hub.CheckPolicy, error) { return s.r.Policy(a) })
+}
+
+func (s callChecks) Result(a hub.CheckResultID) (hub.CheckResult, error) {
+	return do1(s.calls, "Checks.Result", func() (hub.CheckResult, error) { return s.r.Result(a) })
+}
+
+func (s callChecks) Results(q hub.CheckResultQuery) ([]hub.CheckResult, error) {
+	return do1(s.calls, "Checks.Results", func() ([]hub.CheckResult, error) { return s.r.Results(q) })
+}
+
+func (s callChecks) Tail(a hub.CheckResultID) (string, error) {
+	return do1(s.calls, "Checks.Tail", func() (string, error) { return s.r.Tail(a) })
+}
+
+func (s callChecks) Progress(a string) (hub.Progress, error) {
+	return do1(s.calls, "Checks.Progress", func() (hub.Progress, error) { return s.r.Progress(a) })
+}
+
+func (s callChecks) Checking() ([]hub.Progress, error) {
+	return do1(s.calls, "Checks.Checking", func() ([]hub.Progress, error) { return s.r.Checking() })
+}
+
+func (s callChecks) PutCheck(a hub.RepositoryCheck) error {
+	return do0(s.calls, "Checks.PutCheck", func() error { return s.w.PutCheck(a) })
+}
+
+func (s callChecks) RemoveCheck(a hub.Repository, b string) error {
+	return do0(s.calls, "Checks.RemoveCheck", func() error { return s.w.RemoveCheck(a, b) })
+}
+
+func (s callChecks) PutPolicy(a hub.CheckPolicy) error {
+	return do0(s.calls, "Checks.PutPolicy", func() error { return s.w.PutPolicy(a) })
+}
+
+func (s callChecks) PutResult(a hub.CheckResult, b hub.CheckState) (hub.CheckResultID, error) {
+	return do1(s.calls, "Checks.PutResult", func() (hub.CheckResultID, error) { return s.w.PutResult(a, b) })
+}
+
+func (s callChecks) PutProgress(a hub.Progress) error {
+	return do0(s.calls, "Checks.PutProgress", func() error { return s.w.PutProgress(a) })
+}
+
+func (s callReader) Landings() hub.LandingReader {
+	return callLandings{s.calls, s.r.Landings(), nil}
+}
+
+func (s callTx) WriteLandings() hub.LandingWriter {
+	return callLandings{s.calls, nil, s.tx.WriteLandings()}
+}
+
+// A callLandings is the landings of a callReader, or of a callTx.
+type callLandings struct {
+	calls
+	r hub.LandingReader
+	w hub.LandingWriter
+}
+
+func (s callLandings) Policies() ([]hub.LandingPolicy, error) {
+	return do1(s.calls, "Policies", func() ([]hub.LandingPolicy, error) { return s.r.Policies() })
+}
+
+func (s callLandings) Entry(a hub.LandingID) (hub.LandingEntry, error) {
+	return do1(s.calls, "Entry", func() (hub.LandingEntry, error) { return s.r.Entry(a) })
+}
+
+func (s callLandings) Entries(a hub.LandingQuery) ([]hub.LandingEntry, error) {
+	return do1(s.calls, "Entries", func() ([]hub.LandingEntry, error) { return s.r.Entries(a) })
+}
+
+func (s callLandings) Review(a hub.ReviewID) (hub.Review, error) {
+	return do1(s.calls, "Review", func() (hub.Review, error) { return s.r.Review(a) })
+}
+
+func (s callLandings) Reviews(a hub.ReviewQuery) ([]hub.Review, error) {
+	return do1(s.calls, "Reviews", func() ([]hub.Review, error) { return s.r.Reviews(a) })
+}
+
+func (s callLandings) PutPolicy(a hub.LandingPolicy) error {
+	return do0(s.calls, "PutPolicy", func() error { return s.w.PutPolicy(a) })
+}
+
+func (s callLandings) RemovePolicy(a string) error {
+	return do0(s.calls, "RemovePolicy", func() error { return s.w.RemovePolicy(a) })
+}
+
+func (s callLandings) PutEntry(a hub.LandingEntry) (hub.LandingID, error) {
+	return do1(s.calls, "PutEntry", func() (hub.LandingID, error) { return s.w.PutEntry(a) })
+}
+
+func (s callLandings) PutReview(a hub.Review) (hub.ReviewID, error) {
+	return do1(s.calls, "PutReview", func() (hub.ReviewID, error) { return s.w.PutReview(a) })
+}
+
 func (s callReader) Subscriptions(a hub.AgentID) ([]hub.Subscription, error) {
 	return do1(s.calls, "Subscriptions", func() ([]hub.Subscription, error) { return s.r.Subscriptions(a) })
 }

@@ -22,11 +22,13 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/records"
@@ -66,6 +68,8 @@ type house struct {
 	runs      *run.Service
 	roots     *roots.Service
 	files     *reservation.Service
+	checks    *check.Service
+	landings  *landing.Service
 	written   map[string]string // contents of the files of the working tree
 	contracts *contract.Service
 	peers     *peers.Service
@@ -105,7 +109,8 @@ func newHouse(t *testing.T) *house {
 	h.talks, err = deliberation.New(h.store, h.mail, &deliberation.Options{Clock: clock, Board: h.teams})
 	h.must(err)
 	h.mail.Moderate(h.talks)
-	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock, Board: h.teams})
+	h.checks = check.New(h.store, checkout{}, checkout{}, hints, &check.Options{Clock: clock})
+	h.handoffs = handoff.New(h.store, h.mail, &handoff.Options{Clock: clock, Board: h.teams, Checks: h.checks, Bus: hints})
 	h.wakes, err = wake.New(h.store, nil, wake.Options{Clock: clock, Bus: hints})
 	h.must(err)
 	h.runs = run.New(h.store, h.keys, h.mail, &run.Options{Clock: clock})
@@ -114,6 +119,7 @@ func newHouse(t *testing.T) *house {
 	h.written = map[string]string{}
 	h.files, err = reservation.New(h.store, h, h.wakes, h.mail, &reservation.Options{Clock: clock, Bus: hints})
 	h.must(err)
+	h.landings = landing.New(h.store, quarry{}, quarry{}, h.mail, &landing.Options{Clock: clock, Bus: hints})
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
 	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
 	h.callers = callers.New(h.store, h.keys, &callers.Options{Clock: clock, Vault: secrets, Self: self})
@@ -297,6 +303,52 @@ func (h *house) whole(p coord.ProjectID) federation.ProjectCopy {
 	return whole
 }
 
+// addCheck adds a check to the repository.
+func (h *house) addCheck(name string) error {
+	return last(h.checks.Add(h.ctx, operator, "/src", hub.RepositoryCheck{Name: name, Command: []string{"make", name}}))
+}
+
+// A checkout is the repository of a house: one commit, with a file that proposes a check. Nothing runs.
+type checkout struct{}
+
+func (checkout) Find(context.Context, string) (hub.Repository, error) {
+	return hub.Repository{Path: "/src"}, nil
+}
+
+func (checkout) Fetch(context.Context, string, string) (check.Commit, error) {
+	return check.Commit{ID: "c1", Tree: "t1"}, nil
+}
+
+func (checkout) Keep(context.Context, string, string, string) error { return nil }
+
+func (checkout) Changes(context.Context, string, string, string) ([]hub.CommitChange, error) {
+	return nil, nil
+}
+
+func (checkout) Within(context.Context, string, string, string) (bool, error) { return true, nil }
+
+func (checkout) File(context.Context, string, string, string) ([]byte, error) {
+	return []byte("checks: [{name: lint, command: golint}]"), nil
+}
+
+func (checkout) OnTarget(context.Context, string, string) (bool, error) { return false, nil }
+
+func (checkout) Before(context.Context, string, string, int) ([]check.Commit, error) { return nil, nil }
+
+func (checkout) Run(context.Context, check.Job) (check.Outcome, error) {
+	return check.Outcome{State: hub.ResultPassed}, nil
+}
+
+// setLanding turns landing on, with reviews of the operator.
+func (h *house) setLanding() error {
+	return last(h.landings.Set(h.ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}))
+}
+
+// land queues a branch of builder.
+func (h *house) land(ref string) error {
+	return last(h.landings.Land(h.ctx, builder, landing.Request{Ref: ref, Folder: "/src"}))
+}
+
 // ask asks about a file of the working tree.
 func (h *house) ask(as hub.Caller, k reservation.Kind) error {
 	return last(h.files.Ask(h.ctx, as, reservation.Question{Tree: "/src", Paths: []string{"a"}, Kind: k}))
@@ -345,6 +397,28 @@ var operations = []struct {
 	name    string
 	prepare func(h *house) (do func() error)
 }{
+	{"landing set", func(h *house) func() error { return func() error { return h.setLanding() } }},
+	{"landing off", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error { return last(h.landings.Off(h.ctx, operator, "/src", "main")) }
+	}},
+	{"landing land", func(h *house) func() error {
+		h.must(h.setLanding())
+		return func() error { return h.land("one") }
+	}},
+	{"landing review", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error {
+			return last(h.landings.Give(h.ctx, operator, "l1", landing.Answer{Verdict: hub.VerdictApprove}))
+		}
+	}},
+	{"landing cancel", func(h *house) func() error {
+		h.must(h.setLanding())
+		h.must(h.land("one"))
+		return func() error { return last(h.landings.Cancel(h.ctx, builder, "l1", "")) }
+	}},
 	{"reservation ask", func(h *house) func() error { return func() error { return h.ask(builder, reservation.Edit) } }},
 	{"reservation ask for a file that is held", func(h *house) func() error {
 		h.must(h.ask(builder, reservation.Edit))
@@ -380,6 +454,25 @@ var operations = []struct {
 	{"reservation release", func(h *house) func() error {
 		h.must(h.ask(builder, reservation.Edit))
 		return func() error { return last(h.files.Release(h.ctx, operator, reservation.Release{Tree: "/src"})) }
+	}},
+	{"check add", func(h *house) func() error { return func() error { return h.addCheck("test") } }},
+	{"check remove", func(h *house) func() error {
+		h.must(h.addCheck("test"))
+		return func() error { return last(h.checks.Remove(h.ctx, operator, "/src", "test")) }
+	}},
+	{"check trust", func(h *house) func() error {
+		list, err := h.checks.List(h.ctx, "/src")
+		h.must(err)
+		return func() error { return last(h.checks.Trust(h.ctx, operator, "/src", list.Digest)) }
+	}},
+	{"check require", func(h *house) func() error {
+		return func() error { return last(h.checks.Require(h.ctx, operator, "/src", true)) }
+	}},
+	{"check run", func(h *house) func() error {
+		h.must(h.addCheck("test"))
+		return func() error {
+			return last(h.checks.Run(h.ctx, builder, check.Request{Folder: "/src", Name: "test"}))
+		}
 	}},
 	{"mailroom send", func(h *house) func() error { return func() error { return last(h.send("builder", nil)) } }},
 	{"mailroom send with a key", func(h *house) func() error {
@@ -818,7 +911,7 @@ var operations = []struct {
 
 // inSteps are operations of several updates, each complete in itself: they go on after
 // a failure, so that what was stored before stays.
-var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep"}
+var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep", "check run"}
 
 // peerOnly are the methods that the delivery to peers calls, and no service.
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}
@@ -884,14 +977,16 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
-// calledAs returns the name under which a call of a part fails. Wakes and reservations have
-// short names of their own.
+// calledAs returns the name under which a call of a part fails. Wakes, reservations and checks
+// have short names of their own.
 func calledAs(part reflect.Type, method string) string {
 	switch part {
 	case reflect.TypeFor[hub.WakeWriter]():
 		return "Wakes." + method
 	case reflect.TypeFor[hub.ReservationWriter]():
 		return "Reservations." + method
+	case reflect.TypeFor[hub.CheckWriter]():
+		return "Checks." + method
 	}
 	return method
 }

@@ -39,6 +39,8 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"items", itemTests},
 		{"wakes", wakeTests},
 		{"reservations", reservationTests},
+		{"checks", checkTests},
+		{"landings", landingTests},
 		{"subscriptions", subscriptionTests},
 		{"deliberations", deliberationTests},
 		{"teams", teamTests},

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/surface/api"
+)
+
+func (a *app) landingCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "landing",
+		Short: "Set how changes land in a branch",
+		Long: `Set how changes land in a branch of a repository. A branch with a landing policy has a
+queue: the hub merges each change onto the branch in a copy of its own, runs the checks on
+the result, and moves the branch only if they pass. Landing is off by default.`,
+		Example: `  parley landing set --repo . --into main --check test --review role:reviewer --by auto
+  parley landing show --repo .
+  parley landing off --repo .`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(a.landingSetCommand(), a.landingShowCommand(), a.landingOffCommand())
+	return cmd
+}
+
+func (a *app) landingSetCommand() *cobra.Command {
+	var p api.LandingParams
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Let changes land in a branch",
+		Long: `Let changes land in a branch, or change how they do. The checks run on the state that the
+branch will have. The reviewer is another agent than the authors of the change. By auto,
+completed handoffs are queued as soon as their proof, checks and review are complete; by
+operator, an agent's change waits for your yes.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Into, "into", "", "branch that changes land in")
+	cmd.Flags().StringArrayVar(&p.Checks, "check", nil, "check that must pass (repeatable)")
+	cmd.Flags().StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, operator or none (default none)")
+	cmd.Flags().StringVar((*string)(&p.By), "by", "", "who queues changes: auto or operator (default operator)")
+	cmd.Flags().Var(&p.Batch, "batch", "most changes that are tried together (default 4)")
+	return operation(a, cmd, api.SetLanding, &p, writeLanding, repoFlag(cmd, &p.Repo, "."), func(context.Context, []string) error {
+		if p.Into == "" {
+			return usagef("--into is required")
+		}
+		return nil
+	})
+}
+
+func writeLanding(w io.Writer, got api.LandingAnswer) {
+	l := got.Landing
+	fmt.Fprintf(w, "changes land in %s of %s\n", l.Into, plaintext.Line(l.Repository))
+	checks := strings.Join(l.Checks, ", ")
+	if checks == "" {
+		checks = "none"
+	}
+	fmt.Fprintf(w, "checks %s; review %s; by %s; up to %d together\n", checks, l.Review, l.By, l.Batch)
+}
+
+func (a *app) landingShowCommand() *cobra.Command {
+	var p api.LandingParams
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show how changes land in a branch",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
+	return operation(a, cmd, api.ShowLanding, &p, writeLanding, repoFlag(cmd, &p.Repo, "."))
+}
+
+func (a *app) landingOffCommand() *cobra.Command {
+	var p api.LandingParams
+	cmd := &cobra.Command{
+		Use:   "off",
+		Short: "End the queue of a branch",
+		Long:  `End the queue of a branch. Changes that wait in it are cancelled; the branch stays as it is.`,
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
+	return operation(a, cmd, api.LandingOff, &p, func(w io.Writer, got api.LandingAnswer) {
+		fmt.Fprintf(w, "landing is off for %s of %s\n", got.Landing.Into, plaintext.Line(got.Landing.Repository))
+	}, repoFlag(cmd, &p.Repo, "."))
+}
+
+func (a *app) landCommand() *cobra.Command {
+	var p api.LandParams
+	cmd := &cobra.Command{
+		Use:   "land REF",
+		Short: "Queue a change to land",
+		Long: `Queue a change to land in the branch that the landing policy names: the work of a
+completed handoff, a branch or a commit. The hub tries it together with others, and moves
+the branch if the checks pass; else the change goes back with the reason. A new commit on
+the branch queues it again.`,
+		Example: `  parley land h3
+  parley land feature/login --repo .`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
+	cmd.Flags().StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical, which goes first (operator)")
+	return operation(a, cmd, api.Land, &p, writeEntries, repoFlag(cmd, &p.Repo, "."), argument(0, &p.Ref))
+}
+
+// writeEntries writes entries of landing queues as a table.
+func writeEntries(w io.Writer, got landing.Listing) {
+	if len(got.Entries) == 0 {
+		fmt.Fprintln(w, "no landings")
+		return
+	}
+	writeTable(w, "ID, STATE, REF, COMMIT, OWNER, INTO, NOTE", got.Entries, func(e hub.LandingEntry) []any {
+		return []any{e.ID, state(e.State), e.Ref, shortCommit(e.Commit), e.Owner, e.Into, entryNote(e)}
+	})
+	if got.Next != "" {
+		fmt.Fprintf(w, "more: --cursor %s\n", got.Next)
+	}
+}
+
+// shortCommit returns the beginning of the name of a commit.
+func shortCommit(id string) string { return id[:min(len(id), 12)] }
+
+// entryNote returns the reason of an entry's state, or the commit that landed.
+func entryNote(e hub.LandingEntry) string {
+	if e.State == hub.EntryLanded && e.Reason == "" {
+		return "as " + shortCommit(e.LandedCommit)
+	}
+	return e.Reason
+}
+
+func (a *app) landingsCommand() *cobra.Command {
+	var p api.LandingsParams
+	cmd := &cobra.Command{
+		Use:   "landings",
+		Short: "List the changes that land",
+		Long: `List the changes that wait to land, are tried, have landed or were returned, in the order
+of the queue.`,
+		Example: `  parley landings --repo . --state queued
+  parley landings show l3`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
+	cmd.Flags().StringVar((*string)(&p.State), "state", "", "only entries in this state: "+hub.JoinWords(hub.LandingStates))
+	cmd.Flags().StringVar((*string)(&p.Owner), "owner", "", "only entries of this agent")
+	cmd.Flags().StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page of the list")
+	operation(a, cmd, api.ListLandings, &p, writeEntries, repoFlag(cmd, &p.Repo, ""))
+	cmd.AddCommand(a.landingEntryCommand(), a.landingCancelCommand(), a.landingRetryCommand())
+	return cmd
+}
+
+func (a *app) landingEntryCommand() *cobra.Command {
+	var p api.EntryParams
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a change that lands: its reviews, its history and its difference",
+		Args:  cobra.ExactArgs(1),
+	}
+	return operation(a, cmd, api.ShowEntry, &p, writeLandingDetail, argument(0, &p.ID))
+}
+
+func writeLandingDetail(w io.Writer, got landing.Detail) {
+	writeEntries(w, landing.Listing{Entries: got.Entries})
+	for _, v := range got.Reviews {
+		fmt.Fprintf(w, "review %s of %s by %s: %s\n", v.ID, shortCommit(v.Commit), v.Reviewer, v.State)
+		for _, f := range v.Findings {
+			fmt.Fprintf(w, "  %s:%d: %s\n", plaintext.Line(f.Path), f.Line, plaintext.Line(f.Text))
+		}
+	}
+	for _, h := range got.History {
+		fmt.Fprintf(w, "%s %s by %s\n", when(h.At), h.Action, h.Actor)
+	}
+	if got.Live != nil && got.Live.Output != "" {
+		fmt.Fprintf(w, "\nrunning since %s:\n%s\n", when(got.Live.Since), plaintext.Text(got.Live.Output))
+	}
+	if got.Difference != "" {
+		fmt.Fprintf(w, "\n%s\n", plaintext.Text(got.Difference))
+	}
+}
+
+func (a *app) landingCancelCommand() *cobra.Command {
+	var p api.EntryParams
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Take a change out of the queue",
+		Args:  cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "reason, which its owner reads")
+	return operation(a, cmd, api.CancelLanding, &p, writeEntries, argument(0, &p.ID))
+}
+
+func (a *app) landingRetryCommand() *cobra.Command {
+	var p api.EntryParams
+	cmd := &cobra.Command{
+		Use:   "retry ID",
+		Short: "Queue a change again that was returned or waits",
+		Args:  cobra.ExactArgs(1),
+	}
+	return operation(a, cmd, api.RetryLanding, &p, writeEntries, argument(0, &p.ID))
+}
+
+func (a *app) undoLandingCommand() *cobra.Command {
+	var p api.EntryParams
+	cmd := &cobra.Command{
+		Use:   "undo-landing ID",
+		Short: "Take back a change that landed",
+		Long: `Take back a change that landed: the hub makes a commit that reverts it, and queues that as
+a new entry. The history of the branch is never rewritten.`,
+		Args: cobra.ExactArgs(1),
+	}
+	return operation(a, cmd, api.UndoLanding, &p, writeEntries, argument(0, &p.ID))
+}
+
+func (a *app) reviewCommand() *cobra.Command {
+	var p api.ReviewParams
+	var findings []string
+	cmd := &cobra.Command{
+		Use:   "review ID approve|changes",
+		Short: "Answer the review of a change",
+		Long: `Answer the review of a change, by the id of its handoff, its landing or the review itself.
+Changes need at least one finding: a path, a line of the new text and what to change.`,
+		Example: `  parley review h3 approve
+  parley review l2 changes --finding src/a.go:12:"close the file"`,
+		Args: cobra.ExactArgs(2),
+	}
+	cmd.Flags().StringArrayVar(&findings, "finding", nil, "PATH:LINE:TEXT (repeatable)")
+	return operation(a, cmd, api.GiveReview, &p, writeReview, argument(0, &p.ID), argument(1, &p.Verdict), func(context.Context, []string) error {
+		for _, text := range findings {
+			f, err := landing.ParseFinding(text)
+			if err != nil {
+				return err
+			}
+			p.Findings = append(p.Findings, f)
+		}
+		return nil
+	})
+}
+
+func writeReview(w io.Writer, got api.ReviewAnswer) {
+	v := got.Review
+	fmt.Fprintf(w, "%s: %s for %s of %s, %s\n", v.ID, v.Verdict, shortCommit(v.Commit), v.Subject(), counted(len(v.Findings), "finding"))
+}
+
+func (a *app) reviewsCommand() *cobra.Command {
+	var p api.ReviewsParams
+	cmd := &cobra.Command{
+		Use:   "reviews",
+		Short: "List the reviews that wait",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&p.All, "all", false, "list answered reviews, too")
+	return operation(a, cmd, api.ListReviews, &p, func(w io.Writer, got api.ReviewList) {
+		if len(got.Reviews) == 0 {
+			fmt.Fprintln(w, "no reviews")
+			return
+		}
+		writeTable(w, "ID, STATE, OF, COMMIT, REVIEWER, ASKED, BY", got.Reviews, func(v hub.Review) []any {
+			return []any{v.ID, state(v.State), v.Subject(), shortCommit(v.Commit), v.Reviewer, v.AskedAt, v.By}
+		})
+	})
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package hubgit_test
+
+import "os/exec"
+
+// ownGroup does nothing where there are no process groups.
+func ownGroup(*exec.Cmd) {}
+
+// killGroup does nothing where there are no process groups.
+func killGroup() {}

@@ -1,0 +1,144 @@
+package hubgit_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/internal/hubgit"
+)
+
+// snapshot takes a snapshot of a folder, which must change nothing there.
+func (r *repository) snapshot(folder string) hubgit.Snapshot {
+	r.Helper()
+	before := r.everything()
+	got, err := r.copy().Snapshot(r.Context(), folder, "Rescue\n")
+	if err != nil {
+		r.Fatal(err)
+	}
+	if after := r.everything(); after != before {
+		r.Errorf("the tree has changed from\n%s\nto\n%s", before, after)
+	}
+	r.gitIn(r.copy().Folder(), "fsck", "--connectivity-only", got.Commit.ID)
+	return got
+}
+
+// files returns the names and contents of a commit of the copy.
+func (r *repository) files(id string) map[string]string {
+	r.Helper()
+	out := map[string]string{}
+	for _, name := range strings.Split(r.gitIn(r.copy().Folder(), "ls-tree", "-r", "--name-only", id), "\n") {
+		out[name] = r.gitIn(r.copy().Folder(), "show", id+":"+name)
+	}
+	return out
+}
+
+func TestSnapshotAndApply(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		t.Run(format, func(t *testing.T) {
+			r := newRepository(t, "--object-format="+format)
+			base := r.commit("a.txt", "a\n", "gone.txt", "gone\n", "hidden.txt", "hidden\n", "staged.txt", "s\n", ".gitignore", "*.tmp\n")
+			if clean := r.snapshot(r.dir); !clean.Clean || clean.Commit.ID != base {
+				t.Errorf("of a clean tree: %+v", clean)
+			}
+			r.git("update-index", "--assume-unchanged", "hidden.txt")
+			r.write("hidden.txt", "hidden change\n")
+			r.write("a.txt", "changed\n")
+			r.write("staged.txt", "staged\n")
+			r.git("add", "staged.txt")
+			r.write("dir/new.txt", "new\n")
+			r.write("left.tmp", "ignored\n")
+			os.Remove(filepath.Join(r.dir, "gone.txt"))
+			os.Symlink("a.txt", filepath.Join(r.dir, "link"))
+			r.git("init", "-q", filepath.Join(r.dir, "nested"))
+			writeFile(t, filepath.Join(r.dir, "nested", "x"), "x\n")
+
+			got := r.snapshot(filepath.Join(r.dir, "dir"))
+			want := map[string]string{"a.txt": "changed", "hidden.txt": "hidden change", "staged.txt": "staged", "dir/new.txt": "new", "link": "a.txt", ".gitignore": "*.tmp"}
+			if files := r.files(got.Commit.ID); !reflect.DeepEqual(files, want) {
+				t.Errorf("got %q, want %q", files, want)
+			}
+			if got.Base != base || got.Files != 6 || !reflect.DeepEqual(got.Submodules, []string{"nested"}) {
+				t.Errorf("got %+v", got)
+			}
+
+			// Another tree has moved on, and gets the changes as changes.
+			linked := filepath.Join(r.dir+"-linked", "tree")
+			t.Cleanup(func() { os.RemoveAll(r.dir + "-linked") })
+			r.git("worktree", "add", "-q", "-b", "other", linked, base)
+			writeFile(t, filepath.Join(linked, "later.txt"), "later\n")
+			r.gitIn(linked, "add", "later.txt")
+			r.gitIn(linked, "commit", "-q", "-m", "later")
+			writeFile(t, filepath.Join(linked, "a.txt"), "mine\n")
+			applied, err := r.copy().Apply(t.Context(), got.Commit.ID, linked)
+			if err != nil || len(applied.Waits) != 1 || !reflect.DeepEqual(applied.Waits[0].Paths, []string{"a.txt"}) || read(t, linked, "dir/new.txt") != "-" {
+				t.Errorf("over a change: %+v (%v)", applied, err)
+			}
+			r.gitIn(linked, "checkout", "a.txt")
+			applied, err = r.copy().Apply(t.Context(), got.Commit.ID, linked)
+			if err != nil || len(applied.Paths) != 6 {
+				t.Errorf("got %+v (%v)", applied, err)
+			}
+			if status := r.gitIn(linked, "status", "--porcelain", "--untracked-files=all"); status != "M a.txt\n D gone.txt\n M hidden.txt\n M staged.txt\n?? dir/new.txt\n?? link" {
+				t.Errorf("the status is %q", status)
+			}
+			if left, _ := filepath.Glob(filepath.Join(linked, ".parley-*")); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestSnapshotWithoutCommits(t *testing.T) {
+	r := newRepository(t)
+	r.write("a.txt", "a\n")
+	got := r.snapshot(r.dir)
+	if got.Base != "" || got.Files != 1 || got.Bytes != 2 || !reflect.DeepEqual(r.files(got.Commit.ID), map[string]string{"a.txt": "a"}) {
+		t.Errorf("got %+v", got)
+	}
+	os.Remove(filepath.Join(r.dir, "a.txt"))
+	applied, err := r.copy().Apply(t.Context(), got.Commit.ID, r.dir)
+	if err != nil || read(t, r.dir, "a.txt") != "a\n" {
+		t.Errorf("got %+v (%v)", applied, err)
+	}
+}
+
+func TestApplyConflict(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "a\n")
+	r.write("a.txt", "mine\n")
+	got := r.snapshot(r.dir)
+	r.commit("a.txt", "other\n")
+	applied, err := r.copy().Apply(t.Context(), got.Commit.ID, r.dir)
+	if err != nil || len(applied.Conflicts) != 1 || applied.Conflicts[0].Theirs.Content != "mine\n" || read(t, r.dir, "a.txt") != "other\n" {
+		t.Errorf("got %+v (%v)", applied, err)
+	}
+}
+
+func TestSnapshotTooLarge(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "a\n")
+	file, err := os.Create(filepath.Join(r.dir, "large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.Truncate(1<<30+1), file.Close()); err != nil { // a file without blocks
+		t.Fatal(err)
+	}
+	if _, err := r.copy().Snapshot(t.Context(), r.dir, "Rescue\n"); !errors.Is(err, hubgit.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+}
+
+func TestSnapshotOfAnotherRepository(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "a\n")
+	other := t.TempDir()
+	r.git("init", "-q", other)
+	if _, err := r.copy().Snapshot(t.Context(), other, "Rescue\n"); !errors.Is(err, hubgit.ErrNoRepository) {
+		t.Errorf("got %v, want ErrNoRepository", err)
+	}
+}

@@ -1,0 +1,296 @@
+package landing_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/landing"
+)
+
+// A repository is a real git repository without a working tree, in which the merges are made, too.
+// It implements landing.Git.
+type repository struct {
+	t   testing.TB
+	dir string
+
+	mu    sync.Mutex
+	heads []string                                 // that the queue gave to branches
+	block func(from, to string) landing.Forwarding // decides about a forward before it; may be nil
+	after func()                                   // is called after a branch was moved; may be nil
+	fails error                                    // branches cannot be moved
+}
+
+func newRepository(t testing.TB) *repository {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &repository{t: t, dir: dir}
+	r.git("", "init", "--quiet", "--bare", "--initial-branch=main", ".")
+	return r
+}
+
+// run runs git in the repository.
+func (r *repository) run(input string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=Parley", "GIT_AUTHOR_EMAIL=p@localhost", "GIT_COMMITTER_NAME=Parley", "GIT_COMMITTER_EMAIL=p@localhost")
+	cmd.Stdin = strings.NewReader(input)
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w: %s", args[0], err, errOut.String())
+	}
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+func (r *repository) git(input string, args ...string) string {
+	r.t.Helper()
+	out, err := r.run(input, args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// A commitOf describes a commit of a branch: the files that it writes, and deletes with "".
+type commitOf struct {
+	branch, from, author string
+	files                map[string]string
+}
+
+// write makes commits.
+func (r *repository) write(commits ...commitOf) {
+	r.t.Helper()
+	var b strings.Builder
+	for i, c := range commits {
+		if c.author == "" {
+			c.author = "someone"
+		}
+		fmt.Fprintf(&b, "commit refs/heads/%s\nmark :%d\ncommitter %s <%[3]s@localhost> %d +0000\ndata 4\nwork\n", c.branch, i+1, c.author, 1700000000+i)
+		if c.from != "" {
+			fmt.Fprintf(&b, "from %s\n", r.git("", "rev-parse", c.from))
+		}
+		for path, text := range c.files {
+			if text == "" {
+				fmt.Fprintf(&b, "D %s\n", path)
+				continue
+			}
+			fmt.Fprintf(&b, "M 100644 inline %s\ndata %d\n%s\n", path, len(text), text)
+		}
+	}
+	r.git(b.String(), "fast-import", "--quiet", "--force")
+}
+
+func (r *repository) Repository(context.Context, string) (string, error) { return r.dir, nil }
+
+func (r *repository) Resolve(_ context.Context, _, revision string) (landing.Commit, error) {
+	id, err := r.run("", "rev-parse", "--verify", "--quiet", revision+"^{commit}")
+	if err != nil {
+		return landing.Commit{}, hub.Errorf(hub.CodeNotFound, "test", "no commit %s", revision)
+	}
+	tree, err := r.run("", "rev-parse", id+"^{tree}")
+	return landing.Commit{ID: id, Tree: tree}, err
+}
+
+func (r *repository) Branch(ctx context.Context, repo, branch string) (landing.Commit, error) {
+	return r.Resolve(ctx, repo, "refs/heads/"+branch)
+}
+
+func (r *repository) Contains(_ context.Context, _, head, commit string) (bool, error) {
+	_, err := r.run("", "merge-base", "--is-ancestor", commit, head)
+	return err == nil, nil
+}
+
+// mergeTrees merges and returns the tree, or the conflicting paths.
+func (r *repository) mergeTrees(args ...string) (tree string, paths []string, err error) {
+	out, err := r.run("", append([]string{"merge-tree", "--write-tree", "--name-only", "--no-messages"}, args...)...)
+	var exit *exec.ExitError
+	lines := strings.Split(out, "\n")
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return "", lines[1:], nil
+	}
+	return lines[0], nil, err
+}
+
+func (r *repository) Merge(ctx context.Context, _ string, onto, change landing.Commit, message string) (landing.Merge, error) {
+	if isIn, _ := r.Contains(ctx, "", onto.ID, change.ID); isIn {
+		return landing.Merge{Commit: onto}, nil
+	}
+	tree, paths, err := r.mergeTrees(onto.ID, change.ID)
+	return r.finish(tree, paths, err, onto.ID, change.ID, message)
+}
+
+func (r *repository) finish(tree string, paths []string, err error, ours, theirs, message string) (landing.Merge, error) {
+	if err != nil {
+		return landing.Merge{}, err
+	}
+	var out landing.Merge
+	for _, p := range paths {
+		show := func(rev string) string { text, _ := r.run("", "show", rev+":"+p); return text }
+		base, _ := r.run("", "merge-base", ours, theirs)
+		out.Conflicts = append(out.Conflicts, landing.Conflict{Path: p, Base: show(base), Ours: show(ours), Theirs: show(theirs)})
+	}
+	if len(paths) > 0 {
+		return out, nil
+	}
+	args := []string{"commit-tree", tree, "-p", ours, "-F", "-"}
+	if theirs != "" {
+		args = []string{"commit-tree", tree, "-p", ours, "-p", theirs, "-F", "-"}
+	}
+	id, err := r.run(message, args...)
+	out.Commit = landing.Commit{ID: id, Tree: tree}
+	return out, err
+}
+
+func (r *repository) Revert(_ context.Context, _ string, onto landing.Commit, merged, message string) (landing.Merge, error) {
+	// The undone state must lie before the other two in the history.
+	base := r.git("", "commit-tree", merged+"^{tree}", "-m", "base")
+	ours := r.git("", "commit-tree", onto.Tree, "-p", base, "-m", "ours")
+	before := r.git("", "commit-tree", merged+"^1^{tree}", "-p", base, "-m", "before")
+	tree, paths, err := r.mergeTrees(ours, before)
+	if err == nil && tree == onto.Tree {
+		return landing.Merge{Commit: onto}, nil
+	}
+	return r.finish(tree, paths, err, onto.ID, "", message)
+}
+
+func (r *repository) Forward(_ context.Context, _, branch, from, to string) (landing.Forwarding, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fails != nil {
+		return landing.Forwarding{}, r.fails
+	}
+	if r.block != nil {
+		if got := r.block(from, to); got.Waits != "" || got.Stale {
+			return got, nil
+		}
+	}
+	if _, err := r.run("", "update-ref", "refs/heads/"+branch, to, from); err != nil {
+		return landing.Forwarding{Stale: true}, nil
+	}
+	r.heads = append(r.heads, to)
+	if r.after != nil {
+		r.after()
+	}
+	return landing.Forwarding{Moved: true}, nil
+}
+
+func (r *repository) Change(ctx context.Context, repo, target, commit string) (out landing.Change, err error) {
+	if out.Base, err = r.run("", "merge-base", target, commit); err != nil {
+		return out, err
+	}
+	if out.Patch, _, err = r.Patch(ctx, repo, out.Base, commit); err != nil {
+		return out, err
+	}
+	authors, err := r.run("", "log", "--format=%an", out.Base+".."+commit)
+	out.Authors = strings.Fields(authors)
+	return out, err
+}
+
+func (r *repository) Patch(_ context.Context, _, from, to string) (string, []string, error) {
+	text, err := r.run("", "diff", from, to)
+	if err != nil {
+		return "", nil, err
+	}
+	names, err := r.run("", "diff", "--name-only", from, to)
+	return text, strings.Split(names, "\n"), err
+}
+
+func (r *repository) Keep(_ context.Context, _, name, commit string) error {
+	_, err := r.run("", "update-ref", "refs/parley/"+name, commit)
+	return err
+}
+
+func (r *repository) Drop(_ context.Context, _, name string) error {
+	_, err := r.run("", "update-ref", "-d", "refs/parley/"+name)
+	return err
+}
+
+// A checker runs one shell command on a checkout of a commit, and keeps results by tree. It
+// implements landing.Checks.
+type checker struct {
+	r       *repository
+	command string
+	kept    map[string]landing.CheckReport // by tree
+	runs    int
+	before  func() // is called before each run; may be nil
+	fails   error  // checks cannot run
+}
+
+func newChecker(r *repository, command string) *checker {
+	return &checker{r: r, command: command, kept: map[string]landing.CheckReport{}}
+}
+
+func (c *checker) Known(_ context.Context, _ string, names []string) error {
+	for _, n := range names {
+		if n != "test" {
+			return hub.Errorf(hub.CodeNotFound, "test", "no check %s", n)
+		}
+	}
+	return nil
+}
+
+func (c *checker) Run(_ context.Context, q landing.CheckRun) (landing.CheckReport, error) {
+	if c.fails != nil {
+		return landing.CheckReport{}, c.fails
+	}
+	if got, ok := c.kept[q.Commit.Tree]; ok {
+		return got, nil
+	}
+	if c.before != nil {
+		c.before()
+	}
+	c.runs++
+	out, passed := c.execute(q.Commit.ID)
+	got := landing.CheckReport{Passed: passed, Output: out, Results: []string{fmt.Sprintf("k%d", c.runs)}, Runs: 1}
+	if _, count, ok := strings.Cut(out, "tests="); ok {
+		n, err := strconv.Atoi(strings.TrimSpace(count))
+		if err != nil {
+			return got, err
+		}
+		got.Tests = map[string]int{"test": n}
+	}
+	if !passed {
+		got.Failed = "test"
+		got.State = "failed"
+	}
+	c.kept[q.Commit.Tree] = got
+	return got, nil
+}
+
+func (c *checker) Output(context.Context, string, landing.Commit) string { return "" }
+
+// execute runs the command on a clean checkout.
+func (c *checker) execute(commit string) (output string, passed bool) {
+	dir := c.r.t.TempDir()
+	index := filepath.Join(dir, "index")
+	tree := filepath.Join(dir, "tree")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		c.r.t.Fatal(err)
+	}
+	for _, args := range [][]string{{"read-tree", commit}, {"checkout-index", "--all", "--prefix=" + tree + "/"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "GIT_DIR="+c.r.dir, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+tree)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			c.r.t.Fatalf("git %s: %v: %s", args[0], err, out)
+		}
+	}
+	cmd := exec.Command("sh", "-c", c.command)
+	cmd.Dir = tree
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}

@@ -1,0 +1,69 @@
+package records_test
+
+import (
+	"context"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/landing"
+)
+
+// A quarry is a repository for landing queues in which every branch has one commit, and every
+// check passes.
+type quarry struct{}
+
+func (quarry) Repository(context.Context, string) (string, error) { return "/src", nil }
+
+func (quarry) Resolve(_ context.Context, _, revision string) (landing.Commit, error) {
+	return landing.Commit{ID: revision + "-commit", Tree: revision + "-tree"}, nil
+}
+
+func (q quarry) Branch(ctx context.Context, repository, branch string) (landing.Commit, error) {
+	return q.Resolve(ctx, repository, branch)
+}
+
+func (quarry) Contains(context.Context, string, string, string) (bool, error) { return false, nil }
+
+func (quarry) Merge(_ context.Context, _ string, _, change landing.Commit, _ string) (landing.Merge, error) {
+	return landing.Merge{Commit: landing.Commit{ID: change.ID + "-merged", Tree: change.Tree + "-merged"}}, nil
+}
+
+func (quarry) Revert(context.Context, string, landing.Commit, string, string) (landing.Merge, error) {
+	return landing.Merge{}, nil
+}
+
+func (quarry) Forward(context.Context, string, string, string, string) (landing.Forwarding, error) {
+	return landing.Forwarding{Moved: true}, nil
+}
+
+func (quarry) Change(context.Context, string, string, string) (landing.Change, error) {
+	return landing.Change{Base: "base", Patch: "+new"}, nil
+}
+
+func (quarry) Patch(context.Context, string, string, string) (string, []string, error) {
+	return "+new", nil, nil
+}
+
+func (quarry) Keep(context.Context, string, string, string) error { return nil }
+
+func (quarry) Drop(context.Context, string, string) error { return nil }
+
+func (quarry) Known(context.Context, string, []string) error { return nil }
+
+func (quarry) Run(context.Context, landing.CheckRun) (landing.CheckReport, error) {
+	return landing.CheckReport{Passed: true}, nil
+}
+
+func (quarry) Output(context.Context, string, landing.Commit) string { return "" }
+
+// land lets an agent queue three changes: one waits for a review, one was approved, one cancelled.
+func (s *story) land(ctx context.Context) {
+	s.t.Helper()
+	l := landing.New(s.store, quarry{}, quarry{}, s.mail, &landing.Options{Clock: s.clock})
+	operator := hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}
+	s.must(l.Set(ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}))
+	for _, ref := range []string{"one", "two", "three"} {
+		s.must(l.Land(ctx, ada, landing.Request{Ref: ref, Folder: "/src"}))
+	}
+	s.must(l.Give(ctx, operator, "l2", landing.Answer{Verdict: hub.VerdictApprove}))
+	s.must(l.Cancel(ctx, ada, "l3", "not now"))
+}

@@ -1,0 +1,605 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/shape"
+)
+
+// openLandings builds the landing queues. Steps that a killed process had begun in working trees
+// are finished first.
+func (s *Server) openLandings(ctx context.Context) error {
+	recovered, err := s.copies.Recover(ctx)
+	if err != nil {
+		return fmt.Errorf("server: finish the landings of a killed process: %w", err)
+	}
+	for _, r := range recovered {
+		s.log.Info("a landing of a killed process was finished", "op", "server.openLandings", "repository", r.Repository, "branch", r.Branch, "landed", r.Landed, "failure", r.Failure)
+	}
+
+	repos := repositories{s}
+	o := &landing.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Work: landingWork{s}, Contracts: landingContracts{s}}
+	if s.postgres != nil {
+		o.Machine = s.postgres.Machine()
+	}
+	s.landings = landing.New(s.store, landingGit{repos}, landingChecks{s}, s.mail, o)
+	return nil
+}
+
+// landingGit reads and writes repositories for the landing queues, through the hub's copies.
+type landingGit struct{ repositories }
+
+// Repository implements landing.Git.
+func (g landingGit) Repository(ctx context.Context, folder string) (string, error) {
+	found, err := g.Find(ctx, folder)
+	return found.Path, err
+}
+
+// Resolve implements landing.Git.
+func (g landingGit) Resolve(ctx context.Context, repository, revision string) (landing.Commit, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Commit{}, err
+	}
+	got, err := c.Fetch(ctx, revision)
+	return landing.Commit(got), gitError(err)
+}
+
+// Branch implements landing.Git.
+func (g landingGit) Branch(ctx context.Context, repository, branch string) (landing.Commit, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Commit{}, err
+	}
+	got, err := c.Head(ctx, branch)
+	return landing.Commit(got), gitError(err)
+}
+
+// Contains implements landing.Git.
+func (g landingGit) Contains(ctx context.Context, repository, head, commit string) (bool, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return false, err
+	}
+	isIn, err := isAncestor(ctx, c, commit, head)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) { // the copy does not have the commit
+		return false, nil
+	}
+	return isIn, err
+}
+
+// Merge implements landing.Git.
+func (g landingGit) Merge(ctx context.Context, repository string, onto, change landing.Commit, message string) (landing.Merge, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Merge{}, err
+	}
+	got, err := c.Merge(ctx, hubgit.Commit(onto), hubgit.Commit(change), message)
+	return mergeOf(got), gitError(err)
+}
+
+// Revert implements landing.Git.
+func (g landingGit) Revert(ctx context.Context, repository string, onto landing.Commit, merged, message string) (landing.Merge, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Merge{}, err
+	}
+	got, err := c.Revert(ctx, hubgit.Commit(onto), merged, message)
+	return mergeOf(got), gitError(err)
+}
+
+// mergeOf returns a merge of a copy in the form of the queue.
+func mergeOf(m hubgit.Merge) landing.Merge {
+	out := landing.Merge{Commit: landing.Commit(m.Commit)}
+	for _, c := range m.Conflicts {
+		out.Conflicts = append(out.Conflicts, landing.Conflict{Path: c.Path, Base: contentOf(c.Base), Ours: contentOf(c.Ours), Theirs: contentOf(c.Theirs)})
+	}
+	return out
+}
+
+// contentOf returns the text of one side of a conflict.
+func contentOf(t *hubgit.Text) string {
+	switch {
+	case t == nil:
+		return ""
+	case t.Submodule:
+		return "(the commit " + t.ID + " of a submodule)"
+	case t.Binary:
+		return fmt.Sprintf("(a binary file of %d bytes, blob %s)", t.Size, t.ID)
+	}
+	return t.Content
+}
+
+// Forward implements landing.Git.
+func (g landingGit) Forward(ctx context.Context, repository, branch, from, to string) (landing.Forwarding, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Forwarding{}, err
+	}
+	got, err := c.Forward(ctx, branch, from, to)
+	if errors.Is(err, hubgit.ErrMoved) || errors.Is(err, hubgit.ErrNotForward) {
+		return landing.Forwarding{Stale: true}, nil
+	}
+	if err != nil {
+		return landing.Forwarding{}, gitError(err)
+	}
+	if len(got.Kept) > 0 {
+		g.s.log.Warn("files were written to while a branch was brought forward; their contents are kept", "op", "server.Forward", "files", got.Kept)
+	}
+	out := landing.Forwarding{Moved: got.Moved}
+	var texts []string
+	for _, w := range got.Waits {
+		texts = append(texts, w.String())
+		out.Paths = append(out.Paths, w.Paths...)
+	}
+	out.Waits = strings.Join(texts, "; ")
+	return out, nil
+}
+
+// maxPatch bounds the bytes of a difference.
+const maxPatch = 4 << 20
+
+// inCopy runs git in a copy and returns its output, cut to a length.
+func inCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error) {
+	var out, errOut bytes.Buffer
+	cmd := git.Alone(ctx, "git", c.Folder(), args...)
+	cmd.Stdout = &out
+	cmd.Stderr = &errOut
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("git %s: %w: %.500s", args[0], err, errOut.String())
+	}
+	text := out.String()
+	if len(text) > maxPatch {
+		text = text[:maxPatch] + "\n(the rest is left out)\n"
+	}
+	return strings.ToValidUTF8(strings.TrimSuffix(text, "\n"), "\uFFFD"), nil
+}
+
+// Change implements landing.Git.
+func (g landingGit) Change(ctx context.Context, repository, target, commit string) (out landing.Change, err error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return out, err
+	}
+	if out.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
+		return out, err
+	}
+	if out.Patch, _, err = g.Patch(ctx, repository, out.Base, commit); err != nil {
+		return out, err
+	}
+	authors, err := inCopy(ctx, c, "log", "--format=%an%n%cn", out.Base+".."+commit)
+	for name := range strings.Lines(authors) {
+		out.Authors = append(out.Authors, strings.TrimSpace(name))
+	}
+	slices.Sort(out.Authors)
+	out.Authors = slices.Compact(out.Authors)
+	return out, err
+}
+
+// Patch implements landing.Git.
+func (g landingGit) Patch(ctx context.Context, repository, from, to string) (string, []string, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := inCopy(ctx, c, "diff", "--no-color", "--no-ext-diff", "--no-textconv", from, to)
+	if err != nil {
+		return "", nil, err
+	}
+	list, err := inCopy(ctx, c, "diff", "--name-only", "--no-renames", "-z", from, to)
+	return text, strings.FieldsFunc(list, func(r rune) bool { return r == 0 }), err
+}
+
+// Keep implements landing.Git.
+func (g landingGit) Keep(ctx context.Context, repository, name, commit string) error {
+	return g.repositories.Keep(ctx, repository, name, commit)
+}
+
+// Drop implements landing.Git.
+func (g landingGit) Drop(ctx context.Context, repository, name string) error {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return err
+	}
+	return gitError(c.Drop(ctx, name))
+}
+
+// landingChecks runs the checks of landing policies.
+type landingChecks struct{ s *Server }
+
+// Known implements landing.Checks.
+func (l landingChecks) Known(ctx context.Context, repository string, names []string) error {
+	const op = "server.Checks"
+	known, err := l.s.checks.Known(ctx, repository)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return hub.Errorf(hub.CodeNotFound, op, "no check named %.50q for %s; known: %s", n, repository, strings.Join(known, ", ")).WithHint("{check.add}")
+		}
+	}
+	return nil
+}
+
+// Run implements landing.Checks. A check that runs in a working tree does not count for landing.
+func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.CheckReport, error) {
+	const op = "server.Checks"
+	repos := repositories(l)
+	repo, err := repos.Find(ctx, q.Repository)
+	if err != nil {
+		return landing.CheckReport{}, err
+	}
+	plan := hub.CheckPlan{Repository: repo, Worktree: q.Repository, Commit: q.Commit.ID, Tree: q.Commit.Tree, Fills: q.Target}
+	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.RepositoryCheck, error) { return r.Checks().OfRepository(repo) })
+	if err != nil {
+		return landing.CheckReport{}, err
+	}
+	for _, name := range q.Names {
+		i := slices.IndexFunc(all, func(c hub.RepositoryCheck) bool { return c.Name == name })
+		switch {
+		case i < 0:
+			return landing.CheckReport{}, hub.Errorf(hub.CodeNotFound, op, "the check %s was removed", name)
+		case all[i].InPlace:
+			return landing.CheckReport{}, hub.Errorf(hub.CodeInvalid, op, "the check %s runs in place, which does not count for landing", name)
+		}
+		plan.Checks = append(plan.Checks, all[i])
+	}
+
+	if err := repos.Keep(ctx, q.Repository, "checked/"+q.Commit.ID, q.Commit.ID); err != nil {
+		return landing.CheckReport{}, err
+	}
+	_, results, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, plan)
+	if err != nil {
+		return landing.CheckReport{}, err
+	}
+	return reportOf(plan, results)
+}
+
+// reportOf sums up the results of checks. A run that was cancelled says nothing about the commit.
+func reportOf(plan hub.CheckPlan, results []hub.CheckResult) (landing.CheckReport, error) {
+	out := landing.CheckReport{Passed: true, Tests: map[string]int{}}
+	for i, r := range results {
+		if plan.Checks[i].JUnit != "" { // without a report there are no tests
+			out.Tests[r.Name] = 0
+		}
+		if r.Tests != nil {
+			out.Tests[r.Name] = r.Tests.Total
+		}
+		out.Results = append(out.Results, string(r.ID))
+		switch {
+		case r.State == hub.ResultCancelled:
+			return out, hub.Errorf(hub.CodeConflict, "server.Checks", "the run of %s was cancelled", r.Name)
+		case r.State != hub.ResultPassed && out.Passed:
+			out.Passed = false
+			out.Failed = r.Name
+			out.State = string(r.State)
+			out.Output = r.Output.Tail
+			if out.Output == "" {
+				out.Output = r.Reason
+			}
+		}
+	}
+	return out, nil
+}
+
+// Output implements landing.Checks.
+func (l landingChecks) Output(ctx context.Context, repository string, c landing.Commit) string {
+	repo, err := repositories(l).Find(ctx, repository)
+	if err != nil {
+		return ""
+	}
+	page, err := l.s.checks.Results(ctx, hub.CheckResultQuery{Repository: repo, Tree: c.Tree, Limit: maxShown})
+	if err != nil {
+		return ""
+	}
+	for _, r := range page.Results {
+		if r.State == hub.ResultRunning {
+			if got, err := l.s.checks.Result(ctx, r.ID); err == nil {
+				return got.Output.Tail
+			}
+		}
+	}
+	return ""
+}
+
+// maxShown is the number of results that are searched for one that runs.
+const maxShown = 20
+
+// maxProjects bounds the projects in which a repository is searched.
+const maxProjects = 1000
+
+// landingContracts knows the contracts of repositories.
+type landingContracts struct{ s *Server }
+
+// A gatedRepo is a repository of a project.
+type gatedRepo struct {
+	project coord.Project
+	repo    coord.Repo
+}
+
+// Broken implements landing.Contracts.
+func (l landingContracts) Broken(ctx context.Context, repository string) (string, error) {
+	remotes, err := remotesOf(ctx, repository)
+	if err != nil {
+		return "", err
+	}
+	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (out []gatedRepo, err error) {
+		projects, err := r.Coordination().Projects("", maxProjects)
+		for _, p := range projects {
+			for _, repo := range p.Repos {
+				if isRepository(repo, repository, remotes) {
+					out = append(out, gatedRepo{p, repo})
+				}
+			}
+		}
+		return out, err
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, g := range all {
+		v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
+		if err != nil {
+			return "", err
+		}
+		if !v.OK && len(v.Failures) > 0 {
+			return l.describe(ctx, g, v.Failures[0])
+		}
+	}
+	return "", nil
+}
+
+// describe returns a sentence about a contract that does not hold, with the other repositories that
+// use it.
+func (l landingContracts) describe(ctx context.Context, g gatedRepo, f contract.Failure) (string, error) {
+	text := fmt.Sprintf("the contract %s (version %d) of project %s is %s", f.Name, f.Version, g.project.ID, f.Reason)
+	c, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (coord.Contract, error) { return r.Coordination().Contract(g.project.ID, f.Contract) })
+	if hub.CodeOf(err) == hub.CodeNotFound { // it was not delivered
+		return text, nil
+	}
+	var users []string
+	for _, r := range c.Parties(g.project) {
+		if r.ID != g.repo.ID {
+			users = append(users, r.Name)
+		}
+	}
+	if len(users) > 0 {
+		text += "; used by " + strings.Join(users, ", ")
+	}
+	return text, err
+}
+
+// isRepository reports whether a repository of a project is the one in a folder. The addresses of
+// its remotes decide, if the project knows one; else the name of the folder, or the last part of an
+// address.
+func isRepository(r coord.Repo, folder string, remotes []string) bool {
+	if r.URL != "" && len(remotes) > 0 {
+		return slices.Contains(remotes, plainAddress(r.URL))
+	}
+	isLast := func(remote string) bool { return path.Base(remote) == r.Name }
+	return filepath.Base(folder) == r.Name || slices.ContainsFunc(remotes, isLast)
+}
+
+// remotesOf returns the addresses of the remotes of a repository, as plainAddress returns them.
+func remotesOf(ctx context.Context, repository string) (out []string, err error) {
+	list, err := git.In(ctx, "git", repository, "config", "--get-regexp", `^remote\..*\.url$`).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil, nil // it has none
+	}
+	for line := range strings.Lines(string(list)) {
+		_, address, _ := strings.Cut(strings.TrimSpace(line), " ")
+		out = append(out, plainAddress(address))
+	}
+	return out, err
+}
+
+// plainAddress returns the address of a repository without the parts in which two addresses of the
+// same one differ: git@host:a/b.git and https://host/a/b are host/a/b.
+func plainAddress(address string) string {
+	text := strings.TrimSuffix(strings.TrimSuffix(address, "/"), ".git")
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		text = rest
+	} else if host, path, ok := strings.Cut(text, ":"); ok && !strings.Contains(host, "/") { // host:path
+		text = host + "/" + path
+	}
+	host, path, ok := strings.Cut(text, "/")
+	if _, named, hasUser := strings.Cut(host, "@"); hasUser {
+		host = named
+	}
+	if !ok {
+		return host
+	}
+	return strings.ToLower(host) + "/" + path
+}
+
+// landedRefs compares landings with the branches of their repositories.
+type landedRefs struct{ s *Server }
+
+// Landed implements records.Refs.
+func (l landedRefs) Landed(ctx context.Context, e hub.LandingEntry) (isIn, ok bool) {
+	if l.s.postgres != nil && e.Machine != l.s.postgres.Machine() {
+		return false, false
+	}
+	g := landingGit{repositories(l)}
+	head, err := g.Branch(ctx, e.Repository, e.Into)
+	if err != nil {
+		return false, false
+	}
+	isIn, err = g.Contains(ctx, e.Repository, head.ID, e.LandedCommit)
+	return isIn, err == nil
+}
+
+// landingWork knows the work of handoffs and of tasks of teams.
+type landingWork struct{ s *Server }
+
+// Piece implements landing.Work.
+func (l landingWork) Piece(ctx context.Context, actor hub.Caller, s landing.Subject) (landing.Piece, error) {
+	if s.Task == "" {
+		return l.handoffPiece(ctx, actor, s.Handoff)
+	}
+	if l.s.teams == nil {
+		return landing.Piece{}, hub.Errorf(hub.CodeNotEnabled, "server.Work", "this hub has no teams")
+	}
+	return l.taskPiece(ctx, actor, s.Task)
+}
+
+// Return implements landing.Work.
+func (l landingWork) Return(tx hub.Tx, s landing.Subject, reason string) (bool, []hub.Message, error) {
+	if s.Task == "" {
+		return l.s.handoffs.Return(tx, s.Handoff, reason)
+	}
+	if l.s.teams == nil {
+		return false, nil, nil
+	}
+	return l.s.teams.Return(tx, s.Task, reason)
+}
+
+// taskPiece returns the work of a task of a team. The work of a task that its owner got by a
+// handoff is that of the handoff.
+func (l landingWork) taskPiece(ctx context.Context, actor hub.Caller, id hub.TaskID) (landing.Piece, error) {
+	var t hub.Task
+	var p hub.Progress
+	err := l.s.store.View(ctx, func(r hub.Reader) (err error) {
+		if t, err = l.s.teams.Readable(r, actor, id); err != nil {
+			return err
+		}
+		p, err = r.Checks().Progress(string(id))
+		return err
+	})
+	if err != nil {
+		return landing.Piece{}, err
+	}
+
+	out := landing.Piece{
+		Subject: landing.Subject{Task: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Owner: t.Owner, Authors: t.Executors, Title: t.Title, Priority: hub.PriorityNormal, Ended: t.DoneAt,
+	}
+	if out.Folder == "" {
+		out.Folder = t.Worktree
+	}
+	switch {
+	case t.State != hub.TaskDone:
+		out.Missing = "it is " + string(t.State)
+	case t.Handoff != "":
+		out.Missing = "its work belongs to the handoff " + string(t.Handoff)
+	case p.Checks == hub.ChecksRunning:
+		out.Missing = "its checks run"
+	case p.Checks == hub.ChecksFailed:
+		out.Missing = "its checks failed"
+	case out.Commit == "":
+		out.Missing = "it has no commit"
+	}
+	out.Note, out.Fewer, err = l.results(ctx, p)
+	return out, err
+}
+
+// handoffPiece returns the work of a handoff.
+func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.HandoffID) (landing.Piece, error) {
+	r, err := l.s.handoffs.Show(ctx, actor, id)
+	if err != nil {
+		return landing.Piece{}, err
+	}
+	p, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (hub.Progress, error) { return r.Checks().Progress(string(id)) })
+	if err != nil {
+		return landing.Piece{}, err
+	}
+	pkg, err := shape.DecodePackage(r.Package)
+	if err != nil {
+		return landing.Piece{}, err
+	}
+
+	out := landing.Piece{
+		Subject: landing.Subject{Handoff: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+	}
+	if r.Restricted {
+		out.Title = hub.RestrictedText
+	}
+	if out.Folder == "" {
+		out.Folder = pkg.WorkState.Worktree
+	}
+	if out.Commit == "" {
+		out.Commit = r.Commit
+	}
+	for _, c := range r.Attribution {
+		out.Authors = append(out.Authors, c.Agent)
+	}
+	if out.Branch == "" && out.Folder != "" {
+		name, err := git.In(ctx, "git", out.Folder, "symbolic-ref", "--short", "--quiet", "HEAD").Output()
+		if err == nil {
+			out.Branch = strings.TrimSpace(string(name))
+		}
+	}
+
+	// What is missing before the work may land.
+	switch {
+	case r.Ending != hub.EndedDone:
+		out.Missing = "it is not completed"
+	case r.Proof != hub.ProofVerified:
+		out.Missing = "its work is not proven: " + string(r.Proof)
+	case p.Checks == hub.ChecksRunning:
+		out.Missing = "its checks run"
+	case p.Checks == hub.ChecksFailed:
+		out.Missing = "its checks failed"
+	case out.Commit == "":
+		out.Missing = "its work is not committed"
+	}
+	out.Note, out.Fewer, err = l.results(ctx, p)
+	return out, err
+}
+
+// results returns the results of the checks of work in one line, for its reviewer, and the note of
+// one with fewer tests than before.
+func (l landingWork) results(ctx context.Context, p hub.Progress) (line, fewer string, err error) {
+	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.CheckResult, error) { return l.s.checks.Seen(r, p.Results, false) })
+	var parts []string
+	for _, v := range all {
+		text := v.Name + " " + string(v.State)
+		if v.Note != "" {
+			text += " (" + v.Note + ")"
+		}
+		if v.Fewer && fewer == "" {
+			fewer = v.Note
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; "), fewer, err
+}
+
+// Completed implements landing.Work.
+func (l landingWork) Completed(ctx context.Context, since hub.Time, limit int) ([]landing.Finished, error) {
+	return hub.Read(ctx, l.s.store, func(r hub.Reader) (out []landing.Finished, err error) {
+		found, err := r.Handoffs(hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffClosed}, Limit: limit})
+		for _, h := range found {
+			if h.Ending == hub.EndedDone && !h.ResolvedAt.Before(since.Time) {
+				out = append(out, landing.Finished{Subject: landing.Subject{Handoff: h.ID}, At: h.ResolvedAt})
+			}
+		}
+		if err != nil || l.s.teams == nil {
+			return out, err
+		}
+		tasks, err := r.Teamspaces().Tasks(hub.TaskQuery{States: []hub.TaskState{hub.TaskDone}, Newest: true, Limit: limit})
+		for _, t := range tasks {
+			isWork := t.Handoff == "" && t.Worktree != ""
+			if isWork && !t.DoneAt.Before(since.Time) {
+				out = append(out, landing.Finished{Subject: landing.Subject{Task: t.ID}, At: t.DoneAt})
+			}
+		}
+		return out, err
+	})
+}

@@ -1,0 +1,376 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/server"
+)
+
+// moduleCheck passes if every module says ok.
+const moduleCheck = `for f in mod/*; do grep -qx ok "$f" || { echo "FAIL $f"; exit 1; }; done; echo fine`
+
+// A landingRepo is a repository of a user with main checked out.
+type landingRepo struct {
+	t   *testing.T
+	dir string
+}
+
+func newLandingRepo(t *testing.T) *landingRepo {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &landingRepo{t, filepath.Join(root, "app")}
+	r.write("mod/base", "ok\n")
+	r.git("init", "-q", "-b", "main")
+	r.commit("first")
+	return r
+}
+
+func (r *landingRepo) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *landingRepo) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *landingRepo) commit(message string) {
+	r.t.Helper()
+	r.git("add", "-A")
+	r.git("commit", "-q", "-m", message)
+}
+
+// branch makes a branch from main with one file, and checks out main again.
+func (r *landingRepo) branch(name, file, text string) {
+	r.t.Helper()
+	r.git("switch", "-q", "-c", name, "main")
+	r.write(file, text)
+	r.commit(name)
+	r.git("switch", "-q", "main")
+}
+
+// allow lets the operator allow the check and turn landing on.
+func (r *landingRepo) allow(ctx context.Context, operator *rpc.Client, p api.LandingParams) {
+	r.t.Helper()
+	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Unconfined: confine.Supported() != nil}))(r.t)
+	p.Repo = r.dir
+	p.Into = "main"
+	p.Checks = []string{"test"}
+	must(rpc.Call(ctx, operator, api.SetLanding, p))(r.t)
+}
+
+// entries returns all entries of the repository.
+func (r *landingRepo) entries(ctx context.Context, operator *rpc.Client) (out []hub.LandingEntry) {
+	r.t.Helper()
+	for cursor := hub.LandingID(""); ; {
+		got := must(rpc.Call(ctx, operator, api.ListLandings, api.LandingsParams{Repo: r.dir, Cursor: cursor, Limit: 500}))(r.t)
+		out = append(out, got.Entries...)
+		if cursor = got.Next; cursor == "" {
+			return out
+		}
+	}
+}
+
+// settle waits until no entry is queued or tried, and returns all.
+func (r *landingRepo) settle(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
+	r.t.Helper()
+	for {
+		all := r.entries(ctx, operator)
+		isBusy := func(e hub.LandingEntry) bool { return e.State == hub.EntryQueued || e.State == hub.EntryTrying }
+		if !slices.ContainsFunc(all, isBusy) {
+			return all
+		}
+		must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(r.t)
+	}
+}
+
+// The work of a handoff is reviewed by another agent, and lands by itself in a main that is checked
+// out in another working tree.
+func TestLandingOfAHandoff(t *testing.T) {
+	r := newLandingRepo(t)
+	work := filepath.Join(filepath.Dir(r.dir), "work")
+	r.git("worktree", "add", "-q", "-b", "work", work)
+	o := unlimited()
+	o.Roots = []string{filepath.Dir(r.dir)}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "planner", "builder", "critic")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	do := func(key string, p api.HandoffParams) api.HandoffAnswer {
+		t.Helper()
+		return must(rpc.Call(ctx, h.as(key), api.Handoff, p))(t)
+	}
+
+	id := do(keys[0], api.HandoffParams{
+		Action: "initiate", To: "builder", TaskID: "L-1", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Branch: "work",
+		Checks: []string{"test"}, Review: "critic",
+	}).Report.ID
+	do(keys[1], api.HandoffParams{Action: "accept", ID: id})
+	if err := os.WriteFile(filepath.Join(work, "mod", "login"), []byte("ok\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.git("-C", work, "add", "-A")
+	r.git("-C", work, "commit", "-q", "-m", "login")
+	done := do(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "done"})
+	if done.Report.Stage != hub.StagePasses {
+		t.Fatalf("after the completion: %s", done.Report.Stage)
+	}
+
+	// The reviewer is asked once the checks have passed.
+	for {
+		waiting := must(rpc.Call(ctx, h.as(keys[2]), api.ListReviews, api.ReviewsParams{}))(t)
+		if len(waiting.Reviews) == 1 {
+			break
+		}
+		must(rpc.Call(ctx, h.as(keys[2]), api.Inbox, api.InboxParams{WaitS: 1}))(t)
+	}
+	if _, err := rpc.Call(ctx, h.as(keys[1]), api.Handoff, api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); hub.CodeOf(err) != hub.CodeDenied {
+		t.Errorf("the author approved its own work: %v", err)
+	}
+	if got := do(keys[2], api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); got.Review == nil || got.Review.Verdict != "approve" {
+		t.Errorf("review: got %+v", got)
+	}
+	entries := r.settle(ctx, operator)
+	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Owner != "builder" {
+		t.Fatalf("entries: %+v", entries)
+	}
+	if got := do(keys[0], api.HandoffParams{Action: "show", ID: id}).Report; got.Stage != hub.StageLanded || got.Review != hub.ReviewApproved || got.Landing != "landed "+entries[0].LandedCommit {
+		t.Errorf("stage %s, review %s, landing %s", got.Stage, got.Review, got.Landing)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.dir, "mod", "login")); err != nil || string(text) != "ok\n" {
+		t.Errorf("the checked-out main has not the file: %v", err)
+	}
+	if got := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
+		t.Errorf("audit: %v", got.Findings)
+	}
+}
+
+// A handoff whose work breaks main is active again, its owner is told with the next step, and a new
+// completion with a new commit lands.
+func TestReturnedHandoff(t *testing.T) {
+	r := newLandingRepo(t)
+	work := filepath.Join(filepath.Dir(r.dir), "work")
+	r.git("worktree", "add", "-q", "-b", "work", work)
+	o := unlimited()
+	o.Roots = []string{filepath.Dir(r.dir)}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "planner", "builder")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	do := func(key string, p api.HandoffParams) api.HandoffAnswer {
+		t.Helper()
+		return must(rpc.Call(ctx, h.as(key), api.Handoff, p))(t)
+	}
+	commit := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(work, "mod", "base"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r.git("-C", work, "commit", "-q", "-a", "-m", "work")
+	}
+
+	id := do(keys[0], api.HandoffParams{
+		Action: "initiate", To: "builder", TaskID: "L-2", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Branch: "work",
+	}).Report.ID
+	do(keys[1], api.HandoffParams{Action: "accept", ID: id})
+	commit("broken\n")
+	if done := do(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "done"}); done.Report.Status != hub.HandoffClosed {
+		t.Fatalf("after the completion: %s", done.Report.Status)
+	}
+
+	// The message about the return may wake the owner.
+	next := ""
+	for next == "" {
+		for _, m := range must(rpc.Call(ctx, h.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 1}))(t).Messages {
+			var p struct {
+				Handoff hub.HandoffID `json:"handoff_id"`
+				Next    string        `json:"next_step"`
+				Check   string        `json:"check"`
+			}
+			if err := json.Unmarshal(m.Payload, &p); err == nil && p.Handoff == id && p.Check == "test" && m.Priority == hub.PriorityHigh {
+				next = p.Next
+			}
+		}
+	}
+	if !strings.Contains(next, "complete it: acp_handoff with action complete and handoff_id h1") {
+		t.Errorf("the next step is %q", next)
+	}
+	got := do(keys[1], api.HandoffParams{Action: "show", ID: id}).Report
+	if got.Status != hub.HandoffActivated || got.Ending != "" || got.Landing != string(hub.LandingReturned) || !strings.Contains(got.Returned, "main fails the check test") {
+		t.Errorf("returned: %s, ending %q, landing %s, %q", got.Status, got.Ending, got.Landing, got.Returned)
+	}
+	if found := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {
+		t.Errorf("audit: %v", found.Findings)
+	}
+
+	// A completion without the repair is refused by nothing but the queue; the repair lands.
+	commit("ok\nok\n")
+	do(keys[1], api.HandoffParams{Action: "complete", ID: id, Summary: "repaired"})
+	for do(keys[1], api.HandoffParams{Action: "show", ID: id}).Report.Stage != hub.StageLanded {
+		must(rpc.Call(ctx, h.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
+	}
+	entries := r.settle(ctx, operator)
+	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Returns != 1 {
+		t.Errorf("entries: %+v", entries)
+	}
+	if found := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {
+		t.Errorf("audit: %v", found.Findings)
+	}
+}
+
+// The work of a task of a team lands by itself when its team has accepted it; work that breaks main
+// goes to rework, and lands after it.
+func TestLandingOfATask(t *testing.T) {
+	r := newLandingRepo(t)
+	work := filepath.Join(filepath.Dir(r.dir), "work")
+	r.git("worktree", "add", "-q", "-b", "work", work)
+	o := unlimited()
+	o.Roots = []string{filepath.Dir(r.dir)}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "lead", "builder")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "there", Command: []string{"test", "-e", "mod/base"}, Unconfined: true}))(t)
+	do := func(key string, p api.TeamParams) team.Answer {
+		t.Helper()
+		p.Team = "core"
+		return must(rpc.Call(ctx, h.as(key), api.Team, p))(t)
+	}
+	state := func() hub.TaskState { return do(keys[1], api.TeamParams{Action: "task", Task: "T-1"}).Task.State }
+	commit := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(work, "mod", "base"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r.git("-C", work, "commit", "-q", "-a", "-m", "work")
+	}
+	finish := func() team.Answer {
+		t.Helper()
+		do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInProgress})
+		got := do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInReview})
+		do(h.operator, api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskDone})
+		return got
+	}
+
+	do(h.operator, api.TeamParams{Action: "create", Objective: "login", Members: []team.Seat{{Agent: "lead", Role: hub.RoleCoordinator}, {Agent: "builder", Role: hub.RoleExecutor}}})
+	do(h.operator, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
+	do(h.operator, api.TeamParams{Action: "task", Title: "login", Worktree: work, Checks: []string{"there"}, Owner: "builder"})
+	commit("broken\n")
+	if got := finish(); got.Checks != hub.ChecksPassed {
+		t.Errorf("checks: %s", got.Checks)
+	}
+	for state() != hub.TaskRework {
+		must(rpc.Call(ctx, h.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
+	}
+	if _, err := rpc.Call(ctx, operator, api.RetryLanding, api.EntryParams{ID: "l1"}); hub.CodeOf(err) != hub.CodeConflict {
+		t.Errorf("a task in rework was queued: %v", err)
+	}
+
+	commit("ok\nok\n")
+	finish()
+	for {
+		if e := must(rpc.Call(ctx, operator, api.ShowEntry, api.EntryParams{ID: "l1"}))(t).Entries[0]; e.State == hub.EntryLanded {
+			if e.Task != "T-1" || e.Owner != "builder" || e.Returns != 1 {
+				t.Errorf("entry: %+v", e)
+			}
+			break
+		}
+		must(rpc.Call(ctx, h.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
+	}
+	if got := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
+		t.Errorf("audit: %v", got.Findings)
+	}
+}
+
+// A change in a repository with a contract that is not agreed goes back to its owner, with the
+// repositories that use it.
+func TestLandingAsksContracts(t *testing.T) {
+	r := newLandingRepo(t)
+	r.branch("b1", "mod/b1", "ok\n")
+	r.git("remote", "add", "origin", "git@example.com:acme/shop-api.git")
+	o := unlimited()
+	o.Roots = []string{r.dir}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "ada")
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
+	defer cancel()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	repos := []coordination.NewRepo{{Name: "backend", Role: "backend", Language: "go", URL: "https://example.com/acme/shop-api"}, {Name: "web", Role: "frontend", Language: "go"}}
+	project := coordination.InProject{Project: mustCall(t, operator, coordination.CreateProject, coordination.NewProject{Name: "shop", Objective: "sell", Repos: repos}).Project}
+	mustCall(t, h.as(keys[0]), coordination.JoinProject, coordination.JoinParams{InProject: project, Repo: "backend"})
+	mustCall(t, h.as(keys[0]), coordination.Propose, contract.Proposal{InProject: project, Type: coord.ContractAPI, Name: "orders", Content: []byte(`{"method":"GET","path":"/orders"}`)})
+
+	must(rpc.Call(ctx, h.as(keys[0]), api.Land, api.LandParams{Ref: "b1", Repo: r.dir}))(t)
+	entries := r.settle(ctx, operator)
+	if len(entries) != 1 || entries[0].State != hub.EntryReturned || !strings.Contains(entries[0].Reason, "the contract orders (version 1)") || !strings.Contains(entries[0].Reason, "used by web") {
+		t.Errorf("got %+v", entries)
+	}
+}
+
+// Work that is not committed does not land: the commit that is checked out has not all of it.
+func TestUncommittedWorkDoesNotLand(t *testing.T) {
+	r := newLandingRepo(t)
+	o := unlimited()
+	o.Roots = []string{r.dir}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "planner", "builder")
+	ctx := t.Context()
+	r.allow(ctx, h.as(h.operator), api.LandingParams{By: hub.LandingAuto})
+	id := mustCall(t, h.as(keys[0]), api.Handoff, api.HandoffParams{
+		Action: "initiate", To: "builder", TaskID: "L-3", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: r.dir,
+	}).Report.ID
+	mustCall(t, h.as(keys[1]), api.Handoff, api.HandoffParams{Action: "accept", ID: id})
+	r.write("mod/login", "ok\n")
+	if got := mustCall(t, h.as(keys[1]), api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "done"}).Report; got.Commit != "" || got.Stage != hub.StageThere {
+		t.Errorf("got commit %q, stage %s", got.Commit, got.Stage)
+	}
+	if _, err := rpc.Call(ctx, h.as(keys[1]), api.Land, api.LandParams{Ref: string(id)}); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "its work is not committed") {
+		t.Errorf("got %v", err)
+	}
+}
