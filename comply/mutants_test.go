@@ -150,7 +150,7 @@ func TestHonestAgents(t *testing.T) {
 		{name: "refuse"},
 		{name: "refusal"},
 		{name: "toolless", form: comply.ByDirective},
-		{name: "english", na: []int{8, 3}, form: comply.InEnglish},
+		{name: "english", na: []int{8, 5}, form: comply.InEnglish},
 	} {
 		for version := 1; version <= 2; version++ {
 			if patience.Race && c.name != "echo" {
@@ -173,6 +173,9 @@ func TestHonestAgents(t *testing.T) {
 					t.Errorf("%d tests were not applicable, want at most %d", a.Totals[comply.NA], c.na[version-1])
 				}
 				for _, r := range a.Tests {
+					if c.na != nil && r.Status == comply.NA {
+						t.Logf("%s: %s", r.ID, r.Reason)
+					}
 					if r.Obeyed != "" && r.Obeyed != c.form {
 						t.Errorf("%s: the report says that the agent followed the %s, want %q", r.ID, r.Obeyed, c.form)
 					}

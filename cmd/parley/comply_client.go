@@ -70,6 +70,7 @@ invalid file, or a client that does not start the agent.`,
 	flags.StringVar(&f.name, "name", "", "name of the client in the report (default the program's name)")
 	flags.StringArrayVar(&f.when, "when", nil, "command for tests that need something: NEED=COMMAND, where NEED is load, mode, option or login")
 	flags.StringVar(&f.answer, "answer", "", "line to write to the client's standard input when the agent asks the user something")
+	flags.IntVar(&f.opts.Protocol, "protocol", 1, "protocol version to test: 1 or 2 (draft)")
 	flags.BoolVar(&f.wait, "wait", false, "wait for a client with a window, which you start and use")
 	flags.StringSliceVar(&f.tests, "test", nil, "only the test with this id")
 	flags.StringSliceVar(&f.rules, "rule", nil, "only the tests of the rule with this id; other rules do not fail the run")
@@ -113,6 +114,9 @@ func (a *app) complyClient(ctx context.Context, f complyClientFlags, args []stri
 	}
 	if f.opts.TimeoutScale <= 0 {
 		return usagef("--timeout-scale must be greater than 0")
+	}
+	if f.opts.Protocol != 1 && f.opts.Protocol != 2 {
+		return usagef("--protocol: unknown version %d", f.opts.Protocol).WithHint("use 1 or 2")
 	}
 	scenarios, err := f.selectScenarios()
 	if err != nil {
@@ -161,10 +165,10 @@ func (a *app) complyClient(ctx context.Context, f complyClientFlags, args []stri
 
 // selectScenarios returns the tests to run.
 func (f *complyClientFlags) selectScenarios() ([]*client.Scenario, error) {
-	all := client.Scenarios()
+	all := client.Applicable(client.Scenarios(), f.opts.Protocol)
 	for _, id := range f.tests {
 		if !slices.ContainsFunc(all, func(s *client.Scenario) bool { return s.ID == id }) {
-			return nil, usagef("--test: no test with id %q", id).WithHint(`run "parley comply client --list-tests" to list the tests`)
+			return nil, usagef("--test: no test with id %q for version %d of the protocol", id, f.opts.Protocol).WithHint(`run "parley comply client --list-tests" to list the tests`)
 		}
 	}
 	for _, id := range f.rules {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -59,6 +60,8 @@ type conversation struct {
 	hooks   hooks
 	stopped chan struct{} // closed when the test is over
 
+	wanted schema.Version // that the run wants
+
 	helpers sync.WaitGroup // goroutines that answer for the user
 
 	mu       sync.Mutex
@@ -68,10 +71,12 @@ type conversation struct {
 	log      []logged
 	calls    map[string]*call // by the key of the id
 	lastID   int
+	version  schema.Version // that was agreed
 	done     bool           // nothing more comes from the client
 	caps     any            // clientCapabilities, as the client sent them
 	info     any            // clientInfo
-	offer    int            // the version that the client offered; 0 if it sent none
+	offer    int            // the version that the client offered last; 0 if it sent none
+	most     int            // the highest version that it offered
 	cwd      string         // the folder of the last session
 	session  string         // the id of the last session
 	logins   int            // how often the client authenticated
@@ -80,6 +85,9 @@ type conversation struct {
 	cancel   *rules.Entry   // the last session/cancel
 	opened   []string       // methods that opened a session, in their order
 	spoilt   bool           // the agent sent bytes that are no message
+
+	lastMessage int  // the number of the last message of the user, in version 2
+	mayAnswer   bool // the user of a patient scenario may answer
 }
 
 // hooks are what the runner can do beside the conversation. A hook may be nil.
@@ -94,7 +102,7 @@ type hooks struct {
 
 func newConversation(l *link, s *Scenario, limit time.Duration, f facts, h hooks, stopped chan struct{}) *conversation {
 	return &conversation{
-		link: l, scenario: s, limit: limit, facts: f, hooks: h, stopped: stopped,
+		link: l, scenario: s, limit: limit, facts: f, hooks: h, stopped: stopped, wanted: schema.V1, version: schema.V1,
 		changed: make(chan struct{}), calls: map[string]*call{}, verdict: &verdict{}, lastID: 4000,
 	}
 }
@@ -233,7 +241,7 @@ func (c *conversation) notify(update object) *rules.Entry {
 
 // say sends a piece of the answer of the agent.
 func (c *conversation) say(text string) *rules.Entry {
-	return c.notify(object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text}})
+	return c.notify(c.chunk("agent_message_chunk", object{"type": "text", "text": text}))
 }
 
 func (c *conversation) sessionID() string { return is(c, func() string { return c.session }) }

@@ -18,22 +18,22 @@ const (
 // fileScenarios are about files that the agent reads and writes through the client.
 var fileScenarios = []*Scenario{
 	{
-		ID: "client.fs.read", Title: "the agent reads a file", Area: "Files",
+		ID: "client.fs.read", Title: "the agent reads a file", Area: "Files", Protocol: 1,
 		Rules: []string{"CL-CAP-05", "CL-FS-01", "CL-FS-02", "CL-FS-03"},
 		turn:  withFolder("fs.readTextFile", playRead),
 	},
 	{
-		ID: "client.fs.write", Title: "the agent writes files", Area: "Files",
+		ID: "client.fs.write", Title: "the agent writes files", Area: "Files", Protocol: 1,
 		Rules: []string{"CL-CAP-06", "CL-FS-04"}, Press: "allow the change if the client asks",
 		turn: withFolder("fs.writeTextFile", playWrite),
 	},
 	{
-		ID: "client.fs.odd", Title: "the agent reads things that are no text files", Area: "Files",
+		ID: "client.fs.odd", Title: "the agent reads things that are no text files", Area: "Files", Protocol: 1,
 		Rules: []string{"CL-FS-05"},
 		turn:  withFolder("fs.readTextFile", playOdd),
 	},
 	{
-		ID: "client.fs.large", Title: "the agent reads a file of 50 MB", Area: "Files",
+		ID: "client.fs.large", Title: "the agent reads a file of 50 MB", Area: "Files", Protocol: 1,
 		Rules: []string{"CL-FS-06"},
 		turn:  withFolder("fs.readTextFile", playLarge),
 	},

@@ -16,7 +16,7 @@ import (
 // ledgerRules are the rules that every frame of a client is checked for.
 var ledgerRules = []string{
 	"CL-TRN-01", "CL-TRN-02", "CL-TRN-03", "CL-RPC-01", "CL-RPC-02", "CL-RPC-03", "CL-RPC-04", "CL-RPC-05", "CL-RPC-06", "CL-RPC-07",
-	"CL-INIT-01", "CL-INIT-02", "CL-INIT-03", "CL-INIT-07", "CL-INIT-08", "CL-CAP-01", "CL-CAP-02", "CL-CAP-03", "CL-CAP-04",
+	"CL-INIT-01", "CL-INIT-02", "CL-INIT-03", "CL-INIT-07", "CL-INIT-08", "CL-INIT-10", "CL-CAP-01", "CL-CAP-02", "CL-CAP-03", "CL-CAP-04",
 	"CL-SNEW-01", "CL-SNEW-02", "CL-SNEW-03", "CL-PRM-01", "CL-MODE-01", "CL-CFG-01", "CL-AUTH-01", "CL-CAN-01",
 }
 
@@ -30,7 +30,8 @@ func InLedger(rule string) bool { return inLedger(rule) }
 // A ledger goes through the log of a conversation and notes the rules that frames of the client
 // break. It knows at each point what an agent could know.
 type ledger struct {
-	spoilt   bool // the agent sent bytes that are no message
+	spoilt   bool           // the agent sent bytes that are no message
+	version  schema.Version // that was agreed; 1 before
 	findings []rules.Finding
 
 	first       bool                    // the first message of the client has come
@@ -48,7 +49,7 @@ type ledger struct {
 // audit returns the findings in a log, in its order.
 func audit(log []logged, spoilt bool) []rules.Finding {
 	l := &ledger{
-		spoilt: spoilt, open: map[string]*rules.Entry{}, asked: map[string]*rules.Entry{}, answered: map[string]bool{},
+		spoilt: spoilt, version: schema.V1, open: map[string]*rules.Entry{}, asked: map[string]*rules.Entry{}, answered: map[string]bool{},
 		sessions: map[string]bool{}, options: map[string][]string{},
 	}
 	for _, e := range log {
@@ -94,8 +95,11 @@ func (l *ledger) learn(request *rules.Entry, result object) {
 	switch request.Method {
 	case "initialize":
 		l.agreed = result
+		if number(result["protocolVersion"]) == float64(schema.V2) {
+			l.version = schema.V2
+		}
 		for _, m := range list(result, "authMethods") {
-			l.loginByName = append(l.loginByName, text(m, "id"))
+			l.loginByName = append(l.loginByName, text(m, "id")+text(m, "methodId")) // it has one of them
 		}
 	case "session/new", "session/fork":
 		l.sessions[text(result, "sessionId")] = true
@@ -110,7 +114,7 @@ func (l *ledger) learn(request *rules.Entry, result object) {
 // learnOptions learns the options that a message has.
 func (l *ledger) learnOptions(o object) {
 	for _, option := range list(o, "configOptions") {
-		id := text(option, "id")
+		id := text(option, "id") + text(option, "configId") // it has one of them
 		for _, v := range list(option, "options") {
 			l.options[id] = append(l.options[id], text(v, "value"))
 		}
@@ -254,7 +258,7 @@ func (l *ledger) method(e *rules.Entry) {
 		}
 	case "session/set_config_option":
 		l.judgeOption(e, p)
-	case "authenticate":
+	case "authenticate", "auth/login":
 		if id := text(p, "methodId"); !slices.Contains(l.loginByName, id) {
 			l.note("CL-AUTH-01", "one of the login methods of the agent", "the method is "+shown(p["methodId"]), e)
 		}
@@ -268,14 +272,43 @@ func (l *ledger) method(e *rules.Entry) {
 	}
 }
 
-// needed has the capability of the agent that a method needs, as a path.
-var needed = map[string]string{
-	"session/list":   "sessionCapabilities.list",
-	"session/delete": "sessionCapabilities.delete",
-	"session/resume": "sessionCapabilities.resume",
-	"session/close":  "sessionCapabilities.close",
-	"session/fork":   "sessionCapabilities.fork",
-	"logout":         "auth.logout",
+// needed has the capability of the agent that a method needs, as a path, for each version.
+var needed = map[schema.Version]map[string]string{
+	schema.V1: {
+		"session/list":   "sessionCapabilities.list",
+		"session/delete": "sessionCapabilities.delete",
+		"session/resume": "sessionCapabilities.resume",
+		"session/close":  "sessionCapabilities.close",
+		"session/fork":   "sessionCapabilities.fork",
+		"logout":         "auth.logout",
+	},
+	schema.V2: {
+		"session/delete": "session.delete",
+		"session/fork":   "session.fork",
+		"auth/logout":    "auth",
+	},
+}
+
+// caps returns the capabilities that the agent announced.
+func (l *ledger) caps() object {
+	name := "agentCapabilities"
+	if l.version == schema.V2 {
+		name = "capabilities"
+	}
+	caps, _ := l.agreed[name].(object)
+	return caps
+}
+
+// has reports whether the agent announced a capability, which has a path for each version: it
+// is true in version 1, and an object in version 2.
+func (l *ledger) has(v1, v2 string) bool {
+	path := v1
+	if l.version == schema.V2 {
+		path = v2
+	}
+	value, _ := jsont.Lookup(any(l.caps()), path)
+	_, isObject := value.(object)
+	return value == true || (isObject && l.version == schema.V2)
 }
 
 // offered judges whether the agent offers the method.
@@ -283,13 +316,14 @@ func (l *ledger) offered(e *rules.Entry) {
 	if l.agreed == nil {
 		return
 	}
-	caps, _ := l.agreed["agentCapabilities"].(object)
-	path, needs := needed[e.Method]
+	caps := l.caps()
+	path, needs := needed[l.version][e.Method]
 	value, _ := jsont.Lookup(any(caps), path)
-	_, known := schema.V1.Method(e.Method)
+	_, known := l.version.Method(e.Method)
+	loads := l.version == schema.V1 && e.Method == "session/load"
 	private := strings.HasPrefix(e.Method, "_") || strings.HasPrefix(e.Method, "$/")
 	switch {
-	case e.Method == "session/load" && caps["loadSession"] != true:
+	case loads && caps["loadSession"] != true:
 		l.note("CL-CAP-01", "no session/load, because the agent does not have loadSession", "the client sent session/load", l.initialize, e)
 	case needs && (value == nil || value == false):
 		l.note("CL-CAP-04", "no "+e.Method+", because the agent did not announce "+path, "the client sent "+e.Method, l.initialize, e)
@@ -308,14 +342,22 @@ func (l *ledger) judgeInitialize(e *rules.Entry, p object) {
 	if !isVersion || v > 65535 {
 		l.note("CL-INIT-02", "an integer", "protocolVersion is "+shown(p["protocolVersion"]), e)
 	}
-	if caps, ok := p["clientCapabilities"]; ok && caps != nil {
-		if path, bad := rules.Departure(schema.V1, "ClientCapabilities", withoutNull(caps)); bad != "" {
-			l.note("CL-INIT-07", "capabilities as the schema has them", fmt.Sprintf("clientCapabilities departs from the schema at %q: %s", path, bad), e)
+	for name, version := range map[string]schema.Version{"clientCapabilities": schema.V1, "capabilities": schema.V2} {
+		if caps, ok := p[name]; ok && caps != nil {
+			if path, bad := rules.Departure(version, "ClientCapabilities", withoutNull(caps)); bad != "" {
+				l.note("CL-INIT-07", "capabilities as the schema has them", fmt.Sprintf("%s departs from the schema at %q: %s", name, path, bad), e)
+			}
 		}
 	}
-	info, _ := p["clientInfo"].(object)
+
+	// An offer of version 2 has the description of the client in another member, and must have it.
+	rule, name := "CL-INIT-08", "clientInfo"
+	if v >= int64(schema.V2) {
+		rule, name = "CL-INIT-10", "info"
+	}
+	info, _ := p[name].(object)
 	if text(info, "name") == "" || text(info, "version") == "" {
-		l.note("CL-INIT-08", "clientInfo with a name and a version", "clientInfo is "+shown(p["clientInfo"]), e)
+		l.note(rule, name+" with a name and a version", name+" is "+shown(p[name]), e)
 	}
 }
 
@@ -348,17 +390,19 @@ func (l *ledger) judgeOpening(e *rules.Entry, p object) {
 		l.note("CL-SNEW-01", "an absolute path", "cwd is "+shown(cwd), e)
 	}
 	given, hasServers := p["mcpServers"]
-	if isNull := hasServers && given == nil; !isList && !isNull {
+	isNull := hasServers && given == nil
+	leftOut := !hasServers && l.version == schema.V2
+	if !isList && !isNull && !leftOut {
 		l.note("CL-SNEW-02", "a list of MCP servers", "mcpServers is "+shown(p["mcpServers"]), e)
 	}
-	caps, _ := l.agreed["agentCapabilities"].(object)
-	mcp, _ := caps["mcpCapabilities"].(object)
 	for _, s := range servers {
 		server, _ := s.(object)
-		if kind := text(server, "type"); (kind == "http" || kind == "sse") && mcp[kind] != true {
+		kind := text(server, "type")
+		needs := kind == "http" || kind == "sse" || l.version == schema.V2 // every agent of version 1 has stdio
+		if needs && !l.has("mcpCapabilities."+kind, "session.mcp."+kind) {
 			l.note("CL-CAP-03", "no server of the transport "+kind, "the server is "+shown(s), e)
 		}
-		if path, bad := rules.Departure(schema.V1, "McpServer", s); bad != "" {
+		if path, bad := rules.Departure(l.version, "McpServer", s); bad != "" {
 			l.note("CL-SNEW-02", "MCP servers as the schema has them", fmt.Sprintf("a server departs from the schema at %q: %s", path, bad), e)
 		}
 	}
@@ -376,14 +420,12 @@ func (l *ledger) judgePrompt(e *rules.Entry, p object) {
 	if text(p, "sessionId") == "" {
 		l.note("CL-SNEW-03", "the id of a session", "sessionId is "+shown(p["sessionId"]), e)
 	}
-	caps, _ := l.agreed["agentCapabilities"].(object)
-	prompts, _ := caps["promptCapabilities"].(object)
 	for _, b := range blocks {
 		block, _ := b.(object)
-		if need := contentNeeds[text(block, "type")]; need != "" && prompts[need] != true {
+		if need := contentNeeds[text(block, "type")]; need != "" && !l.has("promptCapabilities."+need, "session.prompt."+need) {
 			l.note("CL-CAP-02", "no content of the type "+text(block, "type")+", because the agent does not support it", "the block is "+clipped(shown(b)), e)
 		}
-		if path, bad := rules.Departure(schema.V1, "ContentBlock", withoutNull(b)); bad != "" {
+		if path, bad := rules.Departure(l.version, "ContentBlock", withoutNull(b)); bad != "" {
 			l.note("CL-PRM-01", "content blocks as the schema has them", fmt.Sprintf("a block departs from the schema at %q: %s", path, bad), e)
 		}
 	}

@@ -30,6 +30,12 @@ var messageScenarios = []*Scenario{
 		turn:  playTogether,
 	},
 	{
+		ID: "client.rpc.early", Title: "a request before the answer to session/new", Area: "Messages",
+		Rules: []string{"CL-RPC-14"},
+		early: func(c *conversation) { c.ask(pingMethod, object{"early": true}) },
+		turn:  judgeEarly,
+	},
+	{
 		ID: "client.rpc.notification", Title: "a notification that the client does not know", Area: "Messages",
 		Rules: []string{"CL-RPC-07", "CL-EXT-02"},
 		turn: func(c *conversation, _ *rules.Entry) {
@@ -50,7 +56,7 @@ var messageScenarios = []*Scenario{
 		},
 	},
 	{
-		ID: "client.rpc.params", Title: "requests without params", Area: "Messages",
+		ID: "client.rpc.params", Title: "requests without params", Area: "Messages", Protocol: 1,
 		Rules: []string{"CL-RPC-13"},
 		turn:  playParams,
 	},
@@ -64,7 +70,7 @@ var messageScenarios = []*Scenario{
 	},
 	{
 		ID: "client.prompt.error", Title: "a prompt is answered with an error", Area: "Turn",
-		Rules: []string{"CL-PRM-02"}, silent: true,
+		Rules: []string{"CL-PRM-02"}, silent: true, refuses: true,
 		turn: func(c *conversation, prompt *rules.Entry) {
 			c.say("One moment.")
 			c.refuse(prompt, -32603, "the model is gone")
@@ -76,7 +82,11 @@ var messageScenarios = []*Scenario{
 		ID: "client.prompt.reason", Title: "a turn ends because of a limit", Area: "Turn",
 		Rules: []string{"CL-PRM-04"}, silent: true,
 		turn: func(c *conversation, prompt *rules.Entry) {
-			c.endTurn(prompt, "max_turn_requests")
+			reason := "max_turn_requests"
+			if c.v2() {
+				reason = "_parley_bedtime" // version 2 is open for other reasons
+			}
+			c.endTurn(prompt, reason)
 			c.meet()
 		},
 		after: judgeHang("CL-PRM-04", "a turn that ended with max_turn_requests"),
@@ -129,6 +139,23 @@ func playTogether(c *conversation, _ *rules.Entry) {
 		}
 	}
 	c.pause(settle)
+}
+
+// judgeEarly judges whether the request before the answer to session/new was answered.
+func judgeEarly(c *conversation, _ *rules.Entry) {
+	var early *call
+	c.mu.Lock()
+	for _, k := range c.calls {
+		if k.request != nil && params(k.request)["early"] == true {
+			early = k
+		}
+	}
+	c.mu.Unlock()
+	if early == nil || c.mute() {
+		return
+	}
+	c.meet()
+	c.require("CL-RPC-14", "an answer to a request that came before the answer to session/new", early)
 }
 
 // playParams makes requests that the client announced without their params.

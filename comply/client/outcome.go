@@ -42,6 +42,14 @@ func (o *outcome) about() string {
 	return text
 }
 
+// unoffered notes that the client does not offer the version of the run, so that nothing was
+// shown about it.
+func (o *outcome) unoffered(c *conversation) {
+	o.plays = nil
+	o.frames = nil
+	o.rest = verdict{reason: fmt.Sprintf("the client offers version %d of the protocol, not %d", c.most, c.wanted)}
+}
+
 // findings returns the findings of the scenario.
 func (o *outcome) findings() []rules.Finding {
 	out := []rules.Finding{}

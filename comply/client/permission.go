@@ -53,11 +53,16 @@ var permissionScenarios = []*Scenario{
 		},
 	},
 	{
+		ID: "client.permission.slow", Title: "the user thinks about a permission request", Area: "Permission",
+		Rules: []string{"CL-PERM-07"}, Press: "wait three seconds, then answer the question", patient: true,
+		turn: playSlow,
+	},
+	{
 		ID: "client.permission.other-session", Title: "permission for another session", Area: "Permission",
 		Rules: []string{"CL-PERM-06"}, Press: "answer the question if the client shows one",
 		turn: func(c *conversation, _ *rules.Entry) {
 			c.meet()
-			k := c.ask("session/request_permission", permissionParams("parley-child", "call-1", []option{{"yes", "Allow", "allow_once"}, {"no", "Reject", "reject_once"}}))
+			k := c.ask("session/request_permission", c.permissionParams("parley-child", "call-1", []option{{"yes", "Allow", "allow_once"}, {"no", "Reject", "reject_once"}}))
 			c.require("CL-PERM-06", "an answer, which may be an error", k)
 		},
 	},
@@ -84,23 +89,10 @@ var permissionScenarios = []*Scenario{
 	},
 }
 
-// permissionParams returns the params of a permission request.
-func permissionParams(session, tool string, options []option) object {
-	var list []any
-	for _, o := range options {
-		list = append(list, object{"optionId": o.id, "name": o.name, "kind": o.kind})
-	}
-	return object{
-		"sessionId": session,
-		"toolCall":  object{"toolCallId": tool, "title": "Run the tests", "kind": "execute", "status": "pending", "rawInput": object{"command": "make test"}},
-		"options":   list,
-	}
-}
-
 // askPermission announces a tool call and asks for permission to start it.
 func (c *conversation) askPermission(tool string, options []option) *call {
-	c.notify(object{"sessionUpdate": "tool_call", "toolCallId": tool, "title": "Run the tests", "kind": "execute", "status": "pending"})
-	return c.ask("session/request_permission", permissionParams(c.sessionID(), tool, options))
+	c.notify(c.toolCall(tool, "Run the tests", "execute", "pending"))
+	return c.ask("session/request_permission", c.permissionParams(c.sessionID(), tool, options))
 }
 
 // permission asks for permission and judges the outcome.
@@ -117,7 +109,7 @@ func (c *conversation) permission(tool string, options []option) bool {
 		c.broke("CL-PERM-01", expected, "the answer is "+clipped(string(e.Raw)), k.request, e)
 		return true
 	}
-	if path, bad := rules.Departure(schema.V1, "RequestPermissionOutcome", any(outcome)); bad != "" {
+	if path, bad := rules.Departure(is(c, func() schema.Version { return c.version }), "RequestPermissionOutcome", any(outcome)); bad != "" {
 		c.broke("CL-PERM-01", expected, fmt.Sprintf("the outcome does not match the schema at %q: %s", path, bad), k.request, e)
 		return true
 	}
@@ -127,6 +119,24 @@ func (c *conversation) permission(tool string, options []option) bool {
 		c.broke("CL-PERM-02", "the id of an option of the request", "the option is "+shown(id), k.request, e)
 	}
 	return true
+}
+
+// playSlow goes on while a permission request waits: an update, and a request that the client
+// can answer without its user. A client that answers by itself has answered both soon.
+func playSlow(c *conversation, _ *rules.Entry) {
+	c.meet()
+	k := c.askPermission("call-1", []option{{"yes", "Allow", "allow_once"}, {"no", "Reject", "reject_once"}})
+	c.say("I look around meanwhile.")
+	ping := c.ask(pingMethod, object{})
+	answered := c.wait(c.limit, func() bool { return len(ping.answers) > 0 })
+	open := is(c, func() bool { return len(k.answers) == 0 })
+	if !answered && open && !c.mute() {
+		c.missing("CL-PERM-07", "an answer to a request beside the permission request", k.request, ping.request)
+	}
+
+	// Now the user answers.
+	c.update(func() { c.mayAnswer = true })
+	c.answer(k)
 }
 
 // playCancel has the turn cancelled while a permission request waits. A client that answers by

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/comply/client"
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/comply/render"
 )
 
 // broken are the rules with MUST that clients of other projects are known to break; the frames
@@ -16,6 +18,49 @@ import (
 // returns an id and an empty output for everything.
 var broken = map[string][]string{
 	"go-sdk": {"CL-TERM-02", "CL-TERM-03"},
+}
+
+// own returns the clients of this repository that other programs do not drive: parley acp exec, in
+// both versions of the protocol, and the keeper.
+func own(t *testing.T) []client.Client {
+	t.Helper()
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "../../cmd/parley", "../../scripts/keptclient")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	parley := filepath.Join(bin, "parley")
+	run := func(flags ...string) []string {
+		return slices.Concat([]string{parley, "acp", "exec", "--policy", "yolo"}, flags, []string{"--", "{agent}", "{prompt}"})
+	}
+	login := []string{"--auth", "{method}"}
+	return []client.Client{
+		{Name: "parley", Command: run(), When: map[client.Need][]string{client.NeedLogin: run(login...)}},
+		{Name: "parley-v2", Command: run("--v2"), When: map[client.Need][]string{client.NeedLogin: run(append(login, "--v2")...)}},
+		{Name: "keeper", Command: []string{filepath.Join(bin, "keptclient"), "{agent}", "{prompt}"}},
+	}
+}
+
+// TestOwnClients runs the tests with our own clients, which must keep every rule.
+func TestOwnClients(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("set PARLEY_REAL=1 to test our own clients with all tests")
+	}
+	for _, c := range own(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			version := 1
+			if strings.HasSuffix(c.Name, "-v2") {
+				version = 2
+			}
+			report := run(t, c, version, 2)
+			for _, f := range report.Index() {
+				t.Errorf("%s %s in %s: %s", f.Rule, f.Level, f.Test, f.Actual)
+			}
+			if report.Agents[0].Totals[render.Pass] < 30 {
+				t.Errorf("got %v", report.Agents[0].Totals)
+			}
+		})
+	}
 }
 
 // TestRealClients runs the tests with the clients that scripts/clients fetched. A finding of a
@@ -44,7 +89,7 @@ func TestRealClients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := run(t, c, client.Scenarios(), 2)
+			report := run(t, c, 1, 2)
 			for _, f := range report.Index() {
 				line := strings.Join([]string{f.Rule, string(f.Level), f.Actual}, " ")
 				if f.Level == jsont.Must && !slices.Contains(broken[name], f.Rule) {

@@ -22,6 +22,7 @@ type Options struct {
 	Jobs         int      // scenarios at the same time; default the number of processors
 	TimeoutScale float64  // a factor for all waits; default 1
 	Home         string   // the home folder of the client; default an empty one
+	Protocol     int      // the version that the agent speaks if the client offers it; default 1
 
 	Progress func(e Event)                        // is told about each result
 	Trace    func(test string, frame rules.Frame) // sees every frame
@@ -61,7 +62,7 @@ func Run(ctx context.Context, c Client, scenarios []*Scenario, opts *Options) (*
 		r.opts.TimeoutScale = 1
 	}
 	started := time.Now()
-	report := newReport(c.Name, scenarios, started)
+	report := newReport(c.Name, scenarios, opts, started)
 	about := &report.Agents[0]
 
 	// The first scenario teaches the facts; it counts if it was chosen.
@@ -96,7 +97,8 @@ func Run(ctx context.Context, c Client, scenarios []*Scenario, opts *Options) (*
 }
 
 // newReport returns a report without results.
-func newReport(name string, scenarios []*Scenario, started time.Time) *render.Report {
+func newReport(name string, scenarios []*Scenario, opts *Options, started time.Time) *render.Report {
+	version := int(opts.versionOf())
 	h := sha256.New()
 	for _, s := range scenarios {
 		fmt.Fprintln(h, s.ID, strings.Join(s.Rules, " "))
@@ -105,9 +107,9 @@ func newReport(name string, scenarios []*Scenario, started time.Time) *render.Re
 		fmt.Fprintln(h, rule.ID, rule.Level, rule.Text)
 	}
 	return &render.Report{
-		Schema: render.ReportSchema, Subject: render.SubjectClient, Protocol: offeredVersion, Started: started.UTC().Format(time.RFC3339),
+		Schema: render.ReportSchema, Subject: render.SubjectClient, Protocol: version, Started: started.UTC().Format(time.RFC3339),
 		Suite:    fmt.Sprintf("%d client tests, %d client rules, %x", len(scenarios), len(rules.ForClients()), h.Sum(nil)[:6]),
-		Selected: len(scenarios) < len(Scenarios()),
+		Selected: len(scenarios) < len(Applicable(Scenarios(), version)),
 		Agents:   []render.AgentReport{{Name: name, ProtocolVersion: json.RawMessage("null"), AgentCapabilities: json.RawMessage("null"), Ledger: []rules.Finding{}, Tests: []render.Result{}}},
 	}
 }

@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,11 +19,11 @@ import (
 	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
-// good returns the good client, or a mutant of it.
-func good(mutant string) client.Client {
+// good returns the good client, or a mutant of it, that offers a version of the protocol.
+func good(mutant string, version int) client.Client {
 	own := os.Args[0]
 	command := func(flags ...string) []string {
-		return slices.Concat([]string{own, "goodclient", "-mutant", mutant}, flags, []string{"{agent}", "{prompt}"})
+		return slices.Concat([]string{own, "goodclient", "-mutant", mutant, "-protocol", strconv.Itoa(version)}, flags, []string{"{agent}", "{prompt}"})
 	}
 	return client.Client{
 		Name: "goodclient", Command: command(),
@@ -34,42 +37,69 @@ func good(mutant string) client.Client {
 }
 
 // run plays scenarios with a client.
-func run(t *testing.T, c client.Client, scenarios []*client.Scenario, scale float64) *render.Report {
+func run(t *testing.T, c client.Client, version int, scale float64) *render.Report {
 	t.Helper()
-	opts := &client.Options{Relay: []string{os.Args[0], "relay"}, TimeoutScale: scale}
+	opts := &client.Options{Relay: []string{os.Args[0], "relay"}, TimeoutScale: scale, Protocol: version}
 	opts.Progress = func(e client.Event) {
 		t.Logf("%-7s %s %.1fs %s", e.Result.Status, e.Result.ID, e.Wall.Seconds(), e.Result.Reason)
 	}
 	if testing.Verbose() && os.Getenv("PARLEY_FRAMES") != "" {
 		opts.Trace = func(test string, f rules.Frame) { t.Logf("%s %s %.300s", test, f.Direction, f.Text) }
 	}
-	report, err := client.Run(t.Context(), c, scenarios, opts)
+	report, err := client.Run(t.Context(), c, client.Applicable(client.Scenarios(), version), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return report
 }
 
-// TestGoodClient checks that the good client keeps every rule, and that every test can be
-// played with it.
+// TestGoodClient checks that the good client keeps every rule, and that every test of a version
+// can be played with it.
 func TestGoodClient(t *testing.T) {
-	report := run(t, good(""), client.Scenarios(), 1)
+	for version := 1; version <= 2; version++ {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			report := run(t, good("", version), version, 1)
+			for _, r := range report.Agents[0].Tests {
+				if r.Status != render.Pass {
+					t.Errorf("%s: got %s, want PASS: %s", r.ID, r.Status, r.Reason)
+				}
+			}
+			for _, f := range report.Agents[0].Ledger {
+				t.Errorf("%s: %s: expected %s; %s", f.Test, f.Rule, f.Expected, f.Actual)
+			}
+			if report.Failed() || report.Protocol != version {
+				t.Errorf("the run of version %d failed: %v", report.Protocol, report.Failed())
+			}
+		})
+	}
+}
+
+// A client that does not offer the version of the run is not judged.
+func TestUnofferedVersion(t *testing.T) {
+	opts := &client.Options{Relay: []string{os.Args[0], "relay"}, Protocol: 2}
+	ids := []string{"client.turn", "client.permission.kinds"}
+	report, err := client.Run(t.Context(), good("", 1), client.Select(client.Scenarios(), ids, nil), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range report.Agents[0].Tests {
-		if r.Status != render.Pass {
-			t.Errorf("%s: got %s, want PASS: %s", r.ID, r.Status, r.Reason)
+		if r.Status != render.NA || !strings.Contains(r.Reason, "offers version 1") {
+			t.Errorf("%s: got %s: %s", r.ID, r.Status, r.Reason)
 		}
 	}
-	for _, f := range report.Agents[0].Ledger {
-		t.Errorf("%s: %s: expected %s; %s", f.Test, f.Rule, f.Expected, f.Actual)
+}
+
+// versionOf returns the version in which the mutant of a rule is tested.
+func versionOf(rule string) int {
+	if rules.Find(rule).Unstable {
+		return 2
 	}
-	if report.Failed() {
-		t.Error("the run failed")
-	}
+	return 1
 }
 
 // together is how many mutants run at the same time. Most of them wait, so that more than the
 // processors is right.
-const together = 6
+const together = 12
 
 // TestMutants checks that every mutant is found to break its rule, and that a MUST fails the
 // run.
@@ -83,8 +113,10 @@ func TestMutants(t *testing.T) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			opts := &client.Options{Relay: []string{os.Args[0], "relay"}, TimeoutScale: patience.For(time.Second).Seconds() * 0.5}
-			reports[i], errs[i] = client.Run(t.Context(), good(rule), client.Select(client.Scenarios(), nil, []string{rule}), opts)
+			version := versionOf(rule)
+			opts := &client.Options{Relay: []string{os.Args[0], "relay"}, TimeoutScale: patience.For(time.Second).Seconds() * 0.5, Protocol: version}
+			scenarios := client.Applicable(client.Scenarios(), version)
+			reports[i], errs[i] = client.Run(t.Context(), good(rule, version), client.Select(scenarios, nil, []string{rule}), opts)
 		})
 	}
 	wg.Wait()

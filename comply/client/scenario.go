@@ -31,20 +31,26 @@ type Scenario struct {
 	Area  string
 	Rules []string // that the scenario can show to be broken, besides those of every frame
 	Need  Need     // "" for a scenario that any prompt starts
-	Press string   // what a person does in a client with a window, besides sending a prompt
+
+	Protocol int // the version that it can be played in; 0 for every version
+
+	Press string // what a person does in a client with a window, besides sending a prompt
 
 	initialize func(c *conversation) object // the result of initialize; nil for an error
 	delay      time.Duration                // before initialize is answered
 	login      bool                         // sessions need a login
+	old        bool                         // the agent speaks version 1, whatever is offered
 	early      func(c *conversation)        // before session/new is answered
 	modes      object                       // of a new session
-	options    []any                        // of a new session
+	options    bool                         // a new session has options
 	members    object                       // further members of the answer to session/new
 	replay     func(c *conversation)        // the conversation of a stored session
 	reach      string                       // the rule that is broken if no prompt comes
 
 	turn     func(c *conversation, prompt *rules.Entry)
-	silent   bool                            // the turn answers the prompt itself, or nothing does
+	silent   bool                            // the turn ends the turn itself, or nothing does
+	refuses  bool                            // the answer to the prompt is an error
+	patient  bool                            // a typed answer waits until the turn allows it
 	stubborn bool                            // the agent does not end with its input
 	after    func(c *conversation, e ending) // judges after the client has ended
 }
@@ -59,13 +65,13 @@ type ending struct {
 // others before the prompt, or in the end of the process.
 func (s *Scenario) alone() bool {
 	differs := s.initialize != nil || s.delay > 0 || s.login || s.early != nil || s.replay != nil
-	offers := s.modes != nil || s.options != nil || s.members != nil
+	offers := s.modes != nil || s.options || s.members != nil || s.old
 	return differs || offers || s.reach != "" || s.silent || s.stubborn || s.after != nil
 }
 
 // Scenarios returns the built-in scenarios. The first one is the usual conversation.
 func Scenarios() []*Scenario {
-	return slices.Concat(startScenarios, messageScenarios, permissionScenarios, updateScenarios, settingScenarios, fileScenarios, terminalScenarios, processScenarios)
+	return slices.Concat(startScenarios, messageScenarios, permissionScenarios, updateScenarios, settingScenarios, fileScenarios, terminalScenarios, processScenarios, versionScenarios)
 }
 
 // Select returns the scenarios with one of the ids, or with one of the rules; all if both are

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/rules"
 )
 
@@ -15,19 +16,6 @@ const (
 	codeNoMethod = -32601
 	codeLogin    = -32000
 )
-
-// offeredVersion is the version that the agent speaks unless a scenario wants another.
-const offeredVersion = 1
-
-// initializeResult returns the usual answer to initialize.
-func initializeResult() object {
-	return object{
-		"protocolVersion":   offeredVersion,
-		"agentCapabilities": object{"loadSession": false, "promptCapabilities": object{"image": false, "audio": false, "embeddedContext": false}},
-		"agentInfo":         object{"name": "parley-scripted-agent", "title": "Parley's scripted agent", "version": "1.0.0"},
-		"authMethods":       []any{},
-	}
-}
 
 // current returns the scenario that is played.
 func (c *conversation) current() *Scenario { return is(c, func() *Scenario { return c.scenario }) }
@@ -38,19 +26,19 @@ func (c *conversation) serve(e *rules.Entry) {
 	switch e.Method {
 	case "initialize":
 		c.serveInitialize(e, s)
-	case "authenticate":
+	case "authenticate", "auth/login":
 		c.update(func() { c.logins++ })
 		c.reply(e, object{})
 	case "session/new":
 		c.serveNew(e, s)
-	case "session/load":
+	case "session/load", "session/resume":
 		c.serveLoad(e, s)
 	case "session/prompt":
 		c.update(func() { c.prompts = append(c.prompts, e) })
 	case "session/set_mode":
 		c.serveSetting(e, s.modes != nil, object{})
 	case "session/set_config_option":
-		c.serveSetting(e, s.options != nil, object{"configOptions": s.options})
+		c.serveSetting(e, s.options, object{"configOptions": c.modelOption(wantedValue)})
 	default:
 		c.refuse(e, codeNoMethod, "method not found: "+e.Method)
 	}
@@ -70,12 +58,21 @@ func (c *conversation) serveSetting(e *rules.Entry, offered bool, result object)
 func (c *conversation) serveInitialize(e *rules.Entry, s *Scenario) {
 	p := params(e)
 	c.update(func() {
-		c.caps = p["clientCapabilities"]
-		c.info = p["clientInfo"]
 		n, _ := p["protocolVersion"].(json.Number)
 		c.offer, _ = strconv.Atoi(n.String())
+		c.most = max(c.most, c.offer)
+		c.agree()
+		c.caps = p["clientCapabilities"]
+		c.info = p["clientInfo"]
+		if c.version == schema.V2 {
+			c.caps = p["capabilities"]
+			c.info = p["info"]
+		}
+		if s.old {
+			c.version = schema.V1
+		}
 	})
-	result := initializeResult()
+	result := c.initializeResult()
 	if s.initialize != nil {
 		result = s.initialize(c)
 	}
@@ -118,8 +115,8 @@ func (c *conversation) serveNew(e *rules.Entry, s *Scenario) {
 	if s.modes != nil {
 		result["modes"] = s.modes
 	}
-	if s.options != nil {
-		result["configOptions"] = s.options
+	if s.options {
+		result["configOptions"] = c.modelOption("fast")
 	}
 	for name, value := range s.members {
 		result[name] = value
@@ -127,14 +124,17 @@ func (c *conversation) serveNew(e *rules.Entry, s *Scenario) {
 	c.reply(e, result)
 }
 
-// serveLoad answers session/load with the conversation of the stored session.
+// serveLoad answers a request to open the stored session again, after its conversation if the
+// client wants that.
 func (c *conversation) serveLoad(e *rules.Entry, s *Scenario) {
 	if s.replay == nil {
 		c.refuse(e, codeNoMethod, "method not found: "+e.Method)
 		return
 	}
 	c.open(e, text(params(e), "sessionId"))
-	s.replay(c)
+	if e.Method == "session/load" || params(e)["replayFrom"] != nil {
+		s.replay(c)
+	}
 	// The answer comes late enough for a client that does not wait for it to show.
 	time.AfterFunc(lateAnswer, func() { c.reply(e, object{}) })
 }
@@ -152,6 +152,9 @@ func (c *conversation) play() {
 		}
 		prompt := is(c, func() *rules.Entry { return c.prompts[n] })
 		s, record := c.hooks.pick(c)
+		if s == nil || !s.refuses {
+			c.accept(prompt)
+		}
 		if s == nil {
 			c.say("This agent plays no further test. Start the agent anew, or open a new thread, to go on.")
 			c.endTurn(prompt, "end_turn")
@@ -185,11 +188,6 @@ func (c *conversation) meetPrompt(s *Scenario, prompt *rules.Entry) {
 		}
 		c.endTurn(prompt, reason)
 	}
-}
-
-// endTurn answers a prompt.
-func (c *conversation) endTurn(prompt *rules.Entry, reason string) {
-	c.reply(prompt, object{"stopReason": reason})
 }
 
 // called reports whether the client sent a message with one of the methods.

@@ -19,7 +19,7 @@ var startScenarios = []*Scenario{
 		turn: func(c *conversation, _ *rules.Entry) { c.meet() },
 	},
 	{
-		ID: "client.initialize.version-2", Title: "the agent answers with version 2", Area: "Initialize",
+		ID: "client.initialize.version-2", Title: "the agent answers with version 2", Area: "Initialize", Protocol: 1,
 		Rules: []string{"CL-INIT-05"}, initialize: answerVersion(2), after: judgeVersion(2),
 	},
 	{
@@ -51,24 +51,26 @@ var startScenarios = []*Scenario{
 	{
 		ID: "client.initialize.minimal", Title: "the agent announces nothing but a version", Area: "Initialize",
 		Rules: []string{"CL-INIT-09"}, reach: "CL-INIT-09",
-		initialize: func(*conversation) object { return object{"protocolVersion": offeredVersion} },
+		initialize: (*conversation).leastResult,
 	},
 	{
 		ID: "client.initialize.future", Title: "the answers have members that the client does not know", Area: "Initialize",
 		Rules: []string{"CL-EXT-01"}, reach: "CL-EXT-01",
-		initialize: func(*conversation) object {
-			r := initializeResult()
+		initialize: func(c *conversation) object {
+			r := c.initializeResult()
 			r["futureMember"] = object{"a": []any{1, "b", nil}}
 			r["_meta"] = object{"parley.example/note": true}
-			r["agentCapabilities"] = object{"futureCapability": object{"level": 3}, "_meta": object{"parley.example/x": 1}}
+			caps := r[c.capabilitiesMember()].(object)
+			caps["futureCapability"] = object{"level": 3}
+			caps["_meta"] = object{"parley.example/x": 1}
 			return r
 		},
 		members: object{"futureMember": []any{1, 2}, "_meta": object{"parley.example/note": "hello"}},
 		turn: func(c *conversation, _ *rules.Entry) {
-			e := c.notify(object{
-				"sessionUpdate": "agent_message_chunk", "futureMember": 7, "_meta": object{"parley.example/x": nil},
-				"content": object{"type": "text", "text": "hello", "futureMember": object{}},
-			})
+			u := c.chunk("agent_message_chunk", object{"type": "text", "text": "hello", "futureMember": object{}})
+			u["futureMember"] = 7
+			u["_meta"] = object{"parley.example/x": nil}
+			e := c.notify(u)
 			c.alive("CL-EXT-01", "an update with unknown members", e)
 		},
 	},
@@ -89,7 +91,7 @@ var startScenarios = []*Scenario{
 		Rules: []string{"CL-AUTH-01"}, login: true, initialize: answerLogins,
 		Press: "log in with the method that the client shows, then send a prompt",
 		turn: func(c *conversation, _ *rules.Entry) {
-			if c.called("authenticate") != nil {
+			if c.called("authenticate", "auth/login") != nil {
 				c.meet()
 			}
 		},
@@ -98,9 +100,11 @@ var startScenarios = []*Scenario{
 		ID: "client.session.load", Title: "a stored session is replayed", Area: "Sessions", Need: NeedLoad,
 		Rules: []string{"CL-LOAD-01"},
 		Press: "open the stored session of the agent, then send a prompt",
-		initialize: func(*conversation) object {
-			r := initializeResult()
-			r["agentCapabilities"] = object{"loadSession": true, "sessionCapabilities": object{}}
+		initialize: func(c *conversation) object {
+			r := c.initializeResult()
+			if !c.v2() {
+				r["agentCapabilities"] = object{"loadSession": true, "sessionCapabilities": object{}}
+			}
 			return r
 		},
 		replay: replayStored,
@@ -131,8 +135,8 @@ func playTurn(c *conversation, _ *rules.Entry) {
 
 // answerVersion returns the answer to initialize with a version.
 func answerVersion(n int) func(*conversation) object {
-	return func(*conversation) object {
-		r := initializeResult()
+	return func(c *conversation) object {
+		r := c.initializeResult()
 		r["protocolVersion"] = n
 		return r
 	}
@@ -155,25 +159,22 @@ func judgeVersion(n int) func(*conversation, ending) {
 }
 
 // answerLogins is the answer to initialize of an agent that has login methods.
-func answerLogins(*conversation) object {
-	r := initializeResult()
-	r["authMethods"] = []any{
-		object{"id": loginMethod, "name": "Log in to Parley", "description": "A login that always works"},
-		object{"id": "parley-token", "name": "Use a token", "description": nil},
-	}
+func answerLogins(c *conversation) object {
+	r := c.initializeResult()
+	r["authMethods"] = c.loginMethods()
 	return r
 }
 
 // replayStored sends the conversation of the stored session.
 func replayStored(c *conversation) {
-	c.notify(object{"sessionUpdate": "user_message_chunk", "content": object{"type": "text", "text": "What is in this folder?"}})
-	c.notify(object{"sessionUpdate": "tool_call", "toolCallId": "old-1", "title": "List files", "kind": "search", "status": "completed"})
+	c.notify(c.chunk("user_message_chunk", object{"type": "text", "text": "What is in this folder?"}))
+	c.notify(c.toolCall("old-1", "List files", "search", "completed"))
 	c.say("There is nothing in it.")
 }
 
 // judgeLoad judges a prompt that follows a loaded session.
 func judgeLoad(c *conversation, prompt *rules.Entry) {
-	load := c.called("session/load")
+	load := c.called("session/load", "session/resume")
 	if load == nil {
 		return
 	}
@@ -187,7 +188,7 @@ func judgeLoad(c *conversation, prompt *rules.Entry) {
 	}
 	c.mu.Unlock()
 	if answer == nil || answer.Seq > prompt.Seq {
-		c.broke("CL-LOAD-01", "the client waits for the answer to session/load", "the client sent a prompt before it", load, prompt)
+		c.broke("CL-LOAD-01", "the client waits for the answer to "+load.Method, "the client sent a prompt before it", load, prompt)
 		c.pause(2 * lateAnswer)
 		return
 	}

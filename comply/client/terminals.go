@@ -15,27 +15,27 @@ import (
 // terminalScenarios are about commands that the agent runs in terminals of the client.
 var terminalScenarios = []*Scenario{
 	{
-		ID: "client.terminal.run", Title: "a command runs and ends", Area: "Terminals",
+		ID: "client.terminal.run", Title: "a command runs and ends", Area: "Terminals", Protocol: 1,
 		Rules: []string{"CL-CAP-07", "CL-TERM-02", "CL-TERM-03", "CL-TERM-10", "CL-TERM-12"}, Press: "allow the command if the client asks",
 		turn: withTerminal(playCommand),
 	},
 	{
-		ID: "client.terminal.kill", Title: "a running command is read and killed", Area: "Terminals",
+		ID: "client.terminal.kill", Title: "a running command is read and killed", Area: "Terminals", Protocol: 1,
 		Rules: []string{"CL-CAP-07", "CL-TERM-01", "CL-TERM-03", "CL-TERM-06", "CL-TERM-11", "CL-TERM-12"}, Press: "allow the command if the client asks",
 		turn: withTerminal(playKill),
 	},
 	{
-		ID: "client.terminal.release", Title: "a terminal is released while its command runs", Area: "Terminals",
+		ID: "client.terminal.release", Title: "a terminal is released while its command runs", Area: "Terminals", Protocol: 1,
 		Rules: []string{"CL-CAP-07", "CL-TERM-07", "CL-TERM-08"}, Press: "allow the command if the client asks",
 		turn: withTerminal(playRelease),
 	},
 	{
-		ID: "client.terminal.limit", Title: "a command prints more than the limit", Area: "Terminals",
+		ID: "client.terminal.limit", Title: "a command prints more than the limit", Area: "Terminals", Protocol: 1,
 		Rules: []string{"CL-TERM-03", "CL-TERM-04", "CL-TERM-05"}, Press: "allow the commands if the client asks",
 		turn: withTerminal(playLimit),
 	},
 	{
-		ID: "client.terminal.signal", Title: "a command is ended by a signal", Area: "Terminals",
+		ID: "client.terminal.signal", Title: "a command is ended by a signal", Area: "Terminals", Protocol: 1,
 		Rules: []string{"CL-TERM-09"}, Press: "allow the command if the client asks",
 		turn: withTerminal(playSignal),
 	},

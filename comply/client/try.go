@@ -130,6 +130,7 @@ func (t *trial) accept(listener net.Listener, wg *sync.WaitGroup) {
 			continue
 		}
 		c := newConversation(l, t.scenario, t.scaled(answerLimit), t.facts, t.hooks(), t.stopped)
+		c.wanted = t.opts.versionOf()
 		t.mu.Lock()
 		t.talks = append(t.talks, c)
 		t.mu.Unlock()
@@ -187,6 +188,9 @@ func (t *trial) hooks() hooks {
 func (t *trial) answer(k *call, c *conversation) {
 	t.typing.Lock()
 	defer t.typing.Unlock()
+	if t.scenario.patient {
+		c.wait(2*c.limit, func() bool { return c.mayAnswer })
+	}
 	io.WriteString(t.process, t.client.Answer+"\n") // a client that is gone does not read
 	c.wait(c.limit, func() bool { return len(k.answers) > 0 })
 }
@@ -317,6 +321,9 @@ func (t *trial) judge(o *outcome) {
 		o.frames = append(o.frames, audit(c.log, c.spoilt)...)
 		for _, k := range c.calls {
 			o.pinged = o.pinged || (k.request != nil && k.request.Method == pingMethod && len(k.answers) > 0)
+		}
+		if c.most > 0 && c.most < int(c.wanted) {
+			o.unoffered(c)
 		}
 		if i == 0 {
 			o.offer = c.offer

@@ -42,7 +42,7 @@ func Wait(ctx context.Context, name string, scenarios []*Scenario, opts *Options
 	}
 
 	d := &desk{scenarios: scenarios, opts: *opts, tell: tell, outcomes: map[*Scenario]*outcome{}, stopped: make(chan struct{}), finished: make(chan struct{})}
-	report := newReport(name, scenarios, time.Now())
+	report := newReport(name, scenarios, opts, time.Now())
 	next, restart := d.next()
 	tell(Notice{Agent: p.agent, Servers: p.file, Next: next, Restart: restart})
 
@@ -111,6 +111,7 @@ func (d *desk) accept(listener net.Listener, wg *sync.WaitGroup) {
 		}
 		c := newConversation(l, s, d.limit(s), facts{}, hooks{}, d.stopped)
 		c.hooks = hooks{trace: d.opts.Trace, pick: d.pick, limit: d.limit}
+		c.wanted = d.opts.versionOf()
 		d.mu.Lock()
 		d.talks = append(d.talks, c)
 		d.mu.Unlock()

@@ -243,6 +243,7 @@ var layers = map[string][]string{
 	"scripts/compliance":  {"comply", "comply/client", "comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
 	"scripts/goodclient":  {"internal/testing/goodclient"},
+	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},

@@ -59,6 +59,13 @@ func run(pins, dir string, out io.Writer) error {
 	return err
 }
 
+// ours has the titles of our own clients, by their names.
+var ours = map[string]string{
+	"keeper":    "the hub's keeper",
+	"parley":    "parley acp exec",
+	"parley-v2": "parley acp exec --v2",
+}
+
 // read returns the clients that have a report, in the order of their names.
 func read(pins, dir string) ([]client, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -76,7 +83,7 @@ func read(pins, dir string) ([]client, error) {
 			return nil, err
 		}
 		name := report.Agents[0].Name
-		c := client{Name: name, Title: "parley acp exec", Version: report.Tool, Licence: "Apache-2.0", file: filepath.Base(file), report: report}
+		c := client{Name: name, Title: ours[name], Version: report.Tool, Licence: "Apache-2.0", file: filepath.Base(file), report: report}
 		if about, err := os.ReadFile(filepath.Join(pins, name, "client.json")); err == nil {
 			if err := json.Unmarshal(about, &c); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -93,29 +100,37 @@ func read(pins, dir string) ([]client, error) {
 
 // overview writes a row for each client.
 func overview(b *strings.Builder, clients []client) {
-	b.WriteString("| client | program | version | licence | tested | PASS | WARN | FAIL | NA | ERROR |\n|---|---|---|---|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| client | program | version | licence | protocol | tested | PASS | WARN | FAIL | NA | ERROR |\n|---|---|---|---|---|---|---:|---:|---:|---:|---:|\n")
 	for _, c := range clients {
 		totals := c.report.Agents[0].Totals
 		day, _, _ := strings.Cut(c.report.Started, "T")
-		fmt.Fprintf(b, "| [%s](clients/%s) | %s | %s | %s | %s | %d | %d | %d | %d | %d |\n", c.Name, c.file, c.Title, c.Version, c.Licence, day,
+		fmt.Fprintf(b, "| [%s](clients/%s) | %s | %s | %s | %d | %s | %d | %d | %d | %d | %d |\n", c.Name, c.file, c.Title, c.Version, c.Licence, c.report.Protocol, day,
 			totals[comply.Pass], totals[comply.Warn], totals[comply.Fail], totals[comply.NA], totals[comply.Errored])
 	}
 }
 
-// tests writes a row for each test. The clients may have been tested by different versions of
-// the tests, so a cell can be empty.
+// tests writes a row for each test. A client has an empty cell if it was tested in the other
+// version of the protocol, or by other tests.
 func tests(b *strings.Builder, clients []client) {
 	b.WriteString("\n## Tests\n\n| test |")
 	for _, c := range clients {
 		fmt.Fprintf(b, " %s |", c.Name)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(clients)) + "\n")
-	for _, t := range clients[0].report.Agents[0].Tests {
-		fmt.Fprintf(b, "| %s |", t.ID)
+	var ids []string
+	for _, c := range clients {
+		for _, t := range c.report.Agents[0].Tests {
+			if !slices.Contains(ids, t.ID) {
+				ids = append(ids, t.ID)
+			}
+		}
+	}
+	for _, id := range ids {
+		fmt.Fprintf(b, "| %s |", id)
 		for _, c := range clients {
 			status := ""
 			for _, own := range c.report.Agents[0].Tests {
-				if own.ID == t.ID {
+				if own.ID == id {
 					status = string(own.Status)
 				}
 			}

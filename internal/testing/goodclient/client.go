@@ -40,7 +40,7 @@ func (f *failure) Error() string { return fmt.Sprintf("%s (%d)", f.Message, f.Co
 // Main runs the client with the arguments of a command line and returns its exit code. The
 // arguments are flags, the command of the agent, and the prompt.
 func Main(args []string, stderr io.Writer) int {
-	c := &client{waiting: map[string]chan message{}, terminals: map[string]*terminal{}, ended: make(chan struct{}), stderr: stderr}
+	c := &client{waiting: map[string]chan message{}, terminals: map[string]*terminal{}, ended: make(chan struct{}), idle: make(chan string, 64), stderr: stderr}
 	flags := flag.NewFlagSet("goodclient", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&c.mutant, "mutant", "", "the rule to break")
@@ -49,6 +49,7 @@ func Main(args []string, stderr io.Writer) int {
 	flags.StringVar(&c.option, "option", "", "the option to set")
 	flags.StringVar(&c.value, "value", "", "the value of the option")
 	flags.StringVar(&c.login, "login", "", "the login method to use")
+	flags.IntVar(&c.offer, "protocol", 1, "the version to offer")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -68,6 +69,9 @@ func Main(args []string, stderr io.Writer) int {
 type client struct {
 	mutant               string
 	load, mode, login    string
+	offer                int         // the version to offer
+	version              int         // that was agreed
+	idle                 chan string // gets the reason when a turn of version 2 ends
 	option, value        string
 	stderr               io.Writer
 	agent                *exec.Cmd
@@ -313,10 +317,23 @@ func (c *client) take(line []byte) {
 		if string(m.ID) == "null" && c.breaks("CL-RPC-12") {
 			c.die()
 		}
+		if m.Method == "session/request_permission" && c.breaks("CL-PERM-07") {
+			c.hang() // nothing is read until the user has answered
+		}
+		if c.breaks("CL-RPC-14") && c.unopened() {
+			return
+		}
 		go c.serve(m)
 	default:
 		c.notice(m)
 	}
+}
+
+// unopened reports whether the client has no session yet.
+func (c *client) unopened() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session == ""
 }
 
 // mistaken reports whether a mutant takes a request for an answer.

@@ -14,8 +14,11 @@ import (
 // updates are the kinds of updates that the client knows.
 var updates = []string{
 	"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan",
-	"available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update",
+	"available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update", "state_update",
 }
+
+// states are the states of a session that the client knows.
+var states = []string{"running", "idle", "requires_action"}
 
 // notice takes a notification of the agent. The good client ignores what it does not know.
 func (c *client) notice(m message) {
@@ -23,8 +26,9 @@ func (c *client) notice(m message) {
 		SessionID string
 		RequestID json.RawMessage
 		Update    struct {
-			SessionUpdate string
-			Content       json.RawMessage
+			SessionUpdate     string
+			State, StopReason string
+			Content           json.RawMessage
 		}
 	}
 	json.Unmarshal(m.Params, &p) // what does not fit stays empty
@@ -40,8 +44,12 @@ func (c *client) notice(m message) {
 			(c.breaks("CL-UPD-04") && session == "")
 		unread := c.breaks("CL-UPD-05") && bytes.Contains(p.Update.Content, []byte("_parley_chart"))
 		future := c.breaks("CL-EXT-01") && bytes.Contains(m.Params, []byte("futureMember"))
-		if harmful || unread || future {
+		unknownState := kind == "state_update" && !slices.Contains(states, p.Update.State) && c.breaks("CL-TURN-02")
+		if harmful || unread || future || unknownState {
 			c.die()
+		}
+		if kind == "state_update" && p.Update.State == "idle" {
+			c.idle <- p.Update.StopReason
 		}
 	case "$/cancel_request":
 		c.mu.Lock()
@@ -64,6 +72,7 @@ type params struct {
 	Content         string
 	Line, Limit     *int
 	ToolCall        struct{ ToolCallID string }
+	Subject         struct{ Type string }
 	Options         []struct{ OptionID, Name, Kind string }
 	Command         string
 	Args            []string
@@ -157,7 +166,8 @@ func (c *client) permit(m message, p params) (any, *failure) {
 		return nil, nil
 	}
 	odd := slices.ContainsFunc(p.Options, func(o struct{ OptionID, Name, Kind string }) bool { return strings.HasPrefix(o.Kind, "_") })
-	if odd && c.breaks("CL-PERM-03") {
+	strange := c.version == 2 && p.Subject.Type != "tool_call" && p.Subject.Type != "command"
+	if (odd && c.breaks("CL-PERM-03")) || (strange && c.breaks("CL-PERM-08")) {
 		return nil, nil
 	}
 	if len(p.Options) == 0 {

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// protocolVersion is the version that the client speaks.
-const protocolVersion = 1
-
 // capabilities returns the capabilities of the client.
 func (c *client) capabilities() object {
 	caps := object{
@@ -24,8 +21,31 @@ func (c *client) capabilities() object {
 
 // open initializes the conversation and opens a session.
 func (c *client) open() error {
+	if err := c.greet(); err != nil {
+		return err
+	}
+	if c.login != "" {
+		method := c.login
+		if c.breaks("CL-AUTH-01") {
+			method = "Log in to Parley"
+		}
+		name := "authenticate"
+		if c.version == 2 {
+			name = "auth/login"
+		}
+		if _, err := c.call(name, object{"methodId": method}); err != nil {
+			return err
+		}
+	}
+	return c.enter(c.newSession())
+}
+
+// newSession returns the params of session/new. Version 2 does not need a list of servers.
+func (c *client) newSession() object {
 	newSession := object{"cwd": c.cwd, "mcpServers": []any{}}
 	switch {
+	case c.version == 2:
+		delete(newSession, "mcpServers")
 	case c.breaks("CL-SNEW-01"):
 		newSession["cwd"] = "."
 	case c.breaks("CL-SNEW-02"):
@@ -33,13 +53,19 @@ func (c *client) open() error {
 	case c.breaks("CL-CAP-03"):
 		newSession["mcpServers"] = []any{object{"type": "http", "name": "docs", "url": "http://127.0.0.1:1", "headers": []any{}}}
 	}
-	if c.breaks("CL-INIT-01") {
-		c.call("session/new", newSession)
-	}
+	return newSession
+}
 
-	greeting := object{
-		"protocolVersion": protocolVersion, "clientCapabilities": c.capabilities(),
-		"clientInfo": object{"name": "goodclient", "title": "The good client", "version": "1.0.0"},
+// greet initializes the conversation. An offer of version 2 has the members of both versions.
+func (c *client) greet() error {
+	if c.breaks("CL-INIT-01") {
+		c.call("session/new", c.newSession())
+	}
+	info := object{"name": "goodclient", "title": "The good client", "version": "1.0.0"}
+	greeting := object{"protocolVersion": c.offer, "clientCapabilities": c.capabilities(), "clientInfo": info}
+	if c.offer == 2 {
+		greeting["capabilities"] = object{"elicitation": object{"form": object{}}}
+		greeting["info"] = info
 	}
 	if c.breaks("CL-INIT-02") {
 		greeting["protocolVersion"] = "1.0"
@@ -47,25 +73,16 @@ func (c *client) open() error {
 	if c.breaks("CL-INIT-08") {
 		delete(greeting, "clientInfo")
 	}
-	initialized := c.begin("initialize", greeting)
-	if c.breaks("CL-INIT-03") {
-		c.begin("session/new", newSession)
-	}
-	agent, err := c.wait(initialized)
-	if err = c.judge(agent, err); err != nil {
-		return err
+	if c.breaks("CL-INIT-10") {
+		delete(greeting, "info")
 	}
 
-	if c.login != "" {
-		method := c.login
-		if c.breaks("CL-AUTH-01") {
-			method = "Log in to Parley"
-		}
-		if _, err := c.call("authenticate", object{"methodId": method}); err != nil {
-			return err
-		}
+	initialized := c.begin("initialize", greeting)
+	if c.breaks("CL-INIT-03") {
+		c.begin("session/new", c.newSession())
 	}
-	return c.enter(newSession)
+	agent, err := c.wait(initialized)
+	return c.judge(agent, err)
 }
 
 // judge decides whether the client can work with the agent.
@@ -77,8 +94,13 @@ func (c *client) judge(agent object, err error) error {
 	if !ok && c.breaks("CL-INIT-06") {
 		c.hang()
 	}
-	if int(version) != protocolVersion && !c.breaks("CL-INIT-05") && !c.breaks("CL-INIT-04") {
+	c.version = int(version)
+	spoken := c.version == 1 || c.version == c.offer
+	if !spoken && !c.breaks("CL-INIT-05") && !c.breaks("CL-INIT-04") {
 		return fmt.Errorf("the agent speaks version %v", agent["protocolVersion"])
+	}
+	if c.breaks("CL-INIT-11") {
+		c.version = c.offer
 	}
 	_, hasCaps := agent["agentCapabilities"]
 	_, future := agent["futureMember"]
@@ -96,7 +118,7 @@ func (c *client) enter(newSession object) error {
 			id = "stored"
 		}
 		c.setSession(id)
-		loaded := c.begin("session/load", object{"sessionId": id, "cwd": c.cwd, "mcpServers": []any{}})
+		loaded := c.beginLoad(id)
 		if c.breaks("CL-LOAD-01") {
 			return nil
 		}
@@ -115,6 +137,14 @@ func (c *client) enter(newSession object) error {
 	id, _ := session["sessionId"].(string)
 	c.setSession(id)
 	return c.set(id, session)
+}
+
+// beginLoad asks for a stored session with its conversation.
+func (c *client) beginLoad(id string) chan message {
+	if c.version == 2 {
+		return c.begin("session/resume", object{"sessionId": id, "cwd": c.cwd, "replayFrom": object{"type": "start"}})
+	}
+	return c.begin("session/load", object{"sessionId": id, "cwd": c.cwd, "mcpServers": []any{}})
 }
 
 func (c *client) setSession(id string) {
@@ -142,7 +172,11 @@ func (c *client) set(id string, session object) error {
 		if c.breaks("CL-CFG-01") {
 			value = "Deep thinker"
 		}
-		if _, err := c.call("session/set_config_option", object{"sessionId": id, "configId": c.option, "value": value}); err != nil {
+		params := object{"sessionId": id, "configId": c.option, "value": value}
+		if c.version == 2 {
+			params["type"] = "id"
+		}
+		if _, err := c.call("session/set_config_option", params); err != nil {
 			return err
 		}
 	}
@@ -173,8 +207,11 @@ func (c *client) sendPrompt(text string) error {
 		}
 		return err
 	}
-	reason, _ := result["stopReason"].(string)
-	if c.breaks("CL-PRM-04") && reason == "max_turn_requests" {
+	reason, err := c.awaitEnd(result)
+	if err != nil {
+		return err
+	}
+	if c.breaks("CL-PRM-04") && reason != "end_turn" && reason != "cancelled" {
 		c.hang()
 	}
 	if c.breaks("CL-CAP-04") {
@@ -184,4 +221,19 @@ func (c *client) sendPrompt(text string) error {
 		return fmt.Errorf("the turn ended with %s", reason)
 	}
 	return nil
+}
+
+// awaitEnd returns the reason with which the turn ended. In version 2 the answer to the prompt is
+// not its end.
+func (c *client) awaitEnd(answer object) (string, error) {
+	if c.version != 2 || c.breaks("CL-TURN-01") {
+		reason, _ := answer["stopReason"].(string)
+		return reason, nil
+	}
+	select {
+	case reason := <-c.idle:
+		return reason, nil
+	case <-c.ended:
+		return "", errors.New("the agent closed the connection")
+	}
 }
