@@ -72,7 +72,8 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
 
-agents: build ## install the agents of other projects that can be had, test those without RUNS reports in docs/agents and write docs/agents.md
+agents: build ## pin the newest versions of other projects' agents, install those that can be had, test those whose reports are older and write docs/agents.md
+	GO="$(GO)" ./scripts/agents-newest || true
 	PARLEY_HOME=$(CURDIR)/.cache GO="$(GO)" ./scripts/agents || true
 	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
 	RUNS=$(RUNS) ./scripts/agents-run
