@@ -54,7 +54,11 @@ func run(ctx context.Context, agent []string, prompt string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(home)
-	running, err := server.New(ctx, server.Options{Home: home, Addr: "127.0.0.1:0", NoInboxFiles: true})
+	self, err := os.Executable() // stands for the program that serves the hub's tools, which no test starts
+	if err != nil {
+		return err
+	}
+	running, err := server.New(ctx, server.Options{Home: home, Addr: "127.0.0.1:0", NoInboxFiles: true, Bridge: self})
 	if err != nil {
 		return err
 	}
