@@ -13,7 +13,7 @@ PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents mutants model compliance release-dry clean
+.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -72,11 +72,17 @@ acp-schema: ## fetch the pinned ACP schemas, reduce them and generate the types 
 peers: ## fetch the agents of other projects that the tests talk to
 	GO="$(GO)" ./scripts/peers
 
-agents: build ## install the agents of other projects that can be had, test those without RUNS reports in docs/agents and write docs/agents.md
+agents: build ## pin the newest versions of other projects' agents, install those that can be had, test those whose reports are older and write docs/agents.md
+	GO="$(GO)" ./scripts/agents-newest || true
 	PARLEY_HOME=$(CURDIR)/.cache GO="$(GO)" ./scripts/agents || true
 	./$(BIN) comply --home .cache --list-agents --json > bin/known.json
 	RUNS=$(RUNS) ./scripts/agents-run
 	$(GO) run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
+
+clients: build ## fetch the clients of other projects that can be had, test those without a report in docs/clients and write docs/clients.md
+	GO="$(GO)" ./scripts/clients || true
+	./scripts/clients-run
+	$(GO) run ./scripts/clientsdoc comply/clients docs/clients > docs/clients.md
 
 mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix, then the model of reservations against its mutants; about 30 minutes
 	$(GO) build -o bin/goodagent ./scripts/goodagent

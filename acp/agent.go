@@ -61,6 +61,10 @@ type Agent struct {
 	// version 2 gets the sessions that are open in this process.
 	ListSessions func(ctx context.Context, dir, cursor string) (page []SessionInfo, next string, err error)
 
+	// Opened is called after the answer that opened a session was sent: from then on the
+	// client knows the session, and updates of it may be sent outside of turns.
+	Opened func(s *AgentSession)
+
 	// CloseSession is called when a session ends, after its turn.
 	CloseSession  func(ctx context.Context, s *AgentSession) error
 	DeleteSession func(ctx context.Context, id SessionID) error
@@ -150,7 +154,7 @@ func (a *agentConn) initialize(c *jsonrpc.Conn, params json.RawMessage) (any, er
 	if rc.profile.Version == 1 {
 		return encoded(a.initializeResponseV1(rc.caps))
 	}
-	return encoded(a.initializeResponseV2())
+	return encoded(a.initializeResponseV2(rc.profile))
 }
 
 // readProfileV1 reads the profile of a client that gets version 1.
@@ -250,8 +254,8 @@ func (a *agentConn) initializeResponseV1(caps acpv1.ClientCapabilities) *acpv1.I
 
 // initializeResponseV2 returns the answer to initialize in version 2.
 // An agent of version 2 with sessions can list, resume and close them without a
-// capability of their own.
-func (a *agentConn) initializeResponseV2() *acpv2.InitializeResponse {
+// capability of their own. A login on a terminal is offered only to clients with one.
+func (a *agentConn) initializeResponseV2(client ClientProfile) *acpv2.InitializeResponse {
 	agent := a.agent
 	out := &acpv2.InitializeResponse{
 		ProtocolVersion: 2,
@@ -271,8 +275,12 @@ func (a *agentConn) initializeResponseV2() *acpv2.InitializeResponse {
 			Fork:                  marker[acpv2.SessionForkCapabilities](agent.ForkSession != nil),
 		})}),
 	}
-	if len(agent.AuthMethods) > 0 {
-		out.AuthMethods = acpv2.Set(agent.AuthMethods)
+	methods := slices.Clone(agent.AuthMethods)
+	if !client.TerminalAuth {
+		methods = slices.DeleteFunc(methods, func(m acpv2.AuthMethod) bool { return m.Terminal != nil })
+	}
+	if len(methods) > 0 {
+		out.AuthMethods = acpv2.Set(methods)
 	}
 	return out
 }

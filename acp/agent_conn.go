@@ -274,8 +274,14 @@ func (a *agentConn) answer(ctx context.Context, client *remoteClient, m acpv2.Me
 // says some of it in notifications: after the response to session/new, whose
 // session the client does not know before, and before all other responses.
 func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, request acpv1.Message, answer acpv2.Message, s *AgentSession) (any, error) {
+	opened := func(err error) {
+		if err == nil && s != nil && a.agent.Opened != nil {
+			a.agent.Opened(s)
+		}
+	}
 	if client.profile.Version != 1 {
-		return encoded(answer)
+		result, err := encoded(answer)
+		return jsonrpc.Answer{Result: result, After: opened}, err
 	}
 
 	// session/load and session/resume of version 1 are one method in version 2. The
@@ -308,10 +314,13 @@ func (a *agentConn) encodeAnswer(ctx context.Context, client *remoteClient, requ
 	}
 
 	if _, isNew := request.(*acpv1.NewSessionRequest); isNew {
-		return jsonrpc.Answer{Result: result, After: notify}, nil
+		return jsonrpc.Answer{Result: result, After: func(err error) {
+			notify(err)
+			opened(err)
+		}}, nil
 	}
 	notify(nil)
-	return result, nil
+	return jsonrpc.Answer{Result: result, After: opened}, nil
 }
 
 // notify sends a notification to the client.

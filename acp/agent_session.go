@@ -142,6 +142,32 @@ func (s *AgentSession) AskPermission(ctx context.Context, r *acpv2.RequestPermis
 	return &answer.Outcome, nil
 }
 
+// AskPermissionV1 asks a client of version 1 for a permission with a request of that version,
+// as AskPermission does.
+func (s *AgentSession) AskPermissionV1(ctx context.Context, r *acpv1.RequestPermissionRequest) (*acpv2.RequestPermissionOutcome, error) {
+	if v := s.client.profile.Version; v != 1 {
+		return nil, fmt.Errorf("acp: cannot send a version 1 request to a client of version %d", v)
+	}
+	request := *r
+	request.SessionID = s.ID
+	if err := request.Check(&acpv1.Rules{Own: true, Extensions: s.conn.agent.Extensions}); err != nil {
+		return nil, fmt.Errorf("acp: cannot send %s: %w", request.Method(), err)
+	}
+	params, err := request.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.client.conn.Call(ctx, request.Method(), json.RawMessage(params))
+	if err != nil {
+		return nil, err
+	}
+	var answer acpv2.RequestPermissionResponse // the same in both versions
+	if err := answer.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("acp: cannot read the client's answer to the permission request: %w", err)
+	}
+	return &answer.Outcome, nil
+}
+
 // Elicit asks the client to put a question to its user.
 func (s *AgentSession) Elicit(ctx context.Context, r *acpv2.CreateElicitationRequest) (*acpv2.CreateElicitationResponse, error) {
 	if !s.Client().Elicit {

@@ -19,8 +19,8 @@ import (
 )
 
 // A Proxy stands between a client that speaks version 1 and an agent that speaks version 2
-// alone. Frames are converted one by one with [acpv2.ToV1] and [acpv2.Bridge], in lossy mode;
-// methods and notifications of extensions pass unchanged.
+// alone. Frames are converted one by one with [acpv2.ToV1] and [acpv2.Bridge], in lossy mode
+// unless Strict is set; methods and notifications of extensions pass unchanged.
 //
 // A Proxy has two connections, one to each side, and handles the frames of each in
 // the order of arrival where the protocol depends on it: initialize, session/prompt
@@ -32,14 +32,22 @@ import (
 // It keeps no transcript and converts nothing back that was lost: OnLoss and OnNote
 // are the only record. A Proxy serves one client, once.
 type Proxy struct {
-	// OnLoss is told about each message of the agent that the client does not get, OnNote about
-	// each part that is left out of a message. They are called one after the other, and may be nil.
+	// OnLoss is told about each message of the agent that the client does not get, and about each
+	// value in a message that is dropped or replaced because version 1 cannot express it. OnNote
+	// is told about the parts of messages that are left out because version 1 implies them. They
+	// are called one after the other, and may be nil.
 	OnLoss, OnNote func(error)
+
+	// Strict makes the proxy fail where it would lose something: a request is answered with an
+	// error that names the value, and an update of the agent ends Serve with one.
+	Strict bool
 
 	// The connections are set by connect before any handler runs, and do not
 	// change.
 	client, agent *jsonrpc.Conn
 	telling       sync.Mutex // one call of OnLoss or OnNote at a time
+	failed        chan error // the first loss of a strict proxy; has room for it
+	over          bool       // a strict proxy has failed; of the goroutine that reads from the agent
 
 	mu     sync.Mutex    // guards all below
 	agreed chan struct{} // closed when initialize is answered; nil before it came
@@ -78,6 +86,7 @@ var errAgentEnded = errors.New("acp: the agent ended while the client was connec
 // connect serves a client with an agent that writes to fromAgent and reads from toAgent.
 func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Writer, r io.Reader, w io.Writer) error {
 	p.prompts = map[SessionID]chan *acpv2.Answer{}
+	p.failed = make(chan error, 1)
 	ready := make(chan struct{}) // closed when both connections are set
 
 	// A frame may come before both connections are set, so each handler waits for ready.
@@ -144,6 +153,7 @@ func (p *Proxy) connect(ctx context.Context, fromAgent io.Reader, toAgent io.Wri
 		}
 	case <-p.agent.Done():
 		err = errAgentEnded
+	case err = <-p.failed:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -194,7 +204,7 @@ func (p *Proxy) options(session SessionID, replayed bool) *acpv2.V1Options {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	caps := p.caps
-	return &acpv2.V1Options{Client: &caps, SessionID: session, Replayed: replayed, Lossy: true}
+	return &acpv2.V1Options{Client: &caps, SessionID: session, Replayed: replayed, Lossy: !p.Strict}
 }
 
 // converter returns the bridge, or an error before initialize.
@@ -221,13 +231,25 @@ func (p *Proxy) awaitInitialize() (*acpv2.Bridge, error) {
 	return p.converter()
 }
 
-// lost tells the caller about a message that the client does not get.
-func (p *Proxy) lost(err error) { p.tell(p.OnLoss, err) }
+// lost tells the caller about a message that the client does not get. It ends a strict proxy.
+// It is called by fromAgent alone, for one notification after the other.
+func (p *Proxy) lost(err error) {
+	p.tell(p.OnLoss, err)
+	if p.Strict && !p.over {
+		p.over = true
+		p.failed <- fmt.Errorf("acp: proxy: the client cannot get a message of the agent: %w", err)
+	}
+}
 
-// noted tells the caller about parts that are left out.
-func (p *Proxy) noted(notes []*acpv2.Problem) {
+// noted tells the caller about parts that are left out of a message, and about the values among
+// them that version 1 cannot express.
+func (p *Proxy) noted(notes, losses []*acpv2.Problem) {
 	for _, n := range notes {
-		p.tell(p.OnNote, n)
+		if slices.Contains(losses, n) {
+			p.tell(p.OnLoss, n)
+		} else {
+			p.tell(p.OnNote, n)
+		}
 	}
 }
 
@@ -286,7 +308,7 @@ func (p *Proxy) askAgent(ctx context.Context, r jsonrpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.noted(converted.Notes)
+	p.noted(converted.Notes, converted.Losses)
 	result, err := encoded(converted.Message)
 	if err != nil {
 		return nil, err
@@ -351,18 +373,27 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	again := p.bridge != nil
 	if !again {
 		p.caps = rc.caps
-		p.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: true})
+		p.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: !p.Strict})
 	}
 	p.mu.Unlock()
 	if again {
 		return nil, invalidRequest("initialize was already answered")
 	}
 
-	converted, err := acpv2.ToV1(answer, p.options("", false))
+	// A capability that the agent lacks and version 1 requires is no value that could be lost:
+	// it is told, and does not fail a strict proxy.
+	opts := p.options("", false)
+	opts.Lossy = true
+	converted, err := acpv2.ToV1(answer, opts)
 	if err != nil {
 		return nil, err
 	}
-	p.noted(converted.Notes)
+	p.noted(converted.Notes, converted.Losses)
+	for _, loss := range converted.Losses {
+		if p.Strict && loss.Value != "" {
+			return nil, loss
+		}
+	}
 	return encoded(converted.Message)
 }
 
@@ -452,6 +483,9 @@ func (p *Proxy) prompting(session SessionID) bool {
 // A notification before initialize, or of an unknown method, has no form in version
 // 1 and is dropped.
 func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
+	if p.over {
+		return // the turn must not seem to end well
+	}
 	if isExtension(r.Method) {
 		_ = p.client.Notify(ctx, r.Method, r.Params)
 		return
@@ -475,6 +509,7 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 		if converted, err := acpv2.ToV1(m, p.options("", false)); err != nil {
 			p.lost(err)
 		} else {
+			p.noted(converted.Notes, converted.Losses)
 			p.notify(ctx, []acpv1.Message{converted.Message})
 		}
 		return
@@ -490,7 +525,7 @@ func (p *Proxy) fromAgent(ctx context.Context, r jsonrpc.Request) {
 		p.lost(err)
 		return
 	}
-	p.noted(step.Notes)
+	p.noted(step.Notes, step.Losses)
 	for _, u := range step.Updates {
 		p.notify(ctx, []acpv1.Message{u})
 	}
@@ -518,7 +553,7 @@ func (p *Proxy) askClient(ctx context.Context, r jsonrpc.Request) (any, error) {
 	if err != nil {
 		return nil, invalidParams(err)
 	}
-	p.noted(converted.Notes)
+	p.noted(converted.Notes, converted.Losses)
 	// The answers of clients have the same form in both versions.
 	answer := method.NewResult()
 	if err := call(ctx, p.client, converted.Message, answer); err != nil {

@@ -13,12 +13,24 @@ import (
 
 func init() {
 	agents["version 2"] = func() {
-		acp.Serve(context.Background(), &acp.Agent{V2: true, Name: "second", Prompt: func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
+		extensions := &acpv2.Extensions{}
+		if err := extensions.Register("ToolKind", "_knit"); err != nil {
+			panic(err)
+		}
+		acp.Serve(context.Background(), &acp.Agent{V2: true, Name: "second", Extensions: extensions, Prompt: func(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, error) {
 			if t.Text() == "wait" {
 				if err := t.Say(ctx, "working"); err != nil {
 					return "", err
 				}
 				return untilCancelled(ctx, t)
+			}
+			if t.Text() == "knit" {
+				for _, id := range []string{"a", "b"} {
+					call := acpv2.ToolCallUpdate{ToolCallID: acpv2.ToolCallID(id), Title: acpv2.Set("Knit"), Kind: acpv2.Set(acpv2.ToolKind("_knit")), Status: acpv2.Set(acpv2.ToolCallStatusCompleted)}
+					if err := t.ToolCall(ctx, call); err != nil {
+						return "", err
+					}
+				}
 			}
 			return echo(ctx, t)
 		}}, os.Stdin, os.Stdout)
@@ -99,6 +111,63 @@ func TestProxy(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestProxyLosses shows that a proxy tells of values that version 1 does not have, and that a
+// strict one fails there, and only there.
+func TestProxyLosses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		text   string
+		strict bool
+		losses int
+		ends   string // a part of the error that ends the proxy
+	}{
+		{name: "nothing is lost of plain text", text: "one two", strict: true, losses: 1}, // the agent lacks a capability
+		{name: "a replaced value is told", text: "knit", losses: 3},
+		{name: "a strict proxy fails", text: "knit", strict: true, losses: 2, ends: "/update/kind"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var losses []error
+			proxy := &acp.Proxy{Strict: tt.strict, OnLoss: func(err error) { losses = append(losses, err) }}
+			fromClient, toProxy := io.Pipe()
+			fromProxy, toClient := io.Pipe()
+			served := make(chan error, 1)
+			go func() {
+				served <- proxy.Serve(context.Background(), self(t, "version 2"), fromClient, toClient)
+				toClient.Close()
+			}()
+			c, err := acp.Connect(within(t), fromProxy, toProxy, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			turn := prompt(t, open(t, c), tt.text)
+			for range turn.Updates() {
+			}
+			_, err = turn.Wait()
+			if (err != nil) != (tt.ends != "") {
+				t.Errorf("the turn ended with %v", err)
+			}
+
+			if tt.ends == "" {
+				c.Close()
+				toProxy.Close()
+			}
+			err = <-served
+			switch {
+			case tt.ends != "" && (err == nil || !strings.Contains(err.Error(), tt.ends)):
+				t.Errorf("got %v, want an error with %q", err, tt.ends)
+			case tt.ends == "" && err != nil && !strings.Contains(err.Error(), "closed pipe"):
+				t.Errorf("got %v", err)
+			}
+			if len(losses) != tt.losses {
+				t.Errorf("got the losses %v, want %d", losses, tt.losses)
+			}
+			c.Close()
+			toProxy.Close()
+		})
+	}
 }
 
 func TestValidator(t *testing.T) {

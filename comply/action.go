@@ -3,6 +3,7 @@ package comply
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -55,7 +57,7 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	vars := r.vars()
 	params := map[string]any{"cwd": r.sandbox, "mcpServers": []any{}}
 	if a.MCPServers != nil {
-		params["mcpServers"] = a.MCPServers.Encode(vars.Expand)
+		params["mcpServers"] = mcpServers(r.version, a.MCPServers.Encode(vars.Expand))
 	}
 	for _, m := range a.Params.Members() {
 		params[m.Name] = m.Value.Encode(vars.Expand)
@@ -90,6 +92,22 @@ func (r *testRun) newSession(ctx context.Context, a *jsont.NewSession) *rules.Fi
 	return r.setup(ruleNewSession, "a result with a sessionId that is a string and not empty", "the result has no session id", answer)
 }
 
+// mcpServers returns MCP servers in the form of a version. In version 2 a server that is started as
+// a program has a type as well.
+func mcpServers(version schema.Version, list json.RawMessage) any {
+	servers, _ := jsont.Decode(list)
+	items, ok := servers.([]any)
+	if !ok || version == schema.V1 {
+		return list
+	}
+	for _, item := range items {
+		if server, ok := item.(map[string]any); ok && server["type"] == nil {
+			server["type"] = "stdio"
+		}
+	}
+	return items
+}
+
 // sessionID returns the id of the session in an answer, which may be nil.
 func sessionID(answer *rules.Entry) (string, bool) {
 	if answer == nil {
@@ -109,7 +127,12 @@ func (r *testRun) send(ctx context.Context, a *jsont.Send) *rules.Finding {
 	vars := r.vars()
 	// A test about a running request proves nothing once that request was answered.
 	if a.WhileWaiting != nil {
-		if id := a.WhileWaiting.Encode(vars.Expand); !r.waits(id) {
+		id := a.WhileWaiting.Encode(vars.Expand)
+		switch {
+		case r.version == schema.V2 && !r.turnRuns(id):
+			r.moot = fmt.Sprintf("the turn of request %s ended too soon to test anything", id)
+			return nil
+		case r.version == schema.V1 && !r.waits(id):
 			r.moot = fmt.Sprintf("request %s was answered too soon to test anything", id)
 			return nil
 		}
@@ -317,14 +340,20 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 	deadline := time.Now().Add(r.scaled(a.Timeout))
 	// A match ends the wait at once; a file that must not match is read until the end.
 	for {
-		expected, actual := compareFile(a, path, r.vars())
+		text, expected, actual := compareFile(a, path, r.vars())
 		over := !time.Now().Before(deadline)
 		switch {
 		case expected == "" && (over || a.Like != nil):
 			r.met++
+			r.files = append(r.files, text)
 			return nil
 		case expected != "" && (over || a.Absent):
-			return r.finding(r.now.step, expected, actual)
+			r.files = append(r.files, text)
+			f := r.finding(r.now.step, expected, actual)
+			if a.Like != nil && a.Timeout > 0 {
+				return r.timed(f)
+			}
+			return f
 		}
 		if r.delay(ctx, filePause); r.err != nil {
 			return nil
@@ -332,8 +361,8 @@ func (r *testRun) fileCheck(ctx context.Context, a *jsont.FileCheck) *rules.Find
 	}
 }
 
-// compareFile returns the difference between a file and the step, "" for none.
-func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expected, actual string) {
+// compareFile returns the text of a file, and its difference to the step, "" for none.
+func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (text, expected, actual string) {
 	name := filepath.Base(path)
 	if a.Is != "" {
 		name += ", " + a.Is
@@ -341,15 +370,16 @@ func compareFile(a *jsont.FileCheck, path string, vars jsont.Variables) (expecte
 	text, err := readSome(path)
 	switch {
 	case a.Absent && err == nil:
-		return "no file " + name, "it exists: " + jsont.Brief(text)
+		return text, "no file " + name, "it exists: " + jsont.Brief(text)
 	case a.Absent:
-		return "", ""
+		return "", "", ""
 	case errors.Is(err, fs.ErrNotExist):
-		return "the file " + name, "it does not exist"
+		return "", "the file " + name, "it does not exist"
 	case err != nil:
-		return "a file " + name + " that can be read", err.Error()
+		return "", "a file " + name + " that can be read", err.Error()
 	}
-	return compare("the file "+name, text, a.Like, a.Unlike, vars)
+	expected, actual = compare("the file "+name, text, a.Like, a.Unlike, vars)
+	return text, expected, actual
 }
 
 // readSome returns the beginning of a regular file.

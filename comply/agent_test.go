@@ -49,8 +49,9 @@ func serveFixture(args []string) {
 	flags := flag.NewFlagSet("mcp-server", flag.ExitOnError)
 	fault := flags.String("fault", "", "")
 	flags.String("note", "", "")
+	record := flags.String("record", "", "")
 	flags.Parse(args) // exits when it fails
-	if fixture.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr, fixture.Fault(*fault)) != nil {
+	if fixture.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr, fixture.Fault(*fault), *record) != nil {
 		os.Exit(1)
 	}
 }

@@ -24,6 +24,7 @@ type (
 	AgentReport     = render.AgentReport
 	Result          = render.Result
 	Status          = render.Status
+	Form            = render.Form
 	Baseline        = render.Baseline
 	MarkdownOptions = render.MarkdownOptions
 	Requirements    = render.Requirements
@@ -57,6 +58,12 @@ const (
 	Partial = render.Partial
 	NA      = render.NA
 	Errored = render.Errored
+)
+
+// The forms of prompts that an agent may follow.
+const (
+	InEnglish   = render.InEnglish
+	ByDirective = render.ByDirective
 )
 
 // Parse reads a test; see [jsont.Parse].

@@ -2,9 +2,11 @@ package comply_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -132,6 +134,100 @@ func TestGoodAgents(t *testing.T) {
 				t.Errorf("%d tests were not applicable, want at most %d", na, c.na)
 			}
 		})
+	}
+}
+
+// TestHonestAgents shows that an agent which does not obey the prompts of the tests, or obeys
+// them in English only, is not found guilty of anything: what it does not do is not applicable.
+func TestHonestAgents(t *testing.T) {
+	suite, _ := proofTests(t)
+	for _, c := range []struct {
+		name string // of the variant
+		na   []int  // at most how many tests say nothing about the agent, for each version; none for any number
+		form comply.Form
+	}{
+		{name: "echo"},
+		{name: "refuse"},
+		{name: "refusal"},
+		{name: "toolless", form: comply.ByDirective},
+		{name: "english", na: []int{8, 5}, form: comply.InEnglish},
+	} {
+		for version := 1; version <= 2; version++ {
+			if patience.Race && c.name != "echo" {
+				break
+			}
+			t.Run(fmt.Sprintf("%s in version %d", c.name, version), func(t *testing.T) {
+				t.Parallel()
+				report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant(c.name))}, prompting(proof.Applicable(suite, version)), &comply.Options{Jobs: 8, TimeoutScale: slow, Protocol: version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := report.Agents[0]
+				if report.Failed() {
+					t.Errorf("the run failed: %v", a.Totals)
+				}
+				for _, what := range proof.Against(a) {
+					t.Error(what)
+				}
+				if c.na != nil && a.Totals[comply.NA] > c.na[version-1] {
+					t.Errorf("%d tests were not applicable, want at most %d", a.Totals[comply.NA], c.na[version-1])
+				}
+				for _, r := range a.Tests {
+					if c.na != nil && r.Status == comply.NA {
+						t.Logf("%s: %s", r.ID, r.Reason)
+					}
+					if r.Obeyed != "" && r.Obeyed != c.form {
+						t.Errorf("%s: the report says that the agent followed the %s, want %q", r.ID, r.Obeyed, c.form)
+					}
+				}
+			})
+		}
+	}
+}
+
+// prompting returns the tests with prompts.
+func prompting(tests []*comply.Test) (out []*comply.Test) {
+	for _, x := range tests {
+		if strings.Contains(string(x.Source()), "session/prompt") {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// promptTexts matches a text block of a prompt in a test.
+var promptTexts = regexp.MustCompile(`"type": "text",\s*"text": ("(?:[^"\\]|\\.)*")`)
+
+// TestPromptsInEnglish holds the prompts of the suite to their form: the request in English, which an
+// agent can follow, before the directives, and no text in them that proves that an agent obeyed.
+func TestPromptsInEnglish(t *testing.T) {
+	suite, _ := proofTests(t)
+	for _, x := range suite {
+		for _, m := range promptTexts.FindAllStringSubmatch(string(x.Source()), -1) {
+			var text string
+			if err := json.Unmarshal([]byte(m[1]), &text); err != nil {
+				t.Fatal(err)
+			}
+			english, directives, ok := strings.Cut(text, "parley:")
+			if !ok {
+				continue
+			}
+			if strings.TrimSpace(english) == "" || !strings.HasSuffix(english, "\n") {
+				t.Errorf("%s: the prompt %q has no request in English before its directives", x.ID, text)
+			}
+			asked := strings.NewReplacer("${token.english}", `the two words "a" and "b" joined into one word`, "${token2.english}", "x", "${token3.english}", "x").Replace(english)
+			if steps := goodagent.English(asked); steps[0].Text == "I do not understand." {
+				t.Errorf("%s: the agent that understands English does not understand %q", x.ID, english)
+			}
+			for _, proof := range []string{"${token}", "${token2}", "${token3}", ".scripted}"} {
+				if strings.Contains(text, proof) {
+					t.Errorf("%s: the prompt %q contains %s, so that quoting it looks like obeying it", x.ID, text, proof)
+				}
+			}
+			if strings.Contains(directives, "${secret}") || strings.Contains(directives, "${secret2}") {
+				t.Errorf("%s: a directive contains the secret that it asks for: %q", x.ID, text)
+			}
+		}
 	}
 }
 

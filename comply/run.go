@@ -351,6 +351,7 @@ func (r *instance) stop() transcript {
 // so the workspace is removed when nothing uses it any more.
 func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (res render.Result, ledger []rules.Finding, err error) {
 	res = render.Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []rules.Finding{}, Docs: append([]string{}, t.Docs...)}
+	res.Advisory = t.Own && t.Severity == jsont.Optional
 	errored := func(err error) (render.Result, []rules.Finding, error) {
 		res.Status, res.Reason = render.Errored, err.Error()
 		return res, nil, nil
@@ -371,7 +372,8 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		return errored(failed)
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
-	vars := jsont.Builtins(r.version, w.sandbox, w.temp)
+	words := tokens()
+	vars := jsont.Builtins(r.version, w.sandbox, w.temp).Join(words)
 	// The folders are known only now, and the file may name them outside of strings.
 	filled, failed := t.Fill(vars)
 	if failed != nil {
@@ -404,7 +406,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 	if failed != nil {
 		return errored(failed)
 	}
-	s := &testRun{test: filled, version: r.version, sandbox: w.sandbox, start: start, instance: first, c: first.conversation, scale: r.opts.TimeoutScale, allowed: p.allowed, auth: r.opts.Auth, logins: len(p.logins) > 0}
+	s := &testRun{test: filled, version: r.version, sandbox: w.sandbox, tokens: words, start: start, instance: first, c: first.conversation, scale: r.opts.TimeoutScale, allowed: p.allowed, auth: r.opts.Auth, logins: len(p.logins) > 0}
 	s.applies = func(st *jsont.Step) bool { return p.reason(st.When, vars) == "" }
 	s.run(ctx)
 	s.stop()
@@ -424,6 +426,7 @@ func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (re
 		ledger = append(ledger, rules.Audit(filled, r.version, talk.log, talk.calls)...)
 	}
 
+	res.Obeyed = s.obeyed()
 	res.Findings = append(res.Findings, s.findings...)
 	for _, f := range ledger {
 		if concerns(filled, f.Rule) {

@@ -1,6 +1,7 @@
 package comply
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -80,11 +81,16 @@ func WriteSuite(dir string) (files int, err error) {
 }
 
 // Load reads all tests in a folder and the folders in it. All broken files are
-// in the error, each as a *FileError.
+// in the error, each as a *FileError. Tests that are not copies of built-in ones are the
+// user's own.
 func Load(dir string) ([]*jsont.Test, error) {
 	tests, err := jsont.Load(os.DirFS(dir), func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
 	if err == nil && len(tests) == 0 {
 		return nil, fmt.Errorf("comply: no %s file in %s", jsont.Extension, dir)
+	}
+	for _, t := range tests {
+		builtIn, missing := suite.ReadFile("suite/" + t.ID + jsont.Extension)
+		t.Own = missing != nil || !bytes.Equal(builtIn, t.Source())
 	}
 	return tests, err
 }

@@ -72,6 +72,9 @@ type testRun struct {
 	logins   bool          // the agent offers ways to log in
 	applies  func(*jsont.Step) bool
 
+	tokens jsont.Variables // the texts that only an agent has that obeys
+	files  []string        // the texts of files that the test looked at
+
 	now      *stepRun
 	lastSend int  // the length of the log before the last step that sent something
 	met      int  // how many expectations were met
@@ -276,6 +279,26 @@ func (r *testRun) unanswered() []*request {
 // waits reports whether a request of the test with that id is unanswered.
 func (r *testRun) waits(id json.RawMessage) bool {
 	return slices.ContainsFunc(r.unanswered(), func(q *request) bool { return rules.IDKey(q.Request.ID) == rules.IDKey(id) })
+}
+
+// turnRuns reports whether the turn of a prompt with that id has not ended, in version 2: no
+// update since the prompt says that its session is idle.
+func (r *testRun) turnRuns(id json.RawMessage) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	i := slices.IndexFunc(r.c.requests, func(q *request) bool {
+		return q.step != nil && q.Request.Method == rules.MethodPrompt && rules.IDKey(q.Request.ID) == rules.IDKey(id)
+	})
+	if i < 0 {
+		return true // it was not a prompt
+	}
+	prompt := r.c.requests[i].Request
+	session, _ := jsont.Lookup(prompt.Value, "params.sessionId")
+	return !slices.ContainsFunc(r.c.log[prompt.Seq:], func(e *rules.Entry) bool {
+		state, _ := jsont.Lookup(e.Value, "params.update.state")
+		where, _ := jsont.Lookup(e.Value, "params.sessionId")
+		return e.Direction == jsonrpc.In && state == "idle" && where == session
+	})
 }
 
 // timed marks a finding that rests on time alone. An agent that has ended would not have

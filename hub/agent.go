@@ -104,6 +104,13 @@ func (k Key) Live(now Time) bool {
 // Lent reports whether the key is lent to an agent for the time of a run.
 func (k Key) Lent() bool { return strings.HasPrefix(k.Label, RunKeyLabel) }
 
+// Window reports whether the key is one of a window: a program of a person that shows the
+// sessions of a kept agent. It has no rights of the agent itself.
+func (k Key) Window() bool { return strings.HasPrefix(k.Label, WindowKeyLabel) }
+
+// WindowKeyLabel begins the label of a window's key. The rest is the name of the window.
+const WindowKeyLabel = "window "
+
 // HomeKeyLabel begins the label of the operator's key in the hub's home. The label of
 // a key of a further operator is that person's name.
 const HomeKeyLabel = "operator "
@@ -130,6 +137,7 @@ const (
 	CallerToken      CallerKind = "project token" // the holder of a project token
 	CallerAnyone     CallerKind = "anyone"        // an unknown party on a hub that needs no keys; it acts for the hub
 	CallerGuest      CallerKind = "guest"         // a party without a valid key
+	CallerWindow     CallerKind = "window"        // a person who operates one kept agent, through a program that shows it
 	CallerViewer     CallerKind = "viewer"        // a person whom the operator invited to the hub's page; reads as an auditor does
 )
 
@@ -205,6 +213,36 @@ func ViewerCaller(name string) Caller {
 	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Trust: coord.TrustVerified}
 }
 
+// windowPrefix begins the IDs of windows. No agent's name can begin so.
+const windowPrefix = "window:"
+
+// WindowCaller returns the holder of a window's key as a caller.
+func WindowCaller(key Key) Caller {
+	return Caller{Kind: CallerWindow, ID: AgentID(windowPrefix + key.Agent), Key: key.ID, Trust: coord.TrustVerified}
+}
+
+// Window returns the kept agent that a window shows and the name of the window. Both are empty
+// for other callers.
+func (c Caller) Window() (agent AgentID, name string) {
+	if c.Kind != CallerWindow {
+		return "", ""
+	}
+	agent = AgentID(strings.TrimPrefix(string(c.ID), windowPrefix))
+	return agent, strings.TrimPrefix(string(c.Key), string(agent)+"/"+WindowKeyLabel)
+}
+
+// OperatorOf reports CodeDenied unless c is the operator or a window of the agent.
+func (c Caller) OperatorOf(op string, agent AgentID) error {
+	shown, name := c.Window()
+	switch {
+	case shown == "":
+		return c.OperatorOnly(op)
+	case shown != agent:
+		return Errorf(CodeDenied, op, "the key of the window %q is for %s, not for %s", name, shown, agent)
+	}
+	return nil
+}
+
 // Outside reports whether c acts for no agent of this hub.
 func (c Caller) Outside() bool { return strings.HasPrefix(string(c.ID), outsidePrefix) }
 
@@ -220,10 +258,13 @@ func (c Caller) Entry(at Time, action actions.Action, subject string, facts any)
 	return e
 }
 
-// Sign adds the name of a further operator to the facts of a journal entry. The facts
-// of other callers stay as they are.
+// Sign adds the name of a further operator, or of a window, to the facts of a journal entry.
+// The facts of other callers stay as they are.
 func (c Caller) Sign(facts json.RawMessage) json.RawMessage {
-	name := c.Person()
+	member, name := "operator", c.Person()
+	if agent, window := c.Window(); agent != "" {
+		member, name = "window", window
+	}
 	if name == "" {
 		return facts
 	}
@@ -231,8 +272,8 @@ func (c Caller) Sign(facts json.RawMessage) json.RawMessage {
 	if json.Unmarshal(facts, &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}
 	}
-	members["operator"] = json.RawMessage(strconv.Quote(name)) // a name has letters, digits and . - _ alone
-	signed, _ := json.Marshal(members)                         // cannot fail; keys are sorted
+	members[member] = json.RawMessage(strconv.Quote(name)) // a name has letters, digits and . - _ alone
+	signed, _ := json.Marshal(members)                     // cannot fail; keys are sorted
 	return signed
 }
 

@@ -352,7 +352,8 @@ func TestEveryWrite(t *testing.T) {
 		switch o.Method {
 		case "parley/archive", "parley/export", "parley/backup", "parley/stop", "parley/web/open": // they write no table, archive while nothing is old
 			continue
-		case "parley/agent/keep", "parley/agent/stop", "parley/agent/restart", "parley/agent/prompt", "parley/agent/answer": // a kept agent writes beside its calls; see TestKeptAgents
+		case "parley/agent/keep", "parley/agent/stop", "parley/agent/restart", "parley/agent/prompt", "parley/agent/answer",
+			"parley/agent/window/add", "parley/agent/window/remove", "parley/agent/session/open", "parley/agent/session/close", "parley/agent/session/prompt", "parley/agent/session/cancel": // a kept agent writes beside its calls; see TestKeptAgents and TestWindows
 			continue
 		case "parley/run/again", "parley/gateway/probe", "parley/notify/test", "parley/notify/replay": // they work outside the store, and begin a run or store a report when they are done
 			continue

@@ -215,6 +215,14 @@ func TestMain(m *testing.M) {
 		beKeptAgent()
 		return
 	}
+	if os.Getenv(asGoodAgent) != "" {
+		beGoodAgent()
+		return
+	}
+	if home, key, ok := strings.Cut(os.Getenv(askWindow), " "); ok {
+		beWindow(home, key)
+		return
+	}
 	code := m.Run()
 	pgtest.End()
 	if built != "" {

@@ -37,7 +37,7 @@ const (
 	// A flood of connections must not become a flood of log lines, and must not
 	// keep the operator from the socket in the home.
 	refuseEvery       = time.Minute // between two log lines about refused connections
-	socketConnections = 32          // of the operator's commands on the machine, beside all others
+	socketConnections = 128         // of the operator's commands and windows on the machine, beside all others
 )
 
 // A connection counts until it is closed, whether by its handler or by the caller.

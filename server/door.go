@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
@@ -117,6 +120,24 @@ func (s *Server) openDoor(context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext:       withPeer,
 	}
 	return nil
+}
+
+// withPeer notes the process at the other end of the socket in the home.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	if conn.LocalAddr().Network() != "unix" {
+		return ctx
+	}
+	if bounded, ok := conn.(*deadlineConn); ok {
+		conn = bounded.Conn
+	}
+	return rpc.WithProcess(ctx, process.Peer(conn))
+}
+
+// belowAgent reports whether a process was started by an agent of a launch or of the keeper,
+// directly or not.
+func belowAgent(pid int) bool {
+	return process.Below(pid, fleet.LaunchVariable, fleet.RunVariable)
 }

@@ -68,7 +68,8 @@ func beKeptAgent() {
 			awaitGo(ctx, t.Dir)
 		}
 		turn := keptTurn{Process: os.Getpid(), Session: string(t.ID), Resumed: resumed, Prompt: t.Text(), Run: os.Getenv(fleet.RunVariable)}
-		if server := t.MCPServers[0].HTTP; server != nil {
+		if len(t.MCPServers) > 0 && t.MCPServers[0].HTTP != nil { // a further session has none
+			server := t.MCPServers[0].HTTP
 			turn.Key = strings.TrimPrefix(server.Headers.Or(nil)[0].Value, "Bearer ")
 			c := rpc.NewClient(strings.TrimSuffix(server.URL, "/mcp"), turn.Key, "", nil)
 			page, err := rpc.Call(ctx, c, api.Inbox, api.InboxParams{NewOnly: true})
@@ -421,7 +422,7 @@ func TestKeptAgents(t *testing.T) {
 		}
 		mail(w, "ask")
 		w.until("it asks", func() bool { return len(mustCall(t, as, api.ListHeld, api.None{}).Asks) == 1 }, func() any { return w.kept("builder") })
-		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: 1, Choice: "no"})
+		mustCall(t, as, api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: w.kept("builder").Asks[0].ID, Choice: "no"})
 		w.turns("builder", dir, 2)
 		if got, _ := os.ReadFile(beside(dir, "answer")); !strings.Contains(string(got), "opt_reject") {
 			t.Errorf("the agent got %s, want the choice that rejects once", got)

@@ -121,7 +121,7 @@ func (s *Server) openCallers(context.Context) (err error) {
 	s.peers = peers.New(s.store, o)
 
 	s.login = handshake.NewHub(s.keys.OperatorHashes, s.clock)
-	s.callers = callers.New(s.store, s.keys, &callers.Options{Vault: s.vault, Self: self, Login: s.login, Open: c.Open})
+	s.callers = callers.New(s.store, s.keys, &callers.Options{Vault: s.vault, Self: self, Login: s.login, Open: c.Open, BelowAgent: belowAgent})
 	return nil
 }
 

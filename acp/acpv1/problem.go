@@ -1,5 +1,7 @@
 package acpv1
 
+import "regexp"
+
 // A Problem is one fault of a message and its place. Decoding and encoding fail
 // with a *Problem. The error of Validate joins one or several: errors.As finds the
 // first, Unwrap() []error returns all.
@@ -20,3 +22,10 @@ func (p *Problem) Error() string {
 	}
 	return "acp: " + text
 }
+
+// Kind returns the place and the reason without the value and the indexes of lists, so that
+// problems with the same member for the same reason are equal.
+func (p *Problem) Kind() string { return listIndex.ReplaceAllString(p.Path, "/*") + ": " + p.Reason }
+
+// listIndex matches the index of an item in a JSON pointer.
+var listIndex = regexp.MustCompile(`/[0-9]+\b`)

@@ -42,6 +42,7 @@ type Step struct {
 	Updates []*acpv1.SessionNotification // in this order, before Answer
 	Answer  *Answer                      // nil if the prompt stays unanswered
 	Notes   []*Problem                   // the parts that were left out
+	Losses  []*Problem                   // those of the notes that are about values which version 1 cannot express
 }
 
 // An Answer answers session/prompt. Exactly one of its fields is set.
@@ -209,7 +210,7 @@ func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	if remember != nil {
 		remember()
 	}
-	step.Notes = c.notes
+	step.Notes, step.Losses = c.notes, c.losses
 	return step, nil
 }
 

@@ -41,6 +41,10 @@ type Conversion struct {
 
 	// Notes are the parts that were left out, with their paths in the input.
 	Notes []*Problem
+
+	// Losses are those of the notes that are about a value which version 1 cannot express, in
+	// lossy mode. The others are about values that version 1 implies.
+	Losses []*Problem
 }
 
 // ToV1 converts the params or the result of a method without a change of meaning. A
@@ -52,7 +56,7 @@ func ToV1(m Message, opts *V1Options) (*Conversion, error) {
 	c := newConverter(opts)
 	out := &Conversion{}
 	out.Message = c.message(m, out)
-	out.Notes = c.notes
+	out.Notes, out.Losses = c.notes, c.losses
 	if err := c.finish(append(out.Then, out.Message)...); err != nil {
 		return nil, err
 	}
@@ -73,6 +77,7 @@ type converter struct {
 	// indexes of a JSON pointer; at changes it.
 	path     []string
 	notes    []*Problem
+	losses   []*Problem // those of the notes that are about lost values
 	problems []error
 }
 
@@ -148,6 +153,7 @@ func (c *converter) dropAt(name, value, format string, args ...any) {
 func (c *converter) lose(value, format string, args ...any) {
 	if c.Lossy {
 		c.drop(value, format, args...)
+		c.losses = append(c.losses, c.notes[len(c.notes)-1])
 		return
 	}
 	c.fail(value, format, args...)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,7 @@ import (
 )
 
 func (a *app) acpCommand() *cobra.Command {
-	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand(), a.acpProxyCommand(), a.acpValidateCommand())
+	return group("acp", "Talk to an agent over the Agent Client Protocol", a.acpExecCommand(), a.acpInspectCommand(), a.acpProxyCommand(), a.acpServeCommand(), a.acpValidateCommand())
 }
 
 func (a *app) acpExecCommand() *cobra.Command {
@@ -49,8 +50,9 @@ that is not a message.
 The policy limits what the agent may do: none, read, write, yolo or ask. The
 default is ask on a terminal and read elsewhere; ask needs a terminal.
 
-Ctrl-C asks the agent to stop; a second Ctrl-C kills it. The exit code is 1 if the
-agent stops for any reason other than success.`,
+Ctrl-C asks the agent to stop; a second Ctrl-C kills it. SIGTERM asks it to stop and
+kills it three seconds later. The exit code is 1 if the agent stops for any reason
+other than success.`,
 		Example: `  parley acp exec -- claude-code-acp "what does this repository do?"
   parley acp exec --policy write --dir ~/src/app -- gemini --experimental-acp "fix the build"`,
 		Args: cobra.MinimumNArgs(2),
@@ -154,7 +156,7 @@ func (a *app) acpExec(ctx context.Context, command []string, prompt, dir, method
 	}
 	defer kill()
 	defer client.Close()
-	defer onSecondSignal(kill)()
+	defer onSecondSignal(kill, termGrace)()
 
 	if method != "" {
 		if err := client.Authenticate(ctx, method); err != nil {
@@ -224,17 +226,29 @@ func (a *app) acpStart(ctx context.Context, command []string, dir string, env []
 	return client, kill, nil
 }
 
+// termGrace is how long an agent may take to stop after its client got SIGTERM, which is
+// often sent once and by a program.
+const termGrace = 3 * time.Second
+
 // onSecondSignal calls f when the user interrupts twice: the first time is for
-// being polite. It returns a function that ends the wait.
-func onSecondSignal(f func()) (stop func()) {
+// being polite. If grace is not 0, it also calls f that long after SIGTERM. It returns a
+// function that ends the wait.
+func onSecondSignal(f func(), grace time.Duration) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		var late <-chan time.Time
 		for range 2 {
 			select {
-			case <-signals:
+			case s := <-signals:
+				if s == syscall.SIGTERM && grace > 0 {
+					late = time.After(grace)
+				}
+			case <-late:
+				f()
+				return
 			case <-done:
 				return
 			}

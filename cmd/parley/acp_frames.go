@@ -16,7 +16,7 @@ import (
 
 // acpProxyCommand serves an agent of version 2 to a client of version 1.
 func (a *app) acpProxyCommand() *cobra.Command {
-	var verbose bool
+	var verbose, strict bool
 	cmd := &cobra.Command{
 		Use:   "proxy [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Serve a version 2 agent to a version 1 client",
@@ -24,17 +24,19 @@ func (a *app) acpProxyCommand() *cobra.Command {
 client that speaks version 1: the frames between the agent and standard input and
 output are converted. Configure this command in an editor instead of the agent's own.
 
-Values that version 1 lacks are replaced by the nearest ones, and updates that it
-cannot express are dropped; standard error names them. With --verbose it also names
-the parts that version 1 does not need.`,
+Values that version 1 lacks are replaced by the nearest ones or dropped, and so are
+updates that it cannot express; standard error names each kind once. With --strict
+they are errors: a request fails, and an update ends the proxy with an error.
+With --verbose standard error names every loss, and the parts that version 1 does
+not need.`,
 		Example: `  parley acp proxy -- my-agent --acp
   parley comply -- parley acp proxy -- my-agent --acp`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			tell := func(err error) { fmt.Fprintln(a.err, err) }
-			proxy := &acp.Proxy{OnLoss: tell}
+			proxy := &acp.Proxy{OnLoss: oncePerKind(tell), Strict: strict}
 			if verbose {
-				proxy.OnNote = tell
+				proxy.OnLoss, proxy.OnNote = tell, tell
 			}
 
 			// An interrupt is the usual end of a proxy, not an error.
@@ -47,8 +49,26 @@ the parts that version 1 does not need.`,
 	}
 
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "also name the message parts that version 1 does not need")
+	cmd.Flags().BoolVar(&strict, "strict", false, "fail instead of dropping or replacing a value that version 1 lacks")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "name every loss, and the message parts that version 1 does not need")
 	return cmd
+}
+
+// oncePerKind returns a function that passes on the first loss of each kind: of the same member,
+// for the same reason, whatever its value and its index in a list.
+func oncePerKind(tell func(error)) func(error) {
+	seen := map[string]bool{}
+	return func(err error) {
+		kind := err.Error()
+		var problem interface{ Kind() string }
+		if errors.As(err, &problem) {
+			kind = problem.Kind()
+		}
+		if !seen[kind] {
+			seen[kind] = true
+			tell(fmt.Errorf("%w (named once)", err))
+		}
+	}
 }
 
 // acpValidateCommand checks recorded frames.

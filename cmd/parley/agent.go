@@ -20,7 +20,7 @@ func (a *app) agentCommand() *cobra.Command {
 	return group("agent", "Manage agents and their keys",
 		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
 		a.agentRoleCommand(),
-		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(),
+		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(), a.agentWindowCommand(),
 		a.agentChange("pause", "Stop an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
 		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
 		a.agentChange("reset", "Lift an agent's suspension for repeated messages", "no longer suspended", api.ResetAgent),

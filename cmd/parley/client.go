@@ -43,6 +43,9 @@ func (a *app) clientFor(session string) (*rpc.Client, error) {
 // goes to the socket in the home if PARLEY_URL names no other hub, and is proven
 // otherwise.
 func clientAt(home, url, key, session string) *rpc.Client {
+	if vault.IsWindowSecret(key) { // accepted at the socket alone
+		return rpc.NewOperator(filepath.Join(home, server.SocketFile), url, key, session)
+	}
 	if own, err := operatorKey(home); !vault.IsOperatorSecret(key) && (err != nil || key != own) {
 		return rpc.NewClient(url, key, session, nil)
 	}

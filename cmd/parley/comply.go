@@ -105,7 +105,7 @@ cannot be started.`,
 	flags.BoolVar(&f.asMe, "real-home", false, "let the agent use your home folder and its logins")
 	flags.BoolVar(&f.verbose, "verbose", false, "print every frame to standard error")
 
-	cmd.AddCommand(a.complyAgentsCommand(), a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
+	cmd.AddCommand(a.complyClientCommand(), a.complyRelayCommand(), a.complyAgentsCommand(), a.complyServerCommand(), a.complyRulesCommand(), a.complyExplainCommand(), a.complyCompareCommand(), a.complyRenderCommand())
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/rules"
 )
 
 // complyRulesCommand explains rules.
@@ -28,12 +29,13 @@ func (a *app) complyRulesCommand() *cobra.Command {
 
 			// All ids are checked before anything is printed.
 			var chosen []comply.Rule
+			all := slices.Concat(comply.Rules(), rules.ForClients())
 			for _, id := range ids {
-				i := slices.IndexFunc(comply.Rules(), func(r comply.Rule) bool { return r.ID == strings.ToUpper(id) })
+				i := slices.IndexFunc(all, func(r comply.Rule) bool { return r.ID == strings.ToUpper(id) })
 				if i < 0 {
-					return usagef("no rule with id %q", id).WithHint(`run "parley comply rules" to list the rules`)
+					return usagef("no rule with id %q", id).WithHint(`run "parley comply rules" or "parley comply client --list-rules" to list the rules`)
 				}
-				chosen = append(chosen, comply.Rules()[i])
+				chosen = append(chosen, all[i])
 			}
 
 			type item struct {

@@ -108,6 +108,9 @@ func (a *app) agentKeptCommand() *cobra.Command {
 			if k.Problem != "" {
 				fmt.Fprintf(w, "%s: %s\n", k.Agent, k.Problem)
 			}
+			for _, window := range k.Windows {
+				fmt.Fprintf(w, "%s has the window %s since %s (key ends in %s)\n", k.Agent, window.Name, ago(window.Since), window.Hint)
+			}
 			for _, q := range k.Asks {
 				fmt.Fprintf(w, "%s asks (%d): %s\n", k.Agent, q.ID, q.Text)
 				for _, c := range q.Choices {

@@ -32,9 +32,9 @@ const asParley = "PARLEY_TEST_AS_COMMAND"
 const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
 
 func TestMain(m *testing.M) {
-	// A command starts its own program for a hub, and the hub for checks; a CLI and git start it for
-	// hooks and tools.
-	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo", "confined"}
+	// A command starts its own program for a hub, and the hub for checks; a CLI, git and a client under
+	// test start it, too.
+	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo", "confined", "client-agent"}
 	isOwn := slices.ContainsFunc(os.Args[1:], func(arg string) bool { return slices.Contains(ownCommands, arg) })
 	if os.Getenv(asParley) != "" || isOwn {
 		os.Unsetenv(asParley)

@@ -252,7 +252,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	opts.Kill = alive
-	defer onSecondSignal(kill)()
+	defer onSecondSignal(kill, 0)()
 
 	result, err := run.Execute(ctx, home, f.Spec, opts)
 	if err != nil {

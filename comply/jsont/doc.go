@@ -26,6 +26,7 @@
 // Sizes, depths, times and numbers of steps are bounded. Nothing in a test can name
 // a file outside of the sandbox to be written.
 //
-// The package runs nothing, knows no rule and no method of the protocol but the one
-// that opens a conversation. Package comply runs tests.
+// The package runs nothing and knows no rule. Of the protocol it knows the method that
+// opens a conversation and the message that ends a turn, which differs between the
+// versions. Package comply runs tests.
 package jsont

@@ -27,6 +27,17 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// TestTwoValues shows that a pattern matches either value of a variable that has two.
+func TestTwoValues(t *testing.T) {
+	vars := Variables{"token": Encode("a.b"), "token" + Scripted: Encode("x1")}
+	if got, want := vars.expandPattern("^${token}!$"), `^(?:a\.b|x1)!$`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := vars.Expand("${token} ${token.scripted}"), "a.b x1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func FuzzMatch(f *testing.F) {
 	f.Add(`{"a": "^x$", "b": [1, {"c": null}]}`, `{"a": "x", "b": [{"c": null}, 1.0]}`)
 	f.Add(`"("`, `"("`)

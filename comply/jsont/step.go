@@ -288,6 +288,11 @@ func (p *Reader) expectation(n *Node) *Expectation {
 		e.anyOf = append(e.anyOf, either)
 	}
 
+	if end := p.Object(n, "turnEnd"); end != nil {
+		e.Class, e.Body = p.turnEnd(end)
+		return e
+	}
+
 	// The body is under the name of the message's class.
 	for _, class := range []MessageClass{Response, Notification, ClientRequest} {
 		v := p.Object(n, string(class))
@@ -316,6 +321,34 @@ func (p *Reader) expectation(n *Node) *Expectation {
 		p.remark(n, "%q is compared literally because it is not a valid regular expression: %v", n.Text, err)
 	})
 	return e
+}
+
+// turnEnd returns the message that ends a turn. In version 1 it is the answer to the prompt
+// with the given id; in version 2, whose prompts are answered at once, it is the update that
+// the session is idle.
+func (p *Reader) turnEnd(n *Node) (MessageClass, *Node) {
+	object := func(members ...Member) *Node { return &Node{line: n.line, Kind: Object, members: members} }
+	word := func(text string) *Node { return &Node{line: n.line, Kind: String, Text: text} }
+	reason := n.Get("stopReason")
+	if n.Get("id") == nil || n.Get("session") == nil {
+		p.Fail(n, `"turnEnd" needs the "id" of a prompt and its "session"`)
+		return Response, n
+	}
+
+	if string(p.vars[varVersion]) != "2" {
+		answer := object(Member{"id", n.Get("id")})
+		if reason != nil {
+			answer.members = append(answer.members, Member{"result", object(Member{"stopReason", reason})})
+		}
+		return Response, answer
+	}
+
+	if reason == nil {
+		reason = word(".")
+	}
+	update := object(Member{"sessionUpdate", word("^state_update$")}, Member{"state", word("^idle$")}, Member{"stopReason", reason})
+	params := object(Member{"sessionId", word("^" + p.textAsIs(n, "session") + "$")}, Member{"update", update})
+	return Notification, object(Member{"method", word("^session/update$")}, Member{"params", params})
 }
 
 // until reads the description of the frame that ends a wait before its time.

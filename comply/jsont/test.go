@@ -42,6 +42,9 @@ type Test struct {
 	Rules       []string // ids of the rules that the test is about, the main one first
 	Protocols   []int    // the versions of the protocol that the test is for; empty for all
 
+	// Own says that the user wrote the test. An optional one does not fail a run.
+	Own bool
+
 	// Remarks are for the author of the test, each with its line. They do not keep the
 	// test from running.
 	Remarks []string
@@ -97,7 +100,14 @@ func Parse(path string, source []byte) (*Test, error) {
 
 // Builtins returns the variables that every test has. sandbox and temp are folders.
 func Builtins(version schema.Version, sandbox, temp string) Variables {
-	return Variables{varSandbox: Encode(sandbox), varTemp: Encode(temp), varVersion: Encode(int(version)), VarCapabilities: defaultCapabilities(version)}
+	toolCall := "tool_call"
+	if version == schema.V2 {
+		toolCall = "tool_call_update"
+	}
+	return Variables{
+		varSandbox: Encode(sandbox), varTemp: Encode(temp), varVersion: Encode(int(version)), varToolCall: Encode(toolCall),
+		VarCapabilities: defaultCapabilities(version),
+	}
 }
 
 // defaultCapabilities returns the capabilities of the runner as a client.
@@ -136,6 +146,11 @@ func (t *Test) Capabilities(vars Variables) json.RawMessage {
 	}
 	changes, _ := Decode(t.patch.Encode(vars.Expand))
 	target, _ := Decode(base)
+	if object, ok := changes.(map[string]any); ok && string(vars[varVersion]) == "2" {
+		// A client of version 2 has no files and terminals for the agent.
+		delete(object, "fs")
+		delete(object, "terminal")
+	}
 	return Encode(merge(target, changes))
 }
 
@@ -347,6 +362,9 @@ func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 		}
 	}
 	agent, either := p.Text(n, "agentCap"), p.Text(n, "cap")
+	if v2 := p.Text(n, "agentCapV2"); v2 != "" && string(p.vars[varVersion]) == "2" {
+		agent = v2
+	}
 	switch {
 	case agent != "":
 		c.path = agent

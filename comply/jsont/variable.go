@@ -22,6 +22,7 @@ const (
 	VarMCPURL       = "mcpURL"
 	VarMCPStreamURL = "mcpStreamURL"
 	varVersion      = "protocolVersionDefault"
+	varToolCall     = "toolCall" // the kind of the update that announces a tool call
 	VarCapabilities = "clientCapabilitiesDefault"
 )
 
@@ -60,20 +61,37 @@ func (v Variables) text(reference string) (string, bool) {
 
 // Expand replaces the variables in a string. An unknown variable stays as it is: the
 // agent or a pattern may mean the characters.
-func (v Variables) Expand(s string) string { return v.replace(s, AsIs) }
+func (v Variables) Expand(s string) string { return v.replace(s, v.text) }
+
+// Scripted ends the name of the second value of a variable that has two: ${token} in a
+// pattern matches the value of token or of token.scripted.
+const Scripted = ".scripted"
 
 // expandPattern is Expand for a regular expression: the value of a variable is
-// matched literally.
-func (v Variables) expandPattern(s string) string { return v.replace(s, regexp.QuoteMeta) }
+// matched literally, and so is either value of a variable that has two.
+func (v Variables) expandPattern(s string) string {
+	return v.replace(s, func(reference string) (string, bool) {
+		text, ok := v.text(reference)
+		if !ok {
+			return "", false
+		}
+		other, two := v.text(strings.TrimSuffix(reference, "}") + Scripted + "}")
+		if two {
+			return "(?:" + regexp.QuoteMeta(text) + "|" + regexp.QuoteMeta(other) + ")", true
+		}
+		return regexp.QuoteMeta(text), true
+	})
+}
 
+// replace replaces each reference in s with its value. A reference without a value stays.
 // A value that contains the name of another variable is not expanded again.
-func (v Variables) replace(s string, change func(string) string) string {
+func (v Variables) replace(s string, value func(reference string) (string, bool)) string {
 	if !strings.Contains(s, "${") {
 		return s
 	}
 	return variable.ReplaceAllStringFunc(s, func(reference string) string {
-		if text, ok := v.text(reference); ok {
-			return change(text)
+		if text, ok := value(reference); ok {
+			return text
 		}
 		return reference
 	})

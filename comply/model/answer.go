@@ -61,6 +61,9 @@ const (
 	done          = "Done."
 )
 
+// Unknown is the answer to [Tell] if the conversation does not have the text.
+const Unknown = "I do not know."
+
 // maxAnswers is how many requests more than the script has steps are answered for one
 // prompt. Then the model ends the turn: an agent that ignores tool calls would loop.
 const maxAnswers = 40
@@ -157,6 +160,10 @@ func (a *answer) do(s Step, r *request) (over bool) {
 
 	case s.Do == Recall:
 		a.recall(s, r)
+	case s.Do == Tell && r.contains(s.Text):
+		a.say(s.Text)
+	case s.Do == Tell:
+		a.say(Unknown)
 
 	case s.Do == Refuse:
 		text := cmp.Or(s.Text, "I will not do that.")

@@ -23,8 +23,9 @@ var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "time
 //
 //	parley:ACTION NAME=VALUE NAME=VALUE
 //
-// A value is a word, a JSON string, or text in single quotes. "parley:+ACTION"
-// joins a tool call to the one before. Other text in the prompt is ignored.
+// A value is a word, a JSON string, or text in single quotes. {proof:WORD} in a value
+// stands for [Proof] of the word. "parley:+ACTION" joins a tool call to the one
+// before. Other text in the prompt is ignored.
 // An invalid directive is an error for the whole prompt, which the model says in
 // place of an answer: a script that runs in part would look like a mistake of the
 // agent.
@@ -82,6 +83,7 @@ func directiveMembers(text string, members map[string]json.RawMessage) (rest str
 		if _, ok := members[name]; ok {
 			return "", fmt.Errorf("%s appears twice", name)
 		}
+		value = withProofs(value)
 
 		switch {
 		case slices.Contains(numeric, name):

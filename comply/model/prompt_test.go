@@ -30,6 +30,9 @@ func TestPrompts(t *testing.T) {
 		{"what was said before is recalled", chat{earlier: []string{"the word is banana"}, prompt: "parley:recall text=banana"}, "recalled: banana"},
 		{"what a tool said is recalled", chat{prompt: "parley:write path=a text=b parley:recall text=banana", results: []string{"banana"}}, "recalled: banana"},
 		{"a directive itself is not what was said", chat{earlier: []string{"parley:say text=banana"}, prompt: "parley:recall text=banana"}, "not recalled: banana"},
+		{"what was said before is told", chat{earlier: []string{"the word is " + model.Proof("otter")}, prompt: "parley:tell text={proof:otter}"}, model.Proof("otter")},
+		{"what was not said is not told", chat{earlier: []string{"the word is otter"}, prompt: "parley:tell text={proof:otter}"}, model.Unknown},
+		{"a proof is not in the directive", chat{prompt: "parley:say text='it is {proof:otter}.'"}, "it is " + model.Proof("otter") + "."},
 		{"an image is recalled", chat{prompt: "parley:recall kind=image", image: true}, "recalled: image"},
 		{"no image is recalled", chat{prompt: "parley:recall kind=image"}, "not recalled: image"},
 	} {

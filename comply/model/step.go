@@ -18,6 +18,7 @@ const (
 	Think  Action = "think"  // reasoning
 	Slow   Action = "slow"   // numbers, one after the other
 	Recall Action = "recall" // say whether a text or an image is in the conversation
+	Tell   Action = "tell"   // say a text if it is in the conversation
 	Read   Action = "read"
 	Write  Action = "write"
 	Edit   Action = "edit"
@@ -79,6 +80,7 @@ var actions = map[Action]actionRule{
 	Think:  {[]string{"text"}, []string{"chunk", "delay"}},
 	Slow:   {nil, []string{"chunks", "delay"}},
 	Recall: {nil, []string{"text", "kind"}},
+	Tell:   {[]string{"text"}, nil},
 	Read:   {[]string{"path"}, nil},
 	Write:  {[]string{"path", "text"}, nil},
 	Edit:   {[]string{"path", "old", "new"}, nil},

@@ -71,8 +71,13 @@ func (r *Report) Index() []IndexedFinding {
 	return out
 }
 
-// kept is the title of an example in which an agent keeps a rule.
-const kept = "An agent that keeps the rule, with > before the messages of the client:"
+// kept returns the title of an example in which an agent or a client keeps a rule.
+func kept(r rules.Rule) string {
+	if r.ForClient() {
+		return "A client that keeps the rule, with > before its messages:"
+	}
+	return "An agent that keeps the rule, with > before the messages of the client:"
+}
 
 // Explain returns how the finding came about, for people.
 // The text is for a terminal. It holds frames of the agent as they came, so the
@@ -120,7 +125,7 @@ func (f *IndexedFinding) Explain() string {
 	}
 
 	if x := rules.ExampleOf(f.Rule); x.Good != "" {
-		fmt.Fprintf(&b, "\n%s\n  %s\n", kept, strings.ReplaceAll(x.Good, "\n", "\n  "))
+		fmt.Fprintf(&b, "\n%s\n  %s\n", kept(r), strings.ReplaceAll(x.Good, "\n", "\n  "))
 	}
 	return b.String()
 }
@@ -167,7 +172,7 @@ func Compare(before, after *Report) []Change {
 			}
 		}
 		old, new := was.brokenLevels(), now.brokenLevels()
-		for _, r := range rules.All() {
+		for _, r := range slices.Concat(rules.All(), rules.ForClients()) {
 			if old[r.ID] != new[r.ID] {
 				changes = append(changes, Change{Agent: now.Name, What: r.ID, Old: string(old[r.ID]), New: string(new[r.ID]), Worse: new[r.ID] == jsont.Must})
 			}

@@ -19,7 +19,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"total":    func(a *AgentReport, s Status) int { return a.Totals[s] },
 	"rule":     rules.Find,
 	"example":  rules.ExampleOf,
-	"kept":     func() string { return kept },
+	"kept":     kept,
 	"plain":    plaintext.Text,
 	"seconds":  func(ms int64) string { return fmt.Sprintf("%.1f s", float64(ms)/1000) },
 }).Parse(`<!DOCTYPE html>
@@ -40,7 +40,7 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{range $i, $a := .Report.Agents}}
 <h2>{{plain $a.Name}}</h2>
 <p>{{range statuses}}<span class="{{.}}">{{.}} {{total $a .}}</span> &nbsp; {{end}}</p>
-{{with $a.AgentInfo}}<p>Agent: <code>{{printf "%s" .}}</code></p>{{end}}
+{{with $a.AgentInfo}}<p>Agent: <code>{{printf "%s" .}}</code></p>{{end}}{{with $a.ClientInfo}}<p>Client: <code>{{printf "%s" .}}</code></p>{{end}}
 {{range $a.Notes}}<p>Note: {{plain .}}</p>{{end}}
 {{range $a.Stale}}<p class="FAIL">The baseline is stale: {{plain .}} no longer fails.</p>{{end}}
 <table><tr><th>test</th><th>status</th><th>time</th><th>reason</th></tr>
@@ -55,7 +55,7 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{if .Known}}<p>The baseline accepts this: {{plain .Reason}}</p>{{end}}{{if .Unasked}}<p>The requirements of this run do not include it.</p>{{end}}
 {{with .Context}}<details><summary>The messages that led to it</summary>{{template "frames" .}}</details>{{end}}{{template "frames" .Frames}}
 {{with $r.Harm}}<p><b>What breaks:</b> {{.}}</p>{{end}}<p><b>To do:</b> {{plain .Fix}}</p>
-{{with (example .Rule).Good}}<p>{{kept}}</p><pre>{{plain .}}</pre>{{end}}
+{{$rule := rule .Rule}}{{with (example .Rule).Good}}<p>{{kept $rule}}</p><pre>{{plain .}}</pre>{{end}}
 <p>Seen in {{range .Tests}}<code>{{.}}</code> {{end}}</p>{{range .Docs}}<p>{{plain .}}</p>{{end}}</details>
 {{else}}<p>None.</p>{{end}}
 <script>

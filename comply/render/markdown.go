@@ -19,6 +19,11 @@ const methodology = "Methodology: each agent was started once and initialized, t
 	"It was tested over standard input and output, one JSON message per line. Its messages were compared with patterns; " +
 	"its requests were answered by the test, or with real files, terminals and permissions in the workspace."
 
+// clientMethodology is the same paragraph in a report about clients.
+const clientMethodology = "Methodology: each client was started once for each test, with a workspace and a home of its own. " +
+	"It started a scripted agent over standard input and output, which played one scenario in the first turn. " +
+	"All messages in both directions were recorded and judged; frames that go out are those of the client."
+
 // MarkdownOptions changes the form of a report. The zero value works.
 type MarkdownOptions struct {
 	Summary bool // a table of all tests and agents in place of a section for each test
@@ -32,8 +37,13 @@ func (r *Report) Markdown(w io.Writer, opts *MarkdownOptions) error {
 		opts = &MarkdownOptions{}
 	}
 	m := &markdown{}
-	m.line("# ACP Compliance Report\n")
-	m.line("%s\n", methodology)
+	title, method := "# ACP Compliance Report\n", methodology
+	if r.Subject == SubjectClient {
+		title = "# ACP Client Compliance Report\n"
+		method = clientMethodology
+	}
+	m.line("%s", title)
+	m.line("%s\n", method)
 	if opts.Summary {
 		m.table(r)
 	}
@@ -56,7 +66,11 @@ func (r *Report) PullRequest(w io.Writer) error {
 	}
 	m.line("### ACP compliance: %s\n", verdict)
 
-	m.line("| agent | %s |", "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
+	subject := "agent"
+	if r.Subject == SubjectClient {
+		subject = "client"
+	}
+	m.line("| %s | %s |", subject, "PASS | WARN | PARTIAL | NA | FAIL | ERROR")
 	m.line("|---|---:|---:|---:|---:|---:|---:|")
 	for i := range r.Agents {
 		a := &r.Agents[i]
@@ -217,7 +231,10 @@ func (t *Result) remark() string {
 			break
 		}
 	}
-	if t.Severity == jsont.Optional {
+	switch {
+	case t.Advisory:
+		s += " (optional, does not fail the run)"
+	case t.Severity == jsont.Optional:
 		s += " (optional)"
 	}
 	if t.Known {
@@ -234,10 +251,18 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 	}
 	m.line(title, plain(a.Name))
 	m.line("- Protocol version: %s", code(string(a.ProtocolVersion)))
-	m.line("- Caps: %s", capsLine(a.AgentCapabilities))
-	m.line("- Modes: %s", list(a.Modes, "not advertised"))
-	m.line("- Commands: %s", list(a.Commands, "not advertised"))
+	if a.ClientCapabilities != nil {
+		m.line("- Caps: %s", capsLine(a.ClientCapabilities))
+		m.line("- Client: %s", code(string(a.ClientInfo)))
+	} else {
+		m.line("- Caps: %s", capsLine(a.AgentCapabilities))
+		m.line("- Modes: %s", list(a.Modes, "not advertised"))
+		m.line("- Commands: %s", list(a.Commands, "not advertised"))
+	}
 	m.line("- Notes: %s", notesLine(a))
+	if forms := formsLine(a); forms != "" {
+		m.line("- Prompts: %s", forms)
+	}
 	m.line("- Links: %s", linksLine(a))
 	m.line("- Totals: %s\n", totalsLine(a))
 	for _, id := range a.Stale {
@@ -357,6 +382,18 @@ func linksLine(a *AgentReport) string {
 	return strings.Join(bad, ", ")
 }
 
+// formsLine says how many tests the agent followed in English and by directive, "" for none.
+func formsLine(a *AgentReport) string {
+	count := map[Form]int{}
+	for _, t := range a.Tests {
+		count[t.Obeyed]++
+	}
+	if count[InEnglish]+count[ByDirective] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("followed in English in %d tests, by directive in %d", count[InEnglish], count[ByDirective])
+}
+
 // totalsLine returns the number of tests with each status, the best status first.
 func totalsLine(a *AgentReport) string {
 	var parts []string
@@ -369,7 +406,7 @@ func totalsLine(a *AgentReport) string {
 // test writes the section of one test.
 func (m *markdown) test(t *Result) {
 	m.line("### %s: %s\n", t.Status, plain(t.Title))
-	m.line("%s, %s\n", code(t.ID), t.Severity)
+	m.line("%s, %s%s\n", code(t.ID), t.Severity, t.obeyedText())
 	if t.Description != "" {
 		m.line("%s\n", plain(t.Description))
 	}
@@ -385,6 +422,17 @@ func (m *markdown) test(t *Result) {
 	if len(t.Findings) > 0 {
 		m.line("")
 	}
+}
+
+// obeyedText says which form of the prompts the agent followed, "" if that is not known.
+func (t *Result) obeyedText() string {
+	switch t.Obeyed {
+	case InEnglish:
+		return ", the agent followed the English prompt"
+	case ByDirective:
+		return ", the agent followed the directive in the prompt"
+	}
+	return ""
 }
 
 // finding writes a finding with its frames.

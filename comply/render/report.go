@@ -42,12 +42,34 @@ type Result struct {
 	Docs        []string        `json:"docs"`
 	DurationMs  int64           `json:"durationMs"`
 	Known       bool            `json:"known,omitempty"` // the baseline expects the failure
+
+	// Obeyed is the form of the prompts that the agent followed; "" if it followed none, or the
+	// test has no prompt that shows it.
+	Obeyed Form `json:"obeyed,omitempty"`
+
+	// Advisory says that the test is one of the user, and optional: it does not make the run a
+	// failure, whatever it finds.
+	Advisory bool `json:"advisory,omitempty"`
 }
 
+// A Form is the language of the part of a prompt that an agent followed. A prompt of a
+// test has the same request in both.
+type Form string
+
+// The forms of prompts.
+const (
+	InEnglish   Form = "english"
+	ByDirective Form = "directive" // in the language of the scripted model
+)
+
 // Failed reports whether the result makes the whole run a failure: a MUST was broken, or
-// the test could not be run. The severity of the test does not matter.
+// the test could not be run. The severity of a built-in test does not matter; an optional
+// test of the user never fails a run.
 func (r Result) Failed() bool {
-	return !r.Known && (r.Status == Errored || slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Fails() }))
+	if r.Known || r.Advisory {
+		return false
+	}
+	return r.Status == Errored || slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Fails() })
 }
 
 // Timed reports whether a broken MUST rests on time alone.
@@ -91,13 +113,18 @@ type AgentReport struct {
 	ProtocolVersion   json.RawMessage `json:"protocolVersion"`   // as the agent answered; null if it did not
 	AgentCapabilities json.RawMessage `json:"agentCapabilities"` // as the agent answered; null if it did not
 	AgentInfo         json.RawMessage `json:"agentInfo,omitempty"`
-	Modes             []string        `json:"modes,omitempty"`
-	Commands          []string        `json:"commands,omitempty"`
-	Notes             []string        `json:"notes,omitempty"` // problems before the tests
-	Tests             []Result        `json:"tests"`
-	Ledger            []rules.Finding `json:"ledger"` // from the checks of every frame: each rule once, with the tests that found it
-	Totals            map[Status]int  `json:"totals"`
-	Stale             []string        `json:"stale,omitempty"` // entries of the baseline that did not fail
+
+	// Of a client, in a report about clients.
+	ClientCapabilities json.RawMessage `json:"clientCapabilities,omitempty"`
+	ClientInfo         json.RawMessage `json:"clientInfo,omitempty"`
+
+	Modes    []string        `json:"modes,omitempty"`
+	Commands []string        `json:"commands,omitempty"`
+	Notes    []string        `json:"notes,omitempty"` // problems before the tests
+	Tests    []Result        `json:"tests"`
+	Ledger   []rules.Finding `json:"ledger"` // from the checks of every frame: each rule once, with the tests that found it
+	Totals   map[Status]int  `json:"totals"`
+	Stale    []string        `json:"stale,omitempty"` // entries of the baseline that did not fail
 }
 
 // Count sets the totals from the results.
@@ -150,11 +177,12 @@ func (a *AgentReport) findings() iter.Seq[*rules.Finding] {
 // have the same tests in the same order, which the table of the Markdown report
 // relies on.
 type Report struct {
-	Schema      string        `json:"schema"`   // ReportSchema
-	Tool        string        `json:"tool"`     // the program and its version
-	Suite       string        `json:"suite"`    // how many tests and rules it has, and a hash of both
-	Protocol    int           `json:"protocol"` // the version that the client spoke
-	Started     string        `json:"started"`  // as RFC 3339 has it
+	Schema      string        `json:"schema"`            // ReportSchema
+	Subject     string        `json:"subject,omitempty"` // SubjectClient if the report is about clients, which are then in Agents
+	Tool        string        `json:"tool"`              // the program and its version
+	Suite       string        `json:"suite"`             // how many tests and rules it has, and a hash of both
+	Protocol    int           `json:"protocol"`          // the version that the client spoke
+	Started     string        `json:"started"`           // as RFC 3339 has it
 	DurationMs  int64         `json:"durationMs"`
 	Interrupted bool          `json:"interrupted,omitempty"` // the run ended before all tests had run
 	Agents      []AgentReport `json:"agents"`
@@ -164,20 +192,32 @@ type Report struct {
 // ReportSchema names the form of the JSON report, which docs/comply.md describes.
 const ReportSchema = "parley-comply-report/1"
 
+// SubjectClient is the subject of a report about clients.
+const SubjectClient = "client"
+
 // Broken returns the findings of the ledger that make the whole run a failure and are not
 // findings of a test as well, which fails by them.
 // Without that exception one mistake would be counted as a failed test and as a
-// failed frame.
+// failed frame. Findings that only optional tests of the user led to are left out.
 func (a *AgentReport) Broken() (out []rules.Finding) {
 	for _, f := range a.Ledger {
 		inTest := func(t Result) bool {
 			return t.Failed() && slices.ContainsFunc(t.Findings, func(o rules.Finding) bool { return o.Rule == f.Rule && o.Fails() })
 		}
-		if f.Fails() && !slices.ContainsFunc(a.Tests, inTest) {
+		if f.Fails() && !a.isAdvisory(f) && !slices.ContainsFunc(a.Tests, inTest) {
 			out = append(out, f)
 		}
 	}
 	return out
+}
+
+// isAdvisory reports whether a finding of the ledger is from optional tests of the user
+// alone.
+func (a *AgentReport) isAdvisory(f rules.Finding) bool {
+	other := func(id string) bool {
+		return !slices.ContainsFunc(a.Tests, func(t Result) bool { return t.ID == id && t.Advisory })
+	}
+	return len(f.Tests) > 0 && !slices.ContainsFunc(f.Tests, other)
 }
 
 // Failed reports whether a MUST was broken, wherever it was seen, or a test could not be run,

@@ -11,19 +11,19 @@ import (
 //go:embed examples.txt
 var exampleFile string
 
-// An Example has a conversation in which an agent breaks a rule, and one in which it keeps
-// it: a line for each message, those of the client behind "> ", and facts that no message
+// An Example has a conversation in which an agent or a client breaks a rule, and one in which it
+// keeps it: a line for each message, those of the client behind "> ", and facts that no message
 // shows in parentheses. Both are as short as the rule allows, often one message.
 type Example struct {
 	Bad  string `json:"bad,omitempty"` // empty if no agent can break the rule; see [Unbreakable]
 	Good string `json:"good,omitempty"`
 }
 
-// examples reads the file of examples. A line "-- ID bad --" or "-- ID good --" begins each.
-// The file is embedded and small; it is read at the first use.
+// examples reads the files of examples. A line "-- ID bad --" or "-- ID good --" begins each.
+// The files are embedded and small; they are read at the first use.
 var examples = sync.OnceValue(func() map[string]Example {
 	all := map[string]Example{}
-	for part := range strings.SplitSeq(strings.TrimPrefix(exampleFile, "-- "), "\n-- ") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(exampleFile+clientExampleFile, "-- "), "\n-- ") {
 		head, text, _ := strings.Cut(part, " --\n")
 		id, kind, _ := strings.Cut(head, " ")
 		x, text := all[id], strings.TrimSuffix(text, "\n")
@@ -48,8 +48,12 @@ func (r Rule) Since() string {
 	return "version 1"
 }
 
-// Group returns the part of the id before its number, which names the page of the rule.
+// Group returns the part of the id before its number, which names the page of the rule. All
+// rules for clients are on one page.
 func (r Rule) Group() string {
+	if r.ForClient() {
+		return "clients"
+	}
 	group, _, _ := strings.Cut(r.ID, "-")
 	return group
 }

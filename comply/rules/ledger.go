@@ -69,6 +69,15 @@ type ledger struct {
 	seen  map[string]bool // rules with their level
 	found []Finding
 	noted int // how many flaws were found so far, repeated ones included
+
+	unknown []unknownMember // of the entry that is being judged
+}
+
+// An unknownMember is a member that the protocol does not define.
+type unknownMember struct {
+	rule  string
+	level jsont.Level // "" for that of the rule
+	text  string
 }
 
 func newLedger(t *jsont.Test, version schema.Version, calls []*Call) *ledger {
@@ -117,6 +126,12 @@ func (l *ledger) inspect(e *event) {
 	if l.noted == before { // a check describes a flaw better than the schema
 		l.checkSchema(e)
 	}
+
+	// A member with another name is missing under its own, which the schema names first.
+	for _, actual := range l.unknown {
+		l.note(actual.rule, actual.level, actual.text, e.Entry)
+	}
+	l.unknown = nil
 }
 
 // run applies a table of checks to an event.

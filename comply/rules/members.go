@@ -171,7 +171,7 @@ func (l *ledger) checkValue(e *event, nodes []*schemaNode, v any, path []string)
 			case ok:
 				l.checkValue(e, known, inner, at)
 			case !a.open && !isDraft(e, name):
-				l.unknownMember(e, a, at)
+				l.noteUnknown(e, a, at)
 			}
 		}
 	}
@@ -188,9 +188,10 @@ func isDraft(e *event, name string) bool {
 	return draftMembers[e.request.Method] == name
 }
 
-// unknownMember notes a member that the protocol does not define, under the rule
-// that fits, unless a check of its own is about the member.
-func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
+// noteUnknown notes a member that the protocol does not define, under the rule
+// that fits, unless a check of its own is about the member. Findings under the rules about
+// custom members come last.
+func (l *ledger) noteUnknown(e *event, a *memberSet, path []string) {
 	name := path[len(path)-1]
 	actual := "unknown member " + strings.Join(path, ".")
 	for known := range inOrder(a.members) {
@@ -211,10 +212,10 @@ func (l *ledger) unknownMember(e *event, a *memberSet, path []string) {
 		rule = ruleOwnUpdateMember
 	}
 	if isUnstable(e, path) {
-		l.note(rule, jsont.Advisory, actual+", which an SDK of the protocol publishes as unstable", e.Entry)
+		l.unknown = append(l.unknown, unknownMember{rule, jsont.Advisory, actual + ", which an SDK of the protocol publishes as unstable"})
 		return
 	}
-	l.note(rule, "", actual, e.Entry)
+	l.unknown = append(l.unknown, unknownMember{rule: rule, text: actual})
 }
 
 // unstableMembers are the members that an SDK of the protocol has published as unstable,

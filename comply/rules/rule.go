@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/comply/jsont"
 )
 
-// A Rule is one demand of the protocol on agents.
+// A Rule is one demand of the protocol on agents, or on clients; see [Rule.ForClient].
 // IDs are stable: baselines, requirements and reports of users name them. Text is a
 // sentence without a full stop that an agent keeps; Fix is an imperative.
 type Rule struct {
@@ -50,12 +50,17 @@ var table = sync.OnceValue(func() []Rule {
 	return rules
 })
 
-// All returns the rules of the built-in table. Tests may name others.
+// All returns the rules for agents of the built-in table. Tests may name others.
 func All() []Rule { return append([]Rule(nil), table()...) }
 
-// Find returns the rule with that id. A rule that is not in the table is a MUST.
+// Find returns the rule with that id, for agents or clients. A rule that is not in the table
+// is a MUST.
 func Find(id string) Rule {
-	for _, r := range table() {
+	list := table()
+	if (Rule{ID: id}).ForClient() {
+		list = clientTable()
+	}
+	for _, r := range list {
 		if r.ID == id {
 			return r
 		}

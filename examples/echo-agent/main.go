@@ -21,13 +21,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	agent := &acp.Agent{Name: "echo-agent", Title: "Echo", Version: "1.0.0", V2: true, Prompt: echo}
 	// Standard output belongs to the protocol; text for people goes to
 	// standard error.
-	if err := acp.Serve(ctx, agent, os.Stdin, os.Stdout); err != nil {
+	if err := acp.Serve(ctx, newAgent(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "echo-agent:", err)
 		os.Exit(1)
 	}
+}
+
+// newAgent returns the agent.
+func newAgent() *acp.Agent {
+	return &acp.Agent{Name: "echo-agent", Title: "Echo", Version: "1.0.0", V2: true, Prompt: echo}
 }
 
 // echo works on one prompt. When the turn is cancelled ctx ends, and Say fails.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/sandbox"
 )
@@ -63,6 +64,34 @@ func TestEcho(t *testing.T) {
 			if err := client.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestComply shows that the agent is found to break no rule that it must keep, although it does
+// nothing that the prompts ask for.
+func TestComply(t *testing.T) {
+	tests, err := comply.Suite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := comply.Agent{Name: "echo-agent", Serve: func(ctx context.Context, s *comply.Stdio) error {
+		return acp.Serve(ctx, newAgent(), s.In, s.Out)
+	}}
+	for version := 1; version <= 2; version++ {
+		report, err := comply.Run(t.Context(), []comply.Agent{agent}, tests, &comply.Options{Protocol: version, Jobs: 16, TimeoutScale: float64(patience.For(time.Minute)) / float64(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range report.Agents[0].Tests {
+			for _, f := range r.Findings {
+				if f.Level == comply.Must {
+					t.Errorf("version %d, %s: %s: want %s, got %s", version, r.ID, f.Rule, f.Expected, f.Actual)
+				}
+			}
+		}
+		if report.Failed() {
+			t.Errorf("version %d: the run failed: %v", version, report.Agents[0].Totals)
 		}
 	}
 }

@@ -71,11 +71,12 @@ var layers = map[string][]string{
 	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
 	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
 	"comply/model":      {},
-	"comply/fixture":    {},                                        // what an agent under test meets must not share its mistakes
-	"comply/jsont":      {"acp/schema", "sandbox"},                 // the language of tests: it names versions and permission policies
-	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"}, // never the types: a bug in them must not hide one in an agent
+	"comply/fixture":    {},                                                                         // what an agent under test meets must not share its mistakes
+	"comply/jsont":      {"acp/schema", "sandbox"},                                                  // the language of tests: it names versions and permission policies
+	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"},                                  // never the types: a bug in them must not hide one in an agent
+	"comply/client":     {"acp/schema", "comply/jsont", "comply/render", "comply/rules", "jsonrpc"}, // tests of clients; not our own types, as in comply
 	"comply/render":     {"comply/jsont", "comply/rules"},
-	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
+	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/model", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
@@ -174,7 +175,7 @@ var layers = map[string][]string{
 	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "internal/acpguard", "acp", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs
@@ -186,6 +187,8 @@ var layers = map[string][]string{
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	// The windows of editors on kept agents.
+	"internal/window": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "internal/keeper", "internal/surface/api", "internal/surface/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"acp", "acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
@@ -201,8 +204,8 @@ var layers = map[string][]string{
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/landing", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "compat", "acp", "comply", "comply/fixture", "comply/model", "jsonrpc", "sandbox",
-		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "compat", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
+		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/git",                                                 // the commits of can-merge
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
@@ -228,6 +231,7 @@ var layers = map[string][]string{
 	// what to do in the words of the scripted model. Only tests and tools import it.
 	"internal/testing/goodagent":  {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
 	"internal/testing/plainagent": {"comply/model"},
+	"internal/testing/goodclient": {}, // on the standard library alone
 	"internal/testing/proof":      {"comply", "comply/rules", "internal/testing/goodagent", "internal/testing/plainagent"},
 
 	// Packages without code of the program: benchmarks, and tests of the repository.
@@ -237,9 +241,12 @@ var layers = map[string][]string{
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
 	"scripts/agentsdoc":   {"comply", "comply/rules"},
+	"scripts/clientsdoc":  {"comply", "comply/rules"},
 	"scripts/conformance": {},
-	"scripts/compliance":  {"comply", "comply/rules", "internal/testing/goodagent"},
+	"scripts/compliance":  {"comply", "comply/client", "comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
+	"scripts/goodclient":  {"internal/testing/goodclient"},
+	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},

@@ -37,6 +37,8 @@ type agent struct {
 	done    chan struct{} // closed when serve has returned
 	prompts chan struct{} // receives when words of the operator are stored
 	log     *lines
+	feed    *feed           // of the kept session
+	desk    *desk           // the questions of all sessions of the agent
 	consent sandbox.Consent // the permissions that a person gave
 
 	// Of the goroutine of serve alone.
@@ -54,14 +56,16 @@ type agent struct {
 	pid      int
 	resident int
 	run      hub.RunID
-	asks     []*Question
-	alive    time.Time // the last sign of life in a turn
+	alive    time.Time               // the last sign of life in a turn
+	turn     string                  // the id of the turn under way; "" between turns
+	unwanted string                  // the id of the turn that was cancelled last
+	stop     context.CancelCauseFunc // cancels the attempt at the turn; nil between attempts
 }
 
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
 	return &agent{
 		Keeper: k, name: name, actor: hub.Caller{Kind: hub.CallerAgent, ID: name}, cancel: cancel,
-		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: k.linesOf(name), state: Sleeping, since: k.o.Clock.Now(),
+		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: k.linesOf(name), feed: k.feedOf(name, ""), desk: k.deskOf(name), state: Sleeping, since: k.o.Clock.Now(),
 	}
 }
 
@@ -74,9 +78,6 @@ func (a *agent) show(s *Status) {
 	s.Process = a.pid
 	s.Resident = a.resident
 	s.Run = a.run
-	for _, q := range a.asks {
-		s.Asks = append(s.Asks, *q)
-	}
 }
 
 func (a *agent) move(next State) {
@@ -221,7 +222,8 @@ func (a *agent) takePrompt(ctx context.Context) (t *turn, err error) {
 		if t = nil; err != nil || len(r.Prompts) == 0 {
 			return err
 		}
-		t = &turn{Prompt: r.Prompts[0]}
+		next := r.Prompts[0]
+		t = &turn{ID: next.Turn, By: next.By, Prompt: next.Text}
 		r.Prompts, r.Turn = r.Prompts[1:], t
 		return hub.WriteMeta(tx, recordKey(a.name), r)
 	})
@@ -253,11 +255,13 @@ func (a *agent) work(ctx context.Context, t turn) {
 
 	repairs := 0
 	for {
+		a.beginTurn(&t)
 		a.keepTurn(ctx, &t)
 		result, given := a.attempt(ctx, t)
 		switch {
 		case ctx.Err() != nil:
 			return // the next start continues it
+		case result.cancelled:
 		case result.ok():
 			a.failures = 0
 		case !given && a.failures < maxFailures, given && t.Tries < maxTries:
@@ -281,12 +285,14 @@ func (a *agent) work(ctx context.Context, t turn) {
 					fmt.Sprintf("the turn of %s was interrupted %d times: %s", a.name, maxTries, result.problem))
 			}
 			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
+			a.endTurn(result)
 			return
 		}
 
 		// The report that the turn ended returns a notice if messages came meanwhile.
-		a.move(Idle)
+		a.move(a.between())
 		a.keepTurn(ctx, nil)
+		a.endTurn(result)
 		notice := a.report(ctx, wake.EventTurnEnd, "")
 		refusal := a.aboutFiles() + result.refusal
 		switch {
@@ -301,6 +307,38 @@ func (a *agent) work(ctx context.Context, t turn) {
 			return
 		}
 	}
+}
+
+// beginTurn makes a turn the one under way, and tells the windows of it once. A hub that was
+// restarted in the middle of a turn has told them already.
+func (a *agent) beginTurn(t *turn) {
+	a.mu.Lock()
+	isNew := t.Tries == 0 && (t.ID == "" || t.ID != a.turn)
+	if t.ID == "" {
+		t.ID = string(hub.NewIDs(a.o.Clock).Next())
+	}
+	a.turn = t.ID
+	a.mu.Unlock()
+	if isNew {
+		a.feed.add(Event{Kind: EventPrompt, Turn: t.ID, By: t.by(), Text: t.Prompt})
+	}
+}
+
+// between returns the state between two turns.
+func (a *agent) between() State {
+	if a.process == nil {
+		return Sleeping
+	}
+	return Idle
+}
+
+// endTurn tells the windows that the turn is over.
+func (a *agent) endTurn(r result) {
+	a.mu.Lock()
+	id := a.turn
+	a.turn = ""
+	a.mu.Unlock()
+	a.feed.add(r.event(id))
 }
 
 // maxRepairs is the number of turns that follow at once on a report that was

@@ -120,8 +120,8 @@ func TestQuestions(t *testing.T) {
 		if got != "" || err != nil {
 			t.Errorf("got %q, %v, want a denial", got, err)
 		}
-		if len(a.asks) != 0 || a.state != Working || !slices.Equal(known.events, []wake.Event{wake.EventWaiting, wake.EventTool}) {
-			t.Errorf("got %d questions, %s, %v", len(a.asks), a.state, known.events)
+		if a.desk.open("") != 0 || a.state != Working || !slices.Equal(known.events, []wake.Event{wake.EventWaiting, wake.EventTool}) {
+			t.Errorf("got %d questions, %s, %v", a.desk.open(""), a.state, known.events)
 		}
 	})
 	t.Run("a question of a turn that is cancelled ends", func(t *testing.T) {
@@ -135,7 +135,9 @@ func TestQuestions(t *testing.T) {
 	})
 	t.Run("too many questions are denied at once", func(t *testing.T) {
 		a, _ := newTestAgent(Definition{})
-		a.asks = make([]*Question, maxAsks)
+		for range maxAsks {
+			a.desk.add(&Question{})
+		}
 		if got, err := a.ask(t.Context(), request); got != "" || err != nil {
 			t.Errorf("got %q, %v", got, err)
 		}

@@ -2,9 +2,11 @@ package keeper
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/acp"
@@ -20,9 +22,11 @@ type Question struct {
 	ID      int      `json:"id"`
 	Text    string   `json:"text"`
 	Choices []Choice `json:"choices"`
-	Until   hub.Time `json:"until,omitzero"` // after which it is denied
+	Until   hub.Time `json:"until,omitzero"`    // after which it is denied
+	Session string   `json:"session,omitempty"` // a further session; empty for the kept one
 
-	answer chan string
+	answer   chan string
+	answered bool // guarded by the desk
 }
 
 // maxAsks is the number of questions of an agent that wait; further ones are denied.
@@ -43,11 +47,23 @@ const toolServer = "parley"
 
 // permissions decides the requests of a kept agent: by its policy, except for the hub's
 // own tools, which every policy allows. The hub decides itself about each call of them.
-type permissions struct{ *agent }
+type permissions struct {
+	*agent
+	policy sandbox.Policy
+	ask    sandbox.Asker
+}
+
+// requestKey is the key of a permission request, as it came, in its context.
+type requestKey struct{}
 
 // Decide logs each request that is refused.
 func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sandbox.Decision, error) {
-	policy := acp.ByPolicy(p.record.Policy, p.asker())
+	policy := acp.ByPolicy(p.policy, p.ask)
+	if r.V1 != nil {
+		if raw, err := r.V1.MarshalJSON(); err == nil {
+			ctx = context.WithValue(ctx, requestKey{}, json.RawMessage(raw))
+		}
+	}
 	if !r.Unknown && p.hubTool(r.Request) {
 		policy = acp.ByPolicy(sandbox.PolicyYolo, nil)
 	}
@@ -79,36 +95,58 @@ func (p permissions) hubTool(r sandbox.Request) bool {
 	return false
 }
 
-// ask holds a question of the agent for a person. Without an answer in time it is
-// denied.
+// ask holds a question of the kept session for a person.
 func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
-	allowed := a.record.Question.or(defaultQuestion)
+	a.mu.Lock()
+	turn := a.turn
+	a.mu.Unlock()
+	return a.hold(ctx, r, holding{
+		feed: a.feed, turn: turn, allowed: a.record.Question.or(defaultQuestion),
+		begin: func() {
+			a.move(Asking)
+			a.report(ctx, wake.EventWaiting, "")
+		},
+
+		// The agent works again when none of its questions is open.
+		end: func() {
+			a.live()
+			if a.desk.open("") == 0 {
+				a.move(Working)
+				a.report(ctx, wake.EventTool, "")
+			}
+		},
+	})
+}
+
+// A holding says for which session a question waits.
+type holding struct {
+	session    string // "" for the kept one
+	feed       *feed
+	turn       string
+	allowed    time.Duration
+	begin, end func() // called while the question waits, and after that
+}
+
+// hold holds a question of a session for a person: its windows, the log and a notice show it.
+// Without an answer in time it is denied.
+func (a *agent) hold(ctx context.Context, r sandbox.Request, h holding) (string, error) {
 	text := shorten.Text(r.Title, 400)
 	if r.Warning != "" {
 		text += " (" + shorten.Text(r.Warning, 400) + ")"
 	}
-	q := &Question{Text: text, Until: a.o.Clock.Now().Add(allowed), answer: make(chan string, 1)}
+	q := &Question{Text: text, Session: h.session, Until: a.o.Clock.Now().Add(h.allowed), answer: make(chan string, 1)}
 	for _, o := range r.Options {
 		q.Choices = append(q.Choices, Choice{o.ID, o.Name, o.Kind})
 	}
-
-	// An agent has at most maxAsks open questions, each with a number of its own.
-	a.mu.Lock()
-	if len(a.asks) == maxAsks {
-		a.mu.Unlock()
+	if !a.desk.add(q) {
 		a.log.add("denied", q.Text+": too many open questions")
 		return "", nil
 	}
-	for _, other := range a.asks {
-		q.ID = max(q.ID, other.ID)
-	}
-	q.ID++
-	a.asks = append(a.asks, q)
-	a.mu.Unlock()
 
 	// The state of the agent, its log and a notice show the question to people.
-	a.move(Asking)
-	a.report(ctx, wake.EventWaiting, "")
+	h.begin()
+	request, _ := ctx.Value(requestKey{}).(json.RawMessage)
+	h.feed.add(Event{Kind: EventAsk, Turn: h.turn, Ask: &Ask{*q, request}})
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
 		id := fmt.Sprintf("%s %d", a.name, q.ID)
@@ -116,20 +154,13 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 		return a.o.Ask(tx, text, hub.NoticeSubject{Kind: hub.NoticeQuestion, ID: id})
 	})
 
-	// The agent works again when none of its questions is open.
 	defer func() {
-		a.mu.Lock()
-		a.asks = slices.DeleteFunc(a.asks, func(other *Question) bool { return other == q })
-		rest := len(a.asks)
-		a.mu.Unlock()
-		a.live()
-		if rest == 0 {
-			a.move(Working)
-			a.report(ctx, wake.EventTool, "")
-		}
+		a.desk.remove(q)
+		h.feed.add(Event{Kind: EventDecided, Turn: h.turn, Question: q.ID})
+		h.end()
 	}()
 
-	timeout := time.NewTimer(allowed)
+	timeout := time.NewTimer(h.allowed)
 	defer timeout.Stop()
 	select {
 	case option := <-q.answer:
@@ -140,6 +171,76 @@ func (a *agent) ask(ctx context.Context, r sandbox.Request) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// A desk has the open questions of all sessions of an agent, each with a number of its own.
+type desk struct {
+	mu   sync.Mutex // guards what follows
+	asks []*Question
+	last int
+}
+
+// add numbers a question and opens it. It reports false if too many are open.
+func (d *desk) add(q *Question) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.asks) == maxAsks {
+		return false
+	}
+	d.last++ // a number is never used again: a late answer must not decide another question
+	q.ID = d.last
+	d.asks = append(d.asks, q)
+	return true
+}
+
+// remove closes a question.
+func (d *desk) remove(q *Question) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asks = slices.DeleteFunc(d.asks, func(other *Question) bool { return other == q })
+}
+
+// list returns the open questions.
+func (d *desk) list() (all []Question) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range d.asks {
+		all = append(all, *q)
+	}
+	return all
+}
+
+// open returns the number of open questions of a session.
+func (d *desk) open(session string) (n int) {
+	for _, q := range d.list() {
+		if q.Session == session {
+			n++
+		}
+	}
+	return n
+}
+
+// take returns an open question and marks it as answered, so that one answer alone counts. found
+// is false if there is no such question; it returns nil if the question was answered before.
+func (d *desk) take(id int) (q *Question, found bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.asks, func(q *Question) bool { return q.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	if q = d.asks[i]; q.answered {
+		return nil, true
+	}
+	q.answered = true
+	return q, true
+}
+
+// giveBack opens a question for another answer.
+func (d *desk) giveBack(q *Question) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q.answered = false
 }
 
 // The answers that every question takes.
@@ -170,7 +271,7 @@ func (q *Question) choose(answer string) (Choice, bool) {
 // it with none. It returns the choice.
 func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID, id int, option string) (Choice, error) {
 	const op = "keeper.Answer"
-	if err := actor.OperatorOnly(op); err != nil {
+	if err := actor.OperatorOf(op, name); err != nil {
 		return Choice{}, err
 	}
 	a, err := k.serving(ctx, op, name)
@@ -178,19 +279,17 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 		return Choice{}, err
 	}
 
-	a.mu.Lock()
-	i := slices.IndexFunc(a.asks, func(q *Question) bool { return q.ID == id })
-	var q *Question
-	if i >= 0 {
-		q = a.asks[i]
-	}
-	a.mu.Unlock()
-	if q == nil {
+	// Of several people who answer at the same time, the first decides.
+	q, found := a.desk.take(id)
+	switch {
+	case !found:
 		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no open question %d", name, id).WithHint("run \"parley agent kept\" to list the questions")
+	case q == nil:
+		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s is already answered", id, name)
 	}
-
 	chosen, ok := q.choose(option)
 	if !ok {
+		a.desk.giveBack(q)
 		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "%q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
 	}
 
@@ -200,13 +299,9 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 		return err
 	})
 	if err != nil {
+		a.desk.giveBack(q)
 		return Choice{}, fmt.Errorf("keeper: answer: %w", err)
 	}
-
-	select {
-	case q.answer <- chosen.ID:
-		return chosen, nil
-	default:
-		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s is already answered", id, name)
-	}
+	q.answer <- chosen.ID
+	return chosen, nil
 }

@@ -19,6 +19,7 @@ package keeper
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,7 +108,7 @@ type record struct {
 	Problem string   `json:"problem,omitempty"` // why it does not run, for people
 	Session string   `json:"session,omitempty"` // of the agent, to be taken up again
 	Turn    *turn    `json:"turn,omitempty"`    // under way
-	Prompts []string `json:"prompts,omitempty"` // words of the operator that wait, at most maxPrompts
+	Prompts []prompt `json:"prompts,omitempty"` // words of the operator that wait, at most maxPrompts
 	Tell    string   `json:"tell,omitempty"`    // the refusal that its next turn begins with
 	Launch  string   `json:"launch,omitempty"`  // the id that its processes carry in their environment
 	Label   string   `json:"label,omitempty"`   // of its key
@@ -116,12 +117,41 @@ type record struct {
 
 // A turn is one that was begun and may have to be continued.
 type turn struct {
+	ID     string `json:"id,omitempty"`   // for windows; set when it begins
+	By     string `json:"by,omitempty"`   // the name of the window that prompted
 	Wake   string `json:"wake,omitempty"` // that started it; empty for words of the operator
 	Prompt string `json:"prompt"`
 	Noted  bool   `json:"noted,omitempty"` // the wake machine gave the notice in it and counts the turn already
 	Tries  int    `json:"tries,omitempty"` // how often it was begun again
 
 	Stopped bool `json:"stopped,omitempty"` // by the operator, before it ended
+}
+
+// by returns who prompted.
+func (t turn) by() string {
+	switch {
+	case t.By != "":
+		return t.By
+	case t.Wake != "" || t.Noted:
+		return ByMail
+	}
+	return ByOperator
+}
+
+// A prompt has words of the operator that wait for their turn.
+type prompt struct {
+	Text string `json:"text"`
+	Turn string `json:"turn,omitempty"` // the id that the turn gets
+	By   string `json:"by,omitempty"`   // the name of the window; empty for the operator
+}
+
+// UnmarshalJSON reads a prompt; earlier versions stored the text alone.
+func (p *prompt) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, &p.Text)
+	}
+	type plain prompt
+	return json.Unmarshal(raw, (*plain)(p))
 }
 
 // recordKey is the key of the stored state of one agent; listKey that of the names.
@@ -175,6 +205,15 @@ type Status struct {
 	Resident int        `json:"resident,omitempty"` // MiB of its processes, as last seen
 	Run      hub.RunID  `json:"run_id,omitempty"`   // the turn that runs, or the last one
 	Asks     []Question `json:"asks,omitempty"`
+	Windows  []Window   `json:"windows,omitempty"`
+}
+
+// A Window is a program of the operator that shows the sessions of a kept agent with a key of
+// its own.
+type Window struct {
+	Name  string   `json:"name"`
+	Hint  string   `json:"hint"` // the last four characters of its key
+	Since hub.Time `json:"since,omitzero"`
 }
 
 // Sessions is the part of the wake machine that a waiter needs.
@@ -240,6 +279,9 @@ type Keeper struct {
 	ctx    context.Context // while Run works; else nil
 	agents map[hub.AgentID]*agent
 	logs   map[hub.AgentID]*lines // they outlive a stop
+	desks  map[hub.AgentID]*desk
+	feeds  map[string]*feed // of sessions, by the paths of their files
+	sides  map[string]*side // the further sessions, by their ids
 	wg     sync.WaitGroup
 }
 
@@ -248,7 +290,7 @@ func New(store hub.Store, s Sessions, keys Keys, o Options) *Keeper {
 	if o.Running <= 0 {
 		o.Running = 8
 	}
-	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}, logs: map[hub.AgentID]*lines{}}
+	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}, logs: map[hub.AgentID]*lines{}, desks: map[hub.AgentID]*desk{}, feeds: map[string]*feed{}, sides: map[string]*side{}}
 }
 
 // linesOf returns the lines of an agent. The caller holds mu.
@@ -282,6 +324,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	k.ctx = nil
 	k.mu.Unlock()
 	k.wg.Wait()
+	k.releaseFeeds()
 }
 
 // awaitTurn returns when this process keeps the agents of its machine: at once where the
@@ -532,6 +575,10 @@ func (k *Keeper) Stop(ctx context.Context, actor hub.Caller, name hub.AgentID, f
 		delete(k.logs, name)
 	}
 	k.mu.Unlock()
+	k.endSides(name)
+	if forget {
+		k.forgetSessions(ctx, name)
+	}
 
 	err := k.change(ctx, actor, name, actions.AgentStopped, func(tx hub.Tx, r *record) error {
 		r.Stopped = true
@@ -581,6 +628,12 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 		}
 		return nil
 	})
+	if fresh && err == nil {
+		k.mu.Lock()
+		history := k.feedOf(name, "")
+		k.mu.Unlock()
+		history.forget()
+	}
 	k.restart(name)
 	if err != nil {
 		return Status{}, err
@@ -645,12 +698,23 @@ func readAll(r hub.Reader) (all []record, err error) {
 // List returns the kept agents.
 func (k *Keeper) List(ctx context.Context) ([]Status, error) {
 	out := []Status{}
-	records, err := hub.Read(ctx, k.store, readAll)
+	windows := map[hub.AgentID][]Window{}
+	records, err := hub.Read(ctx, k.store, func(r hub.Reader) ([]record, error) {
+		records, err := readAll(r)
+		for _, one := range records {
+			if err == nil {
+				windows[one.Agent], err = windowsOf(r, one.Agent, k.o.Clock.Now())
+			}
+		}
+		return records, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("keeper: list: %w", err)
 	}
 	for _, r := range records {
-		out = append(out, k.status(r))
+		s := k.status(r)
+		s.Windows = windows[r.Agent]
+		out = append(out, s)
 	}
 	return out, nil
 }
@@ -668,6 +732,7 @@ func (k *Keeper) status(r record) Status {
 	switch {
 	case a != nil:
 		a.show(&s)
+		s.Asks = a.desk.list()
 	case !k.here(r) && k.o.Away(r.Machine):
 		s.State, s.Problem = Away, "no hub runs on "+r.Machine
 	case !k.here(r):

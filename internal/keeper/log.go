@@ -114,33 +114,47 @@ func (k *Keeper) Log(ctx context.Context, actor hub.Caller, name hub.AgentID, af
 }
 
 // Prompt gives a kept agent words of the operator: a turn of their own, after the one
-// that runs.
-func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID, text string) error {
+// that runs. It returns the id of the turn.
+func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID, text string) (turn string, err error) {
 	const op = "keeper.Prompt"
-	if err := actor.OperatorOnly(op); err != nil {
-		return err
+	if err := actor.OperatorOf(op, name); err != nil {
+		return "", err
 	}
-	if text == "" || len(text) > 64<<10 {
-		return hub.Errorf(hub.CodeInvalid, op, "text must have between 1 byte and 64 KiB")
+	if err := checkPrompt(op, text); err != nil {
+		return "", err
 	}
 	a, err := k.serving(ctx, op, name)
 	if err != nil {
-		return err
+		return "", err
 	}
+
+	_, window := actor.Window()
+	next := prompt{Text: text, Turn: string(hub.NewIDs(k.o.Clock).Next()), By: window}
 	err = k.change(ctx, actor, name, actions.AgentPrompted, func(_ hub.Tx, r *record) error {
 		if len(r.Prompts) == maxPrompts {
 			return hub.Errorf(hub.CodeRateLimited, op, "%d prompts are already waiting for %s", maxPrompts, name)
 		}
-		r.Prompts = append(r.Prompts, text)
+		r.Prompts = append(r.Prompts, next)
 		return nil
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	a.log.add("prompt", text)
 	select {
 	case a.prompts <- struct{}{}:
 	default: // it will look
 	}
+	return next.Turn, nil
+}
+
+// checkPrompt refuses a prompt that is empty or too long.
+func checkPrompt(op, text string) error {
+	if text == "" || len(text) > maxPrompt {
+		return hub.Errorf(hub.CodeInvalid, op, "text must have between 1 byte and 64 KiB")
+	}
 	return nil
 }
+
+// maxPrompt is the number of bytes of a prompt.
+const maxPrompt = 64 << 10

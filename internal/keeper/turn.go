@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
@@ -47,14 +48,26 @@ type result struct {
 	run.Result
 	problem string // why it did not end well; "" if it did
 	refusal string // for the agent, if its report was contradicted
+
+	cancelled bool // by the window that prompted
+}
+
+// event returns the end of a turn for its windows.
+func (r result) event(turn string) Event {
+	e := Event{Kind: EventEnd, Turn: turn, Stop: r.StopReason, Problem: r.problem}
+	if r.cancelled {
+		e.Stop = string(acpv2.StopReasonCancelled)
+	}
+	return e
 }
 
 func (r result) ok() bool { return r.problem == "" }
 
 // Why a turn was ended.
 var (
-	errHang   = errors.New("the agent gave no sign of life")
-	errMemory = errors.New("its processes took too much memory")
+	errHang      = errors.New("the agent gave no sign of life")
+	errMemory    = errors.New("its processes took too much memory")
+	errCancelled = errors.New("a window cancelled the turn")
 )
 
 // attempt gives the agent a prompt as a run and returns how that ended, and whether the
@@ -62,6 +75,17 @@ var (
 func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	a.mu.Lock()
+	a.stop = cancel
+	if a.unwanted == t.ID {
+		cancel(errCancelled) // before the attempt began
+	}
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.stop = nil
+		a.mu.Unlock()
+	}()
 	ctx, span := spans.Work(ctx, "turn")
 
 	began := false
@@ -92,8 +116,12 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a}, StartTimeout: startTime, CancelGrace: cancelGrace,
-		}, OnUpdate: func(u *acp.Update) { begin(); a.log.update(u) }},
+			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a, a.record.Policy, a.asker()}, StartTimeout: startTime, CancelGrace: cancelGrace,
+		}, OnUpdate: func(u *acp.Update) {
+			begin()
+			a.log.update(u)
+			a.feed.update(t.ID, u)
+		}},
 		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			process, release, err := a.launch(start, s, o, t, spec.Prompt)
@@ -120,7 +148,13 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	span.End(err)
 
 	// The process of a turn that failed is ended, so that the next turn starts another one.
+	// One that was cancelled has stopped, unless it was too slow.
 	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errCancelled):
+		out.cancelled = true
+		if given && got.StopReason == "" { // the agent did not stop in time
+			a.end()
+		}
 	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
 		out.problem = cause.Error()
 		a.end()
@@ -358,7 +392,7 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 			// After a sleep of the machine the agent has its whole time again.
 			now := time.Now()
 			a.mu.Lock()
-			seen := watched{a.state, len(a.asks) > 0, a.alive, looked}
+			seen := watched{a.state, a.desk.open("") > 0, a.alive, looked}
 			a.mu.Unlock()
 			if looked = now; seen.slept(now) {
 				a.live()

@@ -2,8 +2,10 @@ package process
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -34,8 +36,9 @@ var place = sync.OnceValue(func() string {
 // Places of the fields of /proc/PID/stat that follow the name of the program,
 // which may hold any byte.
 const (
-	statState = 0
-	statBegan = 19
+	statState  = 0
+	statParent = 1
+	statBegan  = 19
 )
 
 // ticks returns the ticks between the boot and the start of a process; "" for a process
@@ -50,4 +53,50 @@ func ticks(pid int) string {
 		return ""
 	}
 	return string(fields[statBegan])
+}
+
+// Peer returns the number of the process at the other end of a socket of this machine, 0 if it is
+// not known.
+func Peer(conn net.Conn) int {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	raw.Control(func(fd uintptr) { // an error leaves the number 0
+		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
+}
+
+// Below reports whether a process, or one above it, was started with one of the environment
+// variables.
+func Below(pid int, variables ...string) bool {
+	for steps := 0; pid > 1 && steps < 1000; steps++ {
+		dir := filepath.Join("/proc", strconv.Itoa(pid))
+		env, _ := os.ReadFile(filepath.Join(dir, "environ")) // of processes of this user
+		for _, entry := range bytes.Split(env, []byte{0}) {
+			name, _, _ := bytes.Cut(entry, []byte("="))
+			if slices.Contains(variables, string(name)) {
+				return true
+			}
+		}
+
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			return false
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) <= statParent {
+			return false
+		}
+		pid, _ = strconv.Atoi(string(fields[statParent]))
+	}
+	return false
 }

@@ -39,7 +39,7 @@ const KeyPrefix = "cacp_sk_live_"
 // NewSecret returns the secret of a new key, with 256 random bits.
 func NewSecret() string { return KeyPrefix + random() }
 
-// operatorMark follows the prefix in an operator's key. No other key has a dot.
+// operatorMark follows the prefix in an operator's key. Only keys of windows have a dot, too.
 const operatorMark = "operator."
 
 // NewOperatorSecret returns the secret of an operator's key.
@@ -48,6 +48,15 @@ func NewOperatorSecret() string { return KeyPrefix + operatorMark + random() }
 // IsOperatorSecret reports whether a key is an operator's by its look, so that the
 // command line never sends it. Keys that earlier versions made do not have the mark.
 func IsOperatorSecret(secret string) bool { return strings.HasPrefix(secret, KeyPrefix+operatorMark) }
+
+// windowMark follows the prefix in the key of a window.
+const windowMark = "window."
+
+// NewWindowSecret returns the secret of the key of a window.
+func NewWindowSecret() string { return KeyPrefix + windowMark + random() }
+
+// IsWindowSecret reports whether a key is that of a window by its look.
+func IsWindowSecret(secret string) bool { return strings.HasPrefix(secret, KeyPrefix+windowMark) }
 
 func random() string {
 	var raw [32]byte

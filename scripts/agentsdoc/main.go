@@ -1,7 +1,9 @@
 // Command agentsdoc writes docs/agents.md: the results of the known agents. The first
 // argument is a file with the output of "parley comply --list-agents --json", the second the
 // folder with the reports of "parley comply --format json", of one agent and run each, in
-// files NAME-VERSION.RUN.json. A finding has the number of runs that saw it.
+// files NAME-VERSION.RUN.json. A finding has the number of runs that saw it. The folder may also
+// have newest.txt, the newest known versions, which scripts/agents-newest writes, and others.txt,
+// the agents that are not tested and why.
 //
 //	go run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 package main
@@ -9,13 +11,16 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/rules"
@@ -25,16 +30,21 @@ import (
 // A known is an agent of the list, tested or not.
 type known struct{ Name, Title, Version, Licence, API string }
 
-// reports returns the pattern of the names of its reports.
-func (k known) reports() string {
-	return k.Name + "-" + k.Version[strings.LastIndexByte(k.Version, ' ')+1:] + ".*.json"
-}
+// pinned returns the version that is pinned, without the name of the package.
+func (k known) pinned() string { return k.Version[strings.LastIndexByte(k.Version, ' ')+1:] }
 
-// An agent is an agent with its reports, one of each run.
+// An agent is an agent with the reports of one version, one of each run.
 type agent struct {
 	known
-	files []string
-	runs  []*comply.Report
+	tested string // the version; "" if there are no reports
+	files  []string
+	runs   []*comply.Report
+}
+
+// newest has the newest known versions of agents, by name, and the day they were looked up.
+type newest struct {
+	day      time.Time
+	versions map[string]string
 }
 
 func main() {
@@ -56,6 +66,11 @@ func run(list, dir string, out io.Writer) error {
 	var all struct{ Agents []known }
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
+	}
+
+	last, err := readNewest(filepath.Join(dir, "newest.txt"))
+	if err != nil {
+		return err
 	}
 
 	// Agents without a report are listed, too, but have no results.
@@ -81,7 +96,10 @@ func run(list, dir string, out io.Writer) error {
 		"The reports are kept in [agents](agents), for each version of an agent. `parley comply explain agents/FILE` lists the findings of one, and\n" +
 		"`parley comply explain agents/FILE#F1` shows the rule, the frames in their order, what was expected and why.\n\n")
 
-	writeAgents(&b, agents)
+	writeAgents(&b, agents, last)
+	if err := writeOthers(&b, filepath.Join(dir, "others.txt")); err != nil {
+		return err
+	}
 	writeTests(&b, tested)
 	writeFindings(&b, tested)
 	writeKept(&b, tested)
@@ -89,13 +107,70 @@ func run(list, dir string, out io.Writer) error {
 	return err
 }
 
+// readNewest reads the newest known versions: a line with the day, and a line "NAME VERSION" for
+// each agent. Without the file nothing is known.
+func readNewest(file string) (newest, error) {
+	out := newest{versions: map[string]string{}}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	if out.day, err = time.Parse(time.DateOnly, first); err != nil {
+		return out, fmt.Errorf("%s: %w", file, err)
+	}
+	for line := range strings.Lines(rest) {
+		name, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+		out.versions[name] = version
+	}
+	return out, nil
+}
+
+// reportsOf returns the files with the reports of the pinned version of an agent or, if there are
+// none, those of the version that was tested last.
+func reportsOf(k known, dir string) (version string, files []string, err error) {
+	files, err = filepath.Glob(filepath.Join(dir, k.Name+"-"+k.pinned()+".*.json"))
+	if err != nil || len(files) > 0 {
+		return k.pinned(), files, err
+	}
+	all, err := filepath.Glob(filepath.Join(dir, k.Name+"-[0-9v]*.json"))
+	if err != nil || len(all) == 0 {
+		return "", nil, err
+	}
+
+	// The newest report decides. Its name is NAME-VERSION.RUN.json.
+	latest := ""
+	for _, f := range all {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", nil, err
+		}
+		report, err := comply.ParseReport(f, text)
+		if err != nil {
+			return "", nil, err
+		}
+		if report.Started <= latest {
+			continue
+		}
+		latest = report.Started
+		version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), k.Name+"-"), ".json")
+		version = version[:strings.LastIndexByte(version, '.')]
+	}
+	files, err = filepath.Glob(filepath.Join(dir, k.Name+"-"+version+".*.json"))
+	return version, files, err
+}
+
 // read reads the reports of an agent.
 func read(k known, dir string) (agent, error) {
 	a := agent{known: k}
-	files, err := filepath.Glob(filepath.Join(dir, k.reports()))
+	version, files, err := reportsOf(k, dir)
 	if err != nil {
 		return a, err
 	}
+	a.tested = version
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
@@ -150,17 +225,22 @@ const varies = "varies"
 var statuses = []string{"PASS", "WARN", "PARTIAL", "FAIL", "NA", "ERROR", varies}
 
 // writeAgents writes a row per agent.
-func writeAgents(b *strings.Builder, agents []agent) {
-	fmt.Fprintf(b, "| agent | version | licence | API of its model | protocol | runs | last | %s |\n|---|---|---|---|---|---:|---%s|\n", strings.Join(statuses, " | "), strings.Repeat("|---:", len(statuses)))
+func writeAgents(b *strings.Builder, agents []agent, last newest) {
+	if !last.day.IsZero() {
+		fmt.Fprintf(b, "The newest versions were looked up on %s; the age of a report is counted until then. `make agents` tests the agents whose last report is not of the\n"+
+			"newest version.\n\n", last.day.Format(time.DateOnly))
+	}
+	fmt.Fprintf(b, "| agent | version | newest | licence | API of its model | protocol | runs | last | age | %s |\n|---|---|---|---|---|---|---:|---|---%s|\n", strings.Join(statuses, " | "), strings.Repeat("|---:", len(statuses)))
 	for _, a := range agents {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |", a.Name, a.Version, a.Licence, cmp.Or(a.API, "none"))
+		version := strings.TrimSuffix(a.Version, a.pinned()) + cmp.Or(a.tested, a.pinned())
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |", a.Name, version, cmp.Or(last.versions[a.Name], "not known"), a.Licence, cmp.Or(a.API, "none"))
 		if len(a.runs) == 0 {
-			fmt.Fprintf(b, " not tested | 0 | |%s\n", strings.Repeat(" |", len(statuses)))
+			fmt.Fprintf(b, " not tested | 0 | | |%s\n", strings.Repeat(" |", len(statuses)))
 			continue
 		}
-		last := a.runs[len(a.runs)-1]
-		day, _, _ := strings.Cut(last.Started, "T")
-		fmt.Fprintf(b, " %s | %d | %s |", last.Agents[0].ProtocolVersion, len(a.runs), day)
+		report := a.runs[len(a.runs)-1]
+		day, _, _ := strings.Cut(report.Started, "T")
+		fmt.Fprintf(b, " %s | %d | %s | %s |", report.Agents[0].ProtocolVersion, len(a.runs), day, last.age(day))
 		totals := map[string]int{}
 		for _, t := range tests([]agent{a}) {
 			status := a.status(t.ID)
@@ -174,6 +254,40 @@ func writeAgents(b *strings.Builder, agents []agent) {
 		}
 		b.WriteString("\n")
 	}
+}
+
+// age returns the days from a day until the newest versions were looked up.
+func (n newest) age(day string) string {
+	at, err := time.Parse(time.DateOnly, day)
+	if err != nil || n.day.IsZero() {
+		return ""
+	}
+	days := int(n.day.Sub(at).Hours() / 24)
+	if days == 1 {
+		return "1 day"
+	}
+	return fmt.Sprintf("%d days", max(days, 0))
+}
+
+// writeOthers writes the agents that are not tested, of which the file has a line each: the name,
+// the package and the reason, with tabs between them.
+func writeOthers(b *strings.Builder, file string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.WriteString("\n## Agents that are not tested\n\n| agent | package | why |\n|---|---|---|\n")
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) != 3 {
+			return fmt.Errorf("%s: %q does not have three fields", file, line)
+		}
+		fmt.Fprintf(b, "| %s |\n", strings.Join(fields, " | "))
+	}
+	return nil
 }
 
 // writeTests writes a row per test, with a status for each agent.

@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 		}
 		return path
 	}
-	list := put("known.json", `{"agents": [{"name": "a", "version": "agent 1.0", "licence": "MIT", "api": "chat"}, {"name": "b", "version": "2", "licence": "MIT", "api": ""}]}`)
+	list := put("known.json", `{"agents": [{"name": "a", "version": "agent 1.0", "licence": "MIT", "api": "chat"}, {"name": "b", "version": "2", "licence": "MIT", "api": ""}, {"name": "c", "version": "agent 3.0", "licence": "MIT", "api": ""}]}`)
 	var out strings.Builder
 	if err := run(list, dir, &out); err == nil {
 		t.Error("a folder without reports is no error")
@@ -36,13 +36,20 @@ func TestRun(t *testing.T) {
 		{"id": "z", "severity": "optional", "status": "FAIL", "findings": [{"rule": "CAN-12", "level": "MUST"}]}
 	], "ledger": []}]}`)
 	put("a-0.9.1.json", "a report of another version")
+	put("c-2.8.1.json", head+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
+	put("c-2.9.1.json", strings.Replace(head, "2026-01-02", "2026-01-03", 1)+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
+	put("newest.txt", "2026-01-04\na 1.0\nc 3.0\n")
+	put("others.txt", "d\tdee 4.0\tit needs an account\n")
 	if err := run(list, dir, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| a | agent 1.0 | MIT | chat | 1 | 2 | 2026-01-02 | 1 | 0 | 0 | 1 | 0 | 0 | 1 |\n",
-		"| b | 2 | MIT | none | not tested | 0 | | | | | | | | |\n",
-		"| **x** | FAIL |\n| y | PASS |\n| z | FAIL/PASS |\n",
+		"looked up on 2026-01-04;",
+		"| a | agent 1.0 | 1.0 | MIT | chat | 1 | 2 | 2026-01-02 | 2 days | 1 | 0 | 0 | 1 | 0 | 0 | 1 |\n",
+		"| b | 2 | not known | MIT | none | not tested | 0 | | | | | | | | | |\n",
+		"| c | agent 2.9 | 3.0 | MIT | none | 1 | 1 | 2026-01-03 | 1 day | 0 | 0 | 0 | 0 | 0 | 0 | 0 |\n",
+		"| d | dee 4.0 | it needs an account |\n",
+		"| **x** | FAIL | - |\n| y | PASS | - |\n| z | FAIL/PASS | - |\n",
 		"Run 1: [a-1.0.1.json](agents/a-1.0.1.json), 2026-01-02T03:04:05Z, 3 tests.\n",
 		"| [CAN-12](rules/can.md#can-12) | MUST |", "| 1 of 2 runs, unstable | z |\n",
 		"| [PERM-12](rules/perm.md#perm-12) | MUST |", "| 2 of 2 runs | x |\n",

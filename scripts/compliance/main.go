@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/comply/client"
 	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 )
@@ -195,7 +196,39 @@ func writePages(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, clientsPage), []byte(clientPage()), 0o644)
+}
+
+// clientsPage is the name of the page of all rules for clients.
+const clientsPage = "clients.md"
+
+// clientPage returns the page of the rules for clients: a table, and a section for each.
+func clientPage() string {
+	var b strings.Builder
+	b.WriteString("# Clients\n\nThis file is generated: `go run ./scripts/compliance -rules docs/rules`. `parley comply rules ID` prints one rule. " +
+		"[Compliance tests](../comply.md#clients) says how clients are tested.\n\n" +
+		"A rule is checked in every frame of the client or by the tests named; a mutant of the good client breaks each. A star marks a MUST that follows from the schema or from\n" +
+		"JSON-RPC, and not from a sentence of the protocol.\n\n| rule | level | text | checked by |\n|---|---|---|---|\n")
+	for _, r := range rules.ForClients() {
+		level := string(r.Level)
+		if r.Implied {
+			level += "*"
+		}
+		var by []string
+		if client.InLedger(r.ID) {
+			by = append(by, "every frame")
+		}
+		for _, s := range client.Scenarios() {
+			if slices.Contains(s.Rules, r.ID) {
+				by = append(by, s.ID)
+			}
+		}
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.ID, strings.ToLower(r.ID), level, r.Text, strings.Join(by, ", "))
+	}
+	for _, r := range rules.ForClients() {
+		b.WriteString("\n" + r.Markdown())
+	}
+	return b.String()
 }
 
 // page returns the page of a group.

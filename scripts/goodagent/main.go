@@ -18,7 +18,7 @@ import (
 
 func main() {
 	id := flag.String("mutant", "", "the id of a mutant; none for the good agent")
-	variant := flag.String("variant", "", "a habit that breaks no rule: chunks-N, session-D, start-D or login")
+	variant := flag.String("variant", "", "a habit that breaks no rule: chunks-N, session-D, start-D, login, echo, refuse, refusal, toolless or english")
 	plain := flag.Bool("plain", false, "the second good agent, which is written differently")
 	list := flag.Bool("list", false, "list the mutants")
 	flag.Parse()

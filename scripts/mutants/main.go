@@ -127,6 +127,11 @@ var habits = []struct {
 	{"-plain", comply.Options{Jobs: 4}},
 	{"-variant=session-8s", comply.Options{Jobs: 12}},
 	{"-variant=start-40s", comply.Options{Jobs: 24}},
+	{"-variant=echo", comply.Options{Jobs: 4}},
+	{"-variant=refuse", comply.Options{Jobs: 4}},
+	{"-variant=refusal", comply.Options{Jobs: 4}},
+	{"-variant=toolless", comply.Options{Jobs: 4}},
+	{"-variant=english", comply.Options{Jobs: 4}},
 }
 
 // judgeGood runs the tests against the good agents, all at once, and fails if something is held

@@ -41,9 +41,10 @@ type Spec struct {
 	Command []string // program and arguments; it speaks ACP on its standard streams
 	Dir     string   // absolute path of the working folder
 	Run     hub.RunID
-	Tools   *Tools   // nil without the hub's tools
-	Session string   // to take up again if the agent can; else, or if it is empty, a new one is opened
-	Env     []string // NAME=value, besides that of this process
+	Tools   *Tools            // nil without the hub's tools
+	Servers []acpv2.MCPServer // further MCP servers for the session
+	Session string            // to take up again if the agent can; else, or if it is empty, a new one is opened
+	Env     []string          // NAME=value, besides that of this process
 
 	// Mode is the mode that a session gets when it is open, and Meta the _meta of the
 	// request for it. An agent whose mode cannot be set is not started.
@@ -109,9 +110,9 @@ func Launch(ctx, alive context.Context, spec Spec, opts *Options) (_ *Agent, err
 	}
 
 	// An agent that cannot resume the session gets a new one.
-	session := acp.SessionOptions{Meta: spec.Meta}
+	session := acp.SessionOptions{Meta: spec.Meta, MCPServers: spec.Servers}
 	if spec.Tools != nil {
-		session.MCPServers = []acpv2.MCPServer{spec.Tools.server(a.client.Agent())}
+		session.MCPServers = append(slices.Clone(spec.Servers), spec.Tools.server(a.client.Agent()))
 	}
 	if spec.Session != "" {
 		a.resume(ctx, spec, &session)

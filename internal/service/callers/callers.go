@@ -37,6 +37,10 @@ type Options struct {
 	Self  coord.AID      // of this hub, the issuer of tokens
 	Login *handshake.Hub // without one the operator has no tokens
 	Open  bool           // a request without a key is believed; for loopback only
+
+	// BelowAgent reports whether a process of this machine was started by an agent of a
+	// launch or of the keeper, directly or not. nil if that cannot be known.
+	BelowAgent func(process int) bool
 }
 
 // A Service identifies callers.
@@ -65,6 +69,7 @@ type Credentials struct {
 	Token   string     // a project token
 	Source  netip.Addr // the address of the sender
 	Socket  bool       // the request came through the socket in the hub's home
+	Process int        // the number of the process at the other end of the socket; 0 if it is not known
 	Session string     // groups calls of the sender; proves nothing
 }
 
@@ -143,6 +148,9 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the operator's key is not accepted over a port, where another program could read it").
 			WithHint("use the socket hub.sock in the hub's home, or the parley command with --as-operator, which proves the key without sending it")
 	}
+	if unknown == nil && caller.Kind == hub.CallerWindow {
+		return s.window(op, c, caller)
+	}
 	if unknown == nil {
 		return caller, matches(op, c.AgentID, caller.AID, coord.AID(caller.ID))
 	}
@@ -166,6 +174,19 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 			WithHint("the operator approves it with: parley peer approve %s", p.AID)
 	}
 	return caller, matches(op, c.AgentID, p.AID)
+}
+
+// window returns a window, unless its request came over a port or from a process that an agent
+// started: agents may read files of their user, and so the window's key.
+func (s *Service) window(op string, c Credentials, caller hub.Caller) (hub.Caller, error) {
+	switch agent, name := caller.Window(); {
+	case !c.Socket:
+		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "the key of a window is not accepted over a port, where another program could read it").
+			WithHint("use the socket hub.sock in the hub's home, as parley acp serve does")
+	case s.opts.BelowAgent != nil && s.opts.BelowAgent(c.Process):
+		return caller, hub.Errorf(hub.CodeDenied, op, "the window %q of %s cannot be used by a process that an agent started", name, agent)
+	}
+	return caller, nil
 }
 
 // matches reports CodeTampering when the name that a request claims is not one

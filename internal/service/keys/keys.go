@@ -187,6 +187,9 @@ func unknownKey(op string) error {
 
 // caller returns the holder of a key as a caller.
 func (s *Service) caller(agent hub.Agent, key hub.Key) hub.Caller {
+	if key.Window() {
+		return hub.WindowCaller(key)
+	}
 	kind := hub.CallerAgent
 	switch {
 	case agent.ID == hub.Operator:
@@ -270,7 +273,12 @@ func read(r hub.Reader, id hub.AgentID) (known cachedAgent, err error) {
 
 func (s *Service) keyed(known cachedAgent) bool {
 	now := s.clock.Now()
-	return slices.ContainsFunc(known.keys, func(k hub.Key) bool { return k.Live(now) })
+	return hasLive(known.keys, now)
+}
+
+// hasLive reports whether one of an agent's own keys is valid. Those of windows are not its own.
+func hasLive(keys []hub.Key, now hub.Time) bool {
+	return slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) && !k.Window() })
 }
 
 // update runs a transaction that changes agents or keys. what names the attempt in
@@ -323,6 +331,9 @@ func (s *Service) AddAgent(ctx context.Context, actor hub.Caller, agent hub.Agen
 	}
 
 	k.Agent = agent.ID
+	if err := notOfWindow(op, k); err != nil {
+		return hub.Agent{}, hub.Key{}, "", err
+	}
 	key, secret, err := s.makeKey(k)
 	if err != nil {
 		return hub.Agent{}, hub.Key{}, "", err
@@ -405,6 +416,15 @@ func (s *Service) MintKey(ctx context.Context, actor hub.Caller, k NewKey) (hub.
 	if strings.HasPrefix(k.Label, hub.RunKeyLabel) {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, op, "labels that start with %q are reserved for run keys", hub.RunKeyLabel)
 	}
+	if err := notOfWindow(op, k); err != nil {
+		return hub.Key{}, "", err
+	}
+	return s.mint(ctx, actor, k)
+}
+
+// mint makes another key for an agent.
+func (s *Service) mint(ctx context.Context, actor hub.Caller, k NewKey) (hub.Key, string, error) {
+	const op = "keys.MintKey"
 
 	key, secret, err := s.makeKey(k)
 	if err != nil {
@@ -439,8 +459,11 @@ func (s *Service) makeKey(k NewKey) (hub.Key, string, error) {
 		return hub.Key{}, "", hub.Errorf(hub.CodeInvalid, "keys.makeKey", "a key cannot expire in the past")
 	}
 	secret := vault.NewSecret()
-	if k.Agent == hub.Operator {
+	switch {
+	case k.Agent == hub.Operator:
 		secret = vault.NewOperatorSecret()
+	case strings.HasPrefix(k.Label, hub.WindowKeyLabel):
+		secret = vault.NewWindowSecret()
 	}
 	now := s.clock.Now()
 	key := hub.Key{
@@ -491,7 +514,7 @@ func (s *Service) RevokeKeys(ctx context.Context, actor hub.Caller, agent hub.Ag
 			return err
 		}
 		keys, err := tx.Keys(agent)
-		if err != nil || slices.ContainsFunc(keys, func(k hub.Key) bool { return k.Live(now) }) {
+		if err != nil || hasLive(keys, now) {
 			return err
 		}
 

@@ -113,7 +113,16 @@ var (
 	RestartAgent = patient(administers("parley/agent/restart", "End the process of an agent that the hub runs, and let mail start it again.", keptRestart))
 	LogAgent     = patient(reads("parley/agent/log", "Return the last lines of an agent that the hub runs, or wait for one.", keptLog))
 	PromptAgent  = administers("parley/agent/prompt", "Send a prompt of the operator to an agent that the hub runs.", keptPrompt)
-	AnswerAgent  = administers("parley/agent/answer", "Answer a question of an agent that the hub runs, or deny it.", keptAnswer)
+	AnswerAgent  = shows(administers("parley/agent/answer", "Answer a question of an agent that the hub runs, or deny it.", keptAnswer))
+
+	AddWindow     = administers("parley/agent/window/add", "Make a key with which a program shows one agent that the hub runs.", windowAdd)
+	RemoveWindow  = administers("parley/agent/window/remove", "Revoke the key of a window.", windowRemove)
+	ListShown     = shows(reads("parley/agent/session/list", "List the sessions of agents that the hub runs.", keptSessions))
+	OpenSession   = shows(administers("parley/agent/session/open", "Open a further session of an agent that the hub runs, in another folder.", openSession))
+	CloseSession  = shows(patient(administers("parley/agent/session/close", "End the process of a further session; its next prompt starts it again.", closeSession)))
+	FollowSession = shows(patient(reads("parley/agent/session/events", "Return the events of a session, or wait for one.", sessionEvents)))
+	PromptSession = shows(administers("parley/agent/session/prompt", "Prompt a session of an agent that the hub runs.", promptSession))
+	CancelTurn    = shows(administers("parley/agent/session/cancel", "Cancel a turn of a session.", cancelTurn))
 
 	ListOperators  = reads("parley/operator/list", "List the people who operate this hub.", operatorList)
 	AddOperator    = administers("parley/operator/add", "Make a key for a further operator.", operatorAdd)
@@ -199,6 +208,7 @@ var Operations = rpc.Table[*Services]{
 	Send, Respond, Query, Inbox, Status, Handoff, Team, TeamPolicy, TeamLog, Subscribe, Broadcast, ListTalks, Decide, ListDecisions, ListUndelivered, Retry, Whoami, Trace,
 	BeginRun, MoveRun, EndRun, ShowRun, ListRuns, Recording, RepeatRun, DiffHandoff, ListAgents, AddAgent, AddKey, RevokeKeys, SetRole, PauseAgent, ResumeAgent, ResetAgent,
 	SetContact, ListContacts, KeepAgent, ListKept, StopAgent, RestartAgent, LogAgent, PromptAgent, AnswerAgent,
+	AddWindow, RemoveWindow, ListShown, OpenSession, CloseSession, FollowSession, PromptSession, CancelTurn,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
 	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
 	SetLanding, ShowLanding, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, UndoLanding, GiveReview, ListReviews,
@@ -235,6 +245,12 @@ func readable[P, R any](o op[P, R]) op[P, R] {
 func administers[P, R any](method, doc string, do func(context.Context, *Services, hub.Caller, P) (R, error)) op[P, R] {
 	o := changes(method, doc, do)
 	o.Callers = rpc.OperatorOnly
+	return o
+}
+
+// shows opens an operation to the windows of kept agents.
+func shows[P, R any](o op[P, R]) op[P, R] {
+	o.Callers = []hub.CallerKind{hub.CallerOperator, hub.CallerWindow}
 	return o
 }
 

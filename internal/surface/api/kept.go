@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -90,7 +92,8 @@ type PromptParams struct {
 }
 
 func keptPrompt(ctx context.Context, s *Services, a hub.Caller, p PromptParams) (None, error) {
-	return None{}, s.Keeper.Prompt(ctx, a, p.Agent, p.Text)
+	_, err := s.Keeper.Prompt(ctx, a, p.Agent, p.Text)
+	return None{}, err
 }
 
 // AnswerParams answer a question of a kept agent.
@@ -108,4 +111,116 @@ type GivenAnswer struct {
 func keptAnswer(ctx context.Context, s *Services, a hub.Caller, p AnswerParams) (GivenAnswer, error) {
 	chosen, err := s.Keeper.Answer(ctx, a, p.Agent, p.Question, p.Choice)
 	return GivenAnswer{chosen}, err
+}
+
+// WindowParams name a window of a kept agent.
+type WindowParams struct {
+	Agent hub.AgentID `json:"agent"`
+	Name  string      `json:"name,omitempty"` // default editor
+}
+
+// A WindowKey is the key of a new window, which is shown once.
+type WindowKey struct {
+	Agent hub.AgentID `json:"agent"`
+	Name  string      `json:"name"`
+	Key   string      `json:"key"`
+}
+
+func windowAdd(ctx context.Context, s *Services, a hub.Caller, p WindowParams) (WindowKey, error) {
+	if err := s.Keeper.Keeps(ctx, p.Agent); err != nil {
+		return WindowKey{}, err
+	}
+	key, secret, err := s.Keys.MintWindow(ctx, a, p.Agent, p.Name)
+	return WindowKey{p.Agent, strings.TrimPrefix(key.Label, hub.WindowKeyLabel), secret}, err
+}
+
+func windowRemove(ctx context.Context, s *Services, a hub.Caller, p WindowParams) (WindowParams, error) {
+	if p.Name == "" {
+		return p, hub.Errorf(hub.CodeInvalid, "parley/agent/window/remove", "the name of a window is required")
+	}
+	_, err := s.Keys.RevokeKeys(ctx, a, p.Agent, hub.WindowKeyLabel+p.Name)
+	return p, err
+}
+
+// KeptSessionsParams name a kept agent, or all.
+type KeptSessionsParams struct {
+	Agent hub.AgentID `json:"agent,omitempty"`
+}
+
+// KeptSessions lists the sessions of kept agents.
+type KeptSessions struct {
+	Sessions []keeper.Session `json:"sessions"`
+}
+
+func keptSessions(ctx context.Context, s *Services, a hub.Caller, p KeptSessionsParams) (KeptSessions, error) {
+	all, err := s.Keeper.SessionsOf(ctx, a, p.Agent)
+	return KeptSessions{all}, err
+}
+
+// OpenSessionParams describe a further session of a kept agent.
+type OpenSessionParams struct {
+	Agent   hub.AgentID     `json:"agent"`
+	Dir     string          `json:"dir"`
+	Servers json.RawMessage `json:"mcp_servers,omitempty"` // in version 2 of ACP
+	Session string          `json:"session,omitempty"`     // the id of one that is opened again
+}
+
+func openSession(ctx context.Context, s *Services, a hub.Caller, p OpenSessionParams) (keeper.Session, error) {
+	if p.Session != "" {
+		return s.Keeper.ReopenSession(ctx, a, p.Agent, p.Session, p.Dir, p.Servers)
+	}
+	return s.Keeper.OpenSession(ctx, a, p.Agent, p.Dir, p.Servers)
+}
+
+// SessionParams name a session of a kept agent, and a turn of it where one is needed.
+type SessionParams struct {
+	Agent   hub.AgentID `json:"agent"`
+	Session string      `json:"session,omitempty"` // default the kept one
+	Turn    string      `json:"turn,omitempty"`
+}
+
+func closeSession(ctx context.Context, s *Services, a hub.Caller, p SessionParams) (None, error) {
+	return None{}, s.Keeper.CloseSession(ctx, a, p.Agent, p.Session)
+}
+
+func cancelTurn(ctx context.Context, s *Services, a hub.Caller, p SessionParams) (None, error) {
+	return None{}, s.Keeper.CancelTurn(ctx, a, p.Agent, p.Session, p.Turn)
+}
+
+// SessionEventsParams name a session and the events to return.
+type SessionEventsParams struct {
+	Agent   hub.AgentID `json:"agent"`
+	Session string      `json:"session,omitempty"` // default the kept one
+	After   int64       `json:"after,omitempty"`   // events after this number
+	WaitS   int         `json:"wait_s,omitempty"`  // seconds to wait for an event if there is none; at most 30
+}
+
+// SessionEvents has some events of a session.
+type SessionEvents struct {
+	Events []keeper.Event `json:"events"`
+}
+
+func sessionEvents(ctx context.Context, s *Services, a hub.Caller, p SessionEventsParams) (SessionEvents, error) {
+	if p.WaitS < 0 || p.WaitS > 30 {
+		return SessionEvents{}, hub.Errorf(hub.CodeInvalid, "parley/agent/session/events", "wait_s must be between 0 and 30")
+	}
+	all, err := s.Keeper.Events(ctx, a, p.Agent, p.Session, p.After, time.Duration(p.WaitS)*time.Second)
+	return SessionEvents{all}, err
+}
+
+// SessionPromptParams are a prompt for a session of a kept agent.
+type SessionPromptParams struct {
+	Agent   hub.AgentID `json:"agent"`
+	Session string      `json:"session,omitempty"` // default the kept one
+	Text    string      `json:"text"`
+}
+
+// A SessionTurn names the turn of a prompt.
+type SessionTurn struct {
+	Turn string `json:"turn"`
+}
+
+func promptSession(ctx context.Context, s *Services, a hub.Caller, p SessionPromptParams) (SessionTurn, error) {
+	turn, err := s.Keeper.PromptSession(ctx, a, p.Agent, p.Session, p.Text)
+	return SessionTurn{turn}, err
 }

@@ -58,11 +58,20 @@ func credentials(r *http.Request) callers.Credentials {
 		secret = ""
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	process, _ := r.Context().Value(processKey{}).(int)
 	source, _ := netip.ParseAddrPort(r.RemoteAddr) // a request without an address comes from none
 	return callers.Credentials{
 		Bearer: strings.TrimSpace(secret), AgentID: coord.AID(r.Header.Get("X-Agent-ID")), Token: r.Header.Get("X-Project-Token"),
-		Source: source.Addr(), Socket: local != nil && local.Network() == "unix", Session: session(r.Header),
+		Source: source.Addr(), Socket: local != nil && local.Network() == "unix", Process: process, Session: session(r.Header),
 	}
+}
+
+// processKey is the key of the process at the other end of a connection in its context.
+type processKey struct{}
+
+// WithProcess returns the context of a connection to a process of this machine.
+func WithProcess(ctx context.Context, process int) context.Context {
+	return context.WithValue(ctx, processKey{}, process)
 }
 
 // session returns the session of a request, reduced to 128 visible characters.

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -28,6 +29,10 @@ type Agent struct {
 	*acp.Agent
 	Traits Traits
 	Stderr io.Writer // for people; a good agent has nothing to tell them
+
+	// Understand returns the steps that the agent takes for a prompt; nil for those that the
+	// directives in the prompt ask for.
+	Understand func(prompt string) []model.Step
 
 	env   []string
 	store *store

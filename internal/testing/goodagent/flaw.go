@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/comply/model"
 )
 
 // The shapes of mutants that treat some requests in another way than others.
@@ -135,6 +137,81 @@ func misspeaks(from, to string) filter {
 			c["text"] = strings.ReplaceAll(text, from, to)
 		}
 	}))
+}
+
+// notesTold is a filter for In that notes the texts which a prompt asks the agent to tell, for
+// forgets and knowsAll.
+func notesTold(w *Wire, m Message) []Message {
+	if m.Method() == "session/prompt" {
+		var told []string
+		steps, _ := model.Directives(promptText(m.Params()))
+		for _, s := range steps {
+			if s.Do == model.Tell {
+				told = append(told, s.Text)
+			}
+		}
+		w.Note["told"] = told
+	}
+	return keep(m)
+}
+
+// promptText returns the text blocks of a prompt.
+func promptText(params map[string]any) string {
+	var texts []string
+	blocks, _ := params["prompt"].([]any)
+	for _, b := range blocks {
+		if block, ok := b.(map[string]any); ok {
+			text, _ := block["text"].(string)
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// forgets makes the agent not know what the prompt asks for. It needs notesTold.
+func forgets(w *Wire, m Message) []Message {
+	told, _ := w.Note["told"].([]string)
+	for _, text := range told {
+		misspeaks(text, model.Unknown)(w, m)
+	}
+	return keep(m)
+}
+
+// knowsAll makes the agent know what the prompt asks for, although nobody said it in this
+// session. It needs notesTold.
+func knowsAll(w *Wire, m Message) []Message {
+	told, _ := w.Note["told"].([]string)
+	if len(told) > 0 {
+		misspeaks(model.Unknown, told[len(told)-1])(w, m)
+	}
+	return keep(m)
+}
+
+// looksElsewhere makes the agent tell the second text that the prompt asks for in place of the
+// first. It needs notesTold.
+func looksElsewhere(w *Wire, m Message) []Message {
+	told, _ := w.Note["told"].([]string)
+	if len(told) == 2 {
+		misspeaks(told[0], told[1])(w, m)
+	}
+	return keep(m)
+}
+
+// notesSayings is a filter for In that notes the last text that the agent must say after it
+// asked the user.
+func notesSayings(w *Wire, m Message) []Message {
+	if m.Method() != "session/prompt" {
+		return keep(m)
+	}
+	steps, _ := model.Directives(promptText(m.Params()))
+	asked := false
+	for _, s := range steps {
+		asked = asked || (s.Do == model.Tool && s.Name == "ask")
+		if asked && s.Do == model.Say {
+			w.Note["last"] = s.Text
+		}
+	}
+	return keep(m)
 }
 
 // after returns a filter that works once a request for the method was answered.

@@ -7,11 +7,18 @@ func settingFrameMutants() []*Mutant {
 	return []*Mutant{
 		// The rules for plans.
 		{Rule: "PLAN-02", Does: "has a priority of its own", Out: onUpdate("plan", each("entries", set("priority", "urgent")))},
-		{Rule: "PLAN-03", Suspected: true, Does: "sends only what has changed of a plan", Out: onUpdate("plan", func(u map[string]any) {
+		{Rule: "PLAN-03", Does: "sends only what has changed of a plan", Out: onUpdate("plan", func(u map[string]any) {
 			entries, _ := u["entries"].([]any)
 			if done, _ := entries[0].(map[string]any); len(entries) == 3 && done["status"] == "completed" {
 				u["entries"] = entries[:2]
 			}
+		})},
+		{Rule: "PLAN-03", Name: "done", Does: "leaves the completed entries out of its plan", Breaks: []string{"PLAN-04"}, Out: onUpdate("plan", func(u map[string]any) {
+			entries, _ := u["entries"].([]any)
+			u["entries"] = slices.DeleteFunc(entries, func(e any) bool {
+				entry, _ := e.(map[string]any)
+				return entry["status"] == "completed"
+			})
 		})},
 
 		// The rules for modes.

@@ -74,6 +74,10 @@ func updateFrameMutants() []*Mutant {
 		// The rules for commands.
 		{Rule: "CMD-02", Does: "has commands without a description", Out: onUpdate("available_commands_update", each("availableCommands", unset("description")))},
 		{Rule: "CMD-03", Does: "has commands with an input without a hint", Out: onUpdate("available_commands_update", each("availableCommands", within("input", unset("hint"))))},
+		{Rule: "CMD-03", Name: "renamed", Does: "calls the hint of a command's input a placeholder", Breaks: []string{"UPD-21"}, Out: onUpdate("available_commands_update", each("availableCommands", within("input", func(input map[string]any) {
+			input["placeholder"] = input["hint"]
+			delete(input, "hint")
+		})))},
 		{Rule: "CMD-04", Does: "writes the slash into the names of commands", Out: onUpdate("available_commands_update", first("availableCommands", set("name", "/review")))},
 
 		// The rules for usage.

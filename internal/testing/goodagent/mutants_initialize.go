@@ -54,7 +54,7 @@ func newSessionMutants() []*Mutant {
 				within("modes", set("currentModeId", w.Note["mode"]))(r)
 			}
 		})},
-		{Rule: "SNEW-04", Name: "history", Does: "knows what was said in other sessions", Out: misspeaks("not recalled: zanzibar", "recalled: zanzibar")},
+		{Rule: "SNEW-04", Name: "history", Does: "knows what was said in other sessions", In: notesTold, Out: knowsAll},
 		{Rule: "SNEW-05", Does: "accepts a relative folder", Out: accept("session/new", is("cwd", "some/folder"), object{"sessionId": "relative"})},
 		{Rule: "SNEW-06", Does: "makes a session without a folder", Breaks: []string{"RPC-08", "ERR-05"}, Out: accept("session/new", lacks("cwd"), object{"sessionId": "nowhere"})},
 		{Rule: "SNEW-07", Does: "does not answer a session/new without mcpServers", Breaks: []string{"RPC-03"}, Out: ignore("session/new", lacks("mcpServers"))},
@@ -73,7 +73,7 @@ func newSessionMutants() []*Mutant {
 			}
 		})},
 		{Rule: "ADIR-07", Does: "keeps folders that were not named again", Breaks: []string{"SFRK-05"}, Out: after("session/load", onResult("session/list", each("sessions", set("additionalDirectories", []any{"/kept"}))))},
-		{Rule: "ADIR-08", Does: "looks into added folders first", In: notes("session/new", has("additionalDirectories")), Out: noted(misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+		{Rule: "ADIR-08", Does: "looks into added folders first", In: both(notesTold, notes("session/new", has("additionalDirectories"))), Out: noted(looksElsewhere)},
 		{Rule: "ADIR-10", Does: "wants the member once it was used", Out: func(w *Wire, m Message) []Message {
 			if m.Answers == nil || m.Answers.Method() != "session/new" {
 				return keep(m)

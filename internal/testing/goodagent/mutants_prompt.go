@@ -162,7 +162,7 @@ func promptMutants() []*Mutant {
 	return []*Mutant{
 		// The rules for prompts.
 		{Rule: "PRM-01", Does: "ends turns without a reason", Out: onResult(prompt, unset("stopReason"))},
-		{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("hello-7"), -32602))},
+		{Rule: "PRM-03", Does: "refuses text", In: notes(cancel, every), Out: unnoted(refuse(prompt, says("'hello {proof:"), -32602))},
 		{Rule: "PRM-04", Does: "refuses links", Breaks: []string{"PRM-21", "CMD-07"}, Out: refuse(prompt, says("resource_link"), -32602)},
 		{Rule: "PRM-05", Does: "refuses images", Out: refuse(prompt, says(`"image"`), -32602)},
 		{Rule: "PRM-06", Does: "refuses sound", Out: refuse(prompt, says(`"audio"`), -32602)},

@@ -30,6 +30,10 @@ func serversMutants() []*Mutant {
 				s["env"] = list[:1]
 			}
 		})},
+		{Rule: "MCP-02", Name: "none", Does: "starts MCP servers without any variables", In: both(
+			server(func(s map[string]any) { s["env"] = []any{} }),
+			asks(load, has("mcpServers"), each("mcpServers", func(s map[string]any) { s["env"] = []any{} })),
+		)},
 		{Rule: "MCP-02", Name: "args", Does: "tidies the arguments of MCP servers", In: server(func(s map[string]any) {
 			list, _ := s["args"].([]any)
 			for i := range list {

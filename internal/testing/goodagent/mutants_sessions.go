@@ -53,7 +53,7 @@ func loadMutants() []*Mutant {
 		}},
 		{Rule: "SLOAD-05", Does: "replays the user's words as its own", Breaks: []string{"UPD-18"}, Out: during(load, onUpdate("user_message_chunk", set("sessionUpdate", "agent_message_chunk")))},
 		{Rule: "SLOAD-07", Does: "loads what never was", Out: accept(load, unknownSession, object{})},
-		{Rule: "SLOAD-08", Does: "forgets what it replays", Out: after(load, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+		{Rule: "SLOAD-08", Does: "forgets what it replays", In: notesTold, Out: after(load, forgets)},
 		{Rule: "SLOAD-09", Does: "keeps sessions in memory only", Change: func(a *Agent) { a.store = newStore(filepath.Join(a.store.dir, rand.Text())) }},
 		{Rule: "SLOAD-10", Does: "reads files while it replays", Out: during(load, func(w *Wire, m Message) []Message {
 			if m.Tag() == "user_message_chunk" {
@@ -83,7 +83,7 @@ func loadMutants() []*Mutant {
 		}},
 		{Rule: "SRES-04", Does: "resumes what never was", Breaks: []string{"SNEW-10"}, Out: accept(resume, unknownSession, object{})},
 		{Rule: "SRES-05", Does: "wants mcpServers", Out: refuse(resume, lacks("mcpServers"), -32602)},
-		{Rule: "SRES-06", Does: "forgets what it resumes", Out: after(resume, misspeaks("recalled: zanzibar", "not recalled: zanzibar"))},
+		{Rule: "SRES-06", Does: "forgets what it resumes", In: notesTold, Out: after(resume, forgets)},
 	}
 }
 
@@ -184,7 +184,7 @@ func forkMutants() []*Mutant {
 			}
 			return keep(m)
 		}},
-		{Rule: "SFRK-03", Does: "tells the first session what was said in its fork", Out: misspeaks("not recalled: quagga", "recalled: quagga")},
+		{Rule: "SFRK-03", Does: "tells the first session what was said in its fork", In: notesTold, Out: knowsAll},
 		{Rule: "SFRK-04", Does: "does not answer for a fork in another folder", Breaks: []string{"RPC-03"}, In: notes("session/new", says(`/a"`)), Out: unnoted(ignore(fork, says(`/a"`)))},
 		{Rule: "SFRK-05", Does: "gives a fork the folders of the first session", Out: after(fork, onResult(list, each("sessions", set("additionalDirectories", []any{"/inherited"}))))},
 	}

@@ -91,7 +91,8 @@ func toolsMutants() []*Mutant {
 
 		// The rules for files and terminals.
 		{Rule: "FS-07", Does: "reads something else than the client says", In: func(_ *Wire, m Message) []Message {
-			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && m.Result()["content"] == "hello from quagga\n" {
+			content, _ := m.Result()["content"].(string)
+			if m.Answers != nil && m.Answers.Method() == "fs/read_text_file" && strings.HasPrefix(content, "hello from x") {
 				m.Result()["content"] = "hello from zanzibar\n"
 			}
 			return keep(m)
@@ -105,6 +106,15 @@ func toolsMutants() []*Mutant {
 		{Rule: "FS-09", Name: "call", Does: "reports a call as failed when its write is answered with null", In: replied("fs/write_text_file", func(r map[string]any) bool { return r["result"] == nil && !failed(r) }), Out: noted(onUpdate("tool_call_update", when("status", "completed", set("status", "failed"))))},
 		{Rule: "FS-10", Does: "reports calls as completed that the client refused", Breaks: []string{"TOOL-15"}, In: replied("fs/", failed), Out: noted(hidesFailure)},
 		{Rule: "TERM-07", Does: "fails when a command was killed", In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: thenFails},
+		{Rule: "TERM-07", Name: "turn", Does: "breaks the turn off when a command was killed", Breaks: []string{"TERM-03", "TERM-06"}, In: func(w *Wire, m Message) []Message {
+			prompt := w.Open("session/prompt")
+			killed := m.Answers != nil && m.Answers.Method() == "terminal/wait_for_exit" && m.Result()["signal"] != nil
+			if !killed || prompt == nil {
+				return keep(m)
+			}
+			w.Send(Message{Object: object{"jsonrpc": "2.0", "id": prompt.Object["id"], "error": object{"code": -32603, "message": "the command has no exit code"}}})
+			return nil // the agent waits on
+		}},
 		{Rule: "TERM-07", Name: "completed", Does: "reports a command as completed that was killed", Breaks: []string{"TOOL-15"}, In: replied("terminal/wait_for_exit", func(r map[string]any) bool { return child(r, "result")["signal"] != nil }), Out: noted(hidesFailure)},
 		{Rule: "TERM-08", Does: "fails when output was cut", In: replied("terminal/output", func(r map[string]any) bool { return child(r, "result")["truncated"] == true }), Out: thenFails},
 		{Rule: "TERM-09", Does: "reports a command as completed that did not start", Breaks: []string{"TOOL-15"}, In: replied("terminal/create", failed), Out: noted(hidesFailure)},
@@ -128,8 +138,9 @@ func toolsMutants() []*Mutant {
 		{Rule: "ELI-13", Does: "fails when nothing was filled in", In: replied(elicitation, func(r map[string]any) bool {
 			return elicited("accept")(r) && child(r, "result")["content"] == nil
 		}), Out: thenFails},
-		{Rule: "ELI-17", Does: "gives up when it cannot ask", Out: func(_ *Wire, m Message) []Message {
-			if m.Tag() == "agent_message_chunk" && says("went-on-7")(m.Update()) {
+		{Rule: "ELI-17", Does: "gives up when it cannot ask", In: notesSayings, Out: func(w *Wire, m Message) []Message {
+			last, _ := w.Note["last"].(string)
+			if m.Tag() == "agent_message_chunk" && last != "" && says(last)(m.Update()) {
 				return nil
 			}
 			return keep(m)

@@ -114,6 +114,9 @@ func (t *turn) steps(text string) ([]model.Step, error) {
 			}
 		}
 	}
+	if understand := t.agent.Understand; understand != nil {
+		return understand(text), nil
+	}
 	steps, err := model.Directives(text)
 	switch {
 	case err != nil:
@@ -188,6 +191,13 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		return t.slow(ctx, s)
 	case model.Recall:
 		return t.recall(ctx, s)
+	case repeatResult, repeatCode:
+		return t.repeat(ctx, s)
+	case model.Tell:
+		if t.knows(s.Text) {
+			return t.say(ctx, s.Text)
+		}
+		return t.say(ctx, model.Unknown)
 
 	case model.Refuse:
 		if err := t.say(ctx, "I will not do that. "+s.Text); err != nil {
@@ -296,6 +306,14 @@ func (t *turn) recall(ctx context.Context, s model.Step) error {
 		}
 		return t.say(ctx, word+s.Kind)
 	}
+	if t.knows(s.Text) {
+		word = "recalled: "
+	}
+	return t.say(ctx, word+s.Text)
+}
+
+// knows reports whether the conversation has a text outside of directives.
+func (t *turn) knows(text string) bool {
 	t.c.mu.Lock()
 	known := slices.Clone(t.c.Known)
 	for _, m := range t.c.Said {
@@ -303,10 +321,7 @@ func (t *turn) recall(ctx context.Context, s model.Step) error {
 	}
 	t.c.mu.Unlock()
 	known = append(known, t.answer.String())
-	if slices.ContainsFunc(known, func(k string) bool { return strings.Contains(k, s.Text) }) {
-		word = "recalled: "
-	}
-	return t.say(ctx, word+s.Text)
+	return slices.ContainsFunc(known, func(k string) bool { return strings.Contains(k, text) })
 }
 
 // learn remembers the result of a tool.

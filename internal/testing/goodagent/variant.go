@@ -18,8 +18,16 @@ import (
 //	session-D    opening a session takes the duration D
 //	start-D      the start takes the duration D
 //	login        sessions need a login, which the method token is
+//	echo         it repeats each prompt
+//	refuse       it refuses each prompt politely, and quotes it
+//	refusal      it refuses each prompt, with the stop reason for that
+//	toolless     it does what directives say, but has no tools
+//	english      it understands English, and no directives
 func Variant(name string) *Mutant {
 	kind, value, _ := strings.Cut(name, "-")
+	if understand := understandings[kind]; understand != nil {
+		return &Mutant{Rule: name, Change: func(a *Agent) { a.Understand = understand }}
+	}
 	switch kind {
 	case "chunks":
 		if n, err := strconv.Atoi(value); err == nil && n > 0 {

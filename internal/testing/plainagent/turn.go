@@ -108,10 +108,17 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 
 	case model.Recall:
 		word := "not recalled: "
-		if s.Kind == "" && slices.ContainsFunc(append(t.known, t.said.String()), func(k string) bool { return strings.Contains(k, s.Text) }) {
+		if s.Kind == "" && t.knows(s.Text) {
 			word = "recalled: "
 		}
 		t.say(word + s.Text + s.Kind)
+		return nil
+	case model.Tell:
+		if t.knows(s.Text) {
+			t.say(s.Text)
+		} else {
+			t.say(model.Unknown)
+		}
 		return nil
 
 	case model.Refuse:
@@ -143,6 +150,11 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 	// Any other step is a tool call.
 	t.silent = true
 	return t.tool(ctx, s)
+}
+
+// knows reports whether the conversation has a text.
+func (t *turn) knows(text string) bool {
+	return slices.ContainsFunc(append(t.known, t.said.String()), func(k string) bool { return strings.Contains(k, text) })
 }
 
 // stream says text in the pieces that a step wants.
