@@ -546,7 +546,15 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 	if err != nil {
 		return landing.Piece{}, err
 	}
-	p, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (hub.Progress, error) { return r.Checks().Progress(string(id)) })
+	var p hub.Progress
+	var short hub.ShortID
+	err = l.s.store.View(ctx, func(r hub.Reader) (err error) {
+		if p, err = r.Checks().Progress(string(id)); err != nil {
+			return err
+		}
+		short, err = r.ShortID(string(id))
+		return err
+	})
 	if err != nil {
 		return landing.Piece{}, err
 	}
@@ -556,7 +564,7 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 	}
 
 	out := landing.Piece{
-		Subject: landing.Subject{Handoff: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
 	}
 	if r.Restricted {
 		out.Title = hub.RestrictedText

@@ -253,7 +253,7 @@ func TestReturnedHandoff(t *testing.T) {
 		must(rpc.Call(ctx, h.as(keys[1]), api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
 	}
 	entries := r.settle(ctx, operator)
-	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Returns != 1 {
+	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Returns != 1 || entries[0].Ref != "h1" {
 		t.Errorf("entries: %+v", entries)
 	}
 	if found := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {

@@ -17,6 +17,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -182,7 +183,8 @@ type Finished struct {
 // A Piece is the finished work of a handoff or a task.
 type Piece struct {
 	Subject
-	Folder   string // of its working tree
+	Short    hub.ShortID // of its handoff, such as h3; may be empty
+	Folder   string      // of its working tree
 	Commit   string
 	Base     string // the commit that was checked out when the task was accepted; may be empty
 	Branch   string // may be empty
@@ -196,6 +198,9 @@ type Piece struct {
 	Fewer    string   // such as "tests: 41 before, 12 now", if a check has fewer tests than before
 	Ended    hub.Time // when it was completed
 }
+
+// ref returns the name of the work for readers: the short id of its handoff, or the id.
+func (p Piece) ref() string { return cmp.Or(string(p.Short), p.Subject.String()) }
 
 // Work knows the work of handoffs and of tasks of teams.
 type Work interface {

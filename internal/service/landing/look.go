@@ -174,7 +174,7 @@ func (w *worker) askForHandoff(ctx context.Context, piece Piece) (isDone bool, e
 	if err != nil {
 		return true, ignoreMissing(err)
 	}
-	e := hub.LandingEntry{Machine: w.policy.Machine, Repository: w.policy.Repository, Into: w.policy.Into, Commit: c.ID, Tree: c.Tree, Owner: piece.Owner, Handoff: piece.Handoff, Ref: string(piece.Handoff)}
+	e := hub.LandingEntry{Machine: w.policy.Machine, Repository: w.policy.Repository, Into: w.policy.Into, Commit: c.ID, Tree: c.Tree, Owner: piece.Owner, Handoff: piece.Handoff, Ref: piece.ref()}
 	ask, err := w.s.question(ctx, w.policy, e, &piece)
 	if err != nil || ask == nil {
 		return true, err
@@ -234,7 +234,7 @@ func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies 
 		}
 	}
 
-	e := hub.LandingEntry{Machine: s.machine, Repository: repository, Commit: piece.Commit, Owner: piece.Owner, Handoff: id, Ref: string(id)}
+	e := hub.LandingEntry{Machine: s.machine, Repository: repository, Commit: piece.Commit, Owner: piece.Owner, Handoff: id, Ref: piece.ref()}
 	ask, err := s.question(ctx, hub.LandingPolicy{Repository: repository}, e, &piece)
 	if err != nil || ask == nil {
 		return true, err

@@ -82,7 +82,7 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 		q.Folder = got.Folder
 		revision = got.Commit
 		owner = got.Owner
-		q.Ref = subject.String()
+		q.Ref = got.ref()
 		if q.Priority == "" {
 			q.Priority = got.Priority
 		}
