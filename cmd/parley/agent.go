@@ -152,7 +152,13 @@ func (a *app) agentKeyCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&p.Label, "label", "", "label of the key; each label can be used once")
 	return operation(a, cmd, api.AddKey, &p, func(w io.Writer, got api.AgentKey) { fmt.Fprintf(w, "key: %s\n", got.Key) },
-		argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "lifetime of the key, such as 720h (default unlimited)"))
+		argument(0, &p.ID), secondsFlag(cmd, &p.ExpiresS, "expires", "lifetime of the key, such as 720h (default unlimited)"),
+		func(context.Context, []string) error {
+			if p.Label == "" {
+				return usagef("--label is required").WithHint("name the new key, for example after its machine: --label laptop")
+			}
+			return nil
+		})
 }
 
 func (a *app) agentRevokeCommand() *cobra.Command {

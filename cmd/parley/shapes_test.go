@@ -163,6 +163,9 @@ func TestShapes(t *testing.T) {
 		if minted.Key == added.Key || minted.Agent.ID != "scribe" || minted.Label != "laptop" {
 			t.Errorf("agent key answered %+v", minted)
 		}
+		if r := h.operator("agent", "key", "scribe"); r.code != exitUsage || !strings.Contains(r.err, "--label is required") {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
 		var revoked struct {
 			Agent   string `json:"agent"`
 			Revoked int    `json:"revoked"`
