@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/attention"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
@@ -41,14 +43,29 @@ func (s *Server) openWakes(ctx context.Context) (err error) {
 // openNotifier builds the targets that tell people.
 func (s *Server) openNotifier(context.Context) (err error) {
 	s.notifier, err = notify.New(s.store, s.opts.Notify, notify.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), HTTP: s.client,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Kinds: words(attention.Kinds()), Events: contract.EventKinds, HTTP: s.client,
 	})
 	return err
 }
 
 // runNotifier tells people what waits for them, until ctx ends.
 func (s *Server) runNotifier(ctx context.Context) {
-	s.notifier.Work(notify.Hub{Waiting: s.services.WaitingItems, Record: s.wakes.Record}).Run(ctx)
+	s.notifier.Work(notify.Hub{Waiting: s.services.WaitingItems, EventText: s.eventText, Record: s.wakes.Record}).Run(ctx)
+}
+
+// eventText returns the name of the contract that an event is about.
+func (s *Server) eventText(ctx context.Context, w notify.Wait) (string, error) {
+	if w.Kind == contract.EventCanMerge {
+		return "", nil
+	}
+	return s.contracts.ContractName(ctx, coord.ContractID(w.ID))
+}
+
+// people tells the targets of notices of the events of contracts.
+type people struct{ *notify.Notifier }
+
+func (p people) Tell(tx hub.Tx, kind, id, fact, command string) error {
+	return p.Notifier.Tell(tx, notify.Wait{Kind: kind, ID: id, Fact: fact, Command: command})
 }
 
 // openGateway prepares the connection to the gateway of the options.

@@ -148,7 +148,7 @@ func (s *Server) openContracts(context.Context) error {
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
 		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
-		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
+		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
 	return nil
 }

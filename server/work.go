@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -51,6 +52,9 @@ func (s *Server) openRecords(context.Context) error {
 	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor}, s.notifier.Cursors())
 	if s.folders != nil {
 		consumers = append(consumers, folder.Cursor)
+	}
+	if slices.ContainsFunc(contract.EventKinds, s.notifier.Wants) {
+		consumers = append(consumers, contract.EventCursor)
 	}
 	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.hubName(), records.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: landedRefs{s},

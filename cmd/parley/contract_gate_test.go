@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,16 @@ const (
 
 func TestContractGate(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "--aid", "aid://team.example/hub@1.0.0", "--unsafe-limits")
+	notices := filepath.Join(t.TempDir(), "notices")
+	config := fmt.Sprintf("notify:\n- {name: desk, command: [tee, -a, %q], events: [contract.breaking, contract.unknown, contract.deprecated, can_merge.changed], batch: 1ms}\n", notices)
+	h := newHouse(t, "--aid", "aid://team.example/hub@1.0.0", "--unsafe-limits", "--config", write(t, "config.yaml", config))
+	announced := func(want string) {
+		t.Helper()
+		poll(t, want, func() bool {
+			text, _ := os.ReadFile(notices) // it is not there before the first notice
+			return strings.Contains(string(text), want)
+		})
+	}
 	var made struct{ ProjectID string }
 	h.ok(h.operator("project", "create", "Users", "--objective", "one user", "--repo", "api:backend:go", "--repo", "web:frontend:ts", "--repo", "app:mobile:ts", "--json"), &made)
 	for name, agent := range map[string]string{"api": "builder", "web": "tester", "app": "planner"} {
@@ -149,9 +159,24 @@ func TestContractGate(t *testing.T) {
 	})
 	t.Run("a part is deprecated and withdrawn", func(t *testing.T) {
 		h.says(h.as("api", "contract", "deprecate", "User", "--part", "User.name", "--until", "2999-12-31"), "User.name ends after 2999-12-31", "still used by app")
+		announced("contract.deprecated: a part of a contract ends on 2999-12-31; still used by app: User (")
 		refused(t, h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), exitMissing, string(hub.CodeConflict))
 		h.says(h.as("app", "contract", "use", "User", "--remove"), "app does not use User any more")
 		h.says(h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), `"withdrawn":[{"part":"User.name"`, `"still_used_by":[]`)
+	})
+	t.Run("people are told of breaking and unknown versions, of ends and of answers that changed", func(t *testing.T) {
+		h.ok(h.as("api", "contract", "propose", "--type", "custom", "--name", "Rules", "--content", `{"text":"be kind"}`, "--provider", "api", "--format", "custom"), nil)
+		h.ok(h.as("web", "contract", "respond", "Rules", "agree"), nil)
+		h.ok(h.as("web", "contract", "use", "Rules"), nil)
+		h.ok(h.as("api", "contract", "update", "Rules", "--content", `{"text":"be brief"}`), nil)
+		for _, want := range []string{
+			"contract.breaking: version 3 of a contract is breaking for web: User (parley contract diff ",
+			"can_merge.changed: commit a3 of api can merge now (parley can-merge --project " + made.ProjectID + " --repo api --commit a3)",
+			"contract.deprecated: a part of a contract was withdrawn: User (",
+			"contract.unknown: version 2 of a contract is unknown for web: Rules (",
+		} {
+			announced(want)
+		}
 	})
 	t.Run("the journal has it all, and it is whole", func(t *testing.T) {
 		h.says(h.operator("audit", "--action", "contract.used"), "contract.used")

@@ -22,6 +22,7 @@ const (
 
 	WaitBegan      Action = "wait.began"      // something waits for a person
 	WaitEnded      Action = "wait.ended"      // and was answered, or is over
+	PeopleEvent    Action = "people.event"    // something happened that people asked to hear of
 	PeopleNotified Action = "notify.sent"     // a target took a notice
 	NoticeDead     Action = "notify.dead"     // a target did not take a notice, and it was given up
 	NoticeReplayed Action = "notify.replayed" // the operator has dead letters sent again

@@ -175,7 +175,7 @@ func (t Target) collect(b backlog) (*job, error) {
 		if err := json.Unmarshal(e.Facts, &w); err != nil {
 			return nil, fmt.Errorf("notify: entry %d: %w", e.Seq, err)
 		}
-		if len(j.notice.Waits)+len(j.notice.Ended) == maxBatch {
+		if j.notice.size() == maxBatch {
 			break
 		}
 		j.through = e.Seq
@@ -198,9 +198,17 @@ func (n *Notifier) advance(ctx context.Context, store hub.Store, t Target, seq i
 	return store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutCursor(t.cursor(), seq) })
 }
 
-// fill adds the words of agents to the things that still wait. Words of high
-// sensitivity stay here.
+// fill adds the words of agents to the events, and to the things that still wait. Words of
+// high sensitivity stay here.
 func (n *Worker) fill(ctx context.Context, notice *notice) error {
+	for i, w := range notice.Events {
+		text, err := n.hub.EventText(ctx, w)
+		if err != nil {
+			return fmt.Errorf("notify: the text of an event: %w", err)
+		}
+		notice.Events[i].Text = text
+	}
+
 	now, err := n.hub.Waiting(ctx)
 	if err != nil {
 		return fmt.Errorf("notify: what waits: %w", err)
@@ -277,7 +285,7 @@ func (n *Worker) record(ctx context.Context, store hub.Store, t Target, j *job, 
 
 		// Messages count as failed only if no other target can take them.
 		for _, w := range j.notice.Waits {
-			if w.Kind == EventMessage && (failure == nil || len(n.takers()) == 1) {
+			if w.Kind == EventMessage && (failure == nil || len(n.takers(EventMessage)) == 1) {
 				if err := n.hub.Record(tx, w.Agent, w.ID, outcome); err != nil {
 					return err
 				}
@@ -374,7 +382,7 @@ func (n *Notifier) States(ctx context.Context, actor hub.Caller) ([]TargetState,
 			}
 			for _, e := range entries {
 				var w Wait
-				wantsAction := e.Action == actions.WaitBegan || t.wants(EventEnded)
+				wantsAction := e.Action != actions.WaitEnded || t.wants(EventEnded)
 				if json.Unmarshal(e.Facts, &w) == nil && t.wants(w.Kind) && wantsAction {
 					s.Waiting++
 				}

@@ -1,12 +1,12 @@
 // Package notify tells people outside of the hub what waits for them: by a command, or
 // by a webhook in the form of Slack, Discord, ntfy or plain JSON.
 //
-// A thing that begins or ends to wait, or a message for the delivery channel of people,
-// is an entry of the journal with the subject Subject. A target is a cursor over those
+// A thing that begins or ends to wait, an event, or a message for the delivery channel of
+// people is an entry of the journal with the subject Subject. A target is a cursor over those
 // entries, in the store: it goes on where it stands, so that a target that is down loses
 // nothing, and each target has a goroutine of its own, so that it delays nothing else.
-// Entries have no text of agents; a notice takes it from what waits when it is sent, and
-// leaves out text of high sensitivity.
+// Entries have no text of agents; a notice takes it from what waits, or what the event is
+// about, when it is sent, and leaves out text of high sensitivity.
 //
 // A notice may arrive twice, after a crash between its answer and the cursor; its id is
 // then the same.
@@ -30,7 +30,7 @@ import (
 // Subject is the subject of the journal entries about things that wait for people.
 const Subject = "people"
 
-// Words of Target.Events besides the kinds of waits.
+// Words of Target.Events besides the kinds of waits and of events.
 const (
 	EventMessage = "message" // a message takes the delivery channel of people
 	EventEnded   = "ended"   // a thing that the target was told of waits no more
@@ -53,7 +53,7 @@ type Target struct {
 	URL      string        // of a webhook; whoever knows it can post there, so it is shown nowhere
 	Template string        // of the webhook; default json
 	Secret   []byte        // signs the webhook; required for json
-	Events   []string      // kinds of waits, EventMessage and EventEnded; all if empty
+	Events   []string      // kinds of waits and of events, EventMessage and EventEnded; all if empty
 	Quiet    string        // hours without notices, as in 22:00-07:00 in the time of the hub's machine; "" for none
 	Batch    time.Duration // how long a notice waits for others; default 10 seconds
 	GiveUp   time.Duration // after which a notice becomes a dead letter; default a day
@@ -61,7 +61,7 @@ type Target struct {
 	from, until time.Duration // of quiet hours, since midnight
 }
 
-// A Wait is one thing that waits for a person.
+// A Wait is one thing that waits for a person, or an event that a person is told of.
 type Wait struct {
 	Kind    string      `json:"kind"`
 	ID      string      `json:"id"`
@@ -95,6 +95,7 @@ type Options struct {
 	Log      *slog.Logger
 	Location *time.Location // of quiet hours; default the machine's
 	Kinds    []string       // the kinds of waits
+	Events   []string       // the kinds of events
 	HTTP     Poster
 }
 
@@ -102,6 +103,9 @@ type Options struct {
 type Hub struct {
 	// Waiting returns the things that wait for people.
 	Waiting func(context.Context) (Waiting, error)
+	// EventText returns the words of an agent about an event, such as the name of a
+	// contract; "" if there are none.
+	EventText func(context.Context, Wait) (string, error)
 	// Record records how far an attempt of the delivery channel has come.
 	Record func(tx hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error
 }
@@ -161,7 +165,7 @@ func New(store hub.Store, targets []Target, o Options) (*Notifier, error) {
 
 // check completes a target.
 func (n *Notifier) check(t *Target) error {
-	words := append(slices.Clone(n.o.Kinds), EventMessage, EventEnded)
+	words := slices.Concat(n.o.Kinds, n.o.Events, []string{EventMessage, EventEnded})
 	t.Batch, t.GiveUp = cmp.Or(t.Batch, 10*time.Second), cmp.Or(t.GiveUp, 24*time.Hour)
 	if t.URL != "" {
 		t.Template = cmp.Or(t.Template, TemplateJSON)

@@ -65,11 +65,12 @@ func newWorld(t *testing.T, targets ...Target) *world {
 func (w *world) restart(targets ...Target) {
 	w.t.Helper()
 	n, err := New(w.store, targets, Options{
-		Clock: func() time.Time { return w.now }, Bus: new(bus.Local), Location: time.UTC, Kinds: []string{"held", "late", "mail", "stuck"}, HTTP: w,
+		Clock: func() time.Time { return w.now }, Bus: new(bus.Local), Location: time.UTC, Kinds: []string{"held", "late", "mail", "stuck"}, Events: []string{"broken"}, HTTP: w,
 	})
 	w.do(err)
 	w.Worker = n.Work(Hub{
-		Waiting: func(context.Context) (Waiting, error) { return w.waiting, nil },
+		Waiting:   func(context.Context) (Waiting, error) { return w.waiting, nil },
+		EventText: func(_ context.Context, e Wait) (string, error) { return "text of " + e.ID, nil },
 		Record: func(_ hub.Tx, agent hub.AgentID, id string, o channel.Outcome) error {
 			w.moved = append(w.moved, fmt.Sprintf("%s %s %s", agent, id, o.State))
 			return nil
@@ -186,6 +187,41 @@ func TestTargets(t *testing.T) {
 		for _, name := range []string{"ops", "desk"} {
 			told, _ := w.ids(name)
 			want(t, name, told, all...)
+		}
+	})
+
+	t.Run("an event reaches the targets that want it, with its text, and waits for nobody", func(t *testing.T) {
+		other := hook("night")
+		other.Events = []string{"held"}
+		w := newWorld(t, hook("ops"), other)
+		happen := func(id string) {
+			t.Helper()
+			w.do(w.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
+				return w.Tell(tx, Wait{Kind: "broken", ID: id, Fact: "a contract is broken", Command: "parley contract show " + id})
+			}))
+		}
+		happen("c1") // before the targets have looked at the journal
+		w.pass(20 * time.Second)
+		happen("c2")
+		happen("c3")
+		w.pass(20 * time.Second)
+		if got := w.posts["ops.example"]; len(got) != 2 || len(w.posts["night.example"]) != 0 {
+			t.Fatalf("got %d and %d notices", len(got), len(w.posts["night.example"]))
+		}
+		var one, two notice
+		w.do(json.Unmarshal([]byte(w.posts["ops.example"][0].body), &one))
+		w.do(json.Unmarshal([]byte(w.posts["ops.example"][1].body), &two))
+		if len(one.Waits) != 0 || len(one.Events) != 1 || one.Events[0].Text != "text of c1" || len(two.Events) != 2 {
+			t.Errorf("got %+v and %+v", one, two)
+		}
+		want(t, "text", strings.Split(one.text(), "\n"), "Parley: broken", "- broken: a contract is broken: text of c1 (parley contract show c1)")
+		w.restart(other)
+		before, err := hub.Read(t.Context(), w.store, func(r hub.Reader) (hub.Head, error) { return hub.HeadOf(r) })
+		w.do(err)
+		happen("c4")
+		after, err := hub.Read(t.Context(), w.store, func(r hub.Reader) (hub.Head, error) { return hub.HeadOf(r) })
+		if w.do(err); before.Seq != after.Seq {
+			t.Error("an event that no target wants is in the journal")
 		}
 	})
 

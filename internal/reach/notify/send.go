@@ -28,21 +28,29 @@ type notice struct {
 	At    hub.Time `json:"at,omitzero"`
 	Waits []Wait   `json:"waits"`
 	Ended []Wait   `json:"ended"`
-	Test  bool     `json:"test,omitempty"`
+	// Events happened and wait for nobody.
+	Events []Wait `json:"events,omitempty"`
+	Test   bool   `json:"test,omitempty"`
 }
 
 func same(w Wait) func(Wait) bool { return func(o Wait) bool { return o.key() == w.key() } }
 
 func (n *notice) has(w Wait) bool { return slices.ContainsFunc(n.Waits, same(w)) }
 
+// size returns the number of things in the notice.
+func (n *notice) size() int { return len(n.Waits) + len(n.Ended) + len(n.Events) }
+
 // add adds an entry. A thing that ended in the same notice did not wait for its reader.
 func (n *notice) add(action actions.Action, w Wait) {
-	if action == actions.WaitBegan {
+	switch action {
+	case actions.WaitBegan:
 		n.Waits = append(n.Waits, w)
-		return
+	case actions.PeopleEvent:
+		n.Events = append(n.Events, w)
+	default:
+		n.Waits = slices.DeleteFunc(n.Waits, same(w))
+		n.Ended = append(n.Ended, w)
 	}
-	n.Waits = slices.DeleteFunc(n.Waits, same(w))
-	n.Ended = append(n.Ended, w)
 }
 
 // title returns the notice in a few words.
@@ -54,6 +62,10 @@ func (n notice) title() string {
 		return "Parley: one item is waiting for you"
 	case len(n.Waits) > 1:
 		return fmt.Sprintf("Parley: %d items are waiting for you", len(n.Waits))
+	case len(n.Events) == 1:
+		return "Parley: " + n.Events[0].Kind
+	case len(n.Events) > 1:
+		return fmt.Sprintf("Parley: %d events", len(n.Events))
 	}
 	return "Parley: answered"
 }
@@ -64,7 +76,7 @@ func (n notice) text() string {
 	if n.Test {
 		lines = append(lines, "Nothing is waiting for you; parley notify test sent this notice.")
 	}
-	for _, w := range n.Waits {
+	for _, w := range slices.Concat(n.Waits, n.Events) {
 		line := fmt.Sprintf("- %s: %s", w.Kind, plaintext.Line(w.Fact))
 		if text := shorten.Characters(plaintext.Line(w.Text), maxText); text != "" {
 			line += ": " + text
@@ -164,8 +176,10 @@ func (t Target) document(n notice) (address string, body []byte, err error) {
 		v = map[string]any{"topic": topic, "title": title, "message": shorten.Characters(text, 3900)}
 
 	default:
-		for i := range n.Waits {
-			n.Waits[i].Text = shorten.Characters(n.Waits[i].Text, maxText)
+		for _, list := range [...][]Wait{n.Waits, n.Events} {
+			for i := range list {
+				list[i].Text = shorten.Characters(list[i].Text, maxText)
+			}
 		}
 		v = struct {
 			Type string `json:"type"`

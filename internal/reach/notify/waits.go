@@ -147,22 +147,56 @@ func (n *Notifier) differs(c common, waits map[string]Wait, partial []string) bo
 	return false
 }
 
-// Channel returns the delivery channel of people; nil if no target takes messages.
-func (n *Notifier) Channel() channel.Channel {
-	if len(n.takers()) == 0 {
-		return nil
-	}
-	return peopleChannel{n}
-}
-
-// takers returns the targets that are told of messages.
-func (n *Notifier) takers() (out []Target) {
+// takers returns the targets that are told of an event.
+func (n *Notifier) takers(event string) (out []Target) {
 	for _, t := range n.targets {
-		if t.wants(EventMessage) {
+		if t.wants(event) {
 			out = append(out, t)
 		}
 	}
 	return out
+}
+
+// include puts a target that has not begun yet before an entry, so that it is told of it.
+func (n *Notifier) include(tx hub.Tx, all common, event string, e hub.Entry) error {
+	for _, t := range n.takers(event) {
+		cursor, err := tx.Cursor(t.cursor())
+		if err == nil && cursor == 0 {
+			err = tx.PutCursor(t.cursor(), all.begin(e.Seq-1))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wants reports whether a target is told of events of a kind.
+func (n *Notifier) Wants(kind string) bool { return len(n.takers(kind)) > 0 }
+
+// Tell puts an event into the journal, from which the targets that want it take it. If none
+// does, nothing is written.
+func (n *Notifier) Tell(tx hub.Tx, w Wait) error {
+	if !n.Wants(w.Kind) {
+		return nil
+	}
+	all, err := hub.ReadMeta[common](tx, waitsKey)
+	if err != nil {
+		return err
+	}
+	e, err := tx.Append(entry(n.o.Clock.Now(), actions.PeopleEvent, w))
+	if err != nil {
+		return err
+	}
+	return n.include(tx, all, w.Kind, e)
+}
+
+// Channel returns the delivery channel of people; nil if no target takes messages.
+func (n *Notifier) Channel() channel.Channel {
+	if !n.Wants(EventMessage) {
+		return nil
+	}
+	return peopleChannel{n}
 }
 
 // A peopleChannel tells people that messages wait for an agent. A batch is put into the
@@ -177,7 +211,7 @@ func (c peopleChannel) Name() hub.Channel { return hub.ChannelNotify }
 
 // Check reports why no target can work.
 func (c peopleChannel) Check(context.Context) (err error) {
-	for _, t := range c.takers() {
+	for _, t := range c.takers(EventMessage) {
 		if err = c.usable(t); err == nil {
 			return nil
 		}
@@ -193,8 +227,8 @@ func (c peopleChannel) Reach(context.Context, hub.AgentID) channel.Reach {
 // Deliver puts a batch into the journal, once.
 func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
 	w := Wait{Kind: EventMessage, ID: b.ID, Agent: b.Recipient, Fact: fact(b), Private: true, Command: fmt.Sprintf("parley inbox %s --as-operator", b.Recipient)}
-	longest := c.takers()[0].GiveUp
-	for _, t := range c.takers() {
+	longest := c.takers(EventMessage)[0].GiveUp
+	for _, t := range c.takers(EventMessage) {
 		longest = max(longest, t.GiveUp)
 	}
 
@@ -208,14 +242,8 @@ func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Ou
 			return err
 		}
 
-		for _, t := range c.takers() { // one that has not begun yet is told, too
-			cursor, err := tx.Cursor(t.cursor())
-			if err == nil && cursor == 0 {
-				err = tx.PutCursor(t.cursor(), all.begin(e.Seq-1))
-			}
-			if err != nil {
-				return err
-			}
+		if err := c.include(tx, all, EventMessage, e); err != nil {
+			return err
 		}
 
 		// A batch that is delivered again is recognized by its id.

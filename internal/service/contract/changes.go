@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -114,9 +115,13 @@ const (
 	trimAtOnce  = 2000
 )
 
-// Run trims the log of changes and sends notices that were held from time to time,
-// until ctx ends.
+// Run tells people of events, and trims the log of changes and sends notices that were held
+// from time to time, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
+	var people sync.WaitGroup
+	people.Go(func() { s.tellPeople(ctx) })
+	defer people.Wait()
+
 	tick, notices := time.NewTicker(trimEvery), time.NewTicker(noticeEvery)
 	defer tick.Stop()
 	defer notices.Stop()

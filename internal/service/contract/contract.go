@@ -81,6 +81,9 @@ type Options struct {
 	// whichever version. Default: that of this hub.
 	Taken func(coord.AID) bool
 
+	// People are told of events outside of the hub; nil for nobody.
+	People People
+
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
 	Strict bool // a contract can be updated only while it is negotiating
@@ -346,6 +349,9 @@ type facts struct {
 	Action  string          `json:"action,omitempty"`
 	Digest  string          `json:"sha256,omitempty"` // of the contract, packet, file or content
 	At      coord.Instant   `json:"at,omitzero"`      // of a write that lost
+
+	Replaces int  `json:"replaces,omitempty"` // the version before, if the change brought a new one
+	Ends     bool `json:"ends,omitempty"`     // the change announced the end of a part
 }
 
 // project returns a project. It reports CodeNotFound if there is none.

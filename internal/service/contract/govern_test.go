@@ -28,7 +28,7 @@ func userSchema(names ...string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"User","type":"object","properties":{%s},"required":%s}`, strings.Join(properties, ","), required))
 }
 
-// A team is a desk with three repositories and a contract that the backend provides.
+// A crew is a desk with three repositories and a contract that the backend provides.
 type crew struct {
 	*desk
 	mobile hub.Caller
@@ -38,7 +38,13 @@ type crew struct {
 // newCrew returns a desk with a contract about users that is agreed. Its provider is the backend.
 func newCrew(t *testing.T) *crew {
 	t.Helper()
-	d := newDesk(t, nil)
+	return newCrewWith(t, nil)
+}
+
+// newCrewWith is newCrew for a hub with other options.
+func newCrewWith(t *testing.T, change func(*contract.Options)) *crew {
+	t.Helper()
+	d := newDesk(t, change)
 	p, err := d.CreateProject(d.Context(), d.back, contract.NewProject{
 		Name: "Users", Objective: "One user", Repos: []coord.Repo{
 			{Name: "backend-api", Role: "backend", Language: "go"}, {Name: "frontend-app", Role: "frontend", Language: "go"}, {Name: "mobile-app", Role: "mobile", Language: "go"},

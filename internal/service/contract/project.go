@@ -366,7 +366,7 @@ func (se *session) advanceAll(p coord.Project) error {
 		if err = se.tx.WriteCoordination().PutContract(c, was); err != nil {
 			break
 		}
-		if err = se.recordContract(actions.ContractAdvanced, p, coord.Repo{}, c, "settled"); err != nil {
+		if err = se.recordContract(actions.ContractAdvanced, p, coord.Repo{}, was, c, "settled"); err != nil {
 			break
 		}
 	}

@@ -88,7 +88,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 			return err
 		}
 		out = Result{Contract: c, Repo: r.ID, Format: format, Provider: repoName(in, c.Terms.Provider)}
-		return se.recordContract(actions.ContractProposed, in, r, c, "proposed")
+		return se.recordContract(actions.ContractProposed, in, r, coord.Contract{}, c, "proposed")
 	})
 
 	// Unusual content is stored, with a warning.
@@ -112,12 +112,17 @@ func (s *Service) roomForContent(op string, p coord.Project, bytes int64) error 
 	return nil
 }
 
-// recordContract records a change of a contract and sends the notices.
-func (se *session) recordContract(a actions.Action, p coord.Project, r coord.Repo, c coord.Contract, event string) error {
+// recordContract records the change of a contract from was to c and sends the notices. was is
+// zero for a contract that is new here.
+func (se *session) recordContract(a actions.Action, p coord.Project, r coord.Repo, was, c coord.Contract, event string) error {
 	f := facts{
 		Project: p.ID, Agent: se.agent(), Source: se.source, Repo: r.ID, Version: c.Version, Status: string(c.Status), Action: event,
 		Digest: c.Digest(),
 	}
+	if was.Version != c.Version {
+		f.Replaces = was.Version
+	}
+	f.Ends = was.Version > 0 && !slices.Equal(was.Terms.Ends, c.Terms.Ends)
 	if err := se.record(a, contractChange(c), f); err != nil {
 		return err
 	}
@@ -289,7 +294,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		}
 
 		out.Contract = c
-		if err := se.recordContract(m.action, p, by, c, m.outcome); err != nil || m.result == nil {
+		if err := se.recordContract(m.action, p, by, was, c, m.outcome); err != nil || m.result == nil {
 			return err
 		}
 		r, err := se.addResult(m.op, p, by, c, *m.result)

@@ -57,7 +57,11 @@ type Reason struct {
 func (s *Service) CanMerge(ctx context.Context, _ hub.Caller, c Candidate) (Readiness, error) {
 	const op = "contract.CanMerge"
 	c.Env = ""
-	return s.ready(ctx, op, c)
+	got, err := s.ready(ctx, op, c)
+	if err == nil {
+		s.rememberAnswer(ctx, c, got)
+	}
+	return got, err
 }
 
 // CanDeploy answers whether a commit of a repository may be deployed to an environment: whether

@@ -644,7 +644,7 @@ func (m *merger) recordMerge(p coord.Project, was, c coord.Contract, event strin
 	if own := p.ReposOf(m.source); len(own) > 0 {
 		by = own[0]
 	}
-	if err := m.recordContract(actions.ContractMerged, p, by, c, event); err != nil {
+	if err := m.recordContract(actions.ContractMerged, p, by, was, c, event); err != nil {
 		return err
 	}
 	for _, v := range c.Conflicts {

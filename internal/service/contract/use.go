@@ -88,7 +88,7 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 		if !d.Remove {
 			out.Warnings = missingParts(c, parts)
 		}
-		return se.recordContract(actions.ContractUsed, p, by, c, "used")
+		return se.recordContract(actions.ContractUsed, p, by, was, c, "used")
 	})
 	return out, err
 }
@@ -404,9 +404,9 @@ func (s *Service) end(ctx context.Context, op string, caller hub.Caller, a Annou
 		}
 		out = Ended{c, users}
 		if withdrawn {
-			return se.recordContract(actions.ContractWithdrawn, p, by, c, "withdrawn")
+			return se.recordContract(actions.ContractWithdrawn, p, by, was, c, "withdrawn")
 		}
-		return se.recordContract(actions.ContractDeprecated, p, by, c, "deprecated until "+a.Until)
+		return se.recordContract(actions.ContractDeprecated, p, by, was, c, "deprecated until "+a.Until)
 	})
 	return out, err
 }
