@@ -94,7 +94,11 @@ func (a *app) complyRelayCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			code, err := client.Relay(cmd.Context(), args[0], os.Stdin, os.Stdout, os.Stderr)
+			out, ok := a.out.raw.(io.WriteCloser) // standard output
+			if !ok {
+				return invalid(errors.New("standard output cannot be closed"))
+			}
+			code, err := client.Relay(cmd.Context(), args[0], a.in, out, a.err.raw)
 			if err != nil {
 				return invalid(err)
 			}

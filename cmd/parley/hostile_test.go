@@ -131,7 +131,7 @@ func TestCommandsPrintPlainText(t *testing.T) {
 // people, and passes a printer.
 func TestRawStreamsAreFewAndKnown(t *testing.T) {
 	known := map[string]string{
-		"acp_frames.go": "frames of the protocol", "comply_mcp.go": "frames of the protocol", "demo.go": "frames of the protocol", "mcp.go": "frames of the protocol",
+		"acp_frames.go": "frames of the protocol", "comply_client.go": "frames of the protocol", "comply_mcp.go": "frames of the protocol", "demo.go": "frames of the protocol", "mcp.go": "frames of the protocol",
 		"launch.go": "the terminal of an agent CLI", "watch.go": "a screen whose lines are plain", "narrator.go": "a line that is rewritten, and is plain", "printer.go": "the printer itself",
 	}
 	files, err := filepath.Glob("*.go")

@@ -68,6 +68,7 @@ func TestSideRequests(t *testing.T) {
 		}{
 			"a title":                      {chat{system: "You are a title generator. You output ONLY a title.", prompt: quoted, bare: true}, "Scripted conversation"},
 			"a summary":                    {chat{prompt: "Summarize this conversation:\n" + quoted, bare: true}, "Scripted conversation"},
+			"a suggestion, with tools":     {chat{prompt: "[SUGGESTION MODE: Suggest what the user might type next.]\n" + quoted}, "Scripted conversation"},
 			"an answer that shall be JSON": {chat{prompt: quoted, format: true}, `{\"next\":\"user\",\"title\":\"scripted\"}`},
 			"a tool that must be called":   {chat{prompt: quoted, force: "write_file"}, "write_file"},
 		} {

@@ -1,15 +1,22 @@
 package model
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // sideTopic matches requests that agents make for themselves: titles, summaries, and
 // whether a topic is new.
 var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
 
+// suggestion begins the prompt with which Claude Code asks, after a turn and with all of its
+// tools, what the user may type next.
+const suggestion = "[SUGGESTION MODE:"
+
 // side answers a request that is not part of the user's conversation, and reports whether
 // the request is one. Such requests quote the conversation with its directives, but the
 // script is not for them.
-// A request with tools is never taken for one of these by its words alone: the user
+// A request with tools is never taken for one of these by its topic alone: the user
 // may ask for a summary.
 func (r *request) side() (answer, bool) {
 	a := answer{id: r.key, stop: stopEnd}
@@ -29,12 +36,22 @@ func (r *request) side() (answer, bool) {
 	// A request for one token asks only whether the key is good.
 	case r.tokens == 1:
 		a.say("OK")
-	case len(r.tools) == 0 && r.isSide():
+	case r.isSuggestion(), len(r.tools) == 0 && r.isSide():
 		a.say("Scripted conversation")
 	default:
 		return answer{}, false
 	}
 	return a, true
+}
+
+// isSuggestion reports whether the last text of the conversation asks for what the user may type
+// next.
+func (r *request) isSuggestion() bool {
+	if len(r.items) == 0 {
+		return false
+	}
+	last := r.items[len(r.items)-1]
+	return last.role == user && strings.HasPrefix(strings.TrimSpace(last.text()), suggestion)
 }
 
 // isSide reports whether the agent makes the request for itself.
