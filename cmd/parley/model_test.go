@@ -85,7 +85,7 @@ done
 		if r.code != exitDone {
 			t.Errorf("exit %d: %s", r.code, r.err)
 		}
-		contains(t, r.out, "go-sdk-example     installed      github.com/coder/acp-go-sdk v0.13.0\n", "qwen-code          not installed  @qwen-code/qwen-code 0.15.10\n")
+		contains(t, r.out, "go-sdk-example     installed      github.com/coder/acp-go-sdk v0.13.0\n", "qwen-code          not installed  @qwen-code/qwen-code 0.24.4\n")
 		var list struct {
 			Agents []struct {
 				Name, Title, Version, Licence, API string

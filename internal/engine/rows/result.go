@@ -1,6 +1,11 @@
 package rows
 
-import "github.com/parley-agents/parley/hub/coord"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/parley-agents/parley/hub/coord"
+)
 
 var contractResults = newTable("contract_results", "result", "n, project, contract, repo, version, commit_id, tree, kind, body_json", func(c *codec, v *coord.ContractResult) {
 	c.int64(&v.N)
@@ -31,12 +36,12 @@ var contractVerdicts = newTable("contract_verdicts", "verdict", "project, contra
 })
 
 var (
-	lastContractResult = statement(`SELECT n FROM contract_results ORDER BY n DESC LIMIT 1`)
+	lastContractResult = statement(`SELECT coalesce(max(n), 0) FROM contract_results`)
 	newestResults      = contractResults.query(`WHERE n IN (SELECT max(n) FROM contract_results
-		WHERE project = ?1 AND contract > ?2 AND contract <= ?3 GROUP BY contract, repo) ORDER BY contract, repo`)
+		WHERE project = ?1 AND contract > ?2 AND contract <= ?3 GROUP BY contract, repo) ORDER BY n`)
 
-	lastDeployment    = statement(`SELECT n FROM deployments ORDER BY n DESC LIMIT 1`)
-	newestDeployments = deployments.query(`WHERE n IN (SELECT max(n) FROM deployments WHERE project = ?1 AND env = ?2 GROUP BY repo) ORDER BY repo`)
+	lastDeployment    = statement(`SELECT coalesce(max(n), 0) FROM deployments`)
+	newestDeployments = deployments.query(`WHERE n IN (SELECT max(n) FROM deployments WHERE project = ?1 AND env = ?2 GROUP BY repo) ORDER BY n`)
 
 	verdictByPair = contractVerdicts.query(`WHERE project = ?1 AND contract = ?2 AND pair = ?3`)
 	putVerdict    = statement(`INSERT INTO contract_verdicts (project, contract, pair, rules, body_json) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -70,7 +75,11 @@ func (r *reader) Results(q coord.ResultQuery) ([]coord.ContractResult, error) {
 }
 
 func (r *reader) NewestResults(project coord.ProjectID, after, upTo coord.ContractID) ([]coord.ContractResult, error) {
-	return contractResults.all(r, newestResults, string(project), string(after), string(upTo))
+	found, err := contractResults.all(r, newestResults, string(project), string(after), string(upTo))
+	slices.SortFunc(found, func(a, b coord.ContractResult) int {
+		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Repo, b.Repo))
+	})
+	return found, err
 }
 
 func (t *tx) AddResult(v coord.ContractResult) (coord.ContractResult, error) {
@@ -94,7 +103,9 @@ func (r *reader) Deployments(q coord.DeploymentQuery) ([]coord.Deployment, error
 }
 
 func (r *reader) NewestDeployments(project coord.ProjectID, env string) ([]coord.Deployment, error) {
-	return deployments.all(r, newestDeployments, string(project), env)
+	found, err := deployments.all(r, newestDeployments, string(project), env)
+	slices.SortFunc(found, func(a, b coord.Deployment) int { return cmp.Compare(a.Repo, b.Repo) })
+	return found, err
 }
 
 func (t *tx) AddDeployment(v coord.Deployment) (coord.Deployment, error) {

@@ -118,6 +118,19 @@ func TestPlans(t *testing.T) {
 		_, err := r.Contracts(f)
 		check(fmt.Sprintf("%+v", f), err)
 	}
+	for _, f := range []coord.ResultQuery{
+		{Project: "p", Repo: "r", Commit: "c"}, {Project: "p", Repo: "r", Tree: "t"}, {Project: "p", Repo: "r", Contract: "c", Kind: coord.ResultRun, Commit: "x"},
+		{Project: "p", Contract: "c", Repo: "r", Version: 2, Kind: coord.ResultRun}, {Project: "p", Before: 7},
+	} {
+		f.Limit = 9
+		_, err := r.Coordination().Results(f)
+		check(fmt.Sprintf("%+v", f), err)
+	}
+	for _, f := range []coord.DeploymentQuery{{Project: "p", Repo: "r"}, {Project: "p", Before: 7}} {
+		f.Limit = 9
+		_, err := r.Coordination().Deployments(f)
+		check(fmt.Sprintf("%+v", f), err)
+	}
 	for _, f := range []hub.InviteQuery{{ID: "i"}, {Hash: "h"}, {Project: "p"}} {
 		f.Limit = 9
 		_, err := r.Invites(f)

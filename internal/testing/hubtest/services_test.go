@@ -717,6 +717,18 @@ var operations = []struct {
 			return last(h.contracts.Respond(h.ctx, operator, contract.Response{InContract: c, Action: contract.ActionAgree}))
 		}
 	}},
+	{"contract record a result", func(h *house) func() error {
+		c := h.agreed()
+		return func() error {
+			return last(h.contracts.Verify(h.ctx, operator, contract.Verification{InContract: c, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: "c1"}}))
+		}
+	}},
+	{"contract record a deployment", func(h *house) func() error {
+		c := h.agreed()
+		return func() error {
+			return last(h.contracts.Deployed(h.ctx, operator, contract.Release{InProject: c.InProject, As: contract.As{Repo: "backend"}, Env: "prod", Commit: "c1"}))
+		}
+	}},
 	{"contract share context", func(h *house) func() error {
 		p := h.created()
 		return func() error {

@@ -25,6 +25,7 @@ CREATE TABLE contract_results (
   kind      TEXT NOT NULL CHECK (kind IN ('said','run')),
   body_json TEXT NOT NULL
 );
+CREATE INDEX contract_results_project ON contract_results (project, n);
 CREATE INDEX contract_results_contract ON contract_results (project, contract, repo, n);
 CREATE INDEX contract_results_commit ON contract_results (project, repo, commit_id, n);
 CREATE INDEX contract_results_tree ON contract_results (project, repo, tree, n) WHERE tree IS NOT NULL;
@@ -37,6 +38,7 @@ CREATE TABLE deployments (
   env       TEXT NOT NULL,
   body_json TEXT NOT NULL
 );
+CREATE INDEX deployments_project ON deployments (project, n);
 CREATE INDEX deployments_env ON deployments (project, env, repo, n);
 CREATE INDEX deployments_repo ON deployments (project, repo, n);
 

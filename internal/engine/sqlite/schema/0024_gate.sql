@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS contract_results (
   kind      TEXT NOT NULL CHECK (kind IN ('said','run')),
   body_json TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS contract_results_project ON contract_results (project, n);
 CREATE INDEX IF NOT EXISTS contract_results_contract ON contract_results (project, contract, repo, n);
 CREATE INDEX IF NOT EXISTS contract_results_commit ON contract_results (project, repo, commit_id, n);
 CREATE INDEX IF NOT EXISTS contract_results_tree ON contract_results (project, repo, tree, n) WHERE tree IS NOT NULL;
@@ -32,6 +33,7 @@ CREATE TABLE IF NOT EXISTS deployments (
   env       TEXT NOT NULL,
   body_json TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS deployments_project ON deployments (project, n);
 CREATE INDEX IF NOT EXISTS deployments_env ON deployments (project, env, repo, n);
 CREATE INDEX IF NOT EXISTS deployments_repo ON deployments (project, repo, n);
 
