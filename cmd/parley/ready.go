@@ -239,7 +239,9 @@ newest version. With --env it shows the commits that run in an environment.`,
 // writeMatrix prints the matrix as a table.
 func (a *app) writeMatrix(w io.Writer, got contract.Matrix) {
 	writeList(w, "results", "CONTRACT, REPOSITORY, ROLE, VERSION, STATE, COMMIT, RESULT, VERDICT, AT", got.Rows, func(r contract.MatrixRow) []any {
-		version, result, at := "-", "-", "-"
+		const none = "-"
+		version := none
+		result, at := none, none
 		if r.Version > 0 {
 			version = fmt.Sprintf("%d of %d", r.Version, r.Newest)
 			result = r.Result + " (" + string(r.Kind) + ")"

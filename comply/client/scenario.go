@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/comply/rules"
-	"github.com/parley-agents/parley/jsonrpc"
 )
 
 // A Need is something that a client does only if its user asks for it, so that a scenario may
@@ -57,8 +56,7 @@ type Scenario struct {
 
 // An ending is how a client ended after a scenario.
 type ending struct {
-	step jsonrpc.Step // what was needed to end it
-	hung bool         // it had to be ended by a signal, which other scenarios did not need
+	hung bool // it had to be ended by a signal, which other scenarios did not need
 }
 
 // alone reports whether the scenario needs an agent process of its own: it differs from the

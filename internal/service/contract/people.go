@@ -270,7 +270,9 @@ func (s *Service) rememberAnswer(ctx context.Context, c Candidate, got Readiness
 	}
 	now := knownAnswer{c, c.Directed, got.Answer, len(got.Reasons), s.o.Clock.Now()}
 	was, err := hub.Read(ctx, s.store, askedBefore)
-	if old, ok := was[now.key()]; err == nil && ok && old.about(now) && old.Answer == now.Answer {
+	old := was[now.key()]
+	isKnown := old.about(now) && old.Answer == now.Answer
+	if isKnown {
 		return
 	}
 	if err == nil {

@@ -38,7 +38,8 @@ func (e Evidence) check(op string) error {
 			return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", pair[0], federation.MaxText)
 		}
 	}
-	if e.Commit == "" && (e.Tree != "" || e.Check != "" || e.Build != "" || e.Branch != "") {
+	saysMore := e.Tree != "" || e.Check != "" || e.Build+e.Branch != ""
+	if e.Commit == "" && saysMore {
 		return hub.Errorf(hub.CodeInvalid, op, "commit required: a result is that of a commit")
 	}
 	return nil

@@ -159,7 +159,8 @@ func (s *Service) judgeHead(ctx context.Context, in InContract) (*judgement, err
 func (s *Service) askAgain(c coord.Contract, p coord.Project, by coord.Repo, u coord.Use, j *judgement) coord.Contract {
 	isOpen := c.Status == coord.ContractProposed || c.Status == coord.ContractNegotiating
 	sameContent := j != nil && j.pair == pairOf(c, j.base.content, c.Content)
-	if c.Terms.Provider == "" || !isOpen || !sameContent || by.ID == c.ProposedBy {
+	isAsked := c.Terms.Provider != "" && by.ID != c.ProposedBy
+	if !isOpen || !sameContent || !isAsked {
 		return c
 	}
 	_, wasAsked := c.NeededConsumers()

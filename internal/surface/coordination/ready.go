@@ -58,9 +58,6 @@ func waits(do func(*contract.Service, context.Context, hub.Caller, contract.Cand
 	}
 }
 
-// maxQuestionAnswer is how many bytes the answer to a question of an agent may have.
-const maxQuestionAnswer = 1500
-
 // An Answer is the answer to the questions who_breaks and may_merge of the tool coordinate.
 type Answer struct {
 	Answer string `json:"answer"` // yes or no, or the verdict
@@ -68,7 +65,7 @@ type Answer struct {
 	Next   string `json:"next"`
 }
 
-// short returns an answer of at most maxQuestionAnswer bytes, also when it is written as JSON.
+// short returns an answer of at most 1,500 bytes, also when it is written as JSON.
 func short(a Answer) Answer {
 	a.Next = shorten.Bytes(a.Next, 300)
 	a.Text = shorten.Bytes(a.Text, 900)
