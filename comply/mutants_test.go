@@ -235,22 +235,29 @@ func TestPromptsInEnglish(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	suite, _ := proofTests(t)
-	report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant("login"))}, proof.Applicable(suite, 1), &comply.Options{Jobs: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.Failed() {
-		t.Errorf("the run failed: %+v", report.Agents[0])
-	}
-	for _, r := range report.Agents[0].Tests {
-		switch {
-		case strings.HasPrefix(r.ID, "auth."):
-			wantStatus(t, r, comply.Pass)
-		case r.ID == "required.prompt.cancel":
-			if wantStatus(t, r, comply.NA); !strings.Contains(r.Reason, "needs a login: use --auth METHOD (the agent offers token") {
-				t.Errorf("got the reason %s", r.Reason)
+	for version := 1; version <= 2; version++ {
+		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
+			t.Parallel()
+			report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant("login"))}, proof.Applicable(suite, version), &comply.Options{Jobs: 16, Protocol: version})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			if report.Failed() {
+				t.Errorf("the run failed: %+v", report.Agents[0])
+			}
+			for _, r := range report.Agents[0].Tests {
+				switch {
+				case r.ID == "auth.unadvertised.v2": // it is for agents without a login
+					wantStatus(t, r, comply.NA)
+				case strings.HasPrefix(r.ID, "auth."):
+					wantStatus(t, r, comply.Pass)
+				case strings.HasPrefix(r.ID, "required.prompt.cancel"):
+					if wantStatus(t, r, comply.NA); !strings.Contains(r.Reason, "needs a login: use --auth METHOD (the agent offers token") {
+						t.Errorf("got the reason %s", r.Reason)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -88,6 +88,9 @@ var sentences = []sentence{
 	{regexp.MustCompile(`(?i)\bwrite (\w+) to the file (\S+\.txt)`), one(func(w []string) model.Step {
 		return model.Step{Do: model.Write, Text: w[1], Path: w[2]}
 	})},
+	{regexp.MustCompile(`(?i), at the same time, write (\w+) to the file (\S+\.txt)`), one(func(w []string) model.Step {
+		return model.Step{Do: model.Write, Text: w[1], Path: w[2], Join: true}
+	})},
 	{regexp.MustCompile(`(?i)\breplace (\w+) with (\w+) in the file (\S+\.txt)`), one(func(w []string) model.Step {
 		return model.Step{Do: model.Edit, Old: w[1], New: w[2], Path: w[3]}
 	})},

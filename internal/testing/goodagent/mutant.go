@@ -60,7 +60,7 @@ func (m *Mutant) ID() string {
 var mutants = slices.SortedFunc(slices.Values(slices.Concat(
 	transportFrameMutants(), newSessionMutants(), authMutants(), initializeMutants(), sessionFrameMutants(), loadMutants(), listMutants(), forkMutants(), cancelMutants(), cancelRequestMutants(), promptMutants(), turnFrameMutants(),
 	updateFrameMutants(), toolFrameMutants(), toolsMutants(), clientFrameMutants(), settingFrameMutants(), settingsMutants(), serversMutants(),
-	providersMutants(), transportMutants(), answerMutants(), exchangeMutants(), questionMutants(), v2Mutants(),
+	providersMutants(), transportMutants(), answerMutants(), exchangeMutants(), questionMutants(), v2Mutants(), v2SetupMutants(), v2SessionMutants(), v2PromptMutants(), v2ExchangeMutants(),
 )), func(a, b *Mutant) int { return strings.Compare(a.ID(), b.ID()) })
 
 // Mutants returns all mutants, sorted by their ids.

@@ -1,5 +1,10 @@
 package goodagent
 
+import (
+	"slices"
+	"strings"
+)
+
 // v2Mutants is the part of the table of mutants that is about version 2 of the protocol.
 func v2Mutants() (out []*Mutant) {
 	const initialize = "initialize"
@@ -32,7 +37,7 @@ func v2Mutants() (out []*Mutant) {
 		}
 	}
 
-	for _, m := range []*Mutant{
+	out = []*Mutant{
 		{Rule: "INIT-01", Does: "says nothing about its capabilities", Breaks: []string{"INIT-06", "INIT-11", "SNEW-10"}, Out: onResult(initialize, unset("capabilities"))},
 		{Rule: "INIT-04", Does: "refuses versions from the future", Out: refuse(initialize, version("65535"), -32602)},
 		{Rule: "INIT-05", Does: "refuses version 0", Out: refuse(initialize, version("0"), -32602)},
@@ -99,9 +104,28 @@ func v2Mutants() (out []*Mutant) {
 		{Rule: "PERM-06", Does: "does what was refused", In: hears(selected("no"), "once")},
 		{Rule: "PERM-07", Does: "takes a cancelled question for permission", In: takesCancelled, Out: noted(reason("end_turn", "cancelled"))},
 		{Rule: "PERM-10", Does: "takes an unknown outcome for permission", In: hears(outcomeIs("_parley_test_postponed"), "once")},
-	} {
-		m.Name, m.V2 = "v2", true
-		out = append(out, m)
 	}
-	return out
+	return inV2(out)
+}
+
+// inV2 makes mutants those of version 2. Their names begin with v2.
+func inV2(list []*Mutant) []*Mutant {
+	for _, m := range list {
+		m.V2 = true
+		m.Name = strings.TrimSuffix("v2-"+m.Name, "-")
+	}
+	return list
+}
+
+// alsoInV2 returns mutants of version 2 with the flaws of mutants of version 1 that have these ids.
+func alsoInV2(v1 []*Mutant, ids ...string) (out []*Mutant) {
+	for _, id := range ids {
+		i := slices.IndexFunc(v1, func(m *Mutant) bool { return m.ID() == id })
+		if i < 0 {
+			panic("goodagent: there is no mutant " + id) // only a mistake in a table
+		}
+		same := *v1[i]
+		out = append(out, &same)
+	}
+	return inV2(out)
 }

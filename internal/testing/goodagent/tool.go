@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -256,8 +257,9 @@ func (c *toolCall) load(ctx context.Context) (string, error) {
 func (c *toolCall) write(ctx context.Context, text string) (string, error) {
 	old := any(nil)
 	operation := "add"
-	if raw, err := os.ReadFile(c.path); err == nil {
-		old, operation = string(raw), "modify"
+	before, err := os.ReadFile(c.path)
+	if err == nil {
+		old, operation = string(before), "modify"
 	}
 	if c.t.Client().WriteFiles {
 		if err := c.t.Files().Write(ctx, c.path, text); err != nil {
@@ -267,8 +269,44 @@ func (c *toolCall) write(ctx context.Context, text string) (string, error) {
 		return "", err
 	}
 	c.content = append(c.content, object{"type": "diff", "path": c.path, "oldText": old, "newText": text})
-	c.contentV2 = append(c.contentV2, object{"type": "diff", "changes": []any{object{"operation": operation, "path": c.path}}})
+	patch := gitPatch(c.t.Dir, c.path, string(before), text)
+	c.contentV2 = append(c.contentV2, object{
+		"type": "diff", "changes": []any{object{"operation": operation, "path": c.path}}, "patch": object{"format": "git_patch", "text": patch},
+	})
 	return "written", nil
+}
+
+// gitPatch returns the change of a file in the folder dir as git writes it, with all lines in one
+// hunk. A file that was not there before is written like an empty one.
+func gitPatch(dir, path, before, after string) string {
+	name, err := filepath.Rel(dir, path)
+	if err != nil {
+		name = filepath.Base(path)
+	}
+	name = filepath.ToSlash(name)
+	removed, gone := patchLines("-", before)
+	added, come := patchLines("+", after)
+	return fmt.Sprintf("diff --git a/%[1]s b/%[1]s\n--- a/%[1]s\n+++ b/%[1]s\n@@ -%[2]s +%[3]s @@\n%[4]s%[5]s", name, lineRange(gone), lineRange(come), removed, added)
+}
+
+// patchLines returns the lines of a text with a mark before each, and their number.
+func patchLines(mark, text string) (marked string, n int) {
+	for line := range strings.Lines(text) {
+		n++
+		marked += mark + line
+		if !strings.HasSuffix(line, "\n") {
+			marked += "\n\\ No newline at end of file\n"
+		}
+	}
+	return marked, n
+}
+
+// lineRange returns the place of n lines at the beginning of a file, as a hunk has it.
+func lineRange(n int) string {
+	if n == 0 {
+		return "0,0"
+	}
+	return fmt.Sprintf("1,%d", n)
 }
 
 func (c *toolCall) edit(ctx context.Context, old, now string) (string, error) {
