@@ -21,6 +21,7 @@ type operation struct {
 	raw     map[string]any
 	item    map[string]any // the path, whose parameters the operation shares
 	itemAt  string
+	site    string // the pointer below paths or webhooks, where pointer may be in components
 }
 
 var pathName = regexp.MustCompile(`\{[^}/]*\}`)
@@ -46,7 +47,7 @@ func (s *source) operationsIn(group string) []operation {
 			}
 			out = append(out, operation{
 				key: strings.ToUpper(method) + " " + pathKey(path), name: strings.ToUpper(method) + " " + path, path: path, method: method,
-				pointer: join(at, method), raw: raw, item: item, itemAt: at,
+				pointer: join(at, method), raw: raw, item: item, itemAt: at, site: join(group, path, method),
 			})
 		}
 	}
@@ -117,38 +118,97 @@ func (c *comparison) apis() {
 // paths compares what belongs to a path and to none of its operations.
 func (c *comparison) paths() {
 	handled := slices.Concat(methods, []string{"parameters", "summary", "description", "servers", "$ref"})
-	raw, _ := lookup(c.old.base, "/paths")
-	olds, _ := raw.(map[string]any)
-	raw, _ = lookup(c.new.base, "/paths")
-	news, _ := raw.(map[string]any)
+	olds := c.old.members("/paths")
+	news := c.new.members("/paths")
 	byKey := map[string]string{}
 	for path := range news {
 		byKey[pathKey(path)] = path
 	}
 	for _, path := range slices.Sorted(maps.Keys(olds)) {
 		other, ok := byKey[pathKey(path)]
-		if !ok {
+		if !ok || isExtension(path) {
 			continue
 		}
 		a, oldAt := c.old.follow(join("/paths", path))
 		b, newAt := c.new.follow(join("/paths", other))
 		c.servers(a, b, newAt, everything)
-		c.restIn(c.old, c.new, oldAt, newAt, handled, newAt)
+		c.restIn(c.old, c.new, oldAt, newAt, handled, everything)
 	}
+	c.extensions("/paths", "/paths", everything)
 }
 
+// isExtension reports whether the name of a member is that of an extension.
+func isExtension(name string) bool { return strings.HasPrefix(name, "x-") }
+
+// members returns the members of the object at a pointer, nil if there is none.
+func (s *source) members(pointer string) map[string]any {
+	raw, _ := lookup(s.base, pointer)
+	members, _ := raw.(map[string]any)
+	return members
+}
+
+// extensions compares the extensions of an object whose other members have a comparison of
+// their own.
+func (c *comparison) extensions(oldAt, newAt, part string) {
+	var handled []string
+	for _, members := range []map[string]any{c.old.members(oldAt), c.new.members(newAt)} {
+		for name := range members {
+			if !isExtension(name) || name == restWord {
+				handled = append(handled, name)
+			}
+		}
+	}
+	c.restIn(c.old, c.new, oldAt, newAt, handled, part)
+}
+
+// otherComponents are the groups of components beside schemas that a consumer may refer to.
+var otherComponents = []string{"callbacks", "headers", "links", "parameters", "pathItems", "requestBodies", "responses", "securitySchemes"}
+
 // components compares the schemas that no operation uses. Other components without a use say
-// nothing to anybody.
+// nothing to anybody, unless the document has no operations: then they are what it describes.
 func (c *comparison) components() {
 	reached := c.old.reached([]string{"/paths", "/webhooks"}, nil)
 	c.namedSchemas(Both, "/components/schemas", reached)
+	c.extensions("/components", "/components", everything)
+	if len(c.old.operations()) > 0 || len(c.old.operationsIn("/webhooks")) > 0 {
+		return
+	}
+	for _, group := range otherComponents {
+		at := "/components/" + group
+		var added []string
+		for name := range c.new.members(at) {
+			if _, ok := c.old.members(at)[name]; !ok {
+				added = append(added, name)
+			}
+		}
+		c.restIn(c.old, c.new, at, at, added, everything)
+	}
 }
 
 // operationRemoved adds the finding about an operation that is gone.
 func (c *comparison) operationRemoved(old operation) {
-	f := Finding{Rule: "BOTH-operation-removed", Pointer: c.old.original(old.pointer), Direction: Both, Text: "the operation " + old.name + " is gone", Parts: []string{old.name, c.old.original(old.pointer)}}
+	at := c.old.original(old.pointer)
+	f := Finding{Rule: "BOTH-operation-removed", Pointer: at, Direction: Both, Text: "the operation " + old.name + " is gone", Parts: []string{old.name, at, c.old.original(old.site)}}
+	f.Parts = append(f.Parts, c.lostSchemas(old.pointer)...)
 	f.Example = c.requestExample(old, nil, "the new version has no operation "+old.name)
 	c.add(f)
+}
+
+// lostSchemas returns the names and places of the schemas that a part of the old version led
+// to and that no operation of the new version leads to. A consumer of one of their fields has
+// no way to it any more.
+func (c *comparison) lostSchemas(pointer string) []string {
+	if c.inUse == nil {
+		c.inUse = c.new.reached([]string{"/paths", "/webhooks"}, nil)
+	}
+	var out []string
+	for at := range c.old.reached([]string{pointer}, nil) {
+		if name := componentName(at); name != "" && !c.inUse[at] {
+			out = append(out, at, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // An exchange is one operation in both versions.
@@ -157,26 +217,70 @@ type exchange struct {
 	old, new operation
 	part     string // the operation as a part
 	flipped  bool   // the provider sends the request: a webhook
+	sites    []site
+}
+
+// A site is a place from which an operation leads to an object elsewhere, such as a component.
+// A consumer may declare either.
+type site struct{ at, from string }
+
+// newExchange returns the comparison of an operation that both versions have.
+func (c *comparison) newExchange(old, new operation, part string) *exchange {
+	x := &exchange{comparison: c, old: old, new: new, part: part}
+	x.note(old.pointer, old.site)
+	x.note(new.pointer, new.site)
+	return x
+}
+
+// note keeps a place from which the operation leads to an object.
+func (x *exchange) note(at, from string) {
+	s := site{at, from}
+	if at != from && !slices.Contains(x.sites, s) {
+		x.sites = append(x.sites, s)
+	}
+}
+
+// follow returns the object at a pointer, or the one that it refers to, and keeps both places.
+func (x *exchange) follow(s *source, pointer string) (map[string]any, string) {
+	m, at := s.follow(pointer)
+	x.note(at, pointer)
+	return m, at
+}
+
+// places returns pointers with all places from which the operation leads to them.
+func (x *exchange) places(pointers ...string) []string {
+	out := slices.Clone(pointers)
+	for i := 0; i < len(out) && i < maxContexts; i++ {
+		for _, s := range x.sites {
+			rest, ok := strings.CutPrefix(out[i], s.at)
+			isInside := ok && (rest == "" || rest[0] == '/')
+			if isInside && !slices.Contains(out, s.from+rest) {
+				out = append(out, s.from+rest)
+			}
+		}
+	}
+	return slices.Compact(out)
 }
 
 // finding returns a finding about the operation.
 func (x *exchange) finding(rule, pointer string, d Direction, format string, args ...any) Finding {
-	return Finding{
-		Rule: rule, Pointer: x.comparison.place(pointer), Direction: d, Text: fmt.Sprintf(format, args...),
-		Parts: []string{x.part, x.comparison.place(pointer)},
+	f := Finding{Rule: rule, Pointer: x.comparison.place(pointer), Direction: d, Text: fmt.Sprintf(format, args...), Parts: []string{x.part}}
+	for _, at := range x.places(pointer) {
+		f.Parts = append(f.Parts, x.comparison.place(at))
 	}
+	return f
 }
 
 // operation compares one operation.
 func (c *comparison) operation(old, new operation) {
-	x := &exchange{comparison: c, old: old, new: new, part: old.name}
+	x := c.newExchange(old, new, old.name)
 	x.parameters()
 	x.body()
 	x.responses()
 	x.security()
 	c.servers(old.raw, new.raw, new.pointer, old.name)
 	handled := []string{"parameters", "requestBody", "responses", "security", "servers", "tags", "summary", "description", "externalDocs", "operationId", "deprecated", restWord}
-	c.restIn(c.old, c.new, old.pointer, new.pointer, handled, old.name)
+	x.rest(old.pointer, new.pointer, handled)
 	if c.old.format == FormatShape {
 		c.restIn(c.old, c.new, join(old.pointer, restWord), join(new.pointer, restWord), nil, everything)
 	}
@@ -186,6 +290,7 @@ func (c *comparison) operation(old, new operation) {
 type parameter struct {
 	key, name, in string
 	pointer       string
+	site          string // the pointer in the operation or path, where pointer may be in components
 	raw           map[string]any
 	required      bool
 }
@@ -199,7 +304,8 @@ func (s *source) parametersOf(op operation) map[string]parameter {
 		raw, _ := lookup(s.base, at+"/parameters")
 		list, _ := raw.([]any)
 		for i := range list {
-			m, pointer := s.follow(fmt.Sprintf("%s/parameters/%d", at, i))
+			site := fmt.Sprintf("%s/parameters/%d", at, i)
+			m, pointer := s.follow(site)
 			name, _ := m["name"].(string)
 			in, _ := m["in"].(string)
 			required, _ := m["required"].(bool)
@@ -212,7 +318,7 @@ func (s *source) parametersOf(op operation) map[string]parameter {
 			case "header":
 				key = "header " + strings.ToLower(name)
 			}
-			out[key] = parameter{key, name, in, pointer, m, required}
+			out[key] = parameter{key, name, in, pointer, site, m, required}
 		}
 	}
 	return out
@@ -222,6 +328,8 @@ func (s *source) parametersOf(op operation) map[string]parameter {
 func (x *exchange) parameters() {
 	olds := x.comparison.old.parametersOf(x.old)
 	news := x.comparison.new.parametersOf(x.new)
+	x.noteParameters(x.old, olds)
+	x.noteParameters(x.new, news)
 	for _, key := range slices.Sorted(maps.Keys(olds)) {
 		was := olds[key]
 		is, ok := news[key]
@@ -247,6 +355,17 @@ func (x *exchange) parameters() {
 	}
 }
 
+// noteParameters keeps the places of parameters. One of the path belongs to the operation, too.
+func (x *exchange) noteParameters(op operation, list map[string]parameter) {
+	for _, key := range slices.Sorted(maps.Keys(list)) {
+		p := list[key]
+		x.note(p.pointer, p.site)
+		if !strings.HasPrefix(p.site, op.pointer+"/") {
+			x.note(p.site, op.pointer+"/parameters")
+		}
+	}
+}
+
 // parameter compares one parameter.
 func (x *exchange) parameter(was, is parameter) {
 	switch {
@@ -264,8 +383,8 @@ func (x *exchange) parameter(was, is parameter) {
 	}
 	where := fmt.Sprintf("%s parameter %s of %s", is.in, is.name, x.part)
 	x.value(Request, was.raw, is.raw, was.pointer, is.pointer, where)
-	x.restIn(x.comparison.old, x.comparison.new, was.pointer, is.pointer,
-		[]string{"name", "in", "required", "description", "deprecated", "example", "examples", "style", "explode", "allowReserved", "allowEmptyValue", "schema", "content"}, x.part)
+	x.rest(was.pointer, is.pointer,
+		[]string{"name", "in", "required", "description", "deprecated", "example", "examples", "style", "explode", "allowReserved", "allowEmptyValue", "schema", "content"})
 }
 
 // encodingOf returns how a parameter is written, with the defaults of OpenAPI.
@@ -294,7 +413,7 @@ func (x *exchange) value(d Direction, old, new map[string]any, oldAt, newAt, whe
 	_, had := old["schema"]
 	_, has := new["schema"]
 	if had && has {
-		x.schemaAt(d, oldAt+"/schema", newAt+"/schema", newAt+"/schema", where)
+		x.schemaAt(d, oldAt+"/schema", newAt+"/schema", where)
 		return
 	}
 	if had != has {
@@ -302,18 +421,12 @@ func (x *exchange) value(d Direction, old, new map[string]any, oldAt, newAt, whe
 		x.add(f)
 		return
 	}
-	x.content(d, oldAt, newAt, newAt, where)
+	x.content(d, oldAt, newAt, where)
 }
 
-// schemaAt compares two schemas of the operation. site is the place from which the operation
-// leads to the schema.
-func (x *exchange) schemaAt(d Direction, oldAt, newAt, site, where string) {
-	contexts := []string{newAt}
-	for _, at := range []string{oldAt, site} {
-		if !slices.Contains(contexts, at) {
-			contexts = append(contexts, at)
-		}
-	}
+// schemaAt compares two schemas of the operation.
+func (x *exchange) schemaAt(d Direction, oldAt, newAt, where string) {
+	contexts := x.places(newAt, oldAt)
 	if x.comparison.old.format == FormatShape { // its fields have no other names
 		contexts = append(contexts, "")
 	}
@@ -326,41 +439,57 @@ func (x *exchange) body() {
 	if x.flipped {
 		d = Response
 	}
-	was, oldAt := x.comparison.old.follow(x.old.pointer + "/requestBody")
-	is, newAt := x.comparison.new.follow(x.new.pointer + "/requestBody")
+	was, oldAt := x.follow(x.comparison.old, x.old.pointer+"/requestBody")
+	is, newAt := x.follow(x.comparison.new, x.new.pointer+"/requestBody")
+	if was == nil || is == nil {
+		x.bodyInOne(d, was, is, oldAt, newAt)
+		return
+	}
+
 	wasRequired, _ := was["required"].(bool)
 	isRequired, _ := is["required"].(bool)
-	where := "body of " + x.part
-	missing := func(rule, text string) {
-		f := x.finding(rule, newAt, d, "%s", text)
-		if !x.flipped {
-			f.Example = x.requestExample(x.old, map[string]any{"body": nil}, "the body is missing")
-		}
-		x.add(f)
-	}
 	switch {
-	case was == nil && is == nil:
-		return
-	case was == nil && isRequired:
-		missing("REQ-body-became-required", "a body is required now")
-		return
-	case was == nil:
-		x.add(x.finding("REQ-body-added", newAt, d, "an optional body is new"))
-		return
-	case is == nil:
-		x.add(x.finding("REQ-body-removed", oldAt, d, "the request has no body any more"))
-		return
 	case !wasRequired && isRequired && d == Request:
-		missing("REQ-body-became-required", "the body is required now")
+		x.bodyRequired(newAt, "the body is required now")
 	case wasRequired && !isRequired && d == Response:
 		x.add(x.finding("BOTH-difference-without-rule", newAt, Both, "the body of the webhook is optional now"))
 	}
-	x.content(d, oldAt, newAt, x.new.pointer+"/requestBody", where)
-	x.restIn(x.comparison.old, x.comparison.new, oldAt, newAt, []string{"required", "content", "description"}, x.part)
+	x.content(d, oldAt, newAt, "body of "+x.part)
+	x.rest(oldAt, newAt, []string{"required", "content", "description"})
 }
 
-// content compares the media types of a body, a response or a parameter.
-func (x *exchange) content(d Direction, oldAt, newAt, site, where string) {
+// bodyInOne adds the finding about a body that only one version has.
+func (x *exchange) bodyInOne(d Direction, was, is map[string]any, oldAt, newAt string) {
+	isRequired, _ := is["required"].(bool)
+	switch {
+	case was == nil && is == nil:
+	case is == nil:
+		f := x.finding("REQ-body-removed", oldAt, d, "the request has no body any more")
+		if x.flipped { // a consumer waits for what the provider sent
+			f.Verdict = Breaking
+			f.Example = x.webhookExample(x.old, "the new version sends no body")
+		}
+		f.Parts = append(f.Parts, x.lostSchemas(oldAt)...)
+		x.add(f)
+	case x.flipped:
+		x.add(x.finding("BOTH-difference-without-rule", newAt, Both, "the webhook has a body now"))
+	case isRequired:
+		x.bodyRequired(newAt, "a body is required now")
+	default:
+		x.add(x.finding("REQ-body-added", newAt, d, "an optional body is new"))
+	}
+}
+
+// bodyRequired adds the finding about a body that a request must have now.
+func (x *exchange) bodyRequired(newAt, text string) {
+	f := x.finding("REQ-body-became-required", newAt, Request, "%s", text)
+	f.Example = x.requestExample(x.old, map[string]any{"body": nil}, "the body is missing")
+	x.add(f)
+}
+
+// content compares the media types of a body, a response or a parameter. A range such as
+// application/* stands for the media types in it that have no description of their own.
+func (x *exchange) content(d Direction, oldAt, newAt, where string) {
 	olds := mediaOf(x.comparison.old, oldAt)
 	news := mediaOf(x.comparison.new, newAt)
 	prefix := "REQ"
@@ -368,89 +497,214 @@ func (x *exchange) content(d Direction, oldAt, newAt, site, where string) {
 		prefix = "RES"
 	}
 	for _, media := range slices.Sorted(maps.Keys(olds)) {
-		a := join(oldAt, "content", olds[media])
-		other, ok := news[media]
-		if !ok {
-			f := x.finding(prefix+"-media-type-removed", a, d, "the media type %s of the %s is gone", media, where)
-			if d == Request && !x.flipped {
-				f.Example = x.requestExample(x.old, map[string]any{"content_type": media}, "the media type "+media+" is not taken")
-			}
-			x.add(f)
+		other := coveringMedia(media, news)
+		if other == "" {
+			x.mediaRemoved(d, prefix, media, join(oldAt, "content", olds[media]), where, news)
 			continue
 		}
-		b := join(newAt, "content", other)
-		x.media(d, a, b, join(site, "content", other), where)
+		b := join(newAt, "content", news[other])
+		if other != media && d == Response {
+			x.add(x.finding("BOTH-difference-without-rule", b, Both, "the media type %s of the %s became %s", media, where, other))
+		}
+		x.media(d, join(oldAt, "content", olds[media]), b, where)
 	}
+
+	// A new media type may be one that the old version described by a range.
 	for _, media := range slices.Sorted(maps.Keys(news)) {
-		if _, ok := olds[media]; !ok {
-			x.add(x.finding(prefix+"-media-type-added", join(newAt, "content", news[media]), d, "the media type %s of the %s is new", media, where))
+		if _, ok := olds[media]; ok {
+			continue
+		}
+		b := join(newAt, "content", news[media])
+		x.add(x.finding(prefix+"-media-type-added", b, d, "the media type %s of the %s is new", media, where))
+		if other := coveringMedia(media, olds); other != "" {
+			x.media(d, join(oldAt, "content", olds[other]), b, where)
 		}
 	}
 }
 
+// mediaRemoved adds the finding about a media type that is gone. A response that had any type
+// of a range, and has one of them now, gives no more than before, but a consumer may have asked
+// for another one.
+func (x *exchange) mediaRemoved(d Direction, prefix, media, at, where string, news map[string]string) {
+	isNarrowed := slices.ContainsFunc(slices.Collect(maps.Keys(news)), func(other string) bool {
+		return coveringMedia(other, map[string]string{media: media}) != ""
+	})
+	if d == Response && isNarrowed {
+		x.add(x.finding("BOTH-difference-without-rule", at, Both, "the %s has fewer media types than %s", where, media))
+		return
+	}
+	f := x.finding(prefix+"-media-type-removed", at, d, "the media type %s of the %s is gone", media, where)
+	f.Parts = append(f.Parts, x.lostSchemas(at)...)
+	switch {
+	case x.flipped:
+	case d == Request:
+		f.Example = x.requestExample(x.old, map[string]any{"content_type": media}, "the media type "+media+" is not taken")
+	default:
+		f.Example = x.requestExample(x.old, map[string]any{"accept": media}, "there is no response of the media type "+media)
+	}
+	x.add(f)
+}
+
+// coveringMedia returns the media type of a list that a media type falls under: itself, or the
+// closest range. It is empty if there is none.
+func coveringMedia(media string, list map[string]string) string {
+	group, _, _ := strings.Cut(media, "/")
+	for _, key := range []string{media, group + "/*", "*/*"} {
+		if _, ok := list[key]; ok {
+			return key
+		}
+	}
+	return ""
+}
+
 // media compares one media type.
-func (x *exchange) media(d Direction, oldAt, newAt, site, where string) {
+func (x *exchange) media(d Direction, oldAt, newAt, where string) {
 	_, had := lookup(x.comparison.old.base, oldAt+"/schema")
 	_, has := lookup(x.comparison.new.base, newAt+"/schema")
 	switch {
 	case had && has:
-		x.schemaAt(d, oldAt+"/schema", newAt+"/schema", site+"/schema", where)
+		x.schemaAt(d, oldAt+"/schema", newAt+"/schema", where)
 	case had != has:
 		x.add(x.finding("BOTH-difference-without-rule", newAt, Both, "the %s has a schema in one version only", where))
 	}
-	x.restIn(x.comparison.old, x.comparison.new, oldAt, newAt, []string{"schema", "example", "examples"}, x.part)
+	x.rest(oldAt, newAt, []string{"schema", "example", "examples"})
 }
 
-// mediaOf returns the media types in the content at a pointer: in lower case, without blanks,
-// with their names in the document.
+// mediaOf returns the media types in the content at a pointer by their keys, with their names
+// in the document.
 func mediaOf(s *source, pointer string) map[string]string {
-	raw, _ := lookup(s.base, pointer+"/content")
-	content, _ := raw.(map[string]any)
+	content := s.members(pointer + "/content")
 	out := map[string]string{}
-	for name := range content {
-		out[strings.ToLower(strings.ReplaceAll(name, " ", ""))] = name
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		key := mediaKey(name)
+		if _, taken := out[key]; taken {
+			key = name
+		}
+		out[key] = name
 	}
 	return out
 }
 
-// responses compares the responses by status.
+// mediaKey returns a media type in lower case, without blanks. JSON is always UTF-8, so that
+// naming this charset says nothing.
+func mediaKey(name string) string {
+	key := strings.ToLower(strings.ReplaceAll(name, " ", ""))
+	media, charset, _ := strings.Cut(key, ";")
+	isJSON := media == "application/json" || strings.HasSuffix(media, "+json")
+	if isJSON && (charset == "charset=utf-8" || charset == `charset="utf-8"`) {
+		return media
+	}
+	return key
+}
+
+// responses compares the responses by status. A range such as 4XX, or default, stands for the
+// statuses that have no description of their own.
 func (x *exchange) responses() {
+	olds := x.comparison.old.members(join(x.old.pointer, "responses"))
+	news := x.comparison.new.members(join(x.new.pointer, "responses"))
+	for _, status := range slices.Sorted(maps.Keys(olds)) {
+		if isExtension(status) {
+			continue
+		}
+		other := coveringStatus(status, news)
+		if other != status {
+			x.statusRemoved(status, other, news, olds)
+		}
+		if other != "" {
+			x.response(status, other)
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(news)) {
+		if _, ok := olds[status]; !ok && !isExtension(status) {
+			x.statusAdded(status, coveringStatus(status, olds))
+		}
+	}
+	x.extensions(join(x.old.pointer, "responses"), join(x.new.pointer, "responses"), x.part)
+}
+
+// coveringStatus returns the status of a list that a status falls under: itself, its range, or
+// default. It is empty if there is none. Where a success has a description of its own, default
+// stands for failures.
+func coveringStatus(status string, list map[string]any) string {
+	for _, key := range []string{status, status[:1] + "XX"} {
+		if _, ok := list[key]; ok {
+			return key
+		}
+	}
+	hasSuccess := slices.ContainsFunc(slices.Collect(maps.Keys(list)), isSuccess)
+	if _, ok := list["default"]; ok && !(isSuccess(status) && hasSuccess) {
+		return "default"
+	}
+	return ""
+}
+
+// isSuccess reports whether a status is one of a success.
+func isSuccess(status string) bool { return strings.HasPrefix(status, "2") }
+
+// response compares the response for one status of each version.
+func (x *exchange) response(oldStatus, newStatus string) {
 	d := Response
 	if x.flipped {
 		d = Request
 	}
-	olds, _ := x.old.raw["responses"].(map[string]any)
-	news, _ := x.new.raw["responses"].(map[string]any)
-	for _, status := range slices.Sorted(maps.Keys(olds)) {
-		if strings.HasPrefix(status, "x-") {
-			continue
-		}
-		_, oldAt := x.comparison.old.follow(join(x.old.pointer, "responses", status))
-		if _, ok := news[status]; !ok {
-			x.statusRemoved(status, oldAt, news, olds)
-			continue
-		}
-		_, newAt := x.comparison.new.follow(join(x.new.pointer, "responses", status))
-		where := fmt.Sprintf("response %s of %s", status, x.part)
-		x.headers(d, oldAt, newAt, status)
-		x.content(d, oldAt, newAt, join(x.new.pointer, "responses", status), where)
-		x.restIn(x.comparison.old, x.comparison.new, oldAt, newAt, []string{"description", "headers", "content"}, x.part)
+	_, oldAt := x.follow(x.comparison.old, join(x.old.pointer, "responses", oldStatus))
+	_, newAt := x.follow(x.comparison.new, join(x.new.pointer, "responses", newStatus))
+	handled := []string{"description", "headers", "content"}
+	if x.flipped { // headers of a consumer's answer have no rules
+		handled = []string{"description", "content"}
+	} else {
+		x.headers(oldAt, newAt, newStatus)
 	}
-	for _, status := range slices.Sorted(maps.Keys(news)) {
-		if _, ok := olds[status]; !ok {
-			x.add(x.finding("RES-status-added", join(x.new.pointer, "responses", status), Response, "the response %s is new", status))
+	x.content(d, oldAt, newAt, fmt.Sprintf("response %s of %s", newStatus, x.part))
+	x.rest(oldAt, newAt, handled)
+}
+
+// statusAdded adds the finding about a new status. If the old version described it by a range,
+// the new description must keep what that one said.
+func (x *exchange) statusAdded(status, covering string) {
+	at := join(x.new.pointer, "responses", status)
+	if covering != "" {
+		trial := x.comparison.trial().newExchange(x.old, x.new, x.part)
+		trial.flipped = x.flipped
+		trial.response(covering, status)
+		isSame := !slices.ContainsFunc(trial.findings, func(f Finding) bool { return f.Verdict != Compatible })
+		if !isSame {
+			f := x.finding("BOTH-difference-without-rule", at, Both, "the response %s differs from %s, which described it before", status, covering)
+			for _, difference := range trial.findings {
+				f.Parts = append(f.Parts, difference.Parts...)
+			}
+			x.add(f)
 		}
 	}
+	x.add(x.finding("RES-status-added", at, Response, "the response %s is new", status))
+}
+
+// trial returns a comparison of the same documents whose findings are its own. It searches for
+// no examples.
+func (c *comparison) trial() *comparison {
+	return &comparison{old: c.old, new: c.new, sides: c.sides, index: map[string]int{}, generate: c.generate, inUse: c.inUse}
 }
 
 // statusRemoved adds the finding about a status that is gone. Without a success that a
-// consumer knows, the operation is of no use to it.
-func (x *exchange) statusRemoved(status, oldAt string, news, olds map[string]any) {
+// consumer knows, the operation is of no use to it. covering is the status of the new version
+// that describes it now, if there is one.
+func (x *exchange) statusRemoved(status, covering string, news, olds map[string]any) {
+	_, oldAt := x.follow(x.comparison.old, join(x.old.pointer, "responses", status))
 	f := x.finding("RES-status-removed", oldAt, Response, "the response %s is gone", status)
-	if strings.HasPrefix(status, "2") {
+	if covering != "" {
+		f.Text = fmt.Sprintf("the response %s is described by %s", status, covering)
+		x.add(f)
+		return
+	}
+	f.Parts = append(f.Parts, x.lostSchemas(oldAt)...)
+	if isSuccess(status) {
 		f.Rule = "RES-success-removed"
+		f.Example = &Example{
+			Document: rawOf(map[string]any{"status": status}), Where: "response of " + x.part, TakenBy: "old", RefusedBy: "new",
+			Reason: "the new version has no response " + status,
+		}
 		for _, other := range slices.Sorted(maps.Keys(news)) {
-			if _, known := olds[other]; !known && strings.HasPrefix(other, "2") {
+			if _, known := olds[other]; !known && isSuccess(other) {
 				f.Example = &Example{
 					Document: rawOf(map[string]any{"status": other}), Where: "response of " + x.part, TakenBy: "new", RefusedBy: "old",
 					Reason: "the old version has no response " + other,
@@ -463,13 +717,12 @@ func (x *exchange) statusRemoved(status, oldAt string, news, olds map[string]any
 }
 
 // headers compares the headers of a response.
-func (x *exchange) headers(d Direction, oldAt, newAt, status string) {
-	olds := headersOf(x.comparison.old, oldAt)
-	news := headersOf(x.comparison.new, newAt)
+func (x *exchange) headers(oldAt, newAt, status string) {
+	olds := x.headersOf(x.comparison.old, oldAt)
+	news := x.headersOf(x.comparison.new, newAt)
 	for _, key := range slices.Sorted(maps.Keys(olds)) {
 		was := olds[key]
 		is, ok := news[key]
-		where := fmt.Sprintf("header %s of response %s of %s", was.name, status, x.part)
 		absent := &Example{
 			Document: rawOf(map[string]any{"status": status, "headers": map[string]any{}}), Where: "response of " + x.part, TakenBy: "new", RefusedBy: "old",
 			Reason: "the header " + was.name + " is missing",
@@ -489,8 +742,8 @@ func (x *exchange) headers(d Direction, oldAt, newAt, status string) {
 			f.Example = absent
 			x.add(f)
 		}
-		x.value(d, was.raw, is.raw, was.pointer, is.pointer, where)
-		x.restIn(x.comparison.old, x.comparison.new, was.pointer, is.pointer, []string{"required", "description", "deprecated", "example", "examples", "schema", "content"}, x.part)
+		x.value(Response, was.raw, is.raw, was.pointer, is.pointer, fmt.Sprintf("header %s of response %s of %s", was.name, status, x.part))
+		x.rest(was.pointer, is.pointer, []string{"required", "description", "deprecated", "example", "examples", "schema", "content"})
 	}
 	for _, key := range slices.Sorted(maps.Keys(news)) {
 		if _, ok := olds[key]; !ok {
@@ -500,12 +753,10 @@ func (x *exchange) headers(d Direction, oldAt, newAt, status string) {
 }
 
 // headersOf returns the headers of a response by their names in lower case.
-func headersOf(s *source, pointer string) map[string]parameter {
-	raw, _ := lookup(s.base, pointer+"/headers")
-	members, _ := raw.(map[string]any)
+func (x *exchange) headersOf(s *source, pointer string) map[string]parameter {
 	out := map[string]parameter{}
-	for name := range members {
-		m, at := s.follow(join(pointer, "headers", name))
+	for _, name := range slices.Sorted(maps.Keys(s.members(pointer + "/headers"))) {
+		m, at := x.follow(s, join(pointer, "headers", name))
 		required, _ := m["required"].(bool)
 		out[strings.ToLower(name)] = parameter{name: name, in: "header", pointer: at, raw: m, required: required}
 	}
@@ -515,7 +766,7 @@ func headersOf(s *source, pointer string) map[string]parameter {
 // security compares what a caller needs.
 func (x *exchange) security() {
 	was := x.comparison.old.securityOf(x.old)
-	is := x.comparison.new.securityOf(x.new)
+	is := x.renamedSchemes(x.comparison.new.securityOf(x.new))
 	at := x.new.pointer
 	if _, ok := x.new.raw["security"]; ok {
 		at += "/security"
@@ -538,13 +789,72 @@ func (x *exchange) security() {
 	for _, need := range is {
 		for _, scheme := range slices.Sorted(maps.Keys(need)) {
 			place := join("/components/securitySchemes", scheme)
-			a, ok := lookup(x.comparison.old.base, place)
-			b, _ := lookup(x.comparison.new.base, place)
-			if ok && x.comparison.old.closureOf(withoutWords(a)) != x.comparison.new.closureOf(withoutWords(b)) {
+			a, _ := x.comparison.old.follow(place)
+			b, _ := x.comparison.new.follow(place)
+			if a != nil && b != nil && !sameScheme(a, b) {
 				x.add(x.finding("REQ-security-scheme-changed", place, Request, "the security scheme %s changed", scheme))
 			}
 		}
 	}
+}
+
+// sameScheme reports whether credentials for one security scheme are credentials for another
+// one. The new one may know more scopes.
+func sameScheme(old, new map[string]any) bool {
+	a := clone(withoutWords(old)).(map[string]any)
+	b := clone(withoutWords(new)).(map[string]any)
+	was, _ := a["flows"].(map[string]any)
+	is, _ := b["flows"].(map[string]any)
+	for name := range was {
+		before, _ := was[name].(map[string]any)
+		after, _ := is[name].(map[string]any)
+		known, _ := before["scopes"].(map[string]any)
+		scopes, _ := after["scopes"].(map[string]any)
+		for scope := range known {
+			if _, ok := scopes[scope]; !ok {
+				return false
+			}
+		}
+		delete(before, "scopes")
+		delete(after, "scopes")
+	}
+	return equal(a, b)
+}
+
+// renamedSchemes returns the needs of the new version with the old names of schemes that have
+// another name now and are otherwise the same.
+func (x *exchange) renamedSchemes(needs []map[string][]string) []map[string][]string {
+	const group = "/components/securitySchemes"
+	olds := x.comparison.old.members(group)
+	news := x.comparison.new.members(group)
+	before := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(olds)) {
+		if _, kept := news[name]; kept {
+			continue
+		}
+		old, _ := x.comparison.old.follow(join(group, name))
+		for _, other := range slices.Sorted(maps.Keys(news)) {
+			_, known := olds[other]
+			new, _ := x.comparison.new.follow(join(group, other))
+			isFree := !known && before[other] == ""
+			if isFree && sameScheme(old, new) {
+				before[other] = name
+				break
+			}
+		}
+	}
+
+	out := make([]map[string][]string, len(needs))
+	for i, need := range needs {
+		out[i] = map[string][]string{}
+		for name, scopes := range need {
+			if old, ok := before[name]; ok {
+				name = old
+			}
+			out[i][name] = scopes
+		}
+	}
+	return out
 }
 
 // withoutWords returns an object without its description.
@@ -553,9 +863,7 @@ func withoutWords(v any) any {
 	if !ok {
 		return v
 	}
-	m = maps.Clone(m)
-	delete(m, "description")
-	return m
+	return without(m, "description")
 }
 
 // credentials returns the schemes that were enough before and are not any more.
@@ -631,19 +939,32 @@ func (c *comparison) webhooks() {
 		delete(news, old.key)
 		part := "webhook " + old.path
 		if !ok {
-			c.add(Finding{Rule: "BOTH-webhook-removed", Pointer: old.pointer, Direction: Both, Text: "the webhook " + old.path + " is gone", Parts: []string{part, old.pointer}})
+			f := Finding{Rule: "BOTH-webhook-removed", Pointer: old.pointer, Direction: Both, Text: "the webhook " + old.path + " is gone", Parts: []string{part, old.pointer, old.site}}
+			f.Parts = append(f.Parts, c.lostSchemas(old.pointer)...)
+			f.Example = c.webhookExample(old, "the new version does not send the webhook "+old.path)
+			c.add(f)
 			continue
 		}
-		x := &exchange{comparison: c, old: old, new: op, part: part, flipped: true}
+		x := c.newExchange(old, op, part)
+		x.flipped = true
 		x.body()
 		x.responses()
-		handled := []string{"requestBody", "responses", "tags", "summary", "description", "externalDocs", "operationId", "deprecated"}
-		c.restIn(c.old, c.new, old.pointer, op.pointer, handled, part)
+		x.rest(old.pointer, op.pointer, []string{"requestBody", "responses", "tags", "summary", "description", "externalDocs", "operationId", "deprecated"})
+		x.rest(old.itemAt, op.itemAt, slices.Concat(methods, []string{"summary", "description", "$ref"}))
 	}
 	for _, key := range slices.Sorted(maps.Keys(news)) {
 		op := news[key]
 		c.add(Finding{Rule: "BOTH-webhook-added", Pointer: op.pointer, Direction: Both, Text: "the webhook " + op.path + " is new", Parts: []string{op.pointer}})
 	}
+}
+
+// webhookExample returns a request that the provider sent.
+func (c *comparison) webhookExample(op operation, reason string) *Example {
+	example := c.requestExample(op, nil, reason)
+	if example != nil {
+		example.Where = "webhook " + op.path
+	}
+	return example
 }
 
 // requestExample returns a request that the old version takes. It has what the old version

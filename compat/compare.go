@@ -76,7 +76,8 @@ type comparison struct {
 	findings []Finding
 	index    map[string]int // of findings, by rule, pointer and direction
 	generate *generator
-	searches int // for examples that are left
+	searches int             // for examples that are left
+	inUse    map[string]bool // places that operations of the new version lead to; nil until it is needed
 }
 
 // maxSearches is the number of examples that are searched for in one comparison.
@@ -233,7 +234,11 @@ func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts [
 	}
 
 	// A proof without a gap is a finding of its own, for people.
-	if !p.failed(0) {
+	isProved := !p.failed(0)
+	if isProved && d == Request {
+		isProved = !c.formatsLost(sub[0], sup[0], c.parts(contexts, operation))
+	}
+	if isProved {
 		rule := "REQ-accepts-no-less"
 		text := "the new version takes every document that the old one took"
 		if d == Response {
@@ -245,6 +250,22 @@ func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts [
 	for _, g := range p.gaps {
 		c.gap(d, g, sub, sup, where, operation)
 	}
+}
+
+// formatsLost adds a finding for each format that the old version of a request has and the new
+// one has nowhere, as where a whole description of items was dropped. The proof does not see
+// them: every document is still taken. It reports whether there is one.
+func (c *comparison) formatsLost(old, new schema, parts []string) bool {
+	was := old.formats()
+	is := new.formats()
+	lost := false
+	for _, word := range slices.Sorted(maps.Keys(was)) {
+		if _, ok := is[word]; !ok {
+			c.add(Finding{Rule: "BOTH-format-changed", Pointer: c.old.original(was[word]), Direction: Both, Text: word + " is gone", Parts: parts})
+			lost = true
+		}
+	}
+	return lost
 }
 
 // gap turns a gap of a proof into a finding, with an example.
@@ -391,39 +412,117 @@ func (c *comparison) rest(old, new *source, oldAt, newAt string, handled []strin
 	c.restIn(old, new, oldAt, newAt, handled, everything)
 }
 
-// restIn is rest for members that belong to one part, such as an operation. A member that
-// refers to others is compared with everything that it refers to.
+// restIn is rest for members that belong to one part, such as an operation.
 func (c *comparison) restIn(old, new *source, oldAt, newAt string, handled []string, part string) {
-	a, _ := lookup(old.base, oldAt)
-	b, _ := lookup(new.base, newAt)
-	olds, _ := a.(map[string]any)
-	news, _ := b.(map[string]any)
+	for _, f := range differences(old, new, oldAt, newAt, handled) {
+		at := f.Pointer
+		f.Pointer = new.original(at)
+		if _, ok := lookup(new.base, at); !ok {
+			f.Pointer = old.original(at)
+		}
+		f.Parts = []string{f.Pointer, part}
+		c.add(f)
+	}
+}
+
+// rest compares the members of two objects of the operation that have no comparison of their
+// own.
+func (x *exchange) rest(oldAt, newAt string, handled []string) {
+	for _, f := range differences(x.comparison.old, x.comparison.new, oldAt, newAt, handled) {
+		x.add(x.finding(f.Rule, f.Pointer, f.Direction, "%s", f.Text))
+	}
+}
+
+// differences returns a finding for each member of two objects that differs and is not in
+// handled. The pointers lead into base. A member that refers to others is compared with
+// everything that it refers to.
+func differences(old, new *source, oldAt, newAt string, handled []string) []Finding {
+	olds := old.members(oldAt)
+	news := new.members(newAt)
 	all := maps.Clone(olds)
 	if all == nil {
 		all = map[string]any{}
 	}
 	maps.Copy(all, news)
+	var out []Finding
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if slices.Contains(handled, name) || old.closureOf(olds[name]) == new.closureOf(news[name]) {
 			continue
 		}
-		at := join(new.original(newAt), name)
+		_, had := olds[name]
+		at := join(newAt, name)
 		if _, ok := news[name]; !ok {
-			at = join(old.original(oldAt), name)
+			at = join(oldAt, name)
 		}
 		rule := "BOTH-difference-without-rule"
-		if strings.HasPrefix(name, "x-") && name != restWord {
+		switch {
+		case isExtension(name) && name != restWord:
 			rule = "BOTH-extension-changed"
+		case had && old.format == FormatOpenAPI && old.wordlessClosure(olds[name], name) == new.wordlessClosure(news[name], name):
+			continue
 		}
-		c.add(Finding{Rule: rule, Pointer: at, Direction: Both, Text: name + " changed", Parts: []string{at, part}})
+		out = append(out, Finding{Rule: rule, Pointer: at, Direction: Both, Text: name + " changed"})
 	}
+	return out
+}
+
+// readerWords are members of the objects of OpenAPI that are for readers.
+var readerWords = []string{"deprecated", "description", "example", "examples", "externalDocs", "summary", "tags", "title"}
+
+// wordless returns a value of an OpenAPI document without its words for readers. names is true
+// for an object whose members have names of their author.
+func wordless(value any, names bool) any {
+	switch v := value.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = wordless(item, false)
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for name, member := range v {
+			switch {
+			case names:
+				out[name] = wordless(member, false)
+			case slices.Contains(readerWords, name):
+			case name == "schema":
+				out[name] = bare(member)
+			case isExtension(name) || slices.Contains(dataWords, name):
+				out[name] = member
+			default:
+				out[name] = wordless(member, slices.Contains(nameMaps, name))
+			}
+		}
+		return out
+	}
+	return value
+}
+
+// wordlessClosure is closureOf without words for readers, for a member of an object of OpenAPI.
+func (s *source) wordlessClosure(value any, name string) string {
+	return s.closureWith(value, func(v any, at string) any {
+		switch {
+		case strings.HasPrefix(at, "/components/schemas/"):
+			return bare(v)
+		case at == "":
+			return wordless(v, slices.Contains(nameMaps, name))
+		}
+		return wordless(v, false)
+	})
 }
 
 // closureOf returns a text that is equal for two values that are written in the same way,
 // with everything that they refer to.
 func (s *source) closureOf(value any) string {
+	return s.closureWith(value, func(v any, _ string) any { return v })
+}
+
+// closureWith is closureOf with a function that rewrites each value before it is written. at is
+// the place of a value that was referred to, "" for the first one.
+func (s *source) closureWith(value any, rewrite func(v any, at string) any) string {
 	var b strings.Builder
-	b.Write(rawOf(value))
+	b.Write(rawOf(rewrite(value, "")))
 	seen := map[string]bool{}
 	queue := referencesIn(value, nil)
 	for len(queue) > 0 {
@@ -436,7 +535,7 @@ func (s *source) closureOf(value any) string {
 		at, _ := s.target(ref)
 		target, _ := lookup(s.base, at)
 		b.WriteString("\n" + ref + "\n")
-		b.Write(rawOf(target))
+		b.Write(rawOf(rewrite(target, at)))
 		queue = referencesIn(target, queue)
 	}
 	return b.String()

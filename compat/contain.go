@@ -137,6 +137,22 @@ func (p position) referred(both ...*normal) position {
 	return p
 }
 
+// placed returns the position with the places of the schemas themselves: one in a list, in
+// allOf or behind a pattern is not found by the names of properties alone.
+func (p position) placed(both ...conjunction) position {
+	for _, s := range slices.Concat(both...) {
+		at := s.pointer
+		isKnown := at == "" || strings.HasPrefix(at, madeUp) || slices.Contains(p.contexts, at) || slices.Contains(p.contexts, rootPointer+at)
+		if !isKnown && !slices.Contains(p.contexts, everything) {
+			p.contexts = append(slices.Clip(p.contexts), at)
+		}
+	}
+	if len(p.contexts) > maxContexts {
+		p.contexts = []string{everything}
+	}
+	return p
+}
+
 // A gap is a step of a proof that failed, or a remark about one that succeeded.
 type gap struct {
 	kind     kind
@@ -250,7 +266,7 @@ func (c *comparer) contain(sub, sup conjunction, at position) {
 
 	ns := normalise(sub)
 	np := normalise(sup)
-	at = at.referred(ns, np)
+	at = at.referred(ns, np).placed(sub, sup)
 	state := &pair{entry: at.contexts, depth: len(at.path)}
 	c.pairs[key] = state
 	start := len(c.gaps)
@@ -364,8 +380,12 @@ func (c *comparer) compare(sub, sup conjunction, ns, np *normal, at position) {
 	gapOf := func(k kind, pointer, format string, args ...any) gap {
 		return gap{kind: k, pointer: pointer, text: fmt.Sprintf(format, args...), at: at, sub: sub, sup: sup}
 	}
-	if !at.unwatch && len(sub) > 0 {
+	if !at.unwatch {
 		c.compareWatched(sub, sup, ns, np, at)
+		c.compareBranchWords(sub, sup, ns, np, at)
+		if isOtherText(ns, np) {
+			return // what the texts take is not known
+		}
 	}
 	if ns.tooMany || np.tooMany {
 		g := gapOf(kindBound, "", "too many schemas apply to one value")
@@ -475,10 +495,11 @@ func (c *comparer) compareValues(sub, sup conjunction, ns, np *normal, at positi
 
 // compareListAdded looks at a sup that takes a list of values, where sub takes more.
 func (c *comparer) compareListAdded(sub, sup conjunction, ns, np *normal, gapOf gapMaker) {
-	if ns.types&^(isNull|isBoolean) == 0 { // few values: each is tried
-		for _, value := range []any{nil, true, false} {
+	if values, isAll := fewValues(ns); isAll { // each is tried
+		for _, value := range values {
 			if takes(sub, value) && !takes(sup, value) {
-				c.add(gapOf(kindEnum, np.valuesAt, "the value %v is not allowed", value))
+				text, _ := json.Marshal(value)
+				c.add(gapOf(kindEnum, np.valuesAt, "the value %s is not allowed", text))
 				return
 			}
 		}
@@ -487,8 +508,31 @@ func (c *comparer) compareListAdded(sub, sup conjunction, ns, np *normal, gapOf 
 	c.add(gapOf(kindEnumAdded, np.valuesAt, "only %d listed values are allowed", len(np.values)))
 }
 
+// maxTried is the number of integers between two bounds that are tried one by one.
+const maxTried = 100
+
+// fewValues returns the values that a schema may take, and whether these are all.
+func fewValues(n *normal) ([]any, bool) {
+	values := []any{nil, true, false}
+	if n.types&^(isNull|isBoolean) == 0 {
+		return values, true
+	}
+	isBounded := n.types&^(isNull|isBoolean|isInteger) == 0 && n.min != nil && n.max != nil
+	if !isBounded {
+		return nil, false
+	}
+	count := new(big.Rat).Sub(n.max.value, n.min.value)
+	if count.Cmp(big.NewRat(maxTried, 1)) > 0 {
+		return nil, false
+	}
+	for v := new(big.Rat).Set(n.min.value); v.Cmp(n.max.value) <= 0; v.Add(v, big.NewRat(1, 1)) {
+		values = append(values, numberOf(v))
+	}
+	return values, true
+}
+
 // compareNumbers compares the bounds of numbers. A multiple of 6 is a multiple of 3, and every
-// integer is a multiple of 1; other multiples are not implied.
+// integer is a multiple of 1 and of 0.01; other multiples are not implied.
 func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 	if np.min != nil && (ns.min == nil || isTighter(np.min, ns.min, 1)) {
 		c.add(gapOf(kindRange, np.min.at, "numbers must be %s", boundText(np.min, "at least", "more than")))
@@ -500,8 +544,8 @@ func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 		if m.value.Sign() <= 0 {
 			continue
 		}
-		isOne := m.value.IsInt() && m.value.Num().IsInt64() && m.value.Num().Int64() == 1
-		implied := (isOne && ns.types&isFraction == 0) || slices.ContainsFunc(ns.multiples, func(n bound) bool {
+		isPartOfOne := new(big.Rat).Inv(m.value).IsInt()
+		implied := (isPartOfOne && ns.types&isFraction == 0) || slices.ContainsFunc(ns.multiples, func(n bound) bool {
 			return new(big.Rat).Quo(n.value, m.value).IsInt()
 		})
 		if !implied {
@@ -520,7 +564,7 @@ func boundText(b *bound, plain, exclusive string) string {
 }
 
 // compareStrings compares the lengths and the expressions of strings. The same expression
-// implies itself, and no other one.
+// implies itself, and one that matches every text; no other one.
 func (c *comparer) compareStrings(ns, np *normal, gapOf gapMaker) {
 	if isRaised(ns.minLength, np.minLength) {
 		c.add(gapOf(kindLength, np.minLength.at, "strings must have at least %s", plural(np.minLength.n, "character")))
@@ -529,8 +573,8 @@ func (c *comparer) compareStrings(ns, np *normal, gapOf gapMaker) {
 		c.add(gapOf(kindLength, np.maxLength.at, "strings must have at most %s", plural(np.maxLength.n, "character")))
 	}
 	for _, p := range np.patterns {
-		isSame := slices.ContainsFunc(ns.patterns, func(q place) bool { return p.text == q.text })
-		if isSame {
+		isSame := slices.ContainsFunc(ns.patterns, func(q place) bool { return sameExpression(p.text, q.text) })
+		if isSame || matchesAll(p.text) {
 			continue
 		}
 		g := gapOf(kindPattern, p.pointer, "strings must match %s", shortText(p.text))
@@ -655,8 +699,12 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 	for _, name := range propertyNamesOf(ns, np) {
 		have := ns.property(name)
 		isNew := np.named(name) && !ns.named(name)
-		if isFalse(have) && !isNew {
+		isAbsent := isFalse(have) || ns.excludesName(name)
+		if isAbsent && (!isNew || c.direction == Request) {
 			continue // no value of sub has it
+		}
+		if c.isNotSent(have) && c.isNotSent(np.property(name)) {
+			continue // no document of this direction has it
 		}
 
 		// The rulings about properties that one side does not describe come first.
@@ -690,6 +738,19 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 	return removed
 }
 
+// isNotSent reports whether OpenAPI leaves a property out of the direction that is compared:
+// one that is readOnly out of requests, one that is writeOnly out of responses.
+func (c *comparer) isNotSent(property conjunction) bool {
+	mark := "readOnly"
+	if c.direction == Response {
+		mark = "writeOnly"
+	}
+	if len(property) == 0 || property[0].side.src.format != FormatOpenAPI {
+		return false
+	}
+	return slices.Contains(normalise(property).watched[mark], any(true))
+}
+
 // addUndescribed records that a response no longer describes a property. It reports whether
 // the old version promised the property: then it breaks every consumer.
 func (c *comparer) addUndescribed(g gap, np *normal, name string) bool {
@@ -713,7 +774,10 @@ func (c *comparer) addGone(g gap, ns, np *normal, name string, at position) {
 		g.text = fmt.Sprintf("the property %s is new", name)
 		c.add(g)
 	case Request:
-		if c.mentions(np, name) || slices.Contains(at.outer, name) {
+		isMatched := slices.ContainsFunc(np.objects, func(g objectGroup) bool {
+			return slices.ContainsFunc(g.patterns, func(p namePattern) bool { return p.re.MatchString(name) })
+		})
+		if isMatched || c.mentions(np, name) || slices.Contains(at.outer, name) {
 			return
 		}
 		g.kind = kindUndescribed
@@ -873,8 +937,12 @@ func (c *comparer) comparePropertyNames(ns *normal, want schema, at position, ga
 	}
 	inside := at
 	inside.strict = true
+	name := want.side.onlyType(isString, "string")
+	if c.probe(func(p *comparer) { p.contain(conjunction{name}, conjunction{want}, inside) }) {
+		return
+	}
 	for _, have := range ns.propertyNames {
-		have := conjunction{have, have.side.onlyType(isString, "string")}
+		have := conjunction{have, name}
 		if c.probe(func(p *comparer) { p.contain(have, conjunction{want}, inside) }) {
 			return
 		}
@@ -921,7 +989,7 @@ func (c *comparer) compareDependent(sub conjunction, ns *normal, want dependent,
 // watchedKinds are the kinds of keywords that no proof covers.
 var watchedKinds = map[string]kind{
 	"format": kindFormat, "default": kindDefault, "readOnly": kindReadWrite, "writeOnly": kindReadWrite,
-	"discriminator": kindDiscriminate, "contentEncoding": kindContent, "contentMediaType": kindContent,
+	"discriminator": kindDiscriminate, "contentEncoding": kindContent, "contentMediaType": kindContent, "contentSchema": kindContent, "xml": kindContent,
 }
 
 // compareWatched records keywords that no proof covers and that differ.
@@ -933,22 +1001,132 @@ func (c *comparer) compareWatched(sub, sup conjunction, ns, np *normal, at posit
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.EqualFunc(ns.watched[name], np.watched[name], equal) || isFalseMark(ns.watched[name], np.watched[name]) {
+		have := ns.watched[name]
+		want := np.watched[name]
+		switch {
+		case len(have) == 0:
+			have = ns.sharedWords(name)
+		case len(want) == 0:
+			want = np.sharedWords(name)
+		}
+		isSame := slices.EqualFunc(have, want, equal) || isFalseMark(have, want) || (isOfText(name) && ns.types&np.types&(isString|number) == 0)
+		if isSame || (name == "discriminator" && choosesSame(sub, have, want)) {
 			continue
 		}
-		k, ok := watchedKinds[name]
-		if !ok {
-			k = kindKeyword
+		pointer := np.watchedAt[name]
+		if pointer == "" {
+			pointer = ns.watchedAt[name]
 		}
-		g := gap{kind: k, verdict: Unknown, at: at, sub: sub, sup: sup, pointer: np.watchedAt[name], text: fmt.Sprintf("%s changed", name)}
-		if g.pointer == "" {
-			g.pointer = ns.watchedAt[name]
-		}
-		if name == textWord {
-			g.text = fmt.Sprintf("the text changed: %v and %v", textOf(ns.watched[name]), textOf(np.watched[name]))
-		}
-		c.add(g)
+		c.addWatched(gap{pointer: pointer, at: at, sub: sub, sup: sup}, name, have, want)
 	}
+}
+
+// isOfText reports whether a keyword says nothing about values other than texts and numbers.
+func isOfText(name string) bool {
+	return slices.Contains([]string{"contentEncoding", "contentMediaType", "contentSchema", "format"}, name)
+}
+
+// addWatched records that a keyword changed which no proof covers.
+func (c *comparer) addWatched(g gap, name string, have, want []any) {
+	k, ok := watchedKinds[name]
+	if !ok {
+		k = kindKeyword
+	}
+	g.kind = k
+	g.verdict = Unknown
+	g.text = fmt.Sprintf("%s changed", name)
+	if name == textWord {
+		g.text = fmt.Sprintf("the text changed: %v and %v", textOf(have), textOf(want))
+	}
+	c.add(g)
+}
+
+// sharedWords returns the values of a watched keyword that all alternatives of a union have,
+// apart from null: a date or null is the same as a text or null with the format date.
+func (n *normal) sharedWords(name string) []any {
+	for _, u := range n.unions {
+		var shared []any
+		isShared := true
+		for _, b := range u.branches {
+			branch := normalise(conjunction{b})
+			if branch.types == isNull {
+				continue
+			}
+			words := branch.watched[name]
+			isShared = isShared && len(words) > 0 && (shared == nil || slices.EqualFunc(shared, words, equal))
+			shared = words
+		}
+		if isShared && len(shared) > 0 {
+			return shared
+		}
+	}
+	return nil
+}
+
+// compareBranchWords records watched keywords of alternatives in sub if sup has no alternatives
+// to compare them with, and not the same keyword itself.
+func (c *comparer) compareBranchWords(sub, sup conjunction, ns, np *normal, at position) {
+	if len(np.unions) > 0 {
+		return
+	}
+	for _, u := range ns.unions {
+		for _, b := range u.branches {
+			branch := normalise(conjunction{b})
+			for _, name := range slices.Sorted(maps.Keys(branch.watched)) {
+				words := branch.watched[name]
+				if slices.EqualFunc(words, np.watched[name], equal) || isFalseMark(words, nil) {
+					continue
+				}
+				c.addWatched(gap{pointer: branch.watchedAt[name], at: at, sub: sub, sup: sup}, name, words, np.watched[name])
+			}
+		}
+	}
+}
+
+// choosesSame reports whether the discriminator of sup chooses the same schema as that of sub
+// for every value that sub knows. It may know more values.
+func choosesSame(sub conjunction, have, want []any) bool {
+	if len(have) != 1 || len(want) != 1 || len(sub) == 0 {
+		return false
+	}
+	a, _ := have[0].(map[string]any)
+	b, _ := want[0].(map[string]any)
+	known, _ := a["mapping"].(map[string]any)
+	others, _ := b["mapping"].(map[string]any)
+	isPlain := a != nil && b != nil && equal(without(a, "mapping"), without(b, "mapping"))
+	if !isPlain {
+		return false
+	}
+
+	// A value that one mapping does not name is the name of a schema.
+	for value, ref := range known {
+		other, ok := others[value]
+		isSame := (ok && equal(ref, other)) || (!ok && ref == any("#/components/schemas/"+value))
+		if !isSame {
+			return false
+		}
+	}
+	for value, ref := range others {
+		_, isKnown := known[value]
+		_, isName := lookup(sub[0].side.src.base, join("/components/schemas", value))
+		if !isKnown && isName && ref != any("#/components/schemas/"+value) {
+			return false
+		}
+	}
+	return true
+}
+
+// without returns a copy of an object without one member.
+func without(m map[string]any, name string) map[string]any {
+	m = maps.Clone(m)
+	delete(m, name)
+	return m
+}
+
+// isOtherText reports whether a field of a shape has a text that is no type in one version and
+// something else in the other.
+func isOtherText(ns, np *normal) bool {
+	return !slices.EqualFunc(ns.watched[textWord], np.watched[textWord], equal)
 }
 
 // isFalseMark reports whether one side has the value false and the other nothing, which is

@@ -353,6 +353,9 @@ func (s *source) checkKeywords(pointer string, schema map[string]any, fail func(
 			s.unsupported = append(s.unsupported, place{join(pointer, name), "the keyword " + name + " has no rules"})
 		}
 	}
+	if name, ok := schema["$schema"].(string); ok && pointer != "" && !s.hasDialect(name) {
+		s.unsupported = append(s.unsupported, place{join(pointer, "$schema"), "a schema of another dialect inside a document has no rules"})
+	}
 	if id, ok := schema["$id"].(string); ok && pointer != "" && !strings.HasPrefix(id, "#") {
 		s.unsupported = append(s.unsupported, place{join(pointer, "$id"), "a schema with an $id inside another schema has no rules"})
 	}
@@ -367,6 +370,14 @@ func (s *source) checkKeywords(pointer string, schema map[string]any, fail func(
 			s.unsupported = append(s.unsupported, place{join(pointer, "patternProperties", pattern), unsupportedText(pattern)})
 		}
 	}
+}
+
+// hasDialect reports whether a value of $schema names the dialect of the document.
+func (s *source) hasDialect(name string) bool {
+	if s.draft7 {
+		return dialectOf(name) == "draft-07"
+	}
+	return dialectOf(name) == "2020-12" || strings.Contains(name, "/oas/3.1/")
 }
 
 // referenceLoop returns the pointer of a reference that comes back to its own schema without

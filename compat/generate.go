@@ -233,6 +233,10 @@ func (g *generator) strings(n, h *normal) []any {
 			out = append(out, sample(p.text, g.rand))
 		}
 	}
+	for _, p := range n.patterns { // an expression without an anchor takes more around its text
+		text := sample(p.text, g.rand)
+		out = append(out, "x"+text, text+"x", text+" "+text)
+	}
 	out = append(out, "text", "a", "", "1")
 
 	lengths := map[int]bool{}

@@ -2,6 +2,7 @@ package compat_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -36,15 +37,19 @@ func secondOpinion(t *testing.T, p corpusPair) []string {
 	return out
 }
 
-// mistaken lists pairs about which oasdiff is wrong: the same parameter in another place, and
-// null in the words of 3.1.
-var mistaken = []string{"parameters move from the path to its operation", "3.0 becomes 3.1 with the same meaning"}
+// mistaken lists pairs about which oasdiff is wrong: the same parameter in another place, null
+// in the words of 3.1, a range that takes the old media type, another name for the same
+// security scheme, the body of a webhook, which the provider sends, and a constant as a list.
+var mistaken = []string{
+	"parameters move from the path to its operation", "3.0 becomes 3.1 with the same meaning", "3.0 nullable becomes an alternative of 3.1",
+	"a media type becomes a range in a request", "a scheme is renamed", "the body of a webhook is narrowed", "3.1: const becomes enum",
+}
 
 // TestSecondOpinion checks that no OpenAPI pair is compatible that oasdiff calls breaking,
 // and that the ids of oasdiff in the table of rules exist.
 func TestSecondOpinion(t *testing.T) {
 	for _, p := range readCorpus(t) {
-		if p.file != "openapi" || slices.Contains(mistaken, p.Name) {
+		if !strings.HasPrefix(p.file, "openapi") || slices.Contains(mistaken, p.Name) {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -25,6 +26,7 @@ var (
 	keyOfComponent = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 	statusName     = regexp.MustCompile(`^(default|[1-5]([0-9][0-9]|XX))$`)
 	pathStart      = regexp.MustCompile(`^/`)
+	variableName   = regexp.MustCompile(`\{[^{}]+\}`)
 )
 
 // objects are the objects of OpenAPI 3.0 and 3.1 by name. Schemas are not among them: they are
@@ -89,13 +91,12 @@ var objects = map[string]object{
 		"bearerFormat": "string", "flows": "Flows", "openIdConnectUrl": "string",
 	}, required: []string{"type"}, refers: true},
 	"Flows":        {members: map[string]string{"implicit": "ImplicitFlow", "password": "TokenFlow", "clientCredentials": "TokenFlow", "authorizationCode": "CodeFlow"}},
-	"ImplicitFlow": {members: flowMembers, required: []string{"authorizationUrl", "scopes"}},
-	"TokenFlow":    {members: flowMembers, required: []string{"tokenUrl", "scopes"}},
-	"CodeFlow":     {members: flowMembers, required: []string{"authorizationUrl", "tokenUrl", "scopes"}},
+	"ImplicitFlow": {members: map[string]string{"authorizationUrl": "string", "refreshUrl": "string", "scopes": "{}string"}, required: []string{"authorizationUrl", "scopes"}},
+	"TokenFlow":    {members: map[string]string{"tokenUrl": "string", "refreshUrl": "string", "scopes": "{}string"}, required: []string{"tokenUrl", "scopes"}},
+	"CodeFlow": {members: map[string]string{
+		"authorizationUrl": "string", "tokenUrl": "string", "refreshUrl": "string", "scopes": "{}string",
+	}, required: []string{"authorizationUrl", "tokenUrl", "scopes"}},
 }
-
-// flowMembers are the members of the flows of OAuth.
-var flowMembers = map[string]string{"authorizationUrl": "string", "tokenUrl": "string", "refreshUrl": "string", "scopes": "{}string"}
 
 // schemeNeeds are the members that each type of security scheme needs.
 var schemeNeeds = map[string][]string{
@@ -255,26 +256,21 @@ func (c *apiCheck) reference(kind string, members map[string]any, ref, pointer s
 
 // together checks rules about several members of one object.
 func (c *apiCheck) together(kind string, members map[string]any, pointer string) error {
-	has := func(name string) bool { _, ok := members[name]; return ok }
 	switch kind {
+	case "Document":
+		return c.tagsOnce(members, pointer)
+	case "License", "Example", "MediaType":
+		return c.exclusive(kind, members, pointer)
+	case "Server":
+		return c.server(members, pointer)
 	case "Operation":
 		return c.operation(members, pointer)
 	case "Parameter", "Header":
-		content, _ := members["content"].(map[string]any)
-		switch {
-		case has("schema") == has("content"):
-			return c.refuse(pointer, "it needs either schema or content")
-		case has("content") && len(content) != 1:
-			return c.refuse(join(pointer, "content"), "it must have exactly one media type")
-		case members["in"] == "path" && members["required"] != true:
-			return c.refuse(pointer, "a parameter of the path must have required: true")
-		}
-	case "Example":
-		if has("value") && has("externalValue") {
-			return c.refuse(pointer, "it has both value and externalValue")
-		}
+		return c.parameter(members, pointer)
 	case "Link":
-		if has("operationRef") == has("operationId") {
+		_, ref := members["operationRef"]
+		_, id := members["operationId"]
+		if ref == id {
 			return c.refuse(pointer, "it needs either operationRef or operationId")
 		}
 	case "Responses":
@@ -282,14 +278,107 @@ func (c *apiCheck) together(kind string, members map[string]any, pointer string)
 			return c.refuse(pointer, "it needs at least one response")
 		}
 	case "SecurityScheme":
-		word, _ := members["type"].(string)
-		if word == "mutualTLS" && c.old {
-			return c.refuse(join(pointer, "type"), "mutualTLS needs version 3.1")
+		return c.securityScheme(members, pointer)
+	}
+	return nil
+}
+
+// exclusives are two members of which an object may have one.
+var exclusives = map[string][2]string{
+	"License": {"identifier", "url"}, "Example": {"value", "externalValue"}, "MediaType": {"example", "examples"}, "Parameter": {"example", "examples"},
+}
+
+// exclusive checks that an object has one of two members at most.
+func (c *apiCheck) exclusive(kind string, members map[string]any, pointer string) error {
+	pair := exclusives[kind]
+	_, first := members[pair[0]]
+	_, second := members[pair[1]]
+	if first && second {
+		return c.refuse(pointer, "it has both %s and %s", pair[0], pair[1])
+	}
+	return nil
+}
+
+// tagsOnce checks that no two tags have the same name.
+func (c *apiCheck) tagsOnce(members map[string]any, pointer string) error {
+	tags, _ := members["tags"].([]any)
+	seen := map[string]bool{}
+	for i, item := range tags {
+		tag, _ := item.(map[string]any)
+		name, _ := tag["name"].(string)
+		if seen[name] {
+			return c.refuse(join(pointer, "tags", itoa(i)), "the tag %q is there twice", name)
 		}
-		for _, name := range schemeNeeds[word] {
-			if !has(name) {
-				return c.refuse(pointer, "the member %q is missing for the type %s", name, word)
-			}
+		seen[name] = true
+	}
+	return nil
+}
+
+// server checks that the URL of a server has the variables that are declared, and no others.
+func (c *apiCheck) server(members map[string]any, pointer string) error {
+	address, _ := members["url"].(string)
+	if address == "" || strings.Count(address, "{") != strings.Count(address, "}") {
+		return c.refuse(join(pointer, "url"), "%q is not a URL or a template of one", address)
+	}
+	variables, _ := members["variables"].(map[string]any)
+	for _, name := range variableName.FindAllString(address, -1) {
+		if _, ok := variables[strings.Trim(name, "{}")]; !ok {
+			return c.refuse(join(pointer, "url"), "the variable %s is not declared", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if !strings.Contains(address, "{"+name+"}") {
+			return c.refuse(join(pointer, "variables", name), "the URL has no variable {%s}", name)
+		}
+	}
+	return nil
+}
+
+// stylesOf are the styles of parameters by their place.
+var stylesOf = map[string][]string{
+	"path": {"simple", "label", "matrix"}, "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"}, "header": {"simple"}, "cookie": {"form"},
+}
+
+// parameter checks a parameter, or a header of a response, which has no place.
+func (c *apiCheck) parameter(members map[string]any, pointer string) error {
+	_, hasSchema := members["schema"]
+	content, hasContent := members["content"].(map[string]any)
+	in, isPlaced := members["in"].(string)
+	style, isStyled := members["style"].(string)
+	switch {
+	case hasSchema == hasContent:
+		return c.refuse(pointer, "it needs either schema or content")
+	case hasContent && len(content) != 1:
+		return c.refuse(join(pointer, "content"), "it must have exactly one media type")
+	case in == "path" && members["required"] != true:
+		return c.refuse(pointer, "a parameter of the path must have required: true")
+	case isPlaced && members["name"] == "":
+		return c.refuse(join(pointer, "name"), "it must not be empty")
+	case isPlaced && isStyled && !slices.Contains(stylesOf[in], style):
+		return c.refuse(join(pointer, "style"), "a parameter in %s has one of the styles %s", in, strings.Join(stylesOf[in], ", "))
+	}
+	return c.exclusive("Parameter", members, pointer)
+}
+
+// securityScheme checks that a security scheme has the members of its type, and no others.
+func (c *apiCheck) securityScheme(members map[string]any, pointer string) error {
+	word, _ := members["type"].(string)
+	if word == "mutualTLS" && c.old {
+		return c.refuse(join(pointer, "type"), "mutualTLS needs version 3.1")
+	}
+	for _, name := range schemeNeeds[word] {
+		if text, ok := members[name]; !ok || text == "" {
+			return c.refuse(pointer, "the member %q is missing for the type %s", name, word)
+		}
+	}
+
+	allowed := slices.Concat([]string{"type", "description"}, schemeNeeds[word])
+	if scheme, _ := members["scheme"].(string); strings.EqualFold(scheme, "bearer") {
+		allowed = append(allowed, "bearerFormat")
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if !slices.Contains(allowed, name) && !isExtension(name) {
+			return c.refuse(join(pointer, name), "a security scheme of the type %s has no member %q", word, name)
 		}
 	}
 	return nil
@@ -378,17 +467,84 @@ func (c *apiCheck) pathParameters(op operation) error {
 	return nil
 }
 
-// checkOldSchema refuses what JSON Schema allows and OpenAPI 3.0 does not.
+// checkOldSchema refuses what JSON Schema allows and OpenAPI 3.0 does not. Keywords that 3.0
+// does not know are no mistake: they mean what 3.1 says.
 func (s *source) checkOldSchema(pointer string, schema map[string]any) error {
 	if _, isRef := schema["$ref"]; isRef {
 		return nil
 	}
-	word, isWord := schema["type"].(string)
-	if _, has := schema["type"]; has && !isWord {
-		return s.tree.refuse(join(pointer, "type"), "not valid OpenAPI: a list of types needs version 3.1")
+	refuse := func(at, format string, args ...any) error {
+		return s.tree.refuse(at, "not valid OpenAPI: "+format, args...)
 	}
-	if _, has := schema["items"]; word == "array" && !has {
-		return s.tree.refuse(pointer, "not valid OpenAPI: a schema of the type array needs items")
+	word, isWord := schema["type"].(string)
+	_, isTyped := schema["type"]
+	_, hasItems := schema["items"]
+	switch {
+	case isTyped && !isWord:
+		return refuse(join(pointer, "type"), "a list of types needs version 3.1")
+	case word == "null":
+		return refuse(join(pointer, "type"), "the type null needs version 3.1; use nullable")
+	case word == "array" && !hasItems:
+		return refuse(pointer, "a schema of the type array needs items")
+	case schema["readOnly"] == true && schema["writeOnly"] == true:
+		return refuse(pointer, "it is readOnly and writeOnly")
+	}
+	for _, name := range []string{"exclusiveMinimum", "exclusiveMaximum"} {
+		if _, isNumber := schema[name].(json.Number); isNumber {
+			return refuse(join(pointer, name), "a number needs version 3.1; use true beside the bound")
+		}
+	}
+	if at := boolSchema(schema); at != "" {
+		return refuse(pointer+at, "a schema that is true or false needs version 3.1")
+	}
+	return nil
+}
+
+// boolSchema returns the place of a schema inside another one that is true or false, "" if
+// there is none. additionalProperties may be.
+func boolSchema(schema map[string]any) string {
+	isBool := func(v any) bool { _, ok := v.(bool); return ok }
+	for _, name := range inOne {
+		if name != "additionalProperties" && isBool(schema[name]) {
+			return join("", name)
+		}
+	}
+	for _, name := range inList {
+		list, _ := schema[name].([]any)
+		if i := slices.IndexFunc(list, isBool); i >= 0 {
+			return join("", name, itoa(i))
+		}
+	}
+	for _, name := range inMap {
+		members, _ := schema[name].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(members)) {
+			if isBool(members[key]) {
+				return join("", name, key)
+			}
+		}
+	}
+	return ""
+}
+
+// checkDiscriminator checks the object that chooses among alternatives.
+func (s *source) checkDiscriminator(pointer string, schema map[string]any) error {
+	raw, ok := schema["discriminator"]
+	if !ok {
+		return nil
+	}
+	at := join(pointer, "discriminator")
+	members, _ := raw.(map[string]any)
+	if _, ok := members["propertyName"].(string); !ok {
+		return s.tree.refuse(at, "not valid OpenAPI: a discriminator must be an object with the member propertyName")
+	}
+	mapping, isMap := members["mapping"].(map[string]any)
+	if _, ok := members["mapping"]; ok && !isMap {
+		return s.tree.refuse(join(at, "mapping"), "not valid OpenAPI: it must be an object")
+	}
+	for _, value := range slices.Sorted(maps.Keys(mapping)) {
+		if _, ok := mapping[value].(string); !ok {
+			return s.tree.refuse(join(at, "mapping", value), "not valid OpenAPI: it must be a string")
+		}
 	}
 	return nil
 }

@@ -40,19 +40,9 @@ func (s *source) readOpenAPI() error {
 	// The schemas are found before they are rewritten; the places stay the same.
 	roots := apiSchemas(doc)
 	s.base = clone(doc)
-	if old {
-		for _, root := range roots {
-			raw, _ := lookup(s.base, root)
-			var refused error
-			eachSchema(raw, root, func(at string, schema map[string]any) {
-				if refused == nil {
-					refused = s.checkOldSchema(at, schema)
-				}
-				modernise(schema)
-			})
-			if refused != nil {
-				return refused
-			}
+	for _, root := range roots {
+		if err := s.readAPISchema(root, old); err != nil {
+			return err
 		}
 	}
 	if err := s.checkSchemas(roots); err != nil {
@@ -64,6 +54,28 @@ func (s *source) readOpenAPI() error {
 	s.requests = s.forDirection(roots, "readOnly")
 	s.responses = s.forDirection(roots, "writeOnly")
 	return s.checkOpenAPI(doc, old)
+}
+
+// readAPISchema checks a schema of an OpenAPI document for what JSON Schema does not know, and
+// rewrites one of version 3.0.
+func (s *source) readAPISchema(root string, old bool) error {
+	raw, _ := lookup(s.base, root)
+	if _, isBool := raw.(bool); isBool && old {
+		return s.tree.refuse(root, "not valid OpenAPI: a schema that is true or false needs version 3.1")
+	}
+	var refused error
+	eachSchema(raw, root, func(at string, schema map[string]any) {
+		if refused == nil {
+			refused = s.checkDiscriminator(at, schema)
+		}
+		if refused == nil && old {
+			refused = s.checkOldSchema(at, schema)
+		}
+		if old {
+			modernise(schema)
+		}
+	})
+	return refused
 }
 
 // checkReferences refuses references that leave the document or lead nowhere, in every part
@@ -160,12 +172,18 @@ func modernise(schema map[string]any) {
 		schema["$ref"] = ref
 		return
 	}
-	if nullable, _ := schema["nullable"].(bool); nullable {
-		if name, ok := schema["type"].(string); ok {
-			schema["type"] = []any{name, "null"}
-		}
+	// Without a type, or with a list of values that lacks null, nullable allows nothing, but
+	// many programs read it: a change is unknown.
+	nullable, _ := schema["nullable"].(bool)
+	name, isTyped := schema["type"].(string)
+	values, isListed := schema["enum"].([]any)
+	if nullable && isTyped {
+		schema["type"] = []any{name, "null"}
 	}
-	delete(schema, "nullable")
+	isPlain := isTyped && (!isListed || slices.Contains(values, nil))
+	if !nullable || isPlain {
+		delete(schema, "nullable")
+	}
 	for _, pair := range [][2]string{{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum", "maximum"}} {
 		exclusive, isBool := schema[pair[0]].(bool)
 		if !isBool {

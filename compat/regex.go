@@ -2,9 +2,45 @@ package compat
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
+
+// sameExpression reports whether two regular expressions are the same, or two ways to write
+// the same one, such as \d and [0-9].
+func sameExpression(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := syntax.Parse(a, syntax.Perl)
+	if err != nil {
+		return false
+	}
+	second, err := syntax.Parse(b, syntax.Perl)
+	return err == nil && first.Simplify().String() == second.Simplify().String()
+}
+
+// matchesAll reports whether a regular expression matches every text: it matches the empty one
+// at any place.
+func matchesAll(pattern string) bool {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || hasAnchor(re) {
+		return false
+	}
+	compiled, err := regexp.Compile(pattern)
+	return err == nil && compiled.MatchString("")
+}
+
+// hasAnchor reports whether an expression looks at what is beside the text that it matches.
+func hasAnchor(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return true
+	}
+	return slices.ContainsFunc(re.Sub, hasAnchor)
+}
 
 // maxSample is the length of a sample of a regular expression in characters.
 const maxSample = 200

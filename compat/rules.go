@@ -4,7 +4,7 @@ import "slices"
 
 // RulesVersion is the version of the table of rules. It grows when a rule gives another
 // verdict than before, so that kept verdicts can be computed again.
-const RulesVersion = 1
+const RulesVersion = 2
 
 // A Rule explains one sort of difference between two versions. Its id is stable: it begins
 // with REQ- for requests, RES- for responses and BOTH- for both directions.
@@ -317,7 +317,7 @@ var Rules = []Rule{
 	{ID: "BOTH-comparison-bound", Verdict: Unknown, Changed: "The schemas are so large or so entangled that the comparison was given up.",
 		Why: "A comparison that was not finished proves nothing.",
 		How: "Split the schema, or use fewer alternatives inside each other."},
-	{ID: "BOTH-content-encoding-changed", Verdict: Unknown, Changed: "The encoding or media type of a text changed (contentEncoding, contentMediaType).",
+	{ID: "BOTH-content-encoding-changed", Verdict: Unknown, Changed: "The encoding or media type of a text changed (contentEncoding, contentMediaType, contentSchema), or how a value is written as XML (xml).",
 		Why: "The other side may read something else from the same text.",
 		How: "Add a property with the new encoding."},
 	{ID: "BOTH-custom-content", Verdict: Unknown, Changed: "Content without a format changed.",

@@ -25,10 +25,10 @@ var assertions = []string{
 }
 
 // annotations are keywords for readers: a change of one is compatible.
-var annotations = []string{"$anchor", "$comment", "$id", "$schema", "deprecated", "description", "example", "examples", "externalDocs", "title", "xml"}
+var annotations = []string{"$anchor", "$comment", "$id", "$schema", "deprecated", "description", "example", "examples", "externalDocs", "title"}
 
 // watched are keywords that the validator does not need but programs use: a change is unknown.
-var watched = []string{"contentEncoding", "contentMediaType", "default", "discriminator", "format", "readOnly", "writeOnly"}
+var watched = []string{"contentEncoding", "contentMediaType", "contentSchema", "default", "discriminator", "format", "readOnly", "writeOnly", "xml"}
 
 // Keywords that one dialect does not know. A schema may have them, and they decide nothing.
 var (
@@ -196,6 +196,33 @@ func (s schema) closure() string {
 	return text
 }
 
+// formats returns the formats and encodings of texts in a schema and everything that it refers
+// to, such as "format date", with the place of one of each.
+func (s schema) formats() map[string]string {
+	out := map[string]string{}
+	seen := map[string]bool{s.pointer: true}
+	queue := []string{s.pointer}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		raw, _ := lookup(s.side.root, at)
+		eachSchema(raw, at, func(pointer string, m map[string]any) {
+			for _, name := range []string{"contentEncoding", "contentMediaType", "format"} {
+				if text, ok := m[name].(string); ok {
+					out[name+" "+text] = join(pointer, name)
+				}
+			}
+			ref, _ := m["$ref"].(string)
+			target, ok := s.side.src.target(ref)
+			if ok && !seen[target] {
+				seen[target] = true
+				queue = append(queue, target)
+			}
+		})
+	}
+	return out
+}
+
 // bare returns a schema without the keywords for readers, at any depth.
 func bare(raw any) any {
 	m, ok := raw.(map[string]any)
@@ -343,6 +370,7 @@ func normalise(c conjunction) *normal {
 	for _, s := range n.parts {
 		n.take(s)
 	}
+	n.tightenNumbers()
 
 	// A union narrows the types, which many comparisons need.
 	for _, u := range n.unions {
@@ -540,6 +568,43 @@ func (n *normal) takeNumbers(s schema, m map[string]any) {
 	if v, ok := m["multipleOf"].(json.Number); ok {
 		n.multiples = append(n.multiples, bound{value: rat(v), at: join(s.pointer, "multipleOf")})
 	}
+}
+
+// tightenNumbers makes use of integers: no number with a fraction is a multiple of one, and
+// where numbers have no fraction, the bounds are integers that are taken themselves.
+func (n *normal) tightenNumbers() {
+	if slices.ContainsFunc(n.multiples, func(m bound) bool { return m.value.Sign() > 0 && m.value.IsInt() }) {
+		n.types &^= isFraction
+	}
+	if n.types&number != isInteger {
+		return
+	}
+	one := big.NewRat(1, 1)
+	if n.min != nil {
+		least := new(big.Rat).SetInt(floor(n.min.value))
+		isBelow := least.Cmp(n.min.value) < 0
+		if isBelow || n.min.exclusive {
+			least.Add(least, one)
+		}
+		n.min = &bound{least, false, n.min.at}
+	}
+	if n.max != nil {
+		most := new(big.Rat).SetInt(floor(n.max.value))
+		isExact := most.Cmp(n.max.value) == 0
+		if isExact && n.max.exclusive {
+			most.Sub(most, one)
+		}
+		n.max = &bound{most, false, n.max.at}
+	}
+}
+
+// floor returns the greatest integer that is not above a number.
+func floor(r *big.Rat) *big.Int {
+	quotient, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
+	if rest.Sign() < 0 {
+		quotient.Sub(quotient, big.NewInt(1))
+	}
+	return quotient
 }
 
 // isTighter reports whether a excludes more than b. sign is 1 for lower bounds and -1 for
@@ -742,7 +807,7 @@ func (n *normal) takeWatched(s schema, m map[string]any) {
 		if (isKnown && !isForeign) || strings.HasPrefix(s.pointer, madeUp) {
 			continue
 		}
-		if isForeign {
+		if isForeign || name == "contentSchema" {
 			value = s.side.src.closureOf(value)
 		}
 		if !slices.ContainsFunc(n.watched[name], func(v any) bool { return equal(v, value) }) {
@@ -790,6 +855,17 @@ func (n *normal) named(name string) bool {
 	return slices.ContainsFunc(n.objects, func(g objectGroup) bool {
 		_, ok := g.names[name]
 		return ok
+	})
+}
+
+// excludesName reports whether objects with a property are excluded, by a not that demands it
+// and nothing else.
+func (n *normal) excludesName(name string) bool {
+	return slices.ContainsFunc(n.nots, func(s schema) bool {
+		m, _ := s.raw.(map[string]any)
+		required, _ := m["required"].([]any)
+		isAlone := len(required) == 1 && required[0] == any(name)
+		return isAlone && isTrue(conjunction{{s.side, madeUp, without(m, "required")}})
 	})
 }
 
