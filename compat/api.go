@@ -682,7 +682,7 @@ func (x *exchange) statusAdded(status, covering string) {
 // trial returns a comparison of the same documents whose findings are its own. It searches for
 // no examples.
 func (c *comparison) trial() *comparison {
-	return &comparison{old: c.old, new: c.new, sides: c.sides, index: map[string]int{}, generate: c.generate, inUse: c.inUse}
+	return &comparison{old: c.old, new: c.new, sides: c.sides, index: map[string]int{}, generate: c.generate, inUse: c.inUse, steps: c.steps}
 }
 
 // statusRemoved adds the finding about a status that is gone. Without a success that a

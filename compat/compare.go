@@ -77,6 +77,7 @@ type comparison struct {
 	index    map[string]int // of findings, by rule, pointer and direction
 	generate *generator
 	searches int             // for examples that are left
+	steps    *int            // of all proofs that are left
 	inUse    map[string]bool // places that operations of the new version lead to; nil until it is needed
 }
 
@@ -86,13 +87,14 @@ const maxSearches = 60
 // newComparison returns an empty comparison. Each direction has sides of its own, because a
 // property that only responses have is not demanded of requests.
 func newComparison(old, new *source) *comparison {
+	steps := maxTotalSteps
 	c := &comparison{
-		old: old, new: new, index: map[string]int{}, searches: maxSearches,
+		old: old, new: new, index: map[string]int{}, searches: maxSearches, steps: &steps,
 		generate: newGenerator(old.tree.value, new.tree.value),
 	}
 	c.sides = map[Direction][2]*side{
-		Request:  {newSide("old", old, old.requests), newSide("new", new, new.requests)},
-		Response: {newSide("old", old, old.responses), newSide("new", new, new.responses)},
+		Request:  newLane(newSide("old", old, old.requests), newSide("new", new, new.requests)),
+		Response: newLane(newSide("old", old, old.responses), newSide("new", new, new.responses)),
 	}
 	return c
 }
@@ -227,7 +229,7 @@ func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts [
 	if sameSchemas(sub, sup) {
 		return
 	}
-	p := newComparer(d)
+	p := newComparer(d, c.steps)
 	p.contain(sub, sup, position{contexts: contexts})
 	if p.gaveUp && !p.failed(0) {
 		p.add(gap{kind: kindBound, verdict: Unknown, sub: sub, sup: sup, at: position{contexts: contexts}, text: "the schemas are too large to compare within the bound"})
@@ -247,6 +249,7 @@ func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts [
 		}
 		c.add(Finding{Rule: rule, Pointer: c.new.original(newAt), Direction: d, Text: text, Parts: c.parts(contexts, operation)})
 	}
+	sub[0].side.lane.keep(p)
 	for _, g := range p.gaps {
 		c.gap(d, g, sub, sup, where, operation)
 	}
@@ -277,6 +280,9 @@ func (c *comparison) gap(d Direction, g *gap, sub, sup conjunction, where, opera
 	f := Finding{Rule: rule, Verdict: g.verdict, Pointer: c.place(g.pointer), Direction: d, Text: g.text, Parts: c.parts(g.at.contexts, operation)}
 	if strings.HasPrefix(rule, "BOTH-") {
 		f.Direction = Both
+	}
+	if f.Pointer != "" && !slices.Contains(f.Parts, f.Pointer) {
+		f.Parts = append(f.Parts, f.Pointer)
 	}
 	plain := []kind{kindUndescribed, kindForbidden, kindUnion, kindType}
 	isPromise := d == Response && f.Direction == Response && g.verdict != Compatible && !slices.Contains(plain, g.kind)

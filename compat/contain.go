@@ -119,6 +119,9 @@ func isPointer(context string) bool {
 
 // referred returns the position with the names and places that references led to.
 func (p position) referred(both ...*normal) position {
+	if slices.Contains(p.contexts, everything) {
+		return p
+	}
 	for _, n := range both {
 		for _, at := range n.referred {
 			if at != "" && !slices.Contains(p.contexts, at) {
@@ -140,10 +143,13 @@ func (p position) referred(both ...*normal) position {
 // placed returns the position with the places of the schemas themselves: one in a list, in
 // allOf or behind a pattern is not found by the names of properties alone.
 func (p position) placed(both ...conjunction) position {
+	if slices.Contains(p.contexts, everything) {
+		return p
+	}
 	for _, s := range slices.Concat(both...) {
 		at := s.pointer
-		isKnown := at == "" || strings.HasPrefix(at, madeUp) || slices.Contains(p.contexts, at) || slices.Contains(p.contexts, rootPointer+at)
-		if !isKnown && !slices.Contains(p.contexts, everything) {
+		isKnown := at == "" || isMadeUp(s) || slices.Contains(p.contexts, at) || slices.Contains(p.contexts, rootPointer+at)
+		if !isKnown {
 			p.contexts = append(slices.Clip(p.contexts), at)
 		}
 	}
@@ -183,23 +189,43 @@ type comparer struct {
 	pairs     map[string]*pair
 	outer     *comparer // of a probe: what it knows counts here
 	steps     *int      // left; shared with probes
+	total     *int      // left for all comparers of a comparison
 	isProbe   bool
 	gaveUp    bool
 }
 
-// maxSteps is the number of pairs that one comparison looks at, probes included. It takes
-// about a fifth of a second.
-const maxSteps = 20_000
+// maxSteps is the number of pairs that one comparer looks at, probes included, and
+// maxTotalSteps that of all comparers of a comparison.
+const (
+	maxSteps      = 20_000
+	maxTotalSteps = 120_000
+)
 
-// newComparer returns a comparer that knows nothing yet.
-func newComparer(d Direction) *comparer {
+// newComparer returns a comparer that knows nothing yet. total is what all comparers may do.
+func newComparer(d Direction, total *int) *comparer {
 	steps := maxSteps
-	return &comparer{direction: d, pairs: map[string]*pair{}, steps: &steps}
+	return &comparer{direction: d, pairs: map[string]*pair{}, steps: &steps, total: total}
+}
+
+// keep notes the pairs of a comparer that found no gap at all. If one of them had a gap that
+// was taken back, the others may rest on it.
+func (l *lane) keep(c *comparer) {
+	if len(c.gaps) > 0 || c.gaveUp {
+		return
+	}
+	for _, known := range c.pairs {
+		if known.bad {
+			return
+		}
+	}
+	for key := range c.pairs {
+		l.proved[key] = true
+	}
 }
 
 // probe reports whether f finds no gap. What it learns is kept only in that case.
 func (c *comparer) probe(f func(*comparer)) bool {
-	p := &comparer{direction: c.direction, pairs: map[string]*pair{}, outer: c, steps: c.steps, isProbe: true}
+	p := &comparer{direction: c.direction, pairs: map[string]*pair{}, outer: c, steps: c.steps, total: c.total, isProbe: true}
 	f(p)
 	if p.gaveUp {
 		c.gaveUp = true
@@ -239,8 +265,9 @@ func (c *comparer) add(g gap) {
 // there are none, apart from values of properties that were added as optional ones.
 func (c *comparer) contain(sub, sup conjunction, at position) {
 	*c.steps--
+	*c.total--
 	switch {
-	case *c.steps < 0:
+	case *c.steps < 0 || *c.total < 0:
 		c.gaveUp = true
 		c.add(gap{kind: kindBound, verdict: Unknown, at: at, sub: sub, sup: sup, text: "the schemas are too large to compare within the bound"})
 		return
@@ -249,7 +276,10 @@ func (c *comparer) contain(sub, sup conjunction, at position) {
 	}
 
 	// A pair that was compared before only gets the names of this place.
-	key := fmt.Sprintf("%s\n=>\n%s\n%v %v %s", sub.key(), sup.key(), at.unwatch, at.strict, at.never)
+	key := fmt.Sprintf("%s\n=>\n%s\n%v %v %v %s", sub.key(), sup.key(), at.unwatch, at.strict, len(at.outer) > 0, at.never)
+	if sup[0].side.lane.proved[key] {
+		return
+	}
 	if known := c.pair(key); known != nil {
 		switch {
 		case !known.done && len(at.path) <= known.depth:
@@ -295,6 +325,9 @@ func (c *comparer) again(known *pair, contexts []string) {
 // alias gives gaps that were found below one place the names of another place.
 func alias(gaps []*gap, from, to []string) {
 	for _, g := range gaps {
+		if slices.Contains(g.at.contexts, everything) {
+			continue
+		}
 		for _, known := range slices.Clone(g.at.contexts) {
 			for _, prefix := range from {
 				rest, ok := strings.CutPrefix(known, prefix)
@@ -333,8 +366,18 @@ func sameSchema(a, b schema) bool {
 	if a.side == b.side && a.pointer == b.pointer {
 		return true
 	}
-	return a.side.src.draft7 == b.side.src.draft7 && a.closure() == b.closure()
+	if a.side.src.draft7 != b.side.src.draft7 || isMadeUp(a) || isMadeUp(b) {
+		return false
+	}
+	if a.side.bare(a.pointer) != b.side.bare(b.pointer) {
+		return false
+	}
+	isSameSide := a.side == b.side
+	return isSameSide || !slices.ContainsFunc(schemaReferences(a.raw), func(ref string) bool { return a.side.lane.changed[ref] })
 }
+
+// isMadeUp reports whether a schema is in no document.
+func isMadeUp(s schema) bool { return strings.HasPrefix(s.pointer, madeUp) }
 
 // maxSplits is the number of alternatives that are looked at one inside another.
 const maxSplits = 3
@@ -652,7 +695,6 @@ func (c *comparer) compareContains(ns *normal, want containment, at position, ga
 	hasMax := want.max < 0
 	inside := at.item()
 	inside.strict = true
-	inside.unwatch = true
 	for _, have := range ns.contains {
 		if !hasMin && have.min >= want.min {
 			hasMin = c.probe(func(p *comparer) { p.contain(conjunction{have.is}, conjunction{want.is}, inside) })
@@ -698,8 +740,9 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 	removed := map[string]bool{}
 	for _, name := range propertyNamesOf(ns, np) {
 		have := ns.property(name)
-		isNew := np.named(name) && !ns.named(name)
 		isAbsent := isFalse(have) || ns.excludesName(name)
+		isRemoved := isAbsent && c.direction == Response && !isFalse(np.property(name)) // it is named to be excluded
+		isNew := np.named(name) && (!ns.named(name) || isRemoved)
 		if isAbsent && (!isNew || c.direction == Request) {
 			continue // no value of sub has it
 		}
@@ -712,7 +755,7 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 		remark.at = at.property(name)
 		remark.at.path = at.path
 		remark.verdict = Compatible
-		isFree := isNew && !at.strict && !c.mentions(ns, name)
+		isFree := isNew && !at.strict && (isRemoved || !c.mentions(ns, name))
 		isOptional := isTrue(have) && !isFalse(np.property(name))
 		if isFree && isOptional && c.direction == Request {
 			c.add(remark)
@@ -937,6 +980,7 @@ func (c *comparer) comparePropertyNames(ns *normal, want schema, at position, ga
 	}
 	inside := at
 	inside.strict = true
+	inside.unwatch = false
 	name := want.side.onlyType(isString, "string")
 	if c.probe(func(p *comparer) { p.contain(conjunction{name}, conjunction{want}, inside) }) {
 		return
@@ -956,8 +1000,6 @@ func (c *comparer) compareDependent(sub conjunction, ns *normal, want dependent,
 	if isFalse(ns.property(want.name)) {
 		return
 	}
-	here := at
-	here.unwatch = true
 	if want.is == nil {
 		missing := slices.DeleteFunc(slices.Clone(want.required), func(name string) bool {
 			_, ok := ns.required[name]
@@ -974,16 +1016,35 @@ func (c *comparer) compareDependent(sub conjunction, ns *normal, want dependent,
 		if have.name != want.name || have.is == nil {
 			continue
 		}
-		if c.probe(func(p *comparer) { p.contain(sub.with(*have.is), conjunction{*want.is}, here) }) {
+		if c.probe(func(p *comparer) { p.containBeside(sub.with(*have.is), *want.is, at) }) {
 			return
 		}
 	}
-	if c.probe(func(p *comparer) { p.contain(sub, conjunction{*want.is}, here) }) {
+	if c.probe(func(p *comparer) { p.containBeside(sub, *want.is, at) }) {
 		return
 	}
 	g := gapOf(kindDependent, want.at, "an object with the property %s must match another schema", want.name)
 	g.verdict = Unknown
 	c.add(g)
+}
+
+// containBeside is contain for a schema that applies to a value beside others, as then does:
+// watched keywords that sub has in addition are no difference.
+func (c *comparer) containBeside(sub conjunction, want schema, at position) {
+	ns := normalise(sub)
+	sup := conjunction{want}
+	np := normalise(sup)
+	for _, name := range slices.Sorted(maps.Keys(np.watched)) {
+		words := np.watched[name]
+		isImplied := isFalseMark(words, nil) || !slices.ContainsFunc(words, func(w any) bool {
+			return !slices.ContainsFunc(ns.watched[name], func(v any) bool { return equal(v, w) })
+		})
+		if !isImplied {
+			c.addWatched(gap{pointer: np.watchedAt[name], at: at, sub: sub, sup: sup}, name, ns.watched[name], words)
+		}
+	}
+	at.unwatch = true
+	c.contain(sub, sup, at)
 }
 
 // watchedKinds are the kinds of keywords that no proof covers.

@@ -32,7 +32,7 @@ func (g *generator) example(root, rootSup conjunction, found *gap) (any, bool) {
 	return g.search(root, rootSup)
 }
 
-// maxBases is the number of values that a found value is put into.
+// maxBases is the number of values that a found value is put into, and of places in an array.
 const maxBases = 6
 
 // embed returns values of a schema that have a given value at the end of a path.
@@ -55,8 +55,15 @@ func (g *generator) embed(sub, sup conjunction, path []string, local any) []any 
 	}
 
 	var out []any
-	for _, base := range g.bases(sub, sup) {
+	bases := g.bases(sub, sup)
+	if len(bases) == 0 && step != itemStep {
+		bases = []any{g.around(n, h, step)}
+	}
+	for _, base := range bases {
 		for _, v := range inner {
+			if len(out) > maxValues {
+				break
+			}
 			switch b := base.(type) {
 			case map[string]any:
 				if step != itemStep {
@@ -67,7 +74,7 @@ func (g *generator) embed(sub, sup conjunction, path []string, local any) []any 
 			case []any:
 				if step == itemStep {
 					out = append(out, []any{v}, append(slices.Clone(b), v))
-					for i := range b {
+					for i := range min(len(b), maxBases) {
 						array := slices.Clone(b)
 						array[i] = v
 						out = append(out, array)
@@ -83,6 +90,21 @@ func (g *generator) embed(sub, sup conjunction, path []string, local any) []any 
 	}
 	if len(out) > maxValues {
 		out = out[:maxValues]
+	}
+	return out
+}
+
+// around returns an object with the required properties of a schema apart from one. A value of
+// that one may lie too deep to be made, although it was found.
+func (g *generator) around(n, h *normal, step string) map[string]any {
+	out := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(n.required)) {
+		if name == step {
+			continue
+		}
+		if values := g.values(n.property(name), h.property(name), 1); len(values) > 0 {
+			out[name] = usual(h, name, values)
+		}
 	}
 	return out
 }

@@ -39,8 +39,9 @@ const (
 	manyNames    = 40      // properties of an object that are all varied
 	maxValues    = 80      // of one schema
 	maxBuilt     = 7       // levels of a value
-	maxText      = 5000    // characters of a string
-	maxArray     = 60      // items of an array
+	maxText      = 20_000  // characters of a string
+	maxArray     = 1100    // items of an array
+	manyItems    = 60      // items of an array whatever their size
 	maxBranches  = 6       // alternatives of one union that are tried
 	maxExpansion = 2       // unions and conditions, one inside another
 )
@@ -516,6 +517,9 @@ func (g *generator) arrays(n, h *normal, depth int) []any {
 	var out []any
 	least := max(prefixes, 1)
 	for _, count := range lengthsOf(n, h, prefixes) {
+		if count > manyItems && count*sizeOf(at(count-1)) > 4*maxText {
+			continue
+		}
 		same := []any{}
 		different := []any{}
 		for i := range count {
@@ -548,6 +552,14 @@ func (g *generator) arrays(n, h *normal, depth int) []any {
 		out = append(out, array)
 	}
 	return out
+}
+
+// sizeOf returns the length of the text of the first value of a list, with a comma.
+func sizeOf(list []any) int {
+	if len(list) == 0 {
+		return 0
+	}
+	return len(rawOf(list[0])) + 1
 }
 
 // lengthsOf returns the lengths of arrays that are of interest, sorted.

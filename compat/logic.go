@@ -207,7 +207,7 @@ func (c *comparer) impliesNot(ns *normal, want schema, at position) bool {
 	}
 	here := at
 	here.strict = true
-	here.unwatch = true
+	here.unwatch = false
 	for _, have := range ns.nots {
 		if sameSchema(have, want) || c.probe(func(p *comparer) { p.contain(conjunction{want}, conjunction{have}, here) }) {
 			return true
@@ -229,10 +229,9 @@ func (c *comparer) impliesNot(ns *normal, want schema, at position) bool {
 
 // impliesCondition reports whether sub meets a condition of sup.
 func (c *comparer) impliesCondition(sub conjunction, ns *normal, want condition, at position) bool {
-	here := at
-	here.unwatch = true
-	strict := here
+	strict := at
 	strict.strict = true
+	strict.unwatch = false
 	for _, have := range ns.conditions {
 		if sameCondition(have, want) {
 			return true
@@ -250,14 +249,14 @@ func (c *comparer) impliesCondition(sub conjunction, ns *normal, want condition,
 				if have.hasThen {
 					part = part.with(have.then)
 				}
-				p.contain(part, conjunction{want.then}, here)
+				p.containBeside(part, want.then, at)
 			}
 			if want.hasElse {
 				part := sub
 				if have.hasElse {
 					part = part.with(have.otherwise)
 				}
-				p.contain(part, conjunction{want.otherwise}, here)
+				p.containBeside(part, want.otherwise, at)
 			}
 		})
 		if both {
@@ -266,10 +265,10 @@ func (c *comparer) impliesCondition(sub conjunction, ns *normal, want condition,
 	}
 	return c.probe(func(p *comparer) {
 		if want.hasThen {
-			p.contain(sub.with(want.test), conjunction{want.then}, here)
+			p.containBeside(sub.with(want.test), want.then, at)
 		}
 		if want.hasElse {
-			p.contain(sub, conjunction{want.otherwise}, here)
+			p.containBeside(sub, want.otherwise, at)
 		}
 	})
 }

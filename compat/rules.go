@@ -297,7 +297,7 @@ var Rules = []Rule{
 		Why:     "Consumers must be ready for every status of HTTP. Check that a success which they know does not become another status.",
 		How:     "There is nothing to do, if the old statuses keep their meaning.",
 		Library: []string{"response-success-status-added", "response-non-success-status-added"}},
-	{ID: "RES-status-removed", Verdict: Unknown, Changed: "An operation no longer answers with a status that is not a success.",
+	{ID: "RES-status-removed", Verdict: Unknown, Changed: "An operation no longer answers with a status that is not a success, or a range of statuses describes it now.",
 		Why:     "A consumer that waits for the status, such as 404, may not learn what it says any more.",
 		How:     "Keep the status for the same cases.",
 		Library: []string{"response-non-success-status-removed"}},

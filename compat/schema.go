@@ -115,6 +115,9 @@ type conjunction []schema
 
 // key identifies a conjunction within a comparison.
 func (c conjunction) key() string {
+	if len(c) == 1 {
+		return c[0].side.name + c[0].pointer
+	}
 	parts := make([]string, 0, len(c))
 	for _, s := range c {
 		parts = append(parts, s.side.name+s.pointer)
@@ -133,11 +136,84 @@ type side struct {
 	root     any
 	check    *checker
 	closures map[string]string // by pointer
+	bares    map[string]string // texts of schemas without words for readers, by pointer
+	lane     *lane             // shared with the other side; nil if there is none
+}
+
+// A lane is what both sides of one direction share, so that a schema which many operations lead
+// to is looked at once.
+type lane struct {
+	changed map[string]bool    // references that lead to a difference, directly or not
+	normals map[string]*normal // by the key of the conjunction
+	proved  map[string]bool    // keys of pairs that were compared without a gap
+}
+
+// newLane joins the two sides of a direction.
+func newLane(old, new *side) [2]*side {
+	l := &lane{normals: map[string]*normal{}, proved: map[string]bool{}}
+	l.changed = changedReferences(old, new)
+	old.lane = l
+	new.lane = l
+	return [2]*side{old, new}
+}
+
+// changedReferences returns the references that do not lead to the same in both versions: their
+// targets differ, or refer to one that does.
+func changedReferences(old, new *side) map[string]bool {
+	from := map[string][]string{} // references in the targets that hold them
+	changed := map[string]bool{}
+	var queue []string
+	all := slices.Concat(referencesIn(old.root, nil), referencesIn(new.root, nil))
+	slices.Sort(all)
+	for _, ref := range slices.Compact(all) {
+		was, ok := old.src.target(ref)
+		is, both := new.src.target(ref)
+		if !ok || !both || old.bare(was) != new.bare(is) {
+			changed[ref] = true
+			queue = append(queue, ref)
+			continue
+		}
+		for _, inner := range schemaReferences(old.at(was).raw) {
+			from[inner] = append(from[inner], ref)
+		}
+	}
+	for len(queue) > 0 {
+		for _, ref := range from[queue[0]] {
+			if !changed[ref] {
+				changed[ref] = true
+				queue = append(queue, ref)
+			}
+		}
+		queue = queue[1:]
+	}
+	return changed
+}
+
+// bare returns the text of the schema at a pointer without words for readers.
+func (d *side) bare(pointer string) string {
+	text, ok := d.bares[pointer]
+	if !ok {
+		raw, _ := lookup(d.root, pointer)
+		text = string(rawOf(bare(raw)))
+		d.bares[pointer] = text
+	}
+	return text
+}
+
+// schemaReferences returns the references of a schema and of the schemas in it.
+func schemaReferences(raw any) []string {
+	var out []string
+	eachSchema(raw, "", func(_ string, m map[string]any) {
+		if ref, ok := m["$ref"].(string); ok {
+			out = append(out, ref)
+		}
+	})
+	return out
 }
 
 // newSide returns a side with a validator for its schemas.
 func newSide(name string, src *source, root any) *side {
-	return &side{name: name, src: src, root: root, check: newChecker(root, src.draft7), closures: map[string]string{}}
+	return &side{name: name, src: src, root: root, check: newChecker(root, src.draft7), closures: map[string]string{}, bares: map[string]string{}}
 }
 
 // at returns the schema at a pointer.
@@ -360,8 +436,24 @@ type dependent struct {
 // maxParts is the number of schemas that may apply to one value.
 const maxParts = 200
 
-// normalise puts the keywords of a conjunction together.
+// normalise puts the keywords of a conjunction together. The result is shared and must not be
+// changed.
 func normalise(c conjunction) *normal {
+	if len(c) == 0 || c[0].side.lane == nil {
+		return newNormal(c)
+	}
+	l := c[0].side.lane
+	key := c.key()
+	if n, ok := l.normals[key]; ok {
+		return n
+	}
+	n := newNormal(c)
+	l.normals[key] = n
+	return n
+}
+
+// newNormal is normalise for a conjunction that was not met before.
+func newNormal(c conjunction) *normal {
 	n := &normal{types: anyType, required: map[string]string{}, watched: map[string][]any{}, watchedAt: map[string]string{}}
 	seen := map[string]bool{}
 	for _, s := range c {
@@ -786,7 +878,9 @@ func (n *normal) takeLogic(s schema, m map[string]any) {
 		n.unions = append(n.unions, u)
 	}
 	if _, ok := m["not"]; ok {
-		n.nots = append(n.nots, s.child("not"))
+		excluded := s.child("not")
+		n.nots = append(n.nots, excluded)
+		n.never = n.never || isTrue(conjunction{excluded})
 	}
 	if _, ok := m["if"]; ok && hasAny(m, []string{"then", "else"}) {
 		_, hasThen := m["then"]

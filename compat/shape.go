@@ -191,7 +191,7 @@ func isPlainSchema(v map[string]any) bool {
 			return false
 		}
 	}
-	if len(v) == 0 {
+	if len(v) == 0 || isFieldList(v) {
 		return false
 	}
 	plain := true
@@ -206,6 +206,26 @@ func isPlainSchema(v map[string]any) bool {
 	}
 	_, err := newChecker(v, false).compile("")
 	return err == nil
+}
+
+// isFieldList reports whether an object whose names are keywords is a list of fields
+// nevertheless: one of its words for readers is a type, as in {"title": "string"}. Examples and
+// defaults of a type may have such a value.
+func isFieldList(v map[string]any) bool {
+	_, isTyped := v["type"]
+	for name, value := range v {
+		isValue := isTyped && slices.Contains([]string{"default", "example"}, name)
+		isWord := slices.Contains(annotations, name) || slices.Contains(watched, name)
+		text, isText := value.(string)
+		if !isWord || isValue || !isText {
+			continue
+		}
+		schema, _ := typeOf(text)
+		if m, _ := schema.(map[string]any); m[textWord] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // otherTypes are usual words for types that JSON Schema calls otherwise.
