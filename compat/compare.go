@@ -77,19 +77,24 @@ type comparison struct {
 	index    map[string]int // of findings, by rule, pointer and direction
 	generate *generator
 	searches int             // for examples that are left
+	tries    map[string]int  // searches by the key of the finding
 	steps    *int            // of all proofs that are left
 	inUse    map[string]bool // places that operations of the new version lead to; nil until it is needed
 }
 
-// maxSearches is the number of examples that are searched for in one comparison.
-const maxSearches = 60
+// maxSearches is the number of examples that are searched for in one comparison, and maxTries
+// that for one difference, which several operations may lead to.
+const (
+	maxSearches = 60
+	maxTries    = 3
+)
 
 // newComparison returns an empty comparison. Each direction has sides of its own, because a
 // property that only responses have is not demanded of requests.
 func newComparison(old, new *source) *comparison {
 	steps := maxTotalSteps
 	c := &comparison{
-		old: old, new: new, index: map[string]int{}, searches: maxSearches, steps: &steps,
+		old: old, new: new, index: map[string]int{}, searches: maxSearches, tries: map[string]int{}, steps: &steps,
 		generate: newGenerator(old.tree.value, new.tree.value),
 	}
 	c.sides = map[Direction][2]*side{
@@ -302,9 +307,13 @@ func (c *comparison) gap(d Direction, g *gap, sub, sup conjunction, where, opera
 	// A document makes a breaking finding of one that could not be decided.
 	if g.verdict != Compatible && hasExample(g) {
 		f.NoExample = NoExampleFound
-		if c.searches > 0 {
+		if c.searches > 0 && c.tries[f.key()] < maxTries {
 			c.searches--
+			c.tries[f.key()]++
 			c.show(&f, g, sub, sup, where)
+		}
+		if f.Example != nil {
+			c.tries[f.key()] = maxTries
 		}
 	}
 	c.add(f)
@@ -384,7 +393,7 @@ func (c *comparison) add(f Finding) {
 		r, _ := RuleByID(f.Rule)
 		f.Verdict = r.Verdict
 	}
-	key := f.Rule + "\n" + f.Pointer + "\n" + string(f.Direction) + "\n" + f.Text
+	key := f.key()
 	i, ok := c.index[key]
 	if !ok {
 		c.index[key] = len(c.findings)
@@ -401,6 +410,11 @@ func (c *comparison) add(f Finding) {
 	known.Parts = append(known.Parts, f.Parts...)
 	slices.Sort(known.Parts)
 	known.Parts = slices.Compact(known.Parts)
+}
+
+// key identifies a difference within a comparison.
+func (f Finding) key() string {
+	return f.Rule + "\n" + f.Pointer + "\n" + string(f.Direction) + "\n" + f.Text
 }
 
 // finish returns the findings, the worst first.

@@ -723,7 +723,7 @@ func (c *comparer) compareObjects(sub, sup conjunction, ns, np *normal, at posit
 		g.at.path = at.path
 		c.add(g)
 	}
-	c.compareOthers(sub, ns, np, at)
+	c.compareOthers(ns, np, at)
 	c.compareCounts(ns, np, gapOf)
 
 	for _, s := range np.propertyNames {
@@ -751,8 +751,9 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 		}
 
 		// The rulings about properties that one side does not describe come first.
+		here := at.property(name)
 		remark := gapOf(kindDescribed, nameOf(np, name), "the property %s is described", name)
-		remark.at = at.property(name)
+		remark.at = here
 		remark.at.path = at.path
 		remark.verdict = Compatible
 		isFree := isNew && !at.strict && (isRemoved || !c.mentions(ns, name))
@@ -769,7 +770,6 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 		}
 
 		// Then its values are compared like all others.
-		here := at.property(name)
 		here.never = kindForbidden
 		start := len(c.gaps)
 		c.contain(have, np.property(name), here)
@@ -889,7 +889,11 @@ func (c *comparer) mentions(n *normal, name string) bool {
 
 // compareOthers compares the properties that neither side describes by name: those that
 // match a pattern, and all others.
-func (c *comparer) compareOthers(sub conjunction, ns, np *normal, at position) {
+func (c *comparer) compareOthers(ns, np *normal, at position) {
+	hasOthers := slices.ContainsFunc(np.objects, func(g objectGroup) bool { return g.rest != nil || len(g.patterns) > 0 })
+	if !hasOthers {
+		return
+	}
 	here := at.property("*")
 	here.never = kindAdditional
 	for _, g := range np.objects {
