@@ -198,7 +198,7 @@ type comparer struct {
 // maxTotalSteps that of all comparers of a comparison.
 const (
 	maxSteps      = 20_000
-	maxTotalSteps = 120_000
+	maxTotalSteps = 100_000
 )
 
 // newComparer returns a comparer that knows nothing yet. total is what all comparers may do.
@@ -740,7 +740,12 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 	removed := map[string]bool{}
 	for _, name := range propertyNamesOf(ns, np) {
 		have := ns.property(name)
-		isAbsent := isFalse(have) || ns.excludesName(name)
+		isExcluded := ns.excludesName(name)
+		isNamed := ns.named(name) && np.named(name)
+		if isNamed && !isExcluded && sameSchemas(have, np.property(name)) {
+			continue
+		}
+		isAbsent := isFalse(have) || isExcluded
 		isRemoved := isAbsent && c.direction == Response && !isFalse(np.property(name)) // it is named to be excluded
 		isNew := np.named(name) && (!ns.named(name) || isRemoved)
 		if isAbsent && (!isNew || c.direction == Request) {
