@@ -1013,13 +1013,13 @@ func (c *comparison) requestExample(op operation, members map[string]any, reason
 	_, isAbsent := members["body"]
 	body, at := c.old.follow(op.pointer + "/requestBody")
 	if required, _ := body["required"].(bool); required && !isAbsent {
-		for _, media := range slices.Sorted(maps.Keys(mediaOf(c.old, at))) {
-			v, ok := valueAt(join(at, "content", mediaOf(c.old, at)[media], "schema"))
+		media := mediaOf(c.old, at)
+		if names := slices.Sorted(maps.Keys(media)); len(names) > 0 {
+			v, ok := valueAt(join(at, "content", media[names[0]], "schema"))
 			if !ok {
 				return nil
 			}
 			request["body"] = v
-			break
 		}
 	}
 	for name, v := range members {

@@ -164,7 +164,6 @@ type gap struct {
 	kind     kind
 	verdict  Word // breaking, unknown or compatible
 	pointer  string
-	side     *side // of the pointer
 	text     string
 	at       position
 	sub, sup conjunction // sub has documents that sup refuses

@@ -409,20 +409,20 @@ type normal struct {
 	patterns             []place
 	required             map[string]string // with the pointer
 
-	objects         []objectGroup
-	arrays          []arrayGroup
-	propertyNames   []schema
-	contains        []containment
-	unions          []union
-	nots            []schema
-	conditions      []condition
-	dependents      []dependent
-	unevaluated     []schema // schemas with unevaluatedProperties or unevaluatedItems
-	watched         map[string][]any
-	watchedAt       map[string]string
-	names           []string // of schemas that were referred to by name
-	referred        []string // pointers that references led to
-	tooMany, loaded bool
+	objects       []objectGroup
+	arrays        []arrayGroup
+	propertyNames []schema
+	contains      []containment
+	unions        []union
+	nots          []schema
+	conditions    []condition
+	dependents    []dependent
+	unevaluated   []schema // schemas with unevaluatedProperties or unevaluatedItems
+	watched       map[string][]any
+	watchedAt     map[string]string
+	names         []string // of schemas that were referred to by name
+	referred      []string // pointers that references led to
+	tooMany       bool
 }
 
 // A dependent is what the presence of a property demands.
