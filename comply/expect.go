@@ -230,6 +230,7 @@ func (r *testRun) expect(ctx context.Context, step *jsont.Expect) *rules.Finding
 		return r.abort(ctx.Err())
 	}
 	c.mu.Lock()
+	a.update() // with frames that came after the wait and before the lock
 	missing := a.close()
 	r.met += len(a.list) - len(missing)
 	c.mu.Unlock()
