@@ -88,7 +88,6 @@ func v2SessionMutants() []*Mutant {
 			{Rule: "ADIR-07", Does: "keeps folders that were not named again", Breaks: []string{"SFRK-05"}, Out: after(resume, onResult(list, each("sessions", set("additionalDirectories", []any{"/kept"}))))},
 
 			// Sessions that are replayed.
-			{Rule: "SLOAD-01", Does: "cannot replay", Breaks: []string{"SLOAD-02"}, Out: refuse(resume, has("replayFrom"), -32603)},
 			{Rule: "SLOAD-03", Does: "replays after the answer", Out: func(w *Wire, m Message) []Message {
 				held, _ := w.Note["held"].([]Message)
 				if m.Tag() == "agent_message_chunk" && w.Open(resume) != nil {
