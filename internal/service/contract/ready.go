@@ -514,9 +514,10 @@ type MatrixQuery struct {
 
 // A Matrix is one page: rows by contract and repository.
 type Matrix struct {
-	Env  string           `json:"env,omitempty"`
-	Rows []MatrixRow      `json:"rows"`
-	Next coord.ContractID `json:"next,omitempty"`
+	Project string           `json:"project"` // its name
+	Env     string           `json:"env,omitempty"`
+	Rows    []MatrixRow      `json:"rows"`
+	Next    coord.ContractID `json:"next,omitempty"`
 }
 
 // A MatrixRow says which version of a contract a repository has, and how that is known.
@@ -550,7 +551,7 @@ func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matr
 	}
 	judged := map[string]kept{}
 	out, err := readIn(ctx, s, op, q.Project, func(r hub.Reader, p coord.Project) (Matrix, error) {
-		out := Matrix{Env: q.Env, Rows: []MatrixRow{}}
+		out := Matrix{Project: p.Name, Env: q.Env, Rows: []MatrixRow{}}
 		found, err := r.Coordination().Contracts(coord.ContractQuery{Project: p.ID, After: q.After, Limit: limit})
 		if err != nil || len(found) == 0 {
 			return out, err

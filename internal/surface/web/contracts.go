@@ -104,6 +104,10 @@ func contracts(ctx context.Context, v *visit) (string, any, error) {
 	return "Contracts", d, nil
 }
 
+// shownContracts is the number of contracts on a page of the matrix; each has a row for every
+// repository that it concerns.
+const shownContracts = 30
+
 // matrixData is a page of the matrix of a project.
 type matrixData struct {
 	contract.Matrix
@@ -119,18 +123,14 @@ func (matrixData) When(i coord.Instant) hub.Time { return hub.At(i.Time()) }
 func matrix(ctx context.Context, v *visit) (string, any, error) {
 	q := v.r.URL.Query()
 	p := contract.MatrixQuery{
-		InProject: coordination.InProject{Project: coord.ProjectID(v.r.PathValue("project"))}, Env: q.Get("env"), After: coord.ContractID(q.Get("after")),
-	}
-	whole, err := perform(ctx, v, coordination.GetProject, coordination.ProjectParams{InProject: p.InProject})
-	if err != nil {
-		return "", nil, err
+		InProject: coordination.InProject{Project: coord.ProjectID(v.r.PathValue("project"))}, Env: q.Get("env"), After: coord.ContractID(q.Get("after")), Limit: shownContracts,
 	}
 	got, err := perform(ctx, v, coordination.Matrix, p)
 	if err != nil {
 		return "", nil, err
 	}
 
-	d := matrixData{Matrix: got, Project: p.Project, Name: whole.Name}
+	d := matrixData{Matrix: got, Project: p.Project, Name: got.Project}
 	if got.Next != "" {
 		d.Older = "/contracts/" + url.PathEscape(string(p.Project)) + "?" + url.Values{"env": {p.Env}, "after": {string(got.Next)}}.Encode()
 	}
