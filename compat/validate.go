@@ -22,22 +22,20 @@ type noLoader struct{}
 func (noLoader) Load(string) (any, error) { return nil, errFetch }
 
 // A looseExpression stands for an expression that RE2 does not have. Documents with one are
-// unknown, so that it decides nothing.
-type looseExpression string
+// unknown, and a value that it was asked about proves nothing.
+type looseExpression struct {
+	text    string
+	guesses *int // how often it was asked
+}
 
 // MatchString takes every text.
-func (e looseExpression) MatchString(string) bool { return true }
+func (e looseExpression) MatchString(string) bool {
+	*e.guesses++
+	return true
+}
 
 // String returns the expression as it was written.
-func (e looseExpression) String() string { return string(e) }
-
-// expressions is the engine of regular expressions of the validator.
-func expressions(pattern string) (jsonschema.Regexp, error) {
-	if re, err := regexp.Compile(pattern); err == nil {
-		return re, nil
-	}
-	return looseExpression(pattern), nil
-}
+func (e looseExpression) String() string { return e.text }
 
 // supported reports whether RE2 has a regular expression.
 func supported(pattern string) bool {
@@ -55,6 +53,15 @@ func unsupportedText(pattern string) string {
 type checker struct {
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema // nil for a schema that cannot be compiled
+	guesses  int                           // answers of expressions that RE2 does not have
+}
+
+// expression is the engine of regular expressions of the validator.
+func (c *checker) expression(pattern string) (jsonschema.Regexp, error) {
+	if re, err := regexp.Compile(pattern); err == nil {
+		return re, nil
+	}
+	return looseExpression{pattern, &c.guesses}, nil
 }
 
 // newChecker returns a checker for the schemas in root.
@@ -66,9 +73,10 @@ func newChecker(root any, draft7 bool) *checker {
 	}
 	c.AssertFormat()
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(expressions)
+	out := &checker{compiler: c, compiled: map[string]*jsonschema.Schema{}}
+	c.UseRegexpEngine(out.expression)
 	c.AddResource(documentURL, root) // fails only for a name that is taken
-	return &checker{compiler: c, compiled: map[string]*jsonschema.Schema{}}
+	return out
 }
 
 // compile returns the schema at a pointer.
