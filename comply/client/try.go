@@ -166,7 +166,7 @@ func (t *trial) each(f func(c *conversation)) {
 	}
 }
 
-// hooks returns what a conversation of this trial can do.
+// hooks returns the hooks of a conversation of this trial.
 func (t *trial) hooks() hooks {
 	signal := func(s os.Signal) func() error {
 		return func() error {
@@ -241,7 +241,7 @@ func (t *trial) follow(ctx context.Context) {
 	}
 }
 
-// finish ends the client and returns what its end showed.
+// finish ends the client and returns the outcome of its end.
 func (t *trial) finish() *outcome {
 	o := &outcome{}
 	select {

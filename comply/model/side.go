@@ -9,8 +9,8 @@ import (
 // whether a topic is new.
 var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
 
-// suggestion begins the prompt with which Claude Code asks, after a turn and with all of its
-// tools, what the user may type next.
+// suggestion begins the prompt with which Claude Code asks for a suggestion of the next prompt,
+// after a turn and with all of its tools.
 const suggestion = "[SUGGESTION MODE:"
 
 // side answers a request that is not part of the user's conversation, and reports whether
@@ -44,8 +44,8 @@ func (r *request) side() (answer, bool) {
 	return a, true
 }
 
-// isSuggestion reports whether the last text of the conversation asks for what the user may type
-// next.
+// isSuggestion reports whether the last text of the conversation asks for a suggestion of the next
+// prompt.
 func (r *request) isSuggestion() bool {
 	if len(r.items) == 0 {
 		return false

@@ -30,7 +30,7 @@ import (
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
-// Options says what a window shows.
+// Options are the options of a window.
 type Options struct {
 	Agent   hub.AgentID // "" for all kept agents that the key is good for
 	Version string      // of this program

@@ -28,7 +28,7 @@ type notice struct {
 	At    hub.Time `json:"at,omitzero"`
 	Waits []Wait   `json:"waits"`
 	Ended []Wait   `json:"ended"`
-	// Events happened and wait for nobody.
+	// Events need no answer.
 	Events []Wait `json:"events,omitempty"`
 	Test   bool   `json:"test,omitempty"`
 }

@@ -81,7 +81,7 @@ type Options struct {
 	// whichever version. Default: that of this hub.
 	Taken func(coord.AID) bool
 
-	// People are told of events outside of the hub; nil for nobody.
+	// People tells people outside of the hub of events; may be nil.
 	People People
 
 	Files  *os.Root // folder of shared files; nil for none

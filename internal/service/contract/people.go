@@ -29,7 +29,7 @@ var EventKinds = []string{EventBreaking, EventUnknown, EventDeprecated, EventCan
 
 // People tells people outside of the hub of events.
 type People interface {
-	// Wants reports whether somebody is told of events of a kind.
+	// Wants reports whether a target takes events of a kind.
 	Wants(kind string) bool
 	// Tell tells them of an event. id names the contract or the commit, fact is a sentence
 	// without text of agents, and command shows more.
@@ -47,7 +47,7 @@ const (
 	maxAsked   = 20 // commits whose answer is computed again in one step
 )
 
-// wantsEvents reports whether somebody is told of an event of contracts.
+// wantsEvents reports whether a target takes an event of contracts.
 func (s *Service) wantsEvents() bool {
 	return s.o.People != nil && slices.ContainsFunc(EventKinds, s.o.People.Wants)
 }
@@ -142,7 +142,7 @@ func unreadEntries(ctx context.Context, store hub.Store) (cursor int64, entries 
 	return cursor, entries, err
 }
 
-// isCoordination reports whether an action changes what a verdict or an answer depends on.
+// isCoordination reports whether an action can change a verdict or an answer.
 func isCoordination(a actions.Action) bool {
 	word, _, _ := strings.Cut(string(a), ".")
 	return word == "contract" || word == "implementation" || a == actions.Deployed
@@ -333,7 +333,7 @@ func (s *Service) askAgainAbout(ctx context.Context, projects map[coord.ProjectI
 	return out, nil
 }
 
-// keepAnswers stores answers, forgets those of which nobody asked for a day, and returns the
+// keepAnswers stores answers, forgets those of questions older than a day, and returns the
 // events of those that changed.
 func keepAnswers(tx hub.Tx, answers []knownAnswer) (changed []event, err error) {
 	if len(answers) == 0 {
