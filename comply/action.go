@@ -240,8 +240,14 @@ func (r *testRun) forbid(ctx context.Context, a *jsont.Forbid) *rules.Finding {
 		return until.came()
 	}
 
-	// The requests that are open now decide the end: later ones belong to later steps.
+	// A frame that would end the test without a verdict is not waited for longer than the test says:
+	// the turn of a slow agent would be over.
 	wait := r.patience(a.Timeout)
+	if r.now.step.Moot != "" {
+		wait = r.scaled(a.Timeout)
+	}
+
+	// The requests that are open now decide the end: later ones belong to later steps.
 	began := time.Now()
 	open := r.unanswered()
 	err := r.c.wait(ctx, wait, func() bool {

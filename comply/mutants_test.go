@@ -145,12 +145,17 @@ func TestHonestAgents(t *testing.T) {
 		name string // of the variant
 		na   []int  // at most how many tests say nothing about the agent, for each version; none for any number
 		form comply.Form
+		only string // the one test that the variant is made for; all if it is empty
 	}{
 		{name: "echo"},
 		{name: "refuse"},
 		{name: "refusal"},
 		{name: "toolless", form: comply.ByDirective},
 		{name: "english", na: []int{8, 5}, form: comply.InEnglish},
+		{name: "words", form: comply.InEnglish},
+		{name: "careful"},
+		{name: "wordless"},
+		{name: "hasty", only: "prompt.parallel"}, // a turn that ends while it is cancelled would be another matter
 	} {
 		for version := 1; version <= 2; version++ {
 			if patience.Race && c.name != "echo" {
@@ -158,7 +163,7 @@ func TestHonestAgents(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s in version %d", c.name, version), func(t *testing.T) {
 				t.Parallel()
-				report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant(c.name))}, prompting(proof.Applicable(suite, version)), &comply.Options{Jobs: 8, TimeoutScale: slow, Protocol: version})
+				report, err := comply.Run(t.Context(), []comply.Agent{goodAgent(goodagent.Variant(c.name))}, named(prompting(proof.Applicable(suite, version)), c.only), &comply.Options{Jobs: 8, TimeoutScale: slow, Protocol: version})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,6 +188,11 @@ func TestHonestAgents(t *testing.T) {
 			})
 		}
 	}
+}
+
+// named returns the test with an id, or all if the id is empty.
+func named(tests []*comply.Test, id string) []*comply.Test {
+	return slices.DeleteFunc(tests, func(x *comply.Test) bool { return id != "" && x.ID != id })
 }
 
 // prompting returns the tests with prompts.

@@ -363,8 +363,9 @@ func TestComply(t *testing.T) {
 	}
 }
 
-// TestNPM starts the program that the npm package carries as npx does.
-func TestNPM(t *testing.T) {
+// underNPM makes a command start the program as npx does, by the script of the package.
+func underNPM(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		acptest.Missing(t, "MISSING: node")
@@ -374,22 +375,23 @@ func TestNPM(t *testing.T) {
 		t.Fatal(err)
 	}
 	starter := write(t, "parley.js", string(script))
-	run := func(args ...string) result {
-		cmd := parley(t, nil, args...)
-		cmd.Args = append([]string{node, starter}, args...)
-		program := cmd.Path
-		cmd.Path = node
-		dir := filepath.Join(filepath.Dir(starter), "bin")
+	for _, name := range []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"} {
+		dir := filepath.Join(filepath.Dir(starter), "node_modules", "@parley-agents", "parley-"+name, "bin")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"} {
-			if err := os.Symlink(program, filepath.Join(dir, "parley-"+name)); err != nil && !os.IsExist(err) {
-				t.Fatal(err)
-			}
+		if err := os.Symlink(cmd.Path, filepath.Join(dir, "parley")); err != nil {
+			t.Fatal(err)
 		}
-		return do(t, cmd)
 	}
+	cmd.Path = node
+	cmd.Args = append([]string{node, starter}, cmd.Args[1:]...)
+	return cmd
+}
+
+// TestNPM starts the program that the npm package carries as npx does.
+func TestNPM(t *testing.T) {
+	run := func(args ...string) result { return do(t, underNPM(t, parley(t, nil, args...))) }
 	if r := run("comply", "--test", "required.session.new", "--", "sh", complyAgent(t, "-32601")); r.code != exitDone || !strings.Contains(r.out, "# ACP Compliance Report") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 	}

@@ -223,17 +223,29 @@ func playRelease(c *conversation, dir string) {
 	}
 }
 
+// stillLooks is how often in a row a file must have the same size before its writer counts as
+// ended: a writer on a busy machine pauses, too.
+const stillLooks = 3
+
 // grows waits until a file grows, or until it does not grow any more.
 func (c *conversation) grows(path string, want bool) bool {
-	last := int64(-1)
+	last, still := int64(-1), 0
 	for end := time.Now().Add(c.limit); time.Now().Before(end) && !c.over(); c.pause(settle) {
 		info, err := os.Stat(path)
 		size := int64(0)
 		if err == nil {
 			size = info.Size()
 		}
-		seen := last >= 0 && want == (size > last)
-		if seen || (want && size > 0) {
+
+		if want && size > 0 {
+			return true
+		}
+		if size == last {
+			still++
+		} else {
+			still = 0
+		}
+		if !want && still == stillLooks {
 			return true
 		}
 		last = size

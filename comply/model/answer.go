@@ -19,6 +19,7 @@ type answer struct {
 	parts []part
 	stop  stop
 	fault *Step // the failure after the parts; nil for none
+	said  *Step // the tokens that the script wants the answer to cost; nil for a rough count
 }
 
 // A part is a piece of an answer.
@@ -85,6 +86,12 @@ func (at position) answer(r *request) answer {
 		return a
 	}
 
+	for i, s := range at.steps {
+		if s.Do == Usage {
+			a.said = &at.steps[i]
+		}
+	}
+
 	steps := at.next(r)
 	for i, s := range steps {
 		// A step that fails a few times is over when the agent has tried often enough.
@@ -142,6 +149,7 @@ func (a *answer) do(s Step, r *request) (over bool) {
 	switch {
 	case s.asks():
 		a.ask(s, r)
+	case s.Do == Usage: // holds for all answers to the prompt
 
 	case s.Do == Say, s.Do == Think:
 		kind := textPart
@@ -268,18 +276,6 @@ func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisec
 // Four bytes for a token are about right for English; no test depends on the
 // number.
 func tokens(text string) int { return (len(text) + 3) / 4 }
-
-// usage returns how many tokens a request and its answer have.
-func usage(r *request, a *answer) (in, out int) {
-	in = tokens(r.system)
-	for _, it := range r.items {
-		in += tokens(it.text())
-	}
-	for _, p := range a.parts {
-		out += tokens(p.text) + tokens(p.call.args)
-	}
-	return in, out
-}
 
 // encoded returns JSON for a value that has only strings, numbers, lists and objects.
 func encoded(v any) []byte {

@@ -50,8 +50,13 @@ func wholeChat(r *request, a *answer) any {
 
 // chatUsage returns the counts of tokens.
 func chatUsage(r *request, a *answer) obj {
-	in, out := usage(r, a)
-	return obj{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
+	c := usage(r, a)
+	o := obj{"prompt_tokens": c.input, "completion_tokens": c.output, "total_tokens": c.input + c.output}
+	if c.cached+c.reasoning > 0 {
+		o["prompt_tokens_details"] = obj{"cached_tokens": c.cached}
+		o["completion_tokens_details"] = obj{"reasoning_tokens": c.reasoning}
+	}
+	return o
 }
 
 // A chatStream sends an answer as chunks of a completion. calls is also the index

@@ -17,7 +17,7 @@ var directive = regexp.MustCompile(`(?:^|[\s>"'` + "`" + `])parley:(\+?)([a-z]+)
 var memberName = regexp.MustCompile(`^[ \t]+([a-zA-Z]+)=`)
 
 // numeric are the members of a step that are numbers.
-var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "times", "done"}
+var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "times", "done", "input", "cached", "written", "output", "reasoning"}
 
 // Directives returns the steps that a prompt asks for. A directive has the form
 //

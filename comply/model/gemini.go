@@ -35,14 +35,19 @@ func geminiPart(p part, text string) obj {
 
 // geminiObject returns a response. All but the last of a stream have no reason to end.
 func geminiObject(r *request, a *answer, parts []any, finish string) obj {
-	in, out := usage(r, a)
+	c := usage(r, a)
+	count := obj{"promptTokenCount": c.input, "candidatesTokenCount": c.output - c.reasoning, "totalTokenCount": c.input + c.output}
+	if c.cached+c.reasoning > 0 {
+		count["cachedContentTokenCount"] = c.cached
+		count["thoughtsTokenCount"] = c.reasoning
+	}
 	candidate := obj{"index": 0, "content": obj{"role": "model", "parts": parts}}
 	if finish != "" {
 		candidate["finishReason"] = finish
 	}
 	return obj{
 		"responseId": a.id, "modelVersion": r.model, "candidates": []any{candidate},
-		"usageMetadata": obj{"promptTokenCount": in, "candidatesTokenCount": out, "totalTokenCount": in + out},
+		"usageMetadata": count,
 	}
 }
 

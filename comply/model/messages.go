@@ -11,10 +11,10 @@ var messagesStops = map[stop]string{stopEnd: "end_turn", stopCalls: "tool_use", 
 // messageObject returns a message. At the beginning of a stream it has no blocks and no
 // reason yet.
 func messageObject(r *request, a *answer, blocks []any, stop any, out int) obj {
-	in, _ := usage(r, a)
+	c := usage(r, a)
 	return obj{
 		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": r.model, "content": blocks, "stop_reason": stop, "stop_sequence": nil,
-		"usage": obj{"input_tokens": in, "output_tokens": out, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+		"usage": obj{"input_tokens": c.input - c.cached, "output_tokens": out, "cache_creation_input_tokens": c.written, "cache_read_input_tokens": c.cached},
 	}
 }
 
@@ -35,8 +35,7 @@ func wholeMessages(r *request, a *answer) any {
 			blocks = append(blocks, obj{"type": "text", "text": p.text})
 		}
 	}
-	_, out := usage(r, a)
-	return messageObject(r, a, blocks, messagesStops[a.stop], out)
+	return messageObject(r, a, blocks, messagesStops[a.stop], usage(r, a).output)
 }
 
 // input returns arguments as JSON. Broken arguments become a string, which no tool accepts.
@@ -108,7 +107,7 @@ func (s *messagesStream) close(p part) {
 
 // end sends the reason and the count of tokens.
 func (s *messagesStream) end() {
-	_, out := usage(s.r, s.a)
+	out := usage(s.r, s.a).output
 	s.event("message_delta", obj{"delta": obj{"stop_reason": messagesStops[s.a.stop], "stop_sequence": nil}, "usage": obj{"output_tokens": out}})
 	s.event("message_stop", obj{})
 }

@@ -175,18 +175,31 @@ var folders = []*regexp.Regexp{
 // write it into their instructions in words of their own.
 func (r *request) folder() string {
 	// Instructions are searched first: a prompt may quote any folder.
-	texts := []string{r.system}
-	for _, it := range r.items {
-		if it.role == user {
-			texts = append(texts, it.text())
+	if found := lastFolder(r.system); found != "" {
+		return found
+	}
+	for _, it := range slices.Backward(r.items) {
+		if it.role != user {
+			continue
+		}
+		if found := lastFolder(it.text()); found != "" {
+			return found
 		}
 	}
-	for _, text := range texts {
-		for _, f := range folders {
-			if m := f.FindStringSubmatch(text); m != nil {
-				return strings.TrimRight(m[1], " \t\r.,;")
-			}
+	return ""
+}
+
+// lastFolder returns the working folder that a text names last: a session that was loaded
+// in another folder names the earlier one, too. The root of a workspace counts only if nothing is
+// called the working folder: it may be above it.
+func lastFolder(text string) string {
+	for _, f := range folders {
+		all := f.FindAllStringSubmatch(text, -1)
+		if len(all) == 0 {
+			continue
 		}
+		found, _, _ := strings.Cut(all[len(all)-1][1], " (") // a remark about the folder
+		return strings.TrimRight(found, " \t\r.,;")
 	}
 	return ""
 }

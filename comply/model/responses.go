@@ -20,10 +20,10 @@ func responseObject(r *request, a *answer, status string, output []any) obj {
 		o["incomplete_details"] = obj{"reason": "max_output_tokens"}
 		fallthrough
 	case "completed":
-		in, out := usage(r, a)
+		c := usage(r, a)
 		o["usage"] = obj{
-			"input_tokens": in, "input_tokens_details": obj{"cached_tokens": 0},
-			"output_tokens": out, "output_tokens_details": obj{"reasoning_tokens": 0}, "total_tokens": in + out,
+			"input_tokens": c.input, "input_tokens_details": obj{"cached_tokens": c.cached},
+			"output_tokens": c.output, "output_tokens_details": obj{"reasoning_tokens": c.reasoning}, "total_tokens": c.input + c.output,
 		}
 	}
 	return o

@@ -16,6 +16,12 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, way *api, r *r
 	case a.fault != nil && a.fault.Do == Hang && len(a.parts) == 0:
 		<-ctx.Done()
 	// An error is sent with its status while no part of the answer was sent.
+	case a.fault != nil && a.fault.Do == Error && a.fault.How != "":
+		v := vendorFailure(way.name, a.fault.How)
+		for name, value := range v.headers {
+			w.Header().Set(name, value)
+		}
+		reply(w, v.status, v.body)
 	case a.fault != nil && a.fault.Do == Error && (len(a.parts) == 0 || !r.stream):
 		status, text := a.failure()
 		// Agents that obey the header wait that long, which tests can see.

@@ -31,6 +31,7 @@ const (
 	Error  Action = "error"  // fail with a status of HTTP
 	Fail   Action = "fail"   // send a broken answer
 	Hang   Action = "hang"   // send nothing until the agent gives up
+	Usage  Action = "usage"  // the tokens that each answer to the prompt says it cost
 )
 
 // A Step is one action of the model. The fields that an action does not have are zero.
@@ -60,7 +61,15 @@ type Step struct {
 	Status     int    `json:"status,omitempty"`     // of HTTP
 	RetryAfter int    `json:"retryAfter,omitempty"` // seconds
 	Times      int    `json:"times,omitempty"`      // how often the same request fails; 0 for always
-	How        string `json:"how,omitempty"`        // json, sse, cut or empty
+	How        string `json:"how,omitempty"`        // a way to fail, or the cause of an error
+
+	// Of usage. Input has the cached part; written and input that was cached do not overlap;
+	// reasoning is a part of output.
+	Input     int `json:"input,omitempty"`
+	Cached    int `json:"cached,omitempty"`
+	Written   int `json:"written,omitempty"`
+	Output    int `json:"output,omitempty"`
+	Reasoning int `json:"reasoning,omitempty"`
 }
 
 // Bounds of the members of a step.
@@ -68,6 +77,7 @@ const (
 	maxDelay  = 60_000
 	maxChunks = 10_000
 	maxTimes  = 1000
+	maxCount  = 2_000_000_000 // tokens; more than any model has, for tests of sums
 )
 
 // An actionRule has the members that an action needs, and those that it may have.
@@ -90,9 +100,10 @@ var actions = map[Action]actionRule{
 	Tool:   {[]string{"name"}, []string{"args"}},
 	Refuse: {nil, []string{"text"}},
 	Length: {nil, []string{"text"}},
-	Error:  {nil, []string{"status", "text", "retryAfter", "times"}},
+	Error:  {nil, []string{"status", "text", "retryAfter", "times", "how"}},
 	Fail:   {[]string{"how"}, []string{"times"}},
 	Hang:   {nil, nil},
+	Usage:  {[]string{"input", "output"}, []string{"cached", "written", "reasoning"}},
 }
 
 // calls reports whether the step is a tool call.
@@ -162,6 +173,7 @@ func (s *Step) bounds() error {
 	}{
 		{"chunk", s.Chunk, maxBody}, {"chunks", s.Chunks, maxChunks}, {"delay", s.Delay, maxDelay}, {"times", s.Times, maxTimes},
 		{"retryAfter", s.RetryAfter, 3600}, {"done", s.Done, len(s.Entries)},
+		{"input", s.Input, maxCount}, {"cached", s.Cached, maxCount}, {"written", s.Written, maxCount}, {"output", s.Output, maxCount}, {"reasoning", s.Reasoning, maxCount},
 	} {
 		if n.value < 0 || n.value > n.max {
 			return fmt.Errorf("%s: %s must be between 0 and %d", s.Do, n.name, n.max)
@@ -172,6 +184,9 @@ func (s *Step) bounds() error {
 	}
 	if s.Do == Fail && !slices.Contains(failures, s.How) {
 		return fmt.Errorf("fail: how must be one of %s", strings.Join(failures, ", "))
+	}
+	if s.Do == Error && s.How != "" && !slices.Contains(causes, s.How) {
+		return fmt.Errorf("error: how must be one of %s", strings.Join(causes, ", "))
 	}
 	if s.Do == Recall && (s.Text == "") == (s.Kind == "") {
 		return fmt.Errorf("recall needs text or kind")

@@ -63,6 +63,8 @@ func TestFolders(t *testing.T) {
 		"<cwd>/a/b</cwd>":                                                "/a/b",
 		"- **Workspace Directories:**\n  - /a/b":                         "/a/b",
 		"your current working directory is `/a/b`.":                      "/a/b",
+		"Working directory: /a\nWorking directory: /a/b (was /a)\n":      "/a/b",
+		"Working directory: /a/b\n  Workspace root folder: /\n":          "/a/b",
 		"nothing about it, but a path: /usr/bin, and 1/2 of a directory": "",
 	} {
 		if got := (&request{system: text}).folder(); got != want {

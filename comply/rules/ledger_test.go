@@ -109,6 +109,8 @@ func TestLedgerIsFair(t *testing.T) {
 		second  = `>{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"b"}]}}`
 		stopped = `{"jsonrpc":"2.0","id":2,"result":{"stopReason":"cancelled"}}`
 		ended   = `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`
+		called  = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"}}}`
+		changed = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"t"}}}`
 	)
 	for _, c := range []struct {
 		name, rule string
@@ -119,6 +121,9 @@ func TestLedgerIsFair(t *testing.T) {
 		{"an update of a session that the client asked for before initialize", "INIT-19", false, []string{open, update, opened, hello, welcome}},
 		{"a turn that stops as cancelled by itself", "STOP-05", true, []string{hello, welcome, open, opened, first, stopped}},
 		{"a turn that stops as cancelled, then the next", "STOP-05", true, []string{hello, welcome, open, opened, first, stopped, second, ended}},
+		{"two tool calls with one id", "TOOL-02", true, []string{hello, welcome, open, opened, first, called, called}},
+		{"a tool call that is updated first and announced then", "TOOL-02", false, []string{hello, welcome, open, opened, first, changed, called}},
+		{"a tool call that is updated first", "TOOL-03", true, []string{hello, welcome, open, opened, first, changed, called}},
 		{"a turn that a second prompt ends", "STOP-05", false, []string{hello, welcome, open, opened, first, second, stopped, ended}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

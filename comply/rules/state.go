@@ -71,7 +71,7 @@ type session struct {
 // A toolState is the last known state of a tool call.
 type toolState struct {
 	status    string
-	announced *Entry
+	announced *Entry // nil if it was only updated
 	changed   *Entry // the entry that gave it its status
 	turn      *turn
 	terminals []string // ids that were shown
@@ -413,7 +413,7 @@ func (s *state) agentUpdated(e *event) {
 	case "user_message_chunk", "agent_message_chunk", "agent_thought_chunk":
 		x.speak(e.tag, text(u, "messageId"))
 	case "tool_call", "tool_call_update":
-		x.track(e.Entry, u)
+		x.track(e, u)
 
 	case "plan":
 		x.plan = objects(u, "entries")
@@ -450,15 +450,18 @@ func (x *session) speak(tag, id string) {
 
 // track records an update of a tool call.
 // A call is assigned to the turn in which it was first seen.
-func (x *session) track(e *Entry, u object) {
+func (x *session) track(e *event, u object) {
 	id := text(u, "toolCallId")
 	c := x.calls[id]
 	if c == nil {
-		c = &toolState{status: "pending", announced: e, changed: e, turn: x.running()}
+		c = &toolState{status: "pending", changed: e.Entry, turn: x.running()}
 		x.calls[id] = c
 	}
+	if e.tag == "tool_call" {
+		c.announced = e.Entry
+	}
 	if status := text(u, "status"); status != "" {
-		c.status, c.changed = status, e
+		c.status, c.changed = status, e.Entry
 	}
 	for _, item := range objects(u, "content") {
 		if text(item, "type") == "terminal" {

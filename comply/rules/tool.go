@@ -70,7 +70,7 @@ var toolChecks = []check{
 	// TOOL-02: every tool call has a unique id
 	{rule: "TOOL-02", on: updates("tool_call"), in: schema.V1, flaw: func(s *state, e *event) string {
 		c, x := s.known(e)
-		if c == nil || x.loading {
+		if c == nil || x.loading || c.announced == nil { // TOOL-03 is about a late announcement
 			return ""
 		}
 		return e.with(c.announced, when(true, "the id %s belongs to an earlier tool call", show(e.update["toolCallId"])))

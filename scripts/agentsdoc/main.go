@@ -2,8 +2,8 @@
 // argument is a file with the output of "parley comply --list-agents --json", the second the
 // folder with the reports of "parley comply --format json", of one agent and run each, in
 // files NAME-VERSION.RUN.json. A finding has the number of runs that saw it. The folder may also
-// have newest.txt, the newest known versions, which scripts/agents-newest writes, and others.txt,
-// the agents that are not tested and why.
+// have newest.txt, the newest known versions, which scripts/agents-newest writes, remarks.txt, about
+// findings, and others.txt, the agents that are not tested and why.
 //
 //	go run ./scripts/agentsdoc bin/known.json docs/agents > docs/agents.md
 package main
@@ -100,8 +100,12 @@ func run(list, dir string, out io.Writer) error {
 	if err := writeOthers(&b, filepath.Join(dir, "others.txt")); err != nil {
 		return err
 	}
+	remarks, err := readRemarks(filepath.Join(dir, "remarks.txt"))
+	if err != nil {
+		return err
+	}
 	writeTests(&b, tested)
-	writeFindings(&b, tested)
+	writeFindings(&b, tested, remarks)
 	writeKept(&b, tested)
 	_, err = io.WriteString(out, b.String())
 	return err
@@ -279,7 +283,10 @@ func writeOthers(b *strings.Builder, file string) error {
 	if err != nil {
 		return err
 	}
-	b.WriteString("\n## Agents that are not tested\n\n| agent | package | why |\n|---|---|---|\n")
+	b.WriteString("\n## Agents that are not tested\n\n" +
+		"With the table above these are the agents of the registry of the protocol, as far as its entries were found. Programs are fetched from npm, PyPI and Go\n" +
+		"alone; the tests have no account with any vendor.\n\n" +
+		"| agent | package | why |\n|---|---|---|\n")
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
 		if len(fields) != 3 {
@@ -344,8 +351,27 @@ func (a *agent) broken() []*broken {
 	})
 }
 
+// readRemarks reads what a reader of the reports says about findings: a line for each with the agent,
+// the rule and the text, separated by tabs. The texts are returned by agent and rule. Without the
+// file there are none.
+func readRemarks(file string) (map[[2]string]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	out := map[[2]string]string{}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), "\t", 3)
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("%s: %q has no agent, rule and text", file, line)
+		}
+		out[[2]string{parts[0], parts[1]}] = parts[2]
+	}
+	return out, nil
+}
+
 // writeFindings writes the rules that each agent breaks, and the frames that prove each MUST.
-func writeFindings(b *strings.Builder, tested []agent) {
+func writeFindings(b *strings.Builder, tested []agent, remarks map[[2]string]string) {
 	b.WriteString("\n## Findings\n\nThe rules that were broken, by the tests that saw it and by the number of runs. A rule that not every run saw broken is unstable.\n" +
 		"Every MUST has the messages that led to it and the frames that prove it, shortened; the last one decides.\n")
 
@@ -376,7 +402,11 @@ func writeFindings(b *strings.Builder, tested []agent) {
 			if f.Level != comply.Must {
 				continue
 			}
-			fmt.Fprintf(b, "\n%s. Expected: %s. Came: %s.\n\n```\n", f.Rule, inline(f.Expected), inline(f.Actual))
+			fmt.Fprintf(b, "\n%s. Expected: %s. Came: %s.\n", f.Rule, inline(f.Expected), inline(f.Actual))
+			if remark := remarks[[2]string{a.Name, f.Rule}]; remark != "" {
+				b.WriteString("Remark: " + remark + ".\n")
+			}
+			b.WriteString("\n```\n")
 			for _, frame := range slices.Concat(f.Context, f.Frames) {
 				arrow := "agent ->"
 				if frame.Direction == "out" {

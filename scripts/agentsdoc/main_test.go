@@ -39,6 +39,7 @@ func TestRun(t *testing.T) {
 	put("c-2.8.1.json", head+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
 	put("c-2.9.1.json", strings.Replace(head, "2026-01-02", "2026-01-03", 1)+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
 	put("newest.txt", "2026-01-04\na 1.0\nc 3.0\n")
+	put("remarks.txt", "a\tPERM-12\tit was in a hurry\n")
 	put("others.txt", "d\tdee 4.0\tit needs an account\n")
 	if err := run(list, dir, &out); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestRun(t *testing.T) {
 		"| [CAN-12](rules/can.md#can-12) | MUST |", "| 1 of 2 runs, unstable | z |\n",
 		"| [PERM-12](rules/perm.md#perm-12) | MUST |", "| 2 of 2 runs | x |\n",
 		"| 1 of 2 runs, unstable | y, z |\n",
-		"PERM-12. Expected: `it waits`. Came: `it began`.\n\n```\n      <- {\"ask\":1}\nagent -> {\"begin\":1}\n```\n",
+		"PERM-12. Expected: `it waits`. Came: `it began`.\nRemark: it was in a hurry.\n\n```\n      <- {\"ask\":1}\nagent -> {\"begin\":1}\n```\n",
 		"## Checked in every frame and broken by none\n\n[ADIR-09]",
 	} {
 		if !strings.Contains(out.String(), want) {

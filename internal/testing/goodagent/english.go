@@ -19,6 +19,10 @@ var understandings = map[string]func(prompt string) []model.Step{
 	"refusal":  func(string) []model.Step { return []model.Step{{Do: model.Refuse}} },
 	"toolless": withoutTools,
 	"english":  English,
+	"words":    wordsAlone,
+	"careful":  askFirst,
+	"wordless": func(string) []model.Step { return []model.Step{{Do: refuseSilently}} },
+	"hasty":    hasty,
 }
 
 // echo repeats the prompt.
@@ -27,6 +31,34 @@ func echo(prompt string) []model.Step { return []model.Step{{Do: model.Say, Text
 // refusePolitely quotes the prompt and says no.
 func refusePolitely(prompt string) []model.Step {
 	return []model.Step{{Do: model.Say, Text: fmt.Sprintf("I am not familiar with %q, and cannot help with it. Is there something else?", prompt)}}
+}
+
+// wordsAlone says the joined words that the prompt asks for, and does nothing else of it.
+func wordsAlone(prompt string) []model.Step {
+	answer := "I can say this much: "
+	for _, m := range joinedWords.FindAllStringSubmatch(prompt, -1) {
+		answer += m[1] + m[2] + " "
+	}
+	return []model.Step{{Do: model.Say, Text: answer}}
+}
+
+// askFirst asks for permission to work on the prompt, which it quotes, looks around in the folder
+// after any answer, and then cannot do the task.
+func askFirst(prompt string) []model.Step {
+	return []model.Step{
+		{Do: model.Tool, Name: "permission", Args: encode(object{"text": prompt})},
+		{Do: model.Tool, Name: "look"},
+		{Do: model.Say, Text: "I cannot do this."},
+	}
+}
+
+// hasty counts to twenty in less than a second when it is asked to count, and needs longer for any
+// other prompt.
+func hasty(prompt string) []model.Step {
+	if slowWords.MatchString(prompt) {
+		return []model.Step{{Do: model.Slow, Chunks: 20, Delay: 40}}
+	}
+	return []model.Step{{Do: model.Say, Text: "Hello.", Chunk: 6, Delay: 1500}}
 }
 
 // withoutTools does what directives say as far as that needs no tool.
@@ -48,6 +80,8 @@ func withoutTools(prompt string) []model.Step {
 const (
 	repeatResult model.Action = "repeat result" // say what the last tool brought
 	repeatCode   model.Action = "repeat code"   // say the code word that the user told last
+
+	refuseSilently model.Action = "refuse silently" // stop with the reason for a refusal, and say nothing
 )
 
 // joinedWords matches the phrase for a token in a prompt of the suite.

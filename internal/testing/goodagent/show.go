@@ -1,6 +1,7 @@
 package goodagent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,15 +21,19 @@ import (
 //	mode        changes the mode by itself
 //	commands    changes the commands
 //	extension   asks for something that only some clients have
+//	permission  asks for permission, with a text of its own
+//	look        lists the files of the folder
 var Tools = map[string]func(ctx context.Context, c *toolCall, args json.RawMessage) error{
-	"show":      show,
-	"ask":       askForm,
-	"open":      openPage,
-	"notice":    notice,
-	"compact":   compact,
-	"mode":      changeMode,
-	"commands":  changeCommands,
-	"extension": extension,
+	"show":       show,
+	"ask":        askForm,
+	"open":       openPage,
+	"notice":     notice,
+	"compact":    compact,
+	"mode":       changeMode,
+	"commands":   changeCommands,
+	"extension":  extension,
+	"permission": askPermission,
+	"look":       look,
 }
 
 // pixel is a picture of one pixel, and sound a second of nothing.
@@ -130,6 +135,22 @@ func askForm(ctx context.Context, c *toolCall, _ json.RawMessage) error {
 			},
 		},
 	})
+	return err
+}
+
+// askPermission asks for permission with the given text, and does nothing with it.
+func askPermission(ctx context.Context, c *toolCall, args json.RawMessage) error {
+	var in struct{ Text string }
+	if err := json.Unmarshal(args, &in); err != nil {
+		return err
+	}
+	c.title = cmp.Or(in.Text, c.title)
+	return c.permitted(ctx)
+}
+
+// look lists the files of the folder, which changes nothing and so needs no permission.
+func look(ctx context.Context, c *toolCall, _ json.RawMessage) error {
+	_, err := c.shell(ctx, "ls")
 	return err
 }
 

@@ -199,6 +199,8 @@ func (t *turn) do(ctx context.Context, s model.Step) error {
 		}
 		return t.say(ctx, model.Unknown)
 
+	case refuseSilently:
+		return stop("refusal")
 	case model.Refuse:
 		if err := t.say(ctx, "I will not do that. "+s.Text); err != nil {
 			return err

@@ -23,6 +23,10 @@ import (
 //	refusal      it refuses each prompt, with the stop reason for that
 //	toolless     it does what directives say, but has no tools
 //	english      it understands English, and no directives
+//	words        it says the words that it is asked for in English, and does nothing else
+//	careful      it asks for permission to work on each prompt, lists the files, and then cannot
+//	wordless     it refuses each prompt with the stop reason alone
+//	hasty        it counts quickly, and does nothing else that it is asked for
 func Variant(name string) *Mutant {
 	kind, value, _ := strings.Cut(name, "-")
 	if understand := understandings[kind]; understand != nil {
