@@ -1,6 +1,7 @@
 // Command release builds the files of a release without publishing them: an archive
-// for each platform, deb and rpm packages, a list of the modules in each binary, and
-// checksums, signed if a key is given.
+// for each platform, deb and rpm packages, packages for npm, installers, the entry for the
+// registry of MCP servers, a list of the modules in each binary, and checksums, signed if a
+// key is given.
 //
 //	go run ./scripts/release -version v1.2.3 -parley bin/parley -out bin/release
 //
@@ -11,6 +12,7 @@ package main
 import (
 	"archive/tar"
 	"archive/zip"
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
@@ -38,7 +40,7 @@ import (
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.1"
 
 // maxBinary is the size in bytes that a stripped binary stays under.
-const maxBinary = 56 << 20
+const maxBinary = 60 << 20
 
 const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
 
@@ -46,9 +48,11 @@ const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd
 type release struct {
 	version, commit string
 	date            time.Time
-	parley          string // a binary of this machine
-	out             string // the folder of the release
-	key             string // of gpg; "" signs nothing
+	parley          string   // a binary of this machine
+	out             string   // the folder of the release
+	key             string   // of gpg; "" signs nothing
+	download        string   // address of the releases, for installers, upgrades and Homebrew; "" if there is none yet
+	npm             []string // platforms of the packages for npm
 }
 
 func main() {
@@ -57,6 +61,7 @@ func main() {
 	flag.StringVar(&r.parley, "parley", "bin/parley", "a parley of the same version for this machine, which prints the completions")
 	flag.StringVar(&r.out, "out", "bin/release", "the folder to write; it is replaced")
 	flag.StringVar(&r.key, "sign", "", "the gpg key that signs the checksums (default none)")
+	flag.StringVar(&r.download, "download", "", "the address of the releases, from which installers and upgrades download (default none: users name one)")
 	targets := flag.String("targets", platforms, "the platforms")
 	flag.Parse()
 	if err := r.build(strings.Fields(*targets)); err != nil {
@@ -108,8 +113,8 @@ func (r *release) target(goos, arch string) error {
 		binary += ".exe"
 	}
 
-	build := exec.Command(cmp.Or(os.Getenv("GO"), "go"), "build", "-trimpath", "-ldflags", fmt.Sprintf("-s -w -X main.release=%s -X main.commit=%s -X main.date=%s",
-		r.version, r.commit, r.date.Format(time.RFC3339)), "-o", binary, "./cmd/parley")
+	build := exec.Command(cmp.Or(os.Getenv("GO"), "go"), "build", "-trimpath", "-ldflags", fmt.Sprintf("-s -w -X main.release=%s -X main.commit=%s -X main.date=%s -X main.download=%s",
+		r.version, r.commit, r.date.Format(time.RFC3339), r.download), "-o", binary, "./cmd/parley")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)
 	if err := run(build); err != nil {
 		return err
@@ -125,14 +130,7 @@ func (r *release) target(goos, arch string) error {
 	if err := r.fill(stage, binary); err != nil {
 		return err
 	}
-
-	archive := filepath.Join(r.out, name)
-	if goos == "windows" {
-		err = r.zip(archive+".zip", stage)
-	} else {
-		err = r.tar(archive+".tar.gz", stage)
-	}
-	if err != nil || goos != "linux" {
+	if err := r.pack(goos, arch, stage, binary); err != nil || goos != "linux" {
 		return err
 	}
 
@@ -152,6 +150,18 @@ func (r *release) target(goos, arch string) error {
 	return nil
 }
 
+// pack writes the archive and the package for npm of one platform.
+func (r *release) pack(goos, arch, stage, binary string) error {
+	if err := r.npmProgram(goos, arch, binary); err != nil {
+		return err
+	}
+	archive := filepath.Join(r.out, filepath.Base(stage))
+	if goos == "windows" {
+		return r.zip(archive+".zip", stage)
+	}
+	return r.tar(archive+".tar.gz", stage)
+}
+
 var semver = regexp.MustCompile(`^v?([0-9]+\.[0-9]+\.[0-9]+.*)$`)
 
 // packageVersion returns a version that package managers can order.
@@ -166,13 +176,25 @@ func packageVersion(version string) string {
 // the list of modules.
 func (r *release) fill(stage, binary string) error {
 	files := map[string][]byte{}
-	for _, pattern := range []string{"LICENSE", "README.md", "CHANGELOG.md", "docs/*.md", "packaging/Containerfile"} {
+	for _, pattern := range []string{"LICENSE", "README.md", "CHANGELOG.md", "docs/*.md", "packaging/Containerfile", "packaging/container/*/*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("no file %s (%v)", pattern, err)
 		}
 		for _, file := range found {
 			if files[strings.TrimPrefix(file, "packaging/")], err = os.ReadFile(file); err != nil {
+				return err
+			}
+		}
+	}
+
+	for _, pattern := range []string{".claude-plugin/*.json", "plugin/*.json", "plugin/.*.json", "plugin/.*/*.json", "plugin/skills/*/SKILL.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			return fmt.Errorf("no file %s (%v)", pattern, err)
+		}
+		for _, file := range found {
+			if files[file], err = r.stamped(file); err != nil {
 				return err
 			}
 		}
@@ -210,6 +232,15 @@ func (r *release) fill(stage, binary string) error {
 		}
 	}
 	return nil
+}
+
+// unstamped is the version in the files of the repository that carry one.
+var unstamped = regexp.MustCompile(`"version": "0\.0\.0"`)
+
+// stamped returns a file of the repository with the version of the release in it.
+func (r *release) stamped(file string) ([]byte, error) {
+	content, err := os.ReadFile(file)
+	return unstamped.ReplaceAllLiteral(content, fmt.Appendf(nil, "%q: %q", "version", npmVersion(r.version))), err
 }
 
 // manual returns a manual page with the help of a command, as it is.
@@ -358,7 +389,7 @@ func (r *release) sums() error {
 	if err := os.RemoveAll(filepath.Join(r.out, "stage")); err != nil {
 		return err
 	}
-	if err := r.formula(); err != nil {
+	if err := errors.Join(r.formula(), r.npmMain(), r.installers(), r.registryEntry()); err != nil {
 		return err
 	}
 
@@ -385,8 +416,13 @@ func (r *release) sums() error {
 	return run(exec.Command("gpg", "--batch", "--yes", "--local-user", r.key, "--armor", "--detach-sign", list))
 }
 
-// formula writes the formula of Homebrew for the archives that it can install.
+// formula writes the formula of Homebrew for the archives that it can install. It names their
+// addresses, so there is none without a download address.
 func (r *release) formula() error {
+	if r.download == "" {
+		fmt.Fprintln(os.Stderr, "release: DOWNLOAD is not set: there is no formula for Homebrew, and users of the installers and of parley upgrade must set PARLEY_DOWNLOAD")
+		return nil
+	}
 	type archive struct{ OS, CPU, File, Sum string }
 	var all []archive
 	for _, goos := range [][2]string{{"darwin", "mac"}, {"linux", "linux"}} {
@@ -410,7 +446,32 @@ func (r *release) formula() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.Execute(f, map[string]any{"Version": strings.TrimPrefix(r.version, "v"), "Tag": r.version, "Archives": all}), f.Close())
+	return errors.Join(t.Execute(f, map[string]any{"Version": strings.TrimPrefix(r.version, "v"), "Tag": r.version, "Download": r.download, "Archives": all}), f.Close())
+}
+
+// installers writes the scripts that install the program for a user, with the address of the
+// releases.
+func (r *release) installers() error {
+	for _, name := range []string{"install.sh", "install.ps1"} {
+		script, err := os.ReadFile(filepath.Join("packaging", name))
+		if err != nil {
+			return err
+		}
+		script = bytes.ReplaceAll(script, []byte("@DOWNLOAD@"), []byte(r.download))
+		if err := os.WriteFile(filepath.Join(r.out, name), script, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// registryEntry writes the entry for the registry of MCP servers.
+func (r *release) registryEntry() error {
+	entry, err := r.stamped("server.json")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.out, "server.json"), entry, 0o644)
 }
 
 func sumOf(path string) (string, error) {
