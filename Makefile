@@ -11,9 +11,10 @@ MODEL   ?=
 URL     ?= https://api.openai.com/v1
 PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+DOWNLOAD ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance release-dry clean
+.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance plugins release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -24,13 +25,13 @@ build: ## build bin/parley, without cgo
 test: ## everything that CI checks
 	GO="$(GO)" ./scripts/test
 
-test-real: ## agent CLIs in terminals, agents kept by a hub, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing
+test-real: ## agent CLIs in terminals, agents kept by a hub, the plugin in CLIs, a release from build to upgrade, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing
 	GO="$(GO)" KILLS="$(KILLS)" ./scripts/test-real
 
-reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md
+reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md, and the tokens that Parley itself costs in each CLI, into docs/performance.md
 	./scripts/clis
 	PARLEY_HOME=$${PARLEY_PEERS:-$(CURDIR)/.cache/peers} GO="$(GO)" ./scripts/agents claude-agent-acp codex-acp opencode gemini-cli qwen-code copilot-cli
-	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach(Kept)?$$' -timeout 60m -v ./cmd/parley
+	PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^TestReach(Kept|Tokens)?$$' -timeout 60m -v ./cmd/parley
 
 eval: ## let the model MODEL, which the service URL offers as chat completions, with the key in EVAL_KEY, work through 20 situations; it costs about 100 requests
 	@test -n "$(MODEL)" || { echo "usage: make eval MODEL=name [URL=https://...] with the key in EVAL_KEY" >&2; exit 2; }
@@ -96,8 +97,11 @@ compliance: ## write docs/compliance.md and docs/rules from the rules, tests and
 	$(GO) run ./scripts/compliance > docs/compliance.md
 	$(GO) run ./scripts/compliance -rules docs/rules
 
-release-dry: build ## write archives, packages, lists of modules and checksums of a release into bin/release, for TARGETS, signed with the gpg key SIGN_KEY if it is given
-	GO="$(GO)" $(GO) run ./scripts/release -version "$(VERSION)" -targets "$(TARGETS)" -sign "$(SIGN_KEY)"
+plugins: ## write the files with which agent CLIs and the registry of MCP servers install Parley, from scripts/plugins
+	$(GO) run ./scripts/plugins
+
+release-dry: build ## write archives, packages, lists of modules and checksums of a release into bin/release, for TARGETS, signed with the gpg key SIGN_KEY if it is given; DOWNLOAD is the address from which installers and upgrades download
+	GO="$(GO)" $(GO) run ./scripts/release -version "$(VERSION)" -targets "$(TARGETS)" -sign "$(SIGN_KEY)" -download "$(DOWNLOAD)"
 
 clean:
 	rm -rf bin

@@ -322,6 +322,9 @@ const (
 	TypeTeamLeave          MessageType = "team.leave"
 	TypeTeamRoleChange     MessageType = "team.role_change"
 	TypeTeamArtifactUpdate MessageType = "team.artifact_update"
+
+	TypeEventReceived MessageType = "event.received" // from a source outside of the hub
+	TypeEventDue      MessageType = "event.due"      // a run of a schedule
 )
 
 // MessageTypes lists every type that the protocol names.
@@ -333,7 +336,11 @@ var MessageTypes = []MessageType{
 	TypeTaskOffer, TypeTaskAccept, TypeTaskDecline, TypeTaskCounter,
 	TypePositionState, TypePositionChallenge, TypePositionConcede, TypePositionEscalate,
 	TypeTeamJoin, TypeTeamLeave, TypeTeamRoleChange, TypeTeamArtifactUpdate,
+	TypeEventReceived, TypeEventDue,
 }
+
+// FamilyEvent is the family of the messages about events: from outside of the hub, and of clocks.
+const FamilyEvent = "event"
 
 // Known reports whether t is one of MessageTypes.
 func (t MessageType) Known() bool { return slices.Contains(MessageTypes, t) }

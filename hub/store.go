@@ -193,6 +193,9 @@ type Reader interface {
 	Reservations() ReservationReader
 	Checks() CheckReader
 	Landings() LandingReader
+	Usage() UsageReader
+	Continuations() ContinuationReader
+	Events() EventReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -348,6 +351,9 @@ type Tx interface {
 	WriteReservations() ReservationWriter
 	WriteChecks() CheckWriter
 	WriteLandings() LandingWriter
+	WriteUsage() UsageWriter
+	WriteContinuations() ContinuationWriter
+	WriteEvents() EventWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.

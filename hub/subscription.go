@@ -53,8 +53,11 @@ func (f Filter) Validate(op string) error {
 }
 
 // Copied reports whether messages of type t are copied to subscribers. Those of a
-// handoff belong to its two agents, and those of the hub about a call to its caller.
-func (t MessageType) Copied() bool { return t.Family() != "handoff" && t.Family() != "system" }
+// handoff belong to its two agents, those of the hub about a call to its caller, and those about
+// an event to its owner.
+func (t MessageType) Copied() bool {
+	return t.Family() != "handoff" && t.Family() != "system" && t.Family() != FamilyEvent
+}
 
 // Matches reports whether f chooses e.
 func (f Filter) Matches(e Envelope) bool {

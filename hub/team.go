@@ -118,6 +118,9 @@ type TeamPolicy struct {
 	DefaultVisibility Visibility `json:"default_visibility"` // of messages with the team that name none
 	HumanGateActions  []string   `json:"human_gate_actions"` // operations that wait for the operator
 	MaxParallelTasks  int        `json:"max_parallel_tasks"` // in progress at a time
+
+	// Successors are the members that take over tasks whose owner cannot go on, in this order.
+	Successors []AgentID `json:"successors,omitempty"`
 }
 
 // DefaultTeamPolicy is the policy of a team whose creator gave none.

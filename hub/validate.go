@@ -115,7 +115,7 @@ func (e Envelope) checkOrigin(op string) error {
 		return invalid(op, "version", "%s is not a version 1.x.y of the protocol", shorten.Quote(e.Version))
 	case !e.ID.Valid():
 		return invalid(op, "id", "%s is not a lower-case UUIDv7", shorten.Quote(string(e.ID)))
-	case !e.From.Valid():
+	case !e.From.sends():
 		return invalid(op, "from", "%s is not a valid agent name", shorten.Quote(string(e.From)))
 	}
 	return nil

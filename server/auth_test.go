@@ -11,7 +11,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
@@ -197,7 +199,7 @@ func TestClaimedSender(t *testing.T) {
 // TestEveryWrite goes through every operation that changes something.
 func TestEveryWrite(t *testing.T) {
 	r := start(t, unlimited())
-	keys := r.add(t, "alice", "bob", "worker")
+	keys := r.add(t, "alice", "bob", "worker", "carol")
 	alice, bob := keys[0], keys[1]
 	held := func() hub.EnvelopeID {
 		return must(rpc.Call(t.Context(), r.as(alice), api.Send, api.SendParams{
@@ -225,6 +227,33 @@ func TestEveryWrite(t *testing.T) {
 		name := strings.ToLower(string(ids.Next()))
 		must(rpc.Call(t.Context(), r.as(r.operator), api.AddCheck, api.AddCheckParams{RepositoryParams: inRepo, Name: name, Command: []string{"true"}, Unconfined: true}))(t)
 		return name
+	}
+
+	// Sources of events and schedules.
+	source := func(name string) string {
+		return fmt.Sprintf(`"name":%q,"vendor":"github","secret":"0123456789abcdef","to":"worker"`, name)
+	}
+	sourced := func() string {
+		name := strings.ToLower(string(ids.Next()))
+		r.call(t, r.operator, "parley/in/add", `{`+source(name)+`}`).wantOK(t, nil)
+		return name
+	}
+	scheduled := func() hub.ScheduleID {
+		return must(rpc.Call(t.Context(), r.as(r.operator), api.AddSchedule, schedule.Setting{Every: "1h", To: "worker", Text: "t"}))(t).Schedule.ID
+	}
+
+	// Bob works on a task in the repository, and has a file there that is not committed.
+	accepted := func() hub.HandoffID {
+		id := must(rpc.Call(t.Context(), r.as(alice), api.Handoff, api.HandoffParams{
+			Action: "initiate", To: "bob", TaskID: string(ids.Next()), Title: "t", Summary: "s", NextStep: "n", Criteria: []string{"c"}, Worktree: repo.dir,
+		}))(t).Report.ID
+		must(rpc.Call(t.Context(), r.as(bob), api.Handoff, api.HandoffParams{Action: "accept", ID: id}))(t)
+		repo.write("draft.txt", string(ids.Next()))
+		return id
+	}
+	rescued := func() hub.RescueID {
+		must(rpc.Call(t.Context(), r.as(r.operator), api.ContinueTask, api.ContinueParams{Handoff: accepted(), With: "carol"}))(t)
+		return must(rpc.Call(t.Context(), r.as(r.operator), api.ListRescues, api.None{}))(t).Rescues[0].ID
 	}
 
 	// How to call each with success, as whom, without the braces.
@@ -344,9 +373,37 @@ func TestEveryWrite(t *testing.T) {
 			return fmt.Sprintf(`"repo":%q,"into":"main"`, repo.dir)
 		}},
 
+		"parley/in/add": {r.operator, func() string { return source(strings.ToLower(string(ids.Next()))) }},
+		"parley/in/remove": {r.operator, func() string {
+			return fmt.Sprintf(`"name":%q`, sourced())
+		}},
+		"parley/in/poll": {r.operator, func() string {
+			return fmt.Sprintf(`"name":%q,"repository":"acme/shop","api":"https://127.0.0.1:1"`, sourced())
+		}},
+		"parley/every/add": {r.operator, func() string { return `"every":"1h","to":"worker","text":"t"` }},
+		"parley/every/run": {r.operator, func() string { return fmt.Sprintf(`"id":%q`, scheduled()) }},
+		"parley/every/remove": {r.operator, func() string {
+			return fmt.Sprintf(`"id":%q`, scheduled())
+		}},
+
+		"parley/spend/record": {alice, func() string {
+			return fmt.Sprintf(`"source":"plugin","cli":"pi","ended":true,"calls":[{"id":%q,"model":"m","input":7,"output":5}]`, ids.Next())
+		}},
+		"parley/budget/set": {r.operator, func() string { return `"of":"worker","turns":1000,"per":"total"` }},
+		"parley/budget/remove": {r.operator, func() string {
+			return fmt.Sprintf(`"id":%q`, must(rpc.Call(t.Context(), r.as(r.operator), api.SetBudget, usage.Limit{Of: "worker", Turns: 1000, Per: hub.PerTotal}))(t).ID)
+		}},
+		"parley/pause":                 {r.operator, func() string { return `"of":"worker"` }},
+		"parley/continuation/continue": {r.operator, func() string { return fmt.Sprintf(`"handoff":%q,"with":"carol"`, accepted()) }},
+		"parley/rescue/drop":           {r.operator, func() string { return fmt.Sprintf(`"id":%q`, rescued()) }},
+
 		"parley/forget":  {r.operator, func() string { return `"id":"` + string(r.send(t, alice, "bob", "my secret")) + `"` }},
 		"parley/approve": {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
 		"parley/deny":    {r.operator, func() string { return `"id":"` + string(held()) + `"` }},
+	}
+	// The agents for whom an operation acts besides its caller.
+	actsFor := map[string]hub.AgentID{
+		"parley/continuation/continue": "bob", // who hands the task over
 	}
 	for _, o := range api.Operations.Bind(nil) {
 		switch o.Method {
@@ -358,6 +415,8 @@ func TestEveryWrite(t *testing.T) {
 		case "parley/run/again", "parley/gateway/probe", "parley/notify/test", "parley/notify/replay": // they work outside the store, and begin a run or store a report when they are done
 			continue
 		case "parley/check/run", "parley/landings/land", "parley/landings/cancel", "parley/landings/retry", "parley/landings/undo", "parley/landings/review": // a queue writes beside its calls; see TestLandingOfAHandoff
+			continue
+		case "parley/rescue/apply", "parley/continuation/compact": // they write into a folder, and a text that the caller reads next
 			continue
 		case "wake/wait", "wake/handed", "wake/report": // they write the caller's own sessions, and no journal
 			continue
@@ -393,12 +452,13 @@ func TestEveryWrite(t *testing.T) {
 				t.Error("nothing was recorded")
 			}
 			for _, e := range entries {
-				if !strings.HasPrefix(e, string(who)+"|") && !strings.HasPrefix(e, string(hub.Self)+"|") {
+				actor, _, _ := strings.Cut(e, "|")
+				if !slices.Contains([]hub.AgentID{who, hub.Self, actsFor[o.Method]}, hub.AgentID(actor)) {
 					t.Errorf("journal: got %q, want the actor %s", e, who)
 				}
 			}
 			for _, from := range r.rows(t, `SELECT from_agent FROM messages ORDER BY rowid LIMIT -1 OFFSET `+old) {
-				if from != string(who) && from != string(hub.Self) {
+				if !slices.Contains([]hub.AgentID{who, hub.Self, actsFor[o.Method]}, hub.AgentID(from)) {
 					t.Errorf("stored sender: got %s, want %s", from, who)
 				}
 			}

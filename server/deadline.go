@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/parley-agents/parley/internal/surface/intake"
 )
 
 const (
@@ -21,16 +23,20 @@ const (
 // A boundedListener bounds the resources that callers can hold. Each connection has
 // a deadline for everything that is written to it, whatever handler writes: a
 // caller that does not read its answer loses the connection, and the hub drops the
-// answer. Connections beyond most are answered with status 503 and closed, so that
-// the hub can still open files.
+// answer. Connections beyond most, or beyond the share of a network, are answered with
+// status 503 and closed, so that the hub can still open files.
 type boundedListener struct {
 	net.Listener
 	most   int64
-	secure bool // TLS is spoken, so that a refusal cannot be written
+	share  int64 // of most, the connections of one network at a time; 0 for all
+	secure bool  // TLS is spoken, so that a refusal cannot be written
 	log    *slog.Logger
 
 	open    atomic.Int64 // connections
 	refused time.Time    // when a refusal was last logged; only Accept uses it
+
+	mu   sync.Mutex       // guards from
+	from map[string]int64 // open connections by network, if each has a share
 }
 
 const (
@@ -47,12 +53,52 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
-			return &deadlineConn{Conn: c, release: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		if release, ok := l.admit(c); ok {
+			return &deadlineConn{Conn: c, release: sync.OnceFunc(release)}, nil
 		}
-		l.open.Add(-1)
 		l.refuse(c)
 	}
+}
+
+// admit counts a connection, unless it is too many. release counts it down.
+func (l *boundedListener) admit(c net.Conn) (release func(), ok bool) {
+	network := ""
+	if l.share > 0 {
+		network = intake.Network(c.RemoteAddr().String())
+	}
+	if !l.addFrom(network, 1) {
+		return nil, false
+	}
+	release = func() {
+		l.open.Add(-1)
+		l.addFrom(network, -1)
+	}
+	if l.open.Add(1) > l.most {
+		release()
+		return nil, false
+	}
+	return release, true
+}
+
+// addFrom changes the number of open connections of a network. It reports false, and changes
+// nothing, if one more is beyond its share.
+func (l *boundedListener) addFrom(network string, n int64) bool {
+	if l.share == 0 {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > 0 && l.from[network] >= l.share {
+		return false
+	}
+	if l.from == nil {
+		l.from = map[string]int64{}
+	}
+	l.from[network] += n
+	if l.from[network] == 0 {
+		delete(l.from, network)
+	}
+	return true
 }
 
 // refuse answers a connection that is too many, and closes it. It does not wait.

@@ -51,6 +51,12 @@ func (s *Server) openOperations(context.Context) error {
 		Files:     s.files,
 		Checks:    s.checks,
 		Landings:  s.landings,
+		Usage:     s.usage,
+		Onward:    s.continuations,
+		Events:    s.outside,
+		InURL:     s.inURL,
+		Schedules: s.schedules,
+		Stops:     s.stops,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,
@@ -111,6 +117,7 @@ func (s *Server) openSite(context.Context) (err error) {
 // answer counts against the bound on unread answers, also a refusal.
 func (s *Server) openDoor(context.Context) error {
 	s.tools = mcptools.NewHandler(s.opts.Version, s.dispatcher, s.log, s.stopping)
+	s.tools.Read = s.countText
 	door := rpc.NewDoor(s.dispatcher, s.callers, s.opts.Coordination.Open)
 	s.unread.most = maxUnread
 	s.http = &http.Server{

@@ -53,6 +53,38 @@ func Impatient(o Options) Options {
 	return o
 }
 
+// TakeHooks returns o for a hub that takes so many webhooks of one source and address at once, and
+// so many a second in the long run; as many as usual if rate is zero.
+func TakeHooks(o Options, burst int, rate float64) Options {
+	o.inBurst = burst
+	o.inRate = rate
+	return o
+}
+
+// StepSchedules sends the messages that are due, as the work beside requests does.
+func (s *Server) StepSchedules(t testing.TB) {
+	t.Helper()
+	if _, err := s.schedules.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SweepEvents forgets old deliveries of events, as the work beside requests does.
+func (s *Server) SweepEvents(t testing.TB) {
+	t.Helper()
+	if err := s.outside.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// PollSources asks vendors for events, as the work beside requests does.
+func (s *Server) PollSources(t testing.TB) {
+	t.Helper()
+	if err := s.pollAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Break makes a part of the hub panic: the work on peers beside requests, and the
 // page of peers.
 func (s *Server) Break() { s.syncer = nil }

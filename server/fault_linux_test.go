@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"math/rand"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,11 +12,35 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/server"
 )
+
+// TestRescueOnFullDisk has an agent stop whose uncommitted work does not fit on the disk of the hub.
+func TestRescueOnFullDisk(t *testing.T) {
+	w, dir, report := terminalTaskAt(t, server.Options{Home: hubtest.SmallDisk(t, 16)})
+	large := make([]byte, 40<<20)
+	rand.New(rand.NewSource(1)).Read(large) // nothing to compress
+	path := filepath.Join(dir, "large.bin")
+	if err := os.WriteFile(path, large, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report(wake.EventEnd, "")
+	w.until("the task waits", func() bool { return len(w.continuations()) == 1 }, func() any { return w.continuations() })
+	c := w.continuations()[0]
+	if c.Rescue != nil || !strings.Contains(c.Why, "the uncommitted work stays in "+dir) {
+		t.Errorf("got %+v, want it to say that nothing was kept", c)
+	}
+	if kept, err := os.ReadFile(path); err != nil || !bytes.Equal(kept, large) {
+		t.Errorf("the file changed: %v", err)
+	}
+
+	// The hub has room again: what did not fit is gone from its copy.
+	must(rpc.Call(t.Context(), w.as(w.keys["planner"]), api.Send, api.SendParams{To: api.Recipients{"tester"}, Text: strings.Repeat("x", 100_000)}))(t)
+}
 
 func TestFullDisk(t *testing.T) {
 	hubtest.NoGoroutinesLeft(t)

@@ -27,6 +27,8 @@ import (
 type running struct {
 	home     string
 	url      string
+	in       string // where webhooks come in; "" if nowhere
+	server   *server.Server
 	secret   string // the operator's key
 	operator string // a token for it
 	http     *http.Client
@@ -65,7 +67,7 @@ func startAs(t *testing.T, o server.Options, change func(*server.Server)) *runni
 	go func() { done <- s.Serve(ctx) }()
 	transport := &http.Transport{}
 	stopped := false
-	r := &running{home: o.Home, url: s.URL(), http: &http.Client{Transport: transport}}
+	r := &running{home: o.Home, url: s.URL(), in: s.InURL(), server: s, http: &http.Client{Transport: transport}}
 	r.stop = func() {
 		if stopped {
 			return

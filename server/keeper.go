@@ -26,7 +26,7 @@ func (s *Server) openKeeper(context.Context) error {
 	o := keeper.Options{
 		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
-		Record: s.recordTurn, Summary: s.openWork, AskFiles: s.files.Ask, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
+		Record: s.recordTurn, Summary: s.openWork, AskFiles: s.askFile, RecordUsage: s.recordTurnUsage, Blocked: s.blocked, Stopped: s.stopped, CannotGoOn: s.cannotGoOn, Returned: s.returned, Onward: s.onward, OpenTasks: s.hasTasks, HasSuccessor: s.hasSuccessor, Patience: s.opts.Patience, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()

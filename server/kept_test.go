@@ -127,6 +127,14 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return err == nil
 	}
 	switch {
+	case strings.Contains(turn.Prompt, "You continue a task of"):
+		return continueTask(ctx, t, turn)
+	case marked("cause") && offeredHandoff.MatchString(turn.Texts):
+		return takeTask(ctx, t, turn)
+	case marked("cause"):
+		return stopBy(ctx, t)
+	case strings.Contains(turn.Prompt, "You stopped in the middle of a task"):
+		return resumeTask(ctx, t)
 	case marked("doomed"):
 		t.Say(ctx, "about to crash")
 		os.Exit(3)
@@ -156,6 +164,20 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 			os.WriteFile(beside(dir, "crashed"), nil, 0o600)
 			os.Exit(3)
 		}
+	case has("misname"): // the model and the currency have names that no other agent gives them
+		t.Update(ctx, acpv2.SessionUpdate{UsageUpdate: &acpv2.UsageUpdate{Used: 1, Size: 2, Meta: json.RawMessage(`{"_claude/model":"Größtes, neuestes!"}`), Cost: acpv2.Set(acpv2.Cost{Amount: "0.5", Currency: "usd"})}})
+		return spendTokens(ctx, t)
+	case has("spend"):
+		return spendTokens(ctx, t)
+	case has("echo"):
+		to := "tester"
+		if strings.Contains(turn.Texts, "echo to builder") {
+			to = "builder"
+		}
+		other := map[string]string{"tester": "builder", "builder": "tester"}[to]
+		if _, err := rpc.Call(ctx, hubOf(t, turn), api.Send, api.SendParams{To: api.Recipients{hub.AgentID(to)}, Text: "echo to " + other}); err != nil {
+			return err
+		}
 	case has("slow"):
 		t.Say(ctx, "working")
 		awaitGo(ctx, dir)
@@ -176,6 +198,12 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		os.WriteFile(beside(dir, "answer"), answer, 0o600)
 	}
 	return t.Say(ctx, "done")
+}
+
+// spendTokens tells the counts of a model call.
+func spendTokens(ctx context.Context, t *acp.AgentTurn) error {
+	meta := json.RawMessage(`{"usage":{"inputTokens":1234,"outputTokens":567,"totalTokens":1801,"thoughtTokens":33,"cachedReadTokens":301}}`)
+	return t.Update(ctx, acpv2.SessionUpdate{AgentMessageChunk: &acpv2.ContentChunk{MessageID: "m", Content: acp.Text(""), Meta: meta}})
 }
 
 // keepSelf keeps the test binary as an agent and returns its folder.

@@ -155,9 +155,9 @@ func queueRuns(ctx context.Context, t *testing.T, operator *rpc.Client) (n int) 
 // and pairs that pass alone and break together: main passes the check at every head that the queue
 // gave it, every planted break is returned with its reason, and everything else lands.
 //
-// PARLEY_LANDING_BRANCHES is the number of branches (60), PARLEY_CHAOS_SEED repeats a run.
+// PARLEY_LANDING_BRANCHES is the number of branches (30), PARLEY_CHAOS_SEED repeats a run.
 func TestLandingBranches(t *testing.T) {
-	n, seed := fromEnv(t, "PARLEY_LANDING_BRANCHES", 60), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
+	n, seed := fromEnv(t, "PARLEY_LANDING_BRANCHES", 30), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
 	t.Logf("%d branches, seed %d", n, seed)
 	branches := plantBranches(n, rand.New(rand.NewPCG(uint64(seed), 0)))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(n)*2*time.Second))

@@ -132,7 +132,7 @@ func (q *killedQueue) pause(ctx context.Context, d time.Duration) {
 // verify waits for the end of all entries, and compares them with the repository and the journal.
 func (q *killedQueue) verify(ctx context.Context) {
 	q.t.Helper()
-	entries := q.repo.settle(ctx, q.operator())
+	entries := q.repo.finish(ctx, q.operator())
 	if len(entries) != q.landed {
 		q.t.Errorf("the queue has %d entries, want %d", len(entries), q.landed)
 	}

@@ -108,10 +108,22 @@ func (r *landingRepo) entries(ctx context.Context, operator *rpc.Client) (out []
 // settle waits until no entry is queued or tried, and returns all.
 func (r *landingRepo) settle(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
 	r.t.Helper()
+	return r.await(ctx, operator, func(s hub.LandingState) bool { return s == hub.EntryQueued || s == hub.EntryTrying })
+}
+
+// finish returns all entries when they are at their end. An entry that waits for a working tree in
+// which a killed hub left a lock goes on by itself when that hub is back.
+func (r *landingRepo) finish(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
+	r.t.Helper()
+	return r.await(ctx, operator, hub.LandingState.Open)
+}
+
+// await returns all entries when none is in a busy state.
+func (r *landingRepo) await(ctx context.Context, operator *rpc.Client, isBusy func(hub.LandingState) bool) []hub.LandingEntry {
+	r.t.Helper()
 	for {
 		all := r.entries(ctx, operator)
-		isBusy := func(e hub.LandingEntry) bool { return e.State == hub.EntryQueued || e.State == hub.EntryTrying }
-		if !slices.ContainsFunc(all, isBusy) {
+		if !slices.ContainsFunc(all, func(e hub.LandingEntry) bool { return isBusy(e.State) }) {
 			return all
 		}
 		must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(r.t)

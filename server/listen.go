@@ -103,6 +103,27 @@ func checkBind(o Options) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
+// checkIntake refuses an address for webhooks on which the token of a vendor could be overheard. It
+// returns the configuration of TLS there: the one of the hub, beyond loopback.
+func checkIntake(o Options, secure *tls.Config) (*tls.Config, error) {
+	const op = "server.New"
+	if o.InAddr == "" {
+		return nil, nil
+	}
+	host, _, err := net.SplitHostPort(o.InAddr)
+	if err != nil {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "%q is not an address", o.InAddr).WithHint("use HOST:PORT, for example 127.0.0.1:7421")
+	}
+	if isLoopback(host) {
+		return nil, nil // a proxy or a tunnel on the machine speaks TLS
+	}
+	if secure == nil && o.NoTLSBecause == "" {
+		return nil, hub.Errorf(hub.CodePolicy, op, "a hub that listens for webhooks on %s must use TLS: otherwise others could read tokens and texts", o.InAddr).
+			WithHint("use --tls-cert and --tls-key, listen on loopback behind a proxy, or give a reason with --no-tls-because")
+	}
+	return secure, nil
+}
+
 // Other names are not resolved: a resolver could change its answer later.
 func isLoopback(host string) bool {
 	if host == "localhost" {

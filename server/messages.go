@@ -30,6 +30,7 @@ func (s *Server) openWakes(ctx context.Context) (err error) {
 	}
 
 	o := wake.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes, Stopping: s.stopping, Ended: process.Ended}
+	o.Budget = func(rd hub.Reader, agent hub.AgentID) (string, hub.Time, error) { return s.usage.Blocked(rd, agent) }
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 		o.Away = s.postgres.Away

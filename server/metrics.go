@@ -54,7 +54,7 @@ func newMeters(store hub.Store, journal *metrics.Service) *meters {
 		}
 		return float64(head.Seq)
 	}))
-	reg.MustRegister(collector{journal})
+	reg.MustRegister(collector{journal}, spendCollector{store})
 	return m
 }
 

@@ -33,7 +33,7 @@ func (s *Server) openRepeater(context.Context) error {
 func (s *Server) askFiles(r hub.Run, _ string) acpguard.Ask {
 	actor := hub.Caller{Kind: hub.CallerAgent, ID: r.Agent}
 	return func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
-		return s.files.Ask(ctx, actor, q)
+		return s.askFile(ctx, actor, q)
 	}
 }
 
@@ -60,6 +60,11 @@ func (o ownRuns) MoveRun(ctx context.Context, id hub.RunID, next hub.RunState, s
 // EndRun records the end of a run.
 func (o ownRuns) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
 	return o.runs.Finish(ctx, o.actor, r.ID, endingOf(r))
+}
+
+// RecordUsage records the model calls of a run.
+func (o ownRuns) RecordUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error {
+	return o.recordUsage(ctx, r, cli, calls)
 }
 
 // Tools returns the hub's tools.

@@ -73,8 +73,10 @@ import (
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
@@ -86,8 +88,10 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
@@ -129,6 +133,10 @@ type Options struct {
 	// browser cannot reach the hub under a name of its own.
 	Hosts []string // names under which the hub is called besides its address
 
+	// InAddr is where the hub listens for webhooks and nothing else; empty for nowhere. Beyond
+	// loopback it needs TLS as Addr does, with the same files.
+	InAddr string
+
 	Log      *slog.Logger // default silent
 	Limits   Limits       // zero members mean the default
 	Lenient  bool         // ignore a claimed sender in place of refusing it
@@ -146,6 +154,7 @@ type Options struct {
 	Roots        []string      // folders that become roots at start: the hub checks claims of handoffs in them
 	SLA          time.Duration // how long an accepted task may take before it is escalated; default a day
 	RequireProof bool          // refuse handoffs and completions that the hub cannot check
+	Patience     time.Duration // without progress of a kept agent with successors, after which one continues its tasks; default 10 minutes
 	NoInboxFiles bool          // do not render inboxes as files
 	Without      []hub.Feature // parts of the protocol that are off; by default all are on
 
@@ -184,6 +193,9 @@ type Options struct {
 	Traces io.Writer
 
 	Coordination Coordination // with other hubs
+
+	inRate  float64 // webhooks a second of one source and address; as many as the surface takes if zero
+	inBurst int     // webhooks at once
 
 	busy time.Duration // how long to wait for a lock on the database; as long as the store does if zero
 }
@@ -267,14 +279,20 @@ type Server struct {
 	checks    *check.Service
 	landings  *landing.Service
 	copies    *hubgit.Copies // of repositories, for checks
-	runs      *run.Service
-	keeper    *keeper.Keeper
-	runFiles  *runner.Files
-	repeater  *runner.Repeater
-	roots     *roots.Service
-	contracts *contract.Service
-	client    *peer.Client // calls other hubs
-	syncer    *peer.Syncer
+	usage     *usage.Service
+	outside   *event.Service // events from outside
+	schedules *schedule.Service
+	polls     pollWork
+
+	continuations *continuation.Service
+	runs          *run.Service
+	keeper        *keeper.Keeper
+	runFiles      *runner.Files
+	repeater      *runner.Repeater
+	roots         *roots.Service
+	contracts     *contract.Service
+	client        *peer.Client // calls other hubs
+	syncer        *peer.Syncer
 
 	// The surfaces in front of the services.
 	head       hub.Head // of the journal when the server began
@@ -283,6 +301,12 @@ type Server struct {
 	tools      *mcptools.Handler
 	site       *web.Handler
 	http       *http.Server
+
+	// Where webhooks come in; nil and empty without an address for them.
+	inTLS      *tls.Config
+	inListener net.Listener
+	inHTTP     *http.Server
+	inURL      string
 }
 
 // New opens the hub in opts.Home and begins to listen. The caller must call
@@ -306,6 +330,10 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	inSecure, err := checkIntake(opts, secure)
+	if err != nil {
+		return nil, err
+	}
 	if err := checkHome(opts.Home, opts.Store); err != nil {
 		return nil, err
 	}
@@ -316,7 +344,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 
 	// After an error, open has closed the parts that it opened.
 	s := &Server{
-		opts: opts, log: opts.Log, tls: secure, features: on, began: time.Now(),
+		opts: opts, log: opts.Log, tls: secure, inTLS: inSecure, features: on, began: time.Now(),
 		stop: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	if err := s.open(ctx); err != nil {

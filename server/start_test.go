@@ -98,6 +98,8 @@ func TestStart(t *testing.T) {
 		{"beyond loopback without TLS", server.Options{Addr: "0.0.0.0:0"}, hub.CodePolicy, "TLS"},
 		{"on every address without TLS", server.Options{Addr: ":0"}, hub.CodePolicy, "TLS"},
 		{"on a name that is not loopback without TLS", server.Options{Addr: "hub.example:0"}, hub.CodePolicy, "TLS"},
+		{"that takes webhooks on an address that is none", server.Options{InAddr: "7421"}, hub.CodeInvalid, "not an address"},
+		{"that takes webhooks beyond loopback without TLS", server.Options{InAddr: "0.0.0.0:0"}, hub.CodePolicy, "TLS"},
 		{"with a certificate and no key", server.Options{TLSCert: cert}, hub.CodeInvalid, "must be given together"},
 		{"with a key and no certificate", server.Options{TLSKey: key}, hub.CodeInvalid, "must be given together"},
 		{"with a certificate that is none", server.Options{TLSCert: key, TLSKey: key}, hub.CodeInvalid, "certificate"},

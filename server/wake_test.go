@@ -37,7 +37,10 @@ type wakeHub struct {
 func startWakes(t *testing.T, o server.Options, names ...hub.AgentID) *wakeHub {
 	t.Helper()
 	w := &wakeHub{t: t, clock: new(hubtest.Clock), keys: map[hub.AgentID]string{}}
-	o.NoInboxFiles, o.Home, o.Clock, o.Limits.Unsafe = true, t.TempDir(), w.clock.Now, true
+	o.NoInboxFiles, o.Clock, o.Limits.Unsafe = true, w.clock.Now, true
+	if o.Home == "" {
+		o.Home = t.TempDir()
+	}
 	w.opts = o
 	w.running = start(t, o)
 	w.live.Store(w.running)

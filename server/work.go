@@ -96,6 +96,7 @@ func (s *Server) openHandoffs(context.Context) error {
 		o.Board = s.teams
 	}
 	o.Files = s.files
+	o.Onward = movedHandoffs{s}
 	o.Checks = s.checks
 	o.Bus = s.hints
 	o.RequireChecks = s.opts.Checks.Require
@@ -114,6 +115,6 @@ func (s *Server) openMetrics(context.Context) error {
 
 // openRuns builds the service of runs.
 func (s *Server) openRuns(context.Context) error {
-	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log})
+	s.runs = run.New(s.store, s.keys, s.mail, &run.Options{Clock: s.clock, Log: s.log, Blocked: s.barred})
 	return nil
 }

@@ -177,8 +177,8 @@ func (a *app) writeAudit(w io.Writer, got records.Audit) {
 	for _, u := range got.Unchecked {
 		fmt.Fprintf(w, "%s %s\n", a.paint(w, "33", "not checked:"), u)
 	}
-	fmt.Fprintf(w, "checked %d journal entries (%d archived), %d messages, %d handoffs, %d agents, %d keys, %d reservations, %d checks with %d results, %d landings, %d lines of JSONL\n",
-		got.Entries, got.Archived, got.Messages, got.Handoffs, got.Agents, got.Keys, got.Reservations, got.Checks, got.Results, got.Landings, got.Lines)
+	fmt.Fprintf(w, "checked %d journal entries (%d archived), %d messages, %d handoffs, %d agents, %d keys, %d reservations, %d turns, %d continuations, %d checks with %d results, %d landings, %d lines of JSONL\n",
+		got.Entries, got.Archived, got.Messages, got.Handoffs, got.Agents, got.Keys, got.Reservations, got.Usage, got.Continuations, got.Checks, got.Results, got.Landings, got.Lines)
 	if got.Clean() {
 		fmt.Fprintf(w, "%s the journal holds up to entry %d, %s\n", a.paint(w, "32", "ok"), got.Head.Seq, got.Head.Hash)
 	}

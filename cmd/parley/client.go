@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -219,7 +220,10 @@ func (a *app) object(ctx context.Context, name, arg string) (json.RawMessage, er
 	return raw, nil
 }
 
-// moment reads an ISO 8601 time, or a span before (or after) now as in "2h".
+// maxDays is the longest span in days that a flag takes.
+const maxDays = 36500
+
+// moment reads an ISO 8601 time, or a span before (or after) now as in "2h" or "7d".
 func moment(name, s string, sign time.Duration) (hub.Time, error) {
 	if s == "" {
 		return hub.Time{}, nil
@@ -227,9 +231,14 @@ func moment(name, s string, sign time.Duration) (hub.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return hub.At(time.Now().Add(sign * d)), nil
 	}
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= maxDays {
+			return hub.At(time.Now().Add(sign * time.Duration(n) * 24 * time.Hour)), nil
+		}
+	}
 	t, err := hub.ParseTime(s)
 	if err != nil {
-		return hub.Time{}, hub.Errorf(hub.CodeInvalid, "parley", "--%s: %v", name, err).WithHint("use a duration such as 2h, or a time such as 2026-02-21T09:00:00Z")
+		return hub.Time{}, hub.Errorf(hub.CodeInvalid, "parley", "--%s: %v", name, err).WithHint("use a duration such as 2h or 7d, or a time such as 2026-02-21T09:00:00Z")
 	}
 	return t, nil
 }

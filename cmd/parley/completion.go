@@ -140,6 +140,22 @@ func undeliveredWords(ctx context.Context, c *rpc.Client) (out []cobra.Completio
 	return out, err
 }
 
+func sourceWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListSources, api.None{})
+	for _, s := range got.Sources {
+		out = append(out, described(s.Name, string(s.Vendor)))
+	}
+	return out, err
+}
+
+func scheduleWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := rpc.Call(ctx, c, api.ListSchedules, api.None{})
+	for _, s := range got.Schedules {
+		out = append(out, described(string(s.ID), "every", s.Every, "to", string(s.To)))
+	}
+	return out, err
+}
+
 func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error) {
 	for _, t := range hub.MessageTypes {
 		out = append(out, string(t))
@@ -162,6 +178,7 @@ var argumentSources = map[string][]source{
 	"impl start": {contractWords}, "impl complete": {contractWords}, "impl verify": {contractWords}, "impl status": {contractWords},
 	"peer approve": {peerWords}, "peer remove": {peerWords}, "peer sync": {peerWords}, "peer status": {peerWords},
 	"root remove": {rootWords},
+	"in show":     {sourceWords}, "in remove": {sourceWords}, "in poll": {sourceWords}, "every run": {scheduleWords}, "every remove": {scheduleWords},
 }
 
 // flagSources has the sources of flags.

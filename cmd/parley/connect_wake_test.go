@@ -86,7 +86,7 @@ func TestConnectWake(t *testing.T) {
 				}
 				list := settings.Hooks[test.hook]
 				cmd := exec.Command("sh", "-c", list[len(list)-1].Hooks[0].Command)
-				cmd.Env = append(os.Environ(), asParley+"=1", "GORACE=atexit_sleep_ms=0")
+				cmd.Env = append(os.Environ(), asParley+"=1", patientHook+"=1", "GORACE=atexit_sleep_ms=0")
 				cmd.Stdin = strings.NewReader(`{"session_id":"` + name + `","cwd":"/d","hook_event_name":"` + test.hook + `","prompt":"hello"}`)
 				contains(t, do(t, cmd).out, "new message", "for builder")
 			}

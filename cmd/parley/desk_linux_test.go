@@ -492,10 +492,10 @@ func (d *desk) sessions() (out []deskSession) {
 	return out
 }
 
-// idle reports whether the agent's session waits for a prompt and can be woken.
+// idle reports whether the agent's session waits for a prompt and can be woken, if its CLI can.
 func (d *desk) idle() bool {
 	all := d.sessions()
-	return len(all) == 1 && all[0].State == "idle" && all[0].Armed != ""
+	return len(all) == 1 && all[0].State == "idle" && (all[0].Armed != "" || d.cli.asleep)
 }
 
 // mail sends a message to the agent and returns its id.

@@ -63,7 +63,7 @@ func unknownWord(cmd *cobra.Command, words []string) string {
 		switch {
 		case next != nil && !hasArgument(words[:i], cmd):
 			cmd = next
-		case cmd.HasSubCommands() && !hasArgument(words[:i], cmd) && strings.ToLower(w) == w && !strings.ContainsAny(w, "|[<…."):
+		case cmd.HasSubCommands() && cmd.Use == cmd.Name() && !hasArgument(words[:i], cmd) && strings.ToLower(w) == w && !strings.ContainsAny(w, "|[<…."):
 			return "command " + cmd.CommandPath() + " " + w
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -56,6 +57,7 @@ code is 1 if there is a problem.`,
 				checks = append(checks, checkHub(cmd.Context(), client)...)
 				checks = append(checks, checkTrees(cmd.Context(), client, a.guardOf)...)
 				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
+				checks = append(checks, checkSpend(home)...)
 			}
 
 			config := server.Check{What: "configuration", OK: true}
@@ -352,6 +354,15 @@ func checkChannels(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		all = append(all, fmt.Sprintf("%s %s (%s)", name, state, capability.State))
 	}
 	return append(out, server.Check{What: "channels", OK: true, Detail: strings.Join(all, ", ")})
+}
+
+// checkSpend names the sessions of which tokens are not counted, because their transcripts, or lines of
+// them, cannot be read.
+func checkSpend(home string) (out []server.Check) {
+	for _, p := range launch.SpendProblems(home) {
+		out = append(out, server.Check{What: fmt.Sprintf("usage of %s", p.CLI), Detail: fmt.Sprintf("session %s: %s", p.Session, p.Problem), Hint: "tokens that could not be read are not counted"})
+	}
+	return out
 }
 
 // checkConnections looks whether the entries that connect wrote still work: the entry

@@ -240,7 +240,10 @@ func (a *app) handoff(cmd *cobra.Command, p *api.HandoffParams, preparations ...
 		}
 		rejected := p.Action == "accept" && got.Report.Status == hub.HandoffRejected
 		returned := p.Action == "complete" && got.Report.Checks == hub.ChecksFailed
-		return a.check(!rejected && !returned, got, func(w io.Writer) { writeHandoff(w, *got.Report) })
+		return a.check(!rejected && !returned, got, func(w io.Writer) {
+			writeHandoff(w, *got.Report)
+			writeCost(w, got.Spend)
+		})
 	}, preparations...)
 }
 

@@ -24,6 +24,7 @@ import (
 func (a *app) agentKeepCommand() *cobra.Command {
 	var p api.KeepParams
 	var budget string
+	var or []string
 	cmd := &cobra.Command{
 		Use:   "keep NAME --cli CLI [flags] | keep NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Have the hub run an agent when mail arrives",
@@ -48,6 +49,7 @@ are reported after the turn, not undone.`,
 	f.BoolVar(&p.Worktree, "worktree", false, "work in a separate git worktree, on the branch parley/NAME")
 	f.StringVar((*string)(&p.Policy), "policy", "read", "the agent's permissions: read, write, or ask, where a person answers")
 	f.StringVar(&budget, "budget", "", "turns per hour that mail may start, such as 20/h (default the hub's budget)")
+	f.StringSliceVar(&or, "or", nil, "who continues its tasks when it cannot go on, in this order: CLIs in the same folder, agents, or self")
 	f.StringVar((*string)(&p.Role), "role", "", "role of a new agent (default executor)")
 	f.StringSliceVar(&p.Can, "can", nil, "abilities of a new agent, shown to other agents, such as go,sql")
 	f.Var(&p.Memory, "memory", "memory limit of its processes in MiB (default 4096)")
@@ -70,6 +72,9 @@ are reported after the turn, not undone.`,
 				return usagef("give either a known agent with --cli, or a command after --")
 			}
 			if p.Command, err = keptProgram(p.CLI, args[1:]); err != nil {
+				return err
+			}
+			if p.Or, err = successors(or); err != nil {
 				return err
 			}
 

@@ -144,6 +144,9 @@ func installPeer(t *testing.T, peer, name, modelURL string, settings map[string]
 	if n := len(entry.ACP) - 1; n > 0 { // those of package cli take the place of the last
 		args = args[:len(args)-n]
 	}
+	if i := slices.Index(args, "--approval-mode"); i >= 0 { // as above
+		args = slices.Delete(slices.Clone(args), i, i+2)
+	}
 	for _, arg := range args {
 		text += " " + shell.Word(fill.Replace(arg))
 	}
@@ -476,7 +479,8 @@ func TestKeptPolicy(t *testing.T) {
 				name += " with loose settings"
 			}
 			t.Run(name, func(t *testing.T) {
-				if c.cli != "claude" && os.Getenv("PARLEY_REAL") == "" {
+				isOne := c.cli == "claude" && tt.settings != nil
+				if !isOne && os.Getenv("PARLEY_REAL") == "" {
 					t.Skip("make test-real runs it")
 				}
 				t.Parallel()

@@ -197,18 +197,18 @@ func (a *app) root() *cobra.Command {
 	}{
 		{"Hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
 		{"Agents in this terminal:", a.launchCommands()},
-		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.guardCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.probeCommand()}},
+		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.guardCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.inCommand(), a.everyCommand(), a.probeCommand()}},
 		{"Messages:", []*cobra.Command{
 			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
 			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
 		}},
-		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.reviewCommand(), a.reviewsCommand(), a.landingCommand(), a.landCommand(), a.landingsCommand(), a.undoLandingCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand()}},
+		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.reviewCommand(), a.reviewsCommand(), a.landingCommand(), a.landCommand(), a.landingsCommand(), a.undoLandingCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand(), a.spendCommand(), a.pricesCommand(), a.budgetCommand(), a.continueCommand(), a.continuationsCommand(), a.rescueCommand()}},
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.canMergeCommand(), a.canDeployCommand(), a.deployedCommand(), a.peerCommand(), a.discoverCommand(),
 		}},
 		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
 		{"For agent authors:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
-		{"About Parley:", []*cobra.Command{a.versionCommand()}},
+		{"About Parley:", []*cobra.Command{a.versionCommand(), a.upgradeCommand()}},
 	} {
 		id := fmt.Sprint(i)
 		root.AddGroup(&cobra.Group{ID: id, Title: g.title})

@@ -31,15 +31,22 @@ const asParley = "PARLEY_TEST_AS_COMMAND"
 // verifyByPage in the environment makes parley audit verify report after each page.
 const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
 
+// patientHook in the environment makes a hook wait for the hub as long as a test does.
+const patientHook = "PARLEY_TEST_PATIENT_HOOK"
+
 func TestMain(m *testing.M) {
 	// A command starts its own program for a hub, and the hub for checks; a CLI, git and a client under
 	// test start it, too.
 	ownCommands := []string{"serve", "wake", "guard", "mcp", "demo", "confined", "client-agent"}
 	isOwn := slices.ContainsFunc(os.Args[1:], func(arg string) bool { return slices.Contains(ownCommands, arg) })
-	if os.Getenv(asParley) != "" || isOwn {
+	release = stampOfTest()
+	if os.Getenv(asParley) != "" || isOwn || release != "" {
 		os.Unsetenv(asParley)
 		if os.Getenv(verifyByPage) != "" {
 			verifyPart = time.Millisecond
+		}
+		if os.Getenv(patientHook) != "" {
+			hookTime = waitTime
 		}
 		main()
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 
 // typedExit is the exit code that a page announces behind a command.
@@ -21,7 +23,7 @@ var typedExit = regexp.MustCompile(`# exit code ([0-9]+)`)
 var (
 	typedKey   = regexp.MustCompile(`(?m)^key: (\S+)`)
 	typedName  = regexp.MustCompile(`(?m)^added (\S+) `)
-	typedProof = regexp.MustCompile(`(?m)verified +T-1|done, with proof`)
+	typedProof = regexp.MustCompile(`(?m)verified +T-1|^h1 verified: `)
 )
 
 // typedCommands returns the commands that a reader of a page types: the lines
@@ -140,6 +142,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			t.Fatal(err)
 		}
 	}
+	commands := typedCommands(t, page)
 	env := []string{"HOME=" + home, "PATH=" + installed + ":" + os.Getenv("PATH"), "TERM=dumb", "NO_COLOR=1", "GORACE=atexit_sleep_ms=0", "PARLEY_ADDR=127.0.0.1:0"}
 	shell := func(command string) *exec.Cmd {
 		cmd := exec.Command("bash", "-c", command)
@@ -154,8 +157,11 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 	}()
 	keys := map[string]string{}
 	film := &recording{home: home}
-	for _, typed := range typedCommands(t, page) {
-		command := typed
+	if slices.ContainsFunc(commands, func(c string) bool { return strings.Contains(c, "$DOWNLOAD") }) {
+		env = append(env, "DOWNLOAD="+newInstallerMirror(t).url)
+	}
+	for _, typed := range commands {
+		command := strings.TrimSuffix(typed, " &")
 		film.types(typed)
 		for name, key := range keys {
 			command = strings.ReplaceAll(command, "<"+name+"'s key>", key)
@@ -164,7 +170,8 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			env = strings.Split(strings.TrimSpace(do(t, shell(command+"; env")).out), "\n")
 			continue
 		}
-		if dir, changes := strings.CutPrefix(command, "cd "); changes {
+		command, dir, changes := cutFolder(command)
+		if changes && command == "" {
 			folder = filepath.Join(folder, dir)
 			continue
 		}
@@ -174,7 +181,8 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			continue
 		}
 		person := sit(t, shell(command))
-		if strings.HasPrefix(command, "parley root add") {
+		asks := strings.HasPrefix(command, "parley root add") && !strings.Contains(command, "--yes")
+		if asks {
 			person.types(t, "[y/N] ", "y\n")
 		}
 		code, screen := person.leaves(t)
@@ -190,6 +198,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		if name, key := typedName.FindStringSubmatch(screen), typedKey.FindStringSubmatch(screen); name != nil && key != nil {
 			keys[name[1]] = key[1]
 		}
+		folder = filepath.Join(folder, dir)
 		proven = proven || typedProof.MatchString(screen)
 		if command == "parley stop" {
 			hub.wait(t)
@@ -202,6 +211,30 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 		}
 	}
 	return len(keys), proven
+}
+
+// cutFolder splits a command into the part before "cd DIR", with which it ends, and DIR.
+func cutFolder(command string) (before, dir string, found bool) {
+	if dir, found = strings.CutPrefix(command, "cd "); found {
+		return "", dir, true
+	}
+	before, dir, found = strings.Cut(command, " && cd ")
+	return before, dir, found
+}
+
+// newInstallerMirror returns a mirror with one release of this program and its installer.
+func newInstallerMirror(t *testing.T) *mirror {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		acptest.Missing(t, "MISSING: curl")
+	}
+	script, err := os.ReadFile(filepath.Join("..", "..", "packaging", "install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMirror(t, "v1.0.0")
+	m.write("v1.0.0", "install.sh", strings.ReplaceAll(string(script), "@DOWNLOAD@", m.url))
+	return m
 }
 
 // A recording is one of a terminal, in the format asciicast 2. Its times are those of

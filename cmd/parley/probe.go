@@ -21,18 +21,43 @@ import (
 // pauseCommand returns the one stop for all turns that mail starts.
 func (a *app) pauseCommand() *cobra.Command {
 	var p api.WakePauseParams
+	var now bool
 	cmd := &cobra.Command{
-		Use:   "pause AGENT|--all",
-		Short: "Stop mail from starting turns of agents",
+		Use:   "pause AGENT|team:NAME|--all",
+		Short: "Stop mail from starting turns of agents, and end turns",
 		Long: `Stop mail from starting turns of one agent, or of all agents. Mail waits in the inbox
-until "parley wake resume".`,
-		Example: "  parley pause --all",
+until "parley wake resume". With --now running turns end, too, also those of a team:
+agents that the hub runs are asked to stop and killed if they do not; in a terminal the
+guard denies the next tool call. The answer says for each agent what happened.`,
+		Example: "  parley pause --all\n  parley pause builder --now",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	cmd.Flags().BoolVar(&p.All, "all", false, "all agents on the hub")
-	return operation(a, cmd, api.PauseWake, &p, func(w io.Writer, got api.PauseState) {
-		fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", cmp.Or(string(got.Agent), "all agents"))
+	cmd.Flags().BoolVar(&now, "now", false, "end running turns, too")
+	return prepared(cmd, func(ctx context.Context) error {
+		if now {
+			return answer(ctx, a, api.StopTurns, api.StopTurnsParams{Of: string(p.Agent), All: p.All}, writeStopped)
+		}
+		return answer(ctx, a, api.PauseWake, p, func(w io.Writer, got api.PauseState) {
+			fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", cmp.Or(string(got.Agent), "all agents"))
+		})
 	}, argument(0, &p.Agent))
+}
+
+// turnEndings says in words what happened to a turn.
+var turnEndings = map[api.TurnEnding]string{
+	api.TurnEnded:   "its turn was ended",
+	api.TurnDenied:  "its next tool call is denied",
+	api.TurnNone:    "no turn ran",
+	api.TurnUnknown: "its turn did not end in time",
+}
+
+// writeStopped writes what happened to each agent.
+func writeStopped(w io.Writer, got api.StoppedAgents) {
+	for _, one := range got.Agents {
+		fmt.Fprintf(w, "%s is paused; %s\n", one.Agent, turnEndings[one.Turn])
+	}
+	fmt.Fprintln(w, `run "parley wake resume" to undo it`)
 }
 
 // probeCommand returns the command that probes an agent.

@@ -3,16 +3,20 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/usage"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,
@@ -101,6 +105,76 @@ func TestReachKept(t *testing.T) {
 	if !t.Failed() && len(rows) > 0 {
 		fillTable(t, "agents-kept.md", "reach", "| agent | warm | sleeping | runs of each |\n|---|---|---|---|\n", rows)
 	}
+}
+
+// TestReachTokens measures the tokens that Parley itself costs in each CLI, and writes the table of
+// docs/performance.md. make reach runs it, as TestReach.
+func TestReachTokens(t *testing.T) {
+	if os.Getenv("PARLEY_REACH") == "" {
+		t.Skip("make reach runs it")
+	}
+	only := strings.Fields(os.Getenv("PARLEY_REACH_CLIS"))
+	var rows []string
+	for _, c := range realCLIs {
+		if len(only) > 0 && !slices.Contains(only, c.name) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			row := coordinationRow(t, c)
+			t.Log(row)
+			rows = append(rows, row)
+		})
+	}
+	if !t.Failed() && len(rows) > 0 {
+		fillTable(t, "performance.md", "coordination", "| CLI | model calls | tool definitions | tool answers | notices | instructions | in all |\n|---|---:|---:|---:|---:|---:|---:|\n", rows)
+	}
+}
+
+// coordinationRow has a person begin two turns of a CLI, and a message a third one, in which the model
+// reads it. It returns the estimated tokens of the hub's texts.
+func coordinationRow(t *testing.T, c realCLI) string {
+	t.Helper()
+	if c.name == "gemini" {
+		c.args = append(slices.Clone(c.args), "--yolo")
+	}
+	d := c.atModel(t, model.Rule{
+		When: model.Condition{Prompt: regexp.MustCompile(`count this`)},
+		Do:   []model.Step{said, {Do: model.Shell, Command: "echo counted"}, {Do: model.Say, Text: "Counted."}},
+	})
+	for n := range 2 {
+		d.types(fmt.Sprintf("round %d: count this", n))
+		d.await("a turn", func() bool { return d.counted() >= 2*(n+1) && d.idle() })
+	}
+	d.mail("is the parser done?")
+	if c.asleep { // the notice comes with the next prompt
+		d.types("what now?")
+	}
+	d.await("the notice", d.told)
+	d.await("the end of its turn", func() bool { return (d.unread() == 0 || c.asleep) && d.idle() })
+
+	d.await("the usage of three turns", func() bool { return d.spend("").Total.Turns >= 3 })
+	var all usage.Spend
+	d.await("the texts of the third turn", func() bool { // in the order of usage.Parts
+		all = d.spend("", "--coordination")
+		answers, notices := all.Rows[1], all.Rows[2]
+		return notices.Turns > 0 && (answers.Turns > 0 || c.asleep || c.name == "pi")
+	})
+
+	calls := 0
+	for _, x := range d.exchanges() {
+		if !x.Side && x.Status == http.StatusOK {
+			calls++
+		}
+	}
+	known, err := cli.Lookup(c.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := fmt.Sprintf("| %s %s | %d |", known.Title, c.version(t), calls)
+	for _, r := range all.Rows {
+		row += fmt.Sprintf(" %d |", r.Input)
+	}
+	return row + fmt.Sprintf(" %d |", all.Total.Input)
 }
 
 // version returns the version of the CLI that is pinned.

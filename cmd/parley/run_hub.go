@@ -18,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -46,6 +47,14 @@ func (h *runHub) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
 		State: r.State, StopReason: r.StopReason, Reason: r.Reason, Report: r.Report, Verdict: r.SentVerdict(),
 		Contradictions: r.Contradictions, Evidence: r.Evidence,
 	}})
+}
+
+// RecordUsage records the model calls of a run.
+func (h *runHub) RecordUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error {
+	_, err := rpc.Call(ctx, h.Client, api.RecordUsage, usage.Report{
+		Agent: r.Agent, Source: hub.UsageACP, CLI: cli, Session: r.Session, Run: r.ID, Turn: string(r.ID), Ended: true, Calls: append([]hub.ModelCall{}, calls...),
+	})
+	return err
 }
 
 // Tools returns the hub's tools, with this program as the bridge for agents that

@@ -115,6 +115,9 @@ func (a *app) hubLog(settings hubSettings) (*slog.Logger, error) {
 // to do next.
 func (a *app) printStart(s *server.Server, home string) {
 	fmt.Fprintf(a.err, "listening on %s\n", s.URL())
+	if url := s.InURL(); url != "" {
+		fmt.Fprintf(a.err, "webhooks on %s%s\n", url, "/in/")
+	}
 	seq, hash := s.Head()
 	fmt.Fprintf(a.err, "%s%d %s\n", headLine, seq, hash)
 	off := s.FailedChannels()

@@ -38,6 +38,12 @@ var hubSettingRows = []*hubSetting{
 		Kind: wordsKind(func(to *hubSettings) *[]string { return &to.Hosts }, plainWord),
 	},
 	{
+		Member: "in_addr", Variable: "PARLEY_IN_ADDR", Flag: "in-addr",
+		Help: "address to listen on for webhooks, at /in/NAME and nothing else",
+		More: "Off if it is not given. See [events](events.md); beyond loopback it needs the TLS certificate",
+		Kind: textKind(func(to *hubSettings) *string { return &to.InAddr }),
+	},
+	{
 		Member: "log_format", Variable: "PARLEY_LOG_FORMAT", Flag: "log-format",
 		Help:    "format of the log: text or json",
 		Default: "text",
@@ -305,6 +311,12 @@ var hubSettingRows = []*hubSetting{
 		Help:    "turns per hour that mail from one sender starts for one agent",
 		Default: "20",
 		Kind:    numberKind(func(to *hubSettings) *int { return &to.Wakes.PairPerHour }),
+	},
+	{
+		Member:  "continue.patience",
+		Help:    "time without progress of a kept agent with successors after which one of them [continues its tasks](continue.md)",
+		Default: "10m",
+		Kind:    lengthKind(func(to *hubSettings) *time.Duration { return &to.Patience }),
 	},
 	{
 		Member:  "reservations.idle",

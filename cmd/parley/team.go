@@ -266,19 +266,24 @@ func (a *app) teamLogCommand() *cobra.Command {
 
 func (a *app) teamPolicyCommand() *cobra.Command {
 	var p api.TeamPolicyParams
-	var set []string
+	var set, successors []string
 	cmd := &cobra.Command{
 		Use: "policy TEAM", Short: "Show or change the permissions of roles",
 		Long: `Print the permissions of each role in a team. The operator can change cells of this
 table with --set ROLE:ACTION=VALUE. The value merge allows an action for merge tasks,
 guarded for guarded and high-risk tasks.
 
+With --successors the operator names members that continue the team's tasks when their
+owner cannot, in the order in which they are asked.
+
 Actions: ` + strings.Join(words(hub.TeamActions), ", ") + `
 Values: ` + strings.Join(words(hub.Permits), ", "),
-		Example: `  parley team policy auth --set reviewer:block=deny`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  parley team policy auth --set reviewer:block=deny
+  parley team policy auth --successors bo,cy`,
+		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringArrayVar(&set, "set", nil, "change a cell: ROLE:ACTION=VALUE (repeatable)")
+	cmd.Flags().StringSliceVar(&successors, "successors", nil, "members that continue tasks whose owner cannot; replaces the previous list ('' for none)")
 	return operation(a, cmd, api.TeamPolicy, &p, writeGrid, argument(0, &p.Team), func(context.Context, []string) error {
 		for _, s := range set {
 			cell, err := parseCell(s)
@@ -286,6 +291,13 @@ Values: ` + strings.Join(words(hub.Permits), ", "),
 				return err
 			}
 			p.Set = append(p.Set, cell)
+		}
+		if cmd.Flags().Changed("successors") {
+			names := []hub.AgentID{}
+			for _, name := range list(strings.Join(successors, ",")) {
+				names = append(names, hub.AgentID(name))
+			}
+			p.Successors = &names
 		}
 		return nil
 	})
@@ -309,8 +321,8 @@ func parseCell(s string) (team.Cell, error) {
 	return c, nil
 }
 
-// writeGrid writes the matrix of a team as a table; cells that the operator changed have
-// a star.
+// writeGrid writes the matrix of a team as a table, and its successors; cells that the operator
+// changed have a star.
 func writeGrid(w io.Writer, g team.Grid) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ACTION\t"+strings.Join(words(hub.Roles), "\t"))
@@ -328,4 +340,7 @@ func writeGrid(w io.Writer, g team.Grid) {
 		}
 	}
 	t.Flush()
+	if len(g.Successors) > 0 {
+		fmt.Fprintf(w, "\nsuccessors: %s\n", strings.Join(words(g.Successors), ", "))
+	}
 }

@@ -54,6 +54,7 @@ func writeWholeTeam(w io.Writer, t team.View) {
 		f.add("proposed", fmt.Sprintf("%s as %s, waits for %s", p.Agent, p.Role, joined(p.Needs)))
 	}
 	f.add("operator approves", strings.Join(words(t.Policy.HumanGateActions), ", "))
+	f.add("successors", strings.Join(words(t.Policy.Successors), ", "))
 	for _, k := range t.Conflicts {
 		f.add("to merge", conflictText(k))
 	}

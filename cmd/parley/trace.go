@@ -175,6 +175,7 @@ func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report)
 
 // writeRunTrace writes a run from end to end, for people.
 func writeRunTrace(w io.Writer, r api.RunTrace) {
+	defer writeCost(w, r.Spend)
 	fmt.Fprintf(w, "%s %s", r.ID, state(r.State).on(w))
 	if r.Verdict != "" {
 		fmt.Fprintf(w, ", %s", state(r.VerdictText()).on(w))

@@ -13,8 +13,8 @@ import (
 	"github.com/parley-agents/parley/internal/reach/fleet"
 )
 
-// hookTime is the time for the one call of a hook.
-const hookTime = 2 * time.Second
+// hookTime is the time for the one call of a hook. A test gives hooks more of it.
+var hookTime = 2 * time.Second
 
 func (a *app) wakeWatchCommand() *cobra.Command {
 	var w launch.Waiter

@@ -53,6 +53,16 @@ const (
 	LandingReturned  Action = "landing.returned"  // to its owner, with the reason
 	LandingCancelled Action = "landing.cancelled" // by its owner or the operator
 
+	UsageRecorded Action = "usage.recorded" // the sums of one turn
+	BudgetSet     Action = "budget.set"     // or removed
+	BudgetWarned  Action = "budget.told"    // 80 % are used
+	BudgetSpent   Action = "budget.spent"   // no turn begins any more
+
+	ContinuationMade  Action = "continuation.made"  // an agent cannot go on with a task, which waits or is offered
+	ContinuationTaken Action = "continuation.taken" // the next owner has it
+	RescueMade        Action = "rescue.made"        // uncommitted work is kept
+	RescueDropped     Action = "rescue.dropped"
+
 	GatewayProbed Action = "gateway.probed" // with a finding for each way of using it
 
 	AgentKept      Action = "agent.kept" // the hub runs the agent
@@ -149,6 +159,13 @@ const (
 	WebInvited   Action = "web.invited"    // the operator made a link for a viewer
 	WebSignedIn  Action = "web.signed_in"  // a browser got a session
 	WebSignedOut Action = "web.signed_out" // a session ended before its time
+
+	SourceAdded   Action = "source.added" // of events from outside
+	SourceChanged Action = "source.changed"
+	SourceRemoved Action = "source.removed"
+
+	ScheduleAdded   Action = "schedule.added"
+	ScheduleRemoved Action = "schedule.removed"
 
 	RootAdded   Action = "root.added"
 	RootRemoved Action = "root.removed"

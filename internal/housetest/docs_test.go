@@ -97,3 +97,30 @@ func TestDocs(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstLines counts what a new user types from the installer to a proven task: the lines of the
+// README under Install, and the block under Two agents. Its questions would be lines, too, and would
+// swallow the next line of a block that is pasted.
+func TestFirstLines(t *testing.T) {
+	readme := pages(t)["README.md"]
+	typed := 0
+	for _, title := range []string{"## Install\n", "## Two agents\n"} {
+		_, section, found := strings.Cut(readme, title)
+		if !found {
+			t.Fatalf("the README has no section %q", title)
+		}
+		_, section, _ = strings.Cut(section, "\n```\n")
+		block, _, _ := strings.Cut(section, "\n```\n")
+		for line := range strings.Lines(block) {
+			if strings.HasPrefix(line, "$ ") {
+				typed++
+			}
+			if strings.Contains(line, "parley root add") && !strings.Contains(line, "--yes") {
+				t.Errorf("%q asks a question", line)
+			}
+		}
+	}
+	if typed < 5 || typed > 12 {
+		t.Errorf("a new user types %d lines, want at most 12", typed)
+	}
+}

@@ -109,7 +109,9 @@ var layers = map[string][]string{
 	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
 	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
-	"internal/reach/workshop": {"sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
+	"internal/reach/forge":      {"hub", "internal/shorten"},                                                                            // webhooks and APIs of code hosts
+	"internal/reach/transcript": {"hub"},                                                                                                // usage in the files of CLIs; what a line says is in cli
+	"internal/reach/workshop":   {"sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
 
 	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
@@ -130,6 +132,7 @@ var layers = map[string][]string{
 	"internal/service/check":        {"hub", "internal/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
 	"internal/service/contract":     {"hub", "internal/federation", "internal/digest", "compat"},        // digest: names of pairs of contents
 	"internal/service/deliberation": {"hub"},                                                            // declares what it needs of the mailroom
+	"internal/service/event":        {"hub", "internal/shorten"},                                        // declares what it needs of the mailroom and the vault
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
@@ -137,9 +140,12 @@ var layers = map[string][]string{
 	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
 	"internal/service/run":          {"hub", "internal/shorten"},
+	"internal/service/schedule":     {"hub", "internal/shorten"}, // declares what it needs of the mailroom
 	"internal/service/signin":       {"hub"},
 	"internal/service/metrics":      {"hub"},
-	"internal/service/team":         {"hub", "internal/diff3"}, // declares what it needs of the mailroom
+	"internal/service/team":         {"hub", "internal/diff3"},   // declares what it needs of the mailroom
+	"internal/service/usage":        {"hub"},                     // declares what it needs of the mailroom
+	"internal/service/continuation": {"hub", "internal/shorten"}, // declares what it needs of handoffs, the keeper, copies of repositories and the mailroom
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
@@ -148,21 +154,23 @@ var layers = map[string][]string{
 	"internal/surface/api": {
 		"hub", "internal/contact", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team",
+		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
+		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
+	"internal/surface/intake":       {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/surface/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team",
+		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/check", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
@@ -181,7 +189,8 @@ var layers = map[string][]string{
 	"server": { // shape: the package of a handoff says whose review its work needs
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/shape", "internal/vault",
+		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
+		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
 		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
@@ -193,17 +202,18 @@ var layers = map[string][]string{
 	"internal/demo": {"acp", "acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
+	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
 	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
 	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
-		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
-		"internal/service/reservation", "internal/surface/api", "internal/surface/rpc",
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
+		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/surface/api", "internal/surface/rpc", // usage: the form of reports
 	},
 	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
 	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/surface/coordination", "internal/surface/rpc"},                                                    // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/landing", "internal/service/metrics", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/upgrade", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "compat", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
 		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
@@ -248,6 +258,7 @@ var layers = map[string][]string{
 	"scripts/goodclient":  {"internal/testing/goodclient"},
 	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
+	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
 	"scripts/release":     {},
@@ -258,7 +269,7 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
-	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper"},
+	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper", "internal/launch", "internal/upgrade"},
 	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},

@@ -69,7 +69,7 @@ func typeAfterMakeRun(t *testing.T, env []string) {
 		needsKey := strings.HasPrefix(command, "PARLEY_KEY=")
 		switch {
 		case strings.HasPrefix(line, "export "):
-			typed = append(typed, line)
+			typed = append(typed, line, "cd '"+t.TempDir()+"'") // later lines write files
 		case strings.HasPrefix(command, "parley demo"):
 			typed = append(typed, command)
 		case prompted && !needsKey && !strings.HasPrefix(command, "parley serve") && !strings.HasPrefix(command, "parley open"):

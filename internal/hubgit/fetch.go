@@ -247,6 +247,28 @@ func (c *Copy) Drop(ctx context.Context, name string) error {
 	return err
 }
 
+// A KeptName is a name that Keep gave, with the folder of the copy.
+type KeptName struct{ Folder, Name string }
+
+// Names returns the names in all copies that begin with some folders, such as "rescue".
+func (c *Copies) Names(ctx context.Context, under string) (out []KeptName, err error) {
+	folders, err := filepath.Glob(filepath.Join(c.folder, "*"+copySuffix))
+	if err != nil {
+		return nil, err
+	}
+	for _, bare := range folders {
+		one := &Copy{home: c, bare: bare}
+		list, err := one.run(ctx, "for-each-ref", "--format=%(refname)", keptRefs+under+"/")
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range strings.Fields(list) {
+			out = append(out, KeptName{bare, strings.TrimPrefix(ref, keptRefs)})
+		}
+	}
+	return out, nil
+}
+
 // Kept returns the commit that has a name, and [ErrNoCommit] if there is none.
 func (c *Copy) Kept(ctx context.Context, name string) (Commit, error) {
 	if err := c.checkName(ctx, "read", name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // A Recovered is the outcome of a step that a killed process had begun. At most one of
@@ -130,10 +131,10 @@ func (s *step) again(ctx context.Context, c *Copy, r *Recovered) error {
 	}
 
 	// Git removes its lock when the process that asked for it ends, but not when the machine
-	// does. The content of the lock says whose it is.
+	// does.
 	lock := c.source.lockOfBranch(s.Branch)
 	out, err := c.forward(ctx, s.ID, s.Branch, s.Old, s.New)
-	if errors.Is(err, ErrGit) && strings.TrimSpace(readText(lock)) == s.New {
+	if errors.Is(err, ErrGit) && s.leftLock(ctx, lock) {
 		if err := os.Remove(lock); err != nil {
 			return err
 		}
@@ -146,6 +147,29 @@ func (s *step) again(ctx context.Context, c *Copy, r *Recovered) error {
 	r.Waits = out.Waits
 	r.Kept = out.Kept
 	return s.forget()
+}
+
+// emptyLockTime is the time after which a lock without content belongs to no process: git writes
+// the new commit into it as soon as it is made.
+const emptyLockTime = 2 * time.Second
+
+// leftLock reports whether the step left the lock of a branch behind. The commit in it says so; if
+// git was killed before it wrote that, the lock stays empty.
+func (s *step) leftLock(ctx context.Context, lock string) bool {
+	before, err := os.Stat(lock)
+	if err != nil {
+		return false
+	}
+	if text := strings.TrimSpace(readText(lock)); text != "" {
+		return text == s.New
+	}
+	select {
+	case <-time.After(emptyLockTime):
+	case <-ctx.Done():
+		return false
+	}
+	after, err := os.Stat(lock)
+	return err == nil && os.SameFile(before, after) && after.Size() == 0
 }
 
 // restoreMissing returns the files that the step set aside to paths at which there is

@@ -13,11 +13,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/git"
 )
 
-// maxSnapshot bounds the bytes of the files that a snapshot stores.
-const maxSnapshot = 1 << 30
+// maxSnapshot bounds the bytes of the files that a snapshot stores; spareDisk are the bytes that it
+// leaves free on the disk of the copy.
+const (
+	maxSnapshot = 1 << 30
+	spareDisk   = 4 << 20
+)
 
 // A Snapshot is the state of a working tree as a commit of the copy. Ignored files are left
 // out.
@@ -34,7 +39,8 @@ type Snapshot struct {
 // Snapshot stores the files of the working tree around a folder as a commit of the copy. Tree,
 // index, branches and refs of the user are only read. Filters do not convert the files: they
 // are stored as they are, but for the conversion of line ends that git does itself. The error
-// is [ErrTooLarge] for more than 1 GiB of changed files.
+// is [ErrTooLarge] for more than 1 GiB of changed files, and for more than the disk of the copy has
+// room for.
 func (c *Copy) Snapshot(ctx context.Context, folder, message string) (_ Snapshot, err error) {
 	defer typed(&err, "take a snapshot", folder)
 	at, f, err := c.openTree(ctx, folder)
@@ -120,24 +126,22 @@ func (p *photo) git(ctx context.Context, args ...string) *exec.Cmd {
 // prepare copies the user's index, so that files that git knows to be unchanged are not read.
 // In the copy git looks at the files that the user told it not to look at, too.
 func (p *photo) prepare(ctx context.Context) error {
-	raw, err := os.ReadFile(p.files.tree.index())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = os.WriteFile(p.index, raw, 0o600)
-	}
-	if err != nil {
+	found, err := p.copyIndex()
+	if err != nil || !found {
 		return err
 	}
 
-	list, err := output(p.git(ctx, "ls-files", "-z", "-v"), "read the index", p.files.tree.Folder)
+	list, err := output(p.git(ctx, "ls-files", "-z", "-v", "--stage"), "read the index", p.files.tree.Folder)
 	if err != nil {
 		return err
 	}
 	var assumed, skipped []string
-	for _, line := range strings.Split(list, "\x00") {
-		tag, name, _ := strings.Cut(line, " ")
+	for _, line := range strings.Split(list, "\x00") { // tag, mode, object and stage, a tab, name
+		tag, rest, _ := strings.Cut(line, " ")
+		entry, name, _ := strings.Cut(rest, "\t")
+		if strings.HasPrefix(entry, modeSubmodule+" ") {
+			p.addSubmodule(name)
+		}
 		if tag == "h" || tag == "s" {
 			assumed = append(assumed, name)
 		}
@@ -152,6 +156,38 @@ func (p *photo) prepare(ctx context.Context) error {
 		return err
 	}
 	return p.update(ctx, skipped, "--no-skip-worktree")
+}
+
+// copyIndex copies the user's index, and reports whether there is one. The copy has the time of the
+// user's: git reads the content of files that were written in the moment of their index or after it,
+// although their size and time are those in the index.
+func (p *photo) copyIndex() (bool, error) {
+	name := p.files.tree.index()
+	info, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSnapshot { // a link may lead to a device without an end
+		return false, fail(ErrUnsafe, "read the index", p.files.tree.Folder, name+" is no file of git")
+	}
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(p.index, raw, 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(p.index, info.ModTime(), info.ModTime())
+	}
+	return true, err
+}
+
+// addSubmodule notes a submodule that is checked out.
+func (p *photo) addSubmodule(name string) {
+	if _, err := p.files.root.Lstat(name + "/.git"); err == nil {
+		p.out.Submodules = append(p.out.Submodules, name)
+	}
 }
 
 // update runs git update-index on paths.
@@ -179,8 +215,16 @@ func (p *photo) choose(ctx context.Context) error {
 			p.consider(name)
 		}
 	}
+	slices.Sort(p.out.Submodules) // one that moved is in both lists
+	p.out.Submodules = slices.Compact(p.out.Submodules)
 	if p.out.Bytes > maxSnapshot {
 		return fail(ErrTooLarge, "store files", p.files.tree.Folder, fmt.Sprintf("the changed files have %d bytes, at most %d are stored", p.out.Bytes, int64(maxSnapshot)))
+	}
+
+	// Files that do not fit must not fill the disk of the hub: git leaves what it began to write.
+	free, known := durable.Free(p.copy.bare)
+	if known && free < uint64(p.out.Bytes)+spareDisk {
+		return fail(ErrTooLarge, "store files", p.files.tree.Folder, fmt.Sprintf("the changed files have %d bytes, and the disk of the hub has %d left", p.out.Bytes, free))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package hubgit_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -106,6 +107,65 @@ func TestSnapshotWithoutCommits(t *testing.T) {
 	}
 }
 
+// Changes inside a submodule are its own repository's: they stay, and the snapshot names it.
+func TestSnapshotWithSubmodule(t *testing.T) {
+	other := newRepository(t)
+	other.commit("x.txt", "x\n")
+	r := serialRepository(t)
+	r.commit("a.txt", "a\n")
+	r.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", other.dir, "sub")
+	r.git("commit", "-q", "-m", "a submodule")
+	r.write("a.txt", "changed\n")
+	r.write("sub/x.txt", "mine\n")
+
+	got := r.snapshot(r.dir)
+	if got.Files != 1 || !reflect.DeepEqual(got.Submodules, []string{"sub"}) || r.gitIn(r.copy().Folder(), "show", got.Commit.ID+":a.txt") != "changed" {
+		t.Errorf("got %+v", got)
+	}
+	r.git("checkout", "-q", "a.txt")
+	applied, err := r.copy().Apply(t.Context(), got.Commit.ID, r.dir)
+	if err != nil || !reflect.DeepEqual(applied.Paths, []string{"a.txt"}) || read(t, r.dir, "a.txt") != "changed\n" || read(t, r.dir, "sub/x.txt") != "mine\n" {
+		t.Errorf("got %+v (%v)", applied, err)
+	}
+}
+
+// Files of git LFS are stored with their content: no filter runs, and none brings it into the tree.
+func TestSnapshotOfLargeFiles(t *testing.T) {
+	l, store := newLargeFiles(t)
+	before := readFolder(t, store)
+	l.write("big.bin", "mine\n")
+	l.write("new.bin", "new\n")
+	got := l.snapshot(l.dir)
+	files := l.files(got.Commit.ID)
+	if got.Files != 2 || files["big.bin"] != "mine" || files["new.bin"] != "new" {
+		t.Errorf("got %+v with %q", got, files)
+	}
+	if after := readFolder(t, store); after != before {
+		t.Errorf("a filter ran: the store has %s, had %s", after, before)
+	}
+
+	os.Remove(filepath.Join(l.dir, "new.bin"))
+	l.git("checkout", "-q", "big.bin")
+	applied, err := l.copy().Apply(t.Context(), got.Commit.ID, l.dir)
+	if err != nil || read(t, l.dir, "big.bin") != "mine\n" || read(t, l.dir, "new.bin") != "new\n" {
+		t.Errorf("got %+v (%v)", applied, err)
+	}
+}
+
+// readFolder returns the names of the files in a folder.
+func readFolder(t *testing.T, folder string) string {
+	t.Helper()
+	all, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := ""
+	for _, one := range all {
+		names += one.Name() + " "
+	}
+	return names
+}
+
 func TestApplyConflict(t *testing.T) {
 	r := newRepository(t)
 	r.commit("a.txt", "a\n")
@@ -140,5 +200,63 @@ func TestSnapshotOfAnotherRepository(t *testing.T) {
 	r.git("init", "-q", other)
 	if _, err := r.copy().Snapshot(t.Context(), other, "Rescue\n"); !errors.Is(err, hubgit.ErrNoRepository) {
 		t.Errorf("got %v, want ErrNoRepository", err)
+	}
+}
+
+// An agent may stop in the middle of a merge: the files are kept with the marks of the conflict.
+func TestSnapshotInAMerge(t *testing.T) {
+	r := newRepository(t)
+	base := r.commit("a.txt", "a\n", "theirs.txt", "t\n", "gone.txt", "g\n")
+	r.git("checkout", "-q", "-b", "other", base)
+	r.commit("a.txt", "other\n", "theirs.txt", "theirs\n")
+	r.git("rm", "-q", "gone.txt")
+	r.git("commit", "-q", "-m", "remove")
+	r.git("checkout", "-q", "-b", "mine", base)
+	r.git("rm", "-q", "theirs.txt")
+	r.commit("a.txt", "mine\n", "gone.txt", "changed\n")
+	cmd := exec.Command("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "merge", "-q", "other")
+	cmd.Dir = r.dir
+	if err := cmd.Run(); err == nil {
+		t.Fatal("there is no conflict")
+	}
+	os.Remove(filepath.Join(r.dir, "gone.txt")) // deleted, and not added yet
+
+	got := r.snapshot(r.dir)
+	files := r.files(got.Commit.ID)
+	if !strings.Contains(files["a.txt"], "<<<<<<<") || files["theirs.txt"] != "theirs" || len(files) != 2 {
+		t.Errorf("got %q", files)
+	}
+}
+
+// An index that is no file is refused, and not read without an end.
+func TestSnapshotWithALinkAsIndex(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "a\n")
+	r.write("a.txt", "changed\n")
+	index := filepath.Join(r.dir, ".git", "index")
+	os.Remove(index)
+	if err := os.Symlink(os.DevNull, index); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.copy().Snapshot(t.Context(), r.dir, "Rescue\n"); !errors.Is(err, hubgit.ErrUnsafe) {
+		t.Errorf("got %v, want ErrUnsafe", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	r := newRepository(t)
+	id := r.commit("a.txt", "a\n")
+	c := r.copy()
+	if _, err := c.Fetch(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"rescue/builder/1", "rescues/2", "landing/e1"} {
+		if err := c.Keep(t.Context(), name, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := r.copies.Names(t.Context(), "rescue")
+	if want := []hubgit.KeptName{{Folder: c.Folder(), Name: "rescue/builder/1"}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v (%v), want %v", got, err, want)
 	}
 }

@@ -49,6 +49,8 @@ type agent struct {
 	fresh    bool         // no turn was given in this session yet
 	tap      tap
 	guard    *acpguard.Guard // of the files that it changes; nil for none
+	unlock   func()          // gives the lock of its folder back; nil if it has none
+	couldNot bool            // its last turn ended because it could not go on, or is not known
 
 	mu       sync.Mutex // guards what follows
 	state    State
@@ -56,16 +58,18 @@ type agent struct {
 	pid      int
 	resident int
 	run      hub.RunID
-	alive    time.Time               // the last sign of life in a turn
-	turn     string                  // the id of the turn under way; "" between turns
-	unwanted string                  // the id of the turn that was cancelled last
-	stop     context.CancelCauseFunc // cancels the attempt at the turn; nil between attempts
+	plan     string    // the last plan that it sent in a turn
+	alive    time.Time // the last sign of life in a turn
+	turn     string    // the id of the turn under way; "" between turns
+	unwanted string    // the id of the turn that was cancelled last
+	trying   *running  // the attempt at the turn; nil between attempts
+	yielding bool      // it has given its folder free, and waits until the hub has looked for a successor
 }
 
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
 	return &agent{
 		Keeper: k, name: name, actor: hub.Caller{Kind: hub.CallerAgent, ID: name}, cancel: cancel,
-		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: k.linesOf(name), feed: k.feedOf(name, ""), desk: k.deskOf(name), state: Sleeping, since: k.o.Clock.Now(),
+		done: make(chan struct{}), prompts: make(chan struct{}, 1), log: k.linesOf(name), feed: k.feedOf(name, ""), desk: k.deskOf(name), couldNot: true, state: Sleeping, since: k.o.Clock.Now(),
 	}
 }
 
@@ -93,13 +97,16 @@ func (a *agent) move(next State) {
 	a.log.add("state", string(next))
 }
 
+// SessionID is the id of the one session of a kept agent.
+const SessionID = "kept"
+
 // sessionKey names the one session of a kept agent.
 func (a *agent) sessionKey() wake.Key {
 	cli := a.record.CLI
 	if cli == "" {
 		cli = "acp"
 	}
-	return wake.Key{CLI: cli, ID: "kept"}
+	return wake.Key{CLI: cli, ID: SessionID}
 }
 
 // serve keeps the agent until ctx ends: it waits for wakes and for words of the
@@ -108,7 +115,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	if a.record, err = a.find(ctx, "keeper.serve", a.name); err != nil {
 		return err
 	}
-	if a.record.Stopped {
+	if a.record.Stopped && a.record.Cannot == nil {
 		return nil
 	}
 	if a.private(a.record.Dir) { // a link may lead there since it was kept
@@ -116,21 +123,25 @@ func (a *agent) serve(ctx context.Context) (err error) {
 		return nil
 	}
 
-	// Only one program keeps an agent in a folder at a time.
-	unlock, err := lockFolder(a.record.Dir)
-	if err != nil {
-		a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
-		return nil
-	}
-	defer unlock()
-	defer a.end()
-	a.guard = a.makeGuard()
-
-	// A hub that was killed may have left processes, and a turn to continue.
+	// A hub that was killed may have left processes, a task to hand on, and a turn to continue. Only
+	// one program keeps an agent in a folder at a time.
 	if id := a.record.Launch; id != "" {
-		a.problem(ctx, run.KillLeft(hub.RunID(id))) // processes of a hub that was killed
+		a.problem(ctx, run.KillLeft(hub.RunID(id)))
 	}
-	if t := a.record.Turn; t != nil {
+	a.guard = a.makeGuard()
+	defer a.unlockFolder()
+	defer a.end()
+	switch {
+	case a.record.Cannot != nil:
+		a.cannotGoOn(ctx, *a.record.Cannot)
+	case a.record.Rest != nil:
+		a.rests(ctx)
+	default:
+		if err := a.lockFolder(); err != nil {
+			a.giveUp(ctx, fmt.Sprintf("another program keeps an agent in %s", a.record.Dir))
+		}
+	}
+	if t := a.record.Turn; t != nil && !a.record.Stopped && a.record.Rest == nil {
 		if !t.Stopped {
 			t.Tries++
 		}
@@ -138,6 +149,10 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	}
 
 	for ctx.Err() == nil && !a.record.Stopped {
+		if a.record.Rest != nil {
+			a.rests(ctx)
+			continue
+		}
 		t, err := a.next(ctx)
 		if err != nil && ctx.Err() == nil {
 			a.o.Log.Warn("a kept agent waits in vain", "agent", a.name, "err", err)
@@ -199,6 +214,7 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 	case <-idle:
 		a.log.add("stop", "idle")
 		a.end()
+		a.retire(ctx)
 	case <-ended:
 		a.log.add("stop", "the process ended")
 		a.end()
@@ -211,10 +227,10 @@ func (a *agent) next(ctx context.Context) (*turn, error) {
 }
 
 // takePrompt makes the first words of the operator that wait the turn under way, nil if
-// there are none.
+// there are none, a budget is spent or the operator stopped the agent.
 func (a *agent) takePrompt(ctx context.Context) (t *turn, err error) {
 	r, err := a.find(ctx, "keeper.next", a.name)
-	if err != nil || len(r.Prompts) == 0 {
+	if err != nil || len(r.Prompts) == 0 || a.halted(ctx, a.name) != "" {
 		return nil, err
 	}
 	err = a.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
@@ -261,9 +277,19 @@ func (a *agent) work(ctx context.Context, t turn) {
 		switch {
 		case ctx.Err() != nil:
 			return // the next start continues it
+		case result.stopped:
+			a.stopTurn(ctx, result)
+			a.spentTurn(ctx)
+			return
 		case result.cancelled:
 		case result.ok():
 			a.failures = 0
+			if !result.full() {
+				a.workedOn(ctx)
+			}
+		case a.final(ctx, result):
+			a.dropTurn(ctx, t, given, result)
+			return
 		case !given && a.failures < maxFailures, given && t.Tries < maxTries:
 			if given {
 				t.Tries++
@@ -277,15 +303,21 @@ func (a *agent) work(ctx context.Context, t turn) {
 			if !given && t.Wake != "" {
 				a.handed(ctx, t.Wake, channel.Failed, result.problem)
 			}
+			e := a.endedBy(result)
+			a.cannot(e)
 			if !given {
 				a.giveUp(ctx, result.problem)
 			} else {
 				a.record.Turn = nil
-				a.saveAndTell(ctx, func(r *record) { r.Turn = nil },
+				a.saveAndTell(ctx, func(r *record) {
+					r.Turn = nil
+					r.Cannot = a.record.Cannot
+				},
 					fmt.Sprintf("the turn of %s was interrupted %d times: %s", a.name, maxTries, result.problem))
 			}
 			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			a.endTurn(result)
+			a.cannotGoOn(ctx, e)
 			return
 		}
 
@@ -296,7 +328,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 		notice := a.report(ctx, wake.EventTurnEnd, "")
 		refusal := a.aboutFiles() + result.refusal
 		switch {
-		case result.refusal != "" && repairs < maxRepairs:
+		case result.refusal != "" && repairs < maxRepairs && a.halted(ctx, a.name) == "":
 			repairs++
 			t = turn{Prompt: refusal + notice, Noted: notice != ""}
 		case notice != "":
@@ -304,9 +336,24 @@ func (a *agent) work(ctx context.Context, t turn) {
 			t = turn{Prompt: notice, Noted: true}
 		default:
 			a.setTell(ctx, refusal)
+			if result.full() {
+				a.cannotGoOn(ctx, Ended{Agent: a.name, Reason: hub.ContinueContext, Said: a.said()})
+				return
+			}
+			a.spentTurn(ctx)
 			return
 		}
 	}
+}
+
+// stopTurn ends a turn that a person or a budget stopped: it is not tried again, and the next
+// turn begins with that word.
+func (a *agent) stopTurn(ctx context.Context, r result) {
+	a.move(a.between())
+	a.keepTurn(ctx, nil)
+	a.setTell(ctx, "[parley] Your last turn was stopped before it ended. Look at your work so far before you continue.")
+	a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, Quiet: true})
+	a.endTurn(r)
 }
 
 // beginTurn makes a turn the one under way, and tells the windows of it once. A hub that was
@@ -411,6 +458,7 @@ func (a *agent) giveUp(ctx context.Context, problem string) {
 		r.Stopped = true
 		r.Problem = problem
 		r.Turn = nil
+		r.Cannot = a.record.Cannot
 		r.Since = a.o.Clock.Now()
 	},
 		fmt.Sprintf("%s is stopped and its mail is kept: %s; parley agent restart %s", a.name, problem, a.name))
@@ -447,7 +495,7 @@ func (a *agent) reportTurn(ctx context.Context, r wake.Report) string {
 	r.Key = a.sessionKey()
 	r.Cwd = a.record.Dir
 	r.Attended = &no
-	r.Quiet = r.Event != wake.EventTurnEnd
+	r.Quiet = r.Quiet || r.Event != wake.EventTurnEnd
 	advice, err := a.sessions.Report(ctx, a.actor, r)
 	a.problem(ctx, err)
 	return advice.Notice

@@ -138,7 +138,8 @@ func (a *agent) hold(ctx context.Context, r sandbox.Request, h holding) (string,
 	for _, o := range r.Options {
 		q.Choices = append(q.Choices, Choice{o.ID, o.Name, o.Kind})
 	}
-	if !a.desk.add(q) {
+	shown, ok := a.desk.add(q)
+	if !ok {
 		a.log.add("denied", q.Text+": too many open questions")
 		return "", nil
 	}
@@ -146,7 +147,7 @@ func (a *agent) hold(ctx context.Context, r sandbox.Request, h holding) (string,
 	// The state of the agent, its log and a notice show the question to people.
 	h.begin()
 	request, _ := ctx.Value(requestKey{}).(json.RawMessage)
-	h.feed.add(Event{Kind: EventAsk, Turn: h.turn, Ask: &Ask{*q, request}})
+	h.feed.add(Event{Kind: EventAsk, Turn: h.turn, Ask: &Ask{shown, request}})
 	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
 		id := fmt.Sprintf("%s %d", a.name, q.ID)
@@ -180,17 +181,18 @@ type desk struct {
 	last int
 }
 
-// add numbers a question and opens it. It reports false if too many are open.
-func (d *desk) add(q *Question) bool {
+// add numbers a question and opens it. It returns the question as it is now, since an answer may
+// change it at once. It reports false if too many are open.
+func (d *desk) add(q *Question) (Question, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.asks) == maxAsks {
-		return false
+		return Question{}, false
 	}
 	d.last++ // a number is never used again: a late answer must not decide another question
 	q.ID = d.last
 	d.asks = append(d.asks, q)
-	return true
+	return *q, true
 }
 
 // remove closes a question.

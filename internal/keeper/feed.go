@@ -36,7 +36,7 @@ type Event struct {
 	Kind EventKind `json:"kind"`
 	Turn string    `json:"turn,omitempty"`
 
-	By       string          `json:"by,omitempty"`       // ByMail, ByOperator, or the name of the window that prompted
+	By       string          `json:"by,omitempty"`       // ByMail, ByOperator, ByHub, or the name of the window that prompted
 	Text     string          `json:"text,omitempty"`     // of the prompt
 	Update   json.RawMessage `json:"update,omitempty"`   // the member update of session/update, in version 1 of ACP
 	Ask      *Ask            `json:"ask,omitempty"`      // the question
@@ -49,6 +49,7 @@ type Event struct {
 const (
 	ByMail     = "mail"
 	ByOperator = "operator"
+	ByHub      = "hub"
 )
 
 // An Ask is a question with the request that it came in.

@@ -56,6 +56,15 @@ type Definition struct {
 	Memory   strictjson.Count `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
 	PerHour  int              `json:"per_hour,omitempty"` // turns that mail may start within an hour, which the wake machine counts; 0 for the limit of the hub
 	Question Seconds          `json:"answer_s,omitempty"` // for a person to answer a question of the agent; default 10 minutes
+
+	Or  []Successor `json:"or,omitempty"`  // who takes over its tasks when it cannot go on, in this order
+	For hub.AgentID `json:"for,omitempty"` // the agent in whose folder it works for it; empty for most
+}
+
+// A Successor takes over the tasks of a kept agent that cannot go on.
+type Successor struct {
+	Name    string   `json:"name"`              // of a CLI or an agent, or self
+	Command []string `json:"command,omitempty"` // of a CLI: its program, by its path, and arguments
 }
 
 // Seconds is a span of time; 0 stands for a default.
@@ -111,6 +120,8 @@ type record struct {
 	Prompts []prompt `json:"prompts,omitempty"` // words of the operator that wait, at most maxPrompts
 	Tell    string   `json:"tell,omitempty"`    // the refusal that its next turn begins with
 	Launch  string   `json:"launch,omitempty"`  // the id that its processes carry in their environment
+	Rest    *rest    `json:"rest,omitempty"`    // it cannot go on for some time
+	Cannot  *Ended   `json:"cannot,omitempty"`  // it cannot go on, and the hub has not continued its tasks yet
 	Label   string   `json:"label,omitempty"`   // of its key
 	Since   hub.Time `json:"since,omitzero"`
 }
@@ -121,8 +132,9 @@ type turn struct {
 	By     string `json:"by,omitempty"`   // the name of the window that prompted
 	Wake   string `json:"wake,omitempty"` // that started it; empty for words of the operator
 	Prompt string `json:"prompt"`
-	Noted  bool   `json:"noted,omitempty"` // the wake machine gave the notice in it and counts the turn already
-	Tries  int    `json:"tries,omitempty"` // how often it was begun again
+	Onward string `json:"onward,omitempty"` // the text about a task that the agent takes over, which it begins with
+	Noted  bool   `json:"noted,omitempty"`  // the wake machine gave the notice in it and counts the turn already
+	Tries  int    `json:"tries,omitempty"`  // how often it was begun again
 
 	Stopped bool `json:"stopped,omitempty"` // by the operator, before it ended
 }
@@ -154,6 +166,12 @@ func (p *prompt) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*plain)(p))
 }
 
+// A rest is the time in which an agent cannot go on.
+type rest struct {
+	Reason hub.ContinuationReason `json:"reason"`
+	Until  hub.Time               `json:"until,omitzero"` // zero if only its folder must become free
+}
+
 // recordKey is the key of the stored state of one agent; listKey that of the names.
 func recordKey(agent hub.AgentID) string { return "kept/" + string(agent) }
 
@@ -174,6 +192,7 @@ const (
 	Asking   State = "asking"  // the turn waits for a person
 	Idle     State = "idle"    // its process waits for mail
 	Failing  State = "failing" // it is started again after a pause
+	Resting  State = "resting" // it cannot go on for some time, or another agent works in its folder for it
 
 	// Of agents on other machines, where hubs of several share a store.
 	Elsewhere State = "elsewhere"    // the hub of its machine knows more
@@ -183,12 +202,13 @@ const (
 // stateNext is the state machine of an agent that is served. Its process can end at any
 // time. Stopped is no state of a served agent: its record says so.
 var stateNext = map[State][]State{
-	Sleeping: {Starting, Failing},
+	Sleeping: {Starting, Failing, Resting},
 	Starting: {Working, Idle, Failing, Sleeping},
 	Working:  {Asking, Idle, Failing, Sleeping},
 	Asking:   {Working, Idle, Sleeping},
 	Idle:     {Working, Sleeping},
 	Failing:  {Starting, Sleeping},
+	Resting:  {Sleeping},
 }
 
 // leads reports whether the state machine has a step from s to next, or none is needed.
@@ -259,6 +279,29 @@ type Options struct {
 	// answer.
 	AskFiles       func(ctx context.Context, actor hub.Caller, q reservation.Question) (reservation.Answer, error)
 	DenyUnanswered func(dir string) bool
+	// RecordUsage records the model calls of a turn, of the kept session or of a further one; nil
+	// if nothing does.
+	RecordUsage func(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall, kept bool) error
+	// Blocked returns why no turn of an agent may begin; "" if one may. It is nil without budgets.
+	Blocked func(ctx context.Context, agent hub.AgentID) string
+	// Stopped returns why an agent must not work until its operator lets it go on; "" if it may. It is
+	// nil if nothing stops agents.
+	Stopped func(ctx context.Context, agent hub.AgentID) string
+	// CannotGoOn continues the tasks of an agent that cannot go on; it may keep another agent in the
+	// folder of the first one. Returned notes that the agent can go on again, and returns the text
+	// about its open tasks; Onward returns a text that the next turn of an agent begins with, once.
+	// They are nil if nothing continues tasks.
+	CannotGoOn func(ctx context.Context, e Ended)
+	Returned   func(ctx context.Context, agent hub.AgentID) string
+	Onward     func(ctx context.Context, agent hub.AgentID) string
+	// OpenTasks reports whether an agent owns a task or was offered one; nil if nothing knows.
+	OpenTasks func(ctx context.Context, agent hub.AgentID) bool
+	// HasSuccessor reports whether the team of a task of an agent names successors; nil if nothing
+	// knows.
+	HasSuccessor func(ctx context.Context, agent hub.AgentID) bool
+	// Patience is the time without a sign of life after which the turn of an agent with successors
+	// is ended; 0 for the time of the agent.
+	Patience time.Duration
 	// Tell writes a message of the hub to the operator inside a transaction;
 	// Announce wakes its reader after the commit.
 	// Ask writes a question to the operator, about the thing that waits for the answer.
@@ -409,13 +452,23 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 	if _, err := k.own(ctx, op, d.Agent); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 		return Status{}, err
 	}
+	if d.For != "" {
+		return Status{}, hub.Errorf(hub.CodeInvalid, op, "for is set by the hub")
+	}
+	return k.keep(ctx, op, actor, d, profile, worktree)
+}
 
+// keep is Keep for a caller that may.
+func (k *Keeper) keep(ctx context.Context, op string, actor hub.Caller, d Definition, profile hub.Agent, worktree bool) (Status, error) {
 	// The folder is kept under its real path, so that a second agent in it is refused.
 	d.Machine = k.o.Machine
 	if real, err := filepath.EvalSymlinks(d.Dir); err == nil {
 		d.Dir = real
 	}
 	if err := d.check(op); err != nil {
+		return Status{}, err
+	}
+	if err := checkSuccessors(op, d.Or); err != nil {
 		return Status{}, err
 	}
 
@@ -453,6 +506,8 @@ func (k *Keeper) Keep(ctx context.Context, actor hub.Caller, d Definition, profi
 		r.Definition = d
 		r.Stopped = false
 		r.Problem = ""
+		r.Rest = nil
+		r.Cannot = nil
 		r.Since = k.o.Clock.Now()
 
 		// An agent that is kept for the first time gets a key and a place in the list.
@@ -534,7 +589,10 @@ func apart(r hub.Reader, op string, names []hub.AgentID, d Definition) error {
 		if err != nil {
 			return err
 		}
-		if other.Machine == d.Machine && (within(d.Dir, other.Dir) || within(other.Dir, d.Dir)) {
+		isOneTeam := d.For != "" && (other.Agent == d.For || other.For == d.For) // only one of them works at a time
+		isOneTeam = isOneTeam || other.For == d.Agent
+		shareFolder := other.Machine == d.Machine && (within(d.Dir, other.Dir) || within(other.Dir, d.Dir))
+		if shareFolder && !isOneTeam {
 			return hub.Errorf(hub.CodeConflict, op, "%s already works in %s", name, other.Dir).WithHint("give each agent a worktree of its own: --worktree")
 		}
 	}
@@ -622,6 +680,8 @@ func (k *Keeper) Restart(ctx context.Context, actor hub.Caller, name hub.AgentID
 	err := k.change(ctx, actor, name, actions.AgentRestarted, func(_ hub.Tx, r *record) error {
 		r.Stopped = false
 		r.Problem = ""
+		r.Rest = nil
+		r.Cannot = nil
 		r.Since = k.o.Clock.Now()
 		if fresh {
 			r.Session, r.Turn = "", nil

@@ -127,6 +127,9 @@ func (k *Keeper) Prompt(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	if err != nil {
 		return "", err
 	}
+	if reason := k.halted(ctx, name); reason != "" {
+		return "", hub.Errorf(hub.CodeRateLimited, op, "%s", reason)
+	}
 
 	_, window := actor.Window()
 	next := prompt{Text: text, Turn: string(hub.NewIDs(k.o.Clock).Next()), By: window}
@@ -158,3 +161,11 @@ func checkPrompt(op, text string) error {
 
 // maxPrompt is the number of bytes of a prompt.
 const maxPrompt = 64 << 10
+
+// blocked returns why no turn of an agent may begin; "" if one may.
+func (k *Keeper) blocked(ctx context.Context, name hub.AgentID) string {
+	if k.o.Blocked == nil {
+		return ""
+	}
+	return k.o.Blocked(ctx, name)
+}

@@ -358,6 +358,9 @@ func (k *Keeper) PromptSession(ctx context.Context, actor hub.Caller, name hub.A
 	if err != nil {
 		return "", err
 	}
+	if reason := k.halted(ctx, name); reason != "" {
+		return "", hub.Errorf(hub.CodeRateLimited, op, "%s", reason)
+	}
 
 	// The journal has the prompt before the agent gets it.
 	_, window := actor.Window()
@@ -417,8 +420,8 @@ func (k *Keeper) CancelTurn(ctx context.Context, actor hub.Caller, name hub.Agen
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unwanted = turn
-	if a.turn == turn && a.stop != nil {
-		a.stop(errCancelled)
+	if a.turn == turn && a.trying != nil {
+		a.trying.cancel(errCancelled)
 	}
 	return nil
 }
@@ -436,15 +439,19 @@ func (k *Keeper) CloseSession(ctx context.Context, actor hub.Caller, name hub.Ag
 
 // endSides ends the processes of the further sessions of an agent.
 func (k *Keeper) endSides(name hub.AgentID) {
+	for _, s := range k.sidesOf(name) {
+		s.halt()
+	}
+}
+
+// sidesOf returns the further sessions of an agent that are in memory.
+func (k *Keeper) sidesOf(name hub.AgentID) (all []*side) {
 	k.mu.Lock()
-	var all []*side
+	defer k.mu.Unlock()
 	for _, s := range k.sides {
 		if s.Agent == name {
 			all = append(all, s)
 		}
 	}
-	k.mu.Unlock()
-	for _, s := range all {
-		s.halt()
-	}
+	return all
 }

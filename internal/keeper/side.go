@@ -55,6 +55,8 @@ type side struct {
 	leave    context.CancelFunc      // ends the goroutine and its process
 	turn     string                  // the id of the turn under way
 	stop     context.CancelCauseFunc // cancels it
+	answered bool                    // the agent has answered in it, and its usage is recorded
+	ended    chan struct{}           // closed when it has ended; nil between turns
 	silence  *time.Timer             // cancels it when it gives no sign of life; nil between turns
 }
 
@@ -160,6 +162,29 @@ func (s *side) cancel(turn string) {
 	}
 }
 
+// stopTurn stops the turn that runs, one that the agent has answered only if answered is true, and
+// cancels those that wait. It returns a channel that is closed when the turn has ended; nil if none
+// ran.
+func (s *side) stopTurn(answered bool) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelWaiting()
+	if s.stop != nil && (answered || !s.answered) {
+		s.stop(errStop)
+	}
+	return s.ended
+}
+
+// cancelWaiting cancels the prompts that wait. The caller holds mu.
+func (s *side) cancelWaiting() {
+	for _, p := range s.waiting {
+		if p.Turn != "" {
+			s.feed.add(Event{Kind: EventEnd, Turn: p.Turn, Stop: string(acpv2.StopReasonCancelled)})
+		}
+	}
+	s.waiting = nil
+}
+
 // halt ends the process and waits for that. Turns that run or wait are cancelled.
 func (s *side) halt() {
 	s.mu.Lock()
@@ -201,6 +226,10 @@ func (s *side) work(ctx context.Context, a *agent) error {
 
 // handle gives the agent one prompt. A prompt without text starts the process only.
 func (s *side) handle(ctx context.Context, a *agent, d Definition, p prompt) {
+	if reason := s.halted(ctx, s.Agent); p.Text != "" && reason != "" { // since the prompt came
+		s.end(Event{Kind: EventEnd, Turn: p.Turn, Problem: reason})
+		return
+	}
 	if p.Text != "" {
 		s.feed.add(Event{Kind: EventPrompt, Turn: p.Turn, By: turn{By: p.By}.by(), Text: p.Text})
 		s.end(s.attempt(ctx, a, d, p).event(p.Turn))
@@ -224,13 +253,7 @@ func (s *side) rest() {
 	s.drop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.waiting {
-		if p.Turn == "" {
-			continue
-		}
-		s.feed.add(Event{Kind: EventEnd, Turn: p.Turn, Stop: string(acpv2.StopReasonCancelled)})
-	}
-	s.waiting = nil
+	s.cancelWaiting()
 	s.working = nil
 	s.feed.release()
 }
@@ -258,7 +281,9 @@ func (s *side) next(ctx context.Context) (p prompt, within context.Context, ok b
 	p = s.waiting[0]
 	s.waiting = s.waiting[1:]
 	s.turn = p.Turn
+	s.answered = false
 	within, s.stop = context.WithCancelCause(ctx)
+	s.ended = make(chan struct{})
 	return p, within, true
 }
 
@@ -267,10 +292,13 @@ func (s *side) end(e Event) {
 	s.mu.Lock()
 	s.stop(nil)
 	s.turn, s.stop = "", nil
+	ended := s.ended
+	s.ended = nil
 	s.mu.Unlock()
 	if e.Turn != "" {
 		s.feed.add(e)
 	}
+	close(ended)
 }
 
 // options returns the options of the process, which serve all its turns.
@@ -328,7 +356,7 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 	}
 	spec := run.Spec{Agent: s.Agent, Command: d.Command, Dir: s.Dir, Dispatch: report.Dispatch{Task: firstLine(p.Text)}, Prompt: []string{p.Text}}
 	got, err := run.Execute(ctx, s.o.Home, spec, &run.Options{
-		Agent: options, Clock: s.o.Clock, Kill: kill, Consent: &s.consent, Guard: s.guard,
+		Agent: options, Usage: sideUsage{s}, Clock: s.o.Clock, Kill: kill, Consent: &s.consent, Guard: s.guard,
 		Start: func(start, _ context.Context, spec fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			return s.launch(start, d, spec, o)
 		},
@@ -338,7 +366,7 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 	// The process of a turn that failed is ended, so that the next turn starts another one.
 	out.Result = got
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errHang):
+	case errors.Is(cause, errHang), errors.Is(cause, errStop):
 		out.problem = cause.Error()
 	case ctx.Err() != nil:
 		out.cancelled = true
@@ -351,6 +379,21 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 		s.drop()
 	}
 	return out
+}
+
+// A sideUsage records the model calls of further sessions. They are work of their own: the tasks of
+// the agent belong to the kept session.
+type sideUsage struct{ *side }
+
+// RecordUsage implements run.UsageHub.
+func (u sideUsage) RecordUsage(ctx context.Context, turn hub.Run, cli string, calls []hub.ModelCall) error {
+	u.mu.Lock()
+	u.answered = true
+	u.mu.Unlock()
+	if u.o.RecordUsage == nil {
+		return nil
+	}
+	return u.o.RecordUsage(ctx, turn, cli, calls, false)
 }
 
 // launch returns the process of the session, which it starts if there is none.

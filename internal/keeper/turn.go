@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/run"
@@ -49,6 +50,8 @@ type result struct {
 	problem string // why it did not end well; "" if it did
 	refusal string // for the agent, if its report was contradicted
 
+	stopped   bool // a person or a budget ended it
+	hung      bool // it gave no sign of life
 	cancelled bool // by the window that prompted
 }
 
@@ -63,70 +66,96 @@ func (r result) event(turn string) Event {
 
 func (r result) ok() bool { return r.problem == "" }
 
+// full reports whether the turn ended because the model's limit of tokens was reached.
+func (r result) full() bool { return r.StopReason == string(acpv2.StopReasonMaxTokens) }
+
 // Why a turn was ended.
 var (
 	errHang      = errors.New("the agent gave no sign of life")
 	errMemory    = errors.New("its processes took too much memory")
 	errCancelled = errors.New("a window cancelled the turn")
+	errStop      = errors.New("the turn was stopped")
 )
+
+// A trial is one attempt at a turn while it runs: the signs that the agent has given so far.
+type trial struct {
+	agent *agent
+	turn  turn
+	given bool   // the agent has the prompt
+	began bool   // it gave a first sign of the turn
+	last  string // its newest message
+}
+
+// give notes that the agent has the prompt. The model may take its time until the first sign of
+// the turn.
+func (tr *trial) give(ctx context.Context) {
+	tr.given = true
+	tr.agent.move(Working)
+	tr.agent.report(ctx, wake.EventTool, "")
+	tr.agent.extend(ctx, tr.turn)
+}
+
+// sign notes a sign of life. The first one of the turn proves the wake.
+func (tr *trial) sign(ctx context.Context) {
+	if !tr.began {
+		tr.began = true
+		event := wake.EventPrompt
+		if tr.turn.Noted {
+			event = wake.EventTool // a prompt would end the turn that the notice began
+		}
+		tr.agent.report(ctx, event, tr.turn.Wake)
+	}
+	tr.agent.live()
+}
+
+// update passes an update of the agent to its log and its windows.
+func (tr *trial) update(ctx context.Context, u *acp.Update) {
+	tr.sign(ctx)
+	if u.Kind() == acp.KindAgentMessage {
+		tr.last = u.Text()
+	}
+	tr.agent.log.update(u)
+	tr.agent.feed.update(tr.turn.ID, u)
+	tr.agent.planned(u)
+}
 
 // attempt gives the agent a prompt as a run and returns how that ended, and whether the
 // prompt was given.
 func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.mu.Lock()
-	a.stop = cancel
-	if a.unwanted == t.ID {
-		cancel(errCancelled) // before the attempt began
-	}
-	a.mu.Unlock()
-	defer func() {
-		a.mu.Lock()
-		a.stop = nil
-		a.mu.Unlock()
-	}()
-	ctx, span := spans.Work(ctx, "turn")
+	defer a.running(t.ID, cancel)()
 
-	began := false
-	give := func() { // the model may take its time until the first sign of the turn
-		a.move(Working)
-		a.report(ctx, wake.EventTool, "")
-		a.extend(ctx, t)
+	if reason := a.barred(ctx, t); reason != "" {
+		a.log.add("stop", reason)
+		out.problem = errStop.Error()
+		out.stopped = true
+		return out, false
 	}
-	begin := func() { // the first sign of the turn proves the wake
-		if !began {
-			began = true
-			event := wake.EventPrompt
-			if t.Noted {
-				event = wake.EventTool // a prompt would end the turn that the notice began
-			}
-			a.report(ctx, event, t.Wake)
-		}
-		a.live()
-	}
+
+	ctx, span := spans.Work(ctx, "turn")
 
 	// A cancelled turn is not killed: kill ends together with the attempt.
 	kill, killed := context.WithCancel(context.WithoutCancel(ctx))
 	defer killed()
 	stopWatch := a.watch(ctx, t, cancel)
+
+	tr := &trial{agent: a, turn: t}
 	spec := run.Spec{
 		Agent: a.name, Command: a.record.Command, Dir: a.record.Dir,
 		Dispatch: report.Dispatch{Task: firstLine(t.Prompt)}, Prompt: []string{t.Prompt},
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version, Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a, a.record.Policy, a.asker()}, StartTimeout: startTime, CancelGrace: cancelGrace,
-		}, OnUpdate: func(u *acp.Update) {
-			begin()
-			a.log.update(u)
-			a.feed.update(t.ID, u)
-		}},
+			Name: "parley", Version: a.o.Version,
+			Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a, a.record.Policy, a.asker()},
+			StartTimeout: startTime, CancelGrace: cancelGrace,
+		}, OnUpdate: func(u *acp.Update) { tr.update(ctx, u) }},
 		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
 		Start: func(start, _ context.Context, s fleet.Spec, o *fleet.Options) (*fleet.Agent, func() error, error) {
 			process, release, err := a.launch(start, s, o, t, spec.Prompt)
-			if given = err == nil; given {
-				give()
+			if err == nil {
+				tr.give(ctx)
 			}
 			return process, release, err
 		},
@@ -138,51 +167,76 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	})
 
 	stopWatch()
-	if err == nil && got.State == hub.RunDone && !began {
-		begin() // it answered without an update
+	if err == nil && got.State == hub.RunDone && !tr.began {
+		tr.sign(ctx) // it answered without an update
 	}
-	out.Result = got
 	span.Count("parley.tries", t.Tries)
 	span.Set("parley.state", string(got.State))
 	span.Set("parley.verdict", string(got.Verdict))
 	span.End(err)
 
-	// The process of a turn that failed is ended, so that the next turn starts another one.
-	// One that was cancelled has stopped, unless it was too slow.
-	switch cause := context.Cause(ctx); {
+	out = tr.outcome(context.Cause(ctx), got, err)
+	a.note(ctx, out, tr.given)
+	return out, tr.given
+}
+
+// outcome returns how a run ended as the end of its attempt; cause is why it was cancelled, if it
+// was. The process of a turn that failed is ended, so that the next turn starts another one. The
+// process of a cancelled turn goes on, unless it was too slow to stop.
+func (tr *trial) outcome(cause error, got run.Result, err error) result {
+	a := tr.agent
+	out := result{Result: got}
+	switch {
+	case errors.Is(cause, errStop):
+		out.problem = cause.Error()
+		out.stopped = true
+
 	case errors.Is(cause, errCancelled):
 		out.cancelled = true
-		if given && got.StopReason == "" { // the agent did not stop in time
+		if tr.given && got.StopReason == "" { // the agent did not stop in time
 			a.end()
 		}
+
 	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
 		out.problem = cause.Error()
-		a.end()
+		out.hung = errors.Is(cause, errHang)
+
 	case err != nil:
 		out.problem = err.Error()
-		a.end()
+
 	case got.State != hub.RunDone:
 		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
-		a.end()
+
+	case quota.LastWords(a.record.CLI, tr.last) != "":
+		out.problem = quota.LastWords(a.record.CLI, tr.last)
+
 	case got.Verdict == hub.RunContradicted:
 		out.refusal = refusal(got.Contradictions)
-		for _, c := range got.Contradictions[:min(len(got.Contradictions), 10)] {
+	}
+
+	if out.problem != "" {
+		a.end()
+	}
+	return out
+}
+
+// note writes the outcome of an attempt into the agent's log.
+func (a *agent) note(ctx context.Context, out result, given bool) {
+	if out.refusal != "" {
+		for _, c := range out.Contradictions[:min(len(out.Contradictions), 10)] {
 			a.log.add("refused", fmt.Sprintf("%s: %s; found: %s", c.Kind, c.Claim, c.Found))
 		}
 	}
-
-	if got.Breach != nil {
-		a.log.add("breach", got.Breach.String())
-		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley runs show %s", a.name, got.Breach, got.ID))
+	if out.Breach != nil {
+		a.log.add("breach", out.Breach.String())
+		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley runs show %s", a.name, out.Breach, out.ID))
 	}
-
 	if out.problem != "" {
 		a.log.add("problem", out.problem)
 		if !given {
 			a.failures++
 		}
 	}
-	return out, given
 }
 
 // refusal returns the text about a report that was contradicted.
@@ -240,6 +294,9 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 	case t.Tries > 0:
 		parts = append(parts, "[parley] Your last turn was interrupted. Look at your work so far, and continue. The prompt of that turn was:")
 	}
+	if text := a.onwardText(ctx, t); text != "" {
+		parts = append(parts, text)
+	}
 	if a.record.Tell != "" {
 		parts = append(parts, a.record.Tell)
 		a.setTell(ctx, "")
@@ -258,6 +315,24 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 		parts = append(parts, fleet.Instruction())
 	}
 	return plaintext.Text(strings.Join(parts, "\n\n")) // a title or a path may hide words from the operator
+}
+
+// onwardText returns the text about a task that the agent takes over, which a turn begins with. It is
+// kept with the turn, so that another try begins with it, too.
+func (a *agent) onwardText(ctx context.Context, t turn) string {
+	if a.o.Onward == nil {
+		return t.Onward
+	}
+	text := a.o.Onward(ctx, a.name)
+	if text == "" || a.record.Turn == nil {
+		return text + t.Onward
+	}
+	if t.Onward != "" {
+		text += "\n\n" + t.Onward
+	}
+	a.record.Turn.Onward = text
+	a.save(ctx, func(r *record) { r.Turn = a.record.Turn })
+	return text
 }
 
 // startProcess starts the process of the agent, when one of the hub's slots is free.
@@ -409,7 +484,7 @@ func (a *agent) watch(ctx context.Context, t turn, cancel context.CancelCauseFun
 			}
 
 			switch {
-			case seen.hangs(now, a.record.Hang.or(defaultHang)):
+			case a.hangs(ctx, seen, now):
 				cancel(errHang)
 			case !a.measure():
 				cancel(errMemory)
@@ -481,6 +556,15 @@ func (r recorder) EndRun(ctx context.Context, ended hub.Run) (hub.Run, error) {
 		return ended, nil
 	}
 	return r.o.Record(ctx, ended)
+}
+
+// RecordUsage records the model calls of a turn.
+func (r recorder) RecordUsage(ctx context.Context, turn hub.Run, cli string, calls []hub.ModelCall) error {
+	r.answered()
+	if r.o.RecordUsage == nil {
+		return nil
+	}
+	return r.o.RecordUsage(ctx, turn, cli, calls, true)
 }
 
 // Tools returns the hub's tools.

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -73,8 +75,16 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		return w.Guard(ctx, h, raw)
 	}
 
+	if h.Event == cli.Compact {
+		w.compact(ctx)
+		return nil
+	}
 	isReminder := h.Event == cli.Waiting && input.Reminds
-	if input.Session == "" || isReminder {
+	if input.Session == "" {
+		return nil
+	}
+	if isReminder { // the CLI has been idle for a while, and its files are complete
+		w.spend(ctx, h.Event, input)
 		return nil
 	}
 	return w.CLI.Answer(h, w.tell(ctx, h, input, raw))
@@ -134,6 +144,12 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 		w.guard().Notes.Drop(w.CLI.Name, input.Session)
 	}
 
+	// Usage comes before the end of the turn, while the hub knows the wake that started it.
+	isMiddle := (h.Event == cli.Prompt && input.Goes) || (h.Event == cli.Start && input.Compacted)
+	if slices.Contains(spendEvents, h.Event) && !isMiddle {
+		w.spend(ctx, h.Event, input)
+	}
+
 	// The text for the CLI is the instruction, at the start of a session, the hub's notice, and
 	// the notes of the guard.
 	text := ""
@@ -148,6 +164,9 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 	return strings.TrimSpace(text + "\n" + <-notes)
 }
 
+// spendEvents are the events at which the usage since the event before is told.
+var spendEvents = []cli.Event{cli.Start, cli.Prompt, cli.TurnEnd, cli.Failed, cli.End}
+
 // maxWakes is the number of wakes that a report of one prompt names at most.
 const maxWakes = 20
 
@@ -155,11 +174,54 @@ const maxWakes = 20
 func (w *Waiter) report(h cli.Hook, in cli.Input) wake.Report {
 	attended := w.attended()
 	begins := h.Event == cli.Start || h.Event == cli.Prompt
+	reason, until := failure(h, in)
 	return wake.Report{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Cwd: w.Dir, Version: w.launch.Version,
 		Event: reported(h, in), Wakes: in.Wakes[:min(len(in.Wakes), maxWakes)], StopActive: in.StopActive,
 		Quiet:    slices.Contains([]cli.Event{cli.Waiting, cli.Failed, cli.End}, h.Event),
 		Attended: &attended, Release: w.CLI.Detached, NoQuota: in.NoQuota, Only: w.CLI.Leaves && begins,
+		Reason: reason, Until: until,
+	}
+}
+
+// failure returns why the agent cannot go on after a turn that failed, and until when, if it is
+// known. Our plugins tell an error with the end of the turn.
+func failure(h cli.Hook, in cli.Input) (reason hub.ContinuationReason, until hub.Time) {
+	if h.Event != cli.Failed && h.Event != cli.TurnEnd {
+		return "", hub.Time{}
+	}
+	ending := in.Ending
+	isKnown := ending.Class == quota.FullInput || ending.Class == quota.Login
+	if in.NoQuota && !isKnown {
+		ending.Class = quota.OutOfQuota
+	}
+	return cannot(ending)
+}
+
+// cannot returns why an agent cannot go on after an error, and until when, if it is known. An agent
+// that is limited for a moment, or whose vendor is busy, can.
+func cannot(ending quota.Ending) (reason hub.ContinuationReason, until hub.Time) {
+	switch ending.Class {
+	case quota.FullInput:
+		reason = hub.ContinueContext
+	case quota.Login:
+		reason = hub.ContinueLogin
+	case quota.OutOfQuota:
+		reason = hub.ContinueQuota
+	default:
+		return "", hub.Time{}
+	}
+	if !ending.Until.IsZero() {
+		until = hub.At(ending.Until)
+	}
+	return reason, until
+}
+
+// compact has the hub keep a text about the open tasks of the agent, which the hook after the
+// compaction shows. It fails without a word.
+func (w *Waiter) compact(ctx context.Context) {
+	if client, err := w.Client(); err == nil {
+		rpc.Call(ctx, client, api.Compacting, api.None{}) // without it the context is only shorter
 	}
 }
 

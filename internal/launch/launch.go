@@ -141,7 +141,9 @@ func (l *Launch) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.execute(ctx, binary, plan)
+	err = l.execute(ctx, binary, plan)
+	l.spendRest(context.WithoutCancel(ctx))
+	return err
 }
 
 // binary finds the program of the CLI.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -26,11 +27,9 @@ func (w *Waiter) follow(ctx context.Context) {
 	for at := sizeOf(w.Transcript) - transcriptTail; ; {
 		lines, next := linesAfter(w.Transcript, max(at, 0))
 		at = next
-		if news := w.CLI.Turn(lines); news == cli.TurnBroke || news == cli.TurnSpent {
-			if client, err := w.Client(); err == nil {
-				report := wake.Report{Key: w.key, Stamp: process.Stamp(w.key.Process), Event: wake.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent}
-				rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
-			}
+		news, ending := w.CLI.Turn(lines)
+		if news == cli.TurnBroke || news == cli.TurnSpent {
+			w.tellBroken(ctx, news, ending)
 		}
 		select {
 		case <-tick.C:
@@ -38,6 +37,21 @@ func (w *Waiter) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// tellBroken tells the hub of a turn that ended without a hook, and of its usage.
+func (w *Waiter) tellBroken(ctx context.Context, news cli.Turn, ending quota.Ending) {
+	w.spend(ctx, cli.Failed, cli.Input{Session: w.Session, Transcript: w.Transcript})
+	client, err := w.Client()
+	if err != nil {
+		return
+	}
+	reason, until := cannot(ending)
+	report := wake.Report{
+		Key: w.key, Stamp: process.Stamp(w.key.Process), Event: wake.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent,
+		Reason: reason, Until: until,
+	}
+	rpc.Call(ctx, client, api.ReportWake, report) // else the hub finds out by the silence
 }
 
 // sizeOf returns the size of a file; 0 if it is not there.

@@ -221,6 +221,7 @@ func (w *Waiter) each(ctx context.Context, mechanism string, write func(cli.Noti
 		w.awaitEnd(ctx)
 		cancel()
 	}()
+	go w.readLate(ctx)
 
 	began, err := hub.ParseTime(w.Began)
 	if err != nil {

@@ -19,6 +19,7 @@ type manager struct {
 	install   func(path string) [][]string
 	uninstall func(path string) [][]string // the commands before the file is removed
 	removed   [][]string                   // the commands after it was removed
+	restart   [][]string                   // the commands that end the hub and start it again
 	status    []string                     // ends with exit code 0 if the service runs
 	note      string                       // for the user, after install
 }
@@ -60,6 +61,7 @@ var systemd = manager{
 	},
 	uninstall: func(string) [][]string { return [][]string{{"systemctl", "--user", "disable", "--now", UnitName}} },
 	removed:   [][]string{{"systemctl", "--user", "daemon-reload"}},
+	restart:   [][]string{{"systemctl", "--user", "restart", UnitName}},
 	status:    []string{"systemctl", "--user", "is-active", UnitName},
 	note:      `it stops when you log out; run "loginctl enable-linger" to keep it running`,
 }
@@ -85,6 +87,7 @@ var launchd = manager{
 
 	install:   func(path string) [][]string { return [][]string{{"launchctl", "bootstrap", domain(), path}} },
 	uninstall: func(string) [][]string { return [][]string{{"launchctl", "bootout", domain() + "/" + labelName}} },
+	restart:   [][]string{{"launchctl", "kickstart", "-k", domain() + "/" + labelName}},
 	status:    []string{"launchctl", "print", domain() + "/" + labelName},
 }
 
@@ -114,7 +117,8 @@ var taskScheduler = manager{
 	uninstall: func(string) [][]string {
 		return [][]string{{"schtasks", "/End", "/TN", taskName}, {"schtasks", "/Delete", "/TN", taskName, "/F"}}
 	},
-	status: []string{"schtasks", "/Query", "/TN", taskName},
+	restart: [][]string{{"schtasks", "/End", "/TN", taskName}, {"schtasks", "/Run", "/TN", taskName}},
+	status:  []string{"schtasks", "/Query", "/TN", taskName},
 }
 
 // domain returns the domain of the services of the present user, for launchd.

@@ -167,6 +167,14 @@ func (s *Service) Remove(ctx context.Context) error {
 	return s.commands(ctx, s.manager.removed)
 }
 
+// Restart ends the hub of the service and starts it again.
+func (s *Service) Restart(ctx context.Context) error {
+	if err := s.Require(); err != nil {
+		return err
+	}
+	return s.commands(ctx, s.manager.restart)
+}
+
 // Status reports whether the service and its hub run. detail is the first line that the
 // manager says about the service.
 func (s *Service) Status(ctx context.Context) (running bool, detail string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,5 +97,40 @@ func contains(t *testing.T, text string, parts ...string) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in %s", part, text)
 		}
+	}
+}
+
+// TestUnit has systemd read the unit, with a home whose name has signs that mean something to it.
+func TestUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze")
+	}
+	dir := t.TempDir()
+	verify := func(text string) string {
+		t.Helper()
+		file := filepath.Join(dir, UnitName)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(analyze, "--user", "verify", "--man=no", file)
+		cmd.Env = []string{"HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "PATH=" + os.Getenv("PATH")}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return err.Error() + ": " + string(out)
+		}
+		return string(out)
+	}
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := systemd.render([]string{systemd.quote(self), systemd.quote("serve"), systemd.quote("--home"), systemd.quote(dir + `/a home with %h $HOME "and" \\`)})
+	if out := verify(unit); out != "" {
+		t.Errorf("systemd-analyze says: %s\n%s", out, unit)
+	}
+	if out := verify(strings.Replace(unit, "Restart=on-failure", "Restart=perhaps", 1)); !strings.Contains(out, "perhaps") {
+		t.Errorf("systemd-analyze does not see a wrong value: %q", out)
 	}
 }

@@ -1,6 +1,7 @@
-// Package quota recognizes the errors with which vendors of models say that an account
-// has nothing left to spend. The texts hold names of accounts and addresses, so callers
-// keep the answer of Spent and not the text.
+// Package quota recognizes the errors with which vendors of models, and the CLIs of agents, say
+// that a call failed: an account has nothing left to spend, a login is lost, a context is full.
+// The texts hold names of accounts and addresses, so callers keep the answers of Spent and
+// Classify and not the text.
 package quota
 
 import "regexp"

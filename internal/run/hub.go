@@ -26,6 +26,13 @@ type Hub interface {
 	Tools(key string) *fleet.Tools
 }
 
+// A UsageHub is a Hub that records usage, too.
+type UsageHub interface {
+	// RecordUsage records the model calls of a run, which an agent made with a CLI. A second
+	// call changes nothing.
+	RecordUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error
+}
+
 // Report tells the hub of the ends of runs that Recover returned.
 func (f *Files) Report(ctx context.Context, h Hub, unreported []Record) error {
 	var errs []error

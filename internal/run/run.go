@@ -60,6 +60,7 @@ type Spec struct {
 type Options struct {
 	Agent     fleet.Options // Tap and OnProblem are set by Execute
 	Hub       Hub           // nil to record in files only
+	Usage     UsageHub      // gets the model calls; default the Hub, if it is one
 	Retention Retention     // of the files of earlier runs
 	Clock     hub.Clock     // default time.Now
 
@@ -323,6 +324,7 @@ func (e *execution) work(ctx context.Context) ending {
 		reply, err = agent.Work(within, e.spec.Dispatch)
 	}
 	cancel()
+	e.spend(ctx, agent.TakeUsage())
 	if err != nil && ctx.Err() == nil {
 		err = agent.Fail(err)
 	}
@@ -360,6 +362,30 @@ func (e *execution) update(ctx context.Context, u *acp.Update) {
 	}
 	if e.guard != nil {
 		e.guard.Update(context.WithoutCancel(ctx), u) // an edit that was made counts, even if the turn was cancelled
+	}
+}
+
+// spend tells the hub the model calls of the run. A hub that does not answer holds nothing up.
+func (e *execution) spend(ctx context.Context, calls []hub.ModelCall) {
+	h := e.opts.Usage
+	if h == nil {
+		h, _ = e.opts.Hub.(UsageHub)
+	}
+	if h == nil {
+		return
+	}
+	r := e.folder.Record().Run
+	for i := range calls {
+		calls[i] = cli.Plain(calls[i])
+		calls[i].ID = string(r.ID) + ":" + calls[i].ID
+		if cli.TellsLastCall(e.spec.Command) {
+			calls[i].Tokens = hub.Tokens{} // a part of the turn would be a wrong sum
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubTime)
+	defer cancel()
+	if err := h.RecordUsage(ctx, r, cli.AgentName(e.spec.Command), calls); err != nil {
+		e.problem(fmt.Errorf("run: report usage to the hub: %w", err))
 	}
 }
 

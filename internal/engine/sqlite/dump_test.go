@@ -234,6 +234,33 @@ func fillEveryTable(t testing.TB, s *Store) {
 			_, err := tx.WriteLandings().PutReview(hub.Review{Handoff: "h", State: hub.ReviewStateWaiting, AskedAt: now})
 			return err
 		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteUsage().Add(hub.Usage{ModelCall: hub.ModelCall{ID: "m1", At: now}, Record: 1, Source: hub.UsageACP, Agent: "bob", CLI: "claude"})
+			return err
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteUsage().PutBudget(hub.Budget{N: 1, Of: "hub", Limit: 1, Unit: hub.BudgetTurns, Per: hub.PerDay, SetAt: now, SetBy: hub.Operator})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteContinuations().PutContinuation(hub.Continuation{Handoff: "h", Task: "T-1", Of: "bob", Reason: hub.ContinueQuota, State: hub.ContinuationWaiting, At: now})
+			return err
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteContinuations().AddRescue(hub.Rescue{Ref: "rescue/bob/1", Commit: "c1", Agent: "bob", Folder: "/src", At: now})
+			return err
+		},
+		func(tx hub.Tx) error {
+			return tx.WriteEvents().PutSource(hub.EventSource{Name: "ci", Vendor: hub.VendorGitHub, To: "bob", Actors: hub.ActorsMembers, SetAt: now, SetBy: hub.Operator})
+		},
+		func(tx hub.Tx) error {
+			_, err := tx.WriteEvents().AddDelivered("ci", "d1", now)
+			return err
+		},
+		func(tx hub.Tx) error { return tx.WriteEvents().CountEvents("ci", hub.EventForged, 2) },
+		func(tx hub.Tx) error {
+			_, err := tx.WriteEvents().PutSchedule(hub.Schedule{Every: "1h", To: "bob", Text: "work", SetAt: now, SetBy: hub.Operator, Due: now})
+			return err
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

@@ -88,6 +88,20 @@ var landingSchema string
 //go:embed schema/0024_gate.sql
 var gateSchema string
 
+//go:embed schema/0025_usage.sql
+var usageSchema string
+
+//go:embed schema/0026_continuations.sql
+var continuationSchema string
+
+//go:embed schema/0027_events.sql
+var eventSchema string
+
+// wholeSchema makes the tables of a new store at once, as all migrations together would.
+//
+//go:embed schema/whole.sql
+var wholeSchema string
+
 // migrations lead from one version of the schema to the next. The version is
 // PRAGMA user_version; acp_meta says which version of the protocol's tables
 // these are, and stays. Each runs in a transaction and may run again.
@@ -161,6 +175,9 @@ var migrations = []func(*conn) error{
 		}
 		return c.db.Exec(gateSchema)
 	},
+	func(c *conn) error { return c.db.Exec(usageSchema) },
+	func(c *conn) error { return c.db.Exec(continuationSchema) },
+	func(c *conn) error { return c.db.Exec(eventSchema) },
 }
 
 // addColumn adds a column of text to a table that lacks it.
@@ -263,9 +280,9 @@ func create(path string, busy time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := migrate(c); err != nil {
+	if err := createWhole(c); err != nil {
 		c.close()
-		return err
+		return engineError("sqlite.Open", err)
 	}
 	if err := c.close(); err != nil { // takes the log along
 		return err
@@ -433,6 +450,20 @@ func migrate(c *conn) error {
 	}
 }
 
+// createWhole makes the tables in a database that has none.
+func createWhole(c *conn) (err error) {
+	txn, err := c.db.BeginImmediate()
+	if err != nil {
+		return err
+	}
+	defer txn.End(&err)
+	if err := c.db.Exec(wholeSchema); err != nil {
+		return err
+	}
+	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations)))
+}
+
+// migrateOne leads from one version of the schema to the next.
 func migrateOne(c *conn, from int) (err error) {
 	txn, err := c.db.BeginImmediate()
 	if err != nil {

@@ -48,7 +48,7 @@ var claude = CLI{
 	launching: launching{
 		resume: []string{"--resume"}, Mechanism: "monitor", ProcessVariable: "CLAUDE_PID",
 		hooks: []Hook{
-			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
+			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"PreCompact", Compact}, {"SessionEnd", End},
 		},
 		answer: claudeAnswer,
 		plan: func(c CLI, p *planner) {
@@ -81,6 +81,7 @@ var claude = CLI{
 		},
 		deny: claudeDenial,
 	},
+	spending: claudeUsage,
 }
 
 // ClaudeSession is the variable in which Claude Code tells its hooks and monitors the id of

@@ -26,6 +26,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/quota"
 )
 
 // A CLI is an agent program that people start on a command line.
@@ -40,10 +41,12 @@ type CLI struct {
 	modes    modes    // how it is held to a policy
 
 	noReject bool // over ACP the guard of files does not refuse its requests for permission; see NoReject
+	lastCall bool // over ACP it tells the tokens of the last call of a turn only; see TellsLastCall
 
 	connecting
 	launching
 	guarding
+	spending
 }
 
 // A connecting is how a CLI is connected: the files in which it finds a hub in every
@@ -102,7 +105,7 @@ type launching struct {
 	plan   func(CLI, *planner)
 	resume []string                                                       // arguments that take a conversation up again; its id follows them
 	opened func(context.Context, Launch, map[string]bool) (Opened, error) // finds a session of a CLI before its first prompt; nil if a hook tells it
-	turn   func(line []byte) Turn                                         // reads a line of the transcript; nil if hooks tell the end of every turn
+	turn   func(line []byte) (Turn, quota.Ending)                         // reads a line of the transcript; nil if hooks tell the end of every turn
 	answer func(h Hook, text string) any                                  // output of a hook that shows a text
 	hand   func(context.Context, Target, Notice) error                    // writes a notice; nil: a line on standard output
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -95,6 +96,7 @@ var codex = CLI{
 		deny:  claudeDenial,
 		Trust: "not active until you trust Parley's hooks in Codex",
 	},
+	spending: codexUsage,
 }
 
 // codexHook returns one hook as a setting of the command line.
@@ -106,34 +108,45 @@ func (c CLI) codexHook(program []string, h Hook) string {
 	return fmt.Sprintf(`hooks.%s=[{%shooks=[{type="command",command=%s,timeout=%d}]}]`, h.Name, matcher, toml(c.command(program, h)), codexSeconds)
 }
 
+// errorAge is the age of an error in a transcript that says something about now: a session that is
+// taken up again has older ones.
+const errorAge = 5 * time.Minute
+
 // codexTurn reads a line of the rollout file. Codex runs no hook at the end of a turn that
 // failed or that its user interrupted.
-func codexTurn(line []byte) Turn {
+func codexTurn(line []byte) (news Turn, ending quota.Ending) {
 	var entry struct {
+		At      string `json:"timestamp"`
 		Payload struct {
 			Type  string          `json:"type"`
 			Error json.RawMessage `json:"error"`
 		} `json:"payload"`
 	}
 	if json.Unmarshal(line, &entry) != nil {
-		return ""
+		return "", ending
 	}
-	failed := len(entry.Payload.Error) > 0 && string(entry.Payload.Error) != "null"
+	failure := string(entry.Payload.Error)
+	failed := failure != "" && failure != "null"
+	at, err := time.Parse(time.RFC3339Nano, entry.At)
+	isNew := err == nil && time.Since(at) < errorAge
+	if failed && isNew {
+		ending = quota.Classify("codex", failure, time.Now())
+	}
 	switch entry.Payload.Type {
 	case "task_started", "user_message":
-		return TurnRuns
+		return TurnRuns, quota.Ending{}
 	case "turn_aborted":
-		return TurnBroke
+		return TurnBroke, quota.Ending{}
 	case "task_complete":
 		switch {
-		case failed && quota.Spent(string(entry.Payload.Error)):
-			return TurnSpent
+		case failed && quota.Spent(failure):
+			return TurnSpent, ending
 		case failed:
-			return TurnBroke
+			return TurnBroke, ending
 		}
-		return TurnRuns // its hook tells the end
+		return TurnRuns, quota.Ending{} // its hook tells the end
 	}
-	return ""
+	return "", quota.Ending{}
 }
 
 // shared returns the flags of the user that also change the configuration of the

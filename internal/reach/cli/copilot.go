@@ -88,6 +88,7 @@ var copilot = CLI{
 			return map[string]string{"permissionDecision": "deny", "permissionDecisionReason": reason}
 		},
 	},
+	spending: copilotUsage,
 }
 
 // copilotHooks returns the file with the hooks. A hook before a tool that fails would refuse

@@ -55,6 +55,7 @@ var gemini = CLI{
 		},
 		deny: func(reason string) any { return map[string]string{"decision": "deny", "reason": reason} },
 	},
+	spending: geminiUsage,
 }
 
 // geminiMembers returns the entry of an MCP server for Gemini CLI and for Qwen Code, which

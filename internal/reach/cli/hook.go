@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/shell"
 )
@@ -24,6 +26,7 @@ const (
 	After   Event = "after"    // a tool call ended, of which only the guard hears
 	TurnEnd Event = "turn_end" // a turn ended
 	Failed  Event = "failed"   // a turn ended with an error of the model; no TurnEnd follows
+	Compact Event = "compact"  // the context is about to be shortened
 	Waiting Event = "waiting"  // the CLI waits for a person
 	End     Event = "end"      // the session ended
 )
@@ -52,11 +55,16 @@ type Input struct {
 	Wakes      []string
 	StopActive bool // a hook made this turn go on already
 	Transcript string
-	NoQuota    bool // the turn ended because the account is out of quota
+	Calls      []hub.ModelCall // that a plugin tells
+	NoQuota    bool            // the turn ended because the account is out of quota
+	Ending     quota.Ending    // the class of the error with which the turn ended
 
 	// Goes says that a prompt hook came without a prompt: Qwen Code runs it again after
 	// each tool call of a turn.
 	Goes bool
+
+	Compacted bool // a session goes on with a shorter context, in the middle of a turn
+	Subagent  bool // Copilot CLI runs the hooks for its subagents, too, under sessions of their own
 
 	// Reminds says that a notification asks no question: CLIs also send one when they
 	// have been idle for a while.
@@ -82,8 +90,14 @@ func ReadInput(raw []byte) (Input, error) {
 		KindCamel    string `json:"notificationType"`
 		Message      string `json:"message"`
 
+		Source          string          `json:"source"` // of the start of a session
+		Parent          string          `json:"parentAgentId"`
+		TranscriptCamel string          `json:"transcriptPath"`
+		Usage           json.RawMessage `json:"usage"` // of our plugins
+
 		Error   json.RawMessage `json:"error"` // a word, or an object with the words of the vendor
 		Details string          `json:"error_details"`
+		Last    string          `json:"last_assistant_message"` // beside an error: the CLI's words for it
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return Input{}, fmt.Errorf("cli: input of a hook: %w", err)
@@ -93,9 +107,15 @@ func ReadInput(raw []byte) (Input, error) {
 	if out.Session == "" {
 		out.Session = in.SessionCamel
 	}
-	out.Transcript = in.Transcript
+	out.Transcript = cmp.Or(in.Transcript, in.TranscriptCamel)
+	out.Calls = readCalls(in.Usage)
 	out.NoQuota = quota.Spent(string(in.Error)) || quota.Spent(in.Details)
+	if len(in.Error) > 0 || in.Details != "" {
+		out.Ending = quota.Classify("", string(in.Error)+" "+in.Details+" "+in.Last, time.Now())
+	}
 	out.Goes = strings.TrimSpace(in.Prompt) == ""
+	out.Compacted = in.Source == "compact"
+	out.Subagent = in.Parent != ""
 
 	// A notification without a kind is judged by its message.
 	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
@@ -108,7 +128,7 @@ func ReadInput(raw []byte) (Input, error) {
 // at the end of a turn as the reason to go on. It is empty for an empty text, and for
 // a hook that cannot show one.
 func (c CLI) Answer(h Hook, text string) []byte {
-	cannotShow := c.answer == nil || slices.Contains([]Event{Before, Waiting, Failed, End}, h.Event)
+	cannotShow := c.answer == nil || slices.Contains([]Event{Before, Waiting, Failed, Compact, End}, h.Event)
 	if text == "" || cannotShow {
 		return nil
 	}

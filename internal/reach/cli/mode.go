@@ -56,6 +56,21 @@ func NoReject(command []string) bool {
 	return c.noReject
 }
 
+// AgentName returns the name of the CLI that a command starts over ACP; acp for an unknown one.
+func AgentName(command []string) string {
+	if c, ok := agentOf(command); ok {
+		return c.Name
+	}
+	return "acp"
+}
+
+// TellsLastCall reports whether the agent that a command starts over ACP tells the tokens of the
+// last model call of a turn only. Its cost is that of all.
+func TellsLastCall(command []string) bool {
+	c, _ := agentOf(command)
+	return c.lastCall
+}
+
 // agentOf returns the CLI whose program, or that of its adapter, a command starts over ACP.
 func agentOf(command []string) (CLI, bool) {
 	if len(command) == 0 {

@@ -18,6 +18,7 @@ var opencode = CLI{
 	ACP:      []string{"opencode", "acp"},
 	installs: []string{".opencode/bin/opencode"},
 	noReject: true, // ends the turn
+	lastCall: true,
 	modes: modes{
 		sandbox.PolicyNone:  {Env: []string{opencodePermission("deny")}},
 		sandbox.PolicyRead:  {Env: []string{opencodePermission("deny")}},

@@ -17,7 +17,8 @@ var qwen = CLI{
 	ACP:      []string{"qwen", "--acp"},
 	noReject: true, // writes through its client
 	// Rules of its user that allow tools count even so, unless it does not have the tool.
-	modes: careful(Mode{Args: []string{"--approval-mode", "default"}}).
+	// Without the variable its first turn may begin before it has the tools of its MCP servers.
+	modes: careful(Mode{Args: []string{"--approval-mode", "default"}, Env: []string{"QWEN_CODE_LEGACY_MCP_BLOCKING=1"}}).
 		with(sandbox.PolicyNone, Mode{Args: []string{"--exclude-tools", "edit", "--exclude-tools", "write_file", "--exclude-tools", "run_shell_command"}}).
 		with(sandbox.PolicyRead, Mode{Args: []string{"--exclude-tools", "edit", "--exclude-tools", "write_file"}}),
 
@@ -80,6 +81,7 @@ var qwen = CLI{
 		},
 		deny: claudeDenial,
 	},
+	spending: qwenUsage,
 }
 
 // defaults adds settings to the system's defaults, the settings that every other one

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/quota"
 )
 
 // A Notice is the text that starts a turn. Wake is its id, which stands in the text.
@@ -26,14 +28,15 @@ const (
 // is over.
 func (c CLI) Follows() bool { return c.turn != nil }
 
-// Turn returns the last news among lines of a session's transcript.
-func (c CLI) Turn(lines [][]byte) Turn {
+// Turn returns the last news among lines of a session's transcript, with the class of the error if
+// the turn ended with one a short time ago.
+func (c CLI) Turn(lines [][]byte) (Turn, quota.Ending) {
 	for _, line := range slices.Backward(lines) {
-		if news := c.turn(line); news != "" {
-			return news
+		if news, ending := c.turn(line); news != "" {
+			return news, ending
 		}
 	}
-	return ""
+	return "", quota.Ending{}
 }
 
 // Resume returns the arguments that take a conversation up again; nil if the CLI has none.

@@ -70,6 +70,11 @@ type Agent struct {
 	pid     int
 	kill    context.CancelFunc
 	opts    Options
+
+	meter     meter           // of the prompt that runs
+	used      []hub.ModelCall // in prompts that ended; see TakeUsage
+	cost      float64         // of the session, as the agent told it last
+	costKnown bool
 }
 
 // Launch starts an agent and opens a session. ctx limits the start; the end of

@@ -88,13 +88,17 @@ func (a *Agent) prompt(ctx context.Context, texts ...string) (string, acp.StopRe
 		return "", "", fmt.Errorf("fleet: %w", err)
 	}
 	text := acp.Transcript{Limit: maxText}
+	a.meter = meter{cost: a.meter.cost}
 	for u := range turn.Updates() {
 		text.Add(u)
+		a.meter.update(u)
 		if a.opts.OnUpdate != nil {
 			a.opts.OnUpdate(u)
 		}
 	}
 	result, err := turn.Wait()
+	a.meter.result(result)
+	a.used = append(a.used, a.meter.calls()...)
 	switch {
 	case ctx.Err() != nil:
 		return text.String(), result.StopReason, context.Cause(ctx)

@@ -15,6 +15,7 @@ type account struct {
 	WithText  bool     `json:"with_text,omitempty"` // a notice may have the text of a short message of the operator
 	PerHour   int      `json:"per_hour,omitempty"`  // wakes of this agent; 0 for the limit of the hub
 	Paused    bool     `json:"paused,omitempty"`
+	Stopped   bool     `json:"stopped,omitempty"`  // its tool calls are denied, too, until wakes resume
 	Disarmed  string   `json:"disarmed,omitempty"` // why the agent is woken no more
 	Barren    int      `json:"barren,omitempty"`   // wakes in a row that led to nothing
 	Released  hub.Time `json:"released,omitzero"`  // messages up to then start turns, of any cause

@@ -12,6 +12,9 @@ import (
 // budget returns why no turn may be started for messages of a sender now, and until
 // when; "" if one may. Without a sender only the budget of the agent counts.
 func (a *agentRecord) budget(sender hub.AgentID) (string, hub.Time) {
+	if reason, until := a.spentBudget(); reason != "" {
+		return reason, until
+	}
 	spentInHour, until := a.wakes.spent(a.now, "")
 	if limit := cmp.Or(a.account.PerHour, a.o.Limits.PerHour); limit <= spentInHour {
 		return fmt.Sprintf("rate: %d wakes within an hour, so it waits in the inbox", limit), until
@@ -23,6 +26,23 @@ func (a *agentRecord) budget(sender hub.AgentID) (string, hub.Time) {
 		return fmt.Sprintf("rate: %d wakes for messages from %s within an hour, so it waits in the inbox", a.o.Limits.PairPerHour, sender), until
 	}
 	return "", hub.Time{}
+}
+
+// spentBudget returns why a budget of tokens, money or turns allows no turn, and until when.
+// Budgets that cannot be read stop nothing.
+func (a *agentRecord) spentBudget() (string, hub.Time) {
+	if a.o.Budget == nil {
+		return "", hub.Time{}
+	}
+	reason, until, err := a.o.Budget(a.rd, a.agent)
+	if err != nil {
+		a.o.Log.Warn("the budgets of an agent cannot be read", "agent", a.agent, "err", err)
+		return "", hub.Time{}
+	}
+	if reason != "" && until.IsZero() {
+		until = a.now.Add(budgetRetry)
+	}
+	return reason, until
 }
 
 // freeAt returns when the gap after the last turn that mail started before now ends. Each

@@ -78,6 +78,8 @@ func (l Limits) complete() (Limits, error) {
 
 const (
 	debounce     = 500 * time.Millisecond // a burst of messages is one wake
+	burstGap     = 3 * time.Second        // without an event from outside, after which a burst of them is over
+	burstTime    = 30 * time.Second       // after which a burst of events starts a turn though it goes on
 	repeatAfter  = 15 * time.Minute       // an announcement that led to nothing is made again once
 	turnTime     = 10 * time.Minute       // after which a turn whose end was not reported counts as over
 	proofTime    = 30 * time.Second       // for an outcome that names no time
@@ -87,6 +89,7 @@ const (
 	toldAgain    = 24 * time.Hour         // between two messages to the operator about budgets
 	maxBarren    = 3                      // wakes in a row that led to nothing, before an agent is woken no more
 	maxWakes     = 64                     // kept for one agent
+	budgetRetry  = 15 * time.Minute       // between two looks at an agent whose budget has no end
 	maxUnread    = 200                    // unread messages that are considered at once
 	leaseTime    = time.Minute
 )
@@ -103,6 +106,10 @@ type Options struct {
 	// ended. It is nil where processes cannot be looked at; then the last request of
 	// a session decides. The same holds for sessions on other machines.
 	Ended func(process int, stamp string) bool
+
+	// Budget returns why no turn of an agent may begin, and until when; "" if one may, and a zero
+	// time if only a person can change that. It may be nil.
+	Budget func(rd hub.Reader, agent hub.AgentID) (reason string, until hub.Time, err error)
 
 	// Machine is the name of this machine where hubs of others have the same store, else
 	// "". Away reports whether no hub runs on a machine; nil without a Machine.
@@ -142,6 +149,7 @@ type waitKey struct {
 // common is the stored state that concerns all agents.
 type common struct {
 	Paused  bool          `json:"paused,omitempty"`
+	Stopped bool          `json:"stopped,omitempty"` // tool calls of all agents are denied, too
 	Allowed []hub.AgentID `json:"allowed,omitempty"` // agents that mail may wake
 	Told    hub.Time      `json:"told,omitzero"`     // when the operator was last told about a budget
 }

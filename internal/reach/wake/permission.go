@@ -33,6 +33,7 @@ type Standing struct {
 	WithText  bool          `json:"with_text,omitempty"`
 	Paused    bool          `json:"paused,omitempty"` // for this agent, or for all
 	Disarmed  string        `json:"disarmed,omitempty"`
+	PerHour   int           `json:"per_hour,omitempty"`  // turns that mail may start within an hour; 0 for the limit of the hub
 	LastHour  int           `json:"last_hour,omitempty"` // turns within the last hour, as the budget counts them
 	Spent     string        `json:"spent,omitempty"`     // why the budget allows no turn now
 	Looped    int           `json:"looped,omitempty"`    // unread messages that are held as the end of a loop
@@ -69,7 +70,7 @@ func (g *Machine) Standing(rd hub.Reader, agent hub.AgentID) (Standing, error) {
 		return Standing{}, err
 	}
 	p := a.account
-	out := Standing{Allowed: p.Allowed, Interrupt: p.Interrupt, WithText: p.WithText, Paused: p.Paused || all.Paused, Disarmed: p.Disarmed}
+	out := Standing{Allowed: p.Allowed, Interrupt: p.Interrupt, WithText: p.WithText, PerHour: p.PerHour, Paused: p.Paused || all.Paused, Disarmed: p.Disarmed}
 	out.LastHour, _ = a.wakes.spent(a.now, "")
 	out.Spent, _ = a.budget("")
 
@@ -129,6 +130,22 @@ func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) err
 	if err := p.Check(op); err != nil {
 		return err
 	}
+	return g.allow(ctx, op, actor, p)
+}
+
+// Inherit lets mail start turns of an agent that stands in for another one, as often as for that
+// one. The operator allowed it by naming the successors of the agent.
+func (g *Machine) Inherit(ctx context.Context, agent, of hub.AgentID) error {
+	const op = "wake.Inherit"
+	before, err := hub.Read(ctx, g.store, func(rd hub.Reader) (account, error) { return hub.ReadMeta[account](rd, accountKey(of)) })
+	if err != nil {
+		return err
+	}
+	return g.allow(ctx, op, hub.Caller{ID: hub.Self}, Permission{Agent: agent, Allow: true, PerHour: before.PerHour})
+}
+
+// allow stores a permission.
+func (g *Machine) allow(ctx context.Context, op string, actor hub.Caller, p Permission) error {
 	data := map[string]any{"allow": p.Allow, "interrupt": p.Interrupt, "per_hour": p.PerHour}
 	if p.WithText {
 		data["with_text"] = true
@@ -149,25 +166,50 @@ func (g *Machine) Allow(ctx context.Context, actor hub.Caller, p Permission) err
 // Pause stops the wakes of an agent, or of all agents if there is no name. Mail goes
 // on.
 func (g *Machine) Pause(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return g.pause(ctx, "wake.Pause", actor, agent, actions.WakePaused, true)
+	return g.pause(ctx, "wake.Pause", actor, agent, actions.WakePaused, pausing{paused: true})
 }
+
+// Stop pauses an agent as Pause does, or all agents if there is no name, and has tool calls of
+// their running turns denied until Resume.
+func (g *Machine) Stop(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
+	return g.pause(ctx, "wake.Stop", actor, agent, actions.WakePaused, pausing{paused: true, stopped: true})
+}
+
+// Stopped reports whether tool calls of an agent are denied, because a person stopped it.
+func (g *Machine) Stopped(rd hub.Reader, agent hub.AgentID) (bool, error) {
+	all, err := hub.ReadMeta[common](rd, commonKey)
+	if err != nil || all.Stopped {
+		return all.Stopped, err
+	}
+	p, err := hub.ReadMeta[account](rd, accountKey(agent))
+	return p.Stopped, err
+}
+
+// A pausing says what a pause, or its end, does. A pause of wakes alone leaves a stop as it is.
+type pausing struct{ paused, stopped bool }
 
 // Resume ends a pause, arms an agent again that was disarmed, and lets messages start
 // turns that are held as the end of a loop.
 func (g *Machine) Resume(ctx context.Context, actor hub.Caller, agent hub.AgentID) error {
-	return g.pause(ctx, "wake.Resume", actor, agent, actions.WakeResumed, false)
+	return g.pause(ctx, "wake.Resume", actor, agent, actions.WakeResumed, pausing{})
 }
 
-func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, paused bool) error {
+func (g *Machine) pause(ctx context.Context, op string, actor hub.Caller, agent hub.AgentID, action actions.Action, p pausing) error {
 	if err := actor.OperatorOnly(op); err != nil {
 		return err
 	}
-	return g.change(ctx, op, actor, agent, action, nil, func(a *agentRecord, all *common) error {
+	var facts map[string]any
+	if p.stopped {
+		facts = map[string]any{"now": true}
+	}
+	return g.change(ctx, op, actor, agent, action, facts, func(a *agentRecord, all *common) error {
 		if a == nil {
-			all.Paused = paused
+			all.Paused = p.paused
+			all.Stopped = p.paused && (p.stopped || all.Stopped)
 			return nil
 		}
-		if a.account.Paused = paused; paused {
+		a.account.Stopped = p.paused && (p.stopped || a.account.Stopped)
+		if a.account.Paused = p.paused; p.paused {
 			return nil
 		}
 		a.account.Disarmed = ""

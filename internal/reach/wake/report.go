@@ -24,6 +24,11 @@ type Report struct {
 	Release    bool     `json:"release,omitempty"`     // with the end of the session: its waiter ends, too
 	Only       bool     `json:"only,omitempty"`        // its process shows this session, and left the ones before
 	NoQuota    bool     `json:"no_quota,omitempty"`    // the turn ended because the account is out of quota
+
+	// Reason says why the agent cannot go on after a turn that failed; empty if it can. Until is
+	// the time from which on it can, if the vendor says so.
+	Reason hub.ContinuationReason `json:"reason,omitempty"`
+	Until  hub.Time               `json:"until,omitzero"`
 }
 
 // An Advice is the answer to a report.
@@ -45,6 +50,9 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 	}
 	if err := checkTexts(op, append(p.Wakes, p.Cwd, p.Stamp, p.Version)...); err != nil {
 		return Advice{}, err
+	}
+	if p.Reason != "" && !p.Reason.Known() {
+		return Advice{}, hub.Errorf(hub.CodeInvalid, op, "unknown reason %.30q: use one of %v", p.Reason, hub.ContinuationReasons)
 	}
 	if len(p.Wakes) > 20 {
 		return Advice{}, hub.Errorf(hub.CodeTooLarge, op, "wakes must have at most 20 ids, got %d", len(p.Wakes))

@@ -332,8 +332,8 @@ func (v *visitor) consider(kind hub.Channel, c choice) error {
 }
 
 // considerTurn starts a turn for messages, unless one is under way already, the messages are
-// the end of a loop, no session can take it now, or a budget or the gap between turns is in
-// the way.
+// the end of a loop, a budget is spent, no session can take it now, or the gap between turns is
+// in the way.
 func (v *visitor) considerTurn(kind hub.Channel, c choice, due []inboxMessage) error {
 	if v.busy != nil {
 		return nil // one at a time; the next visit is when it ends
@@ -342,19 +342,46 @@ func (v *visitor) considerTurn(kind hub.Channel, c choice, due []inboxMessage) e
 	if err != nil || len(due) == 0 {
 		return err
 	}
+	if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
+		return err
+	}
 	ready, interrupt, err := v.ready(kind, c, due)
 	if err != nil || !ready {
 		return err
 	}
 
-	if due, err = v.affordable(kind, due); err != nil || len(due) == 0 {
-		return err
+	if end := burstEnd(due); v.now.Before(end.Time) {
+		v.later(end)
+		return nil
 	}
 	if free := v.freeAt(due); v.now.Before(free.Time) {
 		v.later(free)
 		return nil
 	}
 	return v.reserve(kind, c.over, due, interrupt, false)
+}
+
+// burstEnd returns when a burst of events from outside is taken as over: burstGap after the newest
+// of them, and at most burstTime after the oldest. So one turn serves the results, comments and
+// pushes that belong together. A message of an agent or a person among them does not wait.
+func burstEnd(due []inboxMessage) hub.Time {
+	var oldest, newest hub.Time
+	for _, m := range due {
+		if _, isEvent := m.From.Source(); !isEvent {
+			return hub.Time{}
+		}
+		if oldest.IsZero() || m.CreatedAt.Before(oldest.Time) {
+			oldest = m.CreatedAt
+		}
+		if m.CreatedAt.After(newest.Time) {
+			newest = m.CreatedAt
+		}
+	}
+	end, most := newest.Add(burstGap), oldest.Add(burstTime)
+	if end.After(most.Time) {
+		return most
+	}
+	return end
 }
 
 // ready reports whether a channel takes messages now, and whether it must interrupt a turn

@@ -281,6 +281,10 @@ func (a *agentRecord) give(w *hub.Wake, s *Session) (*Notice, error) {
 	if err != nil {
 		return nil, err
 	}
+	isNew := w.State == hub.WakeWaiting && !w.Probe
+	if reason == "" && isNew { // a turn that ended since may have spent a budget
+		reason, _ = a.spentBudget()
+	}
 	if reason != "" {
 		return nil, a.move(w, step{state: hub.WakeRefused, mechanism: s.Mechanism, detail: reason})
 	}

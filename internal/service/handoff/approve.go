@@ -166,11 +166,7 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 	if err := s.board.Approvable(m.tx, m.actor, *h); err != nil {
 		return err
 	}
-	h.TeamApprovedBy = m.actor.ID
-	if err := m.tx.PutHandoff(*h, h.Status, nil); err != nil {
-		return err
-	}
-	if err := m.entry(actions.HandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team}); err != nil {
+	if err := m.approveForTeam(h); err != nil {
 		return err
 	}
 	summary := fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", m.actor.ID, h.TaskID, h.Team, h.To)
@@ -178,6 +174,15 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 		summary = fmt.Sprintf("%s has approved the handoff of %s into the team %s; it still waits for the operator", m.actor.ID, h.TaskID, h.Team)
 	}
 	return s.post(m, m.actor, *h, hub.TypeStatusUpdate, hub.PriorityNormal, map[string]any{"summary": cut(summary, 270), "handoff_id": h.ID}, false)
+}
+
+// approveForTeam stores the approval of the actor for the team of a handoff.
+func (m *mover) approveForTeam(h *hub.Handoff) error {
+	h.TeamApprovedBy = m.actor.ID
+	if err := m.tx.PutHandoff(*h, h.Status, nil); err != nil {
+		return err
+	}
+	return m.entry(actions.HandoffForTeam, *h, map[string]any{"task_id": h.TaskID, "package_hash": h.Hash, "team": h.Team})
 }
 
 // approvers names those who can approve a handoff into a team: its members whose role

@@ -86,6 +86,9 @@ type Board interface {
 	Handable(r hub.Reader, h hub.Handoff) (waits bool, err error)
 	// Approvable refuses an actor that may not approve a handoff into its team.
 	Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) error
+	// Succeeds reports whether the policy of the team names the receiver as a successor of owners
+	// that cannot go on.
+	Succeeds(r hub.Reader, h hub.Handoff) (bool, error)
 	// Approvers returns the members that may approve a handoff into their team.
 	Approvers(r hub.Reader, h hub.Handoff) ([]hub.AgentID, error)
 	// Ask asks those members and the operator to approve a handoff, inside tx.
@@ -149,6 +152,7 @@ type Options struct {
 	Log       *slog.Logger  // default silent
 	Inspector Inspector     // without one every claim is unverifiable
 	Queue     Queue         // without one items belong to the hub's own queue
+	Onward    Continuations // without it no task goes on with another owner by itself
 	SLA       time.Duration // from acceptance to completion; default DefaultSLA
 	Inspect   time.Duration // the time limit of the checks of one package; default a minute
 
@@ -174,6 +178,7 @@ type Service struct {
 	board     Board
 	files     Files
 	queue     Queue
+	onward    Continuations
 	checks    Checks
 	bus       hub.Bus
 	checking  checkingCalls
@@ -213,7 +218,7 @@ func New(store hub.Store, sender Sender, opts *Options) *Service {
 		o.Page = maxPage
 	}
 	return &Service{
-		store: store, sender: sender, inspector: o.Inspector, board: o.Board, files: o.Files, queue: o.Queue, checks: o.Checks, bus: o.Bus, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
+		store: store, sender: sender, inspector: o.Inspector, board: o.Board, files: o.Files, queue: o.Queue, onward: o.Onward, checks: o.Checks, bus: o.Bus, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log,
 		sla: o.SLA, inspect: o.Inspect, page: o.Page, requireProof: o.RequireProof, requireChecks: o.RequireChecks, diffs: newDiffs(),
 	}
 }
@@ -569,7 +574,8 @@ type mover struct {
 	tx     hub.Tx
 	actor  hub.Caller
 	now    hub.Time
-	files  Files // may be nil
+	files  Files         // may be nil
+	onward Continuations // may be nil
 	posted []hub.Message
 }
 
@@ -579,7 +585,7 @@ type mover struct {
 func (s *Service) update(ctx context.Context, op string, actor hub.Caller, fn func(*mover) error) error {
 	var m *mover
 	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		m = &mover{tx: tx, actor: actor, now: s.clock.Now(), files: s.files}
+		m = &mover{tx: tx, actor: actor, now: s.clock.Now(), files: s.files, onward: s.onward}
 		return fn(m)
 	})
 	if err != nil {
@@ -602,8 +608,18 @@ func (m *mover) move(h *hub.Handoff, next hub.HandoffState, note string, checks 
 	}
 	ends := next.Ended() && !h.Status.Ended()
 	*h = moved
-	if err := m.record(*h, step); err != nil || !ends || m.files == nil {
+	if err := m.record(*h, step); err != nil {
 		return err
+	}
+	if m.onward != nil {
+		posted, err := m.onward.Moved(m.tx, *h)
+		if err != nil {
+			return err
+		}
+		m.posted = append(m.posted, posted...)
+	}
+	if !ends || m.files == nil {
+		return nil
 	}
 	posted, err := m.files.Done(m.tx, m.actor, "", h.ID)
 	m.posted = append(m.posted, posted...)

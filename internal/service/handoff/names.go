@@ -25,7 +25,7 @@ var refNames = &nameTree{names: "type value path sha256 description version size
 
 // packageNames are the names of the handoff package.
 var packageNames = &nameTree{
-	names: "protocol version handoff_id thread_id task context work_state artifacts provenance policy verification unproven expect scope checks review",
+	names: "protocol version handoff_id thread_id task context work_state artifacts provenance policy verification unproven expect scope checks review continuation",
 	members: map[string]*nameTree{
 		"task": {
 			names:   "task_id title objective success_criteria deadline priority external_refs",

@@ -24,6 +24,9 @@ type Proposal struct {
 	Reason         string          // why the task changes hands; default "requested"
 	IdempotencyKey string
 	Team           hub.TeamID // into which it goes, or ""
+
+	// stored is called in the transaction that stores the handoff, and may change it; nil for none.
+	stored func(m *mover, h *hub.Handoff) error
 }
 
 const (
@@ -167,6 +170,11 @@ func (x *proposing) store(m *mover) error {
 
 	if err := x.put(m); err != nil {
 		return err
+	}
+	if x.p.stored != nil {
+		if err := x.p.stored(m, &x.h); err != nil {
+			return err
+		}
 	}
 	if err := x.announce(m); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/contact"
 )
 
 // Recipient returns an agent. It reports CodeUnknownRecipient, with the nearest names,
@@ -84,6 +85,15 @@ func (m *Mailroom) system(tx hub.Tx, e hub.Envelope, payload any) (sendResult, e
 	}
 	e.Payload = raw
 	return m.put(tx, outgoing{writer: bySystem, msg: m.compose(hub.Self, e)})
+}
+
+// MayWrite reports whether an agent takes messages of a sender, by its rule for contact.
+func (m *Mailroom) MayWrite(rd hub.Reader, from, to hub.AgentID) (bool, error) {
+	rules, err := contact.Read(rd)
+	if err != nil {
+		return false, err
+	}
+	return rules.MayWrite(rd, from, to)
 }
 
 // Announce wakes the long polls of the recipients of messages that Post, Notify and Tell

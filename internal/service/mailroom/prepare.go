@@ -170,6 +170,9 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	case t.Family() == "team":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a team changes", t).
 			WithHint("use status.update or knowledge.push to inform others")
+	case t.Family() == hub.FamilyEvent:
+		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s", t).
+			WithHint("use status.update or knowledge.push to inform others")
 	case t.Feature() != "" && (!m.features[t.Feature()] || m.moderator == nil):
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: %s is off on this hub", t, t.Feature()).
 			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")

@@ -52,6 +52,9 @@ func (m *Mailroom) Respond(ctx context.Context, actor hub.Caller, d Draft) (Rece
 	if parent.From == hub.Self {
 		return Receipt{}, hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be answered", parent.ID)
 	}
+	if err := answerable(op, parent); err != nil {
+		return Receipt{}, err // before its sender is looked up: an event from outside has none
+	}
 
 	if d.Type == "" {
 		d.Type = TypeOfText(d.Text)

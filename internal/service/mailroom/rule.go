@@ -95,7 +95,8 @@ func (c ContactChange) apply(rule contact.Rule) contact.Rule {
 	return rule
 }
 
-// checkRule refuses names in a rule that are neither an agent nor a team of the hub.
+// checkRule refuses names in a rule that are neither an agent nor a team of the hub nor a source
+// of events.
 func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID) error {
 	if len(list) > maxRule {
 		return hub.Errorf(hub.CodeInvalid, op, "a rule can have at most %d names", maxRule).WithHint("create a team of these agents and name it as team:NAME")
@@ -103,6 +104,9 @@ func (m *Mailroom) checkRule(ctx context.Context, op string, list []hub.AgentID)
 	for _, id := range list {
 		if id == hub.Everyone {
 			continue
+		}
+		if _, isSource := id.Source(); isSource {
+			continue // it may be added later
 		}
 		team, ok := id.Team()
 		if !ok {

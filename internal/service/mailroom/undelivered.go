@@ -206,8 +206,9 @@ func (m *Mailroom) Retry(ctx context.Context, actor hub.Caller, id hub.EnvelopeI
 
 // repeatable refuses messages that the actor cannot send again, whatever their status.
 func repeatable(op string, actor hub.Caller, msg hub.Message) error {
+	_, isEvent := msg.From.Source()
 	switch {
-	case msg.From == hub.Self:
+	case msg.From == hub.Self || isEvent || msg.Type.Family() == hub.FamilyEvent:
 		return hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be sent again", msg.ID)
 	case msg.From != actor.ID && !actor.IsOperator():
 		return hub.Errorf(hub.CodeDenied, op, "%s is from %s; you are %s", msg.ID, msg.From, actor.ID).WithHint("only its sender and the operator can send it again")

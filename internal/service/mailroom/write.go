@@ -49,6 +49,9 @@ func answerable(op string, parent hub.Message) error {
 	if parent.Type.Family() == "system" {
 		return hub.Errorf(hub.CodePolicy, op, "%s is from the hub and cannot be answered", parent.ID)
 	}
+	if _, isEvent := parent.From.Source(); isEvent {
+		return hub.Errorf(hub.CodePolicy, op, "%s is an event from outside and cannot be answered here", parent.ID).WithHint("acknowledge it with {inbox.ack}; answer where it happened, if your task asks for it")
+	}
 	return nil
 }
 

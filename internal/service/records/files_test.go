@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/service/usage"
 )
 
 // A desk is one working tree in which every file is changed by who asks for it, and the sessions
@@ -64,4 +65,18 @@ func (s *story) reserve(ctx context.Context) {
 	s.must(files.Release(ctx, ada, reservation.Release{Tree: "/src", Paths: []string{"released"}}))
 	d.changed = true
 	s.must(nil, files.Sweep(ctx))
+}
+
+// spend lets an agent make two turns with model calls, under a budget. A call of the first turn comes
+// late.
+func (s *story) spend(ctx context.Context) {
+	s.t.Helper()
+	u := usage.New(s.store, s.mail, &usage.Options{Clock: s.clock})
+	s.must(u.SetBudget(ctx, operator, usage.Limit{Of: "ada", Tokens: 1000, Per: hub.PerDay}))
+	for _, id := range []string{"m1", "m2"} {
+		call := hub.ModelCall{ID: id, Model: "m", Tokens: hub.Tokens{Input: 10, Output: 5}, Cost: 7, Currency: "USD"}
+		s.must(u.Record(ctx, ada, usage.Report{Source: hub.UsagePlugin, CLI: "pi", Ended: true, Calls: []hub.ModelCall{call}}))
+	}
+	late := hub.ModelCall{ID: "m3", Model: "m", Tokens: hub.Tokens{Input: 1}, Cost: 2, Currency: "USD"}
+	s.must(u.Record(ctx, ada, usage.Report{Source: hub.UsagePlugin, CLI: "pi", Record: "u1", Calls: []hub.ModelCall{late}}))
 }

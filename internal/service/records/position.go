@@ -43,9 +43,17 @@ type position struct {
 	Files    register[hub.Reservation]   `json:"files"`    // reservations of files
 	Checks   register[string]            `json:"checks"`   // digests of the checks of repositories
 	Results  register[string]            `json:"results"`  // digests of their results
+	Usage    register[hub.UsageRecord]   `json:"usage"`    // the sums of turns
+	Budgets  register[int64]             `json:"budgets"`  // the limits of budgets
+	Rescues  register[recordedRescue]    `json:"rescues"`  // uncommitted work that is kept
 	Items    map[string]register[string] `json:"items"`    // the digests of items, by kind
 	Withheld int                         `json:"withheld"` // packages that are not in the store
 	Landed   []hub.LandingEntry          `json:"landed"`   // whose branches are to be read
+
+	Continuations register[recordedContinuation] `json:"continuations"` // of tasks whose agents could not go on
+
+	Sources   register[string] `json:"sources"`   // digests of sources of events
+	Schedules register[string] `json:"schedules"` // digests of schedules
 
 	KeptChecked   int                     `json:"kept_checked"`
 	MessageCursor string                  `json:"message_cursor"`

@@ -54,6 +54,10 @@ func (v *verifier) recordTeam(e hub.Entry) {
 			v.Items["member"].put(ofTeam(f.Agent, id), f.To, e)
 		}
 	case actions.TeamPolicy:
+		if f.Digest != "" { // of another policy, with the same matrix
+			v.Items["policy"].put(ofTeam("", id), f.Digest, e)
+			return
+		}
 		v.Items["permit"].put(ofTeam(f.Role+":"+f.Action, id), f.To, e)
 	case actions.TeamTask:
 		v.Items["task"].put(f.Task, f.Digest, e)

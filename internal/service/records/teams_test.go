@@ -32,6 +32,8 @@ func TestTeams(t *testing.T) {
 	decided := do(team.Decide{Decision: "we use tabs", Rationale: "they are there"}).Decision.ID
 	_, err = teams.Authority(t.Context(), operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}})
 	told.must(nil, err)
+	do(team.AddMember{Agent: "eve", Role: hub.RoleExecutor})
+	told.must(nil, teams.SetSuccessors(t.Context(), operator, "core", []hub.AgentID{"eve"}))
 	for _, text := range []string{"1\n", "2\n", "3\n"} {
 		do(team.PutArtifact{Artifact: "a", Parent: min(1, int64(text[0]-'1')), Content: team.Text(text)})
 	}
@@ -53,7 +55,8 @@ func TestTeams(t *testing.T) {
 		{`UPDATE teams SET lifecycle = 'closed', body_json = replace(body_json, '"active"', '"closed"')`, "team core", told.rowOf(actions.TeamMoved, 0), false},
 		{`UPDATE tasks SET body_json = replace(body_json, '"bob"', '"ada"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
 		{`UPDATE tasks SET body_json = replace(body_json, '"title":"t"', '"title":"u"')`, "task T-1", told.rowOf(actions.TeamTask, 1), false},
-		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(actions.TeamCreated, 0), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"human_gate_actions":[]', '"human_gate_actions":["close"]')`, "policy of team core", told.rowOf(actions.TeamPolicy, 1), false},
+		{`UPDATE teams SET body_json = replace(body_json, '"successors":["eve"]', '"successors":["bob"]')`, "policy of team core", told.rowOf(actions.TeamPolicy, 1), false},
 		{`UPDATE teams SET body_json = replace(body_json, '"deny"', '"allow"')`, "permit reviewer:block of team core", told.rowOf(actions.TeamPolicy, 0), false},
 		{`UPDATE team_members SET role = 'coordinator' WHERE agent = 'bob' AND until IS NULL`, "member bob of team core", told.rowOf(actions.TeamRole, 0), false},
 		{`DELETE FROM team_members WHERE agent = 'bob'`, "member bob of team core", told.rowOf(actions.TeamRole, 0), true},

@@ -39,6 +39,9 @@ type Audit struct {
 	Checks       int `json:"checks"`       // of repositories
 	Results      int `json:"results"`      // of checks
 	Landings     int `json:"landings"`     // entries of landing queues
+	Usage        int `json:"usage"`        // turns
+
+	Continuations int `json:"continuations"` // of tasks
 
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
@@ -72,8 +75,8 @@ const (
 // Verify compares everything that the journal records with the store: the
 // journal's own chain of hashes, archives included, messages and their
 // deliveries, handoffs with their history, runs, contracts and context packets,
-// agents, keys, roots, reservations of files, checks of repositories with their results, landings
-// and reviews; and the trail with the journal. A difference is a finding,
+// agents, keys, roots, reservations of files, checks of repositories with their results, landings,
+// reviews, usage, continuations, rescues, event sources and schedules; and the trail with the journal. A difference is a finding,
 // not an error. It may run while the store is in use, and holds no snapshot for
 // long.
 func (r *Records) Verify(ctx context.Context) (Audit, error) {
@@ -142,7 +145,8 @@ type verifier struct {
 func (r *Records) newVerifier() *verifier {
 	v := &verifier{store: r.store, folders: r.folders, refs: r.refs, position: position{
 		Complete: true, Kept: map[string][]hub.Entry{}, Listed: register[hub.Archive]{},
-		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{}, Checks: register[string]{}, Results: register[string]{},
+		Agents: register[hub.Agent]{}, Keys: register[recordedKey]{}, Roots: register[hub.Root]{}, Files: register[hub.Reservation]{}, Checks: register[string]{}, Results: register[string]{}, Usage: register[hub.UsageRecord]{}, Budgets: register[int64]{},
+		Continuations: register[recordedContinuation]{}, Rescues: register[recordedRescue]{},
 		Items: map[string]register[string]{"contract": {}, "packet": {}, "run": {}, "result": {}, "deployment": {}},
 	}}
 	for _, kind := range slices.Concat(teamKinds, landingKinds) {
@@ -450,6 +454,15 @@ func (v *verifier) readJournal(ctx context.Context) error {
 		if err := v.checkChecks(r); err != nil {
 			return false, err
 		}
+		if err := v.checkUsage(r); err != nil {
+			return false, err
+		}
+		if err := v.checkContinuations(r); err != nil {
+			return false, err
+		}
+		if err := v.checkEvents(r); err != nil {
+			return false, err
+		}
 		return false, v.checkTeams(r)
 	})
 	if err == nil {
@@ -480,6 +493,9 @@ func (v *verifier) page(r hub.Reader, entries []hub.Entry, prefix string) error 
 		v.recordFile(e)
 		v.recordCheck(e)
 		v.recordLanding(e)
+		v.recordUsage(e)
+		v.recordContinuation(e)
+		v.recordEvent(e)
 		v.recordItem(e)
 		v.recordTeam(e)
 		if err := v.checkSubject(r, e, prefix != ""); err != nil {

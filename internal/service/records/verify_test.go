@@ -81,6 +81,9 @@ func tell(t *testing.T) *story {
 	s.reserve(ctx)
 	s.check(ctx)
 	s.land(ctx)
+	s.spend(ctx)
+	s.goOn(ctx)
+	s.fromOutside(ctx)
 	s.journal.Refused(ctx, "eve", "acp/send", hub.CodeDenied)
 	s.copy()
 
@@ -107,7 +110,7 @@ func TestVerify(t *testing.T) {
 		got.Head.Hash = ""
 		want := records.Audit{
 			Head: hub.Head{Seq: int64(len(s.entries())), At: hub.At(s.now)}, Entries: len(s.entries()),
-			Messages: 16, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Checks: 2, Results: 1, Landings: 3, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
+			Messages: 18, Handoffs: 3, Agents: 4, Keys: 6, Reservations: 2, Usage: 2, Continuations: 1, Checks: 2, Results: 1, Landings: 3, Lines: got.Lines, Unchecked: []string{}, Findings: []records.Finding{},
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || got.Lines < 30 {
 			t.Errorf("audit:\ngot  %+v\nwant %+v", got, want)
@@ -377,6 +380,18 @@ func TestTampering(t *testing.T) {
 		{"a trusted check with another command", change("repository_checks", `body_json = replace(body_json, 'golint', 'evil')`, "name = 'lint'"), []string{fmt.Sprintf("check /src#lint: it differs from journal row %d", s.rowOf(actions.CheckTrusted, 0))}},
 		{"a result of another commit", change("check_results", `commit_id = 'c2', body_json = replace(body_json, '"commit":"c1"', '"commit":"c2"')`, "n = 1"), []string{fmt.Sprintf("result c1: it differs from journal row %d", s.rowOf(actions.CheckRun, 0))}},
 		{"a result removed", `DELETE FROM check_results WHERE n = 1`, []string{fmt.Sprintf("result c1: it is missing, though journal row %d records it", s.rowOf(actions.CheckRun, 0))}},
+		{"tokens removed from a turn", change("usages", "input = 9", "id = 'm1'"), []string{fmt.Sprintf("usage u1: its sums differ from journal row %d", s.rowOf(actions.UsageRecorded, 2))}},
+		{"a turn removed", `DELETE FROM usages WHERE record = 2`, []string{fmt.Sprintf("usage u2: it is missing, though journal row %d records it", s.rowOf(actions.UsageRecorded, 1))}},
+		{"a turn added", `CREATE TEMP TABLE n AS SELECT * FROM usages WHERE record = 1 LIMIT 1; UPDATE n SET record = 9, id = 'm9'; INSERT INTO usages SELECT * FROM n`, []string{"usage u9: no journal row records it"}},
+		{"a budget raised", change("budgets", "most = 5000", "n = 1"), []string{fmt.Sprintf("budget b1: its limit differs from journal row %d", s.rowOf(actions.BudgetSet, 0))}},
+		{"a continuation to another agent", change("continuations", `body_json = replace(body_json, '"of":"bob"', '"of":"eve"')`, "n = 1"), []string{fmt.Sprintf("continuation k1: it differs from journal row %d", s.rowOf(actions.ContinuationMade, 1))}},
+		{"an event source with another target", change("event_sources", `body_json = replace(body_json, '"to":"bob"', '"to":"eve"')`, "name = 'hooks'"), []string{fmt.Sprintf("event source hooks: it differs from journal row %d", s.rowOf(actions.SourceAdded, 0))}},
+		{"a schedule with another text", change("schedules", `body_json = replace(body_json, 'plan the day', 'delete the day')`, "n = 1"), []string{fmt.Sprintf("schedule e1: it differs from journal row %d", s.rowOf(actions.ScheduleAdded, 0))}},
+		{"a schedule removed", `DELETE FROM schedules WHERE n = 1`, []string{fmt.Sprintf("schedule e1: it is missing, though journal row %d records it", s.rowOf(actions.ScheduleAdded, 0))}},
+		{"a continuation removed", `DELETE FROM continuations WHERE n = 1`, []string{fmt.Sprintf("continuation k1: it is missing, though journal row %d records it", s.rowOf(actions.ContinuationMade, 1))}},
+		{"a rescue with another commit", change("rescues", `body_json = replace(body_json, 'commit-of-2', 'commit-of-9')`, "n = 2"), []string{fmt.Sprintf("rescue s2: it differs from journal row %d", s.rowOf(actions.RescueMade, 1))}},
+		{"a rescue removed", `DELETE FROM rescues WHERE n = 2`, []string{fmt.Sprintf("rescue s2: it is missing, though journal row %d records it", s.rowOf(actions.RescueMade, 1))}},
+		{"a rescue that was dropped", `CREATE TEMP TABLE n AS SELECT * FROM rescues WHERE n = 2; UPDATE n SET n = 1, body_json = replace(body_json, '"s2"', '"s1"'); INSERT INTO rescues SELECT * FROM n`, []string{"rescue s1: no journal row records it"}},
 		{"an orphan that is held again", change("reservations", "state = 'held'", "fence = 3"), []string{"reservation r3: it is held, but the journal says orphan"}},
 		{"a landing of another owner", change("landings", "body_json = replace(body_json, 'two-commit', 'bad-commit')", "n = 2"), []string{fmt.Sprintf("landing l2: it differs from journal row %d", s.rowOf(actions.LandingQueued, 3))}},
 		{"a landing removed", `DELETE FROM landings WHERE n = 1`, []string{fmt.Sprintf("landing l1: it is missing, though journal row %d records it", s.rowOf(actions.LandingQueued, 0))}},

@@ -20,7 +20,7 @@ import (
 // depth, against the real service, and checks in every state what the service promises. Equal
 // states are visited once. PARLEY_MODEL_DEPTH sets the depth.
 func TestModel(t *testing.T) {
-	depth := 6
+	depth := 5
 	if patience.Race {
 		depth = 4 // the race detector makes it ten times slower; scripts/test runs it without, too
 	}

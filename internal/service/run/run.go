@@ -47,6 +47,9 @@ type Sender interface {
 type Options struct {
 	Clock hub.Clock    // default time.Now
 	Log   *slog.Logger // default silent
+
+	// Blocked returns why no run of an agent may begin; "" if one may. It may be nil.
+	Blocked func(rd hub.Reader, agent hub.AgentID) (reason string, err error)
 }
 
 // A Service is safe for concurrent use.
@@ -56,18 +59,24 @@ type Service struct {
 	sender Sender
 	clock  hub.Clock
 	log    *slog.Logger
+
+	blocked func(rd hub.Reader, agent hub.AgentID) (string, error)
 }
 
 // New returns a service that keeps runs in store, lends keys through keys and sends
 // messages about their ends through sender. opts may be nil.
 func New(store hub.Store, keys Keys, sender Sender, opts *Options) *Service {
 	s := &Service{store: store, keys: keys, sender: sender, clock: time.Now, log: slog.New(slog.DiscardHandler)}
+	s.blocked = func(hub.Reader, hub.AgentID) (string, error) { return "", nil }
 	if opts != nil {
 		if opts.Clock != nil {
 			s.clock = opts.Clock
 		}
 		if opts.Log != nil {
 			s.log = opts.Log
+		}
+		if opts.Blocked != nil {
+			s.blocked = opts.Blocked
 		}
 	}
 	return s
@@ -142,6 +151,13 @@ func (s *Service) Begin(ctx context.Context, actor hub.Caller, b Beginning) (hub
 		}
 		if err != nil {
 			return err
+		}
+		reason, err := s.blocked(tx, b.Agent)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			return hub.Errorf(hub.CodeRateLimited, op, "%s", reason)
 		}
 
 		if r.Key, secret, err = s.keys.Lend(tx, actor, b.Agent, label(b.ID), r.ExpiresAt); err != nil {

@@ -3,6 +3,7 @@ package team
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -162,6 +163,13 @@ func (s *Service) Approvable(r hub.Reader, actor hub.Caller, h hub.Handoff) erro
 		return nil
 	}
 	return refusal(op, t, actor.ID, role, hub.MayApproveHandoff, task.Class)
+}
+
+// Succeeds reports whether the policy of a team names the receiver of a handoff into it as a
+// successor.
+func (s *Service) Succeeds(r hub.Reader, h hub.Handoff) (bool, error) {
+	t, err := r.Teamspaces().Team(h.Team)
+	return slices.Contains(t.Policy.Successors, h.To), err
 }
 
 // Approvers returns the members that may approve a handoff into their team.

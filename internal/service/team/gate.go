@@ -236,6 +236,8 @@ type Grid struct {
 	Team       hub.TeamID `json:"team"`
 	Cells      []Cell     `json:"cells"`      // by action, then by role
 	Overridden []Cell     `json:"overridden"` // those that the operator changed
+
+	Successors []hub.AgentID `json:"successors,omitempty"` // of owners that cannot go on
 }
 
 // Authority returns the matrix of a team, after the cells of set were changed, which
@@ -277,7 +279,7 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 	}
 
 	// The grid has all cells, and once more those that the team overrides.
-	g := Grid{Team: t.ID, Overridden: []Cell{}}
+	g := Grid{Team: t.ID, Overridden: []Cell{}, Successors: t.Policy.Successors}
 	for _, a := range hub.TeamActions {
 		for _, r := range hub.Roles {
 			cell := Cell{r, a, t.Permit(r, a)}
@@ -288,6 +290,54 @@ func (s *Service) Authority(ctx context.Context, actor hub.Caller, id hub.TeamID
 		}
 	}
 	return g, nil
+}
+
+// maxSuccessors is the most successors that a team names.
+const maxSuccessors = 10
+
+// SetSuccessors names the members of a team that take over tasks whose owner cannot go on, in the
+// order in which they are asked; none lets such tasks wait for a person. Only the operator may.
+func (s *Service) SetSuccessors(ctx context.Context, actor hub.Caller, id hub.TeamID, names []hub.AgentID) error {
+	const op = "team.SetSuccessors"
+	if err := actor.OperatorOnly(op); err != nil {
+		return err
+	}
+	if len(names) > maxSuccessors {
+		return hub.Errorf(hub.CodeTooLarge, op, "a team has at most %d successors", maxSuccessors)
+	}
+	err := s.update(ctx, call{actor: actor, team: id, action: "policy"}, func(c *change) error {
+		for i, name := range names {
+			if err := c.checkSuccessor(name); err != nil {
+				return err
+			}
+			if slices.Contains(names[:i], name) {
+				return hub.Errorf(hub.CodeInvalid, op, "successors: %s appears twice", name)
+			}
+		}
+		c.team.Policy.Successors = names
+		if err := c.record(actions.TeamPolicy, map[string]any{"successors": names, "sha256": c.team.Policy.Digest()}); err != nil {
+			return err
+		}
+		return c.put()
+	})
+	if err != nil {
+		return fmt.Errorf("team: policy: %w", err)
+	}
+	return nil
+}
+
+// checkSuccessor refuses an agent that could not accept a task of the team.
+func (c *change) checkSuccessor(agent hub.AgentID) error {
+	role, err := roleOf(c.tx, c.team.ID, agent)
+	switch {
+	case err != nil:
+		return err
+	case role == "":
+		return hub.Errorf(hub.CodeInvalid, c.op, "successors: %s is not a member of team %s", agent, c.team.ID)
+	case !c.team.May(role, hub.MayAcceptTask, hub.ClassNormal):
+		return refusal(c.op, c.team, agent, role, hub.MayAcceptTask, hub.ClassNormal)
+	}
+	return nil
 }
 
 // check refuses a cell with a word that the matrix does not have.

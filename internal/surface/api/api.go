@@ -14,7 +14,9 @@ import (
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -24,8 +26,10 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -41,6 +45,12 @@ type Services struct {
 	Files     *reservation.Service
 	Checks    *check.Service
 	Landings  *landing.Service
+	Usage     *usage.Service
+	Onward    *continuation.Service
+	Events    *event.Service
+	InURL     string // where webhooks come in; "" if nowhere
+	Schedules *schedule.Service
+	Stops     func(context.Context, hub.AgentID) string // why tool calls of an agent are denied; "" if they are not
 	Keys      *keys.Service
 	Journal   *journal.Journal
 	Records   Records
@@ -70,7 +80,7 @@ var (
 	Handoff = rpc.AsTool(readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)), "acp_handoff", "Hand over a task", handoffSchema)
 
 	Team       = rpc.Needs(rpc.AsTool(readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)), "acp_team", "Teams, roles and tasks", teamSchema), hub.FeatureTeamspaces)
-	TeamPolicy = rpc.Needs(readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix.", teamPolicy)), hub.FeatureTeamspaces)
+	TeamPolicy = rpc.Needs(readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix, and the successors of owners that cannot go on.", teamPolicy)), hub.FeatureTeamspaces)
 	TeamLog    = rpc.Needs(reads("parley/team/log", "Read the journal entries about a team.", teamLog), hub.FeatureTeamspaces)
 	Subscribe  = rpc.Needs(rpc.AsTool(readable(changes("acp/subscribe", "Have messages of your teams that were not sent to you copied to your inbox.", subscribe)), "acp_subscribe", "Subscribe to messages", subscribeSchema), hub.FeatureTeamspaces)
 	Broadcast  = rpc.AsTool(changes("acp/broadcast", "Send a message to every agent: five an hour; a coordinator, or priority high and above.", broadcast), "acp_broadcast", "Write to everyone", broadcastSchema)
@@ -177,6 +187,34 @@ var (
 	UndoLanding   = changes("parley/landings/undo", "Queue a commit that takes back a landing.", landingUndo)
 	GiveReview    = changes("parley/landings/review", "Answer a review: approve, or changes with findings.", reviewGive)
 	ListReviews   = reads("parley/landings/reviews", "List the reviews that wait, or all.", reviewList)
+	RecordUsage   = changes("parley/spend/record", "Record the tokens and costs of model calls of a turn; for the programs beside an agent.", spendRecord)
+	ShowSpend     = reads("parley/spend/show", "Sum up tokens and costs by agent, task, handoff, team, model, day or run: all for auditors, else yours.", spendShow)
+	CountTexts    = reads("parley/spend/read", "Count the texts of the hub that your model read; for the programs beside an agent.", spendRead)
+	ListPrices    = reads("parley/spend/prices", "List the prices of models that estimates use.", spendPrices)
+	SetBudget     = administers("parley/budget/set", "Bound the tokens, money or turns of an agent, a team, a handoff or the hub.", budgetSet)
+	ListBudgets   = reads("parley/budget/list", "List budgets with their use.", budgetList)
+	RemoveBudget  = administers("parley/budget/remove", "Remove a budget.", budgetRemove)
+
+	ContinueTask  = patient(administers("parley/continuation/continue", "Hand the task of an agent that cannot go on to another one: an agent, a CLI in the same folder, or the same agent again.", continueTask))
+	Continuations = reads("parley/continuation/list", "List the tasks whose agent could not go on: all for auditors, else yours.", continuationList)
+	Compacting    = changes("parley/continuation/compact", "Keep a text about your open tasks, because your context is about to be shortened; for the programs beside an agent.", compacting)
+	ListRescues   = reads("parley/rescue/list", "List the uncommitted work that the hub keeps: all for auditors, else yours.", rescueList)
+	ShowRescue    = patient(reads("parley/rescue/show", "Show kept work as a patch: any for the operator, else yours.", rescueShow))
+	ApplyRescue   = patient(administers("parley/rescue/apply", "Bring kept work into a folder, as changes that are not committed.", rescueApply))
+	DropRescue    = patient(administers("parley/rescue/drop", "Forget kept work.", rescueDrop))
+
+	AddSource    = administers("parley/in/add", "Let events from outside, such as webhooks of GitHub, become messages to agents.", sourceAdd)
+	ListSources  = reads("parley/in/list", "List the event sources with their counts.", sourceList)
+	ShowSource   = reads("parley/in/show", "Show an event source with its rules, for the operator and auditors.", sourceShow)
+	RemoveSource = administers("parley/in/remove", "Remove an event source; its messages stay.", sourceRemove)
+	PollSource   = administers("parley/in/poll", "Ask the API of a vendor for the events of a repository from now on, or stop that.", sourcePoll)
+
+	AddSchedule    = administers("parley/every/add", "Send a message to an agent on a schedule.", scheduleAdd)
+	ListSchedules  = reads("parley/every/list", "List the schedules: all for auditors, else those that send to you.", scheduleList)
+	RemoveSchedule = administers("parley/every/remove", "Remove a schedule.", scheduleRemove)
+	RunSchedule    = administers("parley/every/run", "Send the message of a schedule now.", scheduleRun)
+
+	StopTurns = patient(administers("parley/pause", "Pause an agent, a team or all agents, and end their running turns.", stopTurns))
 
 	OpenWeb     = administers("parley/web/open", "Make a link with which a browser is signed in as the operator, once, within a minute.", webOpen)
 	InviteWeb   = administers("parley/web/invite", "Make a link with which a viewer is signed in, once.", webInvite)
@@ -213,6 +251,9 @@ var Operations = rpc.Table[*Services]{
 	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
 	SetLanding, ShowLanding, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, UndoLanding, GiveReview, ListReviews,
 	AddCheck, ListChecks, ShowCheck, RemoveCheck, TrustChecks, RequireChecks, RunCheck, ShowResult, ListResults,
+	RecordUsage, ShowSpend, CountTexts, ListPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
+	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
+	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 

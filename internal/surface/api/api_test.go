@@ -25,7 +25,9 @@ import (
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -36,7 +38,9 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
@@ -102,7 +106,13 @@ func newDesk(t testing.TB) *desk {
 		t.Fatal(err)
 	}
 	d.Services = &api.Services{
-		Files:    files,
+		Files:  files,
+		Usage:  usage.New(store, mail, &usage.Options{Clock: clock}),
+		Events: event.New(store, mail, noVault{}, &event.Options{Clock: clock}),
+
+		Schedules: schedule.New(store, mail, &schedule.Options{Clock: clock}),
+
+		Onward:   continuation.New(store, continuation.Parts{Mail: mail}, &continuation.Options{Clock: clock}),
 		Checks:   check.New(store, noRepositories{}, nil, d.hints, &check.Options{Clock: clock}),
 		Landings: landing.New(store, noGit{}, nil, mail, &landing.Options{Clock: clock}),
 		Metrics:  metrics.New(store, nil),
@@ -312,3 +322,10 @@ func (noFiles) Export(context.Context, string, bool) (records.Manifest, error) {
 func (noFiles) Backup(context.Context, string) error {
 	return hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }
+
+// noVault keeps secrets as they are.
+type noVault struct{}
+
+func (noVault) Seal(secret, _ string) string { return secret }
+
+func (noVault) Open(sealed, _ string) (string, error) { return sealed, nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -95,12 +96,15 @@ type HandoffAnswer struct {
 
 	// Deliveries forecasts when the receiver of a new handoff will see it.
 	Deliveries []mailroom.Forecast
+	// Spend is the cost of the work on a handoff that is shown; nil if none was recorded.
+	Spend *usage.Total
 }
 
-// A proposed handoff is a report with the forecast for its receiver.
+// A proposed handoff is a report with the forecast for its receiver and the cost of the work.
 type proposed struct {
 	*handoff.Report
 	Deliveries []mailroom.Forecast `json:"deliveries,omitempty"`
+	Spend      *usage.Total        `json:"spend,omitempty"`
 }
 
 // MarshalJSON writes whichever is there.
@@ -113,7 +117,7 @@ func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 	case h.Landing != nil:
 		return json.Marshal(h.Landing)
 	}
-	return json.Marshal(proposed{h.Report, h.Deliveries})
+	return json.Marshal(proposed{h.Report, h.Deliveries, h.Spend})
 }
 
 // UnmarshalJSON reads either.
@@ -145,6 +149,7 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	}
 	h.Report = got.Report
 	h.Deliveries = got.Deliveries
+	h.Spend = got.Spend
 	return nil
 }
 
@@ -303,9 +308,16 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 
 	r, err := act(ctx, s.Handoffs, a, p)
 	answer := HandoffAnswer{Report: &r}
+	if err == nil && p.Action != "initiate" {
+		s.focus(ctx, a, p.ID, "")
+	}
 	if err == nil {
 		err = s.Handoffs.Name(ctx, &r)
 		r.Unread, r.Warnings = s.unread(ctx, a, r.Warnings)
+	}
+
+	if err == nil && p.Action == "show" {
+		answer.Spend, err = s.spendOf(ctx, a, usage.Query{Handoff: r.ID})
 	}
 
 	// A new offer is answered with a forecast of when the receiver sees it.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -51,8 +52,11 @@ func runEnd(ctx context.Context, s *Services, a hub.Caller, p RunEndParams) (hub
 	return s.Runs.Finish(ctx, a, p.ID, p.RunEnding)
 }
 
-// A RunTrace is a run with its journal entries.
-type RunTrace = run.Trace
+// A RunTrace is a run with its journal entries and its cost.
+type RunTrace struct {
+	run.Trace
+	Spend *usage.Total `json:"spend,omitempty"` // nil if no usage was recorded
+}
 
 // RunIDParams name a run.
 type RunIDParams struct {
@@ -60,7 +64,13 @@ type RunIDParams struct {
 }
 
 func runShow(ctx context.Context, s *Services, a hub.Caller, p RunIDParams) (RunTrace, error) {
-	return s.Runs.Show(ctx, a, p.ID)
+	got, err := s.Runs.Show(ctx, a, p.ID)
+	if err != nil {
+		return RunTrace{}, err
+	}
+	out := RunTrace{Trace: got}
+	out.Spend, err = s.spendOf(ctx, a, usage.Query{Run: got.ID})
+	return out, err
 }
 
 // RunListParams choose runs. Empty members do not restrict.

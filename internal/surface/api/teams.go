@@ -211,6 +211,9 @@ func teamwork(ctx context.Context, s *Services, a hub.Caller, p TeamParams) (tea
 	if err != nil {
 		return out, err
 	}
+	if p.Task.Valid() {
+		s.focus(ctx, a, "", p.Task)
+	}
 	var warnings []string
 	out.Unread, out.Capabilities, warnings = s.standing(ctx, a)
 	out.Warnings = append(out.Warnings, warnings...)
@@ -247,16 +250,23 @@ func performTeam(ctx context.Context, teams *team.Service, a hub.Caller, p TeamP
 	return teams.Perform(ctx, a, p.Team, r)
 }
 
-// TeamPolicyParams name a team, and the cells of its matrix that the operator changes.
+// TeamPolicyParams name a team, and what the operator changes: cells of its matrix, and the
+// successors of owners that cannot go on.
 type TeamPolicyParams struct {
-	Team hub.TeamID  `json:"team"`
-	Set  []team.Cell `json:"set,omitempty"`
+	Team       hub.TeamID     `json:"team"`
+	Set        []team.Cell    `json:"set,omitempty"`
+	Successors *[]hub.AgentID `json:"successors,omitempty"` // nil leaves them
 }
 
 func teamPolicy(ctx context.Context, s *Services, a hub.Caller, p TeamPolicyParams) (team.Grid, error) {
 	teams, err := s.teams("parley/team/policy")
 	if err != nil {
 		return team.Grid{}, err
+	}
+	if p.Successors != nil {
+		if err := teams.SetSuccessors(ctx, a, p.Team, *p.Successors); err != nil {
+			return team.Grid{}, err
+		}
 	}
 	return teams.Authority(ctx, a, p.Team, p.Set)
 }

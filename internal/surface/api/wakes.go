@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -22,7 +23,11 @@ type (
 )
 
 func wakeWait(ctx context.Context, s *Services, a hub.Caller, p WakeWaitParams) (WakeCall, error) {
-	return s.Wakes.Wait(ctx, a, p)
+	out, err := s.Wakes.Wait(ctx, a, p)
+	if err == nil && out.Wake != nil && s.Usage != nil {
+		s.Usage.Count(a.ID, usage.Notices, 1, len(out.Wake.Notice))
+	}
+	return out, err
 }
 
 func wakeHanded(ctx context.Context, s *Services, a hub.Caller, p WakeHandedParams) (None, error) {
@@ -30,7 +35,14 @@ func wakeHanded(ctx context.Context, s *Services, a hub.Caller, p WakeHandedPara
 }
 
 func wakeReport(ctx context.Context, s *Services, a hub.Caller, p WakeReportParams) (WakeAdvice, error) {
-	return s.Wakes.Report(ctx, a, p)
+	out, err := s.Wakes.Report(ctx, a, p)
+	if err == nil && s.Onward != nil {
+		err = s.followSession(ctx, a, p, &out)
+	}
+	if out.Notice != "" && s.Usage != nil {
+		s.Usage.Count(a.ID, usage.Notices, 1, len(out.Notice))
+	}
+	return out, err
 }
 
 // AgentWakes says how the wakes of an agent stand, with its sessions.

@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -85,8 +86,19 @@ func (c *toolCall) replace(name string, with func(json.RawMessage) json.RawMessa
 // hub, and the tools that are listed to it. A reader is told them once, and again when
 // they have changed.
 type readers struct {
+	// read is told the texts that a reader gets: their part, such as usage.Answers, and their
+	// bytes. It is nil if nothing counts them.
+	read func(reader string, part usage.Part, bytes int)
+
 	mu  sync.Mutex // guards all
 	all map[string]facts
+}
+
+// count tells that a reader gets a text.
+func (r *readers) count(reader string, part usage.Part, bytes int) {
+	if r.read != nil && bytes > 0 {
+		r.read(reader, part, bytes)
+	}
 }
 
 // facts are the standing facts that a reader was told last.
@@ -153,10 +165,14 @@ func (r *readers) present(reader string, c *toolCall, perform func(args []byte) 
 	if err == nil {
 		result, err = perform(c.args)
 	}
+	text := ""
 	if c.asJSON {
-		return newResult(jsonAnswer(result, err), err != nil)
+		text = jsonAnswer(result, err)
+	} else {
+		text = r.textAnswer(reader, result, err)
 	}
-	return newResult(r.textAnswer(reader, result, err), err != nil)
+	r.count(reader, usage.Answers, len(text))
+	return newResult(text, err != nil)
 }
 
 // newResult returns an answer with its text. Every answer of a tool is made here, so

@@ -170,6 +170,8 @@ func nextStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID, appro
 	}
 
 	switch e.Type {
+	case hub.TypeEventReceived:
+		return ack
 	case hub.TypeKnowledgeQuery:
 		return fmt.Sprintf("acp_respond %s", id)
 	case hub.TypeTaskOffer, hub.TypeTaskCounter:

@@ -9,6 +9,7 @@ package mcptools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/spans"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -146,6 +148,7 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 
 	if text != nil {
 		*text = plaintext.Text(instructions(who))
+		news.count(b.reader(req), usage.Instructions, len(*text))
 		return
 	}
 
@@ -163,6 +166,9 @@ func (b backend) address(ctx context.Context, req mcp.Request, result mcp.Result
 	}
 
 	news.listed(b.reader(req), who)
+	if raw, err := json.Marshal(list.Tools); err == nil {
+		news.count(b.reader(req), usage.Definitions, len(raw))
+	}
 }
 
 // Listed reports whether a tool is listed to an agent. The tools for teams and projects
@@ -221,7 +227,11 @@ const idle = time.Hour
 
 // A Handler offers the tools over streamable HTTP.
 type Handler struct {
-	library    http.Handler
+	library http.Handler
+	// Read is told the texts that the models of agents get, with their bytes. It may be nil, and is
+	// set before the first request.
+	Read func(agent hub.AgentID, part usage.Part, bytes int)
+
 	server     *mcp.Server
 	dispatcher *rpc.Dispatcher
 	byTool     map[string]*rpc.Method // methods that may take the shortcut, see shortcut.go
@@ -243,6 +253,12 @@ func (h *Handler) Close() {
 // end when done is closed. log may be nil.
 func NewHandler(version string, d *rpc.Dispatcher, log *slog.Logger, done <-chan struct{}) *Handler {
 	h := &Handler{dispatcher: d, byTool: quickTools(d)}
+	h.news.read = func(reader string, part usage.Part, bytes int) {
+		agent, _, _ := strings.Cut(reader, "/")
+		if h.Read != nil {
+			h.Read(hub.AgentID(agent), part, bytes)
+		}
+	}
 	whoami := d.Methods()[slices.IndexFunc(d.Methods(), func(m *rpc.Method) bool { return m.Method == api.Whoami.Method })]
 	h.server = newServer(version, d.Methods(), log, &h.news, backend{
 		perform: func(ctx context.Context, req *mcp.CallToolRequest, m *rpc.Method, args []byte) (any, error) {
@@ -328,7 +344,9 @@ func endStreams(next http.Handler, done <-chan struct{}) http.Handler {
 // hub. It returns when the input ends or ctx does.
 func ServeStdio(ctx context.Context, version string, c *rpc.Client, in io.ReadCloser, out io.WriteCloser) error {
 	methods := append(api.Operations.Bind(nil), coordination.Operations.Bind(nil)...)
-	server := newServer(version, methods, nil, new(readers), backend{
+	counted := &counter{client: c}
+	defer counted.tell(context.WithoutCancel(ctx))
+	server := newServer(version, methods, nil, &readers{read: counted.add}, backend{
 		perform: func(ctx context.Context, _ *mcp.CallToolRequest, m *rpc.Method, args []byte) (any, error) {
 			return c.Perform(ctx, m, args)
 		},

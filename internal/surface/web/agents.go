@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -43,6 +44,7 @@ type agentData struct {
 	Tasks    []handoff.Report
 	Messages []message // the newest that it sent or received
 	Lines    []logLine // of a kept agent, for an operator
+	Spent    string
 }
 
 // A logLine is a line of the log of a kept agent. Text that came in parts is one line.
@@ -71,6 +73,9 @@ func oneAgent(ctx context.Context, v *visit) (string, any, error) {
 		}
 	}
 
+	if d.Spent, err = v.spendOf(ctx, usage.Query{Agent: id}); err != nil {
+		return "", nil, err
+	}
 	talk, err := perform(ctx, v, api.Query, api.QueryParams{Agent: id, Limit: 20})
 	if err != nil {
 		return "", nil, err

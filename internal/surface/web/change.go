@@ -95,6 +95,8 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"hand-on":      handOn,
 	"release-file": releaseFile,
+	"stop-now":     stopNow,
+	"continue":     continueTask,
 
 	"retry-landing":  retryLanding,
 	"cancel-landing": cancelLanding,

@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -61,6 +63,8 @@ type handoffData struct {
 	CanHand bool // the operator can hand it on: no agent has it
 	Over    bool // it has ended, and the difference is kept
 	Hidden  bool // the package is for operators alone
+	Spent   string
+	Stopped *hub.Continuation // its owner cannot go on; nil if it can
 	Task    taskView
 	Diff    patchView
 }
@@ -99,7 +103,7 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 
-	d := handoffData{card: newCard(*got.Report), Here: v.r.URL.RequestURI()}
+	d := handoffData{card: newCard(*got.Report), Here: v.r.URL.RequestURI(), Spent: spendText(got.Spend)}
 	d.Hidden = d.Restricted && !v.operator()
 	json.Unmarshal(d.Package, &d.Task) // members of another type are not shown
 
@@ -126,5 +130,52 @@ func oneHandoff(ctx context.Context, v *visit) (string, any, error) {
 	if d.Agents, err = v.agentNames(ctx); err != nil {
 		return "", nil, err
 	}
-	return d.Title, d, nil
+	d.Stopped, err = v.stoppedTask(ctx, d.ID)
+	return d.Title, d, err
+}
+
+// stoppedTask returns the continuation of a task whose owner cannot go on; nil if there is none.
+func (v *visit) stoppedTask(ctx context.Context, id hub.HandoffID) (*hub.Continuation, error) {
+	got, err := perform(ctx, v, api.Continuations, api.ContinuationListParams{Open: true})
+	for _, c := range got.Continuations {
+		if c.Handoff == id && c.State == hub.ContinuationWaiting {
+			return &c, err
+		}
+	}
+	return nil, err
+}
+
+// stoppedTasks returns the continuations of a team's tasks that came without a handoff and whose
+// owners cannot go on.
+func (v *visit) stoppedTasks(ctx context.Context, id hub.TeamID) (out []hub.Continuation, err error) {
+	got, err := perform(ctx, v, api.Continuations, api.ContinuationListParams{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range got.Continuations {
+		if c.Handoff != "" || c.State != hub.ContinuationWaiting {
+			continue
+		}
+		_, err := perform(ctx, v, api.Team, api.TeamParams{Action: "task", Team: id, Task: hub.TaskID(c.Task)})
+		switch {
+		case hub.CodeOf(err) == hub.CodeNotFound: // a task of another team
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// continueTask hands the task of an agent that cannot go on to another one.
+func continueTask(ctx context.Context, f form) (string, error) {
+	got, err := perform(ctx, f.visit, api.ContinueTask, api.ContinueParams{Handoff: hub.HandoffID(f.Get("id")), With: strings.TrimSpace(f.Get("with"))})
+	if err != nil {
+		return "", err
+	}
+	if got.To == got.Of {
+		return fmt.Sprintf("%s continues the task.", got.To), nil
+	}
+	return fmt.Sprintf("The task is offered to %s.", got.To), nil
 }

@@ -251,8 +251,16 @@ func TestChanges(t *testing.T) {
 		}
 	})
 	t.Run("verify comes to its end", func(t *testing.T) {
-		if body := v.get("/journal/verify").body; !strings.Contains(body, "no differences") {
-			t.Errorf("got %.1500s", body)
+		page := v.get("/journal/verify").body
+		for { // a busy machine needs more than one step
+			next := regexp.MustCompile(`resume=[^"&]+`).FindString(page)
+			if next == "" {
+				break
+			}
+			page = v.get("/journal/verify?" + next).body
+		}
+		if !strings.Contains(page, "no differences") {
+			t.Errorf("got %.1500s", page)
 		}
 	})
 }

@@ -13,7 +13,10 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/schedule"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
 	"github.com/parley-agents/parley/internal/testing/patience"
@@ -41,6 +44,7 @@ func hostileSite(t *testing.T) *site {
 	}
 	h := &hostiletest.Hub{URL: s.url, Operator: token, Planner: s.keys["planner"], Builder: s.keys["builder"]}
 	h.Fill(t)
+	do(s, s.operator, api.AddSchedule, schedule.Setting{Every: "0 9 * * *", Zone: "UTC", To: "tester", Text: hostiletest.Text()})
 
 	// A handoff whose worktree differs from its commit.
 	git := func(args ...string) {
@@ -69,6 +73,16 @@ func hostileSite(t *testing.T) *site {
 	s.keep("migrator")
 	do(s, s.operator, api.PromptAgent, api.PromptParams{Agent: "migrator", Text: hostiletest.Text()})
 	hostileLandings(s)
+
+	// The name of a model is a word of an agent. The hub refuses one with hidden characters.
+	call := hub.ModelCall{ID: "c1", Model: hostiletest.Marker, Tokens: hub.Tokens{Input: 1}}
+	report := usage.Report{Source: hub.UsagePlugin, CLI: "pi", Ended: true, Calls: []hub.ModelCall{call}}
+	do(s, s.as("builder"), api.RecordUsage, report)
+	report.Calls[0].ID = "c2"
+	report.Calls[0].Model = hostiletest.Text()
+	if _, err := rpc.Call(t.Context(), s.as("builder"), api.RecordUsage, report); hub.CodeOf(err) != hub.CodeInvalid {
+		t.Errorf("a model with hidden characters in its name: got %v, want it refused", err)
+	}
 	return s
 }
 
@@ -186,7 +200,7 @@ func TestEveryPageIsPlainText(t *testing.T) {
 	// Each form, with hostile text in every field; the next page tells what it led to.
 	for _, action := range web.Changes() {
 		fields := url.Values{"back": {"/"}}
-		for _, name := range []string{"id", "agent", "text", "reason", "thread", "priority", "once", "aid", "project", "contract", "answer", "comment", "question", "choice", "policy", "team", "artifact", "newest", "beside", "merged", "to", "findings", "verdict"} {
+		for _, name := range []string{"id", "agent", "text", "reason", "thread", "priority", "once", "aid", "project", "contract", "answer", "comment", "question", "choice", "policy", "team", "artifact", "newest", "beside", "merged", "to", "findings", "verdict", "with"} {
 			fields.Set(name, hostiletest.Text())
 		}
 		check(http.MethodPost, "/do/"+action, operator.do(action, fields).body)

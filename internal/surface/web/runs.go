@@ -78,6 +78,7 @@ type runData struct {
 	Again     string // the command that runs the task again; "" unless task and checks are the operator's own
 	Policies  []policyChoice
 	Here      string
+	Spent     string
 }
 
 // A stepView is a step of a recording, with its time since the first.
@@ -98,7 +99,7 @@ func oneRun(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := runData{RunTrace: got, Claimed: got.Verdict == hub.RunClaimed, Here: v.r.URL.RequestURI()}
+	d := runData{RunTrace: got, Claimed: got.Verdict == hub.RunClaimed, Here: v.r.URL.RequestURI(), Spent: spendText(got.Spend)}
 
 	// A claim of the report is shown beside the evidence that contradicts it.
 	for name, value := range strictjson.Members(got.Report) {

@@ -50,6 +50,10 @@ type taskColumn struct {
 type teamData struct {
 	team.View
 	Board []taskColumn // empty if tasks are filtered
+	Spent map[hub.TaskID]string
+	// Stopped are tasks that their owners have without a handoff and cannot go on with.
+	Stopped []hub.Continuation
+
 	State hub.TaskState
 	Owner hub.AgentID
 
@@ -81,6 +85,12 @@ func oneTeam(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d.View, d.Next = *got.Team, got.Next
+	if d.Spent, err = v.spendByTask(ctx, id); err != nil {
+		return "", nil, err
+	}
+	if d.Stopped, err = v.stoppedTasks(ctx, id); err != nil {
+		return "", nil, err
+	}
 
 	if !filtered {
 		if d.Board, err = v.board(ctx, d.View); err != nil {

@@ -138,6 +138,8 @@ func NewHandler(o Options) (*Handler, error) {
 		{name: "check", pattern: "/checks/{id}", under: "checks", load: oneResult},
 		{name: "landing", pattern: "/landing", nav: "Landing", load: landings},
 		{name: "entry", pattern: "/landing/{id}", under: "landing", load: oneLanding, every: time.Second},
+		{name: "spend", pattern: "/spend", nav: "Spend", load: spendPage},
+		{name: "outside", pattern: "/outside", nav: "Events", load: eventPage},
 		{name: "runs", pattern: "/runs", nav: "Runs", load: runs},
 		{name: "run", pattern: "/runs/{id}", under: "runs", load: oneRun},
 		{name: "contracts", pattern: "/contracts", nav: "Contracts", load: contracts},

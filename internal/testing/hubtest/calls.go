@@ -389,6 +389,163 @@ func (s callWakes) Remove(a hub.AgentID, b string) error {
 	return do0(s.calls, "Wakes.Remove", func() error { return s.w.Remove(a, b) })
 }
 
+func (s callReader) Usage() hub.UsageReader { return callUsage{s.calls, s.r.Usage(), nil} }
+
+func (s callTx) WriteUsage() hub.UsageWriter { return callUsage{s.calls, nil, s.tx.WriteUsage()} }
+
+// A callUsage is the usage of a callReader, or of a callTx.
+type callUsage struct {
+	calls
+	r hub.UsageReader
+	w hub.UsageWriter
+}
+
+func (s callUsage) Sums(a hub.UsageQuery) ([]hub.UsageSum, error) {
+	return do1(s.calls, "Usage.Sums", func() ([]hub.UsageSum, error) { return s.r.Sums(a) })
+}
+
+func (s callUsage) Turns(a hub.UsageQuery) (map[string]int64, error) {
+	return do1(s.calls, "Usage.Turns", func() (map[string]int64, error) { return s.r.Turns(a) })
+}
+
+func (s callUsage) Records(a int64, b int) ([]hub.UsageRecord, error) {
+	return do1(s.calls, "Usage.Records", func() ([]hub.UsageRecord, error) { return s.r.Records(a, b) })
+}
+
+func (s callUsage) First(a int64) (hub.Usage, error) {
+	return do1(s.calls, "Usage.First", func() (hub.Usage, error) { return s.r.First(a) })
+}
+
+func (s callUsage) Call(a, b string) (hub.Usage, error) {
+	return do1(s.calls, "Usage.Call", func() (hub.Usage, error) { return s.r.Call(a, b) })
+}
+
+func (s callUsage) LastRecord() (int64, error) {
+	return do1(s.calls, "Usage.LastRecord", func() (int64, error) { return s.r.LastRecord() })
+}
+
+func (s callUsage) Budgets() ([]hub.Budget, error) {
+	return do1(s.calls, "Usage.Budgets", func() ([]hub.Budget, error) { return s.r.Budgets() })
+}
+
+func (s callUsage) Add(a hub.Usage) (bool, error) {
+	return do1(s.calls, "Usage.Add", func() (bool, error) { return s.w.Add(a) })
+}
+
+func (s callUsage) PutBudget(a hub.Budget) error {
+	return do0(s.calls, "Usage.PutBudget", func() error { return s.w.PutBudget(a) })
+}
+
+func (s callUsage) RemoveBudget(a int64) error {
+	return do0(s.calls, "Usage.RemoveBudget", func() error { return s.w.RemoveBudget(a) })
+}
+
+func (s callReader) Continuations() hub.ContinuationReader {
+	return callContinuations{s.calls, s.r.Continuations(), nil}
+}
+
+func (s callTx) WriteContinuations() hub.ContinuationWriter {
+	return callContinuations{s.calls, nil, s.tx.WriteContinuations()}
+}
+
+func (s callReader) Events() hub.EventReader { return callEvents{s.calls, s.r.Events(), nil} }
+
+func (s callTx) WriteEvents() hub.EventWriter { return callEvents{s.calls, nil, s.tx.WriteEvents()} }
+
+// A callEvents is the events of a callReader, or of a callTx.
+type callEvents struct {
+	calls
+	r hub.EventReader
+	w hub.EventWriter
+}
+
+func (s callEvents) Source(a string) (hub.EventSource, error) {
+	return do1(s.calls, "Source", func() (hub.EventSource, error) { return s.r.Source(a) })
+}
+
+func (s callEvents) Sources() ([]hub.EventSource, error) {
+	return do1(s.calls, "Sources", func() ([]hub.EventSource, error) { return s.r.Sources() })
+}
+
+func (s callEvents) Delivered(a, b string) (bool, error) {
+	return do1(s.calls, "Delivered", func() (bool, error) { return s.r.Delivered(a, b) })
+}
+
+func (s callEvents) EventCounts(a string) (map[hub.EventOutcome]int64, error) {
+	return do1(s.calls, "EventCounts", func() (map[hub.EventOutcome]int64, error) { return s.r.EventCounts(a) })
+}
+
+func (s callEvents) Schedule(a hub.ScheduleID) (hub.Schedule, error) {
+	return do1(s.calls, "Schedule", func() (hub.Schedule, error) { return s.r.Schedule(a) })
+}
+
+func (s callEvents) Schedules() ([]hub.Schedule, error) {
+	return do1(s.calls, "Schedules", func() ([]hub.Schedule, error) { return s.r.Schedules() })
+}
+
+func (s callEvents) PutSource(a hub.EventSource) error {
+	return do0(s.calls, "PutSource", func() error { return s.w.PutSource(a) })
+}
+
+func (s callEvents) RemoveSource(a string) error {
+	return do0(s.calls, "RemoveSource", func() error { return s.w.RemoveSource(a) })
+}
+
+func (s callEvents) AddDelivered(a, b string, c hub.Time) (bool, error) {
+	return do1(s.calls, "AddDelivered", func() (bool, error) { return s.w.AddDelivered(a, b, c) })
+}
+
+func (s callEvents) DropDelivered(a hub.Time) (int, error) {
+	return do1(s.calls, "DropDelivered", func() (int, error) { return s.w.DropDelivered(a) })
+}
+
+func (s callEvents) CountEvents(a string, b hub.EventOutcome, n int64) error {
+	return do0(s.calls, "CountEvents", func() error { return s.w.CountEvents(a, b, n) })
+}
+
+func (s callEvents) PutSchedule(a hub.Schedule) (hub.ScheduleID, error) {
+	return do1(s.calls, "PutSchedule", func() (hub.ScheduleID, error) { return s.w.PutSchedule(a) })
+}
+
+func (s callEvents) RemoveSchedule(a hub.ScheduleID) error {
+	return do0(s.calls, "RemoveSchedule", func() error { return s.w.RemoveSchedule(a) })
+}
+
+// A callContinuations is the continuations of a callReader, or of a callTx.
+type callContinuations struct {
+	calls
+	r hub.ContinuationReader
+	w hub.ContinuationWriter
+}
+
+func (s callContinuations) Continuation(a hub.ContinuationID) (hub.Continuation, error) {
+	return do1(s.calls, "Continuation", func() (hub.Continuation, error) { return s.r.Continuation(a) })
+}
+
+func (s callContinuations) Continuations(a hub.ContinuationQuery) ([]hub.Continuation, error) {
+	return do1(s.calls, "Continuations", func() ([]hub.Continuation, error) { return s.r.Continuations(a) })
+}
+
+func (s callContinuations) Rescue(a hub.RescueID) (hub.Rescue, error) {
+	return do1(s.calls, "Rescue", func() (hub.Rescue, error) { return s.r.Rescue(a) })
+}
+
+func (s callContinuations) Rescues(a int) ([]hub.Rescue, error) {
+	return do1(s.calls, "Rescues", func() ([]hub.Rescue, error) { return s.r.Rescues(a) })
+}
+
+func (s callContinuations) PutContinuation(a hub.Continuation) (hub.ContinuationID, error) {
+	return do1(s.calls, "PutContinuation", func() (hub.ContinuationID, error) { return s.w.PutContinuation(a) })
+}
+
+func (s callContinuations) AddRescue(a hub.Rescue) (hub.RescueID, error) {
+	return do1(s.calls, "AddRescue", func() (hub.RescueID, error) { return s.w.AddRescue(a) })
+}
+
+func (s callContinuations) RemoveRescue(a hub.RescueID) error {
+	return do0(s.calls, "RemoveRescue", func() error { return s.w.RemoveRescue(a) })
+}
+
 func (s callReader) Reservations() hub.ReservationReader {
 	return callReservations{s.calls, s.r.Reservations(), nil}
 }

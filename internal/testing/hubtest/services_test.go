@@ -23,8 +23,10 @@ import (
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/deliberation"
+	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -35,7 +37,9 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/testing/patience"
@@ -70,6 +74,10 @@ type house struct {
 	files     *reservation.Service
 	checks    *check.Service
 	landings  *landing.Service
+	usage     *usage.Service
+	onward    *continuation.Service
+	events    *event.Service
+	schedules *schedule.Service
 	written   map[string]string // contents of the files of the working tree
 	contracts *contract.Service
 	peers     *peers.Service
@@ -120,6 +128,10 @@ func newHouse(t *testing.T) *house {
 	h.files, err = reservation.New(h.store, h, h.wakes, h.mail, &reservation.Options{Clock: clock, Bus: hints})
 	h.must(err)
 	h.landings = landing.New(h.store, quarry{}, quarry{}, h.mail, &landing.Options{Clock: clock, Bus: hints})
+	h.usage = usage.New(h.store, h.mail, &usage.Options{Clock: clock, Bus: hints})
+	h.onward = continuation.New(h.store, continuation.Parts{Trees: workshop{}, Handoffs: h.handoffs, Agents: workshop{}, Mail: h.mail}, &continuation.Options{Clock: clock, Bus: hints})
+	h.events = event.New(h.store, h.mail, secrets, &event.Options{Clock: clock, Bus: hints})
+	h.schedules = schedule.New(h.store, h.mail, &schedule.Options{Clock: clock, Bus: hints})
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
 	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
 	h.callers = callers.New(h.store, h.keys, &callers.Options{Clock: clock, Vault: secrets, Self: self})
@@ -132,6 +144,16 @@ func newHouse(t *testing.T) *house {
 func (h *house) leave(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (func(), error) {
 	posted, err := h.teams.Revoked(tx, actor, agent)
 	return func() { h.mail.Announce(posted...) }, err
+}
+
+// addSource adds a source of events.
+func (h *house) addSource() error {
+	return last(h.events.Add(h.ctx, operator, event.Setting{Name: "hooks", Vendor: hub.VendorGitHub, Secret: "0123456789abcdef", To: "builder"}))
+}
+
+// addSchedule adds a schedule.
+func (h *house) addSchedule() error {
+	return last(h.schedules.Add(h.ctx, operator, schedule.Setting{Every: "1h", Zone: "UTC", To: "builder", Text: "work"}))
 }
 
 func (h *house) must(err error) {
@@ -349,6 +371,12 @@ func (h *house) land(ref string) error {
 	return last(h.landings.Land(h.ctx, builder, landing.Request{Ref: ref, Folder: "/src"}))
 }
 
+// spend records the usage of a model call of the builder.
+func (h *house) spend(id string) error {
+	call := hub.ModelCall{ID: id, Model: "m", Tokens: hub.Tokens{Input: 20, Output: 5}}
+	return last(h.usage.Record(h.ctx, builder, usage.Report{Source: hub.UsagePlugin, CLI: "pi", Ended: true, Calls: []hub.ModelCall{call}}))
+}
+
 // ask asks about a file of the working tree.
 func (h *house) ask(as hub.Caller, k reservation.Kind) error {
 	return last(h.files.Ask(h.ctx, as, reservation.Question{Tree: "/src", Paths: []string{"a"}, Kind: k}))
@@ -418,6 +446,98 @@ var operations = []struct {
 		h.must(h.setLanding())
 		h.must(h.land("one"))
 		return func() error { return last(h.landings.Cancel(h.ctx, builder, "l1", "")) }
+	}},
+	{"usage record beyond a budget", func(h *house) func() error {
+		h.must(last(h.usage.SetBudget(h.ctx, operator, usage.Limit{Of: "builder", Tokens: 10, Per: hub.PerDay})))
+		return func() error { return h.spend("m1") }
+	}},
+	{"usage record of a late call", func(h *house) func() error {
+		h.must(h.spend("m1"))
+		return func() error {
+			late := hub.ModelCall{ID: "m2", Tokens: hub.Tokens{Input: 1}}
+			return last(h.usage.Record(h.ctx, builder, usage.Report{Source: hub.UsagePlugin, CLI: "pi", Record: "u1", Calls: []hub.ModelCall{late}}))
+		}
+	}},
+	{"usage record of known calls", func(h *house) func() error {
+		h.must(h.spend("m1"))
+		return func() error { return h.spend("m1") }
+	}},
+	{"usage show", func(h *house) func() error {
+		h.must(h.spend("m1"))
+		return func() error { return last(h.usage.Spend(h.ctx, operator, usage.Query{})) }
+	}},
+	{"continuation stop", func(h *house) func() error {
+		h.accepted()
+		return func() error {
+			return last(h.onward.Stop(h.ctx, continuation.Cause{Agent: "builder", Reason: hub.ContinueQuota}))
+		}
+	}},
+	{"rescue drop", func(h *house) func() error {
+		h.accepted()
+		h.must(last(h.onward.Stop(h.ctx, continuation.Cause{Agent: "builder", Reason: hub.ContinueQuota})))
+		return func() error { return h.onward.Drop(h.ctx, operator, "s1") }
+	}},
+	{"event source add", func(h *house) func() error { return h.addSource }},
+	{"event source change", func(h *house) func() error {
+		h.must(h.addSource())
+		return h.addSource
+	}},
+	{"event source poll", func(h *house) func() error {
+		h.must(h.addSource())
+		return func() error {
+			return last(h.events.SetPoll(h.ctx, operator, event.PollSetting{Name: "hooks", Repository: "acme/shop", API: "https://api.example.com", Token: "t"}))
+		}
+	}},
+	{"event source remove", func(h *house) func() error {
+		h.must(h.addSource())
+		return func() error { return h.events.Remove(h.ctx, operator, "hooks") }
+	}},
+	{"event receive", func(h *house) func() error {
+		h.must(h.addSource())
+		return func() error {
+			return last(h.events.Receive(h.ctx, "hooks", hub.Event{Kind: hub.EventCI, State: "failure", Branch: "main", Commit: "c1", Deliveries: []string{"d1"}}))
+		}
+	}},
+	{"event counts", func(h *house) func() error {
+		h.must(h.addSource())
+		return func() error {
+			h.events.Count("hooks", hub.EventForged)
+			return h.events.StoreCounts(h.ctx)
+		}
+	}},
+	{"event sweep", func(h *house) func() error {
+		h.must(h.addSource())
+		h.must(last(h.events.Receive(h.ctx, "hooks", hub.Event{Kind: hub.EventCI, State: "failure", Deliveries: []string{"d1"}})))
+		h.now = h.now.Add(8 * 24 * time.Hour)
+		return func() error { return h.events.Sweep(h.ctx) }
+	}},
+	{"schedule add", func(h *house) func() error { return h.addSchedule }},
+	{"schedule run", func(h *house) func() error {
+		h.must(h.addSchedule())
+		return func() error { return last(h.schedules.RunNow(h.ctx, operator, "e1")) }
+	}},
+	{"schedule step", func(h *house) func() error {
+		h.must(h.addSchedule())
+		h.now = h.now.Add(2 * time.Hour)
+		return func() error { return last(h.schedules.Step(h.ctx)) }
+	}},
+	{"schedule remove", func(h *house) func() error {
+		h.must(h.addSchedule())
+		return func() error { return h.schedules.Remove(h.ctx, operator, "e1") }
+	}},
+	{"budget set", func(h *house) func() error {
+		h.must(h.spend("m1"))
+		return func() error {
+			return last(h.usage.SetBudget(h.ctx, operator, usage.Limit{Of: "builder", Tokens: 10, Per: hub.PerDay}))
+		}
+	}},
+	{"budget list", func(h *house) func() error {
+		h.must(last(h.usage.SetBudget(h.ctx, operator, usage.Limit{Of: "builder", Turns: 10, Per: hub.PerHour})))
+		return func() error { return last(h.usage.Budgets(h.ctx, operator)) }
+	}},
+	{"budget remove", func(h *house) func() error {
+		h.must(last(h.usage.SetBudget(h.ctx, operator, usage.Limit{Of: "builder", Turns: 10, Per: hub.PerHour})))
+		return func() error { return h.usage.RemoveBudget(h.ctx, operator, "b1") }
 	}},
 	{"reservation ask", func(h *house) func() error { return func() error { return h.ask(builder, reservation.Edit) } }},
 	{"reservation ask for a file that is held", func(h *house) func() error {
@@ -606,6 +726,10 @@ var operations = []struct {
 		return func() error {
 			return last(h.teams.Authority(h.ctx, operator, "core", []team.Cell{{Role: hub.RoleReviewer, Action: hub.MayBlock, Permit: hub.PermitDeny}}))
 		}
+	}},
+	{"team successors", func(h *house) func() error {
+		h.core()
+		return func() error { return h.teams.SetSuccessors(h.ctx, operator, "core", []hub.AgentID{"builder"}) }
 	}},
 	{"team hold", func(h *house) func() error {
 		h.core("decide")
@@ -936,9 +1060,9 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			steps := slices.Contains(inSteps, op.name)
 			h := newHouse(t)
 			do := op.prepare(h)
+			before := h.picture()
 			failures := 0
 			for n := 1; ; n++ {
-				before := h.picture()
 				count, at := 0, ""
 				h.store.Before = func(call string) error {
 					if count++; count != n {
@@ -976,6 +1100,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 				if steps || err == nil { // it has succeeded: go on in another house
 					h = newHouse(t)
 					do = op.prepare(h)
+					before = h.picture()
 				}
 			}
 		})
@@ -989,7 +1114,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	})
 }
 
-// calledAs returns the name under which a call of a part fails. Wakes, reservations and checks
+// calledAs returns the name under which a call of a part fails. Wakes, reservations, usage and checks
 // have short names of their own.
 func calledAs(part reflect.Type, method string) string {
 	switch part {
@@ -999,6 +1124,8 @@ func calledAs(part reflect.Type, method string) string {
 		return "Reservations." + method
 	case reflect.TypeFor[hub.CheckWriter]():
 		return "Checks." + method
+	case reflect.TypeFor[hub.UsageWriter]():
+		return "Usage." + method
 	}
 	return method
 }

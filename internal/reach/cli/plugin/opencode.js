@@ -92,6 +92,24 @@ export const Parley = async ({ client, directory }) => {
     for (let i = 0; i < 100 && children.has(id); i++) id = children.get(id)
     return id
   }
+  let failure = "" // the error with which the turn ended
+  const models = new Map() // of the answers of the turn, by message
+  const calls = new Map() // the usage of model calls since the last end of a turn, by part
+  const note = (part) => {
+    const t = part.tokens || {}
+    const cache = t.cache || {}
+    const reasoning = t.reasoning || 0
+    calls.set(part.id, {
+      id: part.id, model: models.get(part.messageID) || "", input: t.input || 0, output: (t.output || 0) + reasoning, reasoning,
+      cached_read: cache.read || 0, cached_write: cache.write || 0, cost: part.cost || 0, at: Date.now(),
+    })
+  }
+  const usage = () => {
+    const out = [...calls.values()]
+    calls.clear()
+    models.clear()
+    return out
+  }
   const refusal = safe(async (input, output) => {
     if (!asked.includes(input.tool)) return ""
     return (await ask("before", parent(input.sessionID), call(input.tool, output.args))).deny
@@ -104,8 +122,13 @@ export const Parley = async ({ client, directory }) => {
         follow(p.info.id)
         shown = (await tell("start", p.info.id)) || shown
       }
+      if (event.type === "message.updated" && p.info && p.info.role === "assistant") models.set(p.info.id, p.info.modelID)
+      if (event.type === "message.part.updated" && p.part && p.part.type === "step-finish") note(p.part)
+      if (event.type === "session.error" && !children.has(p.sessionID)) failure = JSON.stringify(p.error || "")
       if (event.type === "session.idle" && !children.has(p.sessionID)) {
-        const notice = await tell("turn_end", p.sessionID)
+        const error = failure
+        failure = ""
+        const notice = await tell("turn_end", p.sessionID, error ? { error, usage: usage() } : { usage: usage() })
         if (notice) await send(p.sessionID, notice).catch(() => {})
       }
       if (event.type === "permission.asked" || event.type === "permission.updated") await tell("waiting", p.sessionID || session)

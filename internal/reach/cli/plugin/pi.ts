@@ -84,18 +84,31 @@ export default function (pi: any) {
     const { notice } = await ask(session ? "tool" : "after", guarded, use)
     if (notice) return { content: [...(event.content || []), { type: "text", text: notice }] }
   }))
+  let calls: any[] = [] // the usage of model calls since the last end of a turn
+  let answers = 0
+  const note = (message: any) => {
+    const u = message.usage
+    answers++
+    calls.push({
+      id: message.responseId || `${guarded}-${message.timestamp || Date.now()}-${answers}`, model: message.model || "",
+      input: u.input || 0, output: u.output || 0, reasoning: u.reasoning || 0, cached_read: u.cacheRead || 0, cached_write: u.cacheWrite || 0,
+      cost: (u.cost && u.cost.total) || 0, at: Date.now(),
+    })
+  }
+  const usage = () => { const out = calls; calls = []; return out }
   let failure = "" // the error with which the last answer of the model ended
   pi.on("message_end", safe(async (event: any) => {
     const message = event.message || {}
+    if (message.role === "assistant" && message.usage) note(message)
     if (message.role === "assistant") failure = message.stopReason === "error" ? message.errorMessage || "error" : ""
   }))
   pi.on("agent_settled", safe(async () => {
     if (!session) return
-    const notice = await tell("turn_end", failure ? { error: failure } : {})
+    const notice = await tell("turn_end", failure ? { error: failure, usage: usage() } : { usage: usage() })
     if (notice) send(notice)
   }))
   pi.on("session_shutdown", safe(async () => {
     if (watcher) watcher.kill()
-    if (session) await tell("end")
+    if (session) await tell("end", { usage: usage() })
   }))
 }

@@ -1,0 +1,566 @@
+// Package continuation lets tasks go on whose agent cannot: it is out of quota or context, lost its
+// login, crashed, spent its budget or was closed.
+//
+// [Service.Stop] is told that an agent cannot go on. For each task that the agent owns, the
+// uncommitted work of its folder is kept as a rescue, in the hub's own copy of the repository, and
+// a continuation is stored. A kept agent may name the agents that take over ([Kept.Or]), and so may
+// the policy of a team; choose.go finds the first that may. Else the continuation waits for a
+// person, who calls [Service.Continue]. Either way the task is handed on as a handoff of the agent, verified and
+// hashed as every other one; the next owner accepts it ([Service.Moved]).
+//
+// package.go makes the texts, rescue.go lists, applies and drops rescues, pending.go keeps the text
+// that an agent reads next: as a successor, or after its CLI shortened its context.
+//
+// The package reads no transcript and starts no agent: the keeper, the handoffs and the copies of
+// repositories are reached through interfaces. It is tested through a hub in package server.
+package continuation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+)
+
+// A Saved is the state of a working tree, kept in the hub's copy of its repository.
+type Saved struct {
+	hub.Rescue
+	Clean  bool   // nothing is uncommitted, and nothing was kept
+	Branch string // "" for a detached head
+	Tree   string // of the files
+}
+
+// Trees keeps the uncommitted work of working trees. It changes no tree, index, branch or ref of a
+// user but in Apply.
+type Trees interface {
+	// Save keeps the uncommitted work of the tree around a folder under a name.
+	Save(ctx context.Context, folder, name, message string) (Saved, error)
+	// Drop removes a name from the copy with the work of a rescue.
+	Drop(ctx context.Context, r hub.Rescue) error
+	// Names returns the names under which work is kept, as rescues with copy and ref alone.
+	Names(ctx context.Context) ([]hub.Rescue, error)
+	// Apply brings the work of a rescue into the tree around a folder, as changes that are not
+	// committed.
+	Apply(ctx context.Context, r hub.Rescue, folder string) (Applied, error)
+	// Patch returns the work of a rescue as a patch, and whether it is cut.
+	Patch(ctx context.Context, r hub.Rescue, most int) (string, bool, error)
+}
+
+// Handoffs hands tasks on.
+type Handoffs interface {
+	// Continue hands the task of h on for its owner. offered is called in the transaction that
+	// stores the new handoff; its error undoes it. A task of a team that its owner has without a
+	// handoff comes as one without an id.
+	Continue(ctx context.Context, actor hub.Caller, h hub.Handoff, o hub.Onward, offered func(tx hub.Tx, next hub.Handoff) error) error
+}
+
+// A Kept is an agent that the hub runs.
+type Kept struct {
+	Folder string
+	CLI    string
+	Or     []string // who takes over its tasks: CLIs, agents and self, in this order
+	Rests  bool     // it begins again by itself when it can
+	Until  hub.Time // before which it does not begin, if it rests and the time is known
+}
+
+// A Program is a CLI that the hub can run in a folder.
+type Program struct {
+	CLI     string
+	Command []string // empty for the one that the kept agent names
+	Path    string   // the PATH under which the command was found
+	Folder  string   // of the task
+}
+
+// Agents runs agents.
+type Agents interface {
+	// Kept returns how the hub runs an agent, and whether it does.
+	Kept(ctx context.Context, agent hub.AgentID) (Kept, bool, error)
+	// StandInName returns the name of the agent of a CLI that works in the folder of a task for its
+	// owner. StandIn begins to keep it; Dismiss stops one that got no task.
+	StandInName(ctx context.Context, of hub.AgentID, cli string) (hub.AgentID, error)
+	StandIn(ctx context.Context, of hub.AgentID, p Program) error
+	Dismiss(ctx context.Context, agent hub.AgentID) error
+	// Resume begins a turn of an agent that the hub runs, in a new session.
+	Resume(ctx context.Context, agent hub.AgentID, text string) error
+	// Blocked returns why no turn of an agent may begin; "" if one may.
+	Blocked(ctx context.Context, agent hub.AgentID) string
+	// Off returns why an agent that is known takes no task: a person paused or stopped it; "" if it
+	// may take one.
+	Off(ctx context.Context, agent hub.AgentID) string
+	// Working reports whether a turn of an agent runs.
+	Working(ctx context.Context, agent hub.AgentID) bool
+	// Closed reports whether an agent had sessions in terminals and all of them ended, and when the
+	// last one did.
+	Closed(rd hub.Reader, agent hub.AgentID) (at hub.Time, closed bool, err error)
+}
+
+// Files has the files that agents reserved.
+type Files interface {
+	// MoveFiles gives the files in a folder that an agent reserved to the next owner of its task.
+	MoveFiles(ctx context.Context, folder string, from, to hub.AgentID, id hub.HandoffID) error
+}
+
+// Mail writes messages of the hub.
+type Mail interface {
+	// Notify writes a message of the hub inside tx. It is never dropped.
+	Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error)
+	// TellOperator writes a message of the hub to the operator inside tx.
+	TellOperator(tx hub.Tx, payload any) (hub.Message, error)
+	// Announce wakes the long polls of the recipients of committed messages.
+	Announce(...hub.Message)
+}
+
+// Options changes how a Service works. The zero value works.
+type Options struct {
+	Clock    hub.Clock     // default time.Now
+	Bus      hub.Bus       // gets a hint after every change; may be nil
+	Log      *slog.Logger  // default silent
+	Patience time.Duration // an agent that failed for a reason gets no task for the same one within it; default 10 minutes
+	Keep     time.Duration // after which a rescue is dropped; default 14 days
+}
+
+// The defaults.
+const (
+	DefaultPatience = 10 * time.Minute
+	DefaultKeep     = 14 * 24 * time.Hour
+)
+
+const (
+	maxTasks    = 20              // of one agent that are continued at a time
+	maxDaily    = 3               // continuations of one task in a day that happen by themselves
+	maxPage     = 200             // continuations and rescues of one list
+	maxSaid     = 2000            // bytes of the last words of an agent
+	maxSaving   = 5 * time.Minute // for the work of a folder to be kept
+	noticeTopic = "continuations"
+)
+
+// A Service continues the tasks of a hub. It is safe for concurrent use.
+type Service struct {
+	store    hub.Store
+	trees    Trees
+	handoffs Handoffs
+	agents   Agents
+	files    Files
+	mail     Mail
+	o        Options
+	ids      *hub.IDs
+
+	// making is held while continuations are made, so that two causes make one. It guards offered:
+	// when the tasks that nobody took were offered again.
+	making  sync.Mutex
+	offered map[hub.ContinuationID]hub.Time
+
+	taken chan hub.Continuation // whose files move; what does not fit is left to the guard
+	stops chan Cause            // that Run handles; a cause that does not fit is handled by its caller
+
+	mu      sync.Mutex           // guards stopped
+	stopped map[hub.AgentID]bool // agents with waiting continuations, and with a text that they read next, as far as known
+}
+
+// Parts are the services that a Service needs.
+type Parts struct {
+	Trees    Trees
+	Handoffs Handoffs
+	Agents   Agents
+	Files    Files // may be nil
+	Mail     Mail
+}
+
+// New returns a Service. opts may be nil. Run makes it drop old rescues.
+func New(store hub.Store, p Parts, opts *Options) *Service {
+	s := &Service{store: store, trees: p.Trees, handoffs: p.Handoffs, agents: p.Agents, files: p.Files, mail: p.Mail, taken: make(chan hub.Continuation, maxTasks), stops: make(chan Cause, maxTasks), stopped: map[hub.AgentID]bool{}, offered: map[hub.ContinuationID]hub.Time{}}
+	if opts != nil {
+		s.o = *opts
+	}
+	if s.o.Clock == nil {
+		s.o.Clock = time.Now
+	}
+	if s.o.Log == nil {
+		s.o.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.o.Patience <= 0 {
+		s.o.Patience = DefaultPatience
+	}
+	if s.o.Keep <= 0 {
+		s.o.Keep = DefaultKeep
+	}
+	s.ids = hub.NewIDs(s.o.Clock)
+	return s
+}
+
+// A Cause says why an agent cannot go on.
+type Cause struct {
+	Agent  hub.AgentID
+	Reason hub.ContinuationReason
+	Until  hub.Time // when it can go on, if that is known
+	Said   string   // its last summary or plan, if it sent one
+}
+
+// Stop makes a continuation for each task that an agent owns and cannot go on with, and hands it
+// on, if the agent or the team of the task names a successor. It returns the continuations; none if
+// the agent owns no task. A task that is on its way to another agent is left alone.
+func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error) {
+	if !c.Reason.Known() {
+		return nil, hub.Errorf(hub.CodeInvalid, "continuation.Stop", "unknown reason %.30q", c.Reason)
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	owned, err := s.ownedTasks(ctx, c.Agent)
+	if err != nil || len(owned) == 0 {
+		return nil, err
+	}
+	kept, _, err := s.agents.Kept(ctx, c.Agent)
+	if err != nil {
+		return nil, err
+	}
+
+	out := []hub.Continuation{}
+	var failed []error
+	for _, t := range owned {
+		if t.open != nil && t.open.State == hub.ContinuationOffered {
+			continue
+		}
+		made, err := s.make(ctx, t, c, kept)
+		if err == nil {
+			made, err = s.handOn(ctx, made, kept, t)
+		}
+		switch {
+		case err == nil:
+			out = append(out, made)
+		case !errors.Is(err, errWentOn):
+			failed = append(failed, err) // the other tasks go on nevertheless
+		}
+	}
+	s.note(c.Agent, true)
+	return out, errors.Join(failed...)
+}
+
+// Later is Stop without an answer: Run does it. An agent without tasks is left alone.
+func (s *Service) Later(ctx context.Context, c Cause) {
+	select {
+	case s.stops <- c:
+	default:
+		s.stop(ctx, c)
+	}
+}
+
+// stop is Stop with a log entry for a failure.
+func (s *Service) stop(ctx context.Context, c Cause) {
+	if _, err := s.Stop(ctx, c); err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("the tasks of an agent that cannot go on were not continued", "op", "continuation.Stop", "agent", c.Agent, "err", err)
+	}
+}
+
+// note notes that an agent has waiting continuations, or a text that it reads next.
+func (s *Service) note(agent hub.AgentID, has bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has {
+		s.stopped[agent] = true
+		return
+	}
+	delete(s.stopped, agent)
+}
+
+// remember notes the agents that open continuations concern, after a start of the hub.
+func (s *Service) remember(ctx context.Context) {
+	open, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.Continuation, error) {
+		return rd.Continuations().Continuations(hub.ContinuationQuery{States: []hub.ContinuationState{hub.ContinuationWaiting, hub.ContinuationOffered}, Limit: maxPage})
+	})
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("the tasks that wait cannot be read", "op", "continuation.Run", "err", err)
+	}
+	for _, c := range open {
+		s.note(c.Of, true)
+		if c.To != "" {
+			s.note(c.To, true)
+		}
+	}
+}
+
+// Concerns reports whether an agent may have waiting continuations, or a text that it reads next.
+// About continuations that were taken before the start of the hub, the next session of the agent
+// finds out.
+func (s *Service) Concerns(agent hub.AgentID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped[agent]
+}
+
+// A task is the work that an agent owns, with its package and the open continuation of it.
+type task struct {
+	handoff hub.Handoff // without an id for a task of a team that came without one
+	pkg     contents
+	open    *hub.Continuation // nil if there is none
+	scope   []string          // files that the agent reserved
+	asked   []string          // its questions that nobody answered
+	said    string            // its last report on the hub
+	team    []string          // successors that its team names
+}
+
+// ownedTasks returns the tasks that an agent owns.
+func (s *Service) ownedTasks(ctx context.Context, agent hub.AgentID) (out []task, err error) {
+	err = s.store.View(ctx, func(r hub.Reader) error {
+		out = nil
+		owned, err := owned(r, agent, maxTasks)
+		if err != nil {
+			return err
+		}
+		for _, h := range owned {
+			t, err := loadTask(r, h)
+			if err != nil {
+				return err
+			}
+			out = append(out, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("continuation: read the tasks of an agent: %w", err)
+	}
+	return out, nil
+}
+
+// errWentOn says that the task of a continuation that is being made went on in the meantime: its
+// agent ended it or took it back, or another hub on the same store made the continuation.
+var errWentOn = hub.Errorf(hub.CodeConflict, "continuation.Stop", "the task went on in the meantime")
+
+// make keeps the uncommitted work of a task and stores its continuation. Work that cannot be kept
+// stays where it is, and the continuation says why.
+func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept) (hub.Continuation, error) {
+	h := t.handoff
+	c := hub.Continuation{Handoff: h.ID, Task: h.TaskID, Title: h.Title, Of: h.To, State: hub.ContinuationWaiting}
+	if t.open != nil {
+		c = *t.open
+	}
+	c.Reason = cause.Reason
+	c.Until = cause.Until
+	c.At = s.o.Clock.Now()
+	c.MovedAt = c.At
+	c.Said = cut(firstOf(cause.Said, t.said, c.Said), maxSaid)
+	if h.Restricted {
+		c.Title = hub.RestrictedText
+		c.Said = ""
+	}
+
+	c.Folder = firstOf(t.pkg.Work.Worktree, kept.Folder)
+	c.Branch = t.pkg.Work.Branch
+	c.Why = "it waits for a person"
+	if cause.Reason == hub.ContinueClosed && len(t.team) > 0 {
+		c.Why += fmt.Sprintf("; %s is asked after %s", t.team[0], s.o.Patience)
+	}
+	saved, problem := s.save(ctx, &c)
+	if problem != "" {
+		c.Why += "; " + problem
+	}
+
+	var stored hub.Continuation
+	err := s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) (err error) {
+		if err := checkStopped(x.tx, t); err != nil { // keeping the work took some time
+			return err
+		}
+		stored = c
+		if saved != nil {
+			if err := x.addRescue(&stored, *saved); err != nil {
+				return err
+			}
+		}
+		if stored, err = x.put(stored); err != nil {
+			return err
+		}
+		if err := x.record(actions.ContinuationMade, string(stored.ID), factsOf(stored)); err != nil {
+			return err
+		}
+		if t.open != nil {
+			return nil // its sender and the operator know
+		}
+		name, err := nameOf(x.tx, stored.Handoff)
+		if err != nil {
+			return err
+		}
+		return x.tell(stored, h.From, stopText(stored, cmp.Or(name, stored.Task)))
+	})
+	if err != nil && saved != nil {
+		s.dropRef(ctx, *saved)
+	}
+	return stored, err
+}
+
+// checkStopped reports errWentOn unless a task and its open continuation are as they were read.
+func checkStopped(rd hub.Reader, t task) error {
+	h, err := ownedWork(rd, "continuation.Stop", t.handoff.ID, hub.TaskID(t.handoff.TaskID))
+	isOver := hub.CodeOf(err) == hub.CodeConflict || (err == nil && h.To != t.handoff.To)
+	if isOver {
+		return errWentOn
+	}
+	if err != nil {
+		return err
+	}
+	open, err := newest(rd, t.handoff, hub.ContinuationWaiting, hub.ContinuationOffered)
+	if err != nil {
+		return err
+	}
+	isSame := open == nil && t.open == nil
+	if open != nil && t.open != nil {
+		isSame = open.ID == t.open.ID && open.Revision == t.open.Revision
+	}
+	if !isSame {
+		return errWentOn
+	}
+	return nil
+}
+
+// dropRef removes the name of work in the copy that no rescue has.
+func (s *Service) dropRef(ctx context.Context, r hub.Rescue) {
+	if err := s.trees.Drop(context.WithoutCancel(ctx), r); err != nil {
+		s.o.Log.Warn("kept work that is not needed was not dropped", "op", "continuation.save", "ref", r.Ref, "err", err)
+	}
+}
+
+// addRescue stores the work that was kept for a continuation.
+func (x *change) addRescue(c *hub.Continuation, saved hub.Rescue) error {
+	id, err := x.tx.WriteContinuations().AddRescue(saved)
+	if err != nil {
+		return err
+	}
+	saved.ID = id
+	c.Rescue = &saved
+	facts := map[string]any{"agent": c.Of, "handoff": c.Handoff, "commit": saved.Commit, "files": saved.Files, "insertions": saved.Insertions, "deletions": saved.Deletions}
+	return x.record(actions.RescueMade, string(id), facts)
+}
+
+// save keeps the uncommitted work in the folder of a continuation and notes the state of the
+// folder. It returns nil if nothing is uncommitted, and why nothing could be kept.
+func (s *Service) save(ctx context.Context, c *hub.Continuation) (saved *hub.Rescue, problem string) {
+	if c.Folder == "" {
+		return nil, "the task names no folder, so no uncommitted work is kept"
+	}
+	name := "rescue/" + string(c.Of) + "/" + string(s.ids.Next())
+	limited, cancel := context.WithTimeout(ctx, maxSaving)
+	defer cancel()
+	got, err := s.trees.Save(limited, c.Folder, name, fmt.Sprintf("Work of %s on %s\n\nThe agent %s.\n", c.Of, c.Title, c.Reason.Text()))
+	if err != nil {
+		s.o.Log.Warn("the uncommitted work of an agent was not kept", "op", "continuation.save", "agent", c.Of, "err", err)
+		return nil, fmt.Sprintf("the uncommitted work stays in %s and was not kept: %v", c.Folder, shortError(err))
+	}
+	isKnown := c.Tree == got.Tree && c.Head == got.Base && s.hasRescue(ctx, c.Rescue)
+	c.Head = got.Base
+	c.Tree = got.Tree
+	if got.Branch != "" {
+		c.Branch = got.Branch
+	}
+	switch {
+	case got.Clean:
+		c.Rescue = nil
+		return nil, ""
+	case isKnown: // the rescue that is there has the same files
+		s.dropRef(ctx, got.Rescue)
+		return nil, ""
+	}
+	got.Agent = c.Of
+	got.Handoff = c.Handoff
+	got.Folder = c.Folder
+	got.At = s.o.Clock.Now()
+	got.Until = got.At.Add(s.o.Keep)
+	got.Paths = got.Paths[:min(len(got.Paths), hub.MaxRescuePaths)]
+	return &got.Rescue, ""
+}
+
+// hasRescue reports whether a rescue is still kept: a person may have dropped it.
+func (s *Service) hasRescue(ctx context.Context, r *hub.Rescue) bool {
+	if r == nil {
+		return false
+	}
+	_, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Rescue, error) { return rd.Continuations().Rescue(r.ID) })
+	return err == nil
+}
+
+// factsOf are the facts of the journal entries about a continuation.
+func factsOf(c hub.Continuation) map[string]any {
+	f := map[string]any{"task": c.Task, "of": c.Of, "reason": c.Reason, "state": c.State}
+	if c.Handoff != "" {
+		f["handoff"] = c.Handoff
+	}
+	if c.To != "" {
+		f["to"] = c.To
+	}
+	if c.Next != "" {
+		f["next"] = c.Next
+	}
+	if c.Rescue != nil {
+		f["rescue"] = c.Rescue.ID
+	}
+	return f
+}
+
+// A change is one transaction of the service: its writes, their journal entries and messages.
+type change struct {
+	s      *Service
+	tx     hub.Tx
+	actor  hub.Caller
+	posted []hub.Message
+}
+
+// update runs fn in one transaction and announces its messages after the commit.
+func (s *Service) update(ctx context.Context, actor hub.Caller, fn func(*change) error) error {
+	var x *change
+	err := s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
+		x = &change{s: s, tx: tx, actor: actor}
+		return fn(x)
+	})
+	if err != nil {
+		return fmt.Errorf("continuation: %w", err)
+	}
+	s.mail.Announce(x.posted...)
+	s.publish()
+	return nil
+}
+
+func (s *Service) publish() {
+	if s.o.Bus != nil {
+		s.o.Bus.Publish(hub.TopicJournal)
+	}
+}
+
+// record writes a journal entry.
+func (x *change) record(a actions.Action, subject string, facts any) error {
+	_, err := x.tx.Append(x.actor.Entry(x.s.o.Clock.Now(), a, subject, facts))
+	return err
+}
+
+// put stores a continuation and returns it as it is stored.
+func (x *change) put(c hub.Continuation) (hub.Continuation, error) {
+	id, err := x.tx.WriteContinuations().PutContinuation(c)
+	c.ID = id
+	c.Revision++
+	return c, err
+}
+
+// tell tells the operator and the agent that gave the task about a continuation.
+func (x *change) tell(c hub.Continuation, sender hub.AgentID, text string) error {
+	payload := map[string]any{"message": text, "continuation": c.ID}
+	if c.Handoff != "" {
+		payload["handoff_id"] = c.Handoff
+	}
+	m, err := x.s.mail.TellOperator(x.tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": c.Of})
+	if err != nil {
+		return err
+	}
+	if m.ID != "" {
+		x.posted = append(x.posted, m)
+	}
+	if sender == hub.Operator || sender == hub.Self || sender == c.Of {
+		return nil
+	}
+	if m, err = x.s.mail.Notify(x.tx, notice(sender, payload)); err != nil {
+		return err
+	}
+	x.posted = append(x.posted, m)
+	return nil
+}
