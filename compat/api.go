@@ -3,9 +3,10 @@ package compat
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // methods are the members of a path that are operations.
@@ -24,10 +25,10 @@ type operation struct {
 	site    string // the pointer below paths or webhooks, where pointer may be in components
 }
 
-var pathName = regexp.MustCompile(`\{[^}/]*\}`)
+var pathName = pattern.New(`\{[^}/]*\}`)
 
 // pathKey returns a path without the names of its parameters.
-func pathKey(path string) string { return pathName.ReplaceAllString(path, "{}") }
+func pathKey(path string) string { return pathName().ReplaceAllString(path, "{}") }
 
 // operations returns the operations of a document, in order.
 func (s *source) operations() []operation { return s.operationsIn("/paths") }
@@ -299,7 +300,7 @@ type parameter struct {
 // known by its place in the path.
 func (s *source) parametersOf(op operation) map[string]parameter {
 	out := map[string]parameter{}
-	order := pathName.FindAllString(op.path, -1)
+	order := pathName().FindAllString(op.path, -1)
 	for _, at := range []string{op.itemAt, op.pointer} {
 		raw, _ := lookup(s.base, at+"/parameters")
 		list, _ := raw.([]any)

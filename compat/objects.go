@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // An object is the description of one object of OpenAPI: its members and their kinds.
@@ -23,10 +25,10 @@ type object struct {
 }
 
 var (
-	keyOfComponent = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-	statusName     = regexp.MustCompile(`^(default|[1-5]([0-9][0-9]|XX))$`)
-	pathStart      = regexp.MustCompile(`^/`)
-	variableName   = regexp.MustCompile(`\{[^{}]+\}`)
+	keyOfComponent = pattern.New(`^[a-zA-Z0-9._-]+$`)
+	statusName     = pattern.New(`^(default|[1-5]([0-9][0-9]|XX))$`)
+	pathStart      = pattern.New(`^/`)
+	variableName   = pattern.New(`\{[^{}]+\}`)
 )
 
 // objects are the objects of OpenAPI 3.0 and 3.1 by name. Schemas are not among them: they are
@@ -51,8 +53,8 @@ var objects = map[string]object{
 		"schemas": "Named", "responses": "{}Response", "parameters": "{}Parameter", "examples": "{}Example", "requestBodies": "{}RequestBody", "headers": "{}Header",
 		"securitySchemes": "{}SecurityScheme", "links": "{}Link", "callbacks": "{}Callback", "pathItems": "{}PathItem",
 	}, newer: []string{"pathItems"}},
-	"Named": {named: "any", names: keyOfComponent},
-	"Paths": {named: "PathItem", names: pathStart},
+	"Named": {named: "any", names: keyOfComponent()},
+	"Paths": {named: "PathItem", names: pathStart()},
 	"PathItem": {members: map[string]string{
 		"summary": "string", "description": "string", "servers": "[]Server", "parameters": "[]Parameter", "get": "Operation", "put": "Operation", "post": "Operation",
 		"delete": "Operation", "options": "Operation", "head": "Operation", "patch": "Operation", "trace": "Operation", "connect": "Operation",
@@ -77,7 +79,7 @@ var objects = map[string]object{
 	"Encoding": {members: map[string]string{
 		"contentType": "string", "headers": "{}Header", "style": "form|spaceDelimited|pipeDelimited|deepObject", "explode": "boolean", "allowReserved": "boolean",
 	}},
-	"Responses": {named: "Response", names: statusName},
+	"Responses": {named: "Response", names: statusName()},
 	"Response": {members: map[string]string{
 		"description": "string", "headers": "{}Header", "content": "{}MediaType", "links": "{}Link",
 	}, required: []string{"description"}, refers: true},
@@ -181,7 +183,7 @@ func (c *apiCheck) named(kind string, value any, pointer string) error {
 	}
 	inComponents := strings.Count(pointer, "/") == 2 && strings.HasPrefix(pointer, "/components/")
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if inComponents && !keyOfComponent.MatchString(name) {
+		if inComponents && !keyOfComponent().MatchString(name) {
 			return c.refuse(join(pointer, name), "the name of a component has letters, digits, '.', '_' and '-' only")
 		}
 		if err := c.value(kind, members[name], join(pointer, name)); err != nil {
@@ -321,7 +323,7 @@ func (c *apiCheck) server(members map[string]any, pointer string) error {
 		return c.refuse(join(pointer, "url"), "%q is not a URL or a template of one", address)
 	}
 	variables, _ := members["variables"].(map[string]any)
-	for _, name := range variableName.FindAllString(address, -1) {
+	for _, name := range variableName().FindAllString(address, -1) {
 		if _, ok := variables[strings.Trim(name, "{}")]; !ok {
 			return c.refuse(join(pointer, "url"), "the variable %s is not declared", name)
 		}
@@ -454,7 +456,7 @@ func (c *apiCheck) pathParameters(op operation) error {
 		}
 	}
 
-	for _, name := range pathName.FindAllString(op.path, -1) {
+	for _, name := range pathName().FindAllString(op.path, -1) {
 		name = strings.Trim(name, "{}")
 		if !declared[name] {
 			return c.refuse(op.pointer, "the parameter %q of the path %s is not declared", name, op.path)

@@ -1,9 +1,10 @@
 package hub
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A MergeState says whether the versions of an artifact of a team agree.
@@ -50,13 +51,13 @@ const (
 	artifactRegistry = "registry.jsonl" // the list of versions in the folder of a team
 )
 
-var artifactPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
+var artifactPattern = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 
 // ValidArtifactID reports whether id can be the name of a team's artifact: a path inside
 // the folder of the artifacts, which leads nowhere else.
 func ValidArtifactID(id string) bool {
 	first, _, _ := strings.Cut(id, "/")
-	return len(id) <= maxArtifactID && artifactPattern.MatchString(id) && !strings.EqualFold(first, artifactRegistry)
+	return len(id) <= maxArtifactID && artifactPattern().MatchString(id) && !strings.EqualFold(first, artifactRegistry)
 }
 
 // An ArtifactVersion is one version of a team's artifact. It never changes.

@@ -3,9 +3,10 @@ package hub
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A TeamID names a team on this hub. It has the form of an agent's name.
@@ -232,10 +233,10 @@ func (m Member) Reads(at Time) bool {
 // A TaskID names a task on this hub, as in T-12.
 type TaskID string
 
-var taskPattern = regexp.MustCompile(`^T-[1-9][0-9]{0,17}$`)
+var taskPattern = pattern.New(`^T-[1-9][0-9]{0,17}$`)
 
 // Valid reports whether id has the form of a task's name.
-func (id TaskID) Valid() bool { return taskPattern.MatchString(string(id)) }
+func (id TaskID) Valid() bool { return taskPattern().MatchString(string(id)) }
 
 // A TaskState says how far a task has come.
 type TaskState string

@@ -3,12 +3,12 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -26,12 +26,12 @@ const fewRecipients = 100
 
 // The patterns of the published envelope schema.
 var (
-	threadPattern  = regexp.MustCompile(`^[A-Za-z0-9._:@/#+=~-]{1,128}$`)
-	versionPattern = regexp.MustCompile(`^1\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
-	sha256Pattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	webPattern     = regexp.MustCompile(`^https?://[^/]`)
-	pathPattern    = regexp.MustCompile(`^(/|[A-Za-z]:[\\/])`) // absolute on any system: sender and receiver may be on other machines
-	teamPattern    = regexp.MustCompile(`^(?i:teamspace:)`)
+	threadPattern  = pattern.New(`^[A-Za-z0-9._:@/#+=~-]{1,128}$`)
+	versionPattern = pattern.New(`^1\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
+	sha256Pattern  = pattern.New(`^[0-9a-f]{64}$`)
+	webPattern     = pattern.New(`^https?://[^/]`)
+	pathPattern    = pattern.New(`^(/|[A-Za-z]:[\\/])`) // absolute on any system: sender and receiver may be on other machines
+	teamPattern    = pattern.New(`^(?i:teamspace:)`)
 )
 
 // envelopeNames are the members of an envelope. The last two were cut from the
@@ -111,7 +111,7 @@ func (e Envelope) checkOrigin(op string) error {
 	switch {
 	case e.Protocol != Protocol:
 		return invalid(op, "protocol", "%s is not %q", shorten.Quote(e.Protocol), Protocol)
-	case !versionPattern.MatchString(e.Version):
+	case !versionPattern().MatchString(e.Version):
 		return invalid(op, "version", "%s is not a version 1.x.y of the protocol", shorten.Quote(e.Version))
 	case !e.ID.Valid():
 		return invalid(op, "id", "%s is not a lower-case UUIDv7", shorten.Quote(string(e.ID)))
@@ -130,7 +130,7 @@ func (e Envelope) checkTopic(op string) error {
 		return Errorf(CodeUnknownType, op, "type: unknown message type %s", shorten.Quote(string(e.Type)))
 	case e.Team != "" && !AgentID(e.Team).Valid():
 		return invalid(op, "team", "%s is not a valid team name", shorten.Quote(e.Team))
-	case e.ThreadID != "" && !threadPattern.MatchString(e.ThreadID):
+	case e.ThreadID != "" && !threadPattern().MatchString(e.ThreadID):
 		return invalid(op, "thread_id", "%s is not 1 to 128 letters, digits or . _ : @ / # + = ~ -", shorten.Quote(e.ThreadID))
 	case e.ReplyTo != "" && !e.ReplyTo.Valid():
 		return invalid(op, "reply_to", "%s is not a lower-case UUIDv7", shorten.Quote(string(e.ReplyTo)))
@@ -235,7 +235,7 @@ func (a ArtifactRef) problem() (member, problem string) {
 	switch {
 	case !slices.Contains(ArtifactRefTypes, a.Type):
 		return "type", notOneOf(a.Type, ArtifactRefTypes)
-	case a.SHA256 != "" && !sha256Pattern.MatchString(a.SHA256):
+	case a.SHA256 != "" && !sha256Pattern().MatchString(a.SHA256):
 		return "sha256", shorten.Quote(a.SHA256) + " is not 64 lower-case hexadecimal digits"
 	case a.SizeBytes != nil && (*a.SizeBytes < 0 || *a.SizeBytes > maxInteger):
 		return "size_bytes", fmt.Sprintf("%d is not between 0 and %d", *a.SizeBytes, int64(maxInteger))
@@ -254,11 +254,11 @@ func targetProblem(kind, target string) string {
 		return "is required"
 	case !utf8.ValidString(target):
 		return "is not valid UTF-8"
-	case teamPattern.MatchString(target):
+	case teamPattern().MatchString(target):
 		return "addresses with the scheme teamspace: are not part of the protocol; give an absolute path"
-	case kind == "file" && !pathPattern.MatchString(target):
+	case kind == "file" && !pathPattern().MatchString(target):
 		return shorten.Quote(target) + " is not an absolute path"
-	case kind == "url" && !webPattern.MatchString(target):
+	case kind == "url" && !webPattern().MatchString(target):
 		return shorten.Quote(target) + " is not an http or https address"
 	}
 	return ""

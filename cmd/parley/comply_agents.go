@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // selectAgents returns the agents to test: the command line, the agents of the file, or
@@ -100,7 +100,7 @@ func (a *app) complyAgentsCommand() *cobra.Command {
 }
 
 // addedName matches the names that an agent can be added under: they are names of folders.
-var addedName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var addedName = pattern.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // features are the features that an agent is tried for when it is added, each with the test that
 // needs it: NA means that the scripted model could not make the agent use it.
@@ -157,7 +157,7 @@ argument or into a variable passed with --env.`,
 
 // addAgent tries an agent and writes its file.
 func (a *app) addAgent(ctx context.Context, f complyFlags, name string, command []string) error {
-	if !addedName.MatchString(name) {
+	if !addedName().MatchString(name) {
 		return usagef("%q is not a valid agent name", name).WithHint("use at most 64 lowercase letters, digits, dots, dashes and underscores, starting with a letter or digit")
 	}
 	known, err := a.knownAgents()

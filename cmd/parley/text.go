@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
 )
 
@@ -41,19 +41,19 @@ func clockText(t, now time.Time) string {
 const hashLength = 12
 
 // longHash finds a SHA-256, or the id of a commit, in a text.
-var longHash = regexp.MustCompile(`\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b`)
+var longHash = pattern.New(`\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b`)
 
 // cutHashes returns a text of the hub with shortened hashes.
 func cutHashes(s string) string {
-	return longHash.ReplaceAllStringFunc(s, func(h string) string { return h[:hashLength] })
+	return longHash().ReplaceAllStringFunc(s, func(h string) string { return h[:hashLength] })
 }
 
 // hubTime finds a time in a text, as the hub writes it.
-var hubTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+var hubTime = pattern.New(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
 
 // localTimes returns a text of the hub with times as a person reads them.
 func localTimes(s string) string {
-	return hubTime.ReplaceAllStringFunc(s, func(text string) string {
+	return hubTime().ReplaceAllStringFunc(s, func(text string) string {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			return text

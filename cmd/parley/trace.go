@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -219,7 +219,7 @@ func entryText(e hub.Entry) string {
 }
 
 // longID finds an id in full.
-var longID = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var longID = pattern.New(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // factsText returns the facts of a journal entry for a person: name and value of each,
 // without hashes and without ids that have no short form.
@@ -245,7 +245,7 @@ func factText(raw json.RawMessage, short mailroom.ShortIDs) string {
 		if t, err := time.Parse(time.RFC3339, s); err == nil {
 			return when(hub.At(t))
 		}
-		if id := short.Of(s); !longID.MatchString(id) {
+		if id := short.Of(s); !longID().MatchString(id) {
 			return localTimes(cutHashes(id))
 		}
 		return ""

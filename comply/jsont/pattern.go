@@ -68,7 +68,7 @@ func literals(n *Node, f func(n *Node, err error)) {
 		literals(item, f)
 	}
 	if n.Kind == String {
-		if _, err := regexp.Compile(variable.ReplaceAllLiteralString(n.Text, "x")); err != nil {
+		if _, err := regexp.Compile(variable().ReplaceAllLiteralString(n.Text, "x")); err != nil {
 			f(n, err)
 		}
 	}

@@ -363,7 +363,7 @@ func (p *Reader) until(n *Node) *Expectation {
 func (p *Reader) captures(n *Node) (out []Capture) {
 	for c := range p.each(n, "captures") {
 		out = append(out, Capture{p.Text(c, "path"), p.Text(c, "var")})
-		if last := out[len(out)-1]; last.Path == "" || !variable.MatchString("${"+last.Name+"}") {
+		if last := out[len(out)-1]; last.Path == "" || !variable().MatchString("${"+last.Name+"}") {
 			p.Fail(c, `a capture needs a "path" and a "var" with a valid name`)
 		}
 	}

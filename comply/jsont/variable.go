@@ -6,6 +6,8 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // Variables has the value of each ${name} as compact JSON. A value is never changed:
@@ -28,7 +30,7 @@ const (
 
 // variable matches a reference. Names may have dots and dashes after the first
 // character.
-var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+var variable = pattern.New(`\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
 // With returns a copy of v in which name has the given value.
 func (v Variables) With(name string, value json.RawMessage) Variables {
@@ -89,7 +91,7 @@ func (v Variables) replace(s string, value func(reference string) (string, bool)
 	if !strings.Contains(s, "${") {
 		return s
 	}
-	return variable.ReplaceAllStringFunc(s, func(reference string) string {
+	return variable().ReplaceAllStringFunc(s, func(reference string) string {
 		if text, ok := value(reference); ok {
 			return text
 		}
@@ -115,7 +117,7 @@ func (v Variables) fill(text []byte) ([]byte, error) {
 			out.WriteByte(c)
 			i++
 		case c == '$' && !quoted:
-			if at := variable.FindIndex(text[i:]); at != nil && at[0] == 0 {
+			if at := variable().FindIndex(text[i:]); at != nil && at[0] == 0 {
 				raw, ok := v[string(text[i+2:i+at[1]-1])]
 				if !ok {
 					return nil, linef(line, "unknown variable %s: outside of strings only built-in variables work", text[i:i+at[1]])

@@ -3,18 +3,19 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // directive matches the beginning of a directive.
-var directive = regexp.MustCompile(`(?:^|[\s>"'` + "`" + `])parley:(\+?)([a-z]+)`)
+var directive = pattern.New(`(?:^|[\s>"'` + "`" + `])parley:(\+?)([a-z]+)`)
 
 // memberName matches the beginning of a member. Members stand on the line of their
 // action: a name and a sign further on in the text are prose.
-var memberName = regexp.MustCompile(`^[ \t]+([a-zA-Z]+)=`)
+var memberName = pattern.New(`^[ \t]+([a-zA-Z]+)=`)
 
 // numeric are the members of a step that are numbers.
 var numeric = []string{"chunk", "chunks", "delay", "status", "retryAfter", "times", "done", "input", "cached", "written", "output", "reasoning"}
@@ -34,7 +35,7 @@ func Directives(prompt string) ([]Step, error) {
 
 	// Each round reads one directive and goes on behind its members.
 	for {
-		at := directive.FindStringSubmatchIndex(prompt)
+		at := directive().FindStringSubmatchIndex(prompt)
 		if at == nil {
 			return steps, nil
 		}
@@ -70,7 +71,7 @@ const maxSteps = 1000
 // directiveMembers reads the members after the action and returns the rest of the text.
 func directiveMembers(text string, members map[string]json.RawMessage) (rest string, _ error) {
 	for {
-		at := memberName.FindStringSubmatchIndex(text)
+		at := memberName().FindStringSubmatchIndex(text)
 		if at == nil {
 			return text, nil
 		}

@@ -3,11 +3,12 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // proofName matches a proof in a value of a directive.
-var proofName = regexp.MustCompile(`\{proof:([a-z]+)\}`)
+var proofName = pattern.New(`\{proof:([a-z]+)\}`)
 
 // Proof returns the text that {proof:WORD} in a directive stands for: a letter and ten
 // digits of a hash of the word. The prompt does not contain this text, so an agent
@@ -20,7 +21,7 @@ func Proof(word string) string {
 
 // withProofs returns a value of a directive with its proofs in place of their names.
 func withProofs(value string) string {
-	return proofName.ReplaceAllStringFunc(value, func(found string) string {
-		return Proof(proofName.FindStringSubmatch(found)[1])
+	return proofName().ReplaceAllStringFunc(value, func(found string) string {
+		return Proof(proofName().FindStringSubmatch(found)[1])
 	})
 }

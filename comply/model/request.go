@@ -1,9 +1,10 @@
 package model
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A request is the request of an agent to its model, independent of the API. It
@@ -88,7 +89,7 @@ func (r *request) prompt(directives bool) prompt {
 
 		if it.role == user && directives {
 			for _, block := range it.blocks {
-				if directive.MatchString(block) {
+				if directive().MatchString(block) {
 					p.text = block
 					p.directives = true
 					found = i
@@ -140,7 +141,7 @@ func (r *request) contains(text string) bool {
 func withoutDirectives(text string) string {
 	var out strings.Builder
 	for {
-		at := directive.FindStringIndex(text)
+		at := directive().FindStringIndex(text)
 		if at == nil {
 			out.WriteString(text)
 			return out.String()
@@ -149,7 +150,7 @@ func withoutDirectives(text string) string {
 		out.WriteString(text[:at[0]])
 		text = text[at[1]:]
 		for {
-			name := memberName.FindStringIndex(text)
+			name := memberName().FindStringIndex(text)
 			if name == nil {
 				break
 			}
@@ -163,11 +164,11 @@ func withoutDirectives(text string) string {
 }
 
 // folders match the working folder in the text that an agent sends to its model.
-var folders = []*regexp.Regexp{
-	regexp.MustCompile("<cwd>([^<\n]+)</cwd>"),
-	regexp.MustCompile("(?i)working (?:directory|folder|dir)[^:\n/]{0,60}[:\\s][\\s`'\"*]*(/[^\n<`'\"]*)"),
-	regexp.MustCompile("(?i)working in the (?:directory|folder):?[\\s`'\"*]*(/[^\n<`'\"]*)"),
-	regexp.MustCompile("(?i)workspace (?:directory|directories|folder|folders|root)[^:\n/]{0,60}:[\\s`'\"*-]*(/[^\n<`'\"]*)"),
+var folders = []pattern.Pattern{
+	pattern.New("<cwd>([^<\n]+)</cwd>"),
+	pattern.New("(?i)working (?:directory|folder|dir)[^:\n/]{0,60}[:\\s][\\s`'\"*]*(/[^\n<`'\"]*)"),
+	pattern.New("(?i)working in the (?:directory|folder):?[\\s`'\"*]*(/[^\n<`'\"]*)"),
+	pattern.New("(?i)workspace (?:directory|directories|folder|folders|root)[^:\n/]{0,60}:[\\s`'\"*-]*(/[^\n<`'\"]*)"),
 }
 
 // folder returns the working folder of the agent's session, "" if no text names it.
@@ -194,7 +195,7 @@ func (r *request) folder() string {
 // called the working folder: it may be above it.
 func lastFolder(text string) string {
 	for _, f := range folders {
-		all := f.FindAllStringSubmatch(text, -1)
+		all := f().FindAllStringSubmatch(text, -1)
 		if len(all) == 0 {
 			continue
 		}

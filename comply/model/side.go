@@ -1,13 +1,14 @@
 package model
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // sideTopic matches requests that agents make for themselves: titles, summaries, and
 // whether a topic is new.
-var sideTopic = regexp.MustCompile(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
+var sideTopic = pattern.New(`(?i)\b(title|summar(y|ize|ise)|topic|compact|slug|suggest(ion)?s?|classif(y|ier)|branch name|command prefix|next speaker)\b`)
 
 // suggestion begins the prompt with which Claude Code asks for a suggestion of the next prompt,
 // after a turn and with all of its tools.
@@ -56,11 +57,11 @@ func (r *request) isSuggestion() bool {
 
 // isSide reports whether the agent makes the request for itself.
 func (r *request) isSide() bool {
-	if sideTopic.MatchString(opening(r.system)) {
+	if sideTopic().MatchString(opening(r.system)) {
 		return true
 	}
 	for _, it := range r.items {
-		if it.role == user && sideTopic.MatchString(opening(withoutDirectives(it.text()))) {
+		if it.role == user && sideTopic().MatchString(opening(withoutDirectives(it.text()))) {
 			return true
 		}
 	}

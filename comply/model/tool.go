@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A tool is a tool that an agent offers to its model. schema is JSON Schema as the
@@ -32,20 +33,20 @@ type call struct {
 // A family describes the tools of different agents that do the same work, such as reading a
 // file: their names, and the arguments that they need.
 type family struct {
-	names []string       // lower case, letters only, the best first
-	like  *regexp.Regexp // matches other names that may be of the family
-	slots []string       // the values that its arguments must have room for
-	modes []string       // names of the mode, for tools that can do several things
+	names []string        // lower case, letters only, the best first
+	like  pattern.Pattern // matches other names that may be of the family
+	slots []string        // the values that its arguments must have room for
+	modes []string        // names of the mode, for tools that can do several things
 }
 
 // families has the tools of the agents in comply/agents, and names that others are likely to
 // use. An agent needs an entry here only if its names are unlike all of these.
 var families = map[Action]family{
-	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, regexp.MustCompile(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
-	Write: {[]string{"writefile", "write", "createfile", "create", "writetextfile", "fswrite", "savefile"}, regexp.MustCompile(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
-	Edit:  {[]string{"edit", "editfile", "replace", "strreplace", "replaceinfile", "searchreplace"}, regexp.MustCompile(`edit|replace`), []string{"path", "old", "new"}, []string{"strreplace", "replace", "edit"}},
-	Shell: {[]string{"bash", "shell", "runshellcommand", "shellcommand", "execcommand", "runcommand", "runterminalcommand", "terminal", "execute", "exec"}, regexp.MustCompile(`shell|bash|terminal|exec|command`), []string{"command"}, nil},
-	Plan:  {[]string{"updateplan", "todowrite", "writetodos", "todo", "plan"}, regexp.MustCompile(`todo|plan`), []string{"entries"}, nil},
+	Read:  {[]string{"readfile", "read", "readtextfile", "fsread", "viewfile", "view", "openfile", "catfile"}, pattern.New(`read.*file|texteditor|strreplace`), []string{"path"}, []string{"view", "read"}},
+	Write: {[]string{"writefile", "write", "createfile", "create", "writetextfile", "fswrite", "savefile"}, pattern.New(`(write|create|save).*file|texteditor|strreplace`), []string{"path", "text"}, []string{"create", "write"}},
+	Edit:  {[]string{"edit", "editfile", "replace", "strreplace", "replaceinfile", "searchreplace"}, pattern.New(`edit|replace`), []string{"path", "old", "new"}, []string{"strreplace", "replace", "edit"}},
+	Shell: {[]string{"bash", "shell", "runshellcommand", "shellcommand", "execcommand", "runcommand", "runterminalcommand", "terminal", "execute", "exec"}, pattern.New(`shell|bash|terminal|exec|command`), []string{"command"}, nil},
+	Plan:  {[]string{"updateplan", "todowrite", "writetodos", "todo", "plan"}, pattern.New(`todo|plan`), []string{"entries"}, nil},
 }
 
 // slotNames has the names of arguments for each value, lower case, letters only, the best
@@ -126,7 +127,7 @@ func (r *request) ranked(f family) []tool {
 		}
 	}
 	for _, t := range r.tools {
-		isGuess := f.like.MatchString(plain(t.name)) && !slices.Contains(f.names, plain(t.name))
+		isGuess := f.like().MatchString(plain(t.name)) && !slices.Contains(f.names, plain(t.name))
 		ofServer := t.space != "" || strings.HasPrefix(t.name, "mcp")
 		if isGuess && !ofServer && !t.free {
 			out = append(out, t)
@@ -137,7 +138,7 @@ func (r *request) ranked(f family) []tool {
 
 // deferredName matches the names of tools of MCP servers in the text that an agent sends
 // to its model.
-var deferredName = regexp.MustCompile(`mcp__[A-Za-z0-9_-]+`)
+var deferredName = pattern.New(`mcp__[A-Za-z0-9_-]+`)
 
 // The tools with which agents keep the definitions of other tools out of a request.
 const (
@@ -167,7 +168,7 @@ func (r *request) callDeferred(s Step) (call, bool) {
 		}
 	}
 	for _, text := range texts {
-		for _, name := range deferredName.FindAllString(text, -1) {
+		for _, name := range deferredName().FindAllString(text, -1) {
 			named = append(named, tool{name: name})
 		}
 	}

@@ -2,9 +2,10 @@ package rules
 
 import (
 	"encoding/base64"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // blockTypes are the types of content blocks. Version 2 allows others.
@@ -72,8 +73,8 @@ func isBase64(s string) bool {
 
 // The syntax of media types (RFC 2045) and of the scheme of a URI (RFC 3986).
 var (
-	mediaType = regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(\s*;.*)?$`)
-	scheme    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+	mediaType = pattern.New(`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(\s*;.*)?$`)
+	scheme    = pattern.New(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
 // contentChecks are about blocks of content, wherever an update carries them: in pieces of
@@ -112,7 +113,7 @@ var contentChecks = []check{
 	{rule: "CNT-08", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		uri, ok := o["uri"].(string)
 		rest, file := strings.CutPrefix(uri, "file:")
-		return whenIs(ok && (!scheme.MatchString(uri) || (file && !strings.HasPrefix(rest, "/"))), "uri", uri)
+		return whenIs(ok && (!scheme().MatchString(uri) || (file && !strings.HasPrefix(rest, "/"))), "uri", uri)
 	})},
 	// CNT-09: data is base64
 	{rule: "CNT-09", on: updates(), flaw: eachFlaw(blocks, func(_ *state, b object) string {
@@ -126,6 +127,6 @@ var contentChecks = []check{
 	// CNT-10: a media type is written as type/subtype
 	{rule: "CNT-10", on: updates(), flaw: eachFlaw(carriers, func(_ *state, o object) string {
 		s, ok := o["mimeType"].(string)
-		return whenIs(ok && !mediaType.MatchString(s), "mimeType", s)
+		return whenIs(ok && !mediaType().MatchString(s), "mimeType", s)
 	})},
 }

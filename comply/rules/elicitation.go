@@ -2,11 +2,11 @@ package rules
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // asksUser selects questions to the user in a mode, "" for any.
@@ -18,8 +18,8 @@ func asksUser(mode string) selector {
 // not intent.
 var (
 	fieldTypes = []string{"string", "number", "integer", "boolean", "array"}
-	secrets    = regexp.MustCompile(`(?i)passw|secret|api.?key|\btoken\b|access.?token|credential|private.?key|\bpin\b|\bcvv\b|\bssn\b`)
-	links      = regexp.MustCompile(`(?i)\bhttps?://\S+|\[[^\]]*\]\([^)]*\)`)
+	secrets    = pattern.New(`(?i)passw|secret|api.?key|\btoken\b|access.?token|credential|private.?key|\bpin\b|\bcvv\b|\bssn\b`)
+	links      = pattern.New(`(?i)\bhttps?://\S+|\[[^\]]*\]\([^)]*\)`)
 	loopback   = []string{"localhost", "127.0.0.1", "::1"}
 )
 
@@ -122,7 +122,7 @@ var elicitationChecks = []check{
 			return ""
 		}
 		for name := range inOrder(address.Query()) {
-			if secrets.MatchString(name) && address.User == nil {
+			if secrets().MatchString(name) && address.User == nil {
 				return when(true, "url has the parameter %s", show(name))
 			}
 		}
@@ -149,10 +149,10 @@ var elicitationChecks = []check{
 	}},
 	// ELI-15: a form does not ask for secrets
 	{rule: "ELI-15", on: asksUser("form"), flaw: eachField("the field %s asks for a secret", func(name string, field object) bool {
-		return secrets.MatchString(words(name, field)) || text(field, "format") == "password"
+		return secrets().MatchString(words(name, field)) || text(field, "format") == "password"
 	})},
 	// ELI-16: a form contains no links
 	{rule: "ELI-16", on: asksUser("form"), flaw: eachField("the field %s contains a link", func(name string, field object) bool {
-		return links.MatchString(words(name, field))
+		return links().MatchString(words(name, field))
 	})},
 }

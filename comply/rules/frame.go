@@ -3,12 +3,12 @@ package rules
 import (
 	"encoding/json"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
@@ -159,9 +159,9 @@ const (
 // These match the text of errors about a login, about a mistake of the caller, and about work
 // that the agent itself gave up. The texts are free, so a check lets through what it cannot tell.
 var (
-	aboutLogin    = regexp.MustCompile(`(?i)auth|log ?in|login|sign|credential|token|key|account|session expired`)
-	aboutCaller   = regexp.MustCompile(`(?i)not found|no such|unknown|does not exist|invalid (param|argument|request)|missing (param|field)|required`)
-	aboutOwnEnd   = regexp.MustCompile(`(?i)cancel|abort|interrupt|shut|stopp|gave up|limit|resource|time[d ]?out`)
+	aboutLogin    = pattern.New(`(?i)auth|log ?in|login|sign|credential|token|key|account|session expired`)
+	aboutCaller   = pattern.New(`(?i)not found|no such|unknown|does not exist|invalid (param|argument|request)|missing (param|field)|required`)
+	aboutOwnEnd   = pattern.New(`(?i)cancel|abort|interrupt|shut|stopp|gave up|limit|resource|time[d ]?out`)
 	maxErrorWords = 300
 )
 
@@ -181,7 +181,7 @@ func WantsLogin(answer *Entry, offered bool) bool {
 	e := &event{Entry: answer}
 	e.object, _ = answer.Value.(object)
 	code, _ := e.code()
-	return code == codeAuth && (offered || aboutLogin.MatchString(e.message()))
+	return code == codeAuth && (offered || aboutLogin().MatchString(e.message()))
 }
 
 // errorChecks are about error responses: codes within their ranges, one short line of text,
@@ -204,14 +204,14 @@ var errorChecks = []check{
 	// ERR-06: -32603 is for failures of the agent itself
 	{rule: "ERR-06", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
-		return when(code == jsonrpc.CodeInternal && aboutCaller.MatchString(e.message()), "-32603 says: %s", show(e.message()))
+		return when(code == jsonrpc.CodeInternal && aboutCaller().MatchString(e.message()), "-32603 says: %s", show(e.message()))
 	}},
 	// ERR-07: -32800 is for requests that were cancelled
 	{rule: "ERR-07", on: failures, flaw: func(s *state, e *event) string {
 		if code, _ := e.code(); code != codeCancelled || e.request == nil {
 			return ""
 		}
-		isAllowed := s.cancelled(e.request) || aboutOwnEnd.MatchString(e.message())
+		isAllowed := s.cancelled(e.request) || aboutOwnEnd().MatchString(e.message())
 		if isAllowed {
 			return ""
 		}
@@ -225,12 +225,12 @@ var errorChecks = []check{
 	// AUTH-13: -32000 is used only for a missing login
 	{rule: "AUTH-13", on: failures, flaw: func(_ *state, e *event) string {
 		code, _ := e.code()
-		return when(code == codeAuth && e.message() != "" && !aboutLogin.MatchString(e.message()), "-32000 says: %s", show(e.message()))
+		return when(code == codeAuth && e.message() != "" && !aboutLogin().MatchString(e.message()), "-32000 says: %s", show(e.message()))
 	}},
 	// AUTH-14: an agent that needs a login offers a login method
 	{rule: "AUTH-14", on: failures, flaw: func(s *state, e *event) string {
 		code, _ := e.code()
-		needsLogin := code == codeAuth && (e.message() == "" || aboutLogin.MatchString(e.message()))
+		needsLogin := code == codeAuth && (e.message() == "" || aboutLogin().MatchString(e.message()))
 		if !needsLogin || e.request == nil {
 			return ""
 		}
@@ -243,10 +243,10 @@ var errorChecks = []check{
 }
 
 // traceSyntax is the syntax of the members of _meta that carry a trace.
-var traceSyntax = map[string]*regexp.Regexp{
-	"traceparent": regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`),
-	"tracestate":  regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]*=[^,=]*(,\s*[a-z0-9][a-z0-9_*/@-]*=[^,=]*)*$`),
-	"baggage":     regexp.MustCompile(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`),
+var traceSyntax = map[string]pattern.Pattern{
+	"traceparent": pattern.New(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`),
+	"tracestate":  pattern.New(`^[a-z0-9][a-z0-9_*/@-]*=[^,=]*(,\s*[a-z0-9][a-z0-9_*/@-]*=[^,=]*)*$`),
+	"baggage":     pattern.New(`^[^\s,;=]+\s*=[^,;]*(;[^,]*)?(,\s*[^\s,;=]+\s*=[^,;]*(;[^,]*)?)*$`),
 }
 
 // extensionChecks are about names that the protocol does not define: they begin with an
@@ -269,7 +269,7 @@ var extensionChecks = []check{
 		return walk(e.object, func(o object) string {
 			for name, syntax := range inOrder(traceSyntax) {
 				v, ok := inner(o, "_meta")[name]
-				if text, isText := v.(string); ok && (!isText || !syntax.MatchString(text)) {
+				if text, isText := v.(string); ok && (!isText || !syntax().MatchString(text)) {
 					return whenIs(true, name, v)
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parley-agents/parley/acp/schema"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A schemaRule names the rule for departures of a message from its schema.
@@ -118,7 +118,7 @@ func (l *ledger) checkSchema(e *event) {
 		message = e.request.Method
 	}
 	path := strings.Join(leaf.InstanceLocation, ".")
-	at := index.ReplaceAllString(path, "$1*")
+	at := index().ReplaceAllString(path, "$1*")
 	for _, r := range schemaRules {
 		named := r.message == message || r.message == e.tag || (strings.HasSuffix(r.message, "/") && strings.HasPrefix(message, r.message))
 		if named && strings.HasPrefix(at, r.at) {
@@ -129,7 +129,7 @@ func (l *ledger) checkSchema(e *event) {
 }
 
 // index matches the index of an item in a path.
-var index = regexp.MustCompile(`(^|\.)[0-9]+\b`)
+var index = pattern.New(`(^|\.)[0-9]+\b`)
 
 // deepest returns the cause that is furthest inside the message.
 // A union fails in all its branches; the branch that came furthest is the one that

@@ -2,22 +2,22 @@ package rules
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/acp/schema"
 	"github.com/parley-agents/parley/comply/jsont"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // moment matches times of ISO 8601. Seconds and zone may be missing.
-var moment = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$`)
+var moment = pattern.New(`^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$`)
 
 // isMoment reports whether v is a time.
 func isMoment(v any) bool {
 	s, _ := v.(string)
-	if !moment.MatchString(s) {
+	if !moment().MatchString(s) {
 		return false
 	}
 	_, err := time.Parse(time.DateOnly, s[:len(time.DateOnly)])

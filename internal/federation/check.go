@@ -3,13 +3,13 @@ package federation
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -29,7 +29,7 @@ const (
 	MaxText       = 16 << 10  // bytes of a plan, note, comment or objective
 )
 
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sha256Pattern = pattern.New(`^[0-9a-f]{64}$`)
 
 // maxVersion bounds the versions that are taken from outside, so that there is
 // always a next one.
@@ -223,7 +223,7 @@ func (c *checker) terms(t coord.Terms) {
 
 // hash refuses a text that is no SHA-256.
 func (c *checker) hash(member, text string) {
-	if !sha256Pattern.MatchString(text) {
+	if !sha256Pattern().MatchString(text) {
 		c.invalid(member, "%s is not a SHA-256", shorten.Quote(text))
 	}
 }

@@ -1,5 +1,3 @@
-// Package parley_test holds what is about the repository as a whole: the map of
-// packages, and the table of speeds.
 package housetest_test
 
 import (
@@ -22,7 +20,7 @@ const module = "github.com/parley-agents/parley/"
 // ground lists the packages that every other may import: ideas that all floors
 // need, below everything. Public packages may use them too, but their types
 // appear in no exported name of those.
-var ground = []string{"internal/durable", "internal/nearest", "internal/plaintext", "internal/shell", "internal/shorten", "internal/strictjson"}
+var ground = []string{"internal/durable", "internal/nearest", "internal/pattern", "internal/plaintext", "internal/shell", "internal/shorten", "internal/strictjson"}
 
 // nouns lists the packages that every package that may import hub may import: they hold
 // the nouns that hub.Tx and hub.Entry are made of.
@@ -37,6 +35,7 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/shorten":    {},
 	"internal/nearest":    {},
+	"internal/pattern":    {}, // regular expressions that a start of the program does not compile
 	"internal/quota":      {}, // hooks, transcripts and kept agents know an empty account by one table
 	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it

@@ -1,10 +1,11 @@
 package quota
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A Class says why the model of an agent gave no answer.
@@ -29,11 +30,11 @@ type Ending struct {
 
 // A sign is a form of an error with the class that it stands for.
 type sign struct {
-	form  *regexp.Regexp
+	form  pattern.Pattern
 	class Class
 }
 
-func signOf(class Class, form string) sign { return sign{regexp.MustCompile(`(?i)` + form), class} }
+func signOf(class Class, form string) sign { return sign{pattern.New(`(?i)` + form), class} }
 
 // signs has the forms of each CLI, by its name, in the order in which they are tried; those under
 // "" hold for all CLIs and follow.
@@ -79,7 +80,7 @@ func Classify(cli, text string, now time.Time) Ending {
 	text = text[:min(len(text), maxText)]
 	for _, list := range [][]sign{signs[family(cli)], signs[""]} {
 		for _, s := range list {
-			if s.form.MatchString(text) {
+			if s.form().MatchString(text) {
 				return Ending{s.class, resetTime(text, now)}
 			}
 		}
@@ -89,8 +90,8 @@ func Classify(cli, text string, now time.Time) Ending {
 
 // lastWords match the message with which a CLI ends a turn, as if all were well, after its model
 // gave no answer.
-var lastWords = map[string]*regexp.Regexp{
-	"copilot": regexp.MustCompile(`(?s)^Error: (?:Failed to get response from the AI model;|Authentication failed with provider|[45]\d\d ).*`),
+var lastWords = map[string]pattern.Pattern{
+	"copilot": pattern.New(`(?s)^Error: (?:Failed to get response from the AI model;|Authentication failed with provider|[45]\d\d ).*`),
 }
 
 // LastWords returns the error that a CLI said in the last message of a turn, "" if it is none.
@@ -99,7 +100,7 @@ func LastWords(cli, message string) string {
 	if form == nil {
 		return ""
 	}
-	return form.FindString(message[:min(len(message), maxText)])
+	return form().FindString(message[:min(len(message), maxText)])
 }
 
 // maxText bounds the bytes of an error that are read.
@@ -116,12 +117,12 @@ func family(cli string) string {
 }
 
 var (
-	resetSeconds = regexp.MustCompile(`(?i)"?(?:resets_in_seconds|retry[_-]after)"?[=: ]+"?([0-9]{1,8})\b`)
-	resetUnix    = regexp.MustCompile(`(?i)(?:resets_at"?[=: ]+|limit reached\|)"?([0-9]{10})\b`)
-	resetSpan    = regexp.MustCompile(`(?i)(?:try again|retry|reset|resets) (?:in|after) ((?:[0-9]+(?:\.[0-9]+)? ?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)[ ,]*(?:and )?)+)`)
-	retryDelay   = regexp.MustCompile(`(?i)"retrydelay": ?"([0-9]{1,8})(?:\.[0-9]+)?s"`)
-	resetClock   = regexp.MustCompile(`(?i)(?:try again|resets?) at ([0-9]{1,2}):([0-9]{2}) ?([ap]m)?`)
-	spanPart     = regexp.MustCompile(`(?i)([0-9]+(?:\.[0-9]+)?) ?([dhms])`)
+	resetSeconds = pattern.New(`(?i)"?(?:resets_in_seconds|retry[_-]after)"?[=: ]+"?([0-9]{1,8})\b`)
+	resetUnix    = pattern.New(`(?i)(?:resets_at"?[=: ]+|limit reached\|)"?([0-9]{10})\b`)
+	resetSpan    = pattern.New(`(?i)(?:try again|retry|reset|resets) (?:in|after) ((?:[0-9]+(?:\.[0-9]+)? ?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)[ ,]*(?:and )?)+)`)
+	retryDelay   = pattern.New(`(?i)"retrydelay": ?"([0-9]{1,8})(?:\.[0-9]+)?s"`)
+	resetClock   = pattern.New(`(?i)(?:try again|resets?) at ([0-9]{1,2}):([0-9]{2}) ?([ap]m)?`)
+	spanPart     = pattern.New(`(?i)([0-9]+(?:\.[0-9]+)?) ?([dhms])`)
 )
 
 // longestReset bounds the time after which calls succeed again: a later one is a mistake.
@@ -131,16 +132,16 @@ const longestReset = 32 * 24 * time.Hour
 func resetTime(text string, now time.Time) time.Time {
 	at := time.Time{}
 	switch {
-	case resetUnix.MatchString(text):
-		at = time.Unix(number(resetUnix.FindStringSubmatch(text)[1]), 0)
-	case resetSeconds.MatchString(text):
-		at = now.Add(time.Duration(number(resetSeconds.FindStringSubmatch(text)[1])) * time.Second)
-	case retryDelay.MatchString(text):
-		at = now.Add(time.Duration(number(retryDelay.FindStringSubmatch(text)[1])) * time.Second)
-	case resetSpan.MatchString(text):
-		at = now.Add(span(resetSpan.FindStringSubmatch(text)[1]))
-	case resetClock.MatchString(text):
-		at = clock(resetClock.FindStringSubmatch(text), now)
+	case resetUnix().MatchString(text):
+		at = time.Unix(number(resetUnix().FindStringSubmatch(text)[1]), 0)
+	case resetSeconds().MatchString(text):
+		at = now.Add(time.Duration(number(resetSeconds().FindStringSubmatch(text)[1])) * time.Second)
+	case retryDelay().MatchString(text):
+		at = now.Add(time.Duration(number(retryDelay().FindStringSubmatch(text)[1])) * time.Second)
+	case resetSpan().MatchString(text):
+		at = now.Add(span(resetSpan().FindStringSubmatch(text)[1]))
+	case resetClock().MatchString(text):
+		at = clock(resetClock().FindStringSubmatch(text), now)
 	}
 	if !at.After(now) || at.Sub(now) > longestReset {
 		return time.Time{}
@@ -159,7 +160,7 @@ func number(digits string) int64 {
 // span returns the length of a time such as "2 days 3 hours".
 func span(text string) (sum time.Duration) {
 	units := map[string]time.Duration{"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second}
-	for _, part := range spanPart.FindAllStringSubmatch(text, -1) {
+	for _, part := range spanPart().FindAllStringSubmatch(text, -1) {
 		n, err := strconv.ParseFloat(part[1], 64)
 		if err == nil && n < 1e6 {
 			sum += time.Duration(n * float64(units[strings.ToLower(part[2])]))

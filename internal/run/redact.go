@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // redacted replaces a secret.
@@ -19,17 +20,17 @@ const redacted = "[redacted]"
 const minSecret = 8
 
 // secretName matches the names of environment variables that hold secrets.
-var secretName = regexp.MustCompile(`(?i)(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)`)
+var secretName = pattern.New(`(?i)(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)`)
+
+// secretChar matches a character of a token.
+const secretChar = `[-A-Za-z0-9_.~+/=]`
 
 // secretForm matches tokens that are secrets by their form: bearer tokens, keys of
 // a hub, and keys of services that mark theirs. The first group stays. A match
 // without a digit is a word.
-var secretForm = func() *regexp.Regexp {
-	const char = `[-A-Za-z0-9_.~+/=]`
-	return regexp.MustCompile(`((?:Bearer|bearer|BEARER|Basic|basic) )` + char + `{8,}|(?:` +
-		`cacp_sk_live_` + char + `{8,}|sk-` + char + `{16,}|(?:gh[pousr]_|github_pat_)` + char + `{20,}|` +
-		`xox[bpa]-` + char + `{10,}|AKIA` + char + `{16,}|AIza` + char + `{30,})`)
-}()
+var secretForm = pattern.New(`((?:Bearer|bearer|BEARER|Basic|basic) )` + secretChar + `{8,}|(?:` +
+	`cacp_sk_live_` + secretChar + `{8,}|sk-` + secretChar + `{16,}|(?:gh[pousr]_|github_pat_)` + secretChar + `{20,}|` +
+	`xox[bpa]-` + secretChar + `{10,}|AKIA` + secretChar + `{16,}|AIza` + secretChar + `{30,})`)
 
 // A Redactor removes secrets from text: those that it was given, plain and as JSON
 // encodes them, and tokens with the form of one. It does not find a secret that an
@@ -43,7 +44,7 @@ type Redactor struct {
 func NewRedactor(secrets ...string) *Redactor {
 	for _, e := range os.Environ() {
 		name, value, _ := strings.Cut(e, "=")
-		if secretName.MatchString(name) && !filepath.IsAbs(value) { // the path of a secret is none
+		if secretName().MatchString(name) && !filepath.IsAbs(value) { // the path of a secret is none
 			secrets = append(secrets, value)
 		}
 	}
@@ -67,7 +68,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 	for _, secret := range r.known {
 		text = bytes.ReplaceAll(text, secret, []byte(redacted))
 	}
-	return secretForm.ReplaceAllFunc(text, func(token []byte) []byte {
+	return secretForm().ReplaceAllFunc(text, func(token []byte) []byte {
 		if !bytes.ContainsAny(token, "0123456789") {
 			return token
 		}

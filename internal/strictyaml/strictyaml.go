@@ -14,7 +14,6 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -78,8 +78,8 @@ func structures(t reflect.Type, name string, found map[string]structure) {
 }
 
 var (
-	unknownMember = regexp.MustCompile(`field (\S+) not found in type (.+)$`)
-	wrongType     = regexp.MustCompile(`into (struct \{.+|\w+\.\w+)$`)
+	unknownMember = pattern.New(`field (\S+) not found in type (.+)$`)
+	wrongType     = pattern.New(`into (struct \{.+|\w+\.\w+)$`)
 )
 
 // describe returns an error in a file of the given type, in one line. Package yaml reports
@@ -96,10 +96,10 @@ func describe(path string, whole reflect.Type, err error) error {
 	}
 	named := false
 	for i, text := range texts {
-		if m := wrongType.FindStringSubmatch(text); m != nil && found[m[1]].name != "" {
+		if m := wrongType().FindStringSubmatch(text); m != nil && found[m[1]].name != "" {
 			texts[i] = strings.TrimSuffix(text, m[1]) + found[m[1]].name
 		}
-		m := unknownMember.FindStringSubmatch(text)
+		m := unknownMember().FindStringSubmatch(text)
 		if m == nil {
 			continue
 		}
@@ -107,7 +107,7 @@ func describe(path string, whole reflect.Type, err error) error {
 			known = found[m[2]].members
 			named = true
 		}
-		texts[i] = unknownMember.ReplaceAllString(text, "unknown member $1")
+		texts[i] = unknownMember().ReplaceAllString(text, "unknown member $1")
 	}
 	return hub.Errorf(hub.CodeInvalid, "strictyaml.Decode", "%s: %s", path, strings.Join(texts, "; ")).WithHint("the members are %s", strings.Join(known, ", "))
 }

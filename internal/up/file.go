@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/checkfile"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
@@ -240,14 +240,14 @@ func (a Agent) params(name hub.AgentID) (p api.KeepParams, err error) {
 	return p, err
 }
 
-var budgetForm = regexp.MustCompile(`^([1-9][0-9]{0,3})/h$`)
+var budgetForm = pattern.New(`^([1-9][0-9]{0,3})/h$`)
 
 // PerHour reads a budget of turns such as 20/h; 0 for an empty one.
 func PerHour(budget string) (int, error) {
 	if budget == "" {
 		return 0, nil
 	}
-	m := budgetForm.FindStringSubmatch(budget)
+	m := budgetForm().FindStringSubmatch(budget)
 	if m == nil {
 		return 0, fmt.Errorf("must be turns per hour such as 20/h, got %q", budget)
 	}

@@ -28,13 +28,13 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // Names of a release.
@@ -71,15 +71,15 @@ type Release struct {
 }
 
 // tagForm is the form of the tag of a release. It becomes a part of an address.
-var tagForm = regexp.MustCompile(`^v[0-9][0-9A-Za-z.+-]*$`)
+var tagForm = pattern.New(`^v[0-9][0-9A-Za-z.+-]*$`)
 
 // archiveLine matches the line of an archive in the list of checksums.
-var archiveLine = regexp.MustCompile(`^([0-9a-f]{64}) [ *](parley_([^ /]+)_(\w+)_(\w+)\.(?:tar\.gz|zip))$`)
+var archiveLine = pattern.New(`^([0-9a-f]{64}) [ *](parley_([^ /]+)_(\w+)_(\w+)\.(?:tar\.gz|zip))$`)
 
 // Find returns the release with a tag, such as v1.2.3, or the newest one if the tag is empty.
 func (s Source) Find(ctx context.Context, tag string) (Release, error) {
 	const op = "upgrade.Find"
-	if tag != "" && !tagForm.MatchString(tag) {
+	if tag != "" && !tagForm().MatchString(tag) {
 		return Release{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a version such as v1.2.3", tag)
 	}
 	if err := s.check(); err != nil {
@@ -101,7 +101,7 @@ func (s Source) Find(ctx context.Context, tag string) (Release, error) {
 	}
 
 	for line := range strings.Lines(string(sums)) {
-		m := archiveLine.FindStringSubmatch(strings.TrimSpace(line))
+		m := archiveLine().FindStringSubmatch(strings.TrimSpace(line))
 		isOurs := m != nil && m[4] == runtime.GOOS && m[5] == runtime.GOARCH
 		if !isOurs {
 			continue

@@ -2,20 +2,21 @@ package upgrade
 
 import (
 	"cmp"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // SameVersion reports whether two versions are equal, with or without the v before them.
 func SameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
 
 // versionForm matches a version: numbers, and perhaps the word of a version before the release.
-var versionForm = regexp.MustCompile(`^v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?$`)
+var versionForm = pattern.New(`^v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?$`)
 
 // describedForm matches the suffix of git describe: commits after a tag, the commit, and whether
 // files were changed.
-var describedForm = regexp.MustCompile(`-([0-9]+)-g[0-9a-f]+(-dirty)?$|-dirty$`)
+var describedForm = pattern.New(`-([0-9]+)-g[0-9a-f]+(-dirty)?$|-dirty$`)
 
 // Older reports whether version a is older than version b. It reports false if one of them is not a
 // version, such as that of a development build.
@@ -27,10 +28,10 @@ func Older(a, b string) bool {
 // compare orders two versions by the rules of semantic versioning, but for the suffix of git
 // describe: a build after a tag is newer than the tag.
 func compare(a, b string) (order int, ok bool) {
-	first := describedForm.ReplaceAllString(a, "")
-	second := describedForm.ReplaceAllString(b, "")
-	x := versionForm.FindStringSubmatch(first)
-	y := versionForm.FindStringSubmatch(second)
+	first := describedForm().ReplaceAllString(a, "")
+	second := describedForm().ReplaceAllString(b, "")
+	x := versionForm().FindStringSubmatch(first)
+	y := versionForm().FindStringSubmatch(second)
 	if x == nil || y == nil {
 		return 0, false
 	}
@@ -50,7 +51,7 @@ func compare(a, b string) (order int, ok bool) {
 // commitsAfter returns the commits after its tag that a version of git describe counts. Changed files
 // count as less than one.
 func commitsAfter(version string) float64 {
-	m := describedForm.FindStringSubmatch(version)
+	m := describedForm().FindStringSubmatch(version)
 	if m == nil {
 		return 0
 	}

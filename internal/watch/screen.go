@@ -2,7 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
@@ -188,14 +188,14 @@ func (s screen) lines() []string {
 }
 
 // styles are the escape sequences of paint.
-var styles = regexp.MustCompile(`\x1b\[(0|1|2|7|31|32|33|35|36|1;36)m`)
+var styles = pattern.New(`\x1b\[(0|1|2|7|31|32|33|35|36|1;36)m`)
 
 // clean returns a line without characters that hide text or move a cursor, but for the
 // styles. Every line of the screen passes here, so that none can forget it.
 func clean(line string) string {
 	var b strings.Builder
 	for {
-		at := styles.FindStringIndex(line)
+		at := styles().FindStringIndex(line)
 		if at == nil {
 			return b.String() + plaintext.Line(line)
 		}

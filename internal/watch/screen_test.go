@@ -147,7 +147,7 @@ func TestScreen(t *testing.T) {
 		s := update(screen{url: evil, problem: evil, note: outcome{text: evil, failed: true}}, size, n, press("j"))
 		for _, s := range []screen{s, update(s, tea.KeyPressMsg{Code: tea.KeyEnter})} {
 			for line := range strings.SplitSeq(s.View().Content, "\n") {
-				for _, r := range styles.ReplaceAllString(line, "") {
+				for _, r := range styles().ReplaceAllString(line, "") {
 					if plaintext.Hidden(r) {
 						t.Fatalf("%U is in %q", r, line)
 					}

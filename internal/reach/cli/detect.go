@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // An Installation is a CLI found on this machine.
@@ -63,7 +63,7 @@ const (
 	versionOutput  = 64 << 10         // bytes that are looked at
 )
 
-var versionForm = regexp.MustCompile(`\d+(\.\d+)+([-+][0-9A-Za-z.+-]*[0-9A-Za-z])?`)
+var versionForm = pattern.New(`\d+(\.\d+)+([-+][0-9A-Za-z.+-]*[0-9A-Za-z])?`)
 
 // Version starts a program to ask for its version. If it names none, problem says why.
 func Version(ctx context.Context, path string) (version, problem string) {
@@ -76,7 +76,7 @@ func Version(ctx context.Context, path string) (version, problem string) {
 	cmd.WaitDelay = time.Second
 	ownGroup(cmd)
 	err := cmd.Run()
-	switch found := versionForm.Find(out.text); {
+	switch found := versionForm().Find(out.text); {
 	case ctx.Err() != nil:
 		return "", "its version command timed out"
 	case found != nil:

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A Transport is how a CLI reaches the hub's tools.
@@ -86,13 +86,13 @@ func (s server) either(stdio, http string) string {
 	return stdio
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var nameForm = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 func checkName(op, name string) (string, error) {
 	if name == "" {
 		name = DefaultName
 	}
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "%.64q is not a valid MCP server name", name).
 			WithHint("use at most 64 letters, digits, - and _")
 	}

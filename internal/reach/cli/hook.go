@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/shell"
 )
@@ -71,9 +71,9 @@ type Input struct {
 	Reminds bool
 }
 
-var question = regexp.MustCompile(`(?i)permission|elicitation|approv`)
+var question = pattern.New(`(?i)permission|elicitation|approv`)
 
-var wakeForm = regexp.MustCompile(`\bw_[0-9]{12}\b`)
+var wakeForm = pattern.New(`\bw_[0-9]{12}\b`)
 
 // ReadInput reads the input of a hook. The CLIs differ in the case of the names.
 func ReadInput(raw []byte) (Input, error) {
@@ -103,7 +103,7 @@ func ReadInput(raw []byte) (Input, error) {
 		return Input{}, fmt.Errorf("cli: input of a hook: %w", err)
 	}
 
-	out := Input{Hook: in.Hook, Session: in.Session, Dir: in.Dir, Wakes: wakeForm.FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
+	out := Input{Hook: in.Hook, Session: in.Session, Dir: in.Dir, Wakes: wakeForm().FindAllString(in.Prompt, -1), StopActive: in.Stop || in.StopCamel}
 	if out.Session == "" {
 		out.Session = in.SessionCamel
 	}
@@ -119,7 +119,7 @@ func ReadInput(raw []byte) (Input, error) {
 
 	// A notification without a kind is judged by its message.
 	if said := cmp.Or(in.Kind, in.KindCamel, in.Message); said != "" {
-		out.Reminds = !question.MatchString(said)
+		out.Reminds = !question().MatchString(said)
 	}
 	return out, nil
 }

@@ -6,12 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A spending is where a CLI leaves the counts of its model calls. A CLI without a count tells
@@ -63,14 +63,14 @@ func (c CLI) Transcripts(named, session string, getenv func(string) string) []st
 		return nil
 	}
 	own := named
-	if own == "" && c.file != nil && plainSession.MatchString(session) {
+	if own == "" && c.file != nil && plainSession().MatchString(session) {
 		own = c.file(session, getenv)
 	}
 	if own == "" || !filepath.IsAbs(own) {
 		return nil
 	}
 	out := []string{filepath.Clean(own)}
-	if c.subagents == nil || !plainSession.MatchString(session) {
+	if c.subagents == nil || !plainSession().MatchString(session) {
 		return out
 	}
 	for _, pattern := range c.subagents(own, session) {
@@ -92,7 +92,7 @@ func (c CLI) Transcripts(named, session string, getenv func(string) string) []st
 const maxTranscripts = 200
 
 // plainSession is the form of the ids of sessions that become parts of paths.
-var plainSession = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var plainSession = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // firstLine is the part of a transcript, in bytes, in which its first line names the session.
 const firstLine = 16 << 10
@@ -129,19 +129,19 @@ func split(input, read, write, output, reasoning int64) hub.Tokens {
 }
 
 // modelName is the form of the names of models.
-var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]() -]{0,127}$`)
+var modelName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]() -]{0,127}$`)
 
 // callID is the form of the ids of calls.
-var callID = regexp.MustCompile(`^[A-Za-z0-9._:/@+=#-]{1,200}$`)
+var callID = pattern.New(`^[A-Za-z0-9._:/@+=#-]{1,200}$`)
 
 // counted returns the usage of a call. Ids and names that are not of the form of such are left
 // out: a text must not come in their place.
 func counted(id, model, at string, t hub.Tokens) Count {
 	c := Count{ModelCall: hub.ModelCall{Tokens: t}, Bad: !t.Valid()}
-	if callID.MatchString(id) {
+	if callID().MatchString(id) {
 		c.ID = id
 	}
-	if modelName.MatchString(model) {
+	if modelName().MatchString(model) {
 		c.Model = model
 	}
 	if when, err := time.Parse(time.RFC3339Nano, at); err == nil {
@@ -151,16 +151,16 @@ func counted(id, model, at string, t hub.Tokens) Count {
 }
 
 // currencyForm is the form of the names of currencies.
-var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
+var currencyForm = pattern.New(`^[A-Z]{3}$`)
 
 // Plain returns a call without a model or a cost whose name or currency has an unusual form. An
 // agent may name them as it likes, and the hub refuses such a call with all others of its turn.
 func Plain(c hub.ModelCall) hub.ModelCall {
-	if !modelName.MatchString(c.Model) {
+	if !modelName().MatchString(c.Model) {
 		c.Model = ""
 	}
 	c.Currency = strings.ToUpper(c.Currency)
-	if !currencyForm.MatchString(c.Currency) {
+	if !currencyForm().MatchString(c.Currency) {
 		c.Cost = 0
 		c.Currency = ""
 	}

@@ -1,18 +1,18 @@
 package evidence
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/report"
 )
 
 // counters find the number of tests in the output of a runner: those of Python,
 // Rust, JavaScript and the Test Anything Protocol.
-var counters = map[report.State]*regexp.Regexp{
-	report.Pass: regexp.MustCompile(`(?m)\b(\d{1,9}) (?:tests? )?(?:passed|passing|ok)\b|\bRan (\d{1,9}) tests?\b|^# pass (\d{1,9})\b|^1\.\.(\d{1,9})$`),
-	report.Fail: regexp.MustCompile(`(?m)\b(\d{1,9}) (?:tests? )?(?:failed|failing)\b|\bfailures=(\d{1,9})\b|^# fail (\d{1,9})\b`),
+var counters = map[report.State]pattern.Pattern{
+	report.Pass: pattern.New(`(?m)\b(\d{1,9}) (?:tests? )?(?:passed|passing|ok)\b|\bRan (\d{1,9}) tests?\b|^# pass (\d{1,9})\b|^1\.\.(\d{1,9})$`),
+	report.Fail: pattern.New(`(?m)\b(\d{1,9}) (?:tests? )?(?:failed|failing)\b|\bfailures=(\d{1,9})\b|^# fail (\d{1,9})\b`),
 }
 
 // goResults begin the lines that go test -v writes for each test.
@@ -23,7 +23,7 @@ var goResults = map[report.State]string{report.Pass: "--- PASS: ", report.Fail: 
 func countShown(o Outcome, state report.State, n int) bool {
 	text := o.OutputHead + "\n" + o.OutputTail
 	total := 0
-	for _, groups := range counters[state].FindAllStringSubmatch(text, -1) {
+	for _, groups := range counters[state]().FindAllStringSubmatch(text, -1) {
 		found, err := strconv.Atoi(strings.Join(groups[1:], ""))
 		if err == nil && found == n {
 			return true

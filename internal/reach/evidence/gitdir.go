@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A repository is an open repository: the folders git would use, found and read
@@ -124,11 +124,11 @@ func (in *Inspector) follow(from, to string) (*os.Root, string, error) {
 
 // sha256Format matches the configuration of a repository whose objects have SHA-256
 // names.
-var sha256Format = regexp.MustCompile(`(?im)^\s*objectformat\s*=\s*"?sha256`)
+var sha256Format = pattern.New(`(?im)^\s*objectformat\s*=\s*"?sha256`)
 
 // format returns the number of digits of an object's name.
 func (r *repository) format() int {
-	if b, err := readSmall(r.common, "config", maxInfo); err == nil && sha256Format.Match(b) {
+	if b, err := readSmall(r.common, "config", maxInfo); err == nil && sha256Format().Match(b) {
 		return sha256Digits
 	}
 	return sha1Digits

@@ -18,12 +18,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/shorten"
 )
 
@@ -107,10 +107,10 @@ const (
 )
 
 // commitPattern is the whole name of a commit.
-var commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var commitPattern = pattern.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // webPattern is an address that a person can open: printable ASCII without quotes and angles.
-var webPattern = regexp.MustCompile(`^https?://[!#-;=?-~]+$`)
+var webPattern = pattern.New(`^https?://[!#-;=?-~]+$`)
 
 // bounded returns an event whose members are as long as they may be, with the task that its text
 // names. A commit or an address of another form is left out.
@@ -127,22 +127,22 @@ func bounded(e hub.Event) hub.Event {
 	e.Title = shorten.Bytes(oneLine(e.Title), maxTitle)
 	e.Text = shorten.Bytes(strings.TrimSpace(e.Text), hub.MaxEventText)
 	e.Commit = strings.ToLower(e.Commit)
-	isCommit := commitPattern.MatchString(e.Commit) && strings.Trim(e.Commit, "0") != ""
+	isCommit := commitPattern().MatchString(e.Commit) && strings.Trim(e.Commit, "0") != ""
 	if !isCommit {
 		e.Commit = ""
 	}
-	if len(e.URL) > maxURL || !webPattern.MatchString(e.URL) {
+	if len(e.URL) > maxURL || !webPattern().MatchString(e.URL) {
 		e.URL = ""
 	}
 	return e
 }
 
 // taskLine finds the task in a commit message, a comment or a description.
-var taskLine = regexp.MustCompile(`(?mi)^parley-task:[ \t]*([a-z0-9._-]{1,100})[ \t\r]*$`)
+var taskLine = pattern.New(`(?mi)^parley-task:[ \t]*([a-z0-9._-]{1,100})[ \t\r]*$`)
 
 // taskIn returns the task of this hub that a text names in a line Parley-Task; "" if there is none.
 func taskIn(text string) string {
-	m := taskLine.FindStringSubmatch(text)
+	m := taskLine().FindStringSubmatch(text)
 	if m == nil {
 		return ""
 	}

@@ -18,13 +18,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // Subject is the subject of the journal entries about things that wait for people.
@@ -140,7 +140,7 @@ const (
 	maxText    = 200 // characters of an agent in a notice
 )
 
-var targetName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+var targetName = pattern.New(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
 // New returns a notifier for targets.
 func New(store hub.Store, targets []Target, o Options) (*Notifier, error) {
@@ -171,7 +171,7 @@ func (n *Notifier) check(t *Target) error {
 		t.Template = cmp.Or(t.Template, TemplateJSON)
 	}
 	switch {
-	case !targetName.MatchString(t.Name):
+	case !targetName().MatchString(t.Name):
 		return fmt.Errorf("the name is too long, or has characters other than a-z, 0-9, - and _")
 	case slices.ContainsFunc(n.targets, func(o Target) bool { return o.Name == t.Name }):
 		return fmt.Errorf("two targets have this name")

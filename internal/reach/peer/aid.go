@@ -2,8 +2,9 @@ package peer
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // An AID is an agent's identity across hubs, aid://domain/name@version, taken
@@ -16,14 +17,14 @@ type AID struct {
 }
 
 // lenientAID is the form that exchanges accept.
-var lenientAID = regexp.MustCompile(`^aid://([a-zA-Z0-9.-]+)/([a-z0-9-]+)@(\d+\.\d+\.\d+(?:-[^\s+]+)?(?:\+\S+)?)$`)
+var lenientAID = pattern.New(`^aid://([a-zA-Z0-9.-]+)/([a-z0-9-]+)@(\d+\.\d+\.\d+(?:-[^\s+]+)?(?:\+\S+)?)$`)
 
 // The parts of a strict AID: a host name, words joined by single dashes, and a
 // semantic version.
 var (
-	strictDomain  = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$`)
-	strictName    = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
-	strictVersion = regexp.MustCompile(`^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)` +
+	strictDomain  = pattern.New(`^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	strictName    = pattern.New(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
+	strictVersion = pattern.New(`^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)` +
 		`(?:-(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 		`(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?$`)
 )
@@ -34,7 +35,7 @@ const maxAID = 512
 // ParseAID reads an AID in the form that exchanges accept, which is wider than that
 // of the protocol. Where trust depends on it, call Validate as well.
 func ParseAID(s string) (AID, error) {
-	m := lenientAID.FindStringSubmatch(s)
+	m := lenientAID().FindStringSubmatch(s)
 	if m == nil || len(s) > maxAID {
 		return AID{}, fmt.Errorf("%.80q is not an agent id of the form aid://domain/name@1.0.0", s)
 	}
@@ -44,11 +45,11 @@ func ParseAID(s string) (AID, error) {
 // Validate checks an AID by the letter of the protocol.
 func (a AID) Validate() error {
 	switch {
-	case !strictDomain.MatchString(strings.ToLower(a.Domain)) || len(a.Domain) > 253:
+	case !strictDomain().MatchString(strings.ToLower(a.Domain)) || len(a.Domain) > 253:
 		return fmt.Errorf("%q is not a domain", a.Domain)
-	case !strictName.MatchString(a.Name):
+	case !strictName().MatchString(a.Name):
 		return fmt.Errorf("%q is not a name of lower-case words joined by single dashes", a.Name)
-	case !strictVersion.MatchString(a.Version):
+	case !strictVersion().MatchString(a.Version):
 		return fmt.Errorf("%q is not a semantic version", a.Version)
 	}
 	return nil

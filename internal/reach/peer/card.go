@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // The paths of a hub's card, of its health, and of the registration of agents.
@@ -93,12 +94,12 @@ func (s Self) Card() Card {
 	}
 }
 
-var semanticVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+var semanticVersion = pattern.New(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 
 // semantic returns a version of the program as a semantic version: as it is if it is
 // one, else as the build of version 0.0.0.
 func semantic(version string) string {
-	if v := strings.TrimPrefix(version, "v"); semanticVersion.MatchString(v) {
+	if v := strings.TrimPrefix(version, "v"); semanticVersion().MatchString(v) {
 		return v
 	}
 	build := strings.Trim(regexp.MustCompile(`[^0-9A-Za-z.-]+`).ReplaceAllString(version, "-"), "-.")

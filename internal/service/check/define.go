@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/checkfile"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A Proposal is a check in the file of a repository that the operator has not trusted.
@@ -399,8 +399,8 @@ func (s *Service) update(ctx context.Context, fn func(hub.Tx) error) error {
 }
 
 var (
-	validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	validEnv  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+	validName = pattern.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	validEnv  = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
 )
 
 // prepared returns a check with its defaults, its digest and the operator who added it. It reports
@@ -424,7 +424,7 @@ func prepared(op string, c hub.RepositoryCheck, actor hub.Caller, now hub.Time) 
 // mistake returns why a check cannot run, "" if it can.
 func mistake(c hub.RepositoryCheck) string {
 	switch timeout := time.Duration(c.Timeout); {
-	case !validName.MatchString(c.Name):
+	case !validName().MatchString(c.Name):
 		return "the name must be at most 64 lowercase letters, digits, dots, dashes and underscores"
 	case len(c.Command) == 0 || c.Command[0] == "":
 		return "a command is required"
@@ -471,7 +471,7 @@ func mistakeInPaths(c hub.RepositoryCheck) string {
 		return fmt.Sprintf("env must have at most %d entries", maxList)
 	}
 	for name, value := range c.Env {
-		if !validEnv.MatchString(name) || len(value) > maxWord || strings.ContainsRune(value, 0) {
+		if !validEnv().MatchString(name) || len(value) > maxWord || strings.ContainsRune(value, 0) {
 			return fmt.Sprintf("env: %.50q is not a variable with a value of at most %d bytes", name, maxWord)
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
-	"regexp"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // Evidence is the part of a report of work that names the commit, and the test behind it.
@@ -26,7 +26,7 @@ type Evidence struct {
 func (e Evidence) HasCommit() bool { return e.Commit != "" }
 
 // commitPattern is the form of ids of commits and trees, and of names of environments.
-var commitPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._/+-]{0,127}$`)
+var commitPattern = pattern.New(`^[0-9A-Za-z][0-9A-Za-z._/+-]{0,127}$`)
 
 // check reports CodeInvalid for texts that have another form.
 func (e Evidence) check(op string) error {
@@ -49,7 +49,7 @@ func (e Evidence) check(op string) error {
 // has not the form of a name.
 func checkNames(op string, pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" && !commitPattern.MatchString(pairs[i+1]) {
+		if pairs[i+1] != "" && !commitPattern().MatchString(pairs[i+1]) {
 			return hub.Errorf(hub.CodeInvalid, op, "%s must have letters, digits and . _ / + - alone, got %.100q", pairs[i], pairs[i+1])
 		}
 	}

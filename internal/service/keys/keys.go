@@ -6,7 +6,6 @@ package keys
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/vault"
 )
@@ -317,7 +317,7 @@ const maxAbilities = 16
 
 // ability matches an ability: one word, which other agents read. A slash lets it be a
 // topic, such as schema/users.
-var ability = regexp.MustCompile(`^[A-Za-z0-9.+#_/-]{1,32}$`)
+var ability = pattern.New(`^[A-Za-z0-9.+#_/-]{1,32}$`)
 
 // AddAgent adds an agent with its first key and returns both. Only the
 // operator may.
@@ -374,7 +374,7 @@ func complete(op string, agent *hub.Agent) error {
 	if err := knownRole(op, agent.Role); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability.MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
+	if i := slices.IndexFunc(agent.Can, func(a string) bool { return !ability().MatchString(a) }); i >= 0 || len(agent.Can) > maxAbilities {
 		return hub.Errorf(hub.CodeInvalid, op, "can: an agent can have at most %d abilities, each of 1 to 32 letters, digits and . + # _ / -", maxAbilities)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -237,11 +237,11 @@ func (t Text) quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 // isLong reports whether a value is an id without a short form, which says nothing to a person.
 func (t Text) isLong(raw []byte) bool {
 	var s string
-	return json.Unmarshal(raw, &s) == nil && longID.FindString(t.Short.Of(s)) == s && s != ""
+	return json.Unmarshal(raw, &s) == nil && longID().FindString(t.Short.Of(s)) == s && s != ""
 }
 
 // longID finds an id in a text.
-var longID = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+var longID = pattern.New(`\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
 // value returns a string of a payload, with a short id for an id. For a person, who has a
 // clock of their own, ids in a sentence are short too, and a time is theirs.
@@ -252,7 +252,7 @@ func (t Text) value(s string) string {
 	if moment, err := time.Parse(time.RFC3339, s); err == nil {
 		return t.When(hub.At(moment))
 	}
-	return longID.ReplaceAllStringFunc(s, t.Short.Of)
+	return longID().ReplaceAllStringFunc(s, t.Short.Of)
 }
 
 // headlines are the members of a payload that say most, the first before the others.

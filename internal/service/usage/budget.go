@@ -176,7 +176,7 @@ func newBudget(op string, l Limit) (b hub.Budget, err error) {
 		if b.Currency == "" {
 			b.Currency = "USD"
 		}
-		if !currencyForm.MatchString(b.Currency) || math.IsNaN(l.Money) || l.Money > 1e9 {
+		if !currencyForm().MatchString(b.Currency) || math.IsNaN(l.Money) || l.Money > 1e9 {
 			return b, hub.Errorf(hub.CodeInvalid, op, "money must be an amount with a currency such as 5usd")
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"math"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
@@ -71,8 +71,8 @@ type Prices struct {
 }
 
 var (
-	dateSuffix = regexp.MustCompile(`(-|@)(20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|latest|preview)$`)
-	sizeSuffix = regexp.MustCompile(`\[[0-9a-z]+\]$`)
+	dateSuffix = pattern.New(`(-|@)(20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|latest|preview)$`)
+	sizeSuffix = pattern.New(`\[[0-9a-z]+\]$`)
 )
 
 // modelKey returns the name under which a model has its price: without the provider before it,
@@ -80,8 +80,8 @@ var (
 func modelKey(model string) string {
 	key := strings.ToLower(model)
 	key = key[strings.LastIndexByte(key, '/')+1:]
-	key = sizeSuffix.ReplaceAllString(key, "")
-	return dateSuffix.ReplaceAllString(key, "")
+	key = sizeSuffix().ReplaceAllString(key, "")
+	return dateSuffix().ReplaceAllString(key, "")
 }
 
 // estimate returns the price of tokens of a model in millionths, and whether it has one.
@@ -163,7 +163,7 @@ func parsePrices(raw []byte) (priceFile, error) {
 	if _, err := time.Parse(time.DateOnly, f.AsOf); err != nil {
 		return f, fmt.Errorf("as_of must be a date such as 2026-01-31, got %.30q", f.AsOf)
 	}
-	if !currencyForm.MatchString(f.Currency) {
+	if !currencyForm().MatchString(f.Currency) {
 		return f, fmt.Errorf("currency must have three letters such as USD, got %.30q", f.Currency)
 	}
 	seen := map[string]bool{}
@@ -174,7 +174,7 @@ func parsePrices(raw []byte) (priceFile, error) {
 			return f, fmt.Errorf("%s has two prices: names of models that differ in case only are the same", key)
 		}
 		seen[key] = true
-		if !modelForm.MatchString(name) {
+		if !modelForm().MatchString(name) {
 			return f, fmt.Errorf("%.50q is not the name of a model", name)
 		}
 		if p.Model != "" || p.Currency != "" || p.Own {

@@ -18,13 +18,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 const (
@@ -312,10 +312,10 @@ func reportedAgent(op string, actor hub.Caller, r Report) (hub.AgentID, error) {
 }
 
 var (
-	modelForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]() -]{0,127}$`)
-	idForm       = regexp.MustCompile(`^[A-Za-z0-9._:/@+=#-]+$`)
-	cliForm      = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
+	modelForm    = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]() -]{0,127}$`)
+	idForm       = pattern.New(`^[A-Za-z0-9._:/@+=#-]+$`)
+	cliForm      = pattern.New(`^[a-z0-9-]{1,32}$`)
+	currencyForm = pattern.New(`^[A-Z]{3}$`)
 )
 
 // checkReport refuses a report that is not well formed. A hostile count refuses all of it, so
@@ -324,13 +324,13 @@ func checkReport(op string, r Report) error {
 	switch {
 	case !slices.Contains(hub.UsageSources, r.Source):
 		return hub.Errorf(hub.CodeInvalid, op, "unknown source %.50q: use %s", r.Source, hub.JoinWords(hub.UsageSources))
-	case !cliForm.MatchString(r.CLI):
+	case !cliForm().MatchString(r.CLI):
 		return hub.Errorf(hub.CodeInvalid, op, "cli must be the name of a CLI, got %.50q", r.CLI)
 	case len(r.Session) > maxSession || len(r.Turn) > maxID || len(r.Run) > maxID:
 		return hub.Errorf(hub.CodeTooLarge, op, "session, turn or run is too long")
 	case r.Record != "" && hub.UsageNumber(r.Record) == 0:
 		return hub.Errorf(hub.CodeInvalid, op, "record must be one of a receipt, got %.50q", r.Record)
-	case r.Turn != "" && !idForm.MatchString(r.Turn):
+	case r.Turn != "" && !idForm().MatchString(r.Turn):
 		return hub.Errorf(hub.CodeInvalid, op, "turn has characters that ids do not have")
 	case len(r.Calls) > maxCalls:
 		return hub.Errorf(hub.CodeTooLarge, op, "too many calls: %d, limit %d", len(r.Calls), maxCalls)
@@ -345,16 +345,16 @@ func checkReport(op string, r Report) error {
 
 // checkCall refuses a call that no model can have made.
 func checkCall(op string, i int, c hub.ModelCall) error {
-	isNamed := idForm.MatchString(c.ID) && len(c.ID) <= maxID
+	isNamed := idForm().MatchString(c.ID) && len(c.ID) <= maxID
 	hasCost := c.Cost != 0 || c.Currency != ""
 	switch {
 	case !isNamed:
 		return hub.Errorf(hub.CodeInvalid, op, "calls[%d].id must be at most %d letters, digits and punctuation, got %.50q", i, maxID, c.ID)
-	case c.Model != "" && !modelForm.MatchString(c.Model):
+	case c.Model != "" && !modelForm().MatchString(c.Model):
 		return hub.Errorf(hub.CodeInvalid, op, "calls[%d].model is not the name of a model: %.50q", i, c.Model)
 	case !c.Tokens.Valid():
 		return hub.Errorf(hub.CodeInvalid, op, "calls[%d] has counts that no model has: %+v", i, c.Tokens)
-	case hasCost && (c.Cost < 0 || c.Cost > hub.MaxCost || !currencyForm.MatchString(c.Currency)):
+	case hasCost && (c.Cost < 0 || c.Cost > hub.MaxCost || !currencyForm().MatchString(c.Currency)):
 		return hub.Errorf(hub.CodeInvalid, op, "calls[%d] has a cost that no call has: %d %.8q", i, c.Cost, c.Currency)
 	}
 	return nil

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"errors"
-	"regexp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // longID is an id of a message or handoff in a text.
-var longID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+var longID = pattern.New(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
 // shortenError returns an error whose text and hint have short ids in place of the ids of
 // messages and handoffs. An error that something is not there stays as it is: a short id
@@ -25,7 +25,7 @@ func (s *Services) shortenError(ctx context.Context, err error) error {
 		return err
 	}
 	text := e.Error()
-	if !longID.MatchString(text) && !longID.MatchString(e.Hint) {
+	if !longID().MatchString(text) && !longID().MatchString(e.Hint) {
 		return err
 	}
 	out := *e
@@ -36,8 +36,8 @@ func (s *Services) shortenError(ctx context.Context, err error) error {
 			}
 			return id // of another kind
 		}
-		out.Err = &shortened{longID.ReplaceAllStringFunc(text, short), err}
-		out.Hint = longID.ReplaceAllStringFunc(e.Hint, short)
+		out.Err = &shortened{longID().ReplaceAllStringFunc(text, short), err}
+		out.Hint = longID().ReplaceAllStringFunc(e.Hint, short)
 		return nil
 	})
 	if failed != nil {

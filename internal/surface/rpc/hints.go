@@ -1,8 +1,9 @@
 package rpc
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/parley-agents/parley/internal/pattern"
 )
 
 // A Surface is the place where a caller reads a hint and acts on it.
@@ -81,7 +82,7 @@ var references = map[string][3]string{
 	"workq.list":        {"workq/list", "parley workq list", "`parley workq list` in a shell"},
 }
 
-var reference = regexp.MustCompile(`\{[a-z_.]+\}`)
+var reference = pattern.New(`\{[a-z_.]+\}`)
 
 // RenderHint returns a hint with its references in the words of a surface. Braces
 // that are no reference stay as they are.
@@ -89,7 +90,7 @@ func RenderHint(hint string, s Surface) string {
 	if !strings.Contains(hint, "{") {
 		return hint
 	}
-	return reference.ReplaceAllStringFunc(hint, func(name string) string {
+	return reference().ReplaceAllStringFunc(hint, func(name string) string {
 		if words, ok := references[name[1:len(name)-1]]; ok {
 			return words[s]
 		}
