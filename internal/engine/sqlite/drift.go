@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/ext/fts5"
@@ -48,8 +49,9 @@ func (s *Store) SchemaDrift(ctx context.Context) ([]string, error) {
 	return drift, nil
 }
 
-// ownSchema returns the schema of a database that was just made.
-func ownSchema() (_ map[string]string, err error) {
+// ownSchema returns the schema of a database that was just made. It depends on the program alone, and
+// is made once.
+var ownSchema = sync.OnceValues(func() (map[string]string, error) {
 	db, err := sqlite3.Open(":memory:")
 	if err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func ownSchema() (_ map[string]string, err error) {
 		return nil, err
 	}
 	return c.schema()
-}
+})
 
 // schema returns the text of everything in the schema by kind and name.
 func (c *conn) schema() (map[string]string, error) {
