@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,9 +25,6 @@ func (s *Server) openSignIn(ctx context.Context) (err error) {
 	s.signIn, err = signin.New(ctx, s.store, signin.Options{
 		Clock: s.clock, Bus: s.hints, Listen: s.listener.Addr(), Secure: s.cert != nil, Operator: s.keys.ByHash,
 	})
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
 	return nil
 }
 
@@ -96,8 +92,8 @@ func (s *Server) openOperations(context.Context) error {
 }
 
 // openSite builds the hub's page.
-func (s *Server) openSite(context.Context) (err error) {
-	s.site, err = web.NewHandler(web.Options{
+func (s *Server) openSite(context.Context) error {
+	s.site = web.NewHandler(web.Options{
 		Operations: s.dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping,
 		Version: s.opts.Version, Limits: s.mail.Limits(), Teams: s.teams != nil,
 		Figures: func() web.Figures {
@@ -106,9 +102,6 @@ func (s *Server) openSite(context.Context) (err error) {
 			return f
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
 	return nil
 }
 

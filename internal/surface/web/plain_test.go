@@ -148,10 +148,7 @@ func (v *visitor) event(address string) (title, main string) {
 func TestEveryPageIsPlainText(t *testing.T) {
 	patience.NotUnderRace(t)
 	s := hostileSite(t)
-	routes, err := web.Routes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := web.Routes()
 	table := http.NewServeMux()
 	for _, pattern := range routes {
 		table.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})

@@ -20,9 +20,7 @@ import (
 	"crypto/rand"
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -63,8 +61,6 @@ type Handler struct {
 	mux    *http.ServeMux
 	finder *http.ServeMux // of pages by their address
 	pages  []page
-	themes map[string]*template.Template // a page's name gives its templates
-	assets map[string]asset
 	routes []string // every pattern of mux
 
 	// Every form has this in place of the token of its session, so that one rendering
@@ -114,9 +110,9 @@ type asset struct {
 }
 
 // NewHandler returns the page of a hub.
-func NewHandler(o Options) (*Handler, error) {
+func NewHandler(o Options) *Handler {
 	h := &Handler{
-		Options: o, mux: http.NewServeMux(), finder: http.NewServeMux(), themes: map[string]*template.Template{}, assets: map[string]asset{}, notes: map[string]*note{},
+		Options: o, mux: http.NewServeMux(), finder: http.NewServeMux(), notes: map[string]*note{},
 		token: []byte("token-" + rand.Text()), once: []byte("once-" + rand.Text()),
 	}
 	h.live.views, h.live.streams = map[viewKey]*view{}, map[string]int{}
@@ -152,9 +148,6 @@ func NewHandler(o Options) (*Handler, error) {
 	if !o.Teams {
 		h.pages = slices.DeleteFunc(h.pages, func(p page) bool { return p.name == "teams" || p.under == "teams" })
 	}
-	if err := h.parse(); err != nil {
-		return nil, fmt.Errorf("web: %w", err)
-	}
 
 	// The finder has the same patterns, and tells which page an address names without showing it.
 	for _, p := range h.pages {
@@ -184,7 +177,7 @@ func NewHandler(o Options) (*Handler, error) {
 	h.handle("/", h.signedIn(func(w http.ResponseWriter, r *http.Request, s session) {
 		h.fail(w, r, s, hub.Errorf(hub.CodeNotFound, "web", "no page at %s", r.URL.Path).WithHint("use the navigation to find a page"))
 	}))
-	return h, nil
+	return h
 }
 
 // handle serves a pattern.
@@ -196,31 +189,43 @@ func (h *Handler) handle(pattern string, serve http.HandlerFunc) {
 // openAssets are the parts of the sign-in page.
 var openAssets = map[string]bool{"app.css": true, "icon.svg": true}
 
-// parse reads the embedded templates and assets.
-func (h *Handler) parse() error {
-	base, err := template.New("").Funcs(functions).ParseFS(files, "pages/layout.html", "pages/parts.html")
-	if err != nil {
-		return err
+// An appearance holds the embedded files of all pages.
+type appearance struct {
+	themes map[string]*template.Template // templates by the name of a page
+	assets map[string]asset              // by the name of a file
+}
+
+// embedded reads the files at the first request for a page. A mistake in one of them panics: it is a
+// mistake of the program, and each page has a test.
+var embedded = sync.OnceValue(func() appearance {
+	out := appearance{themes: map[string]*template.Template{}, assets: map[string]asset{}}
+	base := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html", "pages/parts.html"))
+	for _, file := range entries("pages") {
+		name := strings.TrimSuffix(file, ".html")
+		out.themes[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "pages/"+file))
 	}
-	for _, p := range append([]page{{name: "sign-in"}, {name: "signed-in"}, {name: "verify"}}, h.pages...) {
-		t, err := template.Must(base.Clone()).ParseFS(files, "pages/"+p.name+".html")
-		if err != nil {
-			return err
-		}
-		h.themes[p.name] = t
-	}
+
 	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-	return fs.WalkDir(files, "assets", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		plain, err := files.ReadFile(name)
+	for _, name := range entries("assets") {
+		plain, err := files.ReadFile("assets/" + name)
 		if err != nil {
-			return err
+			panic(err)
 		}
-		h.assets[path.Base(name)] = asset{kinds[path.Ext(name)], plain, compressed(plain)}
-		return nil
-	})
+		out.assets[name] = asset{kinds[path.Ext(name)], plain, compressed(plain)}
+	}
+	return out
+})
+
+// entries returns the names of the embedded files in a folder.
+func entries(folder string) (out []string) {
+	all, err := files.ReadDir(folder)
+	if err != nil {
+		panic(err)
+	}
+	for _, d := range all {
+		out = append(out, d.Name())
+	}
+	return out
 }
 
 // compressed returns b as gzip.
@@ -353,7 +358,7 @@ func (h *Handler) signOut(w http.ResponseWriter, r *http.Request, s session) {
 }
 
 func (h *Handler) serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, ok := h.assets[r.PathValue("name")]
+	a, ok := embedded().assets[r.PathValue("name")]
 	if !ok {
 		http.NotFound(w, r)
 		return
@@ -407,7 +412,7 @@ type navEntry struct {
 // character that hides text or moves a cursor. Embedded templates have none.
 func (h *Handler) execute(name, part string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := h.themes[name].ExecuteTemplate(&b, part, data)
+	err := embedded().themes[name].ExecuteTemplate(&b, part, data)
 	return []byte(plaintext.Text(b.String())), err
 }
 
