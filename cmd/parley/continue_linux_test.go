@@ -31,11 +31,16 @@ func stoppingModel(cause string) *model.Script {
 	case "budget": // one turn is all that it has
 		end = model.Step{Do: model.Say, Text: "Half of it is done."}
 	}
+	rest := []model.Step{{Do: model.Read, Path: "draft.txt"}, {Do: model.Edit, Path: "draft.txt", Old: "half of it", New: "all of it"}, {Do: model.Say, Text: "Continued."}}
 	s := model.Default()
 	s.Rules = []model.Rule{
 		{
 			When: model.Condition{Prompt: regexp.MustCompile(`You continue a task of`)},
-			Do:   []model.Step{call("acp_handoff", `{"action":"accept","handoff_id":"h2"}`), {Do: model.Read, Path: "draft.txt"}, {Do: model.Edit, Path: "draft.txt", Old: "half of it", New: "all of it"}, {Do: model.Say, Text: "Continued."}},
+			Do:   append([]model.Step{call("acp_handoff", `{"action":"accept","handoff_id":"h2"}`)}, rest...),
+		},
+		{ // Qwen Code recovers
+			When: model.Condition{Prompt: regexp.MustCompile(`previous assistant response ended with|full current content embedded`)},
+			Do:   rest,
 		},
 		{
 			When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
@@ -44,6 +49,10 @@ func stoppingModel(cause string) *model.Script {
 	}
 	return s
 }
+
+// recovers are the causes after which a kept CLI goes on by itself: Qwen Code compacts a full context,
+// and asks its model for the rest of an answer whose stream was cut.
+var recovers = map[string][]string{"qwen": {"context", "cut"}}
 
 // TestContinueInTerminal has a person continue a task with a CLI in their own terminal. The CLI is a
 // program that runs its hooks.
@@ -62,7 +71,8 @@ func TestContinueInTerminal(t *testing.T) {
 }
 
 // TestKeptContinues has a real agent stop in the middle of a task for each cause, and another one
-// of the same CLI continue it in the same folder. make test runs one, make test-real all.
+// of the same CLI continue it in the same folder. A CLI that recovers by itself keeps its task. make
+// test runs one, make test-real all.
 func TestKeptContinues(t *testing.T) {
 	for _, c := range keptPeers {
 		for _, cause := range []string{"quota", "rate", "login", "context", "overload", "cut", "budget", "kill"} {
@@ -123,6 +133,17 @@ func testKeptContinues(t *testing.T, cli, known, cause string) {
 			t.Fatal(err)
 		}
 	}
+	whole := func() bool {
+		text, _ := os.ReadFile(filepath.Join(d.dir, "draft.txt"))
+		return string(text) == "all of it\n"
+	}
+	if slices.Contains(recovers[cli], cause) {
+		d.await("the rest of the work", whole)
+		if all, owners := d.continued(), d.owners("T-1"); len(all) != 0 || !slices.Equal(owners, []string{"builder"}) {
+			t.Errorf("the agent recovered, and the task was continued: owners %v, %+v", owners, all)
+		}
+		return
+	}
 	d.await("a taken task", func() bool {
 		if owners := d.owners("T-1"); len(owners) > 1 {
 			t.Fatalf("the task has several owners: %v", owners)
@@ -145,10 +166,7 @@ func testKeptContinues(t *testing.T, cli, known, cause string) {
 	if err != nil || string(kept) != "half of it\n" {
 		t.Errorf("the rescue: got %q, %v", kept, err)
 	}
-	d.await("the rest of the work", func() bool {
-		text, _ := os.ReadFile(filepath.Join(d.dir, "draft.txt"))
-		return string(text) == "all of it\n"
-	})
+	d.await("the rest of the work", whole)
 }
 
 // owners returns the agents that have accepted a task and not handed it on.
