@@ -136,7 +136,7 @@ func TestPeopleRead(t *testing.T) {
 			if found := program.FindString(text.out); found != "" {
 				t.Errorf("%q is not for people:\n%s", found, text.out)
 			}
-			for _, line := range longID().FindAllString(text.out, -1) {
+			for _, line := range longID.FindAllString(text.out, -1) {
 				if !idLine.MatchString(line) {
 					t.Errorf("a long id: %q", line)
 				}
@@ -146,7 +146,7 @@ func TestPeopleRead(t *testing.T) {
 			full := h.operator(append(strings.Fields(c.command), "--json")...)
 			h.ok(full, nil)
 			found := false
-			for _, m := range hubTime().FindAllStringSubmatch(full.out, -1) {
+			for _, m := range hubTime.FindAllStringSubmatch(full.out, -1) {
 				at, err := time.Parse(time.RFC3339, m[1])
 				if err != nil {
 					t.Fatal(err)
