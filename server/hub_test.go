@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
@@ -52,7 +54,7 @@ func startBroken(t *testing.T, o server.Options) *running {
 func startAs(t *testing.T, o server.Options, change func(*server.Server)) *running {
 	t.Helper()
 	if o.Home == "" {
-		o.Home = t.TempDir()
+		o.Home = newHome(t, o)
 	}
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -92,6 +94,38 @@ func startAs(t *testing.T, o server.Options, change func(*server.Server)) *runni
 	r.renew = func() { r.operator = s.TokenFor(t, r.secret) }
 	r.renew()
 	return r
+}
+
+// emptyDatabase has the bytes of a database without rows. An engine takes longer to make its tables
+// than a hub takes for the rest of its start.
+var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "empty")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(dir, nil)
+	if err == nil {
+		err = store.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, "hub.db"))
+})
+
+// newHome makes a home with an empty database, unless the options name another store. TestStart has
+// hubs that make their own.
+func newHome(t *testing.T, o server.Options) string {
+	t.Helper()
+	home := t.TempDir()
+	if o.Store != "" {
+		return home
+	}
+	if err := os.WriteFile(filepath.Join(home, "hub.db"), must(emptyDatabase())(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return home
 }
 
 // quiet is a hub without what tests mostly do not look at.
@@ -292,15 +326,16 @@ func (r *running) tables(t *testing.T) map[string][]string {
 	return out
 }
 
-// wantSame fails if a table differs.
-func (r *running) wantSame(t *testing.T, before map[string][]string) {
+// wantSame fails if a table differs, and returns the tables.
+func (r *running) wantSame(t *testing.T, before map[string][]string) (after map[string][]string) {
 	t.Helper()
-	after := r.tables(t)
+	after = r.tables(t)
 	for name := range after {
 		if !slices.Equal(before[name], after[name]) {
 			t.Errorf("table %s was changed:\nbefore %q\nafter  %q", name, before[name], after[name])
 		}
 	}
+	return after
 }
 
 // journal returns the entries after a number, as actor|action|outcome|facts.

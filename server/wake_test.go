@@ -39,7 +39,7 @@ func startWakes(t *testing.T, o server.Options, names ...hub.AgentID) *wakeHub {
 	w := &wakeHub{t: t, clock: new(hubtest.Clock), keys: map[hub.AgentID]string{}}
 	o.NoInboxFiles, o.Clock, o.Limits.Unsafe = true, w.clock.Now, true
 	if o.Home == "" {
-		o.Home = t.TempDir()
+		o.Home = newHome(t, o)
 	}
 	w.opts = o
 	w.running = start(t, o)
@@ -119,16 +119,17 @@ func (w *wakeHub) untilRow(id hub.EnvelopeID, want hub.DeliveryStatus) hub.Deliv
 	return got[len(got)-1]
 }
 
-// until waits until a condition holds. Sessions change without an entry of the
-// journal, so it asks again and again.
+// until waits until a condition holds. Sessions change without an entry of the journal, so it asks
+// again and again: soon at first, and less often the longer it waits, because each question costs
+// the hub and the test some milliseconds of a processor.
 func (w *wakeHub) until(what string, holds func() bool, state func() any) {
 	w.t.Helper()
-	ask := time.NewTicker(20 * time.Millisecond)
-	defer ask.Stop()
+	pause := 10 * time.Millisecond
 	timeout := time.After(patience.For(90 * time.Second))
 	for !holds() {
 		select {
-		case <-ask.C:
+		case <-time.After(pause):
+			pause = min(pause*3/2, 150*time.Millisecond)
 		case <-timeout:
 			w.t.Fatalf("waited in vain until %s; got %+v", what, state())
 		}
