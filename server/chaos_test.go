@@ -234,14 +234,15 @@ func TestMain(m *testing.M) {
 // built is the path of the program that all tests kill; "" before program was called.
 var built string
 
-// buildOnce builds parley for the first test that needs it.
+// buildOnce builds parley for the first test that needs it. With the flags of make build, whatever the
+// environment says, so that nothing is compiled again: the driver of SQLite alone takes minutes.
 var buildOnce = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "chaos")
 	if err != nil {
 		return err
 	}
 	built = filepath.Join(dir, "parley")
-	cmd := exec.Command("go", "build", "-o", built, "github.com/parley-agents/parley/cmd/parley")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", built, "github.com/parley-agents/parley/cmd/parley")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
