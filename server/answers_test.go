@@ -45,7 +45,7 @@ func everyCallIsAnswered(t *testing.T, o server.Options) {
 	for _, name := range names[:4] {
 		w.terminalOf(name, nil)
 	}
-	load := &load{t: t, rounds: 12}
+	load := &load{t: t, rounds: 4}
 	if seconds := fromEnv(t, "PARLEY_LOAD_SECONDS", 0); seconds > 0 {
 		load.until = time.Now().Add(time.Duration(seconds) * time.Second)
 	}

@@ -103,9 +103,9 @@ func TestSlowReader(t *testing.T) {
 func TestUnreadAnswers(t *testing.T) {
 	t.Run("the answers that callers leave unread together are bounded, and a caller that reads gets its own", func(t *testing.T) {
 		withDials(t, func(t *testing.T, s *server.Server, dial func() net.Conn, key string) {
-			const most, callers = 4 << 20, 24
+			const most, callers, size = 1 << 20, 24, 225 << 10
 			s.BoundUnread(most)
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","method":"parley/whoami"}`, strings.Repeat("x", 900<<10)) // the answer has the same id
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","method":"parley/whoami"}`, strings.Repeat("x", size)) // the answer has the same id
 			ask := func() net.Conn {
 				conn := dial()
 				req, err := http.NewRequest("POST", "http://localhost/", strings.NewReader(body))
@@ -121,7 +121,7 @@ func TestUnreadAnswers(t *testing.T) {
 				defer ask().Close() // and reads nothing
 			}
 			synctest.Wait()
-			if n, bytes := s.Unread(); n != callers || bytes < callers*900<<10 {
+			if n, bytes := s.Unread(); n != callers || bytes < callers*size {
 				t.Fatalf("got %d answers of %d bytes under way, want those of all %d callers", n, bytes, callers)
 			}
 
@@ -131,7 +131,7 @@ func TestUnreadAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := io.ReadAll(res.Body); err != nil || len(got) < 900<<10 {
+			if got, err := io.ReadAll(res.Body); err != nil || len(got) < size {
 				t.Errorf("a caller that reads got %d bytes: %v", len(got), err)
 			}
 			<-time.After(3 * time.Second) // all the others have stalled
