@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -107,6 +108,7 @@ func TestAdmission(t *testing.T) {
 }
 
 func TestClaimedSender(t *testing.T) {
+	patience.NotUnderRace(t)
 	claims := []struct{ name, member string }{
 		{"another agent", `"from":"bob"`},
 		{"itself", `"from":"alice"`},
@@ -125,15 +127,15 @@ func TestClaimedSender(t *testing.T) {
 		r := start(t, quiet())
 		keys := r.add(t, "alice", "bob", "carol")
 		id := r.send(t, keys[1], "alice", "a question")
+		before := r.tables(t)
 		for _, m := range methods {
 			if m.name == "respond" {
 				m.params = fmt.Sprintf(m.params, id)
 			}
 			for _, c := range claims {
 				t.Run("R3-008 "+m.name+" that claims "+c.name+" is refused and stores nothing", func(t *testing.T) {
-					before := r.tables(t)
 					r.call(t, keys[0], m.method, fmt.Sprintf(m.params, c.member)).wantError(t, -32000, hub.CodeTampering)
-					r.wantSame(t, before)
+					before = r.wantSame(t, before)
 				})
 			}
 		}
@@ -198,6 +200,7 @@ func TestClaimedSender(t *testing.T) {
 
 // TestEveryWrite goes through every operation that changes something.
 func TestEveryWrite(t *testing.T) {
+	patience.NotUnderRace(t)
 	r := start(t, unlimited())
 	keys := r.add(t, "alice", "bob", "worker", "carol")
 	alice, bob := keys[0], keys[1]
@@ -470,13 +473,13 @@ func TestEveryWrite(t *testing.T) {
 		must(rpc.Call(t.Context(), r.as(r.operator), api.AllowWake, api.WakeAllowParams{Agent: "worker"}))(t)
 		r.stop()
 		r := start(t, server.Options{Home: r.home, NoInboxFiles: true})
+		before := r.tables(t)
 		for _, o := range api.Operations.Bind(nil) {
 			if !slices.Equal(o.Callers, rpc.OperatorOnly) {
 				continue
 			}
-			before := r.tables(t)
 			r.call(t, alice, o.Method, `{"id":"worker"}`).wantError(t, -32000, hub.CodeDenied)
-			r.wantSame(t, before)
+			before = r.wantSame(t, before)
 		}
 	})
 }

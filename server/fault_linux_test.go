@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -84,8 +85,9 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestLogOnASmallDisk(t *testing.T) {
+	patience.NotUnderRace(t)
 	t.Run("the log is copied into the database while the hub works, before it fills a small disk", func(t *testing.T) {
-		const disk = 24 // MiB
+		const disk = 12 // MiB
 		o := quiet()
 		o.Home = hubtest.SmallDisk(t, disk)
 		r := start(t, o)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -49,6 +50,7 @@ var (
 // document in it, and compares each answer with what the document says and with
 // what it was before.
 func TestConversation(t *testing.T) {
+	patience.NotUnderRace(t)
 	t.Parallel()
 	o := quiet()
 	o.Version = "2.0.0"

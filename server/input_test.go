@@ -11,10 +11,12 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/jsonrpc"
 )
 
 func TestBadInput(t *testing.T) {
+	patience.NotUnderRace(t)
 	hubtest.NoGoroutinesLeft(t)
 	r := start(t, quiet())
 	keys := r.add(t, "alice", "bob")
@@ -104,9 +106,9 @@ func TestBadInput(t *testing.T) {
 		{"a status without a summary", call("acp/status", `{"state":"update"}`), params, hub.CodeInvalid, true},
 		{"a parameter for what has none", call("parley/whoami", `{"x":1}`), params, hub.CodeInvalid, false},
 	}
+	before := r.tables(t)
 	for _, tt := range tests {
 		t.Run("R3-018 R3-019 "+tt.name+" is refused with a code and changes nothing", func(t *testing.T) {
-			before := r.tables(t)
 			a := r.post(t, alice, tt.body)
 			a.wantError(t, tt.rpc, tt.code)
 			if tt.hint && a.Error.Data.Hint == "" {
@@ -115,7 +117,7 @@ func TestBadInput(t *testing.T) {
 			if len(a.Error.Message) > 500 || strings.ContainsAny(a.Error.Message, "\x00\x1b\n") {
 				t.Errorf("message: got %q, want a short line", a.Error.Message)
 			}
-			r.wantSame(t, before)
+			before = r.wantSame(t, before)
 		})
 	}
 	t.Run("R3-020 every kind of refusal is recorded, and a flood is not", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/proof"
 	"github.com/parley-agents/parley/internal/window"
 	"github.com/parley-agents/parley/sandbox"
@@ -37,8 +38,10 @@ func beGoodAgent() {
 
 // TestWindowComplies runs our own compliance tests of agents with a window, while mail starts
 // turns of the same kept agent beside them. The window must break no rule, and no turn of the
-// mail may be lost.
+// mail may be lost. TestWindows has the race detector look at windows; make test-real has it look at
+// these tests, too.
 func TestWindowComplies(t *testing.T) {
+	patience.NotUnderRace(t)
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

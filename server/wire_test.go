@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/reftest"
 	"github.com/parley-agents/parley/server"
 )
@@ -146,6 +147,7 @@ func TestServerError(t *testing.T) {
 
 // TestBadParameters gives every method of one contract what it cannot take.
 func TestBadParameters(t *testing.T) {
+	patience.NotUnderRace(t)
 	t.Parallel()
 	r := start(t, onLoopback("back", "backend-api", "backend"))
 	project := ask[struct{ ProjectID string }](t, r, "cacp/project/create", m{"name": "n", "objective": "o", "repos": []m{{"name": "backend-api", "role": "backend", "language": "go"}}}).ProjectID
