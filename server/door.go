@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,6 +26,9 @@ func (s *Server) openSignIn(ctx context.Context) (err error) {
 	s.signIn, err = signin.New(ctx, s.store, signin.Options{
 		Clock: s.clock, Bus: s.hints, Listen: s.listener.Addr(), Secure: s.cert != nil, Operator: s.keys.ByHash,
 	})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
 	return nil
 }
 

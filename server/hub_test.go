@@ -12,16 +12,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -96,24 +95,6 @@ func startAs(t *testing.T, o server.Options, change func(*server.Server)) *runni
 	return r
 }
 
-// emptyDatabase has the bytes of a database without rows. An engine takes longer to make its tables
-// than a hub takes for the rest of its start.
-var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "empty")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	store, err := sqlite.Open(dir, nil)
-	if err == nil {
-		err = store.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(filepath.Join(dir, "hub.db"))
-})
-
 // newHome makes a home with an empty database, unless the options name another store. TestStart has
 // hubs that make their own.
 func newHome(t *testing.T, o server.Options) string {
@@ -122,9 +103,7 @@ func newHome(t *testing.T, o server.Options) string {
 	if o.Store != "" {
 		return home
 	}
-	if err := os.WriteFile(filepath.Join(home, "hub.db"), must(emptyDatabase())(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Prepare(t, home)
 	return home
 }
 

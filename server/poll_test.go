@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -78,12 +79,29 @@ func (s *standIn) counts(path string) (asked, same int) {
 	return s.asked[path], s.same[path]
 }
 
+// startPolls starts a hub with two agents, and shows what it warns of: a poll that fails is asked again
+// later.
+func startPolls(t *testing.T) *wakeHub {
+	t.Helper()
+	o := server.Options{Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	return startWakes(t, o, "planner", "builder")
+}
+
+// poll lets time pass until the hub asks again, also if its last question or this one failed.
+func (w *wakeHub) poll() {
+	w.t.Helper()
+	for range 2 {
+		w.pass(10 * time.Minute)
+		w.server.PollSources(w.t)
+	}
+}
+
 // TestPolls asks a stand-in of each vendor for events.
 func TestPolls(t *testing.T) {
 	t.Parallel()
 	t.Run("github: new events come once, and nothing new costs nothing", func(t *testing.T) {
 		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
+		w := startPolls(t)
 		w.addSource(event.Setting{To: "builder"})
 		vendor := newStandIn(t)
 		const list, runs = "/repos/acme/shop/events", "/repos/acme/shop/actions/runs"
@@ -153,7 +171,7 @@ func TestPolls(t *testing.T) {
 	} {
 		t.Run(string(vendor)+": events of all lists come", func(t *testing.T) {
 			t.Parallel()
-			w := startWakes(t, server.Options{}, "planner", "builder")
+			w := startPolls(t)
 			w.addSource(event.Setting{Vendor: vendor, To: "builder"})
 			s := newStandIn(t)
 			for path, body := range c.lists {
@@ -161,7 +179,7 @@ func TestPolls(t *testing.T) {
 				s.set(path, strings.ReplaceAll(body, "COMMIT", hookCommit("a")))
 			}
 			mustCall(t, w.as(w.operator), api.PollSource, event.PollSetting{Name: "hooks", Repository: "acme/shop", API: s.URL, Token: "tok-en"})
-			w.server.PollSources(t)
+			w.poll()
 			var words []string
 			for _, m := range w.inboxOf("builder") {
 				e := events(t, []hub.Envelope{m})[0]
@@ -178,7 +196,7 @@ func TestPolls(t *testing.T) {
 
 	t.Run("gitlab: a retried pipeline that fails again is a new result", func(t *testing.T) {
 		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
+		w := startPolls(t)
 		w.addSource(event.Setting{Vendor: hub.VendorGitLab, To: "builder"})
 		s := newStandIn(t)
 		s.set("/projects/acme%2Fshop/events", `[]`)
@@ -186,9 +204,7 @@ func TestPolls(t *testing.T) {
 		for range 2 {
 			w.pass(10 * time.Minute)
 			s.set("/projects/acme%2Fshop/pipelines", fmt.Sprintf(`[{"id":7,"status":"failed","ref":"parser","sha":%q,"updated_at":%q}]`, hookCommit("a"), w.clock.Now().UTC().Format(time.RFC3339)))
-			w.server.PollSources(t)
-			w.pass(10 * time.Minute)
-			w.server.PollSources(t) // nothing new
+			w.poll() // nothing new the second time
 		}
 		if got := events(t, w.inboxOf("builder")); len(got) != 2 {
 			t.Errorf("got %+v, want both results", got)
@@ -197,7 +213,7 @@ func TestPolls(t *testing.T) {
 
 	t.Run("a poll that is replaced misses no event, and one that is added again begins anew", func(t *testing.T) {
 		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
+		w := startPolls(t)
 		w.addSource(event.Setting{To: "builder"})
 		vendor := newStandIn(t)
 		const list = "/repos/acme/shop/events"
@@ -214,8 +230,7 @@ func TestPolls(t *testing.T) {
 		set.Stop = false
 		mustCall(t, w.as(w.operator), api.PollSource, set)
 		vendor.set(list, early)
-		w.pass(10 * time.Minute) // the hub may have asked before the list was set
-		w.server.PollSources(t)
+		w.poll()
 		if got := events(t, w.inboxOf("builder")); len(got) != 0 {
 			t.Errorf("an event from before the poll was added: got %+v", got)
 		}
@@ -225,8 +240,7 @@ func TestPolls(t *testing.T) {
 		set.Seconds = 300
 		mustCall(t, w.as(w.operator), api.PollSource, set)
 		vendor.set(list, late) // the vendor takes minutes to list it
-		w.pass(10 * time.Minute)
-		w.server.PollSources(t)
+		w.poll()
 		if got := events(t, w.inboxOf("builder")); len(got) != 1 || got[0].Commit != hookCommit("2") {
 			t.Errorf("after the poll was replaced: got %+v", got)
 		}
@@ -234,7 +248,7 @@ func TestPolls(t *testing.T) {
 
 	t.Run("a list that is not there or cannot be read does not hide the others", func(t *testing.T) {
 		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
+		w := startPolls(t)
 		w.addSource(event.Setting{To: "builder"})
 		vendor := newStandIn(t)
 		const list, runs = "/repos/acme/shop/events", "/repos/acme/shop/actions/runs"
@@ -244,8 +258,7 @@ func TestPolls(t *testing.T) {
 		mustCall(t, w.as(w.operator), api.PollSource, event.PollSetting{Name: "hooks", Repository: "acme/shop", API: vendor.URL})
 		first := push("1")
 		vendor.set(list, "["+first+"]")
-		w.pass(10 * time.Minute)
-		w.server.PollSources(t) // the list of runs does not exist
+		w.poll() // the list of runs does not exist
 		if got := events(t, w.inboxOf("builder")); len(got) != 1 {
 			t.Errorf("without runs: got %+v", got)
 		}
@@ -256,8 +269,7 @@ func TestPolls(t *testing.T) {
 		vendor.mu.Lock()
 		vendor.broken[runs] = true
 		vendor.mu.Unlock()
-		w.pass(10 * time.Minute)
-		w.server.PollSources(t)
+		w.poll()
 		if got := events(t, w.inboxOf("builder")); len(got) != 2 || got[1].Commit != hookCommit("2") {
 			t.Errorf("while runs cannot be read: got %+v", got)
 		}
@@ -269,7 +281,7 @@ func TestPolls(t *testing.T) {
 
 	t.Run("addresses and repositories that could leak a token are refused", func(t *testing.T) {
 		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
+		w := startPolls(t)
 		w.addSource(event.Setting{To: "builder"})
 		for name, p := range map[string]event.PollSetting{
 			"http":           {Repository: "acme/shop", API: "http://api.example.com"},

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,39 @@ func NewHome(t testing.TB, dir string) *Home {
 	return h
 }
 
+// emptyDatabase returns the bytes of a database without rows. SQLite takes longer to make the tables
+// than a test of a service takes for the rest.
+var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "empty")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, "hub.db"))
+})
+
+// Prepare makes a folder with an empty database of SQLite.
+func Prepare(t testing.TB, dir string) {
+	t.Helper()
+	empty, err := emptyDatabase()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "hub.db"), empty, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Open opens the store as a start of a hub does. The caller closes it.
 func (h *Home) Open() (store Store) {
 	h.t.Helper()
@@ -69,6 +103,9 @@ func (h *Home) Open() (store Store) {
 	if Postgres() {
 		store, err = openPostgres(h.address)
 	} else {
+		if _, missing := os.Stat(filepath.Join(h.Dir, "hub.db")); missing != nil {
+			Prepare(h.t, h.Dir)
+		}
 		store, err = sqlite.Open(h.Dir, nil)
 	}
 	if err != nil {
