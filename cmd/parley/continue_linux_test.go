@@ -18,7 +18,7 @@ import (
 
 // stoppingModel returns the script of a model that accepts the task h1, writes a file and then
 // fails for a cause, and that continues the task as h2 when it is told to.
-func stoppingModel(cause string) *model.Script {
+func stoppingModel(cause, dir string) *model.Script {
 	call := func(name, args string) model.Step {
 		return model.Step{Do: model.MCP, Server: "parley", Name: name, Args: json.RawMessage(args)}
 	}
@@ -31,7 +31,12 @@ func stoppingModel(cause string) *model.Script {
 	case "budget": // one turn is all that it has
 		end = model.Step{Do: model.Say, Text: "Half of it is done."}
 	}
-	rest := []model.Step{{Do: model.Read, Path: "draft.txt"}, {Do: model.Edit, Path: "draft.txt", Old: "half of it", New: "all of it"}, {Do: model.Say, Text: "Continued."}}
+	draft := filepath.Join(dir, "draft.txt") // a context that was compacted does not name the folder
+	rest := []model.Step{{Do: model.Read, Path: draft}, {Do: model.Edit, Path: draft, Old: "half of it", New: "all of it"}, {Do: model.Say, Text: "Continued."}}
+	begin := []model.Step{call("acp_handoff", `{"action":"accept","handoff_id":"h1"}`), {Do: model.Read, Path: "draft.txt"}, {Do: model.Edit, Path: "draft.txt", Old: "none of it", New: "half of it"}, end}
+	if cause == "cut" { // Qwen Code shows the call with which it recovers under the first prompt
+		begin = append(begin, rest...)
+	}
 	s := model.Default()
 	s.Rules = []model.Rule{
 		{
@@ -44,7 +49,7 @@ func stoppingModel(cause string) *model.Script {
 		},
 		{
 			When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
-			Do:   []model.Step{call("acp_handoff", `{"action":"accept","handoff_id":"h1"}`), {Do: model.Read, Path: "draft.txt"}, {Do: model.Edit, Path: "draft.txt", Old: "none of it", New: "half of it"}, end},
+			Do:   begin,
 		},
 	}
 	return s
@@ -90,7 +95,7 @@ func TestKeptContinues(t *testing.T) {
 
 func testKeptContinues(t *testing.T, cli, known, cause string) {
 	d := &den{cli: cli, dir: t.TempDir()}
-	d.script = model.New(stoppingModel(cause))
+	d.script = model.New(stoppingModel(cause, d.dir))
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	bin := installPeer(t, cli, known, server.URL, nil)
