@@ -85,9 +85,10 @@ clients: build ## fetch the clients of other projects that can be had, test thos
 	./scripts/clients-run
 	$(GO) run ./scripts/clientsdoc comply/clients docs/clients > docs/clients.md
 
-mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix, then the model of reservations against its mutants; about 30 minutes
+mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix, then every mutant of a client, and the model of reservations against its mutants; about 30 minutes
 	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
+	$(GO) test -count 1 -run '^TestMutants$$' ./comply/client
 	PARLEY_MODEL_MUTANTS=1 $(GO) test -count 1 -run '^TestModelMutants$$' -timeout 30m -v ./internal/service/reservation
 
 model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, against the service that reserves files

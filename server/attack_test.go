@@ -102,10 +102,7 @@ func TestAttack(t *testing.T) {
 	o.Roots = []string{root}
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob", "mallory")
-	s := &scene{running: r, alice: keys[0], bob: keys[1], mallory: keys[2], root: root, secret: "for bob alone: swordfish", flood: 1000}
-	if patience.Race {
-		s.flood = 300
-	}
+	s := &scene{running: r, alice: keys[0], bob: keys[1], mallory: keys[2], root: root, secret: "for bob alone: swordfish", flood: 300}
 	if n, err := strconv.Atoi(os.Getenv("PARLEY_ATTACK_FLOOD")); err == nil {
 		s.flood = n
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // Variables with which the test binary is started again, to be killed.
@@ -179,7 +180,7 @@ func inParts(t *testing.T, every int, test func(k *killable, first, step int)) {
 // The process is killed before each of its writes. Afterwards the landing is complete: the
 // branch and both trees.
 func TestRecoverAfterEveryWrite(t *testing.T) {
-	inParts(t, 1, func(k *killable, first, step int) {
+	inParts(t, patience.Every(4), func(k *killable, first, step int) {
 		for n := first; ; n += step {
 			before := k.runChild(k.dir, n)
 			if before == "" {
@@ -210,7 +211,7 @@ func TestRecoverAfterEveryWrite(t *testing.T) {
 // After a kill a person writes a file that the landing touches. The landing is stopped, all
 // else is as before, and the file stays.
 func TestRecoverStopsAtContentOfAPerson(t *testing.T) {
-	inParts(t, 3, func(k *killable, first, step int) {
+	inParts(t, patience.Every(6), func(k *killable, first, step int) {
 		for n := first; k.runChild(k.dir, n) != ""; n += step {
 			moved := k.git("rev-parse", "main") == k.new.ID
 			writeFile(k.T, filepath.Join(k.linked, "a.txt"), "of a person\n")
@@ -259,7 +260,7 @@ func TestRecoverKeepsANewFileOfAPerson(t *testing.T) {
 // Recover is killed, too.
 func TestRecoverAfterKillsOfRecover(t *testing.T) {
 	const middle = 50 // a write in the second tree
-	inParts(t, 3, func(k *killable, first, step int) {
+	inParts(t, patience.Every(9), func(k *killable, first, step int) {
 		for n := first; ; n += step {
 			if k.runChild(k.dir, middle) == "" {
 				k.Fatal("the landing was not killed")

@@ -252,8 +252,8 @@ func TestAppendOnly(t *testing.T) {
 
 func TestSeveralHubs(t *testing.T) {
 	t.Run("several hubs write one chain, and each sees what another acknowledged", func(t *testing.T) {
-		hubtest.NoGoroutinesLeft(t)
 		address := pgtest.Address(t)
+		hubtest.NoGoroutinesLeft(t)
 		stores := []*postgres.Store{open(t, address, nil), open(t, address, nil), open(t, address, nil)}
 		var wg sync.WaitGroup
 		for i := range 12 {

@@ -62,7 +62,7 @@ func plant(n int, random *rand.Rand) (out []planted) {
 }
 
 func TestManyBranches(t *testing.T) {
-	n := 60
+	n := 20
 	if text := os.Getenv(branchesEnv); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {

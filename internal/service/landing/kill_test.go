@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // errKilled is the end of a process.
@@ -85,8 +86,9 @@ func (s mortalStore) Update(ctx context.Context, d hub.Durability, fn func(hub.T
 }
 
 func TestKills(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for dies := 1; ; dies++ {
+	for i, after := range []bool{false, true} {
+		step := patience.Every(2)
+		for dies := 1 + i%step; ; dies += step {
 			w := newWorld(t, plain)
 			w.good("a")
 			w.branch("b", map[string]string{"mod/b": "wrong\n"})

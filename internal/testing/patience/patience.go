@@ -30,5 +30,14 @@ func NotUnderRace(t *testing.T) {
 	}
 }
 
+// Every returns n: a test that tries each of many places tries every n-th in make test. With
+// PARLEY_THOROUGH=1, as in make test-real, it returns 1.
+func Every(n int) int {
+	if os.Getenv("PARLEY_THOROUGH") == "1" {
+		return 1
+	}
+	return n
+}
+
 // For returns the bound of a wait that takes d at most on a busy machine.
 func For(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
