@@ -19,7 +19,8 @@ import (
 
 // Bounds of one conversation. The runner stops reading an agent that exceeds them.
 const (
-	maxEntries  = 20_000
+	maxEntries  = 20_000        // and
+	perRequest  = 1000          // for each request to the agent: a hundred sessions have a hundred times as much to say
 	maxLog      = 64 << 20      // bytes
 	maxFrame    = 32 << 20      // bytes
 	maxServed   = 64            // requests of the agent that are served at the same time
@@ -37,7 +38,7 @@ const orphanGrace = 200 * time.Millisecond
 
 var (
 	// The reasons why a wait ends without its frame, beside those of the agent.
-	errFlood   = fmt.Errorf("the agent sent more than %d messages or %d MiB in one test", maxEntries, maxLog>>20)
+	errFlood   = fmt.Errorf("the agent sent more than %d messages, and %d for each request, or %d MiB in one test", maxEntries, perRequest, maxLog>>20)
 	errTimeout = errors.New("time ran out")
 )
 
@@ -180,7 +181,7 @@ func (c *conversation) arrive(e *rules.Entry) bool {
 	c.heard = true
 	c.note(e)
 	// The entry is in the log already, so that a report can show the last one.
-	if len(c.log) > maxEntries || c.size > maxLog {
+	if len(c.log) > maxEntries+perRequest*len(c.requests) || c.size > maxLog {
 		c.mu.Unlock()
 		return false
 	}

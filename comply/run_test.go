@@ -471,6 +471,16 @@ func TestRobust(t *testing.T) {
 			wantFinding(t, got, c.rule, c.part)
 		})
 	}
+	t.Run("an agent that says much for each of many requests does not flood", func(t *testing.T) {
+		t.Parallel()
+		lines := "raw " + strings.Repeat(`{"jsonrpc":"2.0","method":"_x"}`+"\n", 500)
+		var all []string
+		for id := range 50 {
+			all = append(all, prompt(id+1, lines), expect(fmt.Sprintf(`{"response": {"id": %d}}`, id+1)))
+		}
+		got := playWith(t, agent(t, "none"), steps(all...), &comply.Options{TimeoutScale: 20})
+		wantStatus(t, got, comply.Pass)
+	})
 	t.Run("a program that fails without a word was not started, and the error has its last line", func(t *testing.T) {
 		_, err := comply.Run(t.Context(), []comply.Agent{agent(t, "crash")}, suite(t, map[string]string{"case": good}), nil)
 		if unstarted := (*comply.StartError)(nil); !errors.As(err, &unstarted) || !strings.Contains(err.Error(), "out of cheese") {
