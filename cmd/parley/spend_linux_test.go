@@ -143,12 +143,9 @@ func testEndingReal(t *testing.T, c realCLI, cause string) {
 	if got.State != hub.ContinuationWaiting || got.Rescue == nil {
 		t.Fatalf("got %+v", got)
 	}
-	wantReason := reasonOf(cause)
-	if !tellsOfErrors {
-		wantReason = hub.ContinueClosed
-	}
-	if got.Reason != wantReason {
-		t.Errorf("the reason is %s, want %s", got.Reason, wantReason)
+	isClosed := !tellsOfErrors && got.Reason == hub.ContinueClosed // it may have told before its window was closed
+	if got.Reason != reasonOf(cause) && !isClosed {
+		t.Errorf("the reason is %s", got.Reason)
 	}
 	r := d.operator("continue", "h1", "--with", "tester")
 	d.ok(r, nil)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // SmallDisk mounts a file system of a few MiB.
@@ -73,11 +76,26 @@ func (d *ExtDisk) Fail(t *testing.T) {
 	}
 }
 
-// Remount mounts a disk anew that has failed.
+// Remount mounts a disk anew that has failed. A process that was started with mounts of its own, such
+// as a confined check of another test, keeps the failed disk until it ends, and a new mount is the
+// same disk until then.
 func (d *ExtDisk) Remount(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(command("umount", d.Dir), command("mount", "-o", "loop", d.image, d.Dir)); err != nil {
-		t.Fatal(err)
+	probe := filepath.Join(d.Dir, "probe")
+	for end := time.Now().Add(patience.For(time.Minute)); ; {
+		if err := errors.Join(command("umount", d.Dir), command("mount", "-o", "loop", d.image, d.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		err := os.WriteFile(probe, nil, 0o600)
+		if err == nil {
+			err = os.Remove(probe)
+		}
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }
 
