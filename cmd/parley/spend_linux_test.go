@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/parley-agents/parley/comply/model"
@@ -136,7 +137,14 @@ func testEndingReal(t *testing.T, c realCLI, cause string) {
 	})
 	tellsOfErrors := slices.Contains(toldEndings[c.name], cause)
 	if !tellsOfErrors { // it tries again, or no hook tells: a person closes the window
+		window, err := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "w", "#{pane_pid}")))
+		if err != nil {
+			t.Fatal(err)
+		}
 		d.tmux("kill-server")
+		if c.name == "gemini" && cause == "quota" { // it waits for its quota, also without a terminal
+			syscall.Kill(-window, syscall.SIGKILL)
+		}
 	}
 	d.await("a waiting task", func() bool { return len(d.continued()) == 1 })
 	got := d.continued()[0]

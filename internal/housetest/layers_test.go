@@ -225,7 +225,7 @@ var layers = map[string][]string{
 	"examples/minimal-client": {"acp", "sandbox"},
 
 	// Conformance suites, agents and hubs for tests. Only tests import these.
-	"internal/testing/hubtest":     {"hub"},
+	"internal/testing/hubtest":     {"hub", "internal/testing/patience"},
 	"internal/testing/acptest":     {},
 	"internal/testing/patience":    {},
 	"internal/testing/gatewaytest": {"internal/testing/acptest", "internal/testing/patience"},
