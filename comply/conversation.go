@@ -19,8 +19,8 @@ import (
 
 // Bounds of one conversation. The runner stops reading an agent that exceeds them.
 const (
-	maxEntries  = 20_000        // and
-	perRequest  = 1000          // for each request to the agent: a hundred sessions have a hundred times as much to say
+	maxEntries  = 20_000        // messages
+	perRequest  = 1000          // more messages for each request to the agent: a hundred sessions have a hundred times as much to say
 	maxLog      = 64 << 20      // bytes
 	maxFrame    = 32 << 20      // bytes
 	maxServed   = 64            // requests of the agent that are served at the same time

@@ -177,7 +177,7 @@ func inParts(t *testing.T, every int, test func(k *killable, first, step int)) {
 	}
 }
 
-// The process is killed before each of its writes. Afterwards the landing is complete: the
+// The process is killed before each of its writes, in make test before every fourth. Afterwards the landing is complete: the
 // branch and both trees.
 func TestRecoverAfterEveryWrite(t *testing.T) {
 	inParts(t, patience.Every(4), func(k *killable, first, step int) {
@@ -223,7 +223,9 @@ func TestRecoverStopsAtContentOfAPerson(t *testing.T) {
 				k.Errorf("the branch has moved: %+v", got)
 			}
 			if !moved {
-				k.waited(hubgit.Forwarded{Waits: got.Waits}, k.linked, hubgit.Changed, "a.txt")
+				if n > 1 { // the first write is the record
+					k.waited(hubgit.Forwarded{Waits: got.Waits}, k.linked, hubgit.Changed, "a.txt")
+				}
 				for dir, want := range map[string]string{k.dir: status, k.linked: "M a.txt\n M other.txt\nA  staged.txt"} {
 					if text := k.gitIn(dir, "status", "--porcelain"); text != want {
 						k.Errorf("the status of %s is %q, want %q", dir, text, want)
