@@ -68,11 +68,17 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// compareAllLater asks for a comparison of everything, and ends a pause.
 func (w *worker) compareAllLater() {
+	w.keepAll()
+	signal(w.now)
+}
+
+// keepAll has the next step compare everything. A pause goes on.
+func (w *worker) keepAll() {
 	w.mu.Lock()
 	w.all = true
 	w.mu.Unlock()
-	signal(w.now)
 }
 
 func (w *worker) compareLater(project coord.ProjectID) {
@@ -301,9 +307,7 @@ func (w *worker) step(ctx context.Context) (more bool, err error) {
 			return true, err
 		default: // run waits until another comparison ends
 			w.queued = true
-			w.mu.Lock()
-			w.all = true
-			w.mu.Unlock()
+			w.keepAll()
 		}
 	}
 
@@ -655,7 +659,7 @@ func (w *worker) note(tx hub.Tx, a actions.Action, facts map[string]any) error {
 func (w *worker) catchUp(ctx context.Context) error {
 	begin := coord.InstantAt(w.clock())
 	if err := w.compareAll(ctx); err != nil {
-		w.compareAllLater()
+		w.keepAll() // the peer is left alone for as long as it asked
 		return err
 	}
 	w.compared = w.clock()

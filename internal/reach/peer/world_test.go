@@ -55,6 +55,10 @@ func quick() *peer.Options {
 	return &peer.Options{Retry: time.Millisecond, MaxRetry: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Compare: time.Hour, Probe: 20 * time.Millisecond}
 }
 
+// quickRate is what a node takes of a peer in a minute. A test that makes more than
+// contract.DefaultLimits allows would wait for the next minute.
+var quickRate = contract.Rate{Projects: 1000, Things: 100_000, Bytes: 1 << 30}
+
 func newNode(t testing.TB, name string, opts *peer.Options) *node {
 	t.Helper()
 	return newNodeWith(t, name, opts, peer.ClientOptions{Guard: loopback, Timeout: 5 * time.Second})
@@ -83,7 +87,7 @@ func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.Cli
 	t.Cleanup(n.server.Close)
 	n.peers = peers.New(n.store, &peers.Options{Bus: n.hints, Vault: n.vault, Self: n.aid, Home: n.server.URL, Repo: n.repo})
 	n.callers = callers.New(n.store, keys.New(n.store, &keys.Options{Self: n.aid}), &callers.Options{Vault: n.vault, Self: n.aid})
-	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL, Page: opts.Page})
+	n.contracts = contract.New(n.store, &contract.Options{Bus: n.hints, Self: n.aid, Repo: n.repo, Endpoint: n.server.URL, Page: opts.Page, Limits: contract.Limits{Rate: quickRate}})
 	client := peer.NewClient(&out)
 	t.Cleanup(client.Close)
 	opts.Bus, opts.Repo = n.hints, n.repo
