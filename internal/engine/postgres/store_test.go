@@ -56,7 +56,11 @@ func (d *databases) take(t *testing.T) string {
 	address := d.empty()
 	if address == "" {
 		address = pgtest.Address(d.t)
-		open(t, address, nil)
+		s, err := postgres.Open(context.Background(), address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
 		d.seeds = pgtest.Column(t, address, `SELECT format('INSERT INTO acp_meta (key, value) VALUES (%L, %L)', key, value) FROM acp_meta`)
 	}
 	t.Cleanup(func() { d.free = append(d.free, address) })
