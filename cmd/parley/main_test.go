@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -115,7 +116,9 @@ var cast = map[string]string{"planner": "coordinator", "builder": "executor", "t
 // newHouse starts a hub in a new home and adds the cast to it.
 func newHouse(t *testing.T, flags ...string) *house {
 	t.Helper()
-	return newHouseIn(t, t.TempDir(), flags...)
+	home := t.TempDir()
+	storetest.Prepare(t, home)
+	return newHouseIn(t, home, flags...)
 }
 
 // newHouseIn is newHouse for a home that the test has made.

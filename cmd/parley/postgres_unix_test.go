@@ -13,7 +13,7 @@ import (
 func TestHubOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "fsync=off")
-	h := newHouse(t, "--store", database.URL)
+	h := newHouseIn(t, t.TempDir(), "--store", database.URL)
 	alone := func(args ...string) result { // without PARLEY_URL
 		return do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, append(args, "--as-operator")...))
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -66,7 +67,9 @@ func newNode(t testing.TB, name string, opts *peer.Options) *node {
 
 func newNodeWith(t testing.TB, name string, opts *peer.Options, out peer.ClientOptions) *node {
 	t.Helper()
-	return newNodeIn(t, name, t.TempDir(), opts, out)
+	home := t.TempDir()
+	storetest.Prepare(t, home)
+	return newNodeIn(t, name, home, opts, out)
 }
 
 func newNodeIn(t testing.TB, name, home string, opts *peer.Options, out peer.ClientOptions) *node {

@@ -43,6 +43,7 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/internal/vault"
 )
 
@@ -91,6 +92,7 @@ func newHouse(t *testing.T) *house {
 	h := &house{t: t, ctx: t.Context(), home: t.TempDir(), now: time.Date(2026, 2, 21, 9, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { h.now = h.now.Add(time.Millisecond); return h.now }
 	h.ids = hub.NewIDs(clock)
+	storetest.Prepare(t, h.home)
 	var err error
 	h.inner, err = sqlite.Open(h.home, nil)
 	h.must(err)
