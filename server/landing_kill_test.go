@@ -91,10 +91,10 @@ func (q *killedQueue) feed(ctx context.Context) {
 // TestLandingKills kills a hub at random moments of a busy queue: each entry lands once or not at
 // all, nothing of the person is touched, and nothing is left behind.
 //
-// PARLEY_LANDING_KILLS says how often (10), PARLEY_CHAOS_SEED repeats a run.
+// PARLEY_LANDING_KILLS says how often (3), PARLEY_CHAOS_SEED repeats a run.
 func TestLandingKills(t *testing.T) {
 	t.Parallel()
-	kills, seed := fromEnv(t, "PARLEY_LANDING_KILLS", 10), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
+	kills, seed := fromEnv(t, "PARLEY_LANDING_KILLS", 3), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
 	t.Logf("%d kills, seed %d", kills, seed)
 	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(kills)*10*time.Second))

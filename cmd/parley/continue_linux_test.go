@@ -76,16 +76,14 @@ func TestContinueInTerminal(t *testing.T) {
 }
 
 // TestKeptContinues has a real agent stop in the middle of a task for each cause, and another one
-// of the same CLI continue it in the same folder. A CLI that recovers by itself keeps its task. make
-// test runs one, make test-real all.
+// of the same CLI continue it in the same folder. A CLI that recovers by itself keeps its task.
 func TestKeptContinues(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
 	for _, c := range keptPeers {
 		for _, cause := range []string{"quota", "rate", "login", "context", "overload", "cut", "budget", "kill"} {
 			t.Run(c.cli+" "+cause, func(t *testing.T) {
-				isOne := c.cli == "claude" && cause == "quota"
-				if !isOne && os.Getenv("PARLEY_REAL") == "" {
-					t.Skip("make test-real runs it")
-				}
 				t.Parallel()
 				testKeptContinues(t, c.cli, c.known, cause)
 			})

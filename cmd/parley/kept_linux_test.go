@@ -339,14 +339,13 @@ func (d *den) ledger(id string) string {
 	return strings.Join(words, " ")
 }
 
-// TestKept has a hub keep a real agent over ACP. make test runs one, make test-real
-// all.
+// TestKept has a hub keep each real agent over ACP.
 func TestKept(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
 	for _, c := range keptPeers {
 		t.Run(c.cli, func(t *testing.T) {
-			if c.cli != "claude" && os.Getenv("PARLEY_REAL") == "" {
-				t.Skip("make test-real runs it")
-			}
 			t.Parallel()
 			testKept(t, keepPeer(t, c.cli, c.known))
 		})
@@ -466,9 +465,11 @@ func testKept(t *testing.T, d *den) {
 }
 
 // TestKeptPolicy has real agents, with the defaults of their makers, try what their policy
-// does not allow; and with looser settings of their user. make test runs one, make
-// test-real all.
+// does not allow; and with looser settings of their user.
 func TestKeptPolicy(t *testing.T) {
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
 	for _, c := range keptPeers {
 		for _, tt := range []struct {
 			policy   string
@@ -479,10 +480,6 @@ func TestKeptPolicy(t *testing.T) {
 				name += " with loose settings"
 			}
 			t.Run(name, func(t *testing.T) {
-				isOne := c.cli == "claude" && tt.settings != nil
-				if !isOne && os.Getenv("PARLEY_REAL") == "" {
-					t.Skip("make test-real runs it")
-				}
 				t.Parallel()
 				testKeptPolicy(t, tt.policy, keepPeerWith(t, c.cli, c.known, tt.settings, "--policy", tt.policy, "--answer-within", "1s"))
 			})
