@@ -314,16 +314,12 @@ func TestReferencePayloads(t *testing.T) {
 	if _, _, err := n.contracts.JoinProject(t.Context(), n.caller(), project, n.repo, "http://example.com"); err != nil {
 		t.Fatal(err)
 	}
-	var seen []string
-	eventually(t, "every kind was sent", us, func() bool {
-		for _, c := range ref.Calls() {
-			if !strings.HasSuffix(c.Method, "/sync") {
-				continue
-			}
-			seen = append(seen, c.Method)
-			checkPayload(t, c)
-		}
-		return slices.Contains(seen, "cacp/project/sync") && slices.Contains(seen, "cacp/contract/sync") && slices.Contains(seen, "cacp/context/sync")
+	t.Run("R1-081 the reference can read projects, contracts and context", func(t *testing.T) {
+		var seen []string
+		eventually(t, "every kind was sent", us, func() bool {
+			seen = append(seen, checkPayloads(t, ref)...)
+			return slices.Contains(seen, "cacp/project/sync") && slices.Contains(seen, "cacp/contract/sync") && slices.Contains(seen, "cacp/context/sync")
+		})
 	})
 	t.Run("R1-061 the hub says who it is", func(t *testing.T) {
 		n.share(project, "again")
@@ -390,66 +386,71 @@ func TestReferenceWithTerms(t *testing.T) {
 	answer("agree")
 	inForce(2)
 
+	t.Run("R1-081 the reference can read contracts with terms", func(t *testing.T) { checkPayloads(t, ref) })
+}
+
+// checkPayloads holds what was sent against what the reference can read, and returns the methods.
+func checkPayloads(t *testing.T, ref *reftest.Agent) (methods []string) {
+	t.Helper()
 	for _, c := range ref.Calls() {
 		if strings.HasSuffix(c.Method, "/sync") {
 			checkPayload(t, c)
+			methods = append(methods, c.Method)
 		}
 	}
+	return methods
 }
 
-// checkPayload holds every payload against what the reference can read.
 func checkPayload(t *testing.T, c reftest.Call) {
 	t.Helper()
-	t.Run("R1-081 "+c.Method, func(t *testing.T) {
-		var walk func(path string, v any)
-		walk = func(path string, v any) {
-			switch v := v.(type) {
-			case map[string]any:
-				for k, e := range v {
-					if k == "content" {
-						continue
-					}
-					walk(path+"."+k, e)
-					if s, ok := e.(string); ok && (strings.HasSuffix(k, "_at") || k == "timestamp") {
-						if _, err := time.Parse("2006-01-02T15:04:05.000000", s); err != nil || len(s) != 26 {
-							t.Errorf("%s.%s: %q is not a time without a zone and with microseconds", path, k, s)
-						}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, e := range v {
+				if k == "content" {
+					continue
+				}
+				walk(path+"."+k, e)
+				if s, ok := e.(string); ok && (strings.HasSuffix(k, "_at") || k == "timestamp") {
+					if _, err := time.Parse("2006-01-02T15:04:05.000000", s); err != nil || len(s) != 26 {
+						t.Errorf("%s.%s: %q is not a time without a zone and with microseconds", path, k, s)
 					}
 				}
-			case []any:
-				for _, e := range v {
-					walk(path+"[]", e)
-				}
-			case nil:
-				t.Errorf("%s is null", path)
 			}
-		}
-		var params map[string]any
-		if err := json.Unmarshal(c.Params, &params); err != nil {
-			t.Fatal(err)
-		}
-		walk("", params)
-		want := map[string][]string{
-			"cacp/project/sync":  {"repos", "contracts", "context_history"},
-			"cacp/contract/sync": {"implementations", "history"},
-			"cacp/context/sync":  {"related_contracts"},
-			"cacp/repo/sync":     {"relevant_paths"},
-		}
-		member := map[string]string{"cacp/project/sync": "project", "cacp/contract/sync": "contract", "cacp/context/sync": "packet", "cacp/repo/sync": "repo"}[c.Method]
-		object, _ := params[member].(map[string]any)
-		for _, name := range want[c.Method] {
-			if _, ok := object[name].([]any); !ok {
-				t.Errorf("%s is %v, not a list", name, object[name])
+		case []any:
+			for _, e := range v {
+				walk(path+"[]", e)
 			}
+		case nil:
+			t.Errorf("%s is null", path)
 		}
-		impls, _ := object["implementations"].([]any)
-		for _, i := range impls {
-			if _, ok := i.(map[string]any)["notes"].(string); !ok {
-				t.Errorf("notes are %v, not a text", i)
-			}
+	}
+	var params map[string]any
+	if err := json.Unmarshal(c.Params, &params); err != nil {
+		t.Fatal(err)
+	}
+	walk("", params)
+	want := map[string][]string{
+		"cacp/project/sync":  {"repos", "contracts", "context_history"},
+		"cacp/contract/sync": {"implementations", "history"},
+		"cacp/context/sync":  {"related_contracts"},
+		"cacp/repo/sync":     {"relevant_paths"},
+	}
+	member := map[string]string{"cacp/project/sync": "project", "cacp/contract/sync": "contract", "cacp/context/sync": "packet", "cacp/repo/sync": "repo"}[c.Method]
+	object, _ := params[member].(map[string]any)
+	for _, name := range want[c.Method] {
+		if _, ok := object[name].([]any); !ok {
+			t.Errorf("%s is %v, not a list", name, object[name])
 		}
-		if params["source_agent"] != "aid://alpha.example/alpha@1.0.0" {
-			t.Errorf("source_agent is %v", params["source_agent"])
+	}
+	impls, _ := object["implementations"].([]any)
+	for _, i := range impls {
+		if _, ok := i.(map[string]any)["notes"].(string); !ok {
+			t.Errorf("notes are %v, not a text", i)
 		}
-	})
+	}
+	if params["source_agent"] != "aid://alpha.example/alpha@1.0.0" {
+		t.Errorf("source_agent is %v", params["source_agent"])
+	}
 }
