@@ -78,9 +78,7 @@ func TestContinueInTerminal(t *testing.T) {
 // TestKeptContinues has a real agent stop in the middle of a task for each cause, and another one
 // of the same CLI continue it in the same folder. A CLI that recovers by itself keeps its task.
 func TestKeptContinues(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range keptPeers {
 		for _, cause := range []string{"quota", "rate", "login", "context", "overload", "cut", "budget", "kill"} {
 			t.Run(c.cli+" "+cause, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,9 +16,7 @@ import (
 // member once together, those of a stranger and those that are signed wrongly never. The model
 // reads the comments in its inbox; the notice that wakes it has no word of them.
 func TestWakeByEvent(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		if c.asleep {
 			continue

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"slices"
 	"testing"
 )
@@ -9,9 +8,7 @@ import (
 // TestNewThread has the user of a Codex window begin another thread with /new, and mail
 // wake that one alone, before its first prompt and after it.
 func TestNewThread(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	d := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == "codex" })].open(t, quickWakes)
 	d.await("an armed session", d.idle)
 	d.types("hello")

@@ -14,9 +14,7 @@ import (
 // TestToolsChange has an agent join a team while its CLI runs. The next turn offers the
 // tools for teams to the model.
 func TestToolsChange(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		if c.asleep || c.name == "pi" { // nothing wakes it; it has no MCP
 			continue
@@ -77,9 +75,7 @@ func (d *desk) asked() bool {
 // TestStorm has three agents in windows that answer every message to both others. The hub
 // stops them.
 func TestStorm(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	claude := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == "claude" })]
 	claude.args = append(slices.Clone(claude.args), "--permission-mode", "default")
 	names := []string{"builder", "tester", "writer"}

@@ -44,9 +44,7 @@ func TestWake(t *testing.T) {
 // TestWakeConnected has mail wake a session that the user started without Parley, after
 // parley connect --wake.
 func TestWakeConnected(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		if c.stays == "" {
 			continue
@@ -72,9 +70,7 @@ func TestWakeConnected(t *testing.T) {
 // TestNewcomers opens two windows, tells the agent in the first to hand a task to the one in
 // the second, in which nobody types anything, and waits until the work is checked.
 func TestNewcomers(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	claude := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == "claude" })]
 	for _, c := range realCLIs {
 		if c.asleep {
@@ -176,9 +172,7 @@ func (c realCLI) worker(t *testing.T) *model.Script {
 // TestKilledWindow has mail come after the kill of a window, and wake the next window of the
 // same agent.
 func TestKilledWindow(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		t.Run(c.name, func(t *testing.T) {
 			if c.asleep {

@@ -14,9 +14,7 @@ import (
 // TestGuardReal has a real CLI edit a file that another agent is changing, and a free one. make
 // test-real runs it.
 func TestGuardReal(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		t.Run(c.name, func(t *testing.T) { testGuardReal(t, c) })
 	}

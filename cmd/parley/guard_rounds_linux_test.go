@@ -23,9 +23,7 @@ import (
 // that nobody disturbs may not be refused. PARLEY_ROUNDS sets the number of rounds; make test-real
 // runs 200, which are 800 edits.
 func TestGuardRounds(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	rounds, err := strconv.Atoi(os.Getenv("PARLEY_ROUNDS"))
 	if err != nil {
 		rounds = 200

@@ -341,9 +341,7 @@ func (d *den) ledger(id string) string {
 
 // TestKept has a hub keep each real agent over ACP.
 func TestKept(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range keptPeers {
 		t.Run(c.cli, func(t *testing.T) {
 			t.Parallel()
@@ -467,9 +465,7 @@ func testKept(t *testing.T, d *den) {
 // TestKeptPolicy has real agents, with the defaults of their makers, try what their policy
 // does not allow; and with looser settings of their user.
 func TestKeptPolicy(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range keptPeers {
 		for _, tt := range []struct {
 			policy   string

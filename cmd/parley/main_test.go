@@ -57,6 +57,14 @@ func TestMain(m *testing.M) {
 // waitTime is how long anything that has to happen may take.
 var waitTime = patience.For(2 * time.Minute)
 
+// onlyReal leaves a test to make test-real, which has programs of other projects.
+func onlyReal(t *testing.T) {
+	t.Helper()
+	if os.Getenv("PARLEY_REAL") == "" {
+		t.Skip("make test-real runs it")
+	}
+}
+
 // parley returns the command as a process with a clean environment: no key, no
 // hub, and a home of its own.
 func parley(t *testing.T, env []string, args ...string) *exec.Cmd {

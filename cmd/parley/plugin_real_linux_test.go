@@ -56,9 +56,7 @@ var pluginCLIs = map[string]struct {
 // TestPluginsReal installs the plugin from its folder with each real CLI, and has an agent read a
 // message with the plugin's tools. make test-real runs it.
 func TestPluginsReal(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		if _, ok := pluginCLIs[c.name]; ok {
 			t.Run(c.name, func(t *testing.T) { testPluginReal(t, c) })

@@ -47,9 +47,7 @@ func peerCommand(t *testing.T, name string, peer acptest.Peer) []string {
 // TestRunPeers has coding agents of other projects do a whole task: they edit a
 // file, ask for permission, write to another agent on the hub, and report.
 func TestRunPeers(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name string

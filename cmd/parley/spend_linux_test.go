@@ -21,9 +21,7 @@ var said = model.Step{Do: model.Usage, Input: 1234, Cached: 301, Output: 567, Re
 // TestSpendReal compares what a scripted model said with the sums on the hub, for each CLI in a
 // terminal. PARLEY_TURNS is the number of turns (3).
 func TestSpendReal(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		t.Run(c.name, func(t *testing.T) {
 			testSpendReal(t, c)
@@ -104,9 +102,7 @@ var toldEndings = map[string][]string{
 // middle of a task. The uncommitted work is kept and the task waits for one command; for a CLI that
 // tries again without a word, it waits when its window is closed.
 func TestEndingsReal(t *testing.T) {
-	if os.Getenv("PARLEY_REAL") == "" {
-		t.Skip("make test-real runs it")
-	}
+	onlyReal(t)
 	for _, c := range realCLIs {
 		for _, cause := range []string{"quota", "login", "context"} {
 			t.Run(c.name+" "+cause, func(t *testing.T) {

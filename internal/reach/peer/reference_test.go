@@ -386,7 +386,11 @@ func TestReferenceWithTerms(t *testing.T) {
 	answer("agree")
 	inForce(2)
 
-	t.Run("R1-081 the reference can read contracts with terms", func(t *testing.T) { checkPayloads(t, ref) })
+	t.Run("R1-081 the reference can read contracts with terms", func(t *testing.T) {
+		if seen := checkPayloads(t, ref); !slices.Contains(seen, "cacp/contract/sync") {
+			t.Errorf("no contract was sent: %q", seen)
+		}
+	})
 }
 
 // checkPayloads holds what was sent against what the reference can read, and returns the methods.
@@ -401,6 +405,7 @@ func checkPayloads(t *testing.T, ref *reftest.Agent) (methods []string) {
 	return methods
 }
 
+// checkPayload holds one call against what the reference can read.
 func checkPayload(t *testing.T, c reftest.Call) {
 	t.Helper()
 	var walk func(path string, v any)
