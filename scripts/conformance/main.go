@@ -7,10 +7,13 @@
 // which counts for its subtests, too. A requirement that only such tests cover is met
 // against a double only.
 //
-// With -write it writes the table to a file. Without it compares the table with the file:
-// byte for byte with -whole, which says that all tests were run, else the verdicts alone.
+// A row of the table names one test. A test that the file names stays as long as it passes,
+// so that another test of the same requirement does not change the table.
+//
+// With -write it writes the table to a file. Without it compares the table with the file.
 // A test that was skipped does not meet its requirement, except with -partial, which says that
-// this machine lacks what some tests need: then the verdict of such a requirement is left alone.
+// this machine lacks what some tests need: then the verdict of such a requirement is left alone,
+// and only the verdicts are compared.
 // It ends with status 1 if a test failed, if a requirement that should be met has no test
 // that passed, or if the file is stale.
 package main
@@ -40,14 +43,13 @@ var requirements string
 func main() {
 	table := flag.String("table", "docs/conformance.md", "the table")
 	write := flag.Bool("write", false, "write the table in place of comparing it")
-	whole := flag.Bool("whole", false, "compare the table byte for byte")
-	partial := flag.Bool("partial", false, "tests were skipped because this machine lacks what they need")
+	partial := flag.Bool("partial", false, "tests were skipped because this machine lacks what they need; compare the verdicts alone")
 	flag.Parse()
 	in := flag.Args()
 	if len(in) == 0 {
 		in = []string{"/dev/stdin"}
 	}
-	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, whole: *whole, partial: *partial}); err != nil {
+	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, partial: *partial}); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
@@ -58,7 +60,7 @@ type options struct {
 	list  string // of requirements
 	table string // the path of the table
 
-	write, whole, partial bool // as the flags
+	write, partial bool // as the flags
 }
 
 func run(in []string, out io.Writer, o options) error {
@@ -84,15 +86,17 @@ func run(in []string, out io.Writer, o options) error {
 	}
 
 	// The table is written, or compared with the file that is there.
-	text, unmet := render(rows, r.found, o.partial && !o.write)
+	have, err := os.ReadFile(o.table)
+	if err != nil && !(o.write && errors.Is(err, os.ErrNotExist)) {
+		return err
+	}
+	text, unmet := render(rows, r.found, rules(have), o.partial && !o.write)
 	var stale error
 	if o.write {
 		stale = os.WriteFile(o.table, text, 0o644)
-	} else if have, err := os.ReadFile(o.table); err != nil {
-		stale = err
-	} else if changed := compare(lines(have, o.whole), lines(text, o.whole)); len(changed) > 0 {
+	} else if changed := compare(lines(have, !o.partial), lines(text, !o.partial)); len(changed) > 0 {
 		stale = fmt.Errorf("%s is stale: %s; make conformance writes it anew", o.table, strings.Join(changed, ", "))
-	} else if o.whole && !bytes.Equal(have, text) {
+	} else if !o.partial && !bytes.Equal(have, text) {
 		stale = fmt.Errorf("%s is stale; make conformance writes it anew", o.table)
 	}
 
@@ -290,14 +294,15 @@ func (r *results) add(e event, printed map[string][]byte) {
 	}
 }
 
-// render writes the table. The error names requirements whose tests and state do not
+// render writes the table. A row names the test that it has in named if that is still there,
+// else the first by package, length and name. The error names requirements whose tests and state do not
 // agree. With partial, tests that were skipped say nothing.
-func render(rows map[string]row, found map[string][]result, partial bool) ([]byte, error) {
+func render(rows map[string]row, found map[string][]result, named map[string]string, partial bool) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`# Conformance
 
 Written by ` + "`make conformance`" + ` from the results of the tests. It lists every requirement of the protocol's documents: the number is the requirement's,
-the rule is the name of a test that covers it. "Differs" means that it is met with the exception that is named. "Met against a double only" means that the other side of every test of ` + "`make test`" + ` is
+the rule is the name of one test that covers it. "Differs" means that it is met with the exception that is named. "Met against a double only" means that the other side of every test of ` + "`make test`" + ` is
 a stand-in, as each of these tests says itself.
 
 `)
@@ -306,7 +311,7 @@ a stand-in, as each of these tests says itself.
 	for _, r := range rows {
 		count[r.state]++
 	}
-	fmt.Fprintf(&b, "%d requirements: %d met, %d differ, %d met against a double only, %d not built.\n\n| requirement | tests | result | rule, or what is missing |\n|---|---|---|---|\n",
+	fmt.Fprintf(&b, "%d requirements: %d met, %d differ, %d met against a double only, %d not built.\n\n| requirement | result | rule, or what is missing |\n|---|---|---|\n",
 		len(rows), count[built], count[differs], count[double], count[absent])
 
 	var bad []string
@@ -321,7 +326,7 @@ a stand-in, as each of these tests says itself.
 		}
 		isUnknown := len(tests) == 0 && len(found[id]) > 0 // all were skipped
 
-		word, rule := verdict[r.state], r.reason
+		word, rule := verdict[r.state], ""
 		real := slices.ContainsFunc(tests, func(t result) bool { return !t.standIn })
 		for _, t := range tests {
 			if t.action != "pass" {
@@ -344,9 +349,10 @@ a stand-in, as each of these tests says itself.
 		case len(tests) > 0 && r.state == double && real:
 			bad = append(bad, id+" (has a test without a stand-in, and is listed as double)")
 		case len(tests) > 0:
-			rule = strings.TrimPrefix(tests[0].rule+"; "+r.reason, "; ")
+			i := slices.IndexFunc(tests, func(t result) bool { return cell(t.rule, r.reason) == named[id] })
+			rule = tests[max(i, 0)].rule
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", id, len(tests), word, strings.ReplaceAll(strings.TrimSuffix(rule, "; "), "|", "\\|"))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", id, word, cell(rule, r.reason))
 	}
 
 	// A test may name only requirements that are in the list.
@@ -362,16 +368,31 @@ a stand-in, as each of these tests says itself.
 	return b.Bytes(), nil
 }
 
+// cell is the last column of a row: the name of a test and the reason of the state, each if there is one.
+func cell(rule, reason string) string {
+	text := strings.TrimSuffix(strings.TrimPrefix(rule+"; "+reason, "; "), "; ")
+	return strings.ReplaceAll(text, "|", "\\|")
+}
+
+// rules returns the last column of each row of a table.
+func rules(table []byte) map[string]string {
+	out := map[string]string{}
+	for id, line := range lines(table, true) {
+		_, out[id], _ = strings.Cut(line, " | ")
+	}
+	return out
+}
+
 // lines returns the verdict of each requirement in a table, or its whole line.
 func lines(table []byte, whole bool) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		f := strings.Split(line, " | ")
 		id := strings.TrimPrefix(f[0], "| ")
-		if len(f) < 4 || !number.MatchString(id) {
+		if len(f) < 3 || !number.MatchString(id) {
 			continue
 		}
-		out[id] = f[2]
+		out[id] = f[1]
 		if whole {
 			out[id] = strings.TrimSuffix(strings.Join(f[1:], " | "), " |\n")
 		}
