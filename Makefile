@@ -7,6 +7,7 @@ KILLS   ?= 50
 RUNS    ?= 2
 REACH   ?= 10
 DEPTH   ?= 9
+WALKS   ?= 10000
 MODEL   ?=
 URL     ?= https://api.openai.com/v1
 PKGS    := ./...
@@ -91,8 +92,8 @@ mutants: build ## run the whole suite against the good agents and every mutant, 
 	$(GO) test -count 1 -run '^TestMutants$$' ./comply/client
 	PARLEY_MODEL_MUTANTS=1 $(GO) test -count 1 -run '^TestModelMutants$$' -timeout 30m -v ./internal/service/reservation
 
-model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, against the service that reserves files
-	PARLEY_MODEL_CORE=$(DEPTH) PARLEY_MODEL_DEPTH=7 $(GO) test -count 1 -run '^TestModel(Core)?$$' -timeout 12h -v ./internal/service/reservation
+model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, and WALKS random walks of 100 steps, against the service that reserves files
+	PARLEY_MODEL_CORE=$(DEPTH) PARLEY_MODEL_DEPTH=7 PARLEY_MODEL_WALKS=$(WALKS) $(GO) test -count 1 -run '^TestModel(Core|Walks|OnSQLite)?$$' -timeout 12h -v ./internal/service/reservation
 
 compliance: ## write docs/compliance.md and docs/rules from the rules, tests and mutants
 	$(GO) run ./scripts/compliance > docs/compliance.md

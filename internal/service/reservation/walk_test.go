@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -13,56 +15,59 @@ import (
 	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
-var walkSeed = flag.Uint64("walk-seed", 0, "seed of the random steps of the model; 0 for a new one")
+var walkSeed = flag.Uint64("walk-seed", 0, "seed of the random steps of the model; 0 for the known ones and a new one")
 
-// newRandom returns the source of the random steps of a test, whose seed the test prints.
-func newRandom(t *testing.T) *rand.Rand {
-	seed := *walkSeed
-	if seed == 0 {
-		seed = rand.Uint64()
+// walks is the number of random walks of one seed.
+func walks() int {
+	if patience.Race {
+		return 4
 	}
-	t.Logf("go test -run %s -walk-seed %d", t.Name(), seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return 20
+}
+
+// fresh returns the number of new seeds for n random walks: PARLEY_MODEL_WALKS, as in make model,
+// else n.
+func fresh(n int) int {
+	if v, err := strconv.Atoi(os.Getenv("PARLEY_MODEL_WALKS")); err == nil {
+		n = v
+	}
+	return max(1, n/20)
 }
 
 // TestModelWalks makes random steps of the model, more of them than TestModel, and checks the
 // answers of the service.
 func TestModelWalks(t *testing.T) {
-	random := newRandom(t)
-	walks := 2000
-	if patience.Race {
-		walks = 100
-	}
-	for range walks {
-		s := newStage()
-		for range 60 {
-			from := s.w
-			s.run(&from, random.IntN(len(steps)))
-			if s.broken != "" {
-				t.Fatalf("%s\nafter: %s", s.broken, story(s.w.trail))
+	patience.Random(t, *walkSeed, fresh(2000), func(random *rand.Rand) {
+		for range walks() {
+			s := newStage()
+			for range 100 {
+				from := s.w
+				s.run(&from, random.IntN(len(steps)))
+				if s.broken != "" {
+					t.Fatalf("%s\nafter: %s", s.broken, story(s.w.trail))
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestModelOnSQLite makes random steps of the model on a real store with one connection for
 // reading, and compares each answer and each message with those of the store in memory.
 func TestModelOnSQLite(t *testing.T) {
-	random := newRandom(t)
-	walks := 20
-	if patience.Race {
-		walks = 4
-	}
-	for range walks {
-		walk(t, random)
-	}
+	patience.Random(t, *walkSeed, fresh(20), func(random *rand.Rand) {
+		for range walks() {
+			walk(t, random)
+		}
+	})
 }
 
 // walk makes the steps of one walk.
 func walk(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	inMemory, onDisk := newStage(), newStage()
-	onDisk.store = storetest.Open(t, t.TempDir())
+	store := storetest.Open(t, t.TempDir())
+	defer store.Close()
+	onDisk.store = store
 	onDisk.restart()
 	for range 100 {
 		step := random.IntN(len(steps))
@@ -74,7 +79,7 @@ func walk(t *testing.T, random *rand.Rand) {
 			t.Fatalf("the stores differ\nin memory: %s\non disk:   %s\nafter: %s", want, got, trail)
 		}
 		if inMemory.broken != "" || onDisk.broken != "" {
-			t.Fatalf("%s%s\nafter: %s", inMemory.broken, onDisk.broken, trail)
+			t.Fatalf("in memory: %s\non disk: %s\nafter: %s", inMemory.broken, onDisk.broken, trail)
 		}
 	}
 }

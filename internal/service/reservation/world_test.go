@@ -360,8 +360,13 @@ func (s *stage) ask(i int, k reservation.Kind, command string, about ...int) res
 		s.missed(1-i, p)
 	}
 	for p := range files {
-		if places[p].tree == q.Tree {
-			s.missed(i, p)
+		if places[p].tree != q.Tree {
+			continue
+		}
+		s.missed(i, p)
+		if command != "" { // the hub looks at all files that are held in the tree
+			s.look(p)
+			s.missed(1-i, p)
 		}
 	}
 	s.expire(q.Tree)
@@ -390,14 +395,7 @@ func (s *stage) look(p int) {
 
 // isChanging reports whether the hub says that an agent has changed a file that it holds.
 func (s *stage) isChanging(i, p int) bool {
-	for k := range s.w.store.rows {
-		r := &s.w.store.rows[k]
-		isOf := r.Holder == names[i] && !r.Pattern && placeOf(r.Tree.Path, r.Path) == p
-		if isOf && r.State == hub.ReservationHeld && r.Changed {
-			return true
-		}
-	}
-	return false
+	return s.hasReservation(i, p, func(r hub.Reservation) bool { return r.Changed })
 }
 
 // lapses notes the reservations of live agents that ended because the agent was idle. It has to be
@@ -432,11 +430,18 @@ func (s *stage) missed(i, p int) {
 }
 
 // isReserved reports whether the store has a reservation of a file for an agent.
-func (s *stage) isReserved(i, p int) (found bool) {
+func (s *stage) isReserved(i, p int) bool {
+	return s.hasReservation(i, p, func(hub.Reservation) bool { return true })
+}
+
+// hasReservation reports whether the store has a reservation of a file for an agent that is
+// held and of some kind.
+func (s *stage) hasReservation(i, p int, isChosen func(hub.Reservation) bool) (found bool) {
 	err := s.store.View(context.Background(), func(r hub.Reader) error {
 		rows, err := r.Reservations().OfAgent(names[i])
 		for _, v := range rows {
-			found = found || (v.State == hub.ReservationHeld && !v.Pattern && placeOf(v.Tree.Path, v.Path) == p)
+			isOf := v.State == hub.ReservationHeld && !v.Pattern && placeOf(v.Tree.Path, v.Path) == p
+			found = found || (isOf && isChosen(v))
 		}
 		return err
 	})
