@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
@@ -214,6 +215,36 @@ func TestChannels(t *testing.T) {
 		_, err := server.New(t.Context(), server.Options{Home: t.TempDir(), Addr: "127.0.0.1:0", Channels: []channel.Channel{newPipe("pigeon")}})
 		if hub.CodeOf(err) != hub.CodeInvalid {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestPeopleAreToldOfEveryMessage has messages that come while the notice of an earlier one is on
+// its way to people.
+func TestPeopleAreToldOfEveryMessage(t *testing.T) {
+	t.Parallel()
+	builder := api.Recipients{"builder"}
+	told := func(t *testing.T, batch time.Duration) *wakeHub {
+		return startWakes(t, server.Options{Notify: []server.NotifyTarget{{Name: "desk", Command: []string{"true"}, Events: []string{"message"}, Batch: batch}}}, "planner", "builder")
+	}
+	t.Run("a critical message does not wait for the batch of another one", func(t *testing.T) {
+		w := told(t, time.Hour)
+		first := w.send("planner", api.SendParams{To: builder, Priority: hub.PriorityHigh})
+		w.untilStep(first, "channel: waiting")
+		second := w.send("planner", api.SendParams{To: builder, Priority: hub.PriorityCritical})
+		for _, id := range []hub.EnvelopeID{second, first} {
+			w.untilStep(id, "channel: accepted")
+		}
+	})
+	t.Run("the next message is announced when the notice before it was taken", func(t *testing.T) {
+		w := told(t, 2*time.Second)
+		for range 2 {
+			first := w.send("planner", api.SendParams{To: builder, Priority: hub.PriorityHigh})
+			w.untilStep(first, "channel: waiting")
+			second := w.send("planner", api.SendParams{To: builder, Priority: hub.PriorityHigh})
+			for _, id := range []hub.EnvelopeID{first, second} {
+				w.untilStep(id, "channel: accepted")
+			}
 		}
 	})
 }

@@ -57,6 +57,7 @@ type job struct {
 	letter
 	notice  notice
 	replay  bool
+	urgent  bool  // it waits for no others
 	through int64 // the last entry that it covers, also those that the target is not told of
 }
 
@@ -158,8 +159,12 @@ func (n *Worker) next(ctx context.Context, store hub.Store, t Target) (*job, hub
 		return nil, n.later(), n.advance(ctx, store, t, b.head.Seq)
 	case j.First == 0:
 		return nil, n.later(), nil
-	case !j.replay && j.Count < maxBatch && now.Sub(j.At.Time) < t.Batch:
-		return nil, j.At.Add(t.Batch), nil
+	}
+
+	// Things that begin to wait close together share a notice. An urgent one waits for no others.
+	isWhole := j.replay || j.urgent || j.Count >= maxBatch
+	if due := j.At.Add(t.Batch); !isWhole && now.Before(due.Time) {
+		return nil, due, nil
 	}
 
 	j.notice.ID = newID(t.Name, fmt.Sprint(j.First), fmt.Sprint(j.Last))
@@ -189,6 +194,7 @@ func (t Target) collect(b backlog) (*job, error) {
 		}
 		j.Last = e.Seq
 		j.Count++
+		j.urgent = j.urgent || w.Urgent
 		j.notice.add(e.Action, w)
 	}
 	return j, nil

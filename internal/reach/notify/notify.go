@@ -70,6 +70,7 @@ type Wait struct {
 	Text    string      `json:"text,omitempty"`    // words of an agent; never stored, and never sent if Private
 	Private bool        `json:"private,omitempty"` // its text must not leave the hub
 	Command string      `json:"command,omitempty"` // that answers it
+	Urgent  bool        `json:"urgent,omitempty"`  // its notice waits for no others
 }
 
 func (w Wait) key() string { return w.Kind + " " + w.ID }

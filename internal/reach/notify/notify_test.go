@@ -505,6 +505,22 @@ func TestPeopleChannel(t *testing.T) {
 			t.Errorf("got %s", body)
 		}
 	})
+	t.Run("a batch with a critical message waits for no others, and takes those that wait with it", func(t *testing.T) {
+		w := newWorld(t, hook("ops"))
+		deliver := func(id string, p hub.Priority) {
+			t.Helper()
+			_, err := w.Channel().Deliver(t.Context(), channel.Batch{ID: id, Recipient: "builder", Messages: []hub.Envelope{{ID: "m1", Type: hub.TypeStatusBlocked, Priority: p}}})
+			w.do(err)
+			w.pass(0)
+		}
+		deliver("w_1", hub.PriorityHigh)
+		want(t, "ledger before", w.moved)
+		deliver("w_2", hub.PriorityCritical)
+		want(t, "ledger", w.moved, "builder w_1 accepted", "builder w_2 accepted")
+		if n := len(w.posts["ops.example"]); n != 1 || !strings.Contains(w.posts["ops.example"][0].body, `"urgent":true`) {
+			t.Errorf("got %d notices: %+v", n, w.posts)
+		}
+	})
 	t.Run("R3-083 the ledger says that nobody took a batch", func(t *testing.T) {
 		w := newWorld(t, hook("ops"))
 		w.status["ops.example"] = http.StatusGone

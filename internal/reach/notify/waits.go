@@ -54,6 +54,9 @@ func entry(at hub.Time, action actions.Action, w Wait) hub.Entry {
 	if w.Private {
 		facts["private"] = true
 	}
+	if w.Urgent {
+		facts["urgent"] = true
+	}
 	return hub.Caller{ID: hub.Self}.Entry(at, action, Subject, facts)
 }
 
@@ -227,6 +230,7 @@ func (c peopleChannel) Reach(context.Context, hub.AgentID) channel.Reach {
 // Deliver puts a batch into the journal, once.
 func (c peopleChannel) Deliver(ctx context.Context, b channel.Batch) (channel.Outcome, error) {
 	w := Wait{Kind: EventMessage, ID: b.ID, Agent: b.Recipient, Fact: fact(b), Private: true, Command: fmt.Sprintf("parley inbox %s --as-operator", b.Recipient)}
+	w.Urgent = slices.ContainsFunc(b.Messages, func(e hub.Envelope) bool { return e.Priority == hub.PriorityCritical })
 	longest := c.takers(EventMessage)[0].GiveUp
 	for _, t := range c.takers(EventMessage) {
 		longest = max(longest, t.GiveUp)

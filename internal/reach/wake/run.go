@@ -2,9 +2,11 @@ package wake
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
+	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 )
@@ -222,9 +224,26 @@ func (g *Machine) entry(ctx context.Context, store hub.Store, e hub.Entry) error
 		return g.endRows(ctx, store, id, e)
 	case actions.AgentResumed:
 		g.Visit(hub.AgentID(e.Subject)) // mail waited for it
+	case actions.DeliveryMoved:
+		g.followMove(e)
 	}
 
 	return nil
+}
+
+// followMove makes an agent due when a notice to people about its mail was taken or given up: more
+// mail may wait for that. The hub that learned it may be another one on the same store.
+func (g *Machine) followMove(e hub.Entry) {
+	var moved struct {
+		Channel   hub.Channel   `json:"channel"`
+		Recipient hub.AgentID   `json:"recipient"`
+		State     channel.State `json:"state"`
+		Wake      string        `json:"wake"`
+	}
+	isNotice := json.Unmarshal(e.Facts, &moved) == nil && moved.Channel == hub.ChannelNotify && moved.Wake != ""
+	if isNotice && !stateOf[moved.State].Open() {
+		g.Visit(moved.Recipient)
+	}
 }
 
 // endRows skips the rows of a message that were never tried: its recipient fetched it

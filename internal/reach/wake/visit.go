@@ -305,10 +305,13 @@ func (v *visitor) later(at hub.Time) {
 
 // consider announces messages over the channels of one kind if that can be done now.
 func (v *visitor) consider(kind hub.Channel, c choice) error {
-	under := v.wakes.open(kind)
-	isLeft := under != nil && under.State == hub.WakeReserved && under.Channel == kind && under.At.Before(v.now.Time)
-	if isLeft { // reserved before a crash
-		return v.retry(under, c)
+	if left := v.wakes.left(kind, v.now); len(left) > 0 { // reserved before a crash
+		for _, w := range left {
+			if err := v.retry(w, c); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	due, err := v.due(kind)
 	if err != nil || len(due) == 0 {
@@ -321,8 +324,13 @@ func (v *visitor) consider(kind hub.Channel, c choice) error {
 		return v.considerTurn(kind, c, due)
 	}
 
-	if under != nil {
-		return nil // one at a time; the next visit is when it ends
+	// People get one notice after the other, and the next visit is when one was taken. A critical
+	// message does not wait for the notice before it.
+	if v.wakes.open(kind) != nil {
+		due = slices.DeleteFunc(due, func(m inboxMessage) bool { return m.Priority != hub.PriorityCritical })
+	}
+	if len(due) == 0 {
+		return nil
 	}
 	ready, interrupt, err := v.ready(kind, c, due)
 	if err != nil || !ready {
@@ -408,7 +416,7 @@ func (v *visitor) due(kind hub.Channel) ([]inboxMessage, error) {
 		row := m.newest(kind)
 		elsewhere := m.Priority != hub.PriorityCritical && slices.Contains(v.chosen, m.ID)
 		switch {
-		case v.account.announced(m, kind), elsewhere:
+		case v.account.announced(m, kind), v.wakes.announces(m.ID, kind), elsewhere:
 		case turns && m.quiet:
 			quiet = append(quiet, m)
 		case turns && !v.account.mayWake(m):

@@ -80,6 +80,24 @@ func (h history) open(kind hub.Channel) *hub.Wake {
 	return nil
 }
 
+// left returns the wakes over a kind of channel that were reserved before now and not handed to
+// their channel: the hub stopped in between.
+func (h history) left(kind hub.Channel, now hub.Time) (out []*hub.Wake) {
+	for _, w := range h {
+		if w.State == hub.WakeReserved && w.Channel == kind && w.At.Before(now.Time) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// announces reports whether a wake under way over a kind of channel announces a message.
+func (h history) announces(id hub.EnvelopeID, kind hub.Channel) bool {
+	return slices.ContainsFunc(h, func(w *hub.Wake) bool {
+		return w.State.Open() && w.Channel == kind && slices.Contains(w.Messages, id)
+	})
+}
+
 // find returns the newest wake of an id; nil if there is none.
 func (h history) find(id string) *hub.Wake {
 	for _, w := range slices.Backward(h) {
