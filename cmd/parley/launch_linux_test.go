@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -312,6 +319,78 @@ func TestHook(t *testing.T) {
 		t.Errorf("mail is announced twice: %s", got)
 	}
 	contains(t, h.operator("wake", "sessions").out, "builder", "claude", "idle", "/d")
+}
+
+// TestHookShowsMailBeforeItsWaiter has mail wait when a hook starts the waiter of its session. A report
+// of a hook whose waiter runs already is held until the hub gave the mail to the waiter.
+func TestHookShowsMailBeforeItsWaiter(t *testing.T) {
+	h := newHouse(t)
+	h.ok(h.operator("wake", "allow", "builder"), nil)
+	target, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := write(t, "key", h.keys["builder"]+"\n") // a waiter gets no key from the environment
+	waited := func(cli string) bool { return runs("wake", "watch", cli, "--session", "slow-"+cli) }
+	given := make(chan struct{})
+	give := sync.OnceFunc(func() { close(given) })
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ModifyResponse = func(r *http.Response) error {
+		raw, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(raw))
+		if bytes.Contains(raw, []byte(`"wake":{"id"`)) {
+			give()
+		}
+		return err
+	}
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		isReport := bytes.Contains(raw, []byte(`"wake/report"`)) && bytes.Contains(raw, []byte(`"prompt"`))
+		if isReport && (waited("codex") || waited("qwen")) {
+			select {
+			case <-given:
+			case <-time.After(waitTime):
+				t.Error("the waiter that runs did not ask for mail")
+			}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(raw))
+		r.Header.Del("Accept-Encoding") // the answers are read
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(slow.Close)
+
+	for _, cli := range []string{"codex", "qwen"} {
+		t.Run(cli, func(t *testing.T) {
+			h.ok(h.as("planner", "send", "builder", "for "+cli), nil)
+			hook := func(name string) string {
+				cmd := parley(t, []string{"PARLEY_HOME=" + h.home, "PARLEY_URL=" + slow.URL, patientHook + "=1"}, "wake", "hook", cli, name, "--key-file", key)
+				cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"session_id":"slow-%s","cwd":"/d","prompt":"hello"}`, cli))
+				return do(t, cmd).out
+			}
+			contains(t, hook("UserPromptSubmit"), "new message", "for builder")
+			h.patient("the waiter of the session", func() bool { return waited(cli) })
+			h.ok(h.as("builder", "inbox", "--ack"), nil)
+			hook("SessionEnd")
+			h.patient("the end of the waiter", func() bool { return !waited(cli) })
+		})
+	}
+}
+
+// runs reports whether a process of this program has a run of arguments.
+func runs(args ...string) bool {
+	self, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	wanted := strings.Join(append(append([]string{""}, args...), ""), "\x00")
+	return err == nil && slices.ContainsFunc(files, func(file string) bool {
+		raw, err := os.ReadFile(file)
+		return err == nil && strings.HasPrefix(string(raw), self+"\x00") && strings.Contains(string(raw), wanted)
+	})
 }
 
 // TestHookOfATurn has hooks report what a CLI does besides the plain order of a turn.

@@ -122,12 +122,6 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 	}
 	w.locate()
 
-	// A CLI that cannot hold a request gets its waiter at the start of a session, or with a prompt.
-	begins := h.Event == cli.Start || h.Event == cli.Prompt
-	if w.CLI.Detached && begins {
-		w.detach(os.LookupEnv)
-	}
-
 	// The guard compares files while the hub is told of the event.
 	notes := make(chan string, 1)
 	go func() {
@@ -160,6 +154,13 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, w.report(h, input)); err == nil {
 			text += "\n" + advice.Notice
 		}
+	}
+
+	// A CLI that cannot hold a request gets its waiter at the start of a session, or with a prompt.
+	// It starts after the report: before it, the waiter could take the mail that this hook shows.
+	begins := h.Event == cli.Start || h.Event == cli.Prompt
+	if w.CLI.Detached && begins {
+		w.detach(os.LookupEnv)
 	}
 	return strings.TrimSpace(text + "\n" + <-notes)
 }
