@@ -20,7 +20,9 @@ import (
 // another one, by however many calls. A second transaction inside the first can wait for
 // ever, because the engine has few connections and the first one holds one of them. It
 // finds calls that take a context, too: a reader and a transaction of the store need
-// none, so the call is one to the store, a service or another machine.
+// none, so the call is one to the store, a service or another machine. And it finds what takes
+// long: contents that are read or compared, and programs that are started, such as git and
+// checks. All others wait for a transaction.
 //
 // A function runs inside a transaction if one of its parameters is a hub.Reader, a hub.Tx
 // or a part of them. The calls of a function are all functions that its body names,
@@ -31,6 +33,9 @@ func TestTransactions(t *testing.T) {
 	p := loadProgram(t)
 	roots := 0
 	for _, f := range p.functions {
+		if path := p.pathTo(f, takesLong, p.toWork); path != nil && (p.inTransaction(f) || p.holdsTransaction(f)) {
+			t.Errorf("%s: long work inside a transaction; read, end it, work, and write with a guard on what was read: %s", p.set.Position(f.node.Pos()), strings.Join(path, " -> "))
+		}
 		if !p.inTransaction(f) {
 			continue
 		}
@@ -38,7 +43,7 @@ func TestTransactions(t *testing.T) {
 		for _, call := range f.contextual {
 			t.Errorf("%s: a call with a context inside a transaction; make it before, or give it the reader", p.set.Position(call.Pos()))
 		}
-		if path := p.pathToStore(f); path != nil {
+		if path := p.pathTo(f, p.opens, p.toStore); path != nil {
 			t.Errorf("%s: a transaction inside another: %s", p.set.Position(f.node.Pos()), strings.Join(path, " -> "))
 		}
 	}
@@ -52,6 +57,7 @@ type function struct {
 	name       string
 	node       ast.Node
 	params     *types.Tuple
+	recv       *types.Var      // nil for a function without a receiver
 	calls      []types.Object  // functions, methods and fields that its body names
 	contextual []*ast.CallExpr // calls with a context, not those of literals inside it
 }
@@ -67,7 +73,8 @@ type program struct {
 	assigned  map[types.Object][]*function // by the field of a function type
 	named     []types.Type                 // the types of this module that are no interfaces
 	methods   map[types.Object][]types.Object
-	reaches   map[*function][]string // the path to the store; nil if there is none or it is being looked for
+	toStore   map[*function][]string // the path to the store; nil if there is none or it is being looked for
+	toWork    map[*function][]string // the same for work that takes long
 	context   types.Type
 }
 
@@ -76,7 +83,7 @@ func loadProgram(t *testing.T) *program {
 	t.Helper()
 	p := &program{
 		set: token.NewFileSet(), packages: map[string]*types.Package{}, declared: map[types.Object]*function{}, assigned: map[types.Object][]*function{},
-		methods: map[types.Object][]types.Object{}, reaches: map[*function][]string{},
+		methods: map[types.Object][]types.Object{}, toStore: map[*function][]string{}, toWork: map[*function][]string{},
 	}
 	type source struct {
 		ImportPath, Dir, Export string
@@ -203,6 +210,7 @@ func (p *program) read(file *ast.File, info *types.Info) {
 			}
 			f := p.reference(object)
 			f.node, f.params = n, object.Type().(*types.Signature).Params()
+			f.recv = object.Type().(*types.Signature).Recv()
 			p.functions = append(p.functions, f)
 			p.body(f, n.Body, info)
 		case *ast.FuncLit:
@@ -275,12 +283,57 @@ func (p *program) inTransaction(f *function) bool {
 		return false
 	}
 	for v := range f.params.Variables() {
-		n, ok := types.Unalias(v.Type()).(*types.Named)
-		if !ok || n.Obj().Pkg() == nil || n.Obj().Pkg().Path() != module+"hub" {
-			continue
+		if p.isTransaction(v.Type()) {
+			return true
 		}
-		part, ok := n.Underlying().(*types.Interface)
-		if ok && part.NumMethods() > 0 && types.Implements(p.packages[module+"hub"].Scope().Lookup("Tx").Type(), part) {
+	}
+	return false
+}
+
+// isTransaction reports whether a type is a reader or a transaction of the store, or a part of
+// them.
+func (p *program) isTransaction(t types.Type) bool {
+	n, ok := types.Unalias(t).(*types.Named)
+	if !ok || n.Obj().Pkg() == nil || n.Obj().Pkg().Path() != module+"hub" {
+		return false
+	}
+	part, ok := n.Underlying().(*types.Interface)
+	return ok && part.NumMethods() > 0 && types.Implements(p.packages[module+"hub"].Scope().Lookup("Tx").Type(), part)
+}
+
+// holdsTransaction reports whether a function gets a reader or a transaction of the store in a
+// struct, as the session of a service is.
+func (p *program) holdsTransaction(f *function) bool {
+	if f.recv != nil && p.holds(f.recv.Type(), 3) {
+		return true
+	}
+	if f.params == nil {
+		return false
+	}
+	for v := range f.params.Variables() {
+		if p.holds(v.Type(), 3) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether a type is a struct, or a pointer to one, with a reader or a transaction
+// of the store in it, or in one of its structs to a depth.
+func (p *program) holds(t types.Type, depth int) bool {
+	if pointer, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = pointer.Elem()
+	}
+	n, ok := types.Unalias(t).(*types.Named)
+	if !ok || depth == 0 || n.Obj().Pkg() == nil || !strings.HasPrefix(n.Obj().Pkg().Path(), module+"internal/service") {
+		return false
+	}
+	s, ok := n.Underlying().(*types.Struct)
+	if !ok {
+		return false
+	}
+	for field := range s.Fields() {
+		if p.isTransaction(field.Type()) || p.holds(field.Type(), depth-1) {
 			return true
 		}
 	}
@@ -301,24 +354,39 @@ func (p *program) opens(o types.Object) bool {
 	return recv != nil && (types.Implements(recv.Type(), p.store) || types.Implements(types.NewPointer(recv.Type()), p.store))
 }
 
-// pathToStore returns the functions from f to a call that opens a transaction, nil if there
-// is none.
-func (p *program) pathToStore(f *function) []string {
-	if path, done := p.reaches[f]; done {
+// takesLong reports whether a function may work for long: it reads or compares contents that
+// agents wrote, or starts a program.
+func takesLong(o types.Object) bool {
+	if o.Pkg() == nil {
+		return false
+	}
+	switch o.(*types.Func).FullName() {
+	case module + "compat.Read", module + "compat.Compare",
+		"(" + module + "compat.Document).Has", "(" + module + "compat.Verdict).For", "(" + module + "compat.Verdict).ForConsumers",
+		"(*os/exec.Cmd).Run", "(*os/exec.Cmd).Start", "(*os/exec.Cmd).Output", "(*os/exec.Cmd).CombinedOutput":
+		return true
+	}
+	return false
+}
+
+// pathTo returns the functions from f to a call of one that ends reports, nil if there is none.
+// known has the paths that were found before.
+func (p *program) pathTo(f *function, ends func(types.Object) bool, known map[*function][]string) []string {
+	if path, done := known[f]; done {
 		return path
 	}
-	p.reaches[f] = nil
+	known[f] = nil
 	for _, o := range f.calls {
-		if fn, ok := o.(*types.Func); ok && p.opens(fn) {
-			p.reaches[f] = []string{f.name, fn.FullName()}
-			return p.reaches[f]
+		if fn, ok := o.(*types.Func); ok && ends(fn) {
+			known[f] = []string{f.name, fn.FullName()}
+			return known[f]
 		}
 	}
 	for _, o := range f.calls {
 		for _, next := range p.callees(o) {
-			if path := p.pathToStore(next); path != nil {
-				p.reaches[f] = append([]string{f.name}, path...)
-				return p.reaches[f]
+			if path := p.pathTo(next, ends, known); path != nil {
+				known[f] = append([]string{f.name}, path...)
+				return known[f]
 			}
 		}
 	}

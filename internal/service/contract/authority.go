@@ -22,6 +22,9 @@ type guest struct {
 	peer  hub.Peer
 	grant coord.Grant
 	taken func(coord.AID) bool // an agent of this hub, or the hub itself
+
+	r        hub.Reader
+	verdicts *verdicts
 }
 
 // guest returns the bounds of the source of copies in a project, nil if it has none.
@@ -44,7 +47,7 @@ func (m *merger) guest(project coord.ProjectID) (*guest, error) {
 	if m.s.o.Taken != nil {
 		taken = m.s.o.Taken
 	}
-	return &guest{*m.peer, g, taken}, nil
+	return &guest{*m.peer, g, taken, m.tx, m.verdicts}, nil
 }
 
 func (g *guest) denied(format string, args ...any) error {
@@ -319,8 +322,14 @@ func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
 	if !m.reached(coord.ContractAgreed) {
 		return nil
 	}
-	if native && compatibleUpdate(p, m.now) {
-		return g.needs("propose a contract", coord.PermitPropose)
+	if native {
+		isCompatible, err := g.compatibleUpdate(p, m.now)
+		if err != nil {
+			return err
+		}
+		if isCompatible {
+			return g.needs("propose a contract", coord.PermitPropose)
+		}
 	}
 	if err := g.needs("agree to a contract", coord.PermitRespond); err != nil {
 		return err
@@ -340,20 +349,19 @@ func (g *guest) checkAgreed(p coord.Project, m statusMove, native bool) error {
 
 // compatibleUpdate reports whether the head of a contract is an update by its provider that
 // needs nobody's agreement: it is compatible for the consumers that this hub knows.
-func compatibleUpdate(p coord.Project, c coord.Contract) bool {
+func (g *guest) compatibleUpdate(p coord.Project, c coord.Contract) (bool, error) {
 	if c.Terms.Provider == "" || c.ProposedBy != c.Terms.Provider {
-		return false
+		return false, nil
 	}
 	for _, v := range slices.Backward(c.History) {
 		if federation.IsFold(v) {
-			return false
+			return false, nil
 		}
-		old := document(c, v.Content)
-		verdict := compat.Compare(old, document(c, c.Content), compat.Options{Direction: compat.Direction(c.Terms.Direction), Consumers: consumersOf(c, p)})
-		word, _ := effective(verdict, p, c.ProposedBy)
-		return word == compat.Compatible
+		j, err := g.verdicts.of(g.r, c, Base{Version: v.Version, content: v.Content}, c.Content, consumersOf(c, p))
+		word, _ := effective(j.forThem, p, c.ProposedBy)
+		return word == compat.Compatible, err
 	}
-	return false
+	return false, nil
 }
 
 // checkImplemented reports CodeDenied unless the guest may make a contract implemented and

@@ -122,9 +122,10 @@ func (l Limits) withDefaults() Limits {
 
 // A Service is safe for concurrent use.
 type Service struct {
-	store hub.Store
-	o     Options
-	newID func() string
+	store    hub.Store
+	o        Options
+	newID    func() string
+	comparer *comparer
 }
 
 // New returns a service that keeps projects in store. opts may be nil.
@@ -141,7 +142,7 @@ func New(store hub.Store, opts *Options) *Service {
 	}
 	o.Limits = o.Limits.withDefaults()
 	ids := hub.NewIDs(o.Clock)
-	return &Service{store: store, o: o, newID: func() string { return string(ids.Next()) }}
+	return &Service{store: store, o: o, newID: func() string { return string(ids.Next()) }, comparer: newComparer()}
 }
 
 // aid returns the id of the caller across hubs.

@@ -50,8 +50,8 @@ type DiffQuery struct {
 
 // Diff returns the difference of two contents of a contract, with the verdict for each of its
 // consumers.
-func (s *Service) Diff(ctx context.Context, _ hub.Caller, q DiffQuery) (Diff, error) {
-	got, err := s.comparison(ctx, "contract.Diff", q.InContract, comparing{from: q.From, to: q.To, content: q.Content})
+func (s *Service) Diff(ctx context.Context, caller hub.Caller, q DiffQuery) (Diff, error) {
+	got, err := s.comparison(ctx, "contract.Diff", caller, q.InContract, comparing{from: q.From, to: q.To, content: q.Content})
 	if err != nil {
 		return Diff{}, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/digest"
 	"github.com/parley-agents/parley/internal/federation"
 )
 
@@ -117,77 +116,6 @@ func checkContent(op string, t coord.ContractType, format string, content json.R
 		WithHint("correct it, or choose the format custom, which has no rules")
 }
 
-// document reads a content of a contract. A content that breaks its format, which a copy of
-// another hub may have, is custom: its verdict is unknown.
-func document(c coord.Contract, content json.RawMessage) compat.Document {
-	d, err := compat.Read(content, &compat.ReadOptions{Format: compat.Format(c.Terms.Format), Type: string(c.Type)})
-	if err != nil {
-		d, _ = compat.Read(content, &compat.ReadOptions{Format: compat.FormatCustom})
-	}
-	return d
-}
-
-// A judgement is the verdict on two contents of a contract, without its consumers.
-type judgement struct {
-	base    Base
-	format  compat.Format // of the later content
-	verdict compat.Verdict
-	pair    string
-	fresh   bool // it was computed and is not stored yet
-}
-
-// pairOf names two contents of a contract together with everything else that their verdict
-// depends on.
-func pairOf(c coord.Contract, old, new json.RawMessage) string {
-	d := digest.New("contract pair")
-	d.Put(string(c.Type), c.Terms.Format, c.Terms.Direction, coord.ContentHash(old), coord.ContentHash(new))
-	return d.Hex()
-}
-
-// judge compares a content of a contract with its base. r is asked for the stored verdict; a
-// verdict of other rules is computed again.
-func judge(r hub.Reader, c coord.Contract, base Base, content json.RawMessage) (judgement, error) {
-	old := document(c, base.content)
-	new := document(c, content)
-	out := judgement{base: base, format: new.Format(), pair: pairOf(c, base.content, content)}
-	stored, err := r.Coordination().Verdict(c.Project, c.ID, out.pair)
-	if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
-		return out, err
-	}
-	isCurrent := err == nil && stored.Rules == compat.RulesVersion
-	if isCurrent && json.Unmarshal([]byte(stored.Body), &out.verdict) == nil {
-		out.verdict = out.verdict.Between(old, new)
-		return out, nil
-	}
-	out.verdict = compat.Compare(old, new, compat.Options{Direction: compat.Direction(c.Terms.Direction)})
-	out.fresh = true
-	return out, nil
-}
-
-// keep stores a verdict that was computed.
-func (j judgement) keep(tx hub.Tx, c coord.Contract) error {
-	if !j.fresh {
-		return nil
-	}
-	body, err := json.Marshal(j.verdict)
-	if err != nil {
-		return err
-	}
-	return tx.WriteCoordination().PutVerdict(coord.StoredVerdict{Project: c.Project, Contract: c.ID, Pair: j.pair, Rules: j.verdict.RulesVersion, Body: string(body)})
-}
-
-// keepLater stores a verdict that a reader computed. Nothing depends on it but the time of the
-// next reader.
-func (s *Service) keepLater(ctx context.Context, j judgement, c coord.Contract) {
-	if !j.fresh {
-		return
-	}
-	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error { return j.keep(tx, c) })
-	if err != nil && ctx.Err() == nil {
-		s.o.Log.Warn("cannot store a verdict", "err", err)
-	}
-}
-
 // consumersOf returns the consumers of a contract by name.
 func consumersOf(c coord.Contract, p coord.Project) (all []compat.Consumer) {
 	for _, u := range c.Terms.Consumers() {
@@ -197,11 +125,6 @@ func consumersOf(c coord.Contract, p coord.Project) (all []compat.Consumer) {
 	}
 	slices.SortFunc(all, func(a, b compat.Consumer) int { return strings.Compare(a.Repository, b.Repository) })
 	return all
-}
-
-// forConsumers returns the verdict with those for the consumers of a contract.
-func (j judgement) forConsumers(c coord.Contract, p coord.Project) compat.Verdict {
-	return j.verdict.ForConsumers(consumersOf(c, p))
 }
 
 // effective returns the verdict that policies look at: the worst for a declared consumer, or
@@ -239,14 +162,13 @@ type update struct {
 	was     coord.Contract // before it
 	by      coord.Repo
 	judged  judgement
-	verdict compat.Verdict // for the consumers
-	today   string         // the day in UTC
+	today   string // the day in UTC
 }
 
 // decide applies the policy of the project to an update.
 func (u update) decide(op string) (decision, error) {
 	provider := u.was.Terms.Provider
-	word, affected := effective(u.verdict, u.project, u.by.ID)
+	word, affected := effective(u.judged.forThem, u.project, u.by.ID)
 	d := decision{word: word}
 	policy, day := u.project.Breaking.Split()
 	byProvider := provider != "" && u.by.ID == provider
@@ -290,7 +212,7 @@ func (u update) forbidden(op string, word compat.Word, affected []coord.Repo) er
 	if len(affected) > 0 {
 		text += " for " + names(affected, " and ")
 	}
-	if reasons := reasonsOf(u.verdict); len(reasons) > 0 {
+	if reasons := reasonsOf(u.judged.forThem); len(reasons) > 0 {
 		text += ": " + reasons[0]
 	}
 	return hub.Errorf(hub.CodePolicy, op, "%s; the project forbids such updates", text).
@@ -327,28 +249,52 @@ const judgeTries = 3
 
 // judgeUpdate compares the next content of a contract with its base, before the transaction
 // of the update. A contract that does not exist has no judgement: the update says so.
-func (s *Service) judgeUpdate(ctx context.Context, in InContract, terms Direction, content json.RawMessage) (judgement, error) {
-	return hub.Read(ctx, s.store, func(r hub.Reader) (judgement, error) {
-		c, err := contract(r, "contract.Update", in.Project, in.Contract)
+func (s *Service) judgeUpdate(ctx context.Context, caller hub.Caller, in InContract, terms Direction, content json.RawMessage) (judgement, error) {
+	const op = "contract.Update"
+	isThere := true
+	q, err := readIn(ctx, s, op, in.Project, func(r hub.Reader, p coord.Project) (question, error) {
+		c, err := contract(r, op, in.Project, in.Contract)
 		if err == nil {
 			c, err = withVersions(r, c)
 		}
-		switch hub.CodeOf(err) {
-		case "":
-		case hub.CodeNotFound, hub.CodeInvalid, hub.CodeConflict:
-			return judgement{}, nil
-		default:
-			return judgement{}, err
+		if err != nil {
+			return question{}, err
 		}
 		c.Terms = terms.apply(c.Terms)
-		return judge(r, c, baseOf(c), content)
+		return ask(r, c, baseOf(c), content, consumersOf(c, p))
 	})
+	switch hub.CodeOf(err) {
+	case "":
+	case hub.CodeNotFound, hub.CodeInvalid, hub.CodeConflict:
+		isThere = false
+	default:
+		return judgement{}, err
+	}
+	if !isThere {
+		return judgement{}, nil
+	}
+
+	// A content that breaks its format is compared with nothing.
+	format, refused := checkContent(op, q.contract.Type, q.contract.Terms.Format, content)
+	if refused != nil {
+		return judgement{base: q.base, pair: q.pair, consumers: q.consumers, refused: refused}, nil
+	}
+	j, err := s.comparer.answer(ctx, caller.ID, q)
+	j.format = format
+	return j, err
 }
 
-// stillBase reports whether the base of a judgement is that of a contract.
-func (j judgement) stillBase(c coord.Contract) bool {
+// isOf reports whether a judgement is still one of a contract: its base, its content and its
+// consumers are those that were read before the comparison.
+func (j judgement) isOf(c coord.Contract, p coord.Project, content json.RawMessage) bool {
 	b := baseOf(c)
-	return b.Version == j.base.Version && bytes.Equal(b.content, j.base.content)
+	isBase := b.Version == j.base.Version && bytes.Equal(b.content, j.base.content)
+	return isBase && j.pair == pairOf(c, j.base.content, content) && sameConsumers(j.consumers, consumersOf(c, p))
+}
+
+// sameConsumers reports whether two lists have the same consumers with the same parts.
+func sameConsumers(a, b []compat.Consumer) bool {
+	return slices.EqualFunc(a, b, func(x, y compat.Consumer) bool { return x.Repository == y.Repository && slices.Equal(x.Parts, y.Parts) })
 }
 
 // Direction is the part of a proposal or an update that document 001 does not have.

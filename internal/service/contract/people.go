@@ -154,7 +154,7 @@ func (s *Service) eventsOf(ctx context.Context, e hub.Entry, f facts) ([]event, 
 		return nil, nil
 	}
 	var found []event
-	got, err := s.comparison(ctx, EventCursor, Of(f.Project, coord.ContractID(e.Subject)), comparing{head: true})
+	got, err := s.comparison(ctx, EventCursor, hub.Caller{ID: hub.Self}, Of(f.Project, coord.ContractID(e.Subject)), comparing{head: true})
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return nil, nil // it was removed since
 	}
@@ -319,7 +319,7 @@ func (s *Service) askAgainAbout(ctx context.Context, projects map[coord.ProjectI
 	var out []knownAnswer
 	for _, a := range again[:min(maxAsked, len(again))] {
 		a.Candidate.Directed = a.Directed
-		got, err := s.ready(ctx, EventCursor, a.Candidate)
+		got, err := s.ready(ctx, EventCursor, hub.Caller{ID: hub.Self}, a.Candidate)
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			continue // the repository has left the project
 		}

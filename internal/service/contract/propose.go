@@ -392,7 +392,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	// The comparison is made before the transaction, and again if its base has moved.
 	var out Result
 	for range judgeTries {
-		j, err := s.judgeUpdate(ctx, u.InContract, u.Direction, content)
+		j, err := s.judgeUpdate(ctx, caller, u.InContract, u.Direction, content)
 		if err != nil {
 			return Result{}, err
 		}
@@ -449,31 +449,31 @@ func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo,
 	if c.Terms, err = d.by(by).in(op, p, c.Terms, c.UpdatedAt); err != nil {
 		return c, err
 	}
-	if out.Format, err = checkContent(op, c.Type, c.Terms.Format, c.Content); err != nil {
-		return c, err
-	}
 	whole, err := withVersions(se.tx, was)
 	if err != nil {
 		return c, err
 	}
 	whole.Terms = d.apply(whole.Terms)
-	if !j.stillBase(whole) || j.pair != pairOf(whole, j.base.content, c.Content) {
+	if !j.isOf(whole, p, c.Content) {
 		return c, errMoved
+	}
+	if j.refused != nil {
+		return c, j.refused
 	}
 
 	// A provider that the update names is the provider before it, too: it may be agreed at once.
 	judgedAs := was
 	judgedAs.Terms.Provider = c.Terms.Provider
-	v := j.forConsumers(c, p)
-	decided, err := update{project: p, was: judgedAs, by: by, judged: j, verdict: v, today: s.today()}.decide(op)
+	decided, err := update{project: p, was: judgedAs, by: by, judged: j, today: s.today()}.decide(op)
 	if err != nil {
 		return c, err
 	}
+	out.Format = j.format
 	out.Verdict = decided.word
 	out.Base = j.base
 	out.Provider = repoName(p, c.Terms.Provider)
-	_, out.Affected = effective(v, p, by.ID)
-	out.Reasons = reasonsOf(v)
+	_, out.Affected = effective(j.forThem, p, by.ID)
+	out.Reasons = reasonsOf(j.forThem)
 	out.Warnings = decided.notes
 
 	c = withAsks(c, c.UpdatedAt, true, decided.asks...)

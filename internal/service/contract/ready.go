@@ -54,10 +54,10 @@ type Reason struct {
 // consumers that a breaking or unknown change concerns, unless they are pending: they declared
 // their use after the provider's newest release. It is the one operation that a queue of
 // changes needs to ask.
-func (s *Service) CanMerge(ctx context.Context, _ hub.Caller, c Candidate) (Readiness, error) {
+func (s *Service) CanMerge(ctx context.Context, caller hub.Caller, c Candidate) (Readiness, error) {
 	const op = "contract.CanMerge"
 	c.Env = ""
-	got, err := s.ready(ctx, op, c)
+	got, err := s.ready(ctx, op, caller, c)
 	if err == nil {
 		s.rememberAnswer(ctx, c, got)
 	}
@@ -66,30 +66,28 @@ func (s *Service) CanMerge(ctx context.Context, _ hub.Caller, c Candidate) (Read
 
 // CanDeploy answers whether a commit of a repository may be deployed to an environment: whether
 // the versions that it was tested against fit the commits that run there.
-func (s *Service) CanDeploy(ctx context.Context, _ hub.Caller, c Candidate) (Readiness, error) {
+func (s *Service) CanDeploy(ctx context.Context, caller hub.Caller, c Candidate) (Readiness, error) {
 	const op = "contract.CanDeploy"
 	if err := required(op, "env", c.Env); err != nil {
 		return Readiness{}, err
 	}
-	return s.ready(ctx, op, c)
+	return s.ready(ctx, op, caller, c)
 }
 
 // ready answers CanMerge, or CanDeploy if the candidate names an environment.
-func (s *Service) ready(ctx context.Context, op string, c Candidate) (Readiness, error) {
+func (s *Service) ready(ctx context.Context, op string, caller hub.Caller, c Candidate) (Readiness, error) {
 	if err := required(op, "repoName", c.Repo, "commit", c.Commit); err != nil {
 		return Readiness{}, err
 	}
 	if err := checkNames(op, "commit", c.Commit, "tree", c.Tree, "env", c.Env); err != nil {
 		return Readiness{}, err
 	}
-	var judged map[string]kept
-	out, err := readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (Readiness, error) {
+	return readJudged(ctx, s, op, caller, c.Project, func(r hub.Reader, p coord.Project, v *verdicts) (Readiness, error) {
 		repo, ok := p.RepoNamed(c.Repo)
 		if !ok {
 			return Readiness{}, hub.Errorf(hub.CodeNotFound, op, "Repository %.200s not found in project %s", c.Repo, p.ID)
 		}
-		x := readiness{s: s, r: r, p: p, repo: repo, candidate: c, out: Readiness{Answer: AnswerYes, Reasons: []Reason{}}, judged: map[string]kept{}}
-		judged = x.judged
+		x := readiness{s: s, r: r, p: p, repo: repo, candidate: c, out: Readiness{Answer: AnswerYes, Reasons: []Reason{}}, verdicts: v}
 		err := x.load()
 		if err == nil {
 			err = s.eachContract(r, p.ID, x.contract)
@@ -99,23 +97,16 @@ func (s *Service) ready(ctx context.Context, op string, c Candidate) (Readiness,
 		}
 		return x.out, err
 	})
-	if err == nil {
-		s.keepAll(ctx, judged)
-	}
+}
+
+// readJudged is readIn for a function that asks for verdicts.
+func readJudged[T any](ctx context.Context, s *Service, op string, caller hub.Caller, id coord.ProjectID, fn func(hub.Reader, coord.Project, *verdicts) (T, error)) (T, error) {
+	var out T
+	err := s.withVerdicts(ctx, caller.ID, func(v *verdicts) (err error) {
+		out, err = readIn(ctx, s, op, id, func(r hub.Reader, p coord.Project) (T, error) { return fn(r, p, v) })
+		return err
+	})
 	return out, err
-}
-
-// A kept is a judgement that one reader needs several times, with its contract.
-type kept struct {
-	contract coord.Contract
-	judgement
-}
-
-// keepAll stores the verdicts that a reader computed.
-func (s *Service) keepAll(ctx context.Context, judged map[string]kept) {
-	for _, k := range judged {
-		s.keepLater(ctx, k.judgement, k.contract)
-	}
 }
 
 // A readiness collects the reasons against a commit.
@@ -130,7 +121,7 @@ type readiness struct {
 	results  map[coord.ContractID][]coord.ContractResult // of the commit, newest first
 	deployed map[coord.RepoID]coord.Deployment           // in the environment
 	released map[coord.RepoID]*coord.Deployment          // newest of a repository in any environment; nil if none
-	judged   map[string]kept                             // by contract and versions
+	verdicts *verdicts
 }
 
 // maxResults is the number of results of one commit that are read.
@@ -304,26 +295,20 @@ func (x *readiness) verdict(c coord.Contract, from int, fromHash string, to int,
 	if from == to && fromHash == toHash {
 		return compat.Compatible, nil
 	}
-	key := fmt.Sprintf("%s %d %s %d %s", c.ID, from, fromHash, to, toHash)
-	j, known := x.judged[key]
-	if !known {
-		old := contentWith(c, from, fromHash)
-		new := contentWith(c, to, toHash)
-		if old == nil || new == nil {
-			return compat.Unknown, nil
-		}
-		got, err := judge(x.r, c, Base{Version: from, content: old}, new)
-		if err != nil {
-			return compat.Unknown, err
-		}
-		j = kept{c, got}
-		x.judged[key] = j
+	old := contentWith(c, from, fromHash)
+	new := contentWith(c, to, toHash)
+	if old == nil || new == nil {
+		return compat.Unknown, nil
 	}
-	u, ok := c.Terms.Use(repo)
-	if !ok {
-		return j.verdict.Verdict, nil
+	var consumer compat.Consumer
+	if u, ok := c.Terms.Use(repo); ok {
+		consumer.Parts = u.Parts
 	}
-	return j.verdict.For(u.Parts).Verdict, nil
+	j, err := x.verdicts.ofPair(x.r, c, Base{Version: from, content: old}, new, []compat.Consumer{consumer}, pairOfHashes(c, fromHash, toHash))
+	if err != nil {
+		return compat.Unknown, err
+	}
+	return j.forThem.Consumers[0].Verdict, nil
 }
 
 // consumersReady checks that the consumers of a provider's contract were tested against the
@@ -540,7 +525,7 @@ type MatrixRow struct {
 const matrixPage = 100
 
 // Matrix returns a page of the matrix of repositories and contracts.
-func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matrix, error) {
+func (s *Service) Matrix(ctx context.Context, caller hub.Caller, q MatrixQuery) (Matrix, error) {
 	const op = "contract.Matrix"
 	limit, err := page(op, q.Limit, matrixPage)
 	if err == nil {
@@ -549,15 +534,14 @@ func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matr
 	if err != nil {
 		return Matrix{}, err
 	}
-	judged := map[string]kept{}
-	out, err := readIn(ctx, s, op, q.Project, func(r hub.Reader, p coord.Project) (Matrix, error) {
+	return readJudged(ctx, s, op, caller, q.Project, func(r hub.Reader, p coord.Project, v *verdicts) (Matrix, error) {
 		out := Matrix{Project: p.Name, Env: q.Env, Rows: []MatrixRow{}}
 		found, err := r.Coordination().Contracts(coord.ContractQuery{Project: p.ID, After: q.After, Limit: limit})
 		if err != nil || len(found) == 0 {
 			return out, err
 		}
 		last := found[len(found)-1].ID
-		x := readiness{s: s, r: r, p: p, candidate: Candidate{Env: q.Env}, deployed: map[coord.RepoID]coord.Deployment{}, judged: judged}
+		x := readiness{s: s, r: r, p: p, candidate: Candidate{Env: q.Env}, deployed: map[coord.RepoID]coord.Deployment{}, verdicts: v}
 		newest, err := x.newestResults(q, last)
 		if err != nil {
 			return out, err
@@ -574,10 +558,6 @@ func (s *Service) Matrix(ctx context.Context, _ hub.Caller, q MatrixQuery) (Matr
 		}
 		return out, nil
 	})
-	if err == nil {
-		s.keepAll(ctx, judged)
-	}
-	return out, err
 }
 
 // newestResults returns the newest results of a page of contracts, by contract and repository:

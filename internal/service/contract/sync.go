@@ -40,33 +40,15 @@ func (s *Service) sync(ctx context.Context, from coord.AID, native, fetched bool
 
 	// Each part is a transaction of its own, so that other writers do not wait long.
 	for part := range slices.Chunk(copies, maxCopies) {
-		done := make([]federation.SyncResult, len(part))
-		err := s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
-			se.fetched = fetched
-			m := merger{session: se, native: native, received: coord.Instant{}.After(s.o.Clock)}
-
-			for i, c := range part {
+		var done []federation.SyncResult
+		err := s.withVerdicts(ctx, hub.AgentID(from), func(v *verdicts) error {
+			return s.update(ctx, hub.Caller{ID: hub.Self}, from, func(se *session) error {
+				se.fetched = fetched
+				m := merger{session: se, native: native, received: coord.Instant{}.After(s.o.Clock), verdicts: v}
 				var err error
-				m.known = false
-				done[i], err = m.merge(c)
-
-				// A refused copy gets its own result and does not stop the copies after it.
-				switch hub.CodeOf(err) {
-				case "":
-				case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound, hub.CodeDenied, hub.CodeRateLimited:
-					if err := m.noteRefused(c, err); err != nil {
-						return err
-					}
-					done[i] = federation.SyncResult{Status: federation.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
-					var e *hub.Error
-					if errors.As(err, &e) {
-						done[i].Retry = e.RetryAfter
-					}
-				default:
-					return err
-				}
-			}
-			return m.noteClock()
+				done, err = m.mergeAll(part)
+				return err
+			})
 		})
 		if err != nil {
 			return out, err
@@ -74,6 +56,36 @@ func (s *Service) sync(ctx context.Context, from coord.AID, native, fetched bool
 		out = append(out, done...)
 	}
 	return out, nil
+}
+
+// mergeAll merges a few copies. A refused copy gets its own result and does not stop the copies
+// after it. With a verdict that is missing the transaction is given up.
+func (m *merger) mergeAll(copies []federation.Copy) ([]federation.SyncResult, error) {
+	done := make([]federation.SyncResult, len(copies))
+	for i, c := range copies {
+		var err error
+		m.known = false
+		done[i], err = m.merge(c)
+
+		switch hub.CodeOf(err) {
+		case "":
+		case hub.CodeInvalid, hub.CodeTooLarge, hub.CodeNotFound, hub.CodeDenied, hub.CodeRateLimited:
+			if err := m.noteRefused(c, err); err != nil {
+				return nil, err
+			}
+			done[i] = federation.SyncResult{Status: federation.SyncError, Reason: err.Error(), Code: hub.CodeOf(err)}
+			var e *hub.Error
+			if errors.As(err, &e) {
+				done[i].Retry = e.RetryAfter
+			}
+		default:
+			return nil, err
+		}
+	}
+	if len(m.verdicts.open) > 0 {
+		return nil, errUndecided
+	}
+	return done, m.noteClock()
 }
 
 // SyncProject merges a whole project that a peer sent. The status is that of the project itself,
@@ -135,6 +147,7 @@ type merger struct {
 	*session
 	native   bool
 	received coord.Instant
+	verdicts *verdicts
 	peer     *hub.Peer     // the source; nil until it is read
 	ahead    coord.Instant // the latest time of a copy that is too far ahead
 	denied   bool          // the journal has a row for a copy that the peer may not change

@@ -1,9 +1,11 @@
 package contract
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -46,13 +48,25 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 		return Used{}, hub.Errorf(hub.CodeTooLarge, op, "too many parts: a consumer can name at most %d", federation.MaxParts)
 	}
 	parts := slices.Compact(slices.Sorted(slices.Values(d.Parts)))
-	judged, err := s.judgeHead(ctx, d.InContract)
-	if err != nil {
-		return Used{}, err
-	}
 
+	// The comparison is made before the transaction, and again if the contract has moved.
+	for range judgeTries {
+		judged, err := s.judgeHead(ctx, caller, d.InContract, parts)
+		if err != nil {
+			return Used{}, err
+		}
+		out, err := s.use(ctx, op, caller, d, parts, judged)
+		if !errors.Is(err, errMoved) {
+			return out, err
+		}
+	}
+	return Used{}, hub.Errorf(hub.CodeConflict, op, "%v", errMoved)
+}
+
+// use stores a declaration whose contract was judged.
+func (s *Service) use(ctx context.Context, op string, caller hub.Caller, d Declaration, parts []string, judged headJudgement) (Used, error) {
 	var out Used
-	err = s.act(ctx, op, caller, d.Project, d.As, coord.PermitRespond, func(se *session, p coord.Project, by coord.Repo) error {
+	err := s.act(ctx, op, caller, d.Project, d.As, coord.PermitRespond, func(se *session, p coord.Project, by coord.Repo) error {
 		was, err := contract(se.tx, op, p.ID, d.Contract)
 		if err == nil {
 			err = s.mayAnswer(op, caller, by)
@@ -74,10 +88,13 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 		if d.Remove && !declared {
 			return hub.Errorf(hub.CodeNotFound, op, "%s did not declare that it uses %s", by.Name, was.Name)
 		}
+		if was.Version != judged.version || !bytes.Equal(was.Content, judged.content) {
+			return errMoved
+		}
 
 		c := was
 		c.Terms = withUse(c.Terms, u)
-		c = s.askAgain(c, p, by, u, judged)
+		c = s.askAgain(c, p, by, u, judged.judgement)
 		if err := federation.Check(c); err != nil {
 			return err
 		}
@@ -86,7 +103,7 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 		}
 		out = usedOf(c, by, u)
 		if !d.Remove {
-			out.Warnings = missingParts(c, parts)
+			out.Warnings = judged.warnings
 		}
 		return se.recordContract(actions.ContractUsed, p, by, was, c, "used")
 	})
@@ -110,28 +127,37 @@ func usedOf(c coord.Contract, r coord.Repo, u coord.Use) Used {
 	}
 }
 
-// missingParts warns about parts that the content of a contract does not have.
-func missingParts(c coord.Contract, parts []string) (out []string) {
+// missingParts warns about parts that a content of a contract does not have.
+func missingParts(d compat.Document, version int, parts []string) (out []string) {
 	if len(parts) == 0 {
 		return nil
 	}
-	d := document(c, c.Content)
 	if d.Format() == compat.FormatCustom {
 		return []string{"the content is custom and has no rules: every change of it is unknown for every part"}
 	}
 	for _, part := range parts {
 		if !d.Has(part) {
-			out = append(out, versionText(c.Version)+" has no part "+part)
+			out = append(out, versionText(version)+" has no part "+part)
 		}
 	}
 	return out
 }
 
-// judgeHead compares the present content of a contract with its base, outside of a transaction.
-// The verdict is nil if there is nothing to compare.
-func (s *Service) judgeHead(ctx context.Context, in InContract) (*judgement, error) {
+// A headJudgement is what is known about the newest content of a contract for a consumer that
+// uses some parts.
+type headJudgement struct {
+	version  int
+	content  json.RawMessage
+	warnings []string // about the parts
+
+	*judgement // compared with its base, for a consumer of the parts; nil if there is nothing to compare
+}
+
+// judgeHead compares the present content of a contract with its base for a consumer of some
+// parts, before the transaction that stores its use.
+func (s *Service) judgeHead(ctx context.Context, caller hub.Caller, in InContract, parts []string) (headJudgement, error) {
 	var c coord.Contract
-	j, err := hub.Read(ctx, s.store, func(r hub.Reader) (*judgement, error) {
+	q, err := hub.Read(ctx, s.store, func(r hub.Reader) (*question, error) {
 		var err error
 		c, err = contract(r, "contract.Use", in.Project, in.Contract)
 		if err == nil {
@@ -144,13 +170,25 @@ func (s *Service) judgeHead(ctx context.Context, in InContract) (*judgement, err
 		if !ok {
 			return nil, nil
 		}
-		j, err := judge(r, c, base, c.Content)
-		return &j, err
+		q, err := ask(r, c, base, c.Content, []compat.Consumer{{Parts: parts}})
+		return &q, err
 	})
-	if j != nil && err == nil {
-		s.keepLater(ctx, *j, c)
+	out := headJudgement{version: c.Version, content: c.Content}
+	if err != nil {
+		return out, err
 	}
-	return j, err
+	if q == nil {
+		out.warnings = missingParts(document(c, c.Content), c.Version, parts)
+		return out, nil
+	}
+	j, err := s.comparer.answer(ctx, caller.ID, *q)
+	if err != nil {
+		return out, err
+	}
+	s.keepLater(ctx, j, c)
+	out.warnings = missingParts(j.later, c.Version, parts)
+	out.judgement = &j
+	return out, nil
 }
 
 // askAgain returns a contract whose open version waits for the agreement of a consumer exactly
@@ -164,7 +202,7 @@ func (s *Service) askAgain(c coord.Contract, p coord.Project, by coord.Repo, u c
 		return c
 	}
 	_, wasAsked := c.NeededConsumers()
-	needed := !u.Removed && j.verdict.For(u.Parts).Verdict != compat.Compatible
+	needed := !u.Removed && j.forThem.Consumers[0].Verdict != compat.Compatible
 	if needed || wasAsked {
 		c = withAsks(c, u.At, needed, by.ID)
 	}
@@ -208,9 +246,9 @@ type ImpactQuery struct {
 
 // Impact returns the consumers of a contract with the findings that concern each: of a content
 // that it might have next, or of the present one compared with the version in force.
-func (s *Service) Impact(ctx context.Context, _ hub.Caller, q ImpactQuery) (Impact, error) {
+func (s *Service) Impact(ctx context.Context, caller hub.Caller, q ImpactQuery) (Impact, error) {
 	const op = "contract.Impact"
-	got, err := s.comparison(ctx, op, q.InContract, comparing{content: q.Content, head: true})
+	got, err := s.comparison(ctx, op, caller, q.InContract, comparing{content: q.Content, head: true})
 	if err != nil {
 		return Impact{}, err
 	}
@@ -248,7 +286,7 @@ type compared struct {
 }
 
 // comparison compares two contents of a contract.
-func (s *Service) comparison(ctx context.Context, op string, in InContract, q comparing) (compared, error) {
+func (s *Service) comparison(ctx context.Context, op string, caller hub.Caller, in InContract, q comparing) (compared, error) {
 	var content json.RawMessage
 	if given(q.content) != nil {
 		var err error
@@ -257,7 +295,7 @@ func (s *Service) comparison(ctx context.Context, op string, in InContract, q co
 		}
 	}
 
-	var j judgement
+	var asked question
 	out, err := readIn(ctx, s, op, in.Project, func(r hub.Reader, p coord.Project) (compared, error) {
 		c, err := contract(r, op, p.ID, in.Contract)
 		if err == nil {
@@ -265,30 +303,41 @@ func (s *Service) comparison(ctx context.Context, op string, in InContract, q co
 		}
 		out := compared{project: p, contract: c, to: cmp.Or(q.to, c.Version)}
 		if err == nil {
-			err = out.choose(op, q, content)
+			err = out.choose(q, content)
 		}
-		if err != nil {
-			return out, err
+		if err == nil {
+			asked, err = ask(r, c, Base{Version: out.from, content: out.old}, out.new, consumersOf(c, p))
 		}
-		j, err = judge(r, c, Base{Version: out.from, content: out.old}, out.new)
-		out.verdict = j.forConsumers(c, p)
 		return out, err
 	})
-	if err == nil && content == nil {
-		s.keepLater(ctx, j, out.contract)
+	if err != nil {
+		return out, err
 	}
-	return out, err
+
+	// A content that it might have next must be one that an update takes.
+	c := out.contract
+	if content != nil {
+		if _, err := checkContent(op, c.Type, c.Terms.Format, content); err != nil {
+			return out, err
+		}
+	}
+	j, err := s.comparer.answer(ctx, caller.ID, asked)
+	if err != nil {
+		return out, err
+	}
+	out.verdict = j.forThem
+	if content == nil {
+		s.keepLater(ctx, j, c)
+	}
+	return out, nil
 }
 
 // choose sets the two contents that are compared.
-func (x *compared) choose(op string, q comparing, content json.RawMessage) (err error) {
+func (x *compared) choose(q comparing, content json.RawMessage) (err error) {
 	c := x.contract
 	x.from = q.from
 	switch {
 	case content != nil:
-		if _, err := checkContent(op, c.Type, c.Terms.Format, content); err != nil {
-			return err
-		}
 		x.new = content
 		x.to = c.Version + 1
 		if x.from == 0 {
