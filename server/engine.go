@@ -96,21 +96,14 @@ func (s *Server) hubName() string {
 	if s.postgres == nil {
 		return ""
 	}
-	home, err := filepath.Abs(s.opts.Home)
-	if err != nil {
-		home = s.opts.Home
-	}
-	return s.postgres.Machine() + ":" + home
+	return s.postgres.Machine() + ":" + s.opts.Home
 }
 
 // openArtifacts opens the store of artifacts, whose files lie in a folder of the home. The
 // folder must exist, because evidence has it as a root.
 func (s *Server) openArtifacts(context.Context) (err error) {
-	s.artifactDir, err = filepath.Abs(filepath.Join(s.opts.Home, artifactDir))
-	if err == nil {
-		err = os.MkdirAll(s.artifactDir, 0o700)
-	}
-	if err != nil {
+	s.artifactDir = filepath.Join(s.opts.Home, artifactDir)
+	if err := os.MkdirAll(s.artifactDir, 0o700); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
@@ -19,12 +18,8 @@ import (
 // Functions of the mailroom and of runs are passed one by one, because the keeper
 // imports neither service.
 func (s *Server) openKeeper(context.Context) error {
-	home, err := filepath.Abs(s.opts.Home)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
 	o := keeper.Options{
-		Home: home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
+		Home: s.opts.Home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
 		Record: s.recordTurn, Summary: s.openWork, AskFiles: s.askFile, RecordUsage: s.recordTurnUsage, Blocked: s.blocked, Stopped: s.stopped, CannotGoOn: s.cannotGoOn, Returned: s.returned, Onward: s.onward, OpenTasks: s.hasTasks, HasSuccessor: s.hasSuccessor, Patience: s.opts.Patience, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}

@@ -53,7 +53,8 @@ func OpenRecords(home string, log *slog.Logger) (*Records, error) {
 		}
 		return nil, err
 	}
-	if err := checkHome(home, ""); err != nil {
+	home, err := checkHome(home, "")
+	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {

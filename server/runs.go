@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -19,10 +17,7 @@ import (
 // caller who asked for it, and its files lie beside those of other runs in the
 // home.
 func (s *Server) openRepeater(context.Context) error {
-	home, err := filepath.Abs(s.opts.Home)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
+	home := s.opts.Home
 	s.runFiles = runner.NewFiles(home)
 	s.repeater = runner.NewRepeater(home, s.opts.Version, func(actor hub.Caller) runner.Hub { return ownRuns{s, actor, home} }, s.askFiles)
 	return nil

@@ -334,7 +334,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkHome(opts.Home, opts.Store); err != nil {
+	if opts.Home, err = checkHome(opts.Home, opts.Store); err != nil {
 		return nil, err
 	}
 	on, err := features(opts.Without)

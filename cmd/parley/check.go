@@ -87,7 +87,12 @@ that to changes of some paths.`,
 	f.BoolVar(&p.Unconfined, "unconfined", false, "also run it where the system cannot keep it from your files")
 	return operation(a, cmd, api.AddCheck, &p, func(w io.Writer, got api.CheckAnswer) {
 		fmt.Fprintf(w, "added the check %s of %s: %s\n", got.Check.Name, got.Check.Path, plaintext.Line(got.Check.CommandText()))
-	}, repoFlag(cmd, &p.Repository, "."), func(_ context.Context, args []string) error {
+	}, repoFlag(cmd, &p.Repository, "."), func(_ context.Context, args []string) (err error) {
+		for i, folder := range p.Writable {
+			if p.Writable[i], err = realPath(folder); err != nil {
+				return err
+			}
+		}
 		p.Name = args[0]
 		p.Command = args[1:]
 		p.Timeout = timeout.String()

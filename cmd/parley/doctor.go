@@ -368,9 +368,6 @@ func checkSpend(home string) (out []server.Check) {
 // checkConnections looks whether the entries that connect wrote still work: the entry
 // is as connect writes it today, and its key is accepted.
 func (a *app) checkConnections(ctx context.Context, home, url string) (out []server.Check) {
-	if absolute, err := filepath.Abs(home); err == nil {
-		home = absolute
-	}
 	all := connect.Records(home)
 	for _, r := range all {
 		if problem := r.Problem(ctx, home, url); problem != "" {

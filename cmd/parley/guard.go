@@ -43,17 +43,8 @@ func (a *app) guardProgram() ([]string, error) {
 	if a.home == "" && os.Getenv("PARLEY_HOME") == "" {
 		return program, nil
 	}
-	home, err := a.absoluteHome()
-	return append(program, "--home", home), err
-}
-
-// absoluteHome returns the absolute path of the hub's folder.
-func (a *app) absoluteHome() (string, error) {
 	home, err := a.homeDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(home)
+	return append(program, "--home", home), err
 }
 
 // gitHook returns the pre-commit hook of the repository that an argument names, by default the
@@ -112,7 +103,7 @@ func (a *app) changeHook(ctx context.Context, args []string, on bool, change fun
 	if err != nil {
 		return err
 	}
-	home, err := a.absoluteHome()
+	home, err := a.homeDir()
 	if err != nil {
 		return err
 	}
@@ -174,7 +165,7 @@ agent CLIs of this home ask before edits and commands.`,
 			if err != nil {
 				return err
 			}
-			home, err := a.absoluteHome()
+			home, err := a.homeDir()
 			if err != nil {
 				return err
 			}
@@ -235,7 +226,7 @@ func (a *app) offerGuard(ctx context.Context, dir string) {
 	if err != nil {
 		return // no repository
 	}
-	home, err := a.absoluteHome()
+	home, err := a.homeDir()
 	if err == nil && guard.Offer(home, found) {
 		a.note(`commits of agents are not checked here; run "parley guard install" to refuse files that another agent is changing`)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,11 +97,8 @@ func (a *app) launch(ctx context.Context, l *launching, args []string) error {
 		return hub.Errorf(hub.CodeInvalid, "parley", "--as: %q is not a valid agent name", l.As).
 			WithHint("use lowercase letters, digits, dots, dashes and underscores")
 	}
-	home, err := a.homeDir()
-	if err != nil {
-		return err
-	}
-	if l.Home, err = filepath.Abs(home); err != nil {
+	var err error
+	if l.Home, err = a.homeDir(); err != nil {
 		return err
 	}
 	if l.Dir, err = os.Getwd(); err != nil {

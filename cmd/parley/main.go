@@ -81,7 +81,10 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := root, absoluteVariables()
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
 	if !a.began && slices.Contains(args, "--json") {
 		a.json = true // it may stand behind a flag that was not understood
 	}
@@ -250,13 +253,46 @@ Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
 
 	f := root.PersistentFlags()
-	f.StringVar(&a.home, "home", "", "the hub's home folder (default $PARLEY_HOME, or ~/.parley)")
-	f.StringVar(&a.config, "config", "", "configuration file (default $PARLEY_CONFIG, or config.yaml in the home)")
+	f.Var((*pathFlag)(&a.home), "home", "the hub's home folder (default $PARLEY_HOME, or ~/.parley)")
+	f.Var((*pathFlag)(&a.config), "config", "configuration file (default $PARLEY_CONFIG, or config.yaml in the home)")
 	f.BoolVar(&a.json, "json", false, "print JSON, with errors on stderr")
-	f.StringVar(&a.keyFile, "key-file", "", "file with your key (default the key in $PARLEY_KEY)")
+	f.Var((*pathFlag)(&a.keyFile), "key-file", "file with your key (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "use the operator's key from the home")
 
 	return root
+}
+
+// A pathFlag is the value of a flag that names a file or a folder: its path from the root, so that
+// it stays the one that the caller meant.
+type pathFlag string
+
+func (p *pathFlag) String() string { return string(*p) }
+func (p *pathFlag) Type() string   { return "string" }
+func (p *pathFlag) Set(text string) (err error) {
+	if text != "" {
+		text, err = filepath.Abs(text)
+	}
+	*p = pathFlag(text)
+	return err
+}
+
+// absoluteVariables makes the variables that name the home and the configuration absolute, for this
+// program and those that it starts in other folders.
+func absoluteVariables() error {
+	for _, name := range []string{"PARLEY_HOME", "PARLEY_CONFIG"} {
+		given := os.Getenv(name)
+		if given == "" || filepath.IsAbs(given) {
+			continue
+		}
+		path, err := filepath.Abs(given)
+		if err == nil {
+			err = os.Setenv(name, path)
+		}
+		if err != nil {
+			return usagef("%s: %v", name, err)
+		}
+	}
+	return nil
 }
 
 // homeDir returns the hub's folder.

@@ -42,9 +42,6 @@ once, within a minute.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			home, err := a.homeDir()
-			if err == nil {
-				home, err = filepath.Abs(home)
-			}
 			if err != nil {
 				return err
 			}

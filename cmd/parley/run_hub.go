@@ -113,9 +113,8 @@ func (s hubSettings) deniesUnanswered(folder string) bool {
 	return err == nil && s.ReservationsIn(dir).Unreachable == server.UnreachableDeny
 }
 
-func newRunHub(home, url, key string) (*runHub, error) {
-	home, err := filepath.Abs(home)
-	return &runHub{Client: clientAt(home, url, key, os.Getenv("PARLEY_SESSION")), url: url, home: home}, err
+func newRunHub(home, url, key string) *runHub {
+	return &runHub{Client: clientAt(home, url, key, os.Getenv("PARLEY_SESSION")), url: url, home: home}
 }
 
 // hubForRun returns the hub that records a run: the hub that PARLEY_URL names or
@@ -193,7 +192,7 @@ func (a *app) runningHub(ctx context.Context, home string) (*runHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRunHub(home, url, secret)
+	return newRunHub(home, url, secret), nil
 }
 
 // runURLFile holds the address of a hub that a run started. serve writes it before

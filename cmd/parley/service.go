@@ -19,9 +19,6 @@ type service struct {
 // service returns the service of the hub's home.
 func (a *app) service() (*service, error) {
 	home, err := a.homeDir()
-	if err == nil {
-		home, err = filepath.Abs(home)
-	}
 	if err != nil {
 		return nil, err
 	}

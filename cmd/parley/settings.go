@@ -104,8 +104,8 @@ func textKind[T ~string](at func(*hubSettings) *T) kind {
 	})
 }
 
-// folderKind returns the kind of a folder, relative to the working directory.
-func folderKind(at func(*hubSettings) *string) kind {
+// pathKind returns the kind of a file or a folder, relative to the working directory.
+func pathKind(at func(*hubSettings) *string) kind {
 	return checkedKind(func(to *hubSettings, s *hubSetting, value string) (err error) {
 		*at(to), err = absolute(s, value)
 		return err

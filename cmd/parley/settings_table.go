@@ -20,12 +20,12 @@ var hubSettingRows = []*hubSetting{
 	{
 		Member: "tls_cert", Variable: "PARLEY_TLS_CERT", Flag: "tls-cert",
 		Help: "TLS certificate file",
-		Kind: textKind(func(to *hubSettings) *string { return &to.TLSCert }),
+		Kind: pathKind(func(to *hubSettings) *string { return &to.TLSCert }),
 	},
 	{
 		Member: "tls_key", Variable: "PARLEY_TLS_KEY", Flag: "tls-key",
 		Help: "file with the key of the TLS certificate",
-		Kind: textKind(func(to *hubSettings) *string { return &to.TLSKey }),
+		Kind: pathKind(func(to *hubSettings) *string { return &to.TLSKey }),
 	},
 	{
 		Member: "no_tls_because", Variable: "PARLEY_NO_TLS_BECAUSE", Flag: "no-tls-because",
@@ -60,7 +60,7 @@ var hubSettingRows = []*hubSetting{
 		Help:    "log file of at most 4 MiB; as much again is kept of the previous log",
 		Default: "stderr",
 		More:    "At 4 MiB it replaces `FILE.1`, and a new file begins. A hub started by another command logs to `hub.log` in its home",
-		Kind:    textKind(func(to *hubSettings) *string { return &to.LogFile }),
+		Kind:    pathKind(func(to *hubSettings) *string { return &to.LogFile }),
 	},
 	{
 		Member: "durability", Variable: "PARLEY_DURABILITY", Flag: "durability",
@@ -79,7 +79,7 @@ var hubSettingRows = []*hubSetting{
 		Member: "store_password_file", Variable: "PARLEY_STORE_PASSWORD_FILE", Flag: "store-password-file",
 		Help:    "file with the database password",
 		Default: "the password in $PARLEY_STORE_PASSWORD",
-		Kind:    textKind(func(to *hubSettings) *string { return &to.StorePasswordFile }),
+		Kind:    pathKind(func(to *hubSettings) *string { return &to.StorePasswordFile }),
 	},
 	{
 		Member: "store_no_tls_because", Variable: "PARLEY_STORE_NO_TLS_BECAUSE", Flag: "store-no-tls-because",
@@ -150,7 +150,7 @@ var hubSettingRows = []*hubSetting{
 		Help:     "folder for the teams' folders",
 		Default:  "_shared/teamspaces in the home, or in the workspace of $OPENCLAW_STATE_DIR",
 		More:     "See [the folder of a team](teams.md#the-folder)",
-		Kind:     folderKind(func(to *hubSettings) *string { return &to.Teamspaces }),
+		Kind:     pathKind(func(to *hubSettings) *string { return &to.Teamspaces }),
 		Fallback: openClawTeamspaces,
 	},
 	{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -78,9 +77,6 @@ to remove the program itself and the home.`,
 // the operator, and never one that PARLEY_URL names: that may be another than the home's.
 func (a *app) uninstaller() (*connect.Uninstaller, error) {
 	home, err := a.homeDir()
-	if err == nil {
-		home, err = filepath.Abs(home)
-	}
 	if err != nil {
 		return nil, err
 	}
