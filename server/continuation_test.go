@@ -185,13 +185,7 @@ func TestContinuation(t *testing.T) {
 		}, func() any { return w.logOf("builder") })
 
 		// Its sender and the operator are told.
-		told := ""
-		for _, m := range mustCall(t, w.as(w.keys["planner"]), api.Inbox, api.InboxParams{}).Messages {
-			told += string(m.Payload)
-		}
-		if !strings.Contains(told, "lost its login") {
-			t.Errorf("the sender was told %s", told)
-		}
+		has(t, w.mailOf(w.keys["planner"]), "lost its login")
 		got := mustCall(t, w.as(w.operator), api.ContinueTask, api.ContinueParams{Handoff: id, With: "next", Command: command})
 		if got.To != "builder-next" || got.State != hub.ContinuationOffered {
 			t.Errorf("got %+v", got)
@@ -263,6 +257,14 @@ func TestContinuation(t *testing.T) {
 		if _, err := rpc.Call(t.Context(), w.as(w.operator), api.ContinueTask, api.ContinueParams{Handoff: c.Handoff, With: "planner"}); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("a task that was handed on was continued again: %v", err)
 		}
+
+		// The agent that asked for the task hears its end, and so does the operator; the first agent has no mail.
+		mustCall(t, w.as(w.keys["tester"]), api.Handoff, api.HandoffParams{Action: "complete", ID: c.Next, Summary: "all tests pass", NoChanges: true})
+		has(t, w.mailOf(w.keys["planner"]), "handed on to tester as h2: builder is out of quota", "all tests pass")
+		has(t, w.mailOf(w.operator), "is taken by tester (h2)", "is done: tester completed h2")
+		if got := w.mailOf(w.keys["builder"]); strings.Contains(got, "h2") || strings.Contains(got, "all tests pass") {
+			t.Errorf("builder hears %s", got)
+		}
 	})
 	t.Run("the uncommitted work stays where it is if it cannot be kept, and the task waits and says why", func(t *testing.T) {
 		t.Parallel()
@@ -300,6 +302,15 @@ func TestContinuation(t *testing.T) {
 			t.Errorf("it was told again: %q", got)
 		}
 	})
+}
+
+// mailOf returns the payloads of the messages of an agent.
+func (w *wakeHub) mailOf(key string) (all string) {
+	w.t.Helper()
+	for _, m := range mustCall(w.t, w.as(key), api.Inbox, api.InboxParams{}).Messages {
+		all += string(m.Payload)
+	}
+	return all
 }
 
 // patienceOfTests is the time of patience of hubs whose agents are asked again.

@@ -1,6 +1,7 @@
 package continuation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, r Request) (hu
 	if t.open != nil {
 		cause = Cause{Agent: h.To, Reason: t.open.Reason, Until: t.open.Until}
 	}
-	c, err := s.make(ctx, t, cause, kept) // the folder may have changed since
+	c, err := s.make(ctx, t, cause, kept, true) // the folder may have changed since
 	if err != nil {
 		return c, err
 	}
@@ -77,12 +78,17 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, r Request) (hu
 func (s *Service) handOn(ctx context.Context, c hub.Continuation, kept Kept, t task) (hub.Continuation, error) {
 	successors := successorsOf(c, kept, t)
 	switch {
-	case len(successors) == 0 || c.Reason == hub.ContinueClosed:
-		return c, nil
-	case s.isShort(c):
-		return s.wait(ctx, c, fmt.Sprintf("the quota of %s is full again at %s", c.Of, c.Until), nil)
+	case s.asksNow(c, successors):
+		return s.offer(ctx, c, successors)
+	case len(successors) > 0 && s.isShort(c):
+		return s.wait(ctx, c, t, fmt.Sprintf("the quota of %s is full again at %s", c.Of, c.Until), nil)
 	}
-	return s.offer(ctx, c, successors)
+	return c, nil
+}
+
+// asksNow reports whether the successors of a task are asked as soon as its agent cannot go on.
+func (s *Service) asksNow(c hub.Continuation, successors []string) bool {
+	return len(successors) > 0 && c.Reason != hub.ContinueClosed && !s.isShort(c)
 }
 
 // isShort reports whether an agent without quota can go on within the time of patience: then its
@@ -193,11 +199,33 @@ func (s *Service) offerRest(ctx context.Context, c hub.Continuation) error {
 	}
 	successors := unasked(c, successorsOf(c, kept, *t))
 	if len(successors) == 0 {
-		return nil
+		return s.lastRefusal(ctx, c, *t)
 	}
 	_, err = s.offer(ctx, c, successors)
 	return err
 }
+
+// lastRefusal says once that the last successor refused a task, to the operator and to the agents that
+// asked for it.
+func (s *Service) lastRefusal(ctx context.Context, c hub.Continuation, t task) error {
+	if c.State != hub.ContinuationRefused || strings.HasSuffix(c.Why, noOther) {
+		return nil
+	}
+	return s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) error {
+		stored, err := x.tx.Continuations().Continuation(c.ID)
+		if err != nil || stored.Revision != c.Revision {
+			return err
+		}
+		stored.Why += noOther
+		if stored, err = x.put(stored); err != nil {
+			return err
+		}
+		return x.tellStop(stored, t.handoff)
+	})
+}
+
+// noOther ends the reason of a continuation that its last successor refused.
+const noOther = "; there is no other successor"
 
 // waitingTask returns the task of a continuation that nobody took; nil if its agent does not own it
 // any more or opened its window again, or if a person had the task continued since.
@@ -250,7 +278,7 @@ func (s *Service) offer(ctx context.Context, c hub.Continuation, successors []st
 		return c, fmt.Errorf("continuation: %w", err)
 	}
 	if why, err := s.holds(ctx, c, t); why != "" || err != nil {
-		return s.wait(ctx, c, why, err)
+		return s.wait(ctx, c, t, why, err)
 	}
 
 	why := ""
@@ -262,7 +290,7 @@ func (s *Service) offer(ctx context.Context, c hub.Continuation, successors []st
 		s.o.Log.Info("an agent does not continue a task", "op", "continuation.offer", "continuation", c.ID, "successor", name, "err", err)
 		why = joined(why, fmt.Sprintf("%s: %v", name, shortError(err)))
 	}
-	return s.wait(ctx, c, "no successor can take it: "+why, nil)
+	return s.wait(ctx, c, t, "no successor can take it: "+why, nil)
 }
 
 // holds returns why a task must not go on without a person; "" if it may.
@@ -291,8 +319,9 @@ func (s *Service) holds(ctx context.Context, c hub.Continuation, t task) (string
 	return "", nil
 }
 
-// wait stores why a continuation waits.
-func (s *Service) wait(ctx context.Context, c hub.Continuation, why string, err error) (hub.Continuation, error) {
+// wait stores why a continuation waits. The first time that no successor could take the task, the
+// operator and the agents that asked for it are told.
+func (s *Service) wait(ctx context.Context, c hub.Continuation, t task, why string, err error) (hub.Continuation, error) {
 	if err != nil {
 		return c, err
 	}
@@ -303,10 +332,13 @@ func (s *Service) wait(ctx context.Context, c hub.Continuation, why string, err 
 			c = stored
 			return err
 		}
+		isFirst := strings.HasPrefix(stored.Why, askingWhy)
 		stored.Why = cut(why, maxSaid)
 		stored.MovedAt = s.o.Clock.Now()
-		c, err = x.put(stored)
-		return err
+		if c, err = x.put(stored); err != nil || !isFirst {
+			return err
+		}
+		return x.tellStop(c, t.handoff)
 	})
 	return c, err
 }
@@ -404,14 +436,17 @@ func (s *Service) offerTo(ctx context.Context, actor hub.Caller, c hub.Continuat
 	}
 	s.note(to, true) // its hook may come as soon as the handoff is there
 	offered := c
+	var posted []hub.Message
 	err := s.handoffs.Continue(ctx, by, t.handoff, onward(c, t, to), func(tx hub.Tx, next hub.Handoff) (err error) {
 		x := &change{s: s, tx: tx, actor: by}
 		offered, err = x.offer(c.ID, t, next)
+		posted = x.posted
 		return err
 	})
 	if err != nil {
 		return c, err
 	}
+	s.mail.Announce(posted...)
 	s.publish()
 	return offered, nil
 }
@@ -438,6 +473,11 @@ func (x *change) offer(id hub.ContinuationID, t task, next hub.Handoff) (hub.Con
 	names, err := namesOf(x.tx, c.Handoff, c.Next)
 	if err != nil {
 		return c, err
+	}
+	if !x.actor.IsOperator() { // who asked for it by this call
+		if err := x.warn(c, offerText(c, names[c.Next])); err != nil {
+			return c, err
+		}
 	}
 	return c, addReading(x.tx, c.To, reading{Continuation: c.ID, Text: brief(c, t, names), Short: shortBrief(c, t, names)})
 }
@@ -470,8 +510,10 @@ func (s *Service) resume(ctx context.Context, c hub.Continuation, t task, automa
 		if err != nil {
 			return err
 		}
-		c, err = x.take(stored, c.Of, now)
-		return err
+		if c, err = x.take(stored, c.Of, now); err != nil {
+			return err
+		}
+		return x.tellTaken(c, t.handoff)
 	})
 	return c, err
 }
@@ -509,50 +551,81 @@ func (x *change) take(c hub.Continuation, to hub.AgentID, now hub.Time) (hub.Con
 	return c, x.record(actions.ContinuationTaken, string(c.ID), factsOf(c))
 }
 
+// tellTaken tells the operator which agent goes on with a task. If it is the same one, the agents that
+// asked for the task are told, too: from another one they get the acceptance.
+func (x *change) tellTaken(c hub.Continuation, h hub.Handoff) error {
+	name, err := nameOf(x.tx, h.ID)
+	if err != nil {
+		return err
+	}
+	text := takenText(c, cmp.Or(name, c.Task))
+	if err := x.inform(c, text); err != nil || c.To != c.Of {
+		return err
+	}
+	return x.tellAskers(c, h, text)
+}
+
 // Moved follows the handoff of a continuation inside the transaction that moves it: the next owner
-// accepted or refused it, or the first one ended the task itself.
+// accepted or refused it, or the first one ended the task itself. The operator is told when the task
+// is taken, and when it is done.
 func (s *Service) Moved(tx hub.Tx, h hub.Handoff) ([]hub.Message, error) {
 	concerns := h.Status == hub.HandoffActivated || h.Status.Ended()
 	if !concerns {
 		return nil, nil
 	}
+	x := &change{s: s, tx: tx, actor: hub.Caller{ID: hub.Self}}
 	offered, err := tx.Continuations().Continuations(hub.ContinuationQuery{Next: h.ID, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range offered {
-		if _, err := s.follow(tx, c, h); err != nil {
+		if _, err := x.follow(c, h); err != nil {
 			return nil, err
 		}
 	}
 	if !h.Status.Ended() || h.Ending == hub.EndedHandedOn {
-		return nil, nil
+		return x.posted, nil
 	}
 
-	// The owner ended the task itself, though it was said to be stopped.
-	waiting, err := tx.Continuations().Continuations(hub.ContinuationQuery{Handoff: h.ID, States: []hub.ContinuationState{hub.ContinuationWaiting}, Limit: 1})
-	if err != nil || len(waiting) == 0 {
+	// The owner may have ended the task itself, though it was said to be stopped.
+	own, err := tx.Continuations().Continuations(hub.ContinuationQuery{Handoff: h.ID, Limit: 1})
+	if err != nil {
 		return nil, err
 	}
-	x := &change{s: s, tx: tx, actor: hub.Caller{ID: hub.Self}}
-	_, err = x.take(waiting[0], h.To, s.o.Clock.Now())
-	return nil, err
+	if len(own) > 0 && own[0].State == hub.ContinuationWaiting {
+		if own[0], err = x.take(own[0], h.To, s.o.Clock.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if about := append(own, offered...); h.Ending == hub.EndedDone && h.Status == hub.HandoffCompleted && len(about) > 0 {
+		err = x.tellDone(about[0], h)
+	}
+	return x.posted, err
+}
+
+// tellDone tells the operator that a task that was continued is done.
+func (x *change) tellDone(c hub.Continuation, h hub.Handoff) error {
+	name, err := nameOf(x.tx, h.ID)
+	if err != nil {
+		return err
+	}
+	return x.inform(c, doneText(c, h.To, name))
 }
 
 // follow moves an offered continuation to the state of its handoff.
-func (s *Service) follow(tx hub.Tx, c hub.Continuation, h hub.Handoff) (hub.Continuation, error) {
-	x := &change{s: s, tx: tx, actor: hub.Caller{ID: hub.Self}}
-	now := s.o.Clock.Now()
+func (x *change) follow(c hub.Continuation, h hub.Handoff) (hub.Continuation, error) {
+	now := x.s.o.Clock.Now()
 	switch {
 	case c.State != hub.ContinuationOffered:
 		return c, nil
 	case h.Status == hub.HandoffActivated:
 		c, err := x.take(c, h.To, now)
-		if err == nil {
-			s.moveFiles(c)
-			s.note(c.Of, true) // it is told whose task it is now
+		if err != nil {
+			return c, err
 		}
-		return c, err
+		x.s.moveFiles(c)
+		x.s.note(c.Of, true) // it is told whose task it is now
+		return c, x.tellTaken(c, h)
 	case h.Status == hub.HandoffRejected:
 		c, err := c.Advance(hub.ContinuationRefused, now)
 		if err != nil {
@@ -655,6 +728,9 @@ func (s *Service) takeBack(ctx context.Context, c hub.Continuation) (back readin
 			return err
 		}
 		if stored, err = x.take(stored, c.Of, s.o.Clock.Now()); err != nil {
+			return err
+		}
+		if err := x.tellTaken(stored, h); err != nil {
 			return err
 		}
 		names, err := namesOf(x.tx, c.Handoff)

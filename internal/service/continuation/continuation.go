@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ type Handoffs interface {
 	// stores the new handoff; its error undoes it. A task of a team that its owner has without a
 	// handoff comes as one without an id.
 	Continue(ctx context.Context, actor hub.Caller, h hub.Handoff, o hub.Onward, offered func(tx hub.Tx, next hub.Handoff) error) error
+	// Askers returns the agents that asked for the task of a handoff.
+	Askers(rd hub.Reader, h hub.Handoff) ([]hub.AgentID, error)
 }
 
 // A Kept is an agent that the hub runs.
@@ -226,7 +229,7 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 		if t.open != nil && t.open.State == hub.ContinuationOffered {
 			continue
 		}
-		made, err := s.make(ctx, t, c, kept)
+		made, err := s.make(ctx, t, c, kept, false)
 		if err == nil {
 			made, err = s.handOn(ctx, made, kept, t)
 		}
@@ -332,8 +335,9 @@ func (s *Service) ownedTasks(ctx context.Context, agent hub.AgentID) (out []task
 var errWentOn = hub.Errorf(hub.CodeConflict, "continuation.Stop", "the task went on in the meantime")
 
 // make keeps the uncommitted work of a task and stores its continuation. Work that cannot be kept
-// stays where it is, and the continuation says why.
-func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept) (hub.Continuation, error) {
+// stays where it is, and the continuation says why. The agents that asked for the task, and the
+// operator, are told that it waits, unless a successor is asked at once or by a person.
+func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept, byPerson bool) (hub.Continuation, error) {
 	h := t.handoff
 	c := hub.Continuation{Handoff: h.ID, Task: h.TaskID, Title: h.Title, Of: h.To, State: hub.ContinuationWaiting}
 	if t.open != nil {
@@ -351,9 +355,14 @@ func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept) (hub
 
 	c.Folder = firstOf(t.pkg.Work.Worktree, kept.Folder)
 	c.Branch = t.pkg.Work.Branch
-	c.Why = "it waits for a person"
-	if cause.Reason == hub.ContinueClosed && len(t.team) > 0 {
-		c.Why += fmt.Sprintf("; %s is asked after %s", t.team[0], s.o.Patience)
+	isAsking := s.asksNow(c, successorsOf(c, kept, t))
+	switch {
+	case isAsking:
+		c.Why = askingWhy
+	case cause.Reason == hub.ContinueClosed && len(t.team) > 0:
+		c.Why = fmt.Sprintf("%s; %s is asked after %s", waitingWhy, t.team[0], s.o.Patience)
+	default:
+		c.Why = waitingWhy
 	}
 	saved, problem := s.save(ctx, &c)
 	if problem != "" {
@@ -377,14 +386,11 @@ func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept) (hub
 		if err := x.record(actions.ContinuationMade, string(stored.ID), factsOf(stored)); err != nil {
 			return err
 		}
-		if t.open != nil {
-			return nil // its sender and the operator know
+		isKnown := t.open != nil
+		if isKnown || isAsking || byPerson {
+			return nil
 		}
-		name, err := nameOf(x.tx, stored.Handoff)
-		if err != nil {
-			return err
-		}
-		return x.tell(stored, h.From, stopText(stored, cmp.Or(name, stored.Task)))
+		return x.tellStop(stored, h)
 	})
 	if err != nil && saved != nil {
 		s.dropRef(ctx, *saved)
@@ -542,25 +548,56 @@ func (x *change) put(c hub.Continuation) (hub.Continuation, error) {
 	return c, err
 }
 
-// tell tells the operator and the agent that gave the task about a continuation.
-func (x *change) tell(c hub.Continuation, sender hub.AgentID, text string) error {
+// tellStop tells the operator and the agents that asked for a task that it waits for a person.
+func (x *change) tellStop(c hub.Continuation, h hub.Handoff) error {
+	name, err := nameOf(x.tx, c.Handoff)
+	if err != nil {
+		return err
+	}
+	text := stopText(c, cmp.Or(name, c.Task))
+	if err := x.warn(c, text); err != nil {
+		return err
+	}
+	return x.tellAskers(c, h, text)
+}
+
+// warn tells the operator about an agent that cannot go on.
+func (x *change) warn(c hub.Continuation, text string) error {
+	m, err := x.s.mail.TellOperator(x.tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": c.Of})
+	if err == nil && m.ID != "" {
+		x.posted = append(x.posted, m)
+	}
+	return err
+}
+
+// tellAskers tells the agents that asked for a task about its continuation. The operator, who may be
+// one of them, is told by warn or inform.
+func (x *change) tellAskers(c hub.Continuation, h hub.Handoff, text string) error {
+	askers, err := x.s.handoffs.Askers(x.tx, h)
+	if err != nil {
+		return err
+	}
+	askers = slices.DeleteFunc(askers, func(id hub.AgentID) bool { return id == hub.Operator || id == hub.Self || id == c.Of })
+	return x.notify(c, text, askers)
+}
+
+// inform tells the operator that a task goes on, or is done.
+func (x *change) inform(c hub.Continuation, text string) error {
+	return x.notify(c, text, []hub.AgentID{hub.Operator})
+}
+
+// notify writes a message about a continuation.
+func (x *change) notify(c hub.Continuation, text string, to []hub.AgentID) error {
+	if len(to) == 0 {
+		return nil
+	}
 	payload := map[string]any{"message": text, "continuation": c.ID}
 	if c.Handoff != "" {
 		payload["handoff_id"] = c.Handoff
 	}
-	m, err := x.s.mail.TellOperator(x.tx, map[string]any{"code": hub.CodeDegraded, "message": text, "agent": c.Of})
-	if err != nil {
-		return err
-	}
-	if m.ID != "" {
+	m, err := x.s.mail.Notify(x.tx, notice(to, payload))
+	if err == nil {
 		x.posted = append(x.posted, m)
 	}
-	if sender == hub.Operator || sender == hub.Self || sender == c.Of {
-		return nil
-	}
-	if m, err = x.s.mail.Notify(x.tx, notice(sender, payload)); err != nil {
-		return err
-	}
-	x.posted = append(x.posted, m)
-	return nil
+	return err
 }

@@ -280,8 +280,30 @@ func isEastAsian(r rune) bool {
 	return (0x3000 <= r && r <= 0x9fff) || (0xac00 <= r && r <= 0xd7a3) || (0xff00 <= r && r <= 0xffef)
 }
 
-// stopText tells people that an agent cannot go on. name is that of the handoff or task.
+// Why a continuation waits.
+const (
+	waitingWhy = "it waits for a person"
+	askingWhy  = "its successors are asked"
+)
+
+// stopText says that an agent cannot go on, and how a person continues its task. name is that of the
+// handoff or task.
 func stopText(c hub.Continuation, name string) string {
+	text := stoppedText(c)
+	if why, _ := strings.CutPrefix(c.Why, waitingWhy); why != "" {
+		text += "; " + strings.TrimPrefix(why, "; ")
+	}
+	return text + fmt.Sprintf("; parley continue %s --with CLI, AGENT or self", name)
+}
+
+// offerText says that an agent cannot go on, and which agent was asked to continue its task. next is
+// the handoff by which it was asked.
+func offerText(c hub.Continuation, next string) string {
+	return fmt.Sprintf("%s; %s is asked to continue it (%s)", stoppedText(c), c.To, next)
+}
+
+// stoppedText says that an agent cannot go on, and what is kept of its task.
+func stoppedText(c hub.Continuation) string {
 	text := fmt.Sprintf("%s %s", c.Of, c.Reason.Text())
 	if !c.Until.IsZero() {
 		text += " until " + c.Until.String()
@@ -290,16 +312,30 @@ func stopText(c hub.Continuation, name string) string {
 	if c.Rescue != nil {
 		text += fmt.Sprintf("; its uncommitted work is kept as %s (%s, +%d -%d)", c.Rescue.ID, files(c.Rescue.Files), c.Rescue.Insertions, c.Rescue.Deletions)
 	}
-	return text + fmt.Sprintf("; parley continue %s --with CLI, AGENT or self", name)
+	return text
 }
 
-// notice returns a message of the hub to an agent.
-func notice(to hub.AgentID, payload any) hub.Envelope {
+// takenText says which agent goes on with a task. name is that of the handoff or task by which it has
+// it.
+func takenText(c hub.Continuation, name string) string {
+	if c.To == c.Of {
+		return fmt.Sprintf("%s goes on with its task %q (%s)", c.Of, cut(c.Title, 200), name)
+	}
+	return fmt.Sprintf("the task %q of %s is taken by %s (%s)", cut(c.Title, 200), c.Of, c.To, name)
+}
+
+// doneText says that a task that was continued is done.
+func doneText(c hub.Continuation, by hub.AgentID, name string) string {
+	return fmt.Sprintf("the task %q is done: %s completed %s", cut(c.Title, 200), by, name)
+}
+
+// notice returns a message of the hub.
+func notice(to []hub.AgentID, payload any) hub.Envelope {
 	raw, err := json.Marshal(payload)
 	if err != nil { // texts and ids
 		raw = []byte(`{}`)
 	}
-	return hub.Envelope{To: []hub.AgentID{to}, Type: hub.TypeStatusUpdate, Topic: noticeTopic, Payload: raw}
+	return hub.Envelope{To: to, Type: hub.TypeStatusUpdate, Topic: noticeTopic, Payload: raw}
 }
 
 // firstOf returns the first text that is not blank.

@@ -220,6 +220,10 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	if err != nil || h.Previous == "" {
 		return err
 	}
+	if made, err := continuationOf(m.tx, *h); err != nil || made != nil {
+		return err // the next successor is asked
+	}
+
 	// The sender ended its own handoff of the task for this one. So the task has no
 	// active handoff now, and no deadline.
 	_, err = s.tell(m, "", *h, fmt.Sprintf("the task %s was handed on but not accepted: %s still owns it", h.TaskID, h.From),

@@ -138,7 +138,7 @@ func (x *completing) prove(ctx context.Context) error {
 	return nil
 }
 
-// store ends the handoff and tells its sender. It refuses to do so if the owner completed
+// store ends the handoff and tells the agents that asked for the work. It refuses to do so if the owner completed
 // another task in the repository since the checks began: they compared with an older state.
 func (x *completing) store(m *mover) (err error) {
 	if x.h, err = ownedBy(m.tx, x.op, x.actor, x.id); err != nil {
@@ -155,7 +155,11 @@ func (x *completing) store(m *mover) (err error) {
 	if err := x.s.dealtWith(m, x.actor, x.h); err != nil {
 		return err
 	}
-	if err := x.s.sender.Share(m.tx, x.actor, x.claim.Artifacts, []hub.AgentID{x.h.From}); err != nil {
+	hear, err := audience(m.tx, x.actor, x.h, hub.TypeHandoffComplete)
+	if err != nil {
+		return err
+	}
+	if err := x.s.sender.Share(m.tx, x.actor, x.claim.Artifacts, hear); err != nil {
 		return err
 	}
 
@@ -181,7 +185,7 @@ func (x *completing) store(m *mover) (err error) {
 	return x.s.post(m, x.actor, x.h, hub.TypeHandoffComplete, hub.PriorityNormal, x.payload(), false)
 }
 
-// payload is the message to the sender of the task. That of a restricted handoff has no text
+// payload is the message to the agents that asked for the work. That of a restricted handoff has no text
 // of its owner. Artifacts that would exceed the limit of a payload are left to the history.
 func (x *completing) payload() map[string]any {
 	work := x.work()

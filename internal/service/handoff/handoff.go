@@ -390,6 +390,12 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
 	isHidden := err == nil && !h.Concerns(actor.ID) && !actor.Audits()
+	if isHidden {
+		asked, err := askers(r, h)
+		if err != nil || slices.Contains(asked, actor.ID) {
+			return h, err
+		}
+	}
 	if isHidden && h.Team != "" { // the members of its team see it
 		var m []hub.Member
 		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
@@ -659,8 +665,8 @@ func active(op string, actor hub.Caller) error {
 	return nil
 }
 
-// post writes the message about a move to the parties of a handoff, except the
-// actor.
+// post writes the message about a move to the receiver of a handoff and to the agents that asked for
+// its work, except the actor.
 func (s *Service) post(m *mover, actor hub.Caller, h hub.Handoff, t hub.MessageType, priority hub.Priority, payload any, fresh bool) error {
 	raw, err := json.Marshal(payload)
 	if err != nil {
@@ -673,7 +679,10 @@ func (s *Service) post(m *mover, actor hub.Caller, h hub.Handoff, t hub.MessageT
 	if priority == hub.PriorityCritical {
 		policy.Visibility = hub.VisibilityAudit
 	}
-	to := slices.DeleteFunc([]hub.AgentID{h.From, h.To}, func(id hub.AgentID) bool { return id == actor.ID })
+	to, err := audience(m.tx, actor, h, t)
+	if err != nil || len(to) == 0 {
+		return err
+	}
 	msg, err := s.sender.Post(m.tx, actor, hub.Envelope{
 		To: to, Type: t, ThreadID: h.ThreadID, Priority: priority, Payload: raw, Policy: policy,
 	}, fresh)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
@@ -37,7 +38,7 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, h hub.Handoff,
 		return s.approveSuccessor(m, actor, next)
 	}
 	owner := hub.Caller{Kind: hub.CallerAgent, ID: h.To}
-	got, err := s.Initiate(ctx, owner, Proposal{To: o.To, Package: pkg, Reason: string(o.Reason), Team: h.Team, stored: stored})
+	got, err := s.Initiate(ctx, owner, Proposal{To: o.To, Package: pkg, Reason: string(o.Reason), Team: h.Team, cause: fmt.Sprintf("%s %s", h.To, o.Reason.Text()), stored: stored})
 	if err != nil || !actor.IsOperator() {
 		return err
 	}

@@ -25,6 +25,8 @@ type Proposal struct {
 	IdempotencyKey string
 	Team           hub.TeamID // into which it goes, or ""
 
+	cause string // why the hub hands the task on for its owner, for people; "" for a proposal of the sender
+
 	// stored is called in the transaction that stores the handoff, and may change it; nil for none.
 	stored func(m *mover, h *hub.Handoff) error
 }
@@ -159,16 +161,24 @@ func (x *proposing) store(m *mover) error {
 		return err
 	}
 
+	// A task has one active handoff: the old one ends when the new one has its short id.
 	if old != nil {
 		x.h.Previous = old.ID
+	}
+	if err := x.put(m); err != nil {
+		return err
+	}
+	if old != nil {
 		old.Ending = hub.EndedHandedOn
-		old.Notes = fmt.Sprintf("handed on to %s as %s", x.h.To, x.h.ID)
+		old.Notes = fmt.Sprintf("handed on to %s as %s", x.h.To, cmp.Or(string(x.short), string(x.h.ID)))
+		if x.p.cause != "" {
+			old.Notes += ": " + x.p.cause
+		}
 		if err := x.s.end(m, x.actor, old); err != nil {
 			return err
 		}
 	}
-
-	if err := x.put(m); err != nil {
+	if err := x.propose(m); err != nil {
 		return err
 	}
 	if x.p.stored != nil {
@@ -207,8 +217,7 @@ func (x *proposing) fill(m *mover) error {
 	return err
 }
 
-// put stores the handoff with its first two steps, and lets the receiver read the artifacts
-// of the package.
+// put stores the handoff with its first step.
 func (x *proposing) put(m *mover) error {
 	first := hub.HandoffStep{State: hub.HandoffDraft, At: m.now, Actor: x.actor.ID}
 	if err := m.tx.PutHandoff(x.h, "", &first); err != nil {
@@ -217,20 +226,22 @@ func (x *proposing) put(m *mover) error {
 	if err := m.record(x.h, first); err != nil {
 		return err
 	}
+	var err error
+	x.short, err = m.tx.ShortID(string(x.h.ID))
+	return err
+}
+
+// propose makes the stored handoff one that its receiver can accept, and lets the receiver read the
+// artifacts of the package.
+func (x *proposing) propose(m *mover) error {
 	if err := m.move(&x.h, hub.HandoffProposed, "", nil); err != nil {
 		return err
 	}
-
 	refs := make([]hub.ArtifactRef, len(x.box.pkg.Artifacts))
 	for i, a := range x.box.pkg.Artifacts {
 		refs[i] = a.Ref
 	}
-	if err := x.s.sender.Share(m.tx, x.actor, refs, []hub.AgentID{x.h.To}); err != nil {
-		return err
-	}
-	var err error
-	x.short, err = m.tx.ShortID(string(x.h.ID))
-	return err
+	return x.s.sender.Share(m.tx, x.actor, refs, []hub.AgentID{x.h.To})
 }
 
 // announce sends the invitation to the receiver, and asks the approvers, if it needs any.
@@ -247,7 +258,7 @@ func (x *proposing) announce(m *mover) (err error) {
 
 	if x.h.NeedsHuman {
 		summary := fmt.Sprintf("a handoff of the task %s waits for the operator's approval", x.h.TaskID)
-		if _, err := x.s.tell(m, "", x.h, summary, "parley approve "+string(x.h.ID)+", or parley deny", nil); err != nil {
+		if _, err := x.s.tell(m, "", x.h, summary, "parley approve "+cmp.Or(string(x.short), string(x.h.ID))+", or parley deny", nil); err != nil {
 			return err
 		}
 	}
