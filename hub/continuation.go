@@ -196,7 +196,6 @@ type Onward struct {
 	Worktree  string
 	Branch    string
 	Head      string   // the commit that is checked out in the worktree
-	Scope     []string // files that were reserved for the owner
 	Questions []string // of the owner that nobody answered
 	Rescue    *Rescue
 }

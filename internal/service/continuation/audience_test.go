@@ -132,7 +132,9 @@ func cellOf(all []string, cause hub.ContinuationReason) string {
 // TestSenders compares the agents that hear the end of a task.
 func TestSenders(t *testing.T) {
 	hasDone := func(all []string) bool {
-		return slices.ContainsFunc(all, func(text string) bool { return strings.Contains(text, "complete h") && strings.Contains(text, "all tests pass") })
+		return slices.ContainsFunc(all, func(text string) bool {
+			return strings.Contains(text, "complete h") && strings.Contains(text, "all tests pass")
+		})
 	}
 	t.Run("the agent that handed the task on itself, and the one before, hear the end of a continued task", func(t *testing.T) {
 		w := newWorld(t, "reviewer")

@@ -301,7 +301,7 @@ type task struct {
 	handoff hub.Handoff // without an id for a task of a team that came without one
 	pkg     contents
 	open    *hub.Continuation // nil if there is none
-	scope   []string          // files that the agent reserved
+	held    []string          // files that the agent reserved
 	asked   []string          // its questions that nobody answered
 	said    string            // its last report on the hub
 	team    []string          // successors that its team names

@@ -34,6 +34,7 @@ type contents struct {
 		Worktree string `json:"worktree_path"`
 		Branch   string `json:"branch"`
 	} `json:"work_state"`
+	Continuation json.RawMessage `json:"continuation"` // of a package that the hub made
 }
 
 // loadTask reads what belongs to the work of an owner that stops.
@@ -53,8 +54,8 @@ func loadTask(r hub.Reader, h hub.Handoff) (t task, err error) {
 	}
 	for _, v := range reserved {
 		isHere := t.pkg.Work.Worktree == "" || v.Tree.Path == t.pkg.Work.Worktree
-		if isHere && !slices.Contains(t.scope, v.Path) {
-			t.scope = append(t.scope, v.Path)
+		if isHere && !slices.Contains(t.held, v.Path) {
+			t.held = append(t.held, v.Path)
 		}
 	}
 
@@ -99,7 +100,7 @@ func textOf(payload json.RawMessage) string {
 // onward returns how the task of a continuation is handed on.
 func onward(c hub.Continuation, t task, to hub.AgentID) hub.Onward {
 	o := hub.Onward{
-		ID: c.ID, To: to, Reason: c.Reason, Worktree: c.Folder, Branch: c.Branch, Head: c.Head, Scope: t.scope, Questions: t.asked, Rescue: c.Rescue,
+		ID: c.ID, To: to, Reason: c.Reason, Worktree: c.Folder, Branch: c.Branch, Head: c.Head, Questions: t.asked, Rescue: c.Rescue,
 		Summary:  cut(fmt.Sprintf("%s %s and cannot go on. %s", c.Of, c.Reason.Text(), done(c, t, maxField)), 3000),
 		NextStep: cut(firstOf(t.pkg.Work.Next, "Look at the work so far, and finish the task."), 1500),
 	}
@@ -112,8 +113,12 @@ func onward(c hub.Continuation, t task, to hub.AgentID) hub.Onward {
 // done says what was done and where it lies, in parts of at most field bytes.
 func done(c hub.Continuation, t task, field int) string {
 	var b strings.Builder
-	if said := firstOf(c.Said, t.pkg.Context.Summary); said != "" {
-		fmt.Fprintf(&b, "Done so far, in its words: %s\n", cut(said, field))
+	if c.Said != "" {
+		fmt.Fprintf(&b, "Done so far, in its words: %s\n", cut(c.Said, field))
+	}
+	isOfSender := len(t.pkg.Continuation) == 0 && t.handoff.From != "" // else the hub wrote the summary
+	if isOfSender && t.pkg.Context.Summary != "" {
+		fmt.Fprintf(&b, "%s wrote at its beginning: %s\n", t.handoff.From, cut(t.pkg.Context.Summary, field))
 	}
 	if c.Folder == "" {
 		b.WriteString("The task names no folder.")
@@ -197,8 +202,8 @@ func briefOf(c hub.Continuation, t task, names handoffNames, field int) string {
 		fmt.Fprintf(&b, "It is done when: %s\n", cut(strings.Join(t.pkg.Task.Criteria, "; "), field))
 	}
 	b.WriteString(done(c, t, field) + "\n")
-	if len(t.scope) > 0 {
-		fmt.Fprintf(&b, "Reserved files: %s\n", list(t.scope, len(t.scope), field))
+	if len(t.held) > 0 {
+		fmt.Fprintf(&b, "Reserved files: %s\n", list(t.held, len(t.held), field))
 	}
 	if len(t.asked) > 0 {
 		fmt.Fprintf(&b, "Questions without an answer: %s\n", cut(strings.Join(t.asked, "; "), field))

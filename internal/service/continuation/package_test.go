@@ -43,14 +43,14 @@ func TestBriefsAreShort(t *testing.T) {
 	for name, sample := range samples {
 		t.Run(name, func(t *testing.T) {
 			long := strings.Repeat(sample, 200)
-			k := task{handoff: hub.Handoff{Team: "core"}, asked: []string{long, long}, scope: make([]string, 50)}
+			k := task{handoff: hub.Handoff{Team: "core"}, asked: []string{long, long}, held: make([]string, 50)}
 			k.pkg.Task.Objective = long
 			k.pkg.Task.Criteria = []string{long, long}
 			k.pkg.Work.Next = "write the last test " + long
 			rescue := &hub.Rescue{ID: "s1", Files: 50, Insertions: 100, Paths: make([]string, 50), Submodules: []string{long}, Unreadable: []string{long}}
 			for i := range rescue.Paths {
 				rescue.Paths[i] = cut(long, 60)
-				k.scope[i] = cut(long, 60)
+				k.held[i] = cut(long, 60)
 			}
 			c := hub.Continuation{ID: "k1", Handoff: "h1", Next: "h2", Task: long, Title: long, Of: "builder", To: "tester", Reason: hub.ContinueQuota, Folder: "/" + long, Branch: long, Head: "9f86d081884c7d65", Rescue: rescue, Said: long}
 			names := handoffNames{"h1": "h1", "h2": "h2"}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -97,7 +96,6 @@ func (s *Service) onwardPackage(ctx context.Context, h hub.Handoff, o hub.Onward
 		delete(p.members, "scope")
 		delete(p.members, "expect")
 	}
-	p.addScope(o)
 	from := map[string]any{"id": o.ID, "by": hub.Self, "reason": o.Reason, "of": h.To, "rescue": o.Rescue}
 	if h.ID != "" {
 		from["handoff"] = h.ID
@@ -122,22 +120,6 @@ func (s *Service) onwardPackage(ctx context.Context, h hub.Handoff, o hub.Onward
 		p.members["evidence"] = []any{map[string]any{"worktree_path": o.Worktree, "after": map[string]any{"commit": o.Head}}}
 	}
 	return encode(p.members), nil
-}
-
-// addScope adds the files that were reserved for the owner to those of the package.
-func (p *packageBuilder) addScope(o hub.Onward) {
-	if o.Worktree == "" || len(o.Scope) == 0 {
-		return
-	}
-	scope, _ := p.members["scope"].([]any)
-	for _, path := range o.Scope {
-		if !slices.Contains(scope, any(path)) && len(scope) < maxScope && checkPath("", "scope", path) == nil {
-			scope = append(scope, path)
-		}
-	}
-	if len(scope) > 0 {
-		p.members["scope"] = scope
-	}
 }
 
 func anyOf(texts []string) (out []any) {
