@@ -15,7 +15,7 @@ TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 DOWNLOAD ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance plugins release-dry clean
+.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance plugins prices release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -101,6 +101,9 @@ compliance: ## write docs/compliance.md and docs/rules from the rules, tests and
 
 plugins: ## write the files with which agent CLIs and the registry of MCP servers install Parley, from scripts/plugins
 	$(GO) run ./scripts/plugins
+
+prices: ## write the list prices of models from the newest release of the Python package litellm, which pip downloads
+	$(GO) run ./scripts/prices -out internal/service/usage/prices.json
 
 release-dry: build ## write archives, packages, lists of modules and checksums of a release into bin/release, for TARGETS, signed with the gpg key SIGN_KEY if it is given; DOWNLOAD is the address from which installers and upgrades download
 	GO="$(GO)" $(GO) run ./scripts/release -version "$(VERSION)" -targets "$(TARGETS)" -sign "$(SIGN_KEY)" -download "$(DOWNLOAD)"

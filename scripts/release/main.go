@@ -42,6 +42,12 @@ const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.1"
 // maxBinary is the size in bytes that a stripped binary stays under.
 const maxBinary = 60 << 20
 
+// prices is the embedded list of prices, which is at most maxPriceDays days old in a release.
+const (
+	prices       = "internal/service/usage/prices.json"
+	maxPriceDays = 60
+)
+
 const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
 
 // A release is one call of this command.
@@ -64,10 +70,35 @@ func main() {
 	flag.StringVar(&r.download, "download", "", "the address of the releases, from which installers and upgrades download (default none: users name one)")
 	targets := flag.String("targets", platforms, "the platforms")
 	flag.Parse()
-	if err := r.build(strings.Fields(*targets)); err != nil {
+	list, err := os.ReadFile(prices)
+	if err == nil {
+		err = checkPrices(list, time.Now())
+	}
+	if err == nil {
+		err = r.build(strings.Fields(*targets))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
+}
+
+// checkPrices refuses a list of prices that is too old for a release.
+func checkPrices(raw []byte, now time.Time) error {
+	var list struct {
+		AsOf string `json:"as_of"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("%s: %w", prices, err)
+	}
+	day, err := time.Parse(time.DateOnly, list.AsOf)
+	if err != nil {
+		return fmt.Errorf("%s: %w", prices, err)
+	}
+	if days := int(now.Sub(day).Hours() / 24); days > maxPriceDays {
+		return fmt.Errorf("the list prices are of %s, %d days old; a release has prices of the last %d days: run make prices", list.AsOf, days, maxPriceDays)
+	}
+	return nil
 }
 
 func (r *release) build(targets []string) error {

@@ -57,3 +57,17 @@ func TestBill(t *testing.T) {
 		t.Errorf("got %s", raw)
 	}
 }
+
+func TestCheckPrices(t *testing.T) {
+	list := []byte(`{"as_of": "2026-01-02"}`)
+	if err := checkPrices(list, day.Add(60*24*time.Hour)); err != nil {
+		t.Errorf("60 days later: %v", err)
+	}
+	for name, err := range map[string]error{
+		"61 days later": checkPrices(list, day.Add(61*24*time.Hour)), "no date": checkPrices([]byte(`{}`), day), "no list": checkPrices([]byte(`x`), day),
+	} {
+		if err == nil || (name == "61 days later" && !strings.Contains(err.Error(), "make prices")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
